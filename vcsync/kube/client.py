@@ -1,0 +1,447 @@
+"""A client of one API server: the verbs of the Kubernetes API in terms of envelopes."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any, Literal, Self
+from urllib.parse import urlencode
+
+import msgspec
+
+import vcsync
+from vcsync.kube.breaker import BreakerState
+from vcsync.kube.connection import Connection
+from vcsync.kube.envelope import (
+    Envelope,
+    ErrorEvent,
+    ListPage,
+    WatchEvent,
+    encode,
+    parse,
+    parse_event,
+    split_list,
+)
+from vcsync.kube.errors import KubeError, Unreachable, api_error
+from vcsync.kube.lines import LineSplitter, LineTooLong
+from vcsync.kube.resources import Resource
+from vcsync.kube.transport import ClientStatistics, Transport
+
+Body = Mapping[str, Any] | bytes
+PatchKind = Literal["merge", "strategic", "json", "apply"]
+Propagation = Literal["Background", "Foreground", "Orphan"]
+
+_DEFAULT_SILENCE = 100.0  # seconds; bookmarks come about every minute
+_PATCH_TYPES: dict[PatchKind, str] = {
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "json": "application/json-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+
+
+class Client:
+    """One API server. Use as an async context manager, or call `close` at the end.
+
+    Every call raises the errors of `vcsync.kube.errors`. Retried here is only what is safe whatever the verb
+    (refused before anything was sent; 429 with a short Retry-After) or harmless (5xx and lost answers of
+    GET), and only within the endpoint's budget. A write whose answer was lost raises `Unreachable`: look,
+    then decide.
+
+    Args:
+        connection: where the server is and who we are.
+        name: what to call the endpoint in errors, logs and metrics.
+        user_agent: the User-Agent header.
+        field_manager: the name our writes are recorded under.
+        timeout: seconds one call may take, connection set-up included.
+        qps: calls per second at most (one second's worth may burst); None for no limit.
+        max_connections: connections for calls; watches have their own.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        name: str,
+        user_agent: str = f"vcsync/{vcsync.__version__}",
+        field_manager: str = "vcsync",
+        timeout: float = 30.0,
+        qps: float | None = None,
+        max_connections: int = 64,
+    ) -> None:
+        self.name = name
+        self.connection = connection
+        self._transport = Transport(
+            connection,
+            name=name,
+            user_agent=user_agent,
+            timeout=timeout,
+            qps=qps,
+            max_connections=max_connections,
+        )
+        self._manager = {"fieldManager": field_manager}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections; calls under way fail, later ones raise RuntimeError."""
+        await self._transport.close()
+
+    def on_state(self, callback: Callable[[BreakerState], None]) -> None:
+        """Have the callback called with each new state of the circuit breaker. It must be quick."""
+        self._transport.on_state(callback)
+
+    def on_unauthorized(self, callback: Callable[[], None]) -> None:
+        """Have the callback called whenever the server refuses our credentials for good. It must be quick."""
+        self._transport.on_unauthorized(callback)
+
+    def statistics(self) -> ClientStatistics:
+        """Return what has happened so far."""
+        return self._transport.statistics()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        timeout: float | None = None,  # noqa: ASYNC109 - aiohttp's own timer is cheaper than a scope
+    ) -> bytes:
+        """Make one call and return the answer's body.
+
+        Args:
+            method: the HTTP verb, in capitals.
+            path: the quoted path, from `Resource.path`.
+            params: query parameters.
+            body: what to send.
+            content_type: its type.
+            timeout: seconds for each attempt; default the client's.
+        """
+        target = f"{path}?{urlencode(params)}" if params else path
+        return await self._transport.request(
+            method, target, body=body, content_type="" if body is None else content_type, timeout=timeout
+        )
+
+    async def get(
+        self, resource: Resource, name: str, namespace: str = "", *, subresource: str = ""
+    ) -> Envelope:
+        """Read one object (or its subresource)."""
+        path = resource.path(namespace=namespace, name=name, subresource=subresource)
+        return self._parse(await self.request("GET", path), path)
+
+    async def create(
+        self, resource: Resource, body: Body, namespace: str = "", *, name: str = "", subresource: str = ""
+    ) -> Envelope:
+        """Create an object, or with name and subresource post to it (`binding`, `eviction`).
+
+        A mapping without apiVersion and kind gets those of the resource.
+        """
+        raw = await self.create_raw(resource, body, namespace, name=name, subresource=subresource)
+        return self._parse(raw, resource.plural)
+
+    async def create_raw(
+        self, resource: Resource, body: Body, namespace: str = "", *, name: str = "", subresource: str = ""
+    ) -> bytes:
+        """Do as `create` does, but return the answer's bytes (a TokenRequest's are of interest)."""
+        path = resource.path(namespace=namespace, name=name, subresource=subresource)
+        if not subresource:
+            body = _typed(resource, body)
+        return await self.request("POST", path, params=self._manager, body=_encoded(body))
+
+    async def replace(
+        self, resource: Resource, name: str, body: Body, namespace: str = "", *, subresource: str = ""
+    ) -> Envelope:
+        """Replace an object (PUT); a `metadata.resourceVersion` in the body is a precondition."""
+        path = resource.path(namespace=namespace, name=name, subresource=subresource)
+        if not subresource or subresource == "status":
+            body = _typed(resource, body)
+        return self._parse(await self.request("PUT", path, params=self._manager, body=_encoded(body)), path)
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Mapping[str, Any] | Sequence[Any] | bytes,
+        namespace: str = "",
+        *,
+        kind: PatchKind = "merge",
+        subresource: str = "",
+        force: bool = False,
+        field_manager: str | None = None,
+    ) -> Envelope:
+        """Patch an object. `metadata.uid` or `metadata.resourceVersion` in the patch are preconditions.
+
+        Args:
+            resource: the object's type.
+            name: its name.
+            patch: the patch, or its JSON.
+            namespace: its namespace.
+            kind: merge (RFC 7396), strategic, json (RFC 6902) or apply (server-side).
+            subresource: `status` for example.
+            force: with apply: take over fields that belong to other managers.
+            field_manager: the name to record; default the client's.
+        """
+        path = resource.path(namespace=namespace, name=name, subresource=subresource)
+        params = self._manager if field_manager is None else {"fieldManager": field_manager}
+        if kind == "apply":
+            params = {**params, "force": "true"} if force else params
+            if not isinstance(patch, bytes) and isinstance(patch, Mapping):
+                patch = _typed(resource, patch)
+        raw = patch if isinstance(patch, bytes) else encode(patch)
+        answer = await self.request("PATCH", path, params=params, body=raw, content_type=_PATCH_TYPES[kind])
+        return self._parse(answer, path)
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_seconds: int | None = None,
+        propagation: Propagation | None = None,
+    ) -> Envelope | None:
+        """Delete an object.
+
+        Args:
+            resource: the object's type.
+            name: its name.
+            namespace: its namespace.
+            uid: delete only this very object; another one of that name is a Conflict.
+            resource_version: delete only in this version; another is a Conflict.
+            grace_seconds: how long a Pod may take to stop; default what it says itself.
+            propagation: what becomes of the objects it owns.
+
+        Returns:
+            The object if it still stands for a while (finalizers, grace), None if it is gone.
+        """
+        path = resource.path(namespace=namespace, name=name)
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        preconditions = {
+            key: value
+            for key, value in (("uid", uid), ("resourceVersion", resource_version))
+            if value is not None
+        }
+        if preconditions:
+            options["preconditions"] = preconditions
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        if propagation is not None:
+            options["propagationPolicy"] = propagation
+        left = self._parse(await self.request("DELETE", path, body=encode(options)), path)
+        gone = left.deletion_timestamp is None or (left.deletion_grace_seconds == 0 and not left.finalizers)
+        return None if gone else left
+
+    async def version(self) -> dict[str, Any]:
+        """Return what the server says about its version (`major`, `minor`, `gitVersion`)."""
+        answer: dict[str, Any] = msgspec.json.decode(await self.request("GET", "/version"))
+        return answer
+
+    async def pages(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 500,
+        resource_version: str | None = None,
+    ) -> AsyncGenerator[ListPage, None]:
+        """List a collection page by page; the loop gets its turn between them.
+
+        Args:
+            resource: the type of the objects.
+            namespace: their namespace; empty for all.
+            label_selector: which labels they must have.
+            field_selector: which fields they must have.
+            limit: objects per page; 0 asks for all at once. Servers may answer more at once, we still yield
+                by it.
+            resource_version: not older than this version; `0`: any the server has at hand; None: the newest.
+
+        Raises:
+            Gone: the continuation has expired; begin again.
+        """
+        path = resource.path(namespace=namespace)
+        selection = _selection(label_selector, field_selector)
+        params = dict(selection)
+        if limit:
+            params["limit"] = str(limit)
+        if resource_version is not None:
+            params["resourceVersion"] = resource_version
+            params["resourceVersionMatch"] = "NotOlderThan"
+        while True:
+            body = await self.request("GET", path, params=params)
+            try:
+                raw = split_list(body)
+                portion = limit or 500
+                for start in range(0, max(len(raw.items), 1), portion):
+                    items = [parse(item) for item in raw.items[start : start + portion]]
+                    last = start + portion >= len(raw.items)
+                    yield ListPage(
+                        items, raw.resource_version, raw.continue_token, raw.remaining if last else None
+                    )
+                    await asyncio.sleep(0)
+            except msgspec.DecodeError as error:
+                raise self._nonsense(path, error) from error
+            if not raw.continue_token:
+                return
+            params = {**selection, "limit": str(limit), "continue": raw.continue_token}
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 500,
+        resource_version: str | None = None,
+    ) -> list[Envelope]:
+        """List a whole collection; arguments as for `pages`."""
+        pages = self.pages(
+            resource,
+            namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            limit=limit,
+            resource_version=resource_version,
+        )
+        async with aclosing(pages) as each:
+            return [item async for page in each for item in page.items]
+
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_seconds: int = 300,
+        send_initial_events: bool = False,
+        silence: float = _DEFAULT_SILENCE,
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """Watch a collection, event by event; arguments and errors as for `watch_batches`."""
+        batches = self.watch_batches(
+            resource,
+            namespace,
+            resource_version=resource_version,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            timeout_seconds=timeout_seconds,
+            send_initial_events=send_initial_events,
+            silence=silence,
+        )
+        async with aclosing(batches) as each:
+            async for batch in each:
+                for event in batch:
+                    yield event
+
+    async def watch_batches(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_seconds: int = 300,
+        send_initial_events: bool = False,
+        silence: float = _DEFAULT_SILENCE,
+    ) -> AsyncGenerator[Sequence[WatchEvent], None]:
+        """Watch a collection; yield events in the portions they arrive in, and an empty one at the opening.
+
+        Ends when the server ends the stream in good order. Close it (`contextlib.aclosing`) when leaving
+        early.
+
+        Args:
+            resource: the type of the objects.
+            namespace: their namespace; empty for all.
+            resource_version: the version to go on from; empty: from now; `0`: from any state the server has.
+            label_selector: which labels they must have.
+            field_selector: which fields they must have.
+            timeout_seconds: after which the server ends the stream.
+            send_initial_events: begin with an ADDED event for each object and a bookmark that says so
+                (streaming list).
+            silence: seconds without a byte after which the peer counts as dead.
+
+        Raises:
+            Gone: the version is too old; list again.
+            Timeout: nothing came for `silence` seconds.
+            Unreachable: the stream was cut; what came of an unfinished line is dropped.
+        """
+        params = _selection(label_selector, field_selector)
+        params |= {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_seconds)}
+        if resource_version or send_initial_events:
+            params["resourceVersion"] = resource_version
+        if send_initial_events:
+            params |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        path = resource.path(namespace=namespace)
+        target = f"{path}?{urlencode(params)}"
+        splitter = LineSplitter()
+        stream = await self._transport.open_stream(target, silence=silence)
+        try:
+            yield ()
+            while chunk := await stream.read():
+                events, failure = self._events(splitter.feed(chunk), path)
+                if events:
+                    yield events
+                if failure is not None:
+                    raise failure
+            if splitter.pending:
+                raise Unreachable(f"WATCH {path}: cut in the middle of an event", endpoint=self.name)
+        except LineTooLong as error:
+            raise Unreachable(f"WATCH {path}: {error}", endpoint=self.name) from error
+        finally:
+            stream.close()
+
+    def _events(self, lines: Sequence[bytes], path: str) -> tuple[Sequence[WatchEvent], KubeError | None]:
+        """Parse lines up to the first that is an error; the events before it count."""
+        events = []
+        try:
+            for line in lines:
+                events.append(parse_event(line))  # noqa: PERF401 - an error must leave those before it
+        except ErrorEvent as error:
+            refusal = api_error(0, error.status, endpoint=self.name, request=f"WATCH {path}")
+            self._transport.tally.failed(refusal)
+            return events, refusal
+        except msgspec.DecodeError as error:
+            return events, self._nonsense(path, error)
+        return events, None
+
+    def _parse(self, raw: bytes, path: str) -> Envelope:
+        try:
+            return parse(raw)
+        except msgspec.DecodeError as error:
+            raise self._nonsense(path, error) from error
+
+    def _nonsense(self, path: str, error: msgspec.DecodeError) -> KubeError:
+        """Make the error for an answer that is not what the API promises."""
+        nonsense = KubeError(f"{path}: the answer is not a Kubernetes object: {error}", endpoint=self.name)
+        self._transport.tally.failed(nonsense)
+        return nonsense
+
+
+def _selection(label_selector: str, field_selector: str) -> dict[str, str]:
+    pairs = (("labelSelector", label_selector), ("fieldSelector", field_selector))
+    return {name: text for name, text in pairs if text}
+
+
+def _typed(resource: Resource, body: Body) -> Body:
+    """Add the apiVersion and kind of the resource to a mapping that has none."""
+    if isinstance(body, bytes) or "kind" in body:
+        return body
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **body}
+
+
+def _encoded(body: Body) -> bytes:
+    return body if isinstance(body, bytes) else encode(body)

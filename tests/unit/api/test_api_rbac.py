@@ -1,0 +1,141 @@
+"""No role can do more than its work, nor make itself more powerful."""
+
+from typing import Any
+
+import pytest
+
+from vcsync.api import names, rbac
+from vcsync.api.specs import SecretRef
+
+EVERY_GRANT = [
+    pytest.param(side, role, grant, id=f"{side}-{role}-{'+'.join(grant.resources)}")
+    for (side, role), grants in rbac.GRANTS.items()
+    for grant in grants
+]
+ESCALATING = {"escalate", "bind", "impersonate", "*", "deletecollection"}
+
+
+@pytest.mark.parametrize(("side", "role", "grant"), EVERY_GRANT)
+def test_no_grant_escalates(side: str, role: str, grant: rbac.Grant) -> None:
+    assert not ESCALATING & set(grant.verbs)
+    assert "*" not in grant.group
+    for resource in grant.resources:
+        assert "*" not in resource
+        assert resource not in {
+            "pods/exec",
+            "pods/attach",
+            "pods/portforward",
+            "nodes/proxy",
+            "certificatesigningrequests",
+        }
+    assert grant.group not in {
+        "rbac.authorization.k8s.io",
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+    }
+
+
+@pytest.mark.parametrize(("side", "role", "grant"), EVERY_GRANT)
+def test_tokens_are_made_for_tenants_service_accounts_only(side: str, role: str, grant: rbac.Grant) -> None:
+    if "serviceaccounts/token" in grant.resources:
+        assert (side, role) == ("tenant", names.ROLE_SYNCER)
+
+
+@pytest.mark.parametrize(("side", "role", "grant"), EVERY_GRANT)
+def test_secrets_of_the_meta_cluster_are_read_by_name_only(side: str, role: str, grant: rbac.Grant) -> None:
+    if side != "meta" or "secrets" not in grant.resources:
+        return
+    assert grant.verbs == ("get",)
+    assert set(grant.names) == {f"kubeconfig-{role}", "admin-kubeconfig"}
+
+
+def may(side: Any, role: str, verb: str, resource: str) -> bool:
+    return any(
+        verb in grant.verbs and resource in grant.resources for grant in rbac.GRANTS.get((side, role), ())
+    )
+
+
+@pytest.mark.parametrize(
+    ("side", "role", "verb", "resource"),
+    [
+        ("meta", "syncer", "patch", "superclusters"),
+        ("meta", "syncer", "patch", "namespaceplacements/status"),
+        ("meta", "syncer", "delete", "namespaceplacements"),
+        ("meta", "nsscheduler", "patch", "superclusters"),
+        ("meta", "nsscheduler", "patch", "superclusters/status"),
+        ("meta", "podscheduler", "patch", "namespaceplacements"),
+        ("meta", "podscheduler", "patch", "virtualclusters"),
+        ("super", "nsscheduler", "get", "pods"),
+        ("super", "podscheduler", "get", "pods"),
+        ("super", "syncer", "patch", "nodes"),
+        ("tenant", "syncer", "create", "pods"),
+        ("tenant", "syncer", "patch", "pods"),
+        ("tenant", "syncer", "patch", "secrets"),
+        ("tenant", "nsscheduler", "get", "secrets"),
+        ("tenant", "podscheduler", "get", "secrets"),
+        ("tenant", "podscheduler", "create", "pods/binding"),
+    ],
+)
+def test_what_is_another_roles_business_is_not_granted(
+    side: str, role: str, verb: str, resource: str
+) -> None:
+    assert not may(side, role, verb, resource)
+
+
+@pytest.mark.parametrize(
+    ("side", "role", "verb", "resource"),
+    [
+        ("meta", "syncer", "patch", "superclusters/status"),
+        ("meta", "syncer", "patch", "namespaceplacements"),
+        ("meta", "nsscheduler", "patch", "namespaceplacements/status"),
+        ("super", "syncer", "patch", "pods/resize"),
+        ("tenant", "syncer", "create", "pods/binding"),
+        ("tenant", "nsscheduler", "patch", "namespaces"),
+        ("tenant", "podscheduler", "patch", "pods"),
+    ],
+)
+def test_what_a_role_is_for_is_granted(side: str, role: str, verb: str, resource: str) -> None:
+    assert may(side, role, verb, resource)
+
+
+@pytest.mark.parametrize(
+    "manifests", [rbac.meta_manifests(), rbac.super_manifests(), rbac.tenant_manifests()]
+)
+def test_bindings_bind_roles_that_exist_to_accounts_that_exist(manifests: list[dict[str, Any]]) -> None:
+    standing = {(m["kind"], m["metadata"].get("namespace", ""), m["metadata"]["name"]) for m in manifests}
+    bindings = [m for m in manifests if m["kind"].endswith("Binding") and "roleRef" in m]
+    assert bindings
+    for binding in bindings:
+        namespace = binding["metadata"].get("namespace", "")
+        assert (binding["roleRef"]["kind"], namespace, binding["roleRef"]["name"]) in standing
+        for subject in binding["subjects"]:
+            assert (subject["kind"], subject["namespace"], subject["name"]) in standing
+
+
+@pytest.mark.parametrize(
+    "manifests", [rbac.meta_manifests(), rbac.super_manifests(), rbac.tenant_manifests()]
+)
+def test_no_object_stands_twice(manifests: list[dict[str, Any]]) -> None:
+    keys = [(m["kind"], m["metadata"].get("namespace"), m["metadata"]["name"]) for m in manifests]
+    assert len(keys) == len(set(keys))
+
+
+def test_a_syncer_reads_the_credentials_of_its_super_cluster_and_no_other() -> None:
+    role, binding = rbac.super_credentials_access("r1")
+    assert role["metadata"]["namespace"] == names.SYSTEM_NAMESPACE
+    assert role["rules"] == [
+        {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["super-r1"], "verbs": ["get"]}
+    ]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert binding["subjects"][0]["name"] == "vcsync-syncer"
+
+
+def test_credentials_in_another_place_are_granted_there() -> None:
+    role, binding = rbac.super_credentials_access("r1", SecretRef(namespace="vault", name="mine"))
+    assert role["metadata"]["namespace"] == binding["metadata"]["namespace"] == "vault"
+    assert role["rules"][0]["resourceNames"] == ["mine"]
+
+
+def test_what_is_no_super_cluster_gets_no_role() -> None:
+    with pytest.raises(names.InvalidName):
+        rbac.super_credentials_access("*")

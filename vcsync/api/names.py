@@ -1,0 +1,314 @@
+"""Every name that travels over a wire (labels, annotations, finalizers, objects) and how it is built."""
+
+import hashlib
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from vcsync.api.objects import VirtualCluster
+
+GROUP: Final = "tenancy.x-k8s.io"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+# --- Taken over from VirtualCluster, prefix tenancy.x-k8s.io/ ---------------------------------------------
+
+CLUSTER: Final = "tenancy.x-k8s.io/cluster"
+"""Cluster key of the owning tenant: annotation on super objects, label on super Pods and affinity terms."""
+NAMESPACE: Final = "tenancy.x-k8s.io/namespace"
+"""Annotation on super objects: the tenant's namespace (on a super namespace: its name in the tenant)."""
+UID: Final = "tenancy.x-k8s.io/uid"
+"""Annotation on super objects: UID of the tenant object it stands for. No match: not ours to touch."""
+OWNER_REFERENCES: Final = "tenancy.x-k8s.io/ownerReferences"
+"""Annotation on namespaced super objects: JSON of the tenant object's ownerReferences."""
+VC_NAME: Final = "tenancy.x-k8s.io/vcname"
+"""Annotation and label on super objects: name of the owning VirtualCluster."""
+VC_NAMESPACE: Final = "tenancy.x-k8s.io/vcnamespace"
+"""Annotation and label on super objects: namespace of the owning VirtualCluster."""
+VC_UID: Final = "tenancy.x-k8s.io/vcuid"
+"""Annotation on super namespaces and the root namespace: UID of the VirtualCluster."""
+VC_ROOT_NAMESPACE: Final = "tenancy.x-k8s.io/vcrootns"
+"""Annotation `"true"` on a tenant's root namespace in the meta cluster."""
+CONTROLLED: Final = "tenancy.x-k8s.io/controlled"
+"""Label `"true"` on everything a syncer creates; watches of a super cluster select by it."""
+CLUSTER_IP: Final = "tenancy.x-k8s.io/clusterIP"
+"""Annotation on super Services: the ClusterIP which the tenant's own API server had allocated."""
+SECRET_NAME: Final = "tenancy.x-k8s.io/secret.name"  # noqa: S105 - an annotation key
+"""Annotation on the super copy of a ServiceAccount token Secret: name of the tenant's Secret."""
+SECRET_UID: Final = "tenancy.x-k8s.io/secret.UID"  # noqa: S105 - a label key
+"""Label on the super copy of a ServiceAccount token Secret: UID of the tenant's Secret."""
+ADMIN_KUBECONFIG: Final = "tenancy.x-k8s.io/admin-kubeconfig"
+"""Annotation on a VirtualCluster: base64 of the tenant's kubeconfig."""
+SECRET_ADMIN_KUBECONFIG: Final = "tenancy.x-k8s.io/secret.admin-kubeconfig"  # noqa: S105 - an annotation key
+"""Annotation on a VirtualCluster: the Secret in the root namespace that has the kubeconfig in `value`."""
+IGNORE_SYNC: Final = "tenancy.x-k8s.io/ignore-sync"
+"""Label `"true"` on a tenant Pod: do not send it down."""
+DISABLE_DNS_POLICY_MUTATION: Final = "tenancy.x-k8s.io/disable.dnsPolicyMutation"
+"""Label `"true"` on a tenant Pod: leave its dnsPolicy alone."""
+SUPER_PUBLIC: Final = "tenancy.x-k8s.io/super.public"
+"""Label `"true"` on a super StorageClass, PriorityClass or CRD: publish it to every tenant."""
+VIRTUAL_NODE: Final = "tenancy.x-k8s.io/virtualnode"
+"""Label `"true"` on a tenant's Nodes that a syncer made."""
+SUPER_CLUSTER_ID: Final = "tenancy.x-k8s.io/superclusterid"
+"""Label on a tenant's Nodes: id of the super cluster the node is in."""
+
+TRANSPARENT_CLUSTER_IP: Final = "transparency.tenancy.x-k8s.io/clusterIP"
+"""Annotation on super Services, copied up to the tenant's: the ClusterIP that works in the super cluster."""
+
+SLICE: Final = "scheduler.virtualcluster.io/slice"
+"""Annotation on a tenant Namespace: JSON object of strings with `cpu` and `memory`, the size of one slice."""
+PLACEMENTS: Final = "scheduler.virtualcluster.io/placements"
+"""Annotation on a tenant Namespace: JSON object, super cluster id to slices. A mirror, not the truth."""
+SUPER_CLUSTER: Final = "scheduler.virtualcluster.io/superCluster"
+"""Label (and, as in VirtualCluster, annotation) on a tenant Pod: the super cluster that owns it."""
+
+# --- New ----------------------------------------------------------------------------------------------------
+
+DEFAULT_QUOTA: Final = "tenancy.x-k8s.io/default-quota"
+"""Annotation on a tenant Namespace: JSON object, the part of its quota that was assumed by default."""
+PLACEMENT_DOMAIN: Final = "placement.scheduler.virtualcluster.io"
+"""Domain of the labels `<domain>/<super cluster id>=<slices>` on a tenant Namespace."""
+DRAIN_FINALIZER_PREFIX: Final = "tenancy.x-k8s.io/drain-"
+"""Start of the finalizers on a NamespacePlacement; see `drain_finalizer`."""
+
+VIRTUAL_CLUSTER_DRAIN_FINALIZER: Final = "tenancy.x-k8s.io/drain"
+"""Finalizer on a VirtualCluster: the namespace scheduler has not yet cleared the tenant's placements."""
+
+DOWNWARD_PREFIX: Final = "tenancy.x-k8s.io/downward-"
+"""Start of annotations on super Pods: the tenant's values for volumes and variables of the downward API."""
+POD_NAME: Final = "tenancy.x-k8s.io/pod"
+"""Annotation on a token Secret in a super namespace: the Pod it was made for."""
+TOKENS: Final = "tenancy.x-k8s.io/tokens"
+"""Annotation on a token Secret or its Pod: JSON of what tokens are in it."""
+TOKEN_EXPIRES: Final = "tenancy.x-k8s.io/token-expires"  # noqa: S105 - an annotation key
+"""Annotation on a token Secret: RFC 3339 time at which its first token expires."""
+TOKEN_RENEW: Final = "tenancy.x-k8s.io/token-renew"  # noqa: S105 - an annotation key
+"""Annotation on a token Secret: RFC 3339 time from which its tokens are to be renewed."""
+REFUSED: Final = "tenancy.x-k8s.io/refused"
+"""Annotation on a super Pod: what of a later change by the tenant was refused."""
+CONTROL_PLANE_UID: Final = "tenancy.x-k8s.io/control-plane-uid"
+"""Annotation on a VirtualCluster: UID of `kube-system` in its control plane: none is added twice."""
+INGRESS_DOMAIN: Final = "ingress.transparency.tenancy.x-k8s.io"
+INGRESS_PREFIX: Final = f"{INGRESS_DOMAIN}/"
+"""Start of annotations on a tenant Service, one for each super cluster id: its load balancer there."""
+
+OWN_DOMAINS: Final = (
+    "tenancy.x-k8s.io",
+    "transparency.tenancy.x-k8s.io",
+    INGRESS_DOMAIN,
+    "scheduler.virtualcluster.io",
+    PLACEMENT_DOMAIN,
+)
+"""The domains of our own label and annotation keys. What a tenant writes under them goes down stripped."""
+DEFAULT_OPAQUE_DOMAINS: Final = ("kubernetes.io", "k8s.io")
+"""Domains whose keys, with those of their subdomains, do not go down..."""
+DEFAULT_TRANSLUCENT_DOMAINS: Final = (
+    "app.kubernetes.io",
+    "apps.kubernetes.io",
+    "batch.kubernetes.io",
+    "statefulset.kubernetes.io",
+)
+"""...except these, which workloads label their Pods with and Services select by."""
+
+TRUE: Final = "true"
+"""Value of our marker labels and annotations."""
+
+# --- Objects ------------------------------------------------------------------------------------------------
+
+SYSTEM_NAMESPACE: Final = "vcsync-system"
+"""Namespace of our ServiceAccounts, leases and super cluster credentials."""
+DEFAULT_VC_NAMESPACE: Final = "vcsync"
+"""Namespace in the meta cluster where VirtualClusters live unless the operator chooses another one."""
+SUPER_CLUSTER_INFO: Final = "supercluster-info"
+"""ConfigMap in `kube-system` of a super cluster that carries the super cluster's id..."""
+SUPER_CLUSTER_INFO_NAMESPACE: Final = "kube-system"
+SUPER_CLUSTER_INFO_KEY: Final = "id"
+"""...under this key..."""
+SUPER_CLUSTER_INFO_META_KEY: Final = "meta"
+"""...and under this one the UID of `kube-system` in the meta cluster that the super cluster belongs to."""
+SUPER_QUOTA_NAME: Final = "vcsync-slices"
+"""ResourceQuota in a super namespace: exactly the slices placed there."""
+TOKEN_SECRET_PREFIX: Final = "vcsync-token-"  # noqa: S105 - a name
+"""Start of the names of Secrets in a super namespace that carry tokens of the tenant's ServiceAccounts."""
+ROOT_CA: Final = "kube-root-ca.crt"
+"""ConfigMap with a cluster's root CA, in every namespace of every cluster."""
+TENANT_ROOT_CA: Final = "tenant-kube-root-ca.crt"
+"""The tenant's `kube-root-ca.crt` as it is called in a super namespace, which has one of its own."""
+TENANT_DNS_NAMESPACE: Final = "kube-system"
+TENANT_DNS_SERVICE: Final = "kube-dns"
+"""The tenant's name server: this Service in `kube-system` of the tenant."""
+
+ROLE_SYNCER: Final = "syncer"
+ROLE_NSSCHEDULER: Final = "nsscheduler"
+ROLE_PODSCHEDULER: Final = "podscheduler"
+ROLES: Final = (ROLE_SYNCER, ROLE_NSSCHEDULER, ROLE_PODSCHEDULER)
+"""The processes that talk to Kubernetes; each has a ServiceAccount and credentials of its own."""
+
+KUBECONFIG_KEY: Final = "kubeconfig"
+"""Key of a kubeconfig in a Secret of ours."""
+ADMIN_KUBECONFIG_SECRET: Final = "admin-kubeconfig"  # noqa: S105 - a name
+"""Secret (and its key) in the root namespace with the tenant's administrator kubeconfig."""
+CAPI_KUBECONFIG_KEY: Final = "value"
+"""Key of a kubeconfig in a Secret made by Cluster API."""
+
+# --- Lengths and forms --------------------------------------------------------------------------------------
+
+MAX_LABEL_LENGTH: Final = 63
+"""Longest DNS label, hence longest namespace name (RFC 1123; Kubernetes "Object Names and IDs")."""
+MAX_SUPER_ID_LENGTH: Final = MAX_LABEL_LENGTH - len("drain-")
+"""Longest id of a super cluster: `drain-<id>`, the name part of a finalizer, has at most 63 characters."""
+MAX_NODE_NAME_LENGTH: Final = 253
+"""Longest name of a Node (a DNS subdomain)."""
+
+DNS_LABEL_PATTERN: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+"""A DNS label of RFC 1123, in syntax that Python and Go's RE2 share. Its length is checked separately."""
+
+_DNS_LABEL = re.compile(DNS_LABEL_PATTERN.strip("^$"))
+_CLUSTER_KEY_HASH_LENGTH = 6
+_NAMESPACE_HASH_LENGTH = 5
+
+
+class InvalidName(ValueError):
+    """A name cannot be built from what was given; the text says which part to change."""
+
+
+def is_dns_label(text: str) -> bool:
+    """Tell whether `text` is a DNS label: a valid namespace name of at most 63 characters."""
+    return len(text) <= MAX_LABEL_LENGTH and _DNS_LABEL.fullmatch(text) is not None
+
+
+def valid_super_id(text: str) -> bool:
+    """Tell whether `text` can identify a super cluster: a DNS label that leaves room for our finalizer."""
+    return len(text) <= MAX_SUPER_ID_LENGTH and is_dns_label(text)
+
+
+def new_cluster_key(namespace: str, name: str, uid: str) -> str:
+    """Name a VirtualCluster's cluster key (and root namespace): `<namespace>-<hash of UID>-<name>`.
+
+    The hash is what VirtualCluster used (first 6 hex digits of the UID's SHA-256): same input, same name.
+
+    Raises:
+        InvalidName: the key would not be a namespace name (over 63 characters, or a dot in the name).
+    """
+    digest = hashlib.sha256(uid.encode()).hexdigest()[:_CLUSTER_KEY_HASH_LENGTH]
+    key = f"{namespace}-{digest}-{name}"
+    if len(key) > MAX_LABEL_LENGTH:
+        room = MAX_LABEL_LENGTH - _CLUSTER_KEY_HASH_LENGTH - 2
+        raise InvalidName(
+            f"VirtualCluster {namespace}/{name}: cluster key {key!r} has {len(key)} characters, "
+            f"at most {MAX_LABEL_LENGTH} fit a namespace name: metadata.namespace and metadata.name may have "
+            f"{room} together; choose a shorter name"
+        )
+    if not is_dns_label(key):
+        raise InvalidName(
+            f"VirtualCluster {namespace}/{name}: cluster key {key!r} is not a namespace name: "
+            "metadata.name must be a DNS label (lower case letters, digits and '-')"
+        )
+    return key
+
+
+def cluster_key(vc: "VirtualCluster") -> str:
+    """Return a tenant's cluster key: `status.clusterNamespace` once decided, else the computed one.
+
+    Raises:
+        InvalidName: no valid key; see `new_cluster_key`.
+    """
+    decided = vc.status.cluster_namespace
+    if not decided:
+        return new_cluster_key(vc.namespace, vc.name, vc.uid)
+    if not is_dns_label(decided):
+        raise InvalidName(
+            f"VirtualCluster {vc.namespace}/{vc.name}: status.clusterNamespace {decided!r} "
+            "is not a namespace name"
+        )
+    return decided
+
+
+def super_namespace(key: str, namespace: str) -> str:
+    """Name the super clusters' namespace that stands for `namespace` of the tenant with cluster key `key`.
+
+    `<key>-<namespace>`; if that is longer than 63, its first 57 characters, `-`, and the first 5 hex digits
+    of its SHA-256. Not reversible: the tenant's namespace is read from annotation `NAMESPACE`.
+    """
+    full = f"{key}-{namespace}"
+    if len(full) <= MAX_LABEL_LENGTH:
+        return full
+    digest = hashlib.sha256(full.encode()).hexdigest()[:_NAMESPACE_HASH_LENGTH]
+    return f"{full[: MAX_LABEL_LENGTH - _NAMESPACE_HASH_LENGTH - 1]}-{digest}"
+
+
+def require_super_id(super_id: str) -> str:
+    """Return `super_id` if it is one.
+
+    Raises:
+        InvalidName: it is not; the text says what one looks like.
+    """
+    if not valid_super_id(super_id):
+        raise InvalidName(
+            f"{super_id!r} cannot identify a super cluster: it must be a DNS label (lower case letters, "
+            f"digits and '-') of at most {MAX_SUPER_ID_LENGTH} characters"
+        )
+    return super_id
+
+
+def drain_finalizer(super_id: str) -> str:
+    """Name the finalizer by which the syncer of `super_id` holds a NamespacePlacement until it drained."""
+    return DRAIN_FINALIZER_PREFIX + require_super_id(super_id)
+
+
+def super_id_of_finalizer(finalizer: str) -> str | None:
+    """Return the super cluster id in a drain finalizer, None if it is another kind of finalizer."""
+    super_id = finalizer.removeprefix(DRAIN_FINALIZER_PREFIX)
+    return super_id if super_id != finalizer and valid_super_id(super_id) else None
+
+
+def placement_label(super_id: str) -> str:
+    """Name the label on a tenant Namespace that shows how many slices `super_id` holds."""
+    return f"{PLACEMENT_DOMAIN}/{require_super_id(super_id)}"
+
+
+def virtual_node_name(node: str, super_id: str) -> str:
+    """Name the tenant's Node for `node` of super cluster `super_id`: node names repeat between clusters.
+
+    Raises:
+        InvalidName: the name would be longer than a Node's may be, or `super_id` is none.
+    """
+    name = f"{node}.{require_super_id(super_id)}"
+    if len(name) > MAX_NODE_NAME_LENGTH:
+        raise InvalidName(
+            f"virtual node name {name!r} has {len(name)} characters, at most {MAX_NODE_NAME_LENGTH} "
+            "are allowed: register the super cluster under a shorter id"
+        )
+    return name
+
+
+def split_virtual_node(name: str, super_id: str) -> str | None:
+    """Return the super cluster's node behind a tenant's Node, None if the Node is not of `super_id`."""
+    node = name.removesuffix(f".{super_id}")
+    return node if node and node != name else None
+
+
+def role_secret(role: str) -> str:
+    """Name the Secret in a tenant's root namespace that carries the kubeconfig of `role` (one of `ROLES`)."""
+    return f"kubeconfig-{role}"
+
+
+def super_secret(super_id: str) -> str:
+    """Name the Secret in the system namespace that carries the kubeconfig of super cluster `super_id`."""
+    return f"super-{require_super_id(super_id)}"
+
+
+def service_account(role: str) -> str:
+    """Name the ServiceAccount of `role` (one of `ROLES`) in the system namespace of each cluster."""
+    return f"vcsync-{role}"
+
+
+def syncer_lease(super_id: str, shard: str = "") -> str:
+    """Name the Lease for which the syncers of `super_id` (where sharded: of shard `"<i>-<n>"`) compete."""
+    lease = f"vcsync-syncer-{require_super_id(super_id)}"
+    return f"{lease}-{shard}" if shard else lease
+
+
+def scheduler_lease(role: str) -> str:
+    """Name the Lease for which the replicas of a scheduler role compete."""
+    return f"vcsync-{role}"

@@ -1,0 +1,43 @@
+"""Virtual time: an event loop whose clock jumps to the next timer instead of waiting for it."""
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """Waits for nothing: when only timers are left, its time moves on to the first of them."""
+
+    def __init__(self) -> None:
+        super().__init__(_Selector(self))
+        self.virtual_now = 1000.0
+
+    def time(self) -> float:
+        return self.virtual_now
+
+
+class _Selector(selectors.SelectSelector):
+    def __init__(self, loop: VirtualTimeLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise AssertionError("nothing will ever happen: the test waits for an event that nobody causes")
+        self._loop.virtual_now += max(0.0, timeout)
+        return super().select(0)
+
+
+def run_in_virtual_time(main: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine to its end in virtual time."""
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(main)
+
+
+@pytest.fixture(scope="session")
+def in_virtual_time() -> Callable[[Coroutine[Any, Any, Any]], Any]:
+    """Run a coroutine to its end in virtual time."""
+    return run_in_virtual_time

@@ -1,0 +1,597 @@
+"""The worker pool in virtual time: nothing here waits for real."""
+
+import asyncio
+import math
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vcsync.fairqueue import Backoff, FairQueue, HandlerCancelledError, WorkerPool
+
+
+def pool_of(handle, **options):
+    """A pool on the clock of the running loop, with 1, 2, 4, .. seconds of backoff."""
+    options.setdefault("queue", FairQueue(backoff=Backoff(base=1.0, cap=60.0, jitter=0.0)))
+    return WorkerPool("test", handle, clock=asyncio.get_running_loop().time, **options)
+
+
+@asynccontextmanager
+async def running(pool):
+    task = asyncio.create_task(pool.run())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def settled(pool):
+    """Let (virtual) time pass until the pool has nothing left."""
+    while pool.queue.statistics().groups:
+        await asyncio.sleep(0.1)
+
+
+class Recorder:
+    """A handler that notes when it handled what, and takes `takes` seconds."""
+
+    def __init__(self, takes=0.0):
+        self.takes = takes
+        self.handled = []
+        self.at_once = 0
+        self.most_at_once = 0
+
+    async def __call__(self, group, item):
+        self.handled.append((group, item))
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            await asyncio.sleep(self.takes)
+        finally:
+            self.at_once -= 1
+
+
+def pool_tasks():
+    return [task for task in asyncio.all_tasks() if task.get_name() == "test-worker"]
+
+
+def test_items_added_before_and_during_the_run_are_handled(in_virtual_time):
+    async def scenario():
+        handle = Recorder()
+        pool = pool_of(handle)
+        pool.add("t", "before")
+        async with running(pool):
+            await asyncio.sleep(1)
+            pool.add("t", "during")
+            await settled(pool)
+        assert handle.handled == [("t", "before"), ("t", "during")]
+
+    in_virtual_time(scenario())
+
+
+def test_no_more_than_workers_items_are_handled_at_once_and_no_fewer(in_virtual_time):
+    async def scenario():
+        handle = Recorder(takes=1.0)
+        pool = pool_of(handle, workers=5)
+        start = asyncio.get_running_loop().time()
+        async with running(pool):
+            for n in range(50):
+                pool.add(f"t{n % 3}", n)
+            await settled(pool)
+        assert handle.most_at_once == 5
+        assert asyncio.get_running_loop().time() - start == pytest.approx(10.0, abs=0.2)
+
+    in_virtual_time(scenario())
+
+
+def test_an_idle_pool_has_no_tasks_but_its_dispatcher(in_virtual_time):
+    async def scenario():
+        handle = Recorder(takes=1.0)
+        pool = pool_of(handle)
+        async with running(pool):
+            await asyncio.sleep(1)
+            assert pool_tasks() == []
+            for n in range(10):
+                pool.add("t", n)
+            await asyncio.sleep(0.5)
+            assert len(pool_tasks()) == 10
+            await settled(pool)
+            assert pool_tasks() == []
+
+    in_virtual_time(scenario())
+
+
+def test_a_delayed_item_is_handled_at_its_deadline(in_virtual_time):
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        times = []
+
+        async def handle(_group, item):
+            times.append((item, round(loop.time() - start, 3)))
+
+        pool = pool_of(handle)
+        start = loop.time()
+        async with running(pool):
+            pool.add_after("t", "late", 30.0)
+            await asyncio.sleep(1)
+            pool.add_after("t", "soon", 1.0)
+            await asyncio.sleep(1)
+            await settled(pool)
+        assert times == [("soon", 2.0), ("late", 30.0)]
+
+    in_virtual_time(scenario())
+
+
+def test_a_handler_may_ask_to_look_again(in_virtual_time):
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        times = []
+
+        async def handle(_group, _item):
+            times.append(round(loop.time() - start, 3))
+            return 10.0 if len(times) < 3 else None
+
+        pool = pool_of(handle)
+        start = loop.time()
+        async with running(pool):
+            pool.add("t", "x")
+            await asyncio.sleep(0.1)
+            await settled(pool)
+        assert times == [0.0, 10.0, 20.0]
+        assert pool.last_errors == {}
+
+    in_virtual_time(scenario())
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_failing_items_are_retried_with_backoff_until_they_succeed(in_virtual_time, workers):
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        times, told = [], []
+
+        async def handle(_group, _item):
+            times.append(round(loop.time() - start, 3))
+            await asyncio.sleep(0)
+            if len(times) < 4:
+                raise ConnectionError("refused")
+
+        def on_error(group, item, error, delay):
+            told.append((group, item, str(error), delay))
+
+        pool = pool_of(handle, workers=workers, on_error=on_error)
+        start = loop.time()
+        async with running(pool):
+            pool.add("t", "x")
+            await asyncio.sleep(4)
+            error = pool.last_errors["t", "x"]
+            assert (error.message, error.time - start, error.attempts) == ("ConnectionError: refused", 3.0, 3)
+            await settled(pool)
+        assert times == [0.0, 1.0, 3.0, 7.0]
+        assert told == [("t", "x", "refused", delay) for delay in (1.0, 2.0, 4.0)]
+        assert len(pool._errors) == 0  # not only left out of the copy
+        assert pool.last_errors == {}
+
+    in_virtual_time(scenario())
+
+
+def test_backoff_starts_over_after_look_again(in_virtual_time):
+    async def scenario():
+        outcomes = iter([OSError("1"), OSError("2"), 5.0, OSError("3"), None])
+        delays = []
+
+        async def handle(_group, _item):
+            outcome = next(outcomes)
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+
+        pool = pool_of(handle, on_error=lambda _group, _item, _error, delay: delays.append(delay))
+        async with running(pool):
+            pool.add("t", "x")
+            await settled(pool)
+        assert delays == [1.0, 2.0, 1.0]
+
+    in_virtual_time(scenario())
+
+
+@pytest.mark.parametrize("nonsense", [math.nan, math.inf, "soon"])
+def test_a_handler_that_returns_nonsense_is_an_error_of_that_item_only(in_virtual_time, nonsense):
+    async def scenario():
+        answers = iter([nonsense, None])
+        told = []
+
+        async def handle(_group, _item):
+            return next(answers)
+
+        pool = pool_of(handle, on_error=lambda *arguments: told.append(type(arguments[2])))
+        async with running(pool) as task:
+            pool.add("t", "x")
+            await settled(pool)
+            assert not task.done()
+        assert told in ([ValueError], [TypeError])
+
+    in_virtual_time(scenario())
+
+
+def test_a_broken_on_error_costs_neither_the_item_nor_the_pool(in_virtual_time):
+    async def scenario():
+        answers = iter([OSError("x"), None])
+        handled = []
+
+        async def handle(_group, item):
+            handled.append(item)
+            if (answer := next(answers)) is not None:
+                raise answer
+
+        def on_error(*_):
+            raise RuntimeError("broken observer")
+
+        pool = pool_of(handle, on_error=on_error)
+        async with running(pool) as task:
+            pool.add("t", "x")
+            await settled(pool)
+            assert not task.done()
+        assert handled == ["x", "x"]
+
+    in_virtual_time(scenario())
+
+
+def test_an_error_that_cannot_be_printed_costs_neither_the_item_nor_the_pool(in_virtual_time):
+    class UnprintableError(Exception):
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    async def scenario():
+        answers = iter([UnprintableError(), None])
+        handled = []
+
+        async def handle(_group, item):
+            handled.append(item)
+            if (answer := next(answers)) is not None:
+                raise answer
+
+        pool = pool_of(handle)
+        async with running(pool) as task:
+            pool.add("t", "x")
+            await settled(pool)
+            assert not task.done()
+        assert handled == ["x", "x"]
+
+    in_virtual_time(scenario())
+
+
+def test_a_handler_whose_awaited_task_was_cancelled_is_retried(in_virtual_time):
+    async def scenario():
+        told, handled = [], []
+
+        async def handle(_group, item):
+            handled.append(item)
+            if len(handled) == 1:
+                other = asyncio.create_task(asyncio.sleep(100))
+                other.cancel()
+                await other
+
+        pool = pool_of(handle, workers=1, on_error=lambda *arguments: told.append(arguments[2]))
+        async with running(pool) as task:
+            pool.add("t", "x")
+            pool.add("t", "y")
+            await settled(pool)
+            assert not task.done()
+        assert handled == ["x", "y", "x"]
+        assert isinstance(told[0], HandlerCancelledError)
+
+    in_virtual_time(scenario())
+
+
+def test_a_slow_tenant_cannot_take_all_workers(in_virtual_time):
+    async def scenario():
+        done_at = {}
+
+        async def handle(group, item):
+            await asyncio.sleep(100.0 if group == "slow" else 0.01)
+            done_at[group, item] = asyncio.get_running_loop().time() - start
+
+        pool = pool_of(handle, workers=4)
+        pool.queue.set_limit("slow", 2)
+        start = asyncio.get_running_loop().time()
+        async with running(pool):
+            for n in range(10):
+                pool.add("slow", n)
+            await asyncio.sleep(1)
+            for n in range(10):
+                pool.add("fast", n)
+            await settled(pool)
+        assert max(at for (group, _), at in done_at.items() if group == "fast") < 2
+        assert len(done_at) == 20
+
+    in_virtual_time(scenario())
+
+
+def test_lifting_a_limit_on_the_queue_wakes_the_pool(in_virtual_time):
+    async def scenario():
+        handle = Recorder()
+        pool = pool_of(handle)
+        pool.queue.set_limit("t", 0)
+        async with running(pool):
+            pool.add("t", "x")
+            await asyncio.sleep(10)
+            assert handle.handled == []
+            pool.queue.set_limit("t", None)
+            await asyncio.sleep(0.1)
+            assert handle.handled == [("t", "x")]
+
+    in_virtual_time(scenario())
+
+
+def test_a_deadline_set_while_all_workers_are_busy_is_kept(in_virtual_time):
+    async def scenario():
+        handle = Recorder(takes=1.0)
+        pool = pool_of(handle, workers=1)
+        async with running(pool):
+            pool.add("t", "x")
+            await asyncio.sleep(0.5)
+            pool.add_after("t", "y", 5.0)
+            await settled(pool)
+        assert handle.handled == [("t", "x"), ("t", "y")]
+
+    in_virtual_time(scenario())
+
+
+def test_a_handler_that_never_suspends_lets_the_loop_run(in_virtual_time):
+    async def scenario():
+        handled = []
+
+        async def handle(_group, item):
+            handled.append(item)
+
+        pool = pool_of(handle, workers=1)
+        for n in range(1000):
+            pool.add("t", n)
+        async with running(pool):
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert 0 < len(handled) < 100
+            await settled(pool)
+        assert len(handled) == 1000
+
+    in_virtual_time(scenario())
+
+
+def test_an_item_whose_processing_is_cancelled_stays_in_the_queue(in_virtual_time):
+    async def scenario():
+        pool = pool_of(Recorder(takes=100.0))
+        pool.add("t", "x")
+        async with running(pool):
+            await asyncio.sleep(1)
+            assert pool.queue.statistics().in_process == 1
+        statistics = pool.queue.statistics()
+        assert (statistics.queued, statistics.in_process) == (1, 0)
+        handle = Recorder()
+        second = pool_of(handle, queue=pool.queue)
+        async with running(second):
+            await settled(second)
+        assert handle.handled == [("t", "x")]
+
+    in_virtual_time(scenario())
+
+
+def test_an_item_whose_worker_is_cancelled_before_it_begins_stays_in_the_queue(in_virtual_time):
+    class PowerCut(BaseException):
+        pass
+
+    async def scenario():
+        cut = asyncio.get_running_loop().create_future()
+        handled = []
+
+        async def handle(_group, item):
+            handled.append(item)
+            await cut
+            raise PowerCut
+
+        pool = pool_of(handle)
+        task = asyncio.create_task(pool.run())
+        pool.add("t", "x")
+        await asyncio.sleep(1)
+        cut.set_result(
+            None
+        )  # the pool falls after the dispatcher has started a worker for y, before that begins
+        pool.add("t", "y")
+        with pytest.raises(BaseExceptionGroup):
+            await task
+        assert handled == ["x"]
+        assert pool.queue.pop(now=0.0) == ("t", "y")
+        assert await pool.drain(1.0) is True
+
+    in_virtual_time(scenario())
+
+
+def test_a_pool_can_run_again_after_it_was_cancelled(in_virtual_time):
+    async def scenario():
+        handle = Recorder(takes=1.0)
+        pool = pool_of(handle)
+        pool.add("t", "x")
+        async with running(pool):
+            await asyncio.sleep(0.5)
+        async with running(pool):
+            await settled(pool)
+        assert handle.handled == [("t", "x"), ("t", "x")]
+
+    in_virtual_time(scenario())
+
+
+def test_a_handler_that_shrugs_off_cancellation_does_not_keep_the_pool_alive(in_virtual_time):
+    async def scenario():
+        handled = []
+
+        async def handle(_group, item):
+            handled.append(item)
+            try:
+                await asyncio.sleep(100)
+            except asyncio.CancelledError:
+                await asyncio.sleep(1)
+
+        pool = pool_of(handle, workers=1)
+        pool.add("t", "x")
+        pool.add("t", "y")
+        task = asyncio.create_task(pool.run())
+        await asyncio.sleep(1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert handled == ["x"]
+        assert pool.queue.statistics().queued == 1
+
+    in_virtual_time(scenario())
+
+
+def test_two_pools_cannot_run_on_one_queue(in_virtual_time):
+    async def scenario():
+        pool = pool_of(Recorder())
+        other = pool_of(Recorder(), queue=pool.queue)
+        async with running(pool):
+            await asyncio.sleep(0)
+            for second in (pool, other):
+                with pytest.raises(RuntimeError, match="served by a running pool"):
+                    await second.run()
+            pool.add("t", "x")
+            await settled(pool)
+
+    in_virtual_time(scenario())
+
+
+def test_drain_waits_for_what_is_in_flight_and_takes_nothing_new(in_virtual_time):
+    async def scenario():
+        handle = Recorder(takes=5.0)
+        pool = pool_of(handle, workers=2)
+        for n in range(4):
+            pool.add("t", n)
+        async with running(pool):
+            await asyncio.sleep(1)
+            assert await pool.drain(10.0) is True
+            pool.add("t", "new")
+            pool.add_after("t", "newer", 1.0)
+            await asyncio.sleep(100)
+        async with running(pool):  # drained for good
+            await asyncio.sleep(100)
+        assert handle.handled == [("t", 0), ("t", 1)]
+        statistics = pool.queue.statistics()
+        assert (statistics.queued, statistics.delayed, statistics.in_process) == (3, 1, 0)
+
+    in_virtual_time(scenario())
+
+
+def test_drain_tells_when_time_is_up(in_virtual_time):
+    async def scenario():
+        pool = pool_of(Recorder(takes=100.0))
+        start = asyncio.get_running_loop().time()
+        assert await pool.drain(1.0) is True  # nothing in flight
+        pool = pool_of(Recorder(takes=100.0))
+        pool.add("t", "x")
+        async with running(pool):
+            await asyncio.sleep(1)
+            assert await pool.drain(3.0) is False
+            assert asyncio.get_running_loop().time() - start == pytest.approx(4.0)
+            assert await pool.drain(1000.0) is True
+
+    in_virtual_time(scenario())
+
+
+def test_last_errors_are_bounded_and_forgotten_with_their_group(in_virtual_time):
+    async def scenario():
+        async def handle(_group, _item):
+            raise OSError("down")
+
+        pool = pool_of(handle)
+        async with running(pool):
+            pool.add("quiet", "x")
+            for n in range(1000):
+                pool.add("noisy", n)
+            await asyncio.sleep(0.5)
+            assert len(pool.last_errors) == 200
+            assert ("quiet", "x") in pool.last_errors
+            pool.queue.forget_group("noisy")
+            assert list(pool.last_errors) == [("quiet", "x")]
+
+    in_virtual_time(scenario())
+
+
+def test_an_item_that_fails_after_its_group_was_forgotten_is_reported_once_and_gone(in_virtual_time):
+    async def scenario():
+        delays = []
+
+        async def handle(_group, _item):
+            await asyncio.sleep(1)
+            raise OSError("down")
+
+        pool = pool_of(handle, on_error=lambda *arguments: delays.append(arguments[3]))
+        async with running(pool):
+            pool.add("t", "x")
+            await asyncio.sleep(0.5)
+            pool.queue.forget_group("t")
+            await settled(pool)
+        assert delays == [math.inf]
+        assert pool.last_errors == {}
+
+    in_virtual_time(scenario())
+
+
+def test_a_pool_needs_a_worker():
+    async def handle(_group, _item):
+        return None
+
+    with pytest.raises(ValueError, match="workers of pool 'p' must be at least 1"):
+        WorkerPool("p", handle, workers=0)
+
+
+STEPS = st.tuples(
+    st.sampled_from(["add", "add", "add_after"]),
+    st.sampled_from(["a", "b", "c"]),
+    st.integers(0, 3),
+    st.sampled_from([0.0, 0.0, 0.3, 1.0]),
+)
+RUNS = st.tuples(st.sampled_from([0.0, 0.2, 2.0]), st.sampled_from(["settle", "fail", "again"]))
+
+
+@given(steps=st.lists(STEPS, max_size=40), runs=st.lists(RUNS, max_size=40), workers=st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_every_request_is_followed_by_a_run_and_no_item_runs_twice_at_once(
+    in_virtual_time, steps, runs, workers
+):
+    async def scenario():
+        asked, begun, busy = {}, {}, set()
+        outcomes = iter(runs)
+        events = iter(range(10**6))
+
+        async def handle(group, item):
+            key = group, item
+            assert key not in busy
+            busy.add(key)
+            begun[key] = next(events)
+            try:
+                takes, outcome = next(outcomes, (0.0, "settle"))
+                await asyncio.sleep(takes)
+                if outcome == "fail":
+                    raise OSError("x")
+                return 0.5 if outcome == "again" else None
+            finally:
+                busy.remove(key)
+
+        pool = pool_of(handle, workers=workers, on_error=lambda *arguments: errors.append(arguments[2]))
+        errors = []
+        async with running(pool) as task:
+            for what, group, item, pause in steps:
+                asked[group, item] = next(events)
+                if what == "add":
+                    pool.add(group, item)
+                else:
+                    pool.add_after(group, item, 0.7)
+                await asyncio.sleep(pause)
+            async with asyncio.timeout(10_000):
+                await settled(pool)
+            assert not task.done()
+        assert all(isinstance(error, OSError) for error in errors)
+        assert all(begun[key] > asked[key] for key in asked)
+
+    in_virtual_time(scenario())

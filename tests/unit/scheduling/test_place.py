@@ -1,0 +1,325 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from vcsync.scheduling.place import SliceRequest, place_slices
+from vcsync.scheduling.snapshot import Health, SuperView, Taint
+
+SIZE = {"cpu": 100, "memory": 100}
+
+
+def view(super_id, slices=10, **fields):
+    fields.setdefault("health", Health.READY)
+    return SuperView(super_id, capacity={"cpu": slices * 100, "memory": slices * 100}, **fields)
+
+
+def pool(*views):
+    return {each.id: each for each in views}
+
+
+def place(views, slices, *, allocated=None, **fields):
+    return place_slices(views, allocated or {}, SliceRequest(slices, SIZE, **fields))
+
+
+def refused(decision, super_id):
+    [entry] = [entry for entry in decision.explanation if entry.super_id == super_id]
+    return [refusal.filter for refusal in entry.refusals]
+
+
+def test_the_walk_through_puts_one_slice_on_each_of_two_equal_super_clusters():
+    decision = place(pool(view("r1"), view("r2")), 2)
+    assert decision.placements == {"r1": 1, "r2": 1}
+    assert decision.waiting == 0
+    assert decision.reasons() == ""
+
+
+def test_equal_super_clusters_are_filled_evenly_and_the_lower_id_first():
+    assert place(pool(view("b"), view("c"), view("a")), 5).placements == {"a": 2, "b": 2, "c": 1}
+
+
+def test_the_emptier_super_cluster_gets_the_odd_slice():
+    allocated = {"r1": {"cpu": 500, "memory": 500}}
+    assert place(pool(view("r1"), view("r2")), 1, allocated=allocated).placements == {"r2": 1}
+
+
+def test_pack_fills_the_fullest_super_cluster_that_has_room():
+    allocated = {"r2": {"cpu": 800, "memory": 800}}
+    views = pool(view("r1"), view("r2"))
+    assert place(views, 2, allocated=allocated, policy="pack").placements == {"r2": 2}
+    assert place(views, 3, allocated=allocated, policy="pack").placements == {"r1": 1, "r2": 2}
+
+
+def test_cheap_takes_the_lowest_price_first():
+    views = pool(view("r1", price={"cpu": 20_000_000}), view("r2", 3, price={"cpu": 10_000_000}))
+    assert place(views, 4, policy="cheap").placements == {"r1": 1, "r2": 3}
+
+
+def test_what_fits_is_placed_and_the_rest_waits_with_reasons():
+    decision = place(pool(view("r1", 1), view("r2", 2)), 5)
+    assert decision.placements == {"r1": 1, "r2": 2}
+    assert decision.waiting == 2
+    assert decision.reasons() == (
+        "r1: cpu 100m asked, 0 of 100m free, memory 100m asked, 0 of 100m free; "
+        "r2: cpu 100m asked, 0 of 200m free, memory 100m asked, 0 of 200m free"
+    )
+
+
+def test_tenants_do_not_read_how_much_others_left_free():
+    decision = place(pool(view("r1", 1)), 5)
+    assert decision.reasons(public=True) == "r1: too little cpu and memory free for a slice"
+
+
+def test_without_any_super_cluster_everything_waits():
+    decision = place({}, 2)
+    assert (decision.placements, decision.waiting) == ({}, 2)
+    assert decision.reasons() == "there is no super cluster"
+
+
+def test_a_resource_that_a_super_cluster_does_not_report_has_no_room():
+    views = pool(SuperView("r1", Health.READY, {"cpu": 1000}))
+    decision = place(views, 1)
+    assert decision.waiting == 1
+    assert decision.reasons() == "r1: memory 100m asked, 0 of 0 free"
+
+
+@pytest.mark.parametrize(
+    ("fields", "filter_name"),
+    [
+        ({"health": Health.SUSPECT}, "Health"),
+        ({"health": Health.LOST}, "Health"),
+        ({"health": Health.UNKNOWN}, "Health"),
+        ({"cordoned": True}, "Cordon"),
+        ({"taints": (Taint("gpu"),)}, "Taint"),
+        ({"taints": (Taint("gpu", "", "NoExecute"),)}, "Taint"),
+        ({"largest_node": {"cpu": 99}}, "LargestNode"),
+    ],
+)
+def test_new_slices_keep_away_and_present_ones_stay(fields, filter_name):
+    views = pool(view("r1", **fields), view("r2", 3))
+    fresh = place(views, 2)
+    assert fresh.placements == {"r2": 2}
+    assert refused(fresh, "r1") == [filter_name]
+    grown = place(views, 4, current={"r1": 2})
+    assert grown.placements == {"r1": 2, "r2": 2}
+
+
+def test_a_drained_super_cluster_gets_no_new_slices():
+    fresh = place(pool(view("r1", draining=True), view("r2", 3)), 4)
+    assert (fresh.placements, fresh.waiting) == ({"r2": 3}, 1)
+    assert refused(fresh, "r1") == ["Drain"]
+
+
+def test_slices_leave_a_drained_super_cluster_as_far_as_others_have_room():
+    assert place(pool(view("r1", draining=True), view("r2", 9)), 4, current={"r1": 4}).placements == {"r2": 4}
+    tight = place(pool(view("r1", draining=True), view("r2", 3)), 4, current={"r1": 2, "r2": 2})
+    assert (tight.placements, tight.waiting) == ({"r1": 1, "r2": 3}, 0)
+
+
+def test_pinned_slices_stay_on_a_drained_super_cluster():
+    decision = place(pool(view("r1", draining=True), view("r2", 9)), 4, current={"r1": 4}, pins={"r1": 1})
+    assert decision.placements == {"r1": 1, "r2": 3}
+
+
+def test_a_preference_taint_makes_it_the_last_choice_only():
+    views = pool(view("r1", taints=(Taint("old", "", "PreferNoSchedule"),)), view("r2", 2))
+    assert place(views, 3).placements == {"r1": 1, "r2": 2}
+
+
+def test_slices_stay_where_they_are_when_the_quota_grows():
+    views = pool(view("r1"), view("r2"))
+    assert place(views, 4, current={"r1": 3}).placements == {"r1": 3, "r2": 1}
+
+
+def test_slices_stay_on_a_super_cluster_that_shrank_below_them():
+    decision = place(pool(view("r1", 1), view("r2", 0)), 3, current={"r1": 3})
+    assert decision.placements == {"r1": 3}
+    assert decision.waiting == 0
+
+
+def test_slices_of_a_super_cluster_that_is_gone_are_placed_anew():
+    assert place(pool(view("r2")), 2, current={"r1": 2}).placements == {"r2": 2}
+
+
+@pytest.mark.parametrize(
+    ("current", "slices", "fields", "left"),
+    [
+        pytest.param({"r1": 1, "r2": 3}, 2, {}, {"r1": 1, "r2": 1}, id="from where there are most"),
+        pytest.param({"r1": 2, "r2": 2}, 3, {}, {"r1": 1, "r2": 2}, id="lower id loses a tie"),
+        pytest.param({"r1": 3, "r2": 1}, 3, {"health": Health.SUSPECT}, {"r1": 3}, id="unhealthy first"),
+        pytest.param({"r1": 3, "r2": 2}, 4, {"cordoned": True}, {"r1": 3, "r2": 1}, id="cordoned first"),
+        pytest.param({"r1": 1, "r2": 1}, 0, {}, {}, id="all"),
+    ],
+)
+def test_a_shrinking_quota_gives_slices_back_in_a_fixed_order(current, slices, fields, left):
+    assert place(pool(view("r1"), view("r2", **fields)), slices, current=current).placements == left
+
+
+def test_pins_come_first_and_are_the_last_to_go():
+    views = pool(view("r1"), view("r2"), view("r3"))
+    assert place(views, 3, pins={"r3": 2}).placements == {"r1": 1, "r3": 2}
+    shrunk = place(views, 2, current={"r1": 1, "r3": 2}, pins={"r3": 2})
+    assert shrunk.placements == {"r3": 2}
+
+
+def test_a_new_pin_moves_slices():
+    views = pool(view("r1"), view("r2"))
+    assert place(views, 2, current={"r1": 2}, pins={"r2": 1}).placements == {"r1": 1, "r2": 1}
+
+
+def test_pins_tolerate_taints_but_nothing_else():
+    views = pool(view("r1"), view("r2", taints=(Taint("own"),)), view("r3", cordoned=True))
+    assert place(views, 2, pins={"r2": 2}).placements == {"r2": 2}
+    assert place(views, 2, pins={"r3": 2}).placements == {"r1": 2}
+
+
+def test_a_pin_that_has_no_room_does_not_hold_the_rest_up():
+    views = pool(view("r1"), view("r2", 1))
+    assert place(views, 3, pins={"r2": 3}).placements == {"r1": 2, "r2": 1}
+    assert place(views, 1, pins={"gone": 1}).placements == {"r1": 1}
+
+
+def test_the_tenants_cap_bounds_all_slices_of_the_namespace():
+    decision = place(pool(view("r1"), view("r2")), 4, tenant_free={"cpu": 250})
+    assert decision.placements == {"r1": 1, "r2": 1}
+    assert decision.waiting == 2
+    assert decision.reasons() == "the tenant's quota: cpu 400m asked, 250m left to this namespace"
+    over = place(pool(view("r1")), 3, current={"r1": 3}, tenant_free={"cpu": -50})
+    assert over.placements == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "current", "size", "slices", "placements"),
+    [
+        pytest.param(200, {"r1": 2, "r2": 1}, 100, 6, {"r1": 4, "r2": 2}, id="halved"),
+        pytest.param(100, {"r1": 4, "r2": 2}, 200, 3, {"r1": 2, "r2": 1}, id="doubled"),
+        pytest.param(100, {"r1": 1, "r2": 1}, 300, 1, {"r1": 1}, id="one for two"),
+    ],
+)
+def test_another_slice_size_keeps_the_proportions(old, current, size, slices, placements):
+    decision = place_slices(
+        pool(view("r1"), view("r2")),
+        {},
+        SliceRequest(slices, {"cpu": size}, current=current, current_size={"cpu": old}),
+    )
+    assert decision.placements == placements
+
+
+def test_another_slice_size_does_not_overfill_a_super_cluster():
+    views = pool(view("r1", 2), view("r2", 9))
+    request = SliceRequest(2, {"cpu": 300}, current={"r1": 2}, current_size={"cpu": 100})
+    assert place_slices(views, {}, request).placements == {"r2": 2}
+
+
+# Properties
+
+ids = st.sampled_from([f"r{number}" for number in range(6)])
+taints = st.lists(
+    st.builds(Taint, key=st.just("k"), effect=st.sampled_from(["NoSchedule", "PreferNoSchedule"])), max_size=1
+).map(tuple)
+
+
+@st.composite
+def situations(draw):
+    views = {}
+    for super_id in draw(st.sets(ids)):
+        views[super_id] = SuperView(
+            super_id,
+            draw(st.sampled_from(Health)),
+            {"cpu": draw(st.integers(0, 1500)), "memory": draw(st.integers(0, 1500))},
+            cordoned=draw(st.booleans()),
+            taints=draw(taints),
+        )
+    allocated = draw(
+        st.dictionaries(ids, st.fixed_dictionaries({"cpu": st.integers(0, 900), "memory": st.just(0)}))
+    )
+    few = st.dictionaries(ids, st.integers(0, 6))
+    request = SliceRequest(
+        draw(st.integers(0, 25)),
+        {"cpu": draw(st.integers(1, 300)), "memory": draw(st.integers(1, 300))},
+        current=draw(few),
+        current_size=draw(st.sampled_from([None, {"cpu": 50, "memory": 70}])),
+        pins=draw(few),
+        tenant_free=draw(st.sampled_from([{}, {"cpu": 700}])),
+        policy=draw(st.sampled_from(["spread", "pack", "cheap"])),
+    )
+    return views, allocated, request
+
+
+@given(situations())
+def test_every_slice_is_placed_or_waits(situation):
+    views, allocated, request = situation
+    decision = place_slices(views, allocated, request)
+    assert sum(decision.placements.values()) + decision.waiting == request.slices
+    assert decision.waiting >= 0
+    assert all(slices > 0 for slices in decision.placements.values())
+    assert set(decision.placements) <= set(views)
+    assert bool(decision.reasons()) == bool(decision.waiting)
+
+
+@given(situations())
+def test_new_slices_never_exceed_capacity_or_go_where_they_must_not(situation):
+    views, allocated, request = situation
+    decision = place_slices(views, allocated, request)
+    for entry in decision.explanation:
+        if entry.slices > entry.kept:
+            each = views[entry.super_id]
+            assert each.health is Health.READY
+            assert not each.cordoned
+            for name, amount in request.size.items():
+                used = allocated.get(entry.super_id, {}).get(name, 0) + entry.slices * amount
+                assert used <= each.capacity[name]
+
+
+@given(situations())
+def test_deciding_again_changes_nothing(situation):
+    views, allocated, request = situation
+    first = place_slices(views, allocated, request)
+    again = place_slices(
+        views, allocated, replace(request, current=first.placements, current_size=request.size)
+    )
+    assert again.placements == first.placements
+    assert again.waiting == first.waiting
+
+
+@given(situations(), st.randoms(use_true_random=False))
+def test_the_order_of_the_input_does_not_matter(situation, random):
+    views, allocated, request = situation
+
+    def shuffled(mapping):
+        items = list(mapping.items())
+        random.shuffle(items)
+        return dict(items)
+
+    other = replace(request, current=shuffled(request.current), pins=shuffled(request.pins))
+    assert place_slices(views, allocated, request) == place_slices(
+        shuffled(views), shuffled(allocated), other
+    )
+
+
+@given(situations(), ids, st.integers(0, 2000))
+def test_more_capacity_never_places_less(situation, super_id, more):
+    views, allocated, request = situation
+    before = place_slices(views, allocated, request)
+    if super_id in views:
+        grown = {name: amount + more for name, amount in views[super_id].capacity.items()}
+        views = {**views, super_id: replace(views[super_id], capacity=grown)}
+    assert place_slices(views, allocated, request).waiting <= before.waiting
+
+
+@given(situations(), st.integers(0, 10))
+def test_asking_for_more_takes_nothing_away(situation, more):
+    views, allocated, request = situation
+    request = replace(request, pins={})
+    before = place_slices(views, allocated, request).placements
+    after = place_slices(
+        views,
+        allocated,
+        replace(request, slices=request.slices + more, current=before, current_size=request.size),
+    ).placements
+    assert all(after[super_id] >= slices for super_id, slices in before.items())
+
+
+def test_a_hundred_slices_over_fifty_super_clusters_are_spread_evenly():
+    views = pool(*(view(f"r{number}") for number in range(50)))
+    assert place(views, 100).placements == {f"r{number}": 2 for number in range(50)}

@@ -1,0 +1,80 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vcsync.scheduling.ledger import Entry, Ledger
+from vcsync.scheduling.snapshot import Health, InvalidHeadroom, capacity_after_headroom, judge_health
+
+
+@pytest.mark.parametrize(
+    ("silent_for", "reachable", "ready", "health"),
+    [
+        (None, True, True, Health.UNKNOWN),
+        (0, True, True, Health.READY),
+        (74, True, True, Health.READY),
+        (75, True, True, Health.SUSPECT),
+        (0, False, True, Health.SUSPECT),
+        (0, True, False, Health.SUSPECT),
+        (300, True, True, Health.LOST),
+        (300, False, False, Health.LOST),
+    ],
+)
+def test_health_follows_heartbeats_and_conditions(silent_for, reachable, ready, health):
+    judged = judge_health(
+        silent_for=silent_for, reachable=reachable, ready=ready, suspect_after=75, lost_after=300
+    )
+    assert judged is health
+
+
+@pytest.mark.parametrize(
+    ("headroom", "capacity"),
+    [
+        ({}, {"cpu": 4000, "memory": 1001}),
+        ({"cpu": "10%"}, {"cpu": 3600, "memory": 1001}),
+        ({"memory": "10%"}, {"cpu": 4000, "memory": 900}),
+        ({"cpu": "500m", "gpu": "1"}, {"cpu": 3500, "memory": 1001}),
+        ({"cpu": "9"}, {"cpu": 0, "memory": 1001}),
+        ({"cpu": "100%"}, {"cpu": 0, "memory": 1001}),
+    ],
+)
+def test_headroom_is_kept_back(headroom, capacity):
+    assert capacity_after_headroom({"cpu": 4000, "memory": 1001}, headroom) == capacity
+
+
+@pytest.mark.parametrize("text", ["x%", "much", "-1", "-5%"])
+def test_bad_headroom_names_the_field(text):
+    with pytest.raises(InvalidHeadroom, match=r"spec.headroom.cpu"):
+        capacity_after_headroom({"cpu": 4000}, {"cpu": text})
+
+
+entries = st.builds(
+    Entry,
+    size=st.fixed_dictionaries({"cpu": st.integers(1, 9)}, optional={"memory": st.integers(1, 9)}),
+    placements=st.dictionaries(st.sampled_from(["r1", "r2", "r3"]), st.integers(0, 9)),
+)
+keys = st.tuples(st.sampled_from(["t1", "t2"]), st.sampled_from(["a", "b", "c"]))
+
+
+@given(st.lists(st.tuples(keys, entries | st.none()), max_size=20))
+def test_the_ledgers_sums_are_those_of_its_entries(changes):
+    ledger, model = Ledger(), {}
+    for key, entry in changes:
+        if entry is None:
+            assert ledger.drop(key) == (key in model)
+            model.pop(key, None)
+        else:
+            assert ledger.put(key, entry) == (model.get(key) != entry)
+            model[key] = entry
+    assert len(ledger) == len(model)
+    for left_out in (None, *model):
+        others = {key: entry for key, entry in model.items() if key != left_out}
+        for super_id in ("r1", "r2", "r3"):
+            total = sum(entry.placements.get(super_id, 0) * entry.size["cpu"] for entry in others.values())
+            assert ledger.allocated(super_id, without=left_out).get("cpu", 0) == total
+        for tenant in ("t1", "t2"):
+            used = sum(
+                sum(entry.placements.values()) * entry.size.get("memory", 0)
+                for key, entry in others.items()
+                if key[0] == tenant
+            )
+            assert ledger.used_by(tenant, without=left_out).get("memory", 0) == used

@@ -1,0 +1,1 @@
+"""What both schedulers decide with: pure functions over exact integers, decision and explanation as data."""

@@ -1,0 +1,221 @@
+"""What a Pod asks for, read from its spec: resources and the virtual nodes it insists on."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+import msgspec
+from msgspec import Struct
+
+from vcsync.api.names import SUPER_CLUSTER_ID
+from vcsync.kube.quantity import milli
+from vcsync.scheduling.resources import Resources, add
+
+_HOST_NAME = "kubernetes.io/hostname"
+_NODE_NAME = "metadata.name"
+_ALWAYS = "Always"
+
+_milli = lru_cache(maxsize=4096)(milli)
+
+
+class _Resources(Struct, gc=False):
+    requests: dict[str, str | int | float] | None = None
+    limits: dict[str, str | int | float] | None = None
+
+
+class _Container(Struct, gc=False, rename="camel"):
+    resources: _Resources | None = None
+    restart_policy: str = ""
+
+
+class _Requirement(Struct, gc=False):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] | None = None
+
+
+class _Term(Struct, gc=False, rename="camel"):
+    match_expressions: tuple[_Requirement, ...] | None = None
+    match_fields: tuple[_Requirement, ...] | None = None
+
+
+class _NodeSelector(Struct, gc=False, rename="camel"):
+    node_selector_terms: tuple[_Term, ...] | None = None
+
+
+class _NodeAffinity(Struct, gc=False, rename="camel"):
+    required_during_scheduling_ignored_during_execution: _NodeSelector | None = None
+
+
+class _Affinity(Struct, gc=False, rename="camel"):
+    node_affinity: _NodeAffinity | None = None
+
+
+class _Spec(Struct, gc=False, rename="camel"):
+    containers: tuple[_Container, ...] | None = None
+    init_containers: tuple[_Container, ...] | None = None
+    overhead: dict[str, str | int | float] | None = None
+    resources: _Resources | None = None
+    node_name: str = ""
+    node_selector: dict[str, str] | None = None
+    affinity: _Affinity | None = None
+    scheduling_gates: tuple[msgspec.Raw, ...] | None = None
+
+
+class PodNeeds(Struct, frozen=True, gc=False, array_like=True):
+    """What scheduling needs to know of a Pod's spec; small, since there is one per Pod.
+
+    `requests` in thousandths. `node`: where it is bound. `gated`: it has scheduling gates. `supers`: the ids
+    of the super clusters whose virtual nodes it insists on, None if it insists on none; then `avoided` are
+    those it may not be on.
+    """
+
+    requests: Resources = {}
+    node: str = ""
+    gated: bool = False
+    supers: tuple[str, ...] | None = None
+    avoided: tuple[str, ...] = ()
+
+    def accepts(self, super_id: str) -> bool:
+        """Whether the Pod may be on a super cluster as far as it is concerned."""
+        return super_id in self.supers if self.supers is not None else super_id not in self.avoided
+
+
+_decode = msgspec.json.Decoder(_Spec).decode
+
+
+def pod_needs(spec: bytes) -> PodNeeds:
+    """Read a Pod's spec.
+
+    `msgspec.ValidationError` if it is no Pod spec, `InvalidQuantity` for an amount that is none; API servers
+    let neither pass.
+    """
+    pod = _decode(spec or b"{}")
+    choice = _supers(pod)
+    ids = tuple(sorted(choice.ids))
+    supers, avoided = (None, ids) if choice.others else (ids, ())
+    return PodNeeds(_requests(pod), pod.node_name, bool(pod.scheduling_gates), supers, avoided)
+
+
+def pod_requests(spec: bytes) -> Resources:
+    """The effective requests of a Pod, as the Kubernetes scheduler counts them.
+
+    Containers and sidecars (restartable init containers) add up; an init container counts with the sidecars
+    started before it, and only if that is more. Requests at Pod level replace the sum for the resources they
+    name; a limit without request stands for one; overhead comes on top. (Kubernetes documentation "Init
+    Containers", "Resource sharing within containers"; KEP-753, KEP-2837.) Raises like `pod_needs`.
+    """
+    return _requests(_decode(spec or b"{}"))
+
+
+def _requests(pod: _Spec) -> Resources:
+    running: Resources = {}
+    for container in pod.containers or ():
+        running = _sum(running, _of(container.resources))
+    sidecars: Resources = {}
+    starting: Resources = {}
+    for container in pod.init_containers or ():
+        if container.restart_policy == _ALWAYS:
+            sidecars = add(sidecars, _of(container.resources))
+            starting = _most(starting, sidecars)
+        else:
+            starting = _most(starting, add(sidecars, _of(container.resources)))
+    total = _most(_sum(running, sidecars), starting) if starting else running
+    if pod.resources is not None:
+        explicit = _amounts(pod.resources.requests)
+        total = {**_amounts(pod.resources.limits), **total, **explicit}
+    if pod.overhead:
+        total = add(total, _amounts(pod.overhead))
+    return total
+
+
+def _of(resources: _Resources | None) -> Resources:
+    if resources is None:
+        return {}
+    if not resources.limits:
+        return _amounts(resources.requests)
+    return {**_amounts(resources.limits), **_amounts(resources.requests)}
+
+
+def _amounts(quantities: dict[str, str | int | float] | None) -> Resources:
+    return {name: _milli(str(text)) for name, text in quantities.items()} if quantities else {}
+
+
+def _sum(left: Resources, right: Resources) -> Resources:
+    if not left:
+        return right
+    return add(left, right) if right else left
+
+
+def _most(left: Resources, right: Resources) -> Resources:
+    return {name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}}
+
+
+def super_of_node(node: str) -> str:
+    """The id of the super cluster in a virtual node's name `<node>.<id>`; empty if it is not of that form."""
+    host, dot, super_id = node.rpartition(".")
+    return super_id if host and dot else ""
+
+
+class _Choice(Struct, frozen=True, gc=False):
+    """A set of super clusters: these, or with `others` all but these."""
+
+    ids: frozenset[str] = frozenset()
+    others: bool = True
+
+    def __and__(self, also: "_Choice") -> "_Choice":
+        if self.others and also.others:
+            return _Choice(self.ids | also.ids)
+        if self.others or also.others:
+            these, without = (also, self) if self.others else (self, also)
+            return _Choice(these.ids - without.ids, others=False)
+        return _Choice(self.ids & also.ids, others=False)
+
+    def __invert__(self) -> "_Choice":
+        return _Choice(self.ids, not self.others)
+
+    def __or__(self, instead: "_Choice") -> "_Choice":
+        return ~(~self & ~instead)
+
+
+_ANY = _Choice()
+_NONE = ~_ANY
+
+
+def _supers(pod: _Spec) -> _Choice:
+    """The super clusters that node selector and required node affinity leave."""
+    allowed = _ANY
+    for key, value in (pod.node_selector or {}).items():
+        allowed &= _named(key, (value,))
+    if pod.affinity is not None and pod.affinity.node_affinity is not None:
+        required = pod.affinity.node_affinity.required_during_scheduling_ignored_during_execution
+        if required is not None and required.node_selector_terms:
+            allowed &= _any_of(required.node_selector_terms)
+    return allowed
+
+
+def _any_of(terms: Iterable[_Term]) -> _Choice:
+    """Terms are alternatives: they leave what any of them leaves."""
+    union = _NONE
+    for term in terms:
+        union |= _all_of((*(term.match_expressions or ()), *(term.match_fields or ())))
+    return union
+
+
+def _all_of(requirements: Iterable[_Requirement]) -> _Choice:
+    left = _ANY
+    for requirement in requirements:
+        if requirement.operator == "In":
+            left &= _named(requirement.key, requirement.values or ())
+        elif requirement.key == SUPER_CLUSTER_ID and requirement.operator == "NotIn":
+            left &= _Choice(frozenset(requirement.values or ()))
+        elif requirement.key == SUPER_CLUSTER_ID and requirement.operator == "DoesNotExist":
+            left = _NONE
+    return left
+
+
+def _named(key: str, values: Iterable[str]) -> _Choice:
+    if key in (_HOST_NAME, _NODE_NAME):
+        return _Choice(
+            frozenset(super_id for super_id in map(super_of_node, values) if super_id), others=False
+        )
+    return _Choice(frozenset(values), others=False) if key == SUPER_CLUSTER_ID else _ANY

@@ -1,0 +1,159 @@
+"""Picks the super cluster for one Pod among those where its namespace holds slices."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from msgspec import Struct
+
+from vcsync.scheduling.filters import Refusal
+from vcsync.scheduling.pods import PodNeeds
+from vcsync.scheduling.resources import Resources, shortages, show, times
+from vcsync.scheduling.scores import FULL
+from vcsync.scheduling.snapshot import Health, SuperView
+
+
+class Share(Struct):
+    """What a namespace holds on one super cluster and its unfinished Pods use there (thousandths)."""
+
+    super_id: str
+    capacity: Resources
+    used: Resources
+    pods: int = 0
+
+    def charge(self, requests: Mapping[str, int]) -> None:
+        """Count a Pod in."""
+        for name, amount in requests.items():
+            self.used[name] = self.used.get(name, 0) + amount
+        self.pods += 1
+
+    def release(self, requests: Mapping[str, int]) -> None:
+        """Count a Pod out again."""
+        for name, amount in requests.items():
+            self.used[name] = self.used.get(name, 0) - amount
+        self.pods -= 1
+
+    def fits(self, requests: Mapping[str, int]) -> bool:
+        """Whether a Pod fits besides the others. What slices are not made of is not bounded."""
+        for name, amount in self.capacity.items():
+            asked = requests.get(name)
+            if asked and self.used.get(name, 0) + asked > amount:
+                return False
+        return True
+
+
+def share_of(super_id: str, slices: int, size: Mapping[str, int]) -> Share:
+    """An unused share of so many slices of `size`."""
+    return Share(super_id, times(size, slices), {})
+
+
+class ShareExplanation(Struct, frozen=True):
+    """One super cluster's score (the highest that refuses nothing wins) and what it was refused for."""
+
+    super_id: str
+    score: int
+    refusals: tuple[Refusal, ...]
+
+
+class PodDecision(Struct, frozen=True):
+    """The super cluster for a Pod, None if it has to wait, and why."""
+
+    super_id: str | None
+    explanation: tuple[ShareExplanation, ...]
+
+    def reasons(self) -> str:
+        """Why the Pod waits, in one line: what is missing where; empty if it does not."""
+        if self.super_id is not None:
+            return ""
+        if not self.explanation:
+            return "its namespace holds no slices on any super cluster; it needs a ResourceQuota"
+        return "; ".join(
+            f"{entry.super_id}: {', '.join(refusal.message for refusal in entry.refusals)}"
+            for entry in self.explanation
+        )
+
+
+def _health(_share: Share, _needs: PodNeeds, view: SuperView | None) -> str | None:
+    if view is None:
+        return "is not registered"
+    if view.health is Health.LOST:
+        return "is lost"
+    return "has not reported yet" if view.health is Health.UNKNOWN else None
+
+
+def _closed(_share: Share, _needs: PodNeeds, view: SuperView | None) -> str | None:
+    if view is None or not (view.cordoned or view.draining):
+        return None
+    return "is draining" if view.draining else "is cordoned"
+
+
+def _selected(share: Share, needs: PodNeeds, _view: SuperView | None) -> str | None:
+    if needs.accepts(share.super_id):
+        return None
+    if needs.supers is None:
+        return f"node affinity asks for no nodes of {', '.join(needs.avoided)}"
+    return f"node selector asks for nodes of {', '.join(needs.supers) or 'no super cluster'}"
+
+
+def _largest_node(_share: Share, needs: PodNeeds, view: SuperView | None) -> str | None:
+    if view is None or not view.largest_node:
+        return None
+    too_large = [
+        f"{name} {show(name, needs.requests[name])} asked, its largest node has {show(name, most)}"
+        for name, most in sorted(view.largest_node.items())
+        if needs.requests.get(name, 0) > most
+    ]
+    return ", ".join(too_large) or None
+
+
+def _room(share: Share, needs: PodNeeds, _view: SuperView | None) -> str | None:
+    if share.fits(needs.requests):
+        return None
+    free = {name: amount - share.used.get(name, 0) for name, amount in share.capacity.items()}
+    return ", ".join(shortages(needs.requests, free, share.capacity)) or None
+
+
+_Filter = Callable[[Share, PodNeeds, SuperView | None], str | None]
+
+_FILTERS: tuple[tuple[str, _Filter], ...] = (
+    ("Health", _health),
+    ("Cordon", _closed),
+    ("NodeSelector", _selected),
+    ("LargestNode", _largest_node),
+    ("Share", _room),
+)
+
+
+def refusals(share: Share, needs: PodNeeds, view: SuperView | None) -> tuple[Refusal, ...]:
+    """Everything that keeps a Pod from a share. A suspect super cluster is only the last choice."""
+    found = []
+    for name, test in _FILTERS:
+        message = test(share, needs, view)
+        if message is not None:
+            found.append(Refusal(name, message))
+    return tuple(found)
+
+
+def score(share: Share, needs: PodNeeds, view: SuperView | None) -> int:
+    """The higher the better: good health first, then the share that stays least used with the Pod in it."""
+    used = 0
+    for name, amount in share.capacity.items():
+        used = max(used, (share.used.get(name, 0) + needs.requests.get(name, 0)) * FULL // max(1, amount))
+    healthy = view is not None and view.health is Health.READY
+    return healthy * 10**12 - used
+
+
+def pick_super(shares: Iterable[Share], needs: PodNeeds, views: Mapping[str, SuperView]) -> PodDecision:
+    """Decide where a Pod goes: of the shares that refuse nothing the one with the best score.
+
+    Equal scores: fewer Pods, then the lower id. Depends on nothing but its arguments, nor on their order.
+    """
+    best: tuple[int, int, str] | None = None
+    explanation = []
+    for share in sorted(shares, key=lambda share: share.super_id):
+        view = views.get(share.super_id)
+        points = score(share, needs, view)
+        objections = refusals(share, needs, view)
+        explanation.append(ShareExplanation(share.super_id, points, objections))
+        rank = (-points, share.pods, share.super_id)
+        if not objections and (best is None or rank < best):
+            best = rank
+    return PodDecision(None if best is None else best[2], tuple(explanation))

@@ -1,0 +1,129 @@
+"""From a namespace's ResourceQuotas and slice annotation to a number of slices; exact."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from vcsync.api.names import SLICE
+from vcsync.kube.quantity import InvalidQuantity, milli
+from vcsync.scheduling.resources import Resources, show
+
+MAX_SLICES = 1000
+"""Slices one namespace may be dealt."""
+
+DIMENSIONS = ("cpu", "memory")
+"""Resources that slices are made of."""
+
+_EXAMPLE = '{"cpu":"2","memory":"4Gi"}'
+
+
+class InvalidQuota(ValueError):
+    """A ResourceQuota or default quota has a field that cannot be used; the text names it and the remedy."""
+
+
+class InvalidSlice(ValueError):
+    """A slice annotation cannot be used; the text names the annotation, the field and the remedy."""
+
+
+def quota_from_hards(
+    hards: Iterable[Mapping[str, str]], default: Mapping[str, str] | None = None
+) -> Resources:
+    """The tightest quota on CPU and memory that several `spec.hard` maps allow together.
+
+    `cpu`, `requests.cpu` and `limits.cpu` all bound what a namespace can use, likewise for memory. A
+    dimension that none of them bounds is taken from `default`, and left out if that does not name it either.
+    `InvalidQuota` for a bad or negative quantity.
+    """
+    quota: Resources = {}
+    for hard in hards:
+        for dimension in DIMENSIONS:
+            for key in (dimension, f"requests.{dimension}", f"limits.{dimension}"):
+                if key in hard:
+                    amount = _quota_amount(key, hard[key])
+                    quota[dimension] = min(amount, quota.get(dimension, amount))
+    for dimension in DIMENSIONS:
+        if dimension not in quota and default and dimension in default:
+            quota[dimension] = _quota_amount(f"defaultQuota.{dimension}", default[dimension])
+    return quota
+
+
+def _quota_amount(key: str, text: str) -> int:
+    try:
+        amount = milli(text)
+    except InvalidQuantity as error:
+        raise InvalidQuota(
+            f"quota {key}: {text!r} is not a quantity; write it like 2, 500m or 4Gi"
+        ) from error
+    if amount < 0:
+        raise InvalidQuota(f"quota {key}: {text!r} is negative; write an amount of 0 or more")
+    return amount
+
+
+def slice_from_annotation(text: str | None, default: Mapping[str, int]) -> Resources:
+    """The size of a namespace's slices: what its annotation says, or `default` without one.
+
+    The annotation is a JSON object with exactly the keys `cpu` and `memory`, quantities as strings, both
+    above zero. `InvalidSlice` otherwise. `default` is never changed.
+    """
+    if text is None:
+        return dict(default)
+    try:
+        fields: Any = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise _invalid(f"not JSON ({error})") from error
+    except RecursionError as error:
+        raise _invalid("nested too deep to be JSON that we read") from error
+    if not isinstance(fields, dict):
+        raise _invalid("not a JSON object")
+    unknown = sorted(set(fields) - set(DIMENSIONS))
+    if unknown:
+        raise _invalid(f"unknown field {_short(unknown[0])}")
+    return {dimension: _slice_amount(dimension, fields.get(dimension)) for dimension in DIMENSIONS}
+
+
+def _slice_amount(field: str, text: Any) -> int:
+    if text is None:
+        raise _invalid(f"field {field!r} is missing")
+    if not isinstance(text, str):
+        raise _invalid(f"field {field!r} must be a string, not {_short(text)}")
+    try:
+        amount = milli(text)
+    except InvalidQuantity as error:
+        raise _invalid(f"field {field!r}: {_short(text)} is not a quantity") from error
+    if amount <= 0:
+        raise _invalid(f"field {field!r}: {_short(text)} must be more than zero")
+    return amount
+
+
+def _short(value: Any) -> str:
+    """A tenant's text, quoted and no longer than a message can bear."""
+    return repr(value)[:60]
+
+
+def _invalid(what: str) -> InvalidSlice:
+    return InvalidSlice(f"annotation {SLICE}: {what}; write it like {_EXAMPLE}, or remove it for the default")
+
+
+def slice_count(quota: Mapping[str, int], size: Mapping[str, int]) -> int:
+    """How many slices of `size` hold the whole quota: the largest of the exact ratios, rounded up.
+
+    A dimension that the quota does not bound asks for none. `InvalidSlice` if that makes more than
+    `MAX_SLICES`.
+    """
+    count = max((-(-quota[name] // amount) for name, amount in size.items() if name in quota), default=0)
+    if count <= MAX_SLICES:
+        return count
+    least = ", ".join(
+        f"{name} {show(name, _round_up(quota[name], MAX_SLICES))}" for name in sorted(size) if name in quota
+    )
+    raise InvalidSlice(
+        f"annotation {SLICE}: the quota makes {count} slices of this size, at most {MAX_SLICES} are dealt; "
+        f"write a slice of at least {least}"
+    )
+
+
+def _round_up(amount: int, parts: int) -> int:
+    """The smallest size of which `parts` hold the amount, in whole units where it is a unit or more."""
+    size = -(-amount // parts)
+    return size if size < 1000 else -(-size // 1000) * 1000

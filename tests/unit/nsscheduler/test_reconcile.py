@@ -1,0 +1,413 @@
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vcsync.api import names
+from vcsync.api.objects import VirtualCluster
+from vcsync.api.specs import VirtualClusterSpec, VirtualClusterStatus
+from vcsync.nsscheduler.commit import commit
+from vcsync.nsscheduler.reconcile import Facts, Wish, counted_hard, entry_of, reconcile
+from vcsync.scheduling.ledger import Entry, Ledger
+from vcsync.scheduling.resources import from_quantities
+from vcsync.scheduling.snapshot import Health, SuperView
+
+from .fakes import NAMESPACE, ROOT, Interrupted, Meta, Tenant
+
+KEY = (ROOT, NAMESPACE)
+SLICE = '{"cpu":"100m","memory":"100Mi"}'
+SMALL = {"cpu": "200m", "memory": "200Mi"}
+
+
+def view(super_id: str, cpu: str = "1", memory: str = "1Gi", **fields: Any) -> SuperView:
+    fields.setdefault("health", Health.READY)
+    return SuperView(super_id, capacity=from_quantities({"cpu": cpu, "memory": memory}), **fields)
+
+
+class Stage:
+    """One namespace with all around it; `turn` reconciles it once, as the role does."""
+
+    def __init__(self, **spec: Any) -> None:
+        self.meta = Meta()
+        self.tenant = Tenant()
+        self.views = {"r1": view("r1"), "r2": view("r2")}
+        self.others = Ledger()
+        self.spec: dict[str, Any] = spec
+        self.annotate(SLICE)
+
+    def annotate(self, text: str | None) -> None:
+        metadata = self.tenant.objects.get(NAMESPACE, {}).get("metadata", {"uid": "uid-1"})
+        annotations = {**metadata.get("annotations", {}), names.SLICE: text}
+        metadata["annotations"] = {key: value for key, value in annotations.items() if value is not None}
+        self.tenant.put(NAMESPACE, {"metadata": metadata})
+
+    def facts(self) -> Facts:
+        entry = self.meta.entry()
+        ledger = Ledger()
+        for key, other in self.others._entries.items():
+            ledger.put(key, other)
+        if entry is not None:
+            ledger.put(KEY, entry_of(entry))
+        owner = VirtualCluster(
+            name="vc",
+            namespace="vcsync",
+            uid="vc-uid",
+            spec=VirtualClusterSpec(**self.spec),
+            status=VirtualClusterStatus(cluster_namespace=ROOT),
+        )
+        return Facts(
+            KEY,
+            owner,
+            self.tenant.read(NAMESPACE),
+            tuple(self.tenant.hards),
+            entry,
+            self.views,
+            ledger,
+            from_quantities({"cpu": "2", "memory": "4Gi"}),
+            "spread",
+            "2026-01-01T00:00:00Z",
+        )
+
+    def turn(self) -> Wish:
+        facts = self.facts()
+        wish = reconcile(facts)
+        asyncio.run(commit(facts, wish, self.meta.functions(), self.tenant.door()))
+        return wish
+
+    def drained(self, *super_ids: str) -> None:
+        """The syncers of these super clusters take their finalizers off."""
+        entry = self.meta.entry()
+        assert entry is not None
+        kept = [item for item in entry.finalizers if names.super_id_of_finalizer(item) not in super_ids]
+        self.meta.patch(NAMESPACE, {"metadata": {"finalizers": kept}})
+
+    def placements(self) -> dict[str, int] | None:
+        entry = self.meta.entry()
+        return None if entry is None else dict(entry.status.placements)
+
+    def mirror(self) -> Any:
+        metadata = self.tenant.objects[NAMESPACE]["metadata"]
+        text = metadata.get("annotations", {}).get(names.PLACEMENTS)
+        labels = {key.rpartition("/")[2]: int(value) for key, value in metadata.get("labels", {}).items()}
+        shown = None if text is None else json.loads(text)
+        assert labels == (shown or {})
+        return shown
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def writes(stage: Stage) -> list[str]:
+    return [what for what, _ in stage.meta.writes] + [what for what, _ in stage.tenant.writes]
+
+
+def test_a_quota_becomes_placements_ledger_first_and_mirror_last(stage):
+    stage.tenant.hards = [SMALL]
+    wish = stage.turn()
+    assert writes(stage) == ["create", "status", "namespace"]
+    assert stage.placements() == {"r1": 1, "r2": 1} == stage.mirror()
+    entry = stage.meta.entry()
+    assert entry.finalizers == ("tenancy.x-k8s.io/drain-r1", "tenancy.x-k8s.io/drain-r2")
+    assert (entry.spec.slices, dict(entry.spec.slice_size)) == (2, {"cpu": "100m", "memory": "100Mi"})
+    assert entry.spec.namespace_uid == "uid-1"
+    assert wish.event == ("Normal", "Scheduled", "2 slices placed (r1: 1, r2: 1)")
+    [condition] = entry.status.conditions
+    assert (condition.type, condition.status, condition.reason) == ("Placed", "True", "Scheduled")
+
+
+def test_finalizers_stand_before_slices_are_given(stage):
+    stage.tenant.hards = [{"cpu": "100m", "memory": "100Mi"}]
+    stage.turn()
+    stage.tenant.hards = [SMALL]
+    stage.meta.writes.clear()
+    stage.turn()
+    [(first, patch), (second, status)] = stage.meta.writes
+    assert (first, second) == ("patch", "status")
+    assert "tenancy.x-k8s.io/drain-r2" in patch["metadata"]["finalizers"]
+    assert status["status"]["placements"] == {"r2": 1}
+    assert patch["metadata"]["resourceVersion"]
+    assert status["metadata"]["resourceVersion"]
+
+
+def test_nothing_is_written_when_nothing_differs(stage):
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    done = writes(stage)
+    wish = stage.turn()
+    assert writes(stage) == done
+    assert wish.event is None
+
+
+def test_what_others_use_changes_no_status_by_itself(stage):
+    stage.tenant.hards = [SMALL]
+    stage.views = {"r1": view("r1", "100m")}
+    stage.turn()
+    done = writes(stage)
+    stage.views = {"r1": view("r1", "150m")}
+    assert stage.turn().event is None
+    assert writes(stage) == done
+
+
+def test_what_does_not_fit_waits_with_a_reason_for_operators_and_one_for_the_tenant(stage):
+    stage.tenant.hards = [SMALL]
+    stage.views = {"r1": view("r1", "120m")}
+    wish = stage.turn()
+    entry = stage.meta.entry()
+    assert stage.placements() == {"r1": 1} == stage.mirror()
+    assert entry.status.waiting == 1
+    assert wish.waiting
+    [condition] = entry.status.conditions
+    assert condition.message == "1 of 2 slices wait: r1: cpu 100m asked, 20m of 120m free; placed: r1: 1"
+    assert wish.event == (
+        "Warning",
+        "FailedScheduling",
+        "1 of 2 slices wait: r1: too little cpu free for a slice; placed: r1: 1",
+    )
+    [explained] = entry.status.explanation
+    assert (explained.super_cluster, explained.slices, explained.refused_by) == ("r1", 1, ("Capacity",))
+
+
+def test_without_quota_nothing_is_placed_and_the_reason_is_told(stage):
+    wish = stage.turn()
+    assert (wish.reason, stage.placements(), stage.mirror()) == ("NoQuota", None, None)
+    assert writes(stage) == []
+    assert wish.event[:2] == ("Warning", "NoQuota")
+
+
+def test_a_default_quota_is_assumed_and_shown(stage):
+    stage = Stage(default_quota={"cpu": "200m", "memory": "200Mi"})
+    stage.tenant.hards = [{"cpu": "100m"}]
+    stage.turn()
+    assert stage.mirror() == {"r1": 1, "r2": 1}
+    annotations = stage.tenant.objects[NAMESPACE]["metadata"]["annotations"]
+    assert annotations[names.DEFAULT_QUOTA] == '{"memory":"200Mi"}'
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    assert names.DEFAULT_QUOTA not in stage.tenant.objects[NAMESPACE]["metadata"]["annotations"]
+
+
+def test_a_removed_quota_clears_the_entry_but_only_if_the_server_confirms_it(stage):
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    facts = stage.facts()
+    stale = Facts(*(getattr(facts, name) if name != "hards" else () for name in Facts.__struct_fields__))
+    wish = reconcile(stale)
+    assert wish.delete
+    asyncio.run(commit(stale, wish, stage.meta.functions(), stage.tenant.door()))
+    assert not stage.meta.entry().deleting  # the cache had been wrong
+    stage.turn()
+    stage.tenant.hards = []
+    stage.turn()
+    assert stage.meta.entry().deleting
+    assert stage.mirror() is None
+
+
+def test_a_quota_that_comes_back_while_syncers_clear_waits_for_them(stage):
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    stage.tenant.hards = []
+    stage.turn()
+    stage.tenant.hards = [SMALL]
+    wish = stage.turn()
+    assert wish.reason == "Draining"
+    assert "r1, r2" in wish.message
+    assert stage.mirror() is None
+    stage.drained("r1", "r2")
+    assert stage.meta.entry() is None
+    stage.turn()
+    assert stage.mirror() == {"r1": 1, "r2": 1}
+
+
+def test_an_entry_goes_with_its_namespace_and_its_namesake_gets_a_new_one(stage):
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    stage.tenant.objects.clear()
+    stage.turn()
+    assert stage.meta.entry().deleting
+    stage.tenant.put(NAMESPACE, {"metadata": {"uid": "uid-2", "annotations": {names.SLICE: SLICE}}})
+    assert stage.turn().reason == "Draining"
+    stage.drained("r1", "r2")
+    stage.turn()
+    assert stage.meta.entry().spec.namespace_uid == "uid-2"
+
+
+def test_an_entry_of_a_former_namesake_is_deleted(stage):
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    stage.tenant.put(NAMESPACE, {"metadata": {"uid": "uid-2"}})
+    stage.turn()
+    assert stage.meta.entry().deleting
+
+
+def test_a_namespace_missing_in_the_cache_only_keeps_its_entry(stage):
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    facts = stage.facts()
+    stale = Facts(
+        *(getattr(facts, name) if name != "namespace" else None for name in Facts.__struct_fields__)
+    )
+    asyncio.run(commit(stale, reconcile(stale), stage.meta.functions(), stage.tenant.door()))
+    assert not stage.meta.entry().deleting
+
+
+def test_a_namespace_on_its_way_out_keeps_its_placement_although_its_quotas_go(stage):
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    stage.tenant.hards = []
+    metadata = stage.tenant.objects[NAMESPACE]["metadata"]
+    stage.tenant.put(NAMESPACE, {"metadata": metadata | {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    assert stage.turn().reason == "Terminating"
+    assert stage.placements() == {"r1": 1, "r2": 1}
+    assert not stage.meta.entry().deleting
+
+
+@pytest.mark.parametrize(
+    ("annotation", "says"), [("{", "not JSON"), ('{"cpu":"1","memory":"0"}', "field 'memory'")]
+)
+def test_a_bad_slice_annotation_moves_nothing_and_is_told_once(stage, annotation, says):
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    stage.annotate(annotation)
+    wish = stage.turn()
+    assert wish.event[:2] == ("Warning", "InvalidSlice")
+    assert says in wish.event[2]
+    assert stage.placements() == {"r1": 1, "r2": 1} == stage.mirror()
+    [condition] = stage.meta.entry().status.conditions
+    assert (condition.status, condition.reason) == ("False", "InvalidSlice")
+    done = writes(stage)
+    assert stage.turn().event is None
+    assert writes(stage) == done
+    stage.annotate(SLICE)
+    assert stage.turn().reason == "Scheduled"
+
+
+def test_a_bad_slice_annotation_before_the_first_placement_places_nothing(stage):
+    stage.tenant.hards = [SMALL]
+    stage.annotate("[]")
+    assert stage.turn().reason == "InvalidSlice"
+    assert stage.placements() is None
+
+
+def test_an_operators_pins_survive_and_count(stage):
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    stage.meta.patch(NAMESPACE, {"spec": {"pins": {"r2": 2}}})
+    stage.turn()
+    assert stage.placements() == {"r2": 2} == stage.mirror()
+    entry = stage.meta.entry()
+    assert dict(entry.spec.pins) == {"r2": 2}
+    assert "tenancy.x-k8s.io/drain-r1" in entry.finalizers  # r1 still has to clear
+
+
+def test_the_operators_cap_counts_all_namespaces_of_the_tenant(stage):
+    stage = Stage(quota={"cpu": "300m", "memory": "1Gi"})
+    stage.others.put((ROOT, "other"), Entry(from_quantities({"cpu": "200m", "memory": "1Mi"}), {"r1": 1}))
+    stage.others.put(
+        ("foreign", "other"), Entry(from_quantities({"cpu": "300m", "memory": "1Mi"}), {"r1": 1})
+    )
+    stage.tenant.hards = [SMALL]
+    wish = stage.turn()
+    assert sum(stage.placements().values()) == 1
+    assert wish.event[2] == (
+        "1 of 2 slices wait: the tenant's quota: cpu 200m asked, 100m left to this namespace; placed: r2: 1"
+    )
+
+
+def test_a_smaller_slice_deals_anew_in_proportion(stage):
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    stage.annotate('{"cpu":"50m","memory":"50Mi"}')
+    stage.turn()
+    assert stage.placements() == {"r1": 2, "r2": 2}
+
+
+def test_the_mirror_is_corrected_with_one_patch(stage):
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    forged = {names.PLACEMENTS: '{"x":1}', names.DEFAULT_QUOTA: "{}"}
+    labels = {
+        names.placement_label("x"): "1",
+        names.placement_label("r1"): "7",
+        names.placement_label("r2"): None,
+    }
+    stage.tenant.patch(NAMESPACE, {"metadata": {"annotations": forged, "labels": labels}})
+    stage.tenant.writes.clear()
+    stage.turn()
+    assert stage.mirror() == {"r1": 1, "r2": 1}
+    assert len(stage.tenant.writes) == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "hard"),
+    [
+        ({"hard": {"cpu": "1"}}, {"cpu": "1"}),
+        ({"hard": {"cpu": 1}}, {"cpu": "1"}),
+        ({"hard": {"cpu": "1"}, "scopes": ["BestEffort"]}, None),
+        ({"hard": {"cpu": "1"}, "scopeSelector": {"matchExpressions": []}}, None),
+        ({}, None),
+        (None, None),
+    ],
+)
+def test_only_quotas_over_all_pods_count(spec, hard):
+    assert counted_hard(spec) == hard
+
+
+steps = st.lists(
+    st.sampled_from(["grow", "shrink", "remove", "slice", "pin", "drain", "cordon", "recreate"]), max_size=6
+)
+
+
+def change(stage: Stage, step: str) -> None:
+    entry = stage.meta.entry()
+    match step:
+        case "grow":
+            stage.tenant.hards = [{"cpu": "500m", "memory": "300Mi"}]
+        case "shrink":
+            stage.tenant.hards = [{"cpu": "100m", "memory": "100Mi"}]
+        case "remove":
+            stage.tenant.hards = []
+        case "slice":
+            stage.annotate('{"cpu":"70m","memory":"70Mi"}')
+        case "pin" if entry is not None:
+            stage.meta.patch(NAMESPACE, {"spec": {"pins": {"r2": 3}}})
+        case "drain" if entry is not None:
+            idle = {"r1", "r2"} - (set() if entry.deleting else set(entry.status.placements))
+            stage.drained(*idle)
+        case "cordon":
+            stage.views = {"r1": view("r1", cordoned=True), "r2": view("r2")}
+        case "recreate":
+            stage.tenant.put(NAMESPACE, {"metadata": {"uid": f"uid-{len(stage.tenant.writes)}"}})
+        case _:
+            pass
+
+
+@given(steps, st.integers(0, 4), st.booleans())
+def test_an_interruption_at_any_write_leaves_a_state_from_which_all_goes_on(todo, crash, in_tenant):
+    stage = Stage()
+    stage.tenant.hards = [SMALL]
+    for step in ["grow", *todo]:
+        change(stage, step)
+        server = stage.tenant if in_tenant else stage.meta
+        server.fail_at = len(server.writes) + crash
+        try:
+            stage.turn()
+        except Interrupted:
+            pass
+        finally:
+            server.fail_at = None
+        entry = stage.meta.entry()
+        if entry is not None:
+            held = {names.super_id_of_finalizer(item) for item in entry.finalizers}
+            assert set(entry.status.placements) <= held, "slices on a super cluster that nobody would clear"
+    for _ in range(3):
+        stage.turn()
+    done = writes(stage)
+    stage.turn()
+    assert writes(stage) == done, "it does not settle"
+    entry = stage.meta.entry()
+    assert stage.mirror() == ((entry and not entry.deleting and dict(entry.status.placements)) or None)

@@ -1,0 +1,383 @@
+"""The namespace scheduler while it leads: follows meta and all tenants, decides, and writes."""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+from msgspec.structs import replace
+
+from vcsync.api import names
+from vcsync.api.objects import NamespacePlacement, VirtualCluster
+from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
+from vcsync.fairqueue import WorkerPool
+from vcsync.kube.cache import Change
+from vcsync.kube.client import Client
+from vcsync.kube.envelope import Envelope, untyped
+from vcsync.kube.errors import NotFound, Unauthorized
+from vcsync.kube.events import EventRecorder, EventType, ObjectRef
+from vcsync.kube.reflector import Reflector
+from vcsync.kube.resources import NAMESPACES, RESOURCE_QUOTAS
+from vcsync.nsscheduler.commit import TenantDoor, commit, ledger_writes, tenant_door
+from vcsync.nsscheduler.mirror import slim
+from vcsync.nsscheduler.reconcile import NO_QUOTA, Facts, Wish, counted_hard, entry_of, reconcile
+from vcsync.nsscheduler.settings import Settings
+from vcsync.scheduling.ledger import Entry, Ledger
+from vcsync.scheduling.resources import from_quantities
+from vcsync.scheduling.snapshot import Health, SuperView
+from vcsync.tenancy import Pool, TenantHandle, TenantRegistry
+
+Key = tuple[str, str]
+
+_COMPONENT = "vcsync-nsscheduler"
+_WAKE_SECONDS = 1.0  # namespaces that wait are looked at no more often, however much the pool changes
+_MOST_OUTCOMES = 20_000  # namespaces whose last decision is remembered
+_UNPLACED_BY_NATURE = frozenset({"kube-system", "kube-public", "kube-node-lease", "default"})
+_VIRTUAL_CLUSTER = ""  # the work item that stands for the VirtualCluster itself
+
+_log = structlog.get_logger(__name__)
+
+
+class TenantSession:
+    """The caches of one connected tenant."""
+
+    def __init__(self, handle: TenantHandle, changed: Callable[[str, str], None]) -> None:
+        self.handle = handle
+        key = handle.key
+        self.namespaces = Reflector(
+            handle.client,
+            NAMESPACES,
+            project=slim,
+            on_change=lambda change: changed(key, _subject(change).name),
+        )
+        self.quotas = Reflector(
+            handle.client,
+            RESOURCE_QUOTAS,
+            project=lambda quota: replace(quota, labels={}, annotations={}, status=b"", rest=b""),
+            on_change=lambda change: changed(key, _subject(change).namespace),
+        )
+        self.events = EventRecorder(handle.client, _COMPONENT)
+        self.door: TenantDoor = tenant_door(handle.client, self.namespaces.observe, self._emit)
+
+    def hards(self, namespace: str) -> tuple[dict[str, str], ...]:
+        """`spec.hard` of the namespace's ResourceQuotas that count."""
+        found = (counted_hard(untyped(quota.spec)) for quota in self.quotas.cache.items(namespace))
+        return tuple(hard for hard in found if hard is not None)
+
+    def _emit(self, namespace: Envelope, kind: EventType, reason: str, message: str) -> None:
+        # Inside the namespace: whoever may see nothing else of the tenant reads it there.
+        subject = ObjectRef("v1", "Namespace", namespace.name, namespace.name, namespace.uid)
+        self.events.emit(subject, kind, reason, message, now=time.time())
+
+
+class Leadership:
+    """One term as leader. Everything is built anew for a term: what another leader did meanwhile is read first."""
+
+    def __init__(
+        self, meta: Client, settings: Settings, *, make_client: Callable[[bytes, str], Client] | None = None
+    ) -> None:
+        self._meta = meta
+        self._settings = settings
+        self._default_size = from_quantities(settings.default_slice)
+        self._began = _now()
+        self.ledger = Ledger()
+        self.pool = Pool(meta, patience=settings.patience, on_change=self._pool_changed)
+        self.placements = Reflector(meta, NAMESPACE_PLACEMENTS, on_change=self._placement_changed)
+        self.registry = TenantRegistry(
+            meta,
+            names.ROLE_NSSCHEDULER,
+            self._run_tenant,
+            on_change=self._virtual_cluster_changed,
+            make_client=make_client,
+        )
+        self.work: WorkerPool[str] = WorkerPool("nsscheduler", self._handle, workers=settings.workers)
+        self.tenants: dict[str, TenantSession] = {}
+        self.waiting: dict[Key, None] = {}
+        self.outcomes: OrderedDict[Key, Wish] = OrderedDict()
+        self.decisions: dict[str, int] = {}
+        self._assumed: set[Key] = set()
+        self._told: dict[Key, tuple[EventType, str, str]] = {}
+        self._woken_at = 0.0
+        self._writes = ledger_writes(meta, self.placements.observe, self.placements.observe_gone)
+
+    async def run(self) -> None:
+        """Follow and decide until cancelled. Nothing is decided before the whole ledger and pool are known."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.pool.run(), name="pool")
+            tasks.create_task(self.placements.run(), name="placements")
+            tasks.create_task(self.registry.run(), name="tenants")
+            await self.pool.reflector.wait_synced()
+            await self.placements.wait_synced()
+            await self.registry.virtual_clusters.wait_synced()
+            _log.info(
+                "namespace scheduler began", placements=len(self.ledger), super_clusters=len(self.pool.views)
+            )
+            await self.work.run()
+
+    def synced(self) -> bool:
+        """Whether decisions are made."""
+        reflectors = (self.pool.reflector, self.placements, self.registry.virtual_clusters)
+        return all(reflector.synced for reflector in reflectors)
+
+    # What happens elsewhere
+
+    async def _run_tenant(self, handle: TenantHandle) -> None:
+        session = TenantSession(handle, self.work.add)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(session.namespaces.run())
+                tasks.create_task(session.quotas.run())
+                tasks.create_task(session.events.run())
+                await session.namespaces.wait_synced()
+                await session.quotas.wait_synced()
+                handle.ready()
+                self.tenants[handle.key] = session
+                self.work.queue.set_limit(handle.key, self._settings.per_tenant)
+                spec = None
+                while True:
+                    if handle.virtual_cluster.spec != spec:
+                        spec = handle.virtual_cluster.spec
+                        self.work.queue.set_weight(handle.key, spec.weight)
+                        self._add_all(handle.key)
+                    await handle.changed.wait()
+                    handle.changed.clear()
+        finally:
+            self.tenants.pop(handle.key, None)
+
+    def _add_all(self, tenant: str) -> None:
+        """Look at everything of a tenant: its namespaces, and what the ledger has of it."""
+        session = self.tenants.get(tenant)
+        for namespace in session.namespaces.cache.items() if session is not None else ():
+            self.work.add(tenant, namespace.name)
+        for placement in self.placements.cache.items(tenant):
+            self.work.add(tenant, placement.name)
+
+    def _virtual_cluster_changed(self, change: Change) -> None:
+        """Clear what a VirtualCluster leaves behind, whether its tenant can be reached or not."""
+        if change.new is not None and not change.new.deleting:
+            return
+        try:
+            key = names.cluster_key(VirtualCluster.from_envelope(_subject(change)))
+        except ValueError:  # it never was a tenant, hence has nothing
+            return
+        self._add_all(key)
+        self.work.add(key, _VIRTUAL_CLUSTER)
+
+    def _placement_changed(self, change: Change) -> None:
+        placement = _subject(change)
+        key = placement.key
+        if key not in self._assumed:
+            self._book(key)
+        self.work.add(*key)
+        if change.new is None:
+            self.waiting.pop(key, None)
+            self.work.add(placement.namespace, _VIRTUAL_CLUSTER)
+
+    def _book(self, key: Key) -> None:
+        """Enter into the sums what the ledger says of a namespace."""
+        found = self.placements.cache.get(*key)
+        before = self.ledger.get(key)
+        if found is None:
+            self.ledger.drop(key)
+        else:
+            try:
+                self.ledger.put(key, entry_of(NamespacePlacement.from_envelope(found)))
+            except ValueError as error:  # what it held still counts
+                _log.error(
+                    "namespace placement cannot be read", tenant=key[0], namespace=key[1], error=str(error)
+                )
+                return
+        if _gave_back(before, self.ledger.get(key)):
+            self._pool_changed()
+
+    def _pool_changed(self) -> None:
+        """Have a new look at whoever waits, and at whoever holds slices where an operator wants none."""
+        self._wake_waiting()
+        for super_id, view in self.pool.views.items():
+            if view.draining:
+                for key in self.ledger.on(super_id):
+                    self.work.add(*key)
+
+    def _wake_waiting(self) -> None:
+        """Have a new look at all namespaces with slices that wait."""
+        if not self.waiting:
+            return
+        now = time.monotonic()
+        delay = max(0.0, self._woken_at + _WAKE_SECONDS - now)
+        self._woken_at = now + delay
+        for tenant, namespace in self.waiting:
+            self.work.add_after(tenant, namespace, delay)
+
+    # One namespace
+
+    async def _handle(self, tenant: str, namespace: str) -> None:
+        if namespace == _VIRTUAL_CLUSTER:
+            await self._release_virtual_cluster(tenant)
+            return
+        found = self.placements.cache.get(tenant, namespace)
+        placement = None if found is None else NamespacePlacement.from_envelope(found)
+        if placement is not None and await self._owner_is_gone(placement):
+            await self._drop(placement)
+            return
+        session = self.tenants.get(tenant)
+        if session is None:  # looked at as soon as the tenant is connected
+            return
+        facts = Facts(
+            (tenant, namespace),
+            session.handle.virtual_cluster,
+            session.namespaces.cache.get("", namespace),
+            session.hards(namespace),
+            placement,
+            await self._views(tenant, namespace),
+            self.ledger,
+            self._default_size,
+            self._settings.policy,
+            _now(),
+        )
+        await self._decide(facts, session)
+
+    async def _decide(self, facts: Facts, session: TenantSession) -> None:
+        """Decide, count the decision at once, and write it; what could not be written no longer counts."""
+        key = facts.key
+        wish = reconcile(facts)
+        self._assumed.add(key)
+        try:
+            if wish.decision is not None:
+                self.ledger.put(key, Entry(wish.size, wish.decision.placements))
+            await commit(facts, wish, self._writes, session.door)
+        except Unauthorized as error:
+            if error.endpoint == session.handle.client.name:
+                session.handle.refused()
+            raise
+        finally:
+            self._assumed.discard(key)
+            self._book(key)
+        self._remember(facts, wish)
+        self._tell(facts, wish, session)
+
+    def _remember(self, facts: Facts, wish: Wish) -> None:
+        key = facts.key
+        if wish.waiting:
+            self.waiting[key] = None
+        else:
+            self.waiting.pop(key, None)
+        if facts.namespace is None:
+            self.outcomes.pop(key, None)
+            return
+        before = self.outcomes.get(key)
+        if before is None or before.reason != wish.reason:
+            self.decisions[wish.reason] = self.decisions.get(wish.reason, 0) + 1
+        self.outcomes[key] = wish
+        self.outcomes.move_to_end(key)
+        if len(self.outcomes) > _MOST_OUTCOMES:
+            self.outcomes.popitem(last=False)
+
+    def _tell(self, facts: Facts, wish: Wish, session: TenantSession) -> None:
+        """Send the tenant an Event, once per change."""
+        namespace = facts.namespace
+        if namespace is None or wish.event is None:
+            self._told.pop(facts.key, None)
+            return
+        if self._told.get(facts.key) == wish.event:
+            return
+        self._told[facts.key] = wish.event
+        lasting = namespace.name in _UNPLACED_BY_NATURE or namespace.creation_timestamp < self._began
+        if wish.reason == NO_QUOTA and facts.placement is None and lasting:
+            return  # it has long been so, nobody is waiting for anything
+        session.door.emit(namespace, *wish.event)
+
+    async def _views(self, tenant: str, namespace: str) -> dict[str, SuperView]:
+        """The pool; with a stand-in for super clusters that hold slices of the namespace and cannot be seen.
+
+        Only one that is certainly gone loses its slices.
+        """
+        entry = self.ledger.get((tenant, namespace))
+        unseen = set(entry.placements) - set(self.pool.views) if entry is not None else set()
+        if not unseen:
+            return self.pool.views
+        views = dict(self.pool.views)
+        for super_id in unseen:
+            if not await self._super_cluster_is_gone(super_id):
+                views[super_id] = SuperView(super_id, Health.UNKNOWN, {})
+        return views
+
+    async def _super_cluster_is_gone(self, super_id: str) -> bool:
+        if self.pool.reflector.cache.get("", super_id) is not None:
+            return False
+        try:
+            await self._meta.get(SUPER_CLUSTERS, super_id)
+        except NotFound:
+            return True
+        return False
+
+    # VirtualClusters that go
+
+    async def _owner_is_gone(self, placement: NamespacePlacement) -> bool:
+        """Whether the VirtualCluster of a ledger entry is gone or on its way; absence is confirmed by a GET."""
+        owner = placement.spec.virtual_cluster
+        seen = self.registry.virtual_clusters.cache.get(owner.namespace, owner.name)
+        if seen is not None and seen.uid == owner.uid and not seen.deleting:
+            return False
+        try:
+            live = await self._meta.get(VIRTUAL_CLUSTERS, owner.name, owner.namespace)
+        except NotFound:
+            return True
+        return live.uid != owner.uid or live.deleting
+
+    async def _drop(self, placement: NamespacePlacement) -> None:
+        """Delete a ledger entry; it stays until the syncers have cleared what it stands for."""
+        if not placement.deleting:
+            await self._writes.delete(placement.namespace, placement.name, placement.uid)
+        self.waiting.pop((placement.namespace, placement.name), None)
+
+    async def _release_virtual_cluster(self, tenant: str) -> None:
+        """Take our finalizer off a VirtualCluster that is being deleted, once nothing of it is in the ledger."""
+        for envelope in self.registry.virtual_clusters.cache.items():
+            if not envelope.deleting or names.VIRTUAL_CLUSTER_DRAIN_FINALIZER not in envelope.finalizers:
+                continue
+            if names.cluster_key(VirtualCluster.from_envelope(envelope)) != tenant:
+                continue
+            left = await self._meta.list(NAMESPACE_PLACEMENTS, tenant)
+            if any(_belongs_to(item, envelope) for item in left):
+                for item in left:
+                    self.placements.observe(item)
+                    self.work.add(tenant, item.name)
+                continue
+            others = [name for name in envelope.finalizers if name != names.VIRTUAL_CLUSTER_DRAIN_FINALIZER]
+            patch: dict[str, Any] = {
+                "metadata": {"resourceVersion": envelope.resource_version, "finalizers": others}
+            }
+            try:
+                answer = await self._meta.patch(VIRTUAL_CLUSTERS, envelope.name, patch, envelope.namespace)
+            except NotFound:
+                continue
+            _log.info("virtual cluster is drained", tenant=tenant, virtual_cluster=envelope.name)
+            if others:
+                self.registry.virtual_clusters.observe(answer)
+            self.work.queue.forget_group(tenant)
+
+
+def _belongs_to(placement: Envelope, virtual_cluster: Envelope) -> bool:
+    return NamespacePlacement.from_envelope(placement).spec.virtual_cluster.uid == virtual_cluster.uid
+
+
+def _subject(change: Change) -> Envelope:
+    subject = change.new or change.old
+    assert subject is not None  # noqa: S101 - a change has at least one side
+    return subject
+
+
+def _gave_back(before: Entry | None, after: Entry | None) -> bool:
+    """Whether a namespace holds less on any super cluster than it did."""
+    if before is None or before == after:
+        return False
+    if after is None or after.size != before.size:
+        return True
+    return any(after.placements.get(super_id, 0) < slices for super_id, slices in before.placements.items())
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

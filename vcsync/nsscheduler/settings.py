@@ -1,0 +1,19 @@
+"""What an operator can set for the namespace scheduler."""
+
+from msgspec import Struct, field
+
+from vcsync.tenancy.pool import Patience
+
+
+class Settings(Struct, frozen=True):
+    """Settings of the namespace scheduler.
+
+    `policy`: `spread`, `pack` or `cheap`. `default_slice`: quantities of a slice where neither annotation nor
+    VirtualCluster say otherwise. `workers`: namespaces in work at once, at most `per_tenant` of one tenant.
+    """
+
+    policy: str = "spread"
+    default_slice: dict[str, str] = field(default_factory=lambda: {"cpu": "2", "memory": "4Gi"})
+    workers: int = 32
+    per_tenant: int = 4
+    patience: Patience = Patience()

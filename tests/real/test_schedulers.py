@@ -1,0 +1,549 @@
+"""Both schedulers against a real meta cluster and a real tenant; super clusters are only reported, not run."""
+
+import asyncio
+import base64
+import json
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from hack.testbed import TestBed
+from vcsync.api import names
+from vcsync.api.crd import crds
+from vcsync.api.objects import NamespacePlacement, VirtualCluster
+from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
+from vcsync.kube.client import Client
+from vcsync.kube.connection import Connection
+from vcsync.kube.envelope import Envelope, untyped
+from vcsync.kube.errors import AlreadyExists, KubeError, NotFound
+from vcsync.kube.resources import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    EVENTS,
+    NAMESPACES,
+    PODS,
+    RESOURCE_QUOTAS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+)
+from vcsync.nsscheduler import NamespaceScheduler
+from vcsync.podscheduler import PodScheduler
+
+SLICE = json.dumps({"cpu": "100m", "memory": "100Mi"})
+READY = ("Reachable", "Ready")
+
+
+async def eventually(check: Callable[[], Awaitable[Any]], seconds: float = 20) -> Any:
+    """What `check` returns as soon as that is something; its last error if it never is."""
+    error: AssertionError | KubeError | None = None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while True:
+                try:
+                    found = await check()
+                    if found:
+                        return found
+                    error = None
+                except (AssertionError, KubeError) as caught:
+                    error = caught
+                await asyncio.sleep(0.05)
+    raise error or AssertionError(f"not within {seconds} s")
+
+
+class World:
+    """A tenant (by its VirtualCluster), two reported super clusters, and whoever schedules."""
+
+    def __init__(self, meta: Client, tenant: Client, kubeconfig: bytes) -> None:
+        self.meta = meta
+        self.tenant = tenant
+        self.kubeconfig = kubeconfig
+        self.mark = uuid.uuid4().hex[:6]
+        self.supers = [f"a{self.mark}", f"b{self.mark}"]
+        self.namespace = f"ns-{self.mark}"
+        self.root = f"root-{self.mark}"
+        self.vc = f"vc-{self.mark}"
+
+    async def build(self) -> None:
+        for definition in crds():
+            with suppress(AlreadyExists):
+                await self.meta.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
+        for namespace in (self.root, names.SYSTEM_NAMESPACE, names.DEFAULT_VC_NAMESPACE):
+            with suppress(AlreadyExists):
+                await self.meta.create(NAMESPACES, {"metadata": {"name": namespace}})
+        for super_id in self.supers:
+            await self.report(super_id)
+        secret = {
+            "metadata": {"name": names.ADMIN_KUBECONFIG_SECRET},
+            "data": {names.ADMIN_KUBECONFIG_SECRET: base64.b64encode(self.kubeconfig).decode()},
+        }
+        await self.meta.create(SECRETS, secret, self.root)
+        await self.meta.create(
+            VIRTUAL_CLUSTERS,
+            {
+                "metadata": {"name": self.vc, "finalizers": [names.VIRTUAL_CLUSTER_DRAIN_FINALIZER]},
+                "spec": {},
+            },
+            names.DEFAULT_VC_NAMESPACE,
+        )
+        status = {"status": {"phase": "Running", "clusterNamespace": self.root}}
+        await self.meta.patch(
+            VIRTUAL_CLUSTERS, self.vc, status, names.DEFAULT_VC_NAMESPACE, subresource="status"
+        )
+        await self.tenant.create(
+            NAMESPACES, {"metadata": {"name": self.namespace, "annotations": {names.SLICE: SLICE}}}
+        )
+
+        async def account() -> Envelope:  # Pods are refused without it
+            return await self.tenant.get(SERVICE_ACCOUNTS, "default", self.namespace)
+
+        await eventually(account)
+
+    async def report(self, super_id: str, cpu: str = "1", memory: str = "1Gi", **spec: Any) -> None:
+        """Do what the syncer of a super cluster does."""
+
+        async def create() -> bool:  # the CRD may be new
+            with suppress(AlreadyExists):
+                await self.meta.create(
+                    SUPER_CLUSTERS, {"metadata": {"name": super_id}, "spec": {"id": super_id, **spec}}
+                )
+            return True
+
+        await eventually(create)
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        conditions = [
+            {"type": kind, "status": "True", "reason": "Test", "lastTransitionTime": now} for kind in READY
+        ]
+        amounts = {"cpu": cpu, "memory": memory}
+        status = {
+            "allocatable": amounts,
+            "largestNode": amounts,
+            "heartbeatTime": now,
+            "conditions": conditions,
+        }
+        await self.meta.patch(SUPER_CLUSTERS, super_id, {"status": status}, subresource="status")
+
+    async def quota(self, cpu: str, memory: str, name: str = "quota") -> None:
+        body = {"metadata": {"name": name}, "spec": {"hard": {"cpu": cpu, "memory": memory}}}
+        try:
+            await self.tenant.create(RESOURCE_QUOTAS, body, self.namespace)
+        except AlreadyExists:
+            await self.tenant.patch(RESOURCE_QUOTAS, name, {"spec": body["spec"]}, self.namespace)
+
+        async def admitted() -> bool:
+            # Admission goes by the status, which the tenant's quota controller writes a moment later.
+            found = await self.tenant.get(RESOURCE_QUOTAS, name, self.namespace)
+            assert untyped(found.status).get("hard") == {"cpu": cpu, "memory": memory}
+            return True
+
+        await eventually(admitted)
+
+    async def placements(self) -> dict[str, int] | None:
+        """What the tenant sees, if annotation and labels agree."""
+        found = await self.tenant.get(NAMESPACES, self.namespace)
+        text = found.annotations.get(names.PLACEMENTS)
+        shown = None if text is None else json.loads(text)
+        prefix = names.PLACEMENT_DOMAIN + "/"
+        labels = {
+            key.removeprefix(prefix): int(value)
+            for key, value in found.labels.items()
+            if key.startswith(prefix)
+        }
+        assert labels == (shown or {})
+        return shown
+
+    async def shows(self, expected: dict[str, int] | None) -> None:
+        async def same() -> bool:
+            found = await self.placements()
+            assert found == expected
+            return True
+
+        await eventually(same)
+
+    async def entry(self) -> NamespacePlacement | None:
+        try:
+            return NamespacePlacement.from_envelope(
+                await self.meta.get(NAMESPACE_PLACEMENTS, self.namespace, self.root)
+            )
+        except NotFound:
+            return None
+
+    async def pod(self, name: str, cpu: str = "50m", memory: str = "10Mi", **metadata: Any) -> None:
+        amounts = {"cpu": cpu, "memory": memory}
+        container = {"name": "c", "image": "x", "resources": {"requests": amounts, "limits": amounts}}
+        body = {"metadata": {"name": name, **metadata}, "spec": {"containers": [container]}}
+        await self.tenant.create(PODS, body, self.namespace)
+
+    async def placed(self, name: str) -> str:
+        """Where a Pod was put, as soon as label and annotation say so."""
+
+        async def label() -> str:
+            pod = await self.tenant.get(PODS, name, self.namespace)
+            found = pod.labels.get(names.SUPER_CLUSTER, "")
+            assert pod.annotations.get(names.SUPER_CLUSTER, "") == found
+            return found
+
+        found = await eventually(label)
+        assert isinstance(found, str)
+        return found
+
+    async def placed_at(self, name: str, super_id: str) -> bool:
+        """Wait until a Pod is there, wherever it was before."""
+
+        async def there() -> bool:
+            assert await self.placed(name) == super_id
+            return True
+
+        return bool(await eventually(there))
+
+    async def waits(self, name: str, says: str) -> None:
+        """Wait until a Pod's condition says so and no super cluster was chosen."""
+
+        async def told() -> bool:
+            pod = await self.tenant.get(PODS, name, self.namespace)
+            conditions = untyped(pod.status).get("conditions", [])
+            messages = [each["message"] for each in conditions if each["reason"] == "Unschedulable"]
+            assert names.SUPER_CLUSTER not in pod.labels
+            assert messages, conditions
+            assert says in messages[0]
+            return True
+
+        await eventually(told)
+
+    async def events(self, reason: str) -> list[Envelope]:
+        found = await self.tenant.list(EVENTS, self.namespace)
+        return [event for event in found if untyped(event.rest)["reason"] == reason]
+
+    async def clean(self) -> None:
+        """Remove everything, as the syncers would."""
+        with suppress(NotFound):
+            await self.tenant.delete(NAMESPACES, self.namespace)
+        with suppress(NotFound):
+            await self.meta.patch(
+                VIRTUAL_CLUSTERS, self.vc, {"metadata": {"finalizers": None}}, names.DEFAULT_VC_NAMESPACE
+            )
+            await self.meta.delete(VIRTUAL_CLUSTERS, self.vc, names.DEFAULT_VC_NAMESPACE)
+        for item in await self.meta.list(NAMESPACE_PLACEMENTS, self.root):
+            with suppress(NotFound):
+                await self.meta.patch(
+                    NAMESPACE_PLACEMENTS, item.name, {"metadata": {"finalizers": None}}, self.root
+                )
+                await self.meta.delete(NAMESPACE_PLACEMENTS, item.name, self.root)
+        for super_id in self.supers:
+            with suppress(NotFound):
+                await self.meta.delete(SUPER_CLUSTERS, super_id)
+        await self.meta.delete(NAMESPACES, self.root)
+
+
+def connect(kubeconfig: bytes, name: str) -> Client:
+    return Client(Connection.from_kubeconfig_bytes(kubeconfig), name=name)
+
+
+@asynccontextmanager
+async def running(*roles: NamespaceScheduler | PodScheduler) -> AsyncIterator[None]:
+    """Run roles for a while; their failure is the test's."""
+    async with asyncio.TaskGroup() as tasks:
+        started = [tasks.create_task(role.run()) for role in roles]
+        try:
+            yield
+        finally:
+            for task in started:
+                task.cancel()
+
+
+def schedulers(meta: Client) -> tuple[NamespaceScheduler, PodScheduler]:
+    return (
+        NamespaceScheduler(meta, identity="test", leader_elect=False),
+        PodScheduler(meta, identity="test", leader_elect=False),
+    )
+
+
+@pytest.fixture
+async def still(testbed: TestBed) -> AsyncIterator[World]:
+    """The world without anybody who schedules."""
+    kubeconfig = testbed.tenants["acme"].kubeconfig.read_bytes()
+    async with AsyncExitStack() as stack:
+        meta = await stack.enter_async_context(connect(testbed.meta.kubeconfig.read_bytes(), "meta"))
+        tenant = await stack.enter_async_context(connect(kubeconfig, "acme"))
+        built = World(meta, tenant, kubeconfig)
+        try:
+            await built.build()
+            yield built
+        finally:
+            await built.clean()
+
+
+@pytest.fixture
+async def world(still: World) -> AsyncIterator[World]:
+    """The world with both schedulers at work."""
+    async with running(*schedulers(still.meta)):
+        yield still
+
+
+async def test_the_walk_through(world: World) -> None:
+    a, b = world.supers
+    await world.quota("200m", "200Mi")
+    await world.shows({a: 1, b: 1})
+    entry = await world.entry()
+    assert entry is not None
+    assert entry.status.placements == {a: 1, b: 1}
+    assert entry.status.waiting == 0
+    assert set(entry.finalizers) == {names.drain_finalizer(a), names.drain_finalizer(b)}
+    await eventually(lambda: world.events("Scheduled"))
+
+    await world.pod("one", "100m", "100Mi")
+    assert await world.placed("one") == a
+    await world.pod("two", "100m", "100Mi")
+    assert await world.placed("two") == b
+
+
+async def test_a_pod_too_large_for_any_share_waits_and_is_placed_when_the_slices_grow(world: World) -> None:
+    a, b = world.supers
+    await world.quota("200m", "200Mi")
+    await world.shows({a: 1, b: 1})
+    await world.pod("large", "150m")
+    await world.waits("large", f"{a}: cpu 150m asked, 100m of 100m free")
+    await eventually(lambda: world.events("FailedScheduling"))
+    await world.quota("400m", "400Mi")
+    await world.shows({a: 2, b: 2})
+    assert await world.placed("large") in (a, b)
+    assert len(await world.events("FailedScheduling")) == 1
+
+
+async def test_a_pod_waits_for_the_quota_of_its_namespace(world: World) -> None:
+    await world.pod("early")
+    await world.waits("early", "holds no slices")
+    await eventually(lambda: world.events("NoQuota"))
+    await world.quota("100m", "100Mi")
+    assert await world.placed("early") in world.supers
+
+
+async def test_a_freed_share_goes_to_who_waits(world: World) -> None:
+    await world.quota("100m", "100Mi")
+    await world.pod("first", "100m")
+    assert await world.placed("first")
+    await world.quota("101m", "101Mi", "quota")  # the quota lets a second in, on a second slice
+    await world.pod("second", "1m")
+    await world.placed("second")
+    await world.quota("300m", "300Mi")
+    await world.pod("third", "101m")
+    await world.waits("third", "cpu 101m asked")
+    await world.quota("600m", "600Mi")
+    assert await world.placed("third")
+
+
+async def test_removing_the_quota_clears_the_placement_once_the_syncers_are_done(world: World) -> None:
+    a, b = world.supers
+    await world.quota("200m", "200Mi")
+    await world.shows({a: 1, b: 1})
+    await world.tenant.delete(RESOURCE_QUOTAS, "quota", world.namespace)
+    await world.shows(None)
+
+    async def deleting() -> bool:
+        entry = await world.entry()
+        return entry is not None and entry.deleting
+
+    await eventually(deleting)
+    await world.quota("100m", "100Mi")  # back again while the super clusters still clear
+    await asyncio.sleep(0.5)
+    await world.shows(None)
+    await world.meta.patch(
+        NAMESPACE_PLACEMENTS, world.namespace, {"metadata": {"finalizers": None}}, world.root
+    )
+    await world.shows({a: 1})
+
+
+async def test_what_a_tenant_writes_over_the_mirror_is_put_right(world: World) -> None:
+    a, b = world.supers
+    await world.quota("200m", "200Mi")
+    await world.shows({a: 1, b: 1})
+    forged = {
+        "metadata": {
+            "annotations": {names.PLACEMENTS: '{"elsewhere":9}'},
+            "labels": {names.placement_label("elsewhere"): "9", names.placement_label(a): None},
+        }
+    }
+    await world.tenant.patch(NAMESPACES, world.namespace, forged)
+    await world.shows({a: 1, b: 1})
+    entry = await world.entry()
+    assert entry is not None
+    assert entry.status.placements == {a: 1, b: 1}
+
+
+async def test_what_a_tenant_writes_on_its_pods_moves_them_only_where_it_holds_slices(world: World) -> None:
+    a, b = world.supers
+    await world.quota("100m", "100Mi")
+    await world.shows({a: 1})
+    await world.pod("forged", labels={names.SUPER_CLUSTER: b})
+    assert await world.placed_at("forged", a)
+    await world.pod("chosen", labels={names.SUPER_CLUSTER: a})
+    assert await world.placed("chosen") == a
+    await world.tenant.patch(
+        PODS, "chosen", {"metadata": {"labels": {names.SUPER_CLUSTER: None}}}, world.namespace
+    )
+    assert await world.placed_at("chosen", a)
+
+
+async def test_the_label_of_a_bound_pod_is_restored(world: World) -> None:
+    a, b = world.supers
+    await world.quota("200m", "200Mi")
+    await world.shows({a: 1, b: 1})
+    await world.pod("bound")
+    home = await world.placed("bound")
+    target = {"apiVersion": "v1", "kind": "Node", "name": f"node-1.{home}"}
+    await world.tenant.create(
+        PODS,
+        {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "bound"}, "target": target},
+        world.namespace,
+        name="bound",
+        subresource="binding",
+    )
+    other = b if home == a else a
+    await world.tenant.patch(
+        PODS, "bound", {"metadata": {"labels": {names.SUPER_CLUSTER: other}}}, world.namespace
+    )
+    assert await world.placed_at("bound", home)
+
+
+async def test_a_malformed_slice_annotation_is_reported_and_moves_nothing(world: World) -> None:
+    a, b = world.supers
+    await world.quota("200m", "200Mi")
+    await world.shows({a: 1, b: 1})
+    await world.tenant.patch(
+        NAMESPACES, world.namespace, {"metadata": {"annotations": {names.SLICE: '{"cpu":"0"}'}}}
+    )
+    [event] = await eventually(lambda: world.events("InvalidSlice"))
+    assert "field 'cpu': '0' must be more than zero" in untyped(event.rest)["message"]
+    entry = await world.entry()
+    assert entry is not None
+    assert [condition.reason for condition in entry.status.conditions] == ["InvalidSlice"]
+    await world.shows({a: 1, b: 1})
+    smaller = json.dumps({"cpu": "50m", "memory": "50Mi"})
+    await world.tenant.patch(
+        NAMESPACES, world.namespace, {"metadata": {"annotations": {names.SLICE: smaller}}}
+    )
+    await world.shows({a: 2, b: 2})
+
+
+async def test_slices_wait_for_capacity_and_take_it_when_it_comes(world: World) -> None:
+    a, b = world.supers
+    for super_id in world.supers:
+        await world.report(super_id, cpu="100m")
+    await asyncio.sleep(0.5)
+    await world.quota("400m", "400Mi")
+    await world.shows({a: 1, b: 1})
+    [event] = await eventually(lambda: world.events("FailedScheduling"))
+    assert "2 of 4 slices wait" in untyped(event.rest)["message"]
+    assert "of 100m free" not in untyped(event.rest)["message"]  # that is the operators' business
+    await world.report(b, cpu="300m")
+    await world.shows({a: 1, b: 3})
+
+
+async def test_a_restart_changes_nothing(still: World) -> None:
+    a, b = still.supers
+    async with running(*schedulers(still.meta)):
+        await still.quota("200m", "200Mi")
+        await still.shows({a: 1, b: 1})
+        await still.pod("one")
+        home = await still.placed("one")
+    before = await still.entry()
+    pod = await still.tenant.get(PODS, "one", still.namespace)
+    async with running(*schedulers(still.meta)):
+        await still.pod("two")
+        assert await still.placed("two") != home
+        await asyncio.sleep(0.5)
+    after = await still.entry()
+    assert before is not None
+    assert after is not None
+    assert after.resource_version == before.resource_version
+    assert (await still.tenant.get(PODS, "one", still.namespace)).resource_version == pod.resource_version
+
+
+async def test_a_deleted_virtual_cluster_is_released_when_its_ledger_is_empty(world: World) -> None:
+    await world.quota("200m", "200Mi")
+    await eventually(world.placements)
+    await world.meta.delete(VIRTUAL_CLUSTERS, world.vc, names.DEFAULT_VC_NAMESPACE)
+
+    async def draining() -> bool:
+        entry = await world.entry()
+        return entry is not None and entry.deleting
+
+    await eventually(draining)
+    still_there = VirtualCluster.from_envelope(
+        await world.meta.get(VIRTUAL_CLUSTERS, world.vc, names.DEFAULT_VC_NAMESPACE)
+    )
+    assert names.VIRTUAL_CLUSTER_DRAIN_FINALIZER in still_there.finalizers
+    await world.meta.patch(
+        NAMESPACE_PLACEMENTS, world.namespace, {"metadata": {"finalizers": None}}, world.root
+    )
+
+    async def gone() -> bool:
+        try:
+            await world.meta.get(VIRTUAL_CLUSTERS, world.vc, names.DEFAULT_VC_NAMESPACE)
+        except NotFound:
+            return True
+        return False
+
+    await eventually(gone)
+
+
+async def test_a_tenant_that_cannot_be_reached_holds_up_nobody(world: World, testbed: TestBed) -> None:
+    root, vc = f"dead-{world.mark}", f"dead-{world.mark}"
+    dead = world.kubeconfig.replace(testbed.tenants["acme"].url.encode(), b"https://127.0.0.1:1")
+    assert dead != world.kubeconfig
+    await world.meta.create(NAMESPACES, {"metadata": {"name": root}})
+    data = {names.KUBECONFIG_KEY: base64.b64encode(dead).decode()}
+    for role in names.ROLES:
+        secret = {"metadata": {"name": names.role_secret(role)}, "data": data}
+        await world.meta.create(SECRETS, secret, root)
+    await world.meta.create(
+        VIRTUAL_CLUSTERS, {"metadata": {"name": vc}, "spec": {}}, names.DEFAULT_VC_NAMESPACE
+    )
+    status = {"status": {"phase": "Running", "clusterNamespace": root}}
+    await world.meta.patch(VIRTUAL_CLUSTERS, vc, status, names.DEFAULT_VC_NAMESPACE, subresource="status")
+    try:
+        await world.quota("200m", "200Mi")
+        await eventually(world.placements)
+        await world.pod("one")
+        assert await world.placed("one")
+    finally:
+        await world.meta.delete(VIRTUAL_CLUSTERS, vc, names.DEFAULT_VC_NAMESPACE)
+        await world.meta.delete(NAMESPACES, root)
+
+
+async def test_a_standby_takes_over_and_both_show_how_they_stand(still: World) -> None:
+    first, second = (NamespaceScheduler(still.meta, identity=name) for name in ("first", "second"))
+    pods = PodScheduler(still.meta, identity="first")
+
+    async def leads(role: NamespaceScheduler) -> bool:
+        return bool(role.status()["leader"] and role.ready() == (True, "leading"))
+
+    async with running(pods):
+        async with running(first):
+            await eventually(lambda: leads(first), 40)
+            async with running(second):
+                await still.quota("200m", "200Mi")
+                await eventually(still.placements)
+                await still.pod("large", "150m")
+                await still.waits("large", "150m asked")
+                assert not second.status()["leader"]
+                assert second.ready()[1].startswith("standby")
+                explained = first.explain_namespace(still.root, still.namespace)
+                assert explained is not None
+                assert explained["placements"] == dict.fromkeys(still.supers, 1)
+                pod = pods.explain_pod(still.root, still.namespace, "large")
+                assert pod is not None
+                assert pod["outcome"] == "waiting"
+                for role in (first, second, pods):
+                    json.dumps(role.status())
+                    assert [family.name for family in role.metrics()]
+                assert first.status()["tenants"][still.root]["synced"]
+                # Namespaces of earlier tests may still be going, with Pods that wait in them.
+                assert pods.status()["tenants"][still.root]["waiting"] >= 1
+        async with running(second):
+            await eventually(lambda: leads(second), 40)
+            await still.quota("400m", "400Mi")
+            await still.shows(dict.fromkeys(still.supers, 2))
+            assert await still.placed("large")

@@ -1,0 +1,162 @@
+"""An API server of paper behind the client's verbs, and caches that are filled by hand: the engine without a network."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from vcsync.kube.cache import Cache, Change
+from vcsync.kube.envelope import Envelope, parse
+from vcsync.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Status
+from vcsync.kube.patches import merge_patch
+from vcsync.kube.resources import Resource
+
+Key = tuple[str, str, str]
+"""plural, namespace, name"""
+
+
+def refusal(
+    kind: type[ApiError], message: str, endpoint: str, *, code: int = 403, reason: str = ""
+) -> ApiError:
+    return kind(Status(code=code, reason=reason or kind.__name__, message=message), endpoint=endpoint)
+
+
+class PaperApi:
+    """Stores objects as dicts, keeps UIDs and versions, honours UID preconditions; fails when told to."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.objects: dict[Key, dict[str, Any]] = {}
+        self.calls: list[tuple[str, ...]] = []
+        self.failures: dict[str, ApiError] = {}
+        self._numbers = itertools.count(1)
+
+    def put(self, resource: Resource, body: Mapping[str, Any], namespace: str = "") -> Envelope:
+        stored = copy.deepcopy(dict(body))
+        meta = stored.setdefault("metadata", {})
+        if namespace:
+            meta["namespace"] = namespace
+        meta.setdefault("uid", f"{self.name}-{next(self._numbers)}")
+        meta["resourceVersion"] = str(100 + next(self._numbers))
+        self.objects[(resource.plural, meta.get("namespace", ""), meta["name"])] = stored
+        return _envelope(stored)
+
+    def has(self, resource: Resource, name: str, namespace: str = "") -> bool:
+        return (resource.plural, namespace, name) in self.objects
+
+    def writes(self) -> list[tuple[str, ...]]:
+        return [call for call in self.calls if call[0] != "get"]
+
+    async def get(
+        self, resource: Resource, name: str, namespace: str = "", *, subresource: str = ""
+    ) -> Envelope:
+        self._note("get", resource, name, namespace)
+        return _envelope(self._stored(resource, name, namespace))
+
+    async def create(
+        self,
+        resource: Resource,
+        body: Mapping[str, Any],
+        namespace: str = "",
+        *,
+        name: str = "",
+        subresource: str = "",
+    ) -> Envelope:
+        name = name or body["metadata"]["name"]
+        self._note("create", resource, name, namespace)
+        if self.has(resource, name, namespace):
+            raise refusal(AlreadyExists, "stands already", self.name, code=409)
+        return self.put(resource, body, namespace)
+
+    async def create_raw(
+        self,
+        resource: Resource,
+        body: Mapping[str, Any],
+        namespace: str = "",
+        *,
+        name: str = "",
+        subresource: str = "",
+    ) -> bytes:
+        self._note(f"create {subresource}", resource, name, namespace)
+        self._stored(resource, name, namespace)
+        return b"{}"
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Mapping[str, Any],
+        namespace: str = "",
+        *,
+        kind: str = "merge",
+        subresource: str = "",
+    ) -> Envelope:
+        self._note("patch", resource, name, namespace)
+        stored = self._stored(resource, name, namespace)
+        wanted = patch.get("metadata", {}).get("uid", stored["metadata"]["uid"])
+        version = patch.get("metadata", {}).get("resourceVersion", stored["metadata"]["resourceVersion"])
+        if (wanted, version) != (stored["metadata"]["uid"], stored["metadata"]["resourceVersion"]):
+            raise refusal(Conflict, "another one", self.name, code=409)
+        return self.put(resource, merge_patch(stored, dict(patch)))
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str | None = None,
+        grace_seconds: int | None = None,
+        propagation: str | None = None,
+    ) -> Envelope | None:
+        self._note("delete", resource, name, namespace)
+        stored = self._stored(resource, name, namespace)
+        if uid is not None and uid != stored["metadata"]["uid"]:
+            raise refusal(Conflict, "another one", self.name, code=409)
+        del self.objects[(resource.plural, namespace, name)]
+        return None
+
+    def _stored(self, resource: Resource, name: str, namespace: str) -> dict[str, Any]:
+        try:
+            return self.objects[(resource.plural, namespace, name)]
+        except KeyError:
+            raise refusal(NotFound, f"{resource.plural} {name} not found", self.name, code=404) from None
+
+    def _note(self, verb: str, resource: Resource, name: str, namespace: str) -> None:
+        self.calls.append((verb, resource.plural, namespace, name))
+        if failure := self.failures.get(f"{verb} {resource.plural}"):
+            raise failure
+
+
+class PaperReflector:
+    """A cache that is filled by hand."""
+
+    def __init__(self) -> None:
+        self.cache = Cache()
+
+    def observe(self, envelope: Envelope) -> Change | None:
+        return self.cache.observe(envelope)
+
+    def observe_gone(self, namespace: str, name: str, uid: str) -> Change | None:
+        return self.cache.observe_gone(namespace, name, uid)
+
+
+class PaperCaches:
+    """`SuperCaches` as far as reconciling and draining need them."""
+
+    def __init__(self, *resources: Resource) -> None:
+        self.reflectors = {resource: PaperReflector() for resource in resources}
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Envelope | None:
+        reflector = self.reflectors.get(resource)
+        return reflector.cache.get(namespace, name) if reflector is not None else None
+
+    def items(self, resource: Resource, namespace: str | None = None) -> Any:
+        return self.reflectors[resource].cache.items(namespace)
+
+
+def _envelope(stored: Mapping[str, Any]) -> Envelope:
+    return parse(json.dumps(stored).encode())

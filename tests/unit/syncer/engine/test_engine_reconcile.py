@@ -1,0 +1,413 @@
+"""Reconciling one tenant's items: what happens when an API says no, or the caches were behind."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from engine_paper import PaperApi, PaperCaches, PaperReflector, refusal
+
+from vcsync.api import names
+from vcsync.kube.envelope import Envelope
+from vcsync.kube.errors import ApiError, Forbidden, Invalid, NotFound, Unreachable
+from vcsync.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, Resource
+from vcsync.syncer.act import Hands
+from vcsync.syncer.drift import DriftLedger
+from vcsync.syncer.kinds.plan import (
+    EMPTY,
+    Create,
+    Delete,
+    Dependency,
+    Kind,
+    Notify,
+    Patch,
+    Plan,
+    TenantContext,
+    Wait,
+)
+from vcsync.syncer.ledger import Entry, Holding
+from vcsync.syncer.reconcile import Busy, Reconciler, SliceExhausted
+from vcsync.syncer.waiting import Item, WaitingRoom
+from vcsync.syncer.world import World
+
+KEY = "vcsync-1a2b3c-acme"
+PLACE = names.super_namespace(KEY, "shop")
+CONTEXT = TenantContext(
+    key=KEY,
+    vc_name="acme",
+    vc_namespace="vcsync",
+    vc_uid="vc",
+    super_id="r1",
+    api_host="10.0.0.1",
+    api_port=443,
+)
+POD = Item("pods", "shop", "web")
+MAP = Item("configmaps", "shop", "settings")
+
+PlanOf = Callable[[Envelope | None, Envelope | None], Plan]
+
+
+class Scene:
+    """A tenant with one Pod kind and one ConfigMap kind whose plans the test writes."""
+
+    def __init__(self) -> None:
+        self.tenant, self.super = PaperApi("tenant"), PaperApi("r1")
+        self.plans: dict[str, PlanOf] = {}
+        self.notices: list[Notify] = []
+        self.enqueued: list[Item] = []
+        self.waiting, self.drift = WaitingRoom(), DriftLedger()
+        self.holding: Holding | None = Holding.PLACED
+        kinds = {
+            resource.plural: Kind(
+                name=resource.plural,
+                resource=resource,
+                plan=lambda v, p, _context, _view, name=resource.plural: self.plans[name](v, p),
+            )
+            for resource in (PODS, CONFIG_MAPS)
+        }
+        self.theirs = PaperCaches(PODS, CONFIG_MAPS)
+        self.here = PaperCaches(PODS, CONFIG_MAPS, NAMESPACES)
+        self.world = PaperWorld(self, kinds)
+        self.reconciler = Reconciler(
+            world=self.world,
+            hands=Hands(
+                tenant_client=self.tenant, super_client=self.super, caches=self.world, ensure_node=_no_node
+            ),
+            context=lambda: CONTEXT,
+            tenant_endpoint="tenant",
+            notify=lambda _kind, _item, _v, notice: self.notices.append(notice),
+            waiting=self.waiting,
+            drift=self.drift,
+            clock=itertools.count(1.0).__next__,
+        )
+
+    def v(self, resource: Resource, name: str, *, cached: bool = True, **meta: Any) -> Envelope:
+        stored = self.tenant.put(
+            resource, {"metadata": {"name": name, "namespace": "shop", **meta}, "spec": {}}
+        )
+        if cached:
+            self.theirs.reflectors[resource].observe(stored)
+        return stored
+
+    def p(self, resource: Resource, name: str, of: str, *, cached: bool = True) -> Envelope:
+        annotations = {names.CLUSTER: KEY, names.NAMESPACE: "shop", names.UID: of}
+        stored = self.super.put(
+            resource, {"metadata": {"name": name, "namespace": PLACE, "annotations": annotations}, "spec": {}}
+        )
+        if cached:
+            self.here.reflectors[resource].observe(stored)
+        return stored
+
+
+class PaperWorld(World):
+    """A world over caches filled by hand."""
+
+    def __init__(self, scene: Scene, kinds: dict[str, Kind]) -> None:
+        self.key, self.super_id, self.kinds = KEY, "r1", kinds
+        self.theirs, self.here = scene.theirs, scene.here
+        self._scene = scene
+        self._super_namespaces = {}
+        self.ready = True
+
+    def enqueue(self, tenant: str, item: Item) -> None:
+        self._scene.enqueued.append(item)
+
+    def entry(self, item: Item) -> Entry | None:
+        holding = self._scene.holding
+        if holding is None:
+            return None
+        return Entry("t", "shop", "ns", holding, 1, None, "np")
+
+    def _reflector(self, side: str, resource: Resource) -> PaperReflector | None:
+        return (self.theirs if side == "tenant" else self.here).reflectors.get(resource)
+
+
+async def _no_node(_node: str, _context: TenantContext) -> None:
+    raise AssertionError("no node is wanted here")
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def creating(resource: Resource, name: str) -> Plan:
+    body = {
+        "metadata": {
+            "name": name,
+            "annotations": {names.CLUSTER: KEY, names.NAMESPACE: "shop", names.UID: "u"},
+        }
+    }
+    return Plan((Create("super", resource, PLACE, body),))
+
+
+async def test_what_was_created_stands_in_the_cache_before_the_watch_tells(scene: Scene) -> None:
+    scene.v(CONFIG_MAPS, "settings")
+    scene.plans["configmaps"] = lambda v, p: creating(CONFIG_MAPS, "settings") if p is None else EMPTY
+    assert await scene.reconciler.reconcile(MAP) is None
+    assert scene.here.get(CONFIG_MAPS, PLACE, "settings") is not None
+
+
+async def test_a_name_that_stands_is_planned_again_with_what_stands_there(scene: Scene) -> None:
+    scene.v(CONFIG_MAPS, "settings")
+    stranger = scene.super.put(CONFIG_MAPS, {"metadata": {"name": "settings", "namespace": PLACE}})
+    seen: list[Envelope | None] = []
+
+    def plan(v: Envelope | None, p: Envelope | None) -> Plan:
+        seen.append(p)
+        return creating(CONFIG_MAPS, "settings") if p is None else EMPTY
+
+    scene.plans["configmaps"] = plan
+    await scene.reconciler.reconcile(MAP)
+    assert [p.uid if p else None for p in seen] == [None, stranger.uid]
+    assert scene.super.writes() == [("create", "configmaps", PLACE, "settings")]
+
+
+async def test_a_conflict_rereads_and_plans_again(scene: Scene) -> None:
+    v = scene.v(CONFIG_MAPS, "settings")
+    old = scene.p(CONFIG_MAPS, "settings", v.uid)
+    new = scene.super.put(
+        CONFIG_MAPS, {"metadata": {"name": "settings", "namespace": PLACE, "uid": "another"}}
+    )
+
+    def plan(v: Envelope | None, p: Envelope | None) -> Plan:
+        if p is None or p.uid == new.uid:
+            return EMPTY
+        return Plan((Patch("super", CONFIG_MAPS, PLACE, "settings", p.uid, {"metadata": {"uid": p.uid}}),))
+
+    scene.plans["configmaps"] = plan
+    assert old.uid != new.uid
+    assert await scene.reconciler.reconcile(MAP) is None
+    assert scene.here.get(CONFIG_MAPS, PLACE, "settings").uid == "another"  # type: ignore[union-attr]
+
+
+async def test_an_object_that_changes_all_the_time_is_retried_not_spun_on(scene: Scene) -> None:
+    scene.v(CONFIG_MAPS, "settings")
+    scene.super.failures["patch configmaps"] = refusal(NotFound, "gone", "r1", code=404)
+    scene.plans["configmaps"] = lambda v, p: Plan(
+        (Patch("super", CONFIG_MAPS, PLACE, "settings", "u", {"metadata": {"uid": "u"}}),)
+    )
+    with pytest.raises(Busy):
+        await scene.reconciler.reconcile(MAP)
+
+
+# --- deletions nobody asked for ---
+
+
+def deleting_p(v: Envelope | None, p: Envelope | None) -> Plan:
+    if p is None:
+        return EMPTY
+    return Plan((Delete("super", PODS, PLACE, "web", p.uid, confirm=True),)) if v is None else EMPTY
+
+
+async def test_a_pod_is_deleted_once_its_source_is_confirmed_gone(scene: Scene) -> None:
+    scene.p(PODS, "web", "gone-uid")
+    scene.plans["pods"] = deleting_p
+    await scene.reconciler.reconcile(POD)
+    assert not scene.super.has(PODS, "web", PLACE)
+
+
+async def test_a_cache_that_was_behind_deletes_nothing(scene: Scene) -> None:
+    v = scene.v(PODS, "web", cached=False, labels={names.SUPER_CLUSTER: "r1"})
+    scene.p(PODS, "web", v.uid)
+    scene.plans["pods"] = deleting_p
+    await scene.reconciler.reconcile(POD)
+    assert scene.super.has(PODS, "web", PLACE)
+    assert scene.theirs.get(PODS, "shop", "web") is not None, "the cache has caught up"
+
+
+async def test_a_pod_of_the_same_name_is_another_pod(scene: Scene) -> None:
+    scene.v(PODS, "web", cached=False, labels={names.SUPER_CLUSTER: "r1"})
+    scene.p(PODS, "web", "the-one-before")
+    scene.plans["pods"] = deleting_p
+    await scene.reconciler.reconcile(POD)
+    assert not scene.super.has(PODS, "web", PLACE)
+
+
+async def test_nothing_is_deleted_because_the_source_could_not_be_read(scene: Scene) -> None:
+    scene.p(PODS, "web", "uid")
+    scene.plans["pods"] = deleting_p
+    scene.tenant.failures["get pods"] = Unreachable("refused", endpoint="tenant")  # type: ignore[assignment]
+    with pytest.raises(Unreachable):
+        await scene.reconciler.reconcile(POD)
+    assert scene.super.has(PODS, "web", PLACE)
+
+
+async def test_a_tenant_that_relabels_a_running_pod_does_not_end_it(scene: Scene) -> None:
+    stored = {"metadata": {"name": "web", "namespace": "shop", "labels": {names.SUPER_CLUSTER: "r2"}}}
+    v = scene.tenant.put(PODS, stored | {"spec": {"nodeName": "node-1.r1"}})
+    scene.p(PODS, "web", v.uid)
+    scene.plans["pods"] = deleting_p
+    assert await scene.reconciler.reconcile(POD) is not None
+    assert scene.super.has(PODS, "web", PLACE)
+    assert names.SUPER_CLUSTER in scene.waiting.reason(KEY, POD).reason  # type: ignore[union-attr]
+    assert scene.theirs.get(PODS, "shop", "web") is None, "it is not in our selection"
+
+
+async def test_a_pod_that_was_moved_before_it_ran_leaves(scene: Scene) -> None:
+    v = scene.v(PODS, "web", cached=False, labels={names.SUPER_CLUSTER: "r2"})
+    scene.p(PODS, "web", v.uid)
+    scene.plans["pods"] = deleting_p
+    await scene.reconciler.reconcile(POD)
+    assert not scene.super.has(PODS, "web", PLACE)
+
+
+async def test_the_tenants_pod_is_not_ended_while_its_copy_stands(scene: Scene) -> None:
+    v = scene.v(PODS, "web")
+    scene.p(PODS, "web", v.uid, cached=False)
+    scene.plans["pods"] = lambda v, p: (
+        Plan((Delete("tenant", PODS, "shop", "web", v.uid, 0, confirm=True),)) if v and p is None else EMPTY
+    )
+    await scene.reconciler.reconcile(POD)
+    assert scene.tenant.has(PODS, "web", "shop")
+
+
+async def test_the_tenants_pod_begins_to_end_with_its_copy(scene: Scene) -> None:
+    v = scene.v(PODS, "web")
+    annotations = {names.CLUSTER: KEY, names.NAMESPACE: "shop", names.UID: v.uid}
+    ending = {"name": "web", "namespace": PLACE, "annotations": annotations}
+    ending["deletionTimestamp"] = "2026-05-01T12:00:00Z"
+    p = scene.super.put(PODS, {"metadata": ending, "spec": {}})
+    scene.here.reflectors[PODS].observe(p)
+    scene.plans["pods"] = lambda v, p: (
+        Plan((Delete("tenant", PODS, "shop", "web", v.uid, 60, confirm=True),)) if v and p else EMPTY
+    )
+    await scene.reconciler.reconcile(POD)
+    assert not scene.tenant.has(PODS, "web", "shop"), "on paper it is gone at once"
+
+
+# --- refusals ---
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (refusal(Invalid, "spec.x: bad", "r1", code=422), "FailedCreate"),
+        (refusal(Forbidden, "admission webhook denied", "r1"), "FailedCreate"),
+    ],
+)
+async def test_a_refused_object_is_told_in_the_tenant_and_not_spun_on(
+    scene: Scene, error: ApiError, reason: str
+) -> None:
+    scene.v(CONFIG_MAPS, "settings")
+    scene.super.failures["create configmaps"] = error
+    scene.plans["configmaps"] = lambda v, p: creating(CONFIG_MAPS, "settings")
+    again = await scene.reconciler.reconcile(MAP)
+    assert again is not None
+    assert again >= 30
+    [notice] = scene.notices
+    assert notice.reason == reason
+    assert notice.message.startswith(f"Error creating: {error.status.message}; change the ConfigMap")
+    assert "was refused" in scene.waiting.reason(KEY, MAP).reason  # type: ignore[union-attr]
+
+
+async def test_who_waits_for_a_refused_object_is_told_why_and_looks_again_when_it_is_no_longer_wanted(
+    scene: Scene,
+) -> None:
+    scene.v(PODS, "web")
+    missing = Dependency("super", CONFIG_MAPS, PLACE, "settings")
+    scene.plans["pods"] = lambda v, p: Plan(wait=Wait("waits for ConfigMap settings", (missing,)))
+    await scene.reconciler.reconcile(POD)
+    assert scene.notices == [], "waiting a moment is nothing to report"
+
+    v = scene.v(CONFIG_MAPS, "settings")
+    scene.super.failures["create configmaps"] = refusal(Invalid, "data: bad", "r1", code=422)
+    scene.plans["configmaps"] = lambda v, p: creating(CONFIG_MAPS, "settings") if v else EMPTY
+    await scene.reconciler.reconcile(MAP)
+    assert scene.enqueued[-1] == POD
+    scene.notices.clear()
+    await scene.reconciler.reconcile(POD)
+    assert [
+        (n.reason, "ConfigMap settings" in n.message, "data: bad" in n.message) for n in scene.notices
+    ] == [("WaitsFor", True, True)]
+
+    scene.enqueued.clear()
+    scene.theirs.reflectors[CONFIG_MAPS].observe_gone("shop", "settings", v.uid)
+    await scene.reconciler.reconcile(MAP)
+    assert POD in scene.enqueued
+
+
+async def test_names_of_ours_on_a_tenants_object_are_reported_once_when_it_is_made(scene: Scene) -> None:
+    scene.v(
+        CONFIG_MAPS,
+        "settings",
+        labels={names.CONTROLLED: "false", "app": "x"},
+        annotations={names.UID: "f", names.SUPER_CLUSTER: "r9"},
+        finalizers=[names.drain_finalizer("r1")],
+    )
+    scene.plans["configmaps"] = lambda v, p: creating(CONFIG_MAPS, "settings") if p is None else EMPTY
+    await scene.reconciler.reconcile(MAP)
+    await scene.reconciler.reconcile(MAP)
+    [notice] = scene.notices
+    assert notice.reason == "ReservedNames"
+    for key in (
+        f"label {names.CONTROLLED}",
+        f"annotation {names.UID}",
+        f"finalizer {names.drain_finalizer('r1')}",
+    ):
+        assert key in notice.message
+    assert names.SUPER_CLUSTER not in notice.message, "that is the tenant's to set"
+
+
+async def test_no_name_of_the_super_cluster_reaches_the_tenant(scene: Scene) -> None:
+    scene.v(CONFIG_MAPS, "settings")
+    scene.super.failures["create configmaps"] = refusal(Forbidden, f"no, not in {PLACE} of {KEY}", "r1")
+    scene.plans["configmaps"] = lambda v, p: creating(CONFIG_MAPS, "settings")
+    await scene.reconciler.reconcile(MAP)
+    assert KEY not in scene.notices[0].message
+    assert "shop" in scene.notices[0].message
+
+
+async def test_slices_that_are_still_in_use_are_waited_for_without_alarm(scene: Scene) -> None:
+    scene.v(PODS, "web")
+    scene.super.failures["create pods"] = refusal(Forbidden, "exceeded quota: vcsync-slices", "r1")
+    scene.plans["pods"] = lambda v, p: creating(PODS, "web")
+    with pytest.raises(SliceExhausted):
+        await scene.reconciler.reconcile(POD)
+    assert scene.notices == []
+
+
+async def test_a_missing_super_namespace_is_waited_for(scene: Scene) -> None:
+    scene.v(CONFIG_MAPS, "settings")
+    scene.super.failures["create configmaps"] = refusal(NotFound, "namespace not found", "r1", code=404)
+    scene.plans["configmaps"] = lambda v, p: creating(CONFIG_MAPS, "settings")
+    assert await scene.reconciler.reconcile(MAP) is not None
+    parked = scene.waiting.reason(KEY, MAP)
+    assert parked is not None
+    assert [(d.resource, d.name) for d in parked.on] == [(NAMESPACES, PLACE)]
+
+
+# --- placements ---
+
+
+async def test_nothing_is_made_in_a_namespace_that_is_drained(scene: Scene) -> None:
+    scene.holding = Holding.DRAINING
+    scene.v(PODS, "web")
+    scene.plans["pods"] = lambda v, p: creating(PODS, "web")
+    await scene.reconciler.reconcile(POD)
+    assert scene.super.calls == []
+    assert "lost its slices" in scene.waiting.reason(KEY, POD).reason  # type: ignore[union-attr]
+
+
+async def test_what_the_ledger_does_not_place_here_is_left_alone(scene: Scene) -> None:
+    scene.holding = None
+    scene.v(CONFIG_MAPS, "settings")
+    scene.plans["configmaps"] = lambda v, p: creating(CONFIG_MAPS, "settings")
+    assert await scene.reconciler.reconcile(MAP) is None
+    assert scene.super.calls == []
+
+
+async def test_a_repair_of_what_only_the_super_cluster_changed_is_remembered(scene: Scene) -> None:
+    v = scene.v(CONFIG_MAPS, "settings")
+    p = scene.p(CONFIG_MAPS, "settings", v.uid)
+    scene.plans["configmaps"] = lambda v, p: EMPTY
+    await scene.reconciler.reconcile(MAP)
+    assert scene.drift.total == 0
+    patch = {"metadata": {"uid": p.uid}, "data": {"a": "1"}}
+    scene.plans["configmaps"] = lambda v, p: Plan(
+        (Patch("super", CONFIG_MAPS, PLACE, "settings", p.uid, patch),) if p else ()
+    )
+    await scene.reconciler.reconcile(MAP)
+    assert [repair.what for repair in scene.drift.latest()] == ["data.a"]

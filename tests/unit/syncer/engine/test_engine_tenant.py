@@ -1,0 +1,76 @@
+"""One tenant's session: what happens while its caches are being filled is not forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from engine_paper import PaperApi
+
+from vcsync.api import names
+from vcsync.api.specs import VirtualClusterSpec
+from vcsync.kube.envelope import Envelope
+from vcsync.syncer.caches import SuperCaches
+from vcsync.syncer.drift import DriftLedger
+from vcsync.syncer.kinds import KINDS
+from vcsync.syncer.tenant import NODE, REFILL, TenantSync
+from vcsync.syncer.waiting import Item, WaitingRoom
+
+Session = Callable[..., tuple[TenantSync, list[Item]]]
+
+
+@pytest.fixture
+async def session() -> Session:
+    def make() -> tuple[TenantSync, list[Item]]:
+        asked: list[Item] = []
+        here = SuperCaches(
+            PaperApi("r1"),  # type: ignore[arg-type]
+            KINDS,
+            enqueue=lambda *_: None,
+            wake=lambda *_: None,
+            on_node=lambda _: None,
+        )
+        record = SimpleNamespace(name="acme", namespace="vcsync", uid="vc", spec=VirtualClusterSpec())
+        handle = SimpleNamespace(
+            key="key", client=PaperApi("tenant"), virtual_cluster=record, changed=asyncio.Event()
+        )
+        arguments: dict[str, Any] = {
+            "server": "https://10.0.0.1:6443",
+            "super_client": PaperApi("r1"),
+            "here": here,
+            "super_id": "r1",
+            "ledger": SimpleNamespace(open=lambda *_: True, entries=lambda _: iter(())),
+            "kinds": KINDS,
+            "enqueue": lambda _, item: asked.append(item),
+            "wake": lambda *_: None,
+            "waiting": WaitingRoom(),
+            "drift": DriftLedger(),
+            "on_changed": lambda _: None,
+            "clock": lambda: 0.0,
+        }
+        return TenantSync(handle, **arguments), asked  # type: ignore[arg-type]
+
+    return make
+
+
+async def test_a_namespace_that_is_placed_while_the_caches_fill_is_followed_once_they_are(
+    session: Session,
+) -> None:
+    tenant, asked = session()
+    tenant.ledger_changed("shop")
+    assert not asked, "there is nothing yet to bring in line"
+    tenant.begin()
+    assert asked.count(Item(REFILL, "shop", "")) == 1
+    tenant.ledger_changed("other")
+    assert asked[-1] == Item(REFILL, "other", "")
+
+
+async def test_nodes_that_changed_while_nobody_looked_are_refreshed(session: Session) -> None:
+    tenant, asked = session()
+    labels = {names.VIRTUAL_NODE: names.TRUE, names.SUPER_CLUSTER_ID: "r1"}
+    tenant.world.theirs.nodes.observe(Envelope("node-0.r1", "", "uid", "7", labels=labels))
+    tenant.begin()
+    assert Item(NODE, "", "node-0") in asked

@@ -1,0 +1,47 @@
+"""Items that wait for other objects."""
+
+from vcsync.kube.resources import NAMESPACES, SERVICE_ACCOUNTS
+from vcsync.syncer.kinds.plan import Dependency, Wait
+from vcsync.syncer.waiting import Item, WaitingRoom
+
+POD = Item("pods", "shop", "web")
+OTHER = Item("pods", "shop", "api")
+ACCOUNT = Dependency("super", SERVICE_ACCOUNTS, "t-shop", "default")
+NAMESPACE = Dependency("super", NAMESPACES, "", "t-shop")
+
+
+def test_the_arrival_of_what_is_missing_wakes_all_who_wait_for_it_and_no_others_tenant() -> None:
+    room = WaitingRoom()
+    room.park("acme", POD, Wait("no account", on=(ACCOUNT,)), now=1)
+    room.park("acme", OTHER, Wait("no account", on=(ACCOUNT, NAMESPACE)), now=1)
+    assert set(room.wake("acme", ACCOUNT)) == {POD, OTHER}
+    assert room.wake("acme", NAMESPACE) == (OTHER,)
+    assert room.wake("umbrella", ACCOUNT) == ()
+
+
+def test_a_wait_for_something_else_replaces_the_one_before() -> None:
+    room = WaitingRoom()
+    room.park("acme", POD, Wait("no namespace", on=(NAMESPACE,)), now=1)
+    room.park("acme", POD, Wait("no account", on=(ACCOUNT,)), now=5)
+    assert room.wake("acme", NAMESPACE) == ()
+    parked = room.reason("acme", POD)
+    assert parked is not None
+    assert (parked.reason, parked.since) == ("no account", 5)
+
+
+def test_waiting_on_for_the_same_reason_keeps_the_time_it_began() -> None:
+    room = WaitingRoom()
+    room.park("acme", POD, Wait("no account", on=(ACCOUNT,)), now=1)
+    room.park("acme", POD, Wait("no account", on=(ACCOUNT,)), now=9)
+    assert room.longest("acme") == (POD, room.reason("acme", POD))
+    assert room.reason("acme", POD).since == 1  # type: ignore[union-attr]
+
+
+def test_settling_and_forgetting_leave_nothing_behind() -> None:
+    room = WaitingRoom()
+    room.park("acme", POD, Wait("no account", on=(ACCOUNT,)), now=1)
+    room.park("umbrella", POD, Wait("no account", on=(ACCOUNT,)), now=1)
+    room.settle("acme", POD)
+    room.forget_tenant("umbrella")
+    assert len(room) == 0
+    assert room.wake("acme", ACCOUNT) == room.wake("umbrella", ACCOUNT) == ()

@@ -1,0 +1,121 @@
+"""Events, told again in the tenant's words."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from kinds_bench import CONTEXT, KEY, super_ns
+
+from vcsync.kube.envelope import Envelope, parse
+from vcsync.syncer.kinds.event import event_time, event_up, regarding
+
+POD = Envelope("web", "shop", "v-uid", spec=b'{"nodeName":"node-1.r1"}')
+
+
+def event(message: str = "m", **fields: Any) -> Envelope:
+    body = {
+        "metadata": {
+            "name": "web.17",
+            "namespace": super_ns("shop"),
+            "creationTimestamp": "2026-05-01T12:00:00Z",
+        },
+        "involvedObject": {
+            "kind": "Pod",
+            "namespace": super_ns("shop"),
+            "name": "web",
+            "uid": "p-uid",
+            "apiVersion": "v1",
+            "resourceVersion": "77",
+            "fieldPath": "spec.containers{app}",
+        },
+        "reason": "Pulled",
+        "type": "Normal",
+        "message": message,
+        "source": {"component": "kubelet", "host": "node-1"},
+        "reportingComponent": "kubelet",
+        "reportingInstance": "node-1",
+        "count": 1,
+        "firstTimestamp": "2026-05-01T12:00:00Z",
+        "lastTimestamp": "2026-05-01T12:00:01Z",
+        **fields,
+    }
+    return parse(json.dumps(body).encode())
+
+
+def test_an_event_speaks_of_the_tenants_object() -> None:
+    told = event_up(event(), POD, CONTEXT)
+    assert (told.namespace, told.name, told.repeated) == ("shop", "web.17", False)
+    assert told.body["metadata"] == {"name": "web.17", "namespace": "shop"}
+    assert told.body["involvedObject"] == {
+        "kind": "Pod",
+        "namespace": "shop",
+        "name": "web",
+        "uid": "v-uid",
+        "apiVersion": "v1",
+        "fieldPath": "spec.containers{app}",
+    }
+    assert told.body["source"] == {"component": "kubelet", "host": "node-1.r1"}
+    assert told.body["reportingInstance"] == "node-1.r1"
+    assert told.body["reportingComponent"] == "kubelet"
+    assert regarding(event()).name == "web"
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        (
+            f"Successfully assigned {super_ns('shop')}/web to node-1",
+            "Successfully assigned shop/web to node-1.r1",
+        ),
+        (
+            f"Successfully assigned {super_ns('shop')}/web to node-2.",
+            "Successfully assigned shop/web to node-2.r1.",
+        ),
+        (
+            "node-1: node-10 my-node-1 node-1.example node-1",
+            "node-1.r1: node-10 my-node-1 node-1.example node-1.r1",
+        ),
+        ("mount /pods/p-uid/volumes failed", "mount /pods/v-uid/volumes failed"),
+        (f"see {KEY}-other/x", "see other/x"),
+        (f"Pulling image registry.example/{KEY}-app:1", f"Pulling image registry.example/{KEY}-app:1"),
+        ("\\1 \\g<0> node-1", "\\1 \\g<0> node-1.r1"),
+    ],
+)
+def test_names_in_messages_are_the_tenants(message: str, told: str) -> None:
+    assert event_up(event(message), POD, CONTEXT).body["message"] == told
+
+
+def test_a_cluster_key_that_is_a_common_word_leaves_messages_alone() -> None:
+    context = msgspec.structs.replace(CONTEXT, key="web")
+    message = "Pulling image web/app:1 on web, see /var/web-data"
+    assert event_up(event(message), POD, context).body["message"] == message
+
+
+def test_repeats_update_what_counts() -> None:
+    series = {"count": 9, "lastObservedTime": "2026-05-01T12:05:00.000000Z"}
+    told = event_up(event(count=4, series=series), POD, CONTEXT)
+    assert told.repeated
+    assert told.update == {
+        "count": 4,
+        "lastTimestamp": "2026-05-01T12:00:01Z",
+        "series": series,
+        "message": "m",
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "minute"),
+    [
+        ({"series": {"count": 2, "lastObservedTime": "2026-05-01T12:05:00.123456Z"}}, 5),
+        ({"lastTimestamp": "2026-05-01T12:04:00Z"}, 4),
+        ({"lastTimestamp": None, "eventTime": "2026-05-01T12:03:00.5Z"}, 3),
+        ({"lastTimestamp": None, "eventTime": None, "firstTimestamp": "2026-05-01T12:02:00Z"}, 2),
+        ({"lastTimestamp": "rubbish", "firstTimestamp": None}, 0),
+    ],
+)
+def test_when_an_event_happened(fields: dict[str, Any], minute: int) -> None:
+    moment = event_time(event(**fields))
+    assert moment is not None
+    assert moment.replace(second=0, microsecond=0) == datetime(2026, 5, 1, 12, minute, tzinfo=UTC)

@@ -1,0 +1,63 @@
+"""A tenant's RuntimeClass names a handler; the super cluster's class with that handler stands for it."""
+
+import json
+
+import msgspec
+import pytest
+from kinds_bench import CONTEXT, Bench
+
+from vcsync.kube.envelope import Envelope, parse
+from vcsync.syncer.kinds import pod_convert, pod_depends
+from vcsync.syncer.kinds.runtime import runtime_classes
+
+OFFERED = msgspec.structs.replace(CONTEXT, runtime_classes={"mine": "sandboxed", "lost": ""})
+
+
+def runtime_class(name: str, handler: str) -> Envelope:
+    return parse(json.dumps({"metadata": {"name": name}, "handler": handler}).encode())
+
+
+@pytest.mark.parametrize(
+    ("theirs", "here", "chosen"),
+    [
+        ([("mine", "kata")], [("sandboxed", "kata"), ("plain", "runc")], {"mine": "sandboxed"}),
+        ([("kata", "kata")], [("a", "kata"), ("kata", "kata")], {"kata": "kata"}),
+        ([("mine", "kata")], [("b", "kata"), ("a", "kata")], {"mine": "a"}),
+        ([("kata", "gvisor")], [("kata", "kata")], {"kata": ""}),
+        ([], [("kata", "kata")], {}),
+    ],
+    ids=["by handler", "of the same name", "the first", "never by name alone", "only the tenant's"],
+)
+def test_a_class_stands_for_one_with_its_handler(
+    theirs: list[tuple[str, str]], here: list[tuple[str, str]], chosen: dict[str, str]
+) -> None:
+    assert runtime_classes([runtime_class(*c) for c in theirs], [runtime_class(*c) for c in here]) == chosen
+
+
+def converted(runtime: str) -> dict[str, object]:
+    spec = {"containers": [{"name": "app", "image": "i"}], "runtimeClassName": runtime}
+    v = parse(
+        json.dumps({"metadata": {"name": "web", "namespace": "shop", "uid": "u"}, "spec": spec}).encode()
+    )
+    body = pod_convert.convert(v, json.loads(v.spec), OFFERED, Bench())[0]
+    assert isinstance(body["spec"], dict)
+    return body["spec"]
+
+
+def test_a_pod_runs_under_the_super_clusters_class() -> None:
+    assert converted("mine")["runtimeClassName"] == "sandboxed"
+
+
+def test_a_handler_that_no_class_offers_is_refused_rather_than_dropped() -> None:
+    with pytest.raises(
+        pod_convert.Refused, match="runtimeClassName lost: super cluster r1 has no RuntimeClass"
+    ):
+        converted("lost")
+
+
+def test_a_pod_waits_for_a_class_that_has_not_been_seen(bench: Bench) -> None:
+    wait = pod_depends.dependencies_wait("shop", {"runtimeClassName": "new"}, OFFERED, bench)
+    assert wait is not None
+    assert wait.reason == "the tenant has no RuntimeClass new"
+    wait = pod_depends.dependencies_wait("shop", {"runtimeClassName": "mine"}, OFFERED, bench)
+    assert wait is None or "RuntimeClass" not in wait.reason

@@ -1,0 +1,265 @@
+"""Services, down and up."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kinds_bench import CONTEXT, Bench
+
+from vcsync.api import names
+from vcsync.kube.resources import SERVICES
+from vcsync.syncer.kinds import service
+from vcsync.syncer.kinds.plan import Delete, Notify, Placement
+
+PORTS = [{"name": "http", "port": 80, "targetPort": 8080}, {"name": "https", "port": 443}]
+
+
+def make(bench: Bench, **spec: Any) -> dict[str, Any]:
+    stored = bench.put("tenant", SERVICES, {"metadata": {"name": "web"}, "spec": {"ports": PORTS, **spec}})
+    bench.settle("services", "shop", "web")
+    return stored
+
+
+def test_what_the_tenants_api_allocated_stays_there(bench: Bench) -> None:
+    v = bench.put(
+        "tenant",
+        SERVICES,
+        {
+            "metadata": {"name": "web", "labels": {"app.kubernetes.io/name": "web"}},
+            "spec": {
+                "type": "LoadBalancer",
+                "clusterIP": "10.32.0.7",
+                "clusterIPs": ["10.32.0.7"],
+                "ipFamilies": ["IPv4"],
+                "ipFamilyPolicy": "SingleStack",
+                "healthCheckNodePort": 31000,
+                "externalTrafficPolicy": "Local",
+                "selector": {"app.kubernetes.io/name": "web"},
+                "ports": [{"port": 80, "nodePort": 30080}],
+                "loadBalancerSourceRanges": ["192.0.2.0/24"],
+            },
+        },
+    )
+    (plan, *_) = [bench.plan("services", "shop", "web")]
+    body = plan.actions[0].body
+    assert body["spec"] == {
+        "type": "LoadBalancer",
+        "externalTrafficPolicy": "Local",
+        "selector": {"app.kubernetes.io/name": "web"},
+        "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
+        "loadBalancerSourceRanges": ["192.0.2.0/24"],
+        "sessionAffinity": "None",
+        "internalTrafficPolicy": "Cluster",
+    }
+    assert body["metadata"]["annotations"][names.CLUSTER_IP] == "10.32.0.7"
+    assert v["spec"]["ports"][0]["nodePort"] == 30080
+
+
+@pytest.mark.parametrize(
+    ("spec", "kept"),
+    [
+        ({"clusterIP": "None", "clusterIPs": ["None"]}, {"clusterIP": "None"}),
+        (
+            {"type": "ExternalName", "externalName": "x.example"},
+            {"type": "ExternalName", "externalName": "x.example"},
+        ),
+        (
+            {"ipFamilyPolicy": "RequireDualStack", "clusterIP": "10.0.0.1"},
+            {"ipFamilyPolicy": "RequireDualStack"},
+        ),
+        ({"ipFamilyPolicy": "SingleStack", "clusterIP": "10.0.0.1"}, {}),
+    ],
+)
+def test_what_goes_down_of_addresses(spec: dict[str, Any], kept: dict[str, Any]) -> None:
+    assert service.convert(spec) == kept
+
+
+def test_external_ips_are_refused_on_creation_and_later(bench: Bench) -> None:
+    bench.put(
+        "tenant",
+        SERVICES,
+        {"metadata": {"name": "evil"}, "spec": {"ports": PORTS, "externalIPs": ["192.0.2.9"]}},
+    )
+    (notice,) = bench.plan("services", "shop", "evil").actions
+    assert isinstance(notice, Notify)
+    assert notice.reason == "PolicyRefused"
+    assert "spec.externalIPs" in notice.message
+    make(bench)
+    bench.edit("tenant", SERVICES, "web", {"spec": {"externalIPs": ["192.0.2.9"]}})
+    assert [type(action) for action in bench.plan("services", "shop", "web").actions] == [Notify]
+
+
+def test_node_ports_of_the_super_cluster_survive_changes(bench: Bench) -> None:
+    make(bench, type="NodePort")
+    before = {port["name"]: port["nodePort"] for port in bench.get("super", SERVICES, "web")["spec"]["ports"]}
+    changed = [
+        {"name": "https", "port": 443, "protocol": "TCP", "targetPort": 8443},
+        {"name": "renamed", "port": 80, "protocol": "TCP", "targetPort": 8080, "nodePort": 31999},
+        {"name": "new", "port": 81, "protocol": "TCP", "targetPort": 81},
+    ]
+    bench.edit("tenant", SERVICES, "web", {"spec": {"ports": changed}})
+    bench.settle("services", "shop", "web")
+    after = {
+        port["name"]: port.get("nodePort") for port in bench.get("super", SERVICES, "web")["spec"]["ports"]
+    }
+    assert after == {"https": before["https"], "renamed": before["http"], "new": None}
+
+
+def test_a_changed_selector_is_patched_key_by_key(bench: Bench) -> None:
+    make(bench, selector={"a": "1", "b": "2"})
+    bench.edit("tenant", SERVICES, "web", {"spec": {"selector": {"a": "9", "b": None}}})
+    (plan,) = bench.settle("services", "shop", "web")
+    assert plan.actions[0].patch["spec"] == {"selector": {"a": "9", "b": None}}
+
+
+def test_an_older_api_server_that_knows_fewer_defaults_is_no_difference(bench: Bench) -> None:
+    make(bench)
+    bench.edit("tenant", SERVICES, "web", {"spec": {"internalTrafficPolicy": None, "sessionAffinity": None}})
+    assert bench.plan("services", "shop", "web").actions == ()
+
+
+def test_between_headless_and_not_the_service_is_made_anew(bench: Bench) -> None:
+    make(bench)
+    bench.objects[bench.key("super", SERVICES, "", "web")]["spec"]["clusterIP"] = "None"
+    plans = bench.settle("services", "shop", "web")
+    assert isinstance(plans[0].actions[0], Delete)
+    assert bench.get("super", SERVICES, "web")["spec"]["clusterIP"] != "None"
+
+
+def test_the_address_that_works_comes_up(bench: Bench) -> None:
+    make(bench)
+    address = bench.get("super", SERVICES, "web")["spec"]["clusterIP"]
+    annotations = bench.get("tenant", SERVICES, "web")["metadata"]["annotations"]
+    assert annotations == {names.TRANSPARENT_CLUSTER_IP: address}
+
+
+def other_syncer(bench: Bench) -> Bench:
+    """The syncer of r2: the same tenant, another super cluster."""
+    other = Bench(msgspec.structs.replace(CONTEXT, super_id="r2"))
+    other.place()
+    other.placements = bench.placements
+    key = bench.key("tenant", SERVICES, "", "web")
+    other.objects[key] = bench.objects[key]
+    other.settle("services", "shop", "web")
+    return other
+
+
+def share(source: Bench, target: Bench) -> None:
+    key = source.key("tenant", SERVICES, "", "web")
+    target.objects[key] = source.objects[key]
+
+
+def ingress(bench: Bench) -> list[str]:
+    status = bench.get("tenant", SERVICES, "web").get("status", {})
+    return [entry["ip"] for entry in status.get("loadBalancer", {}).get("ingress", [])]
+
+
+def test_several_super_clusters_contribute_their_addresses_without_flapping(bench: Bench) -> None:
+    bench.placements["shop"] = Placement({"r2": 1, "r1": 1}, {}, {})
+    make(bench, type="LoadBalancer")
+    other = other_syncer(bench)
+    share(other, bench)
+    for here, address in ((bench, "192.0.2.1"), (other, "192.0.2.2")):
+        here.edit(
+            "super",
+            SERVICES,
+            "web",
+            {"status": {"loadBalancer": {"ingress": [{"ip": address, "ipMode": "VIP"}]}}},
+        )
+    other.settle("services", "shop", "web")
+    assert ingress(other) == ["192.0.2.2"]
+    share(other, bench)
+    bench.settle("services", "shop", "web")
+    assert ingress(bench) == ["192.0.2.1", "192.0.2.2"]
+    share(bench, other)
+    assert other.plan("services", "shop", "web").actions == ()
+    annotations = bench.get("tenant", SERVICES, "web")["metadata"]["annotations"]
+    assert json.loads(annotations[names.INGRESS_PREFIX + "r1"]) == [{"ip": "192.0.2.1", "ipMode": "VIP"}]
+    assert (
+        annotations[names.TRANSPARENT_CLUSTER_IP] == bench.get("super", SERVICES, "web")["spec"]["clusterIP"]
+    )
+
+
+def test_a_departed_super_clusters_contribution_is_cleared(bench: Bench) -> None:
+    bench.placements["shop"] = Placement({"r1": 1, "r2": 1}, {}, {})
+    make(bench, type="LoadBalancer")
+    bench.edit(
+        "tenant",
+        SERVICES,
+        "web",
+        {"metadata": {"annotations": {names.INGRESS_PREFIX + "r2": '[{"ip":"192.0.2.2"}]'}}},
+    )
+    bench.settle("services", "shop", "web")
+    assert ingress(bench) == ["192.0.2.2"]
+    bench.placements["shop"] = Placement({"r1": 1}, {}, {})
+    bench.settle("services", "shop", "web")
+    assert ingress(bench) == []
+    assert names.INGRESS_PREFIX + "r2" not in bench.get("tenant", SERVICES, "web")["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize("garbage", ["", "{}", "null", "[1]", '[{"ip": 5}]', "[[[[", "\x00"])
+def test_garbage_in_a_contribution_is_no_contribution(bench: Bench, garbage: str) -> None:
+    bench.placements["shop"] = Placement({"r1": 1, "r2": 1}, {}, {})
+    make(bench, type="LoadBalancer")
+    bench.edit(
+        "tenant", SERVICES, "web", {"metadata": {"annotations": {names.INGRESS_PREFIX + "r2": garbage}}}
+    )
+    assert bench.plan("services", "shop", "web").actions == ()
+
+
+def test_a_service_that_no_longer_balances_loses_its_addresses(bench: Bench) -> None:
+    make(bench, type="LoadBalancer")
+    bench.edit("super", SERVICES, "web", {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}})
+    bench.settle("services", "shop", "web")
+    assert ingress(bench) == ["192.0.2.1"]
+    bench.edit("tenant", SERVICES, "web", {"spec": {"type": "ClusterIP"}})
+    bench.settle("services", "shop", "web")
+    assert ingress(bench) == []
+
+
+PORT = st.fixed_dictionaries(
+    {"port": st.integers(1, 65535)},
+    optional={
+        "protocol": st.sampled_from(["TCP", "UDP", "SCTP"]),
+        "targetPort": st.one_of(st.integers(1, 65535), st.just("http")),
+        "nodePort": st.integers(30000, 32767),
+        "appProtocol": st.just("h2c"),
+    },
+)
+SPEC = st.fixed_dictionaries(
+    {"ports": st.lists(PORT, min_size=1, max_size=4, unique_by=lambda port: port["port"])},
+    optional={
+        "type": st.sampled_from(["ClusterIP", "NodePort", "LoadBalancer"]),
+        "clusterIP": st.sampled_from(["10.0.0.1", "fd00::1"]),
+        "selector": st.dictionaries(st.text("abc", min_size=1), st.text("xyz"), max_size=3),
+        "sessionAffinity": st.sampled_from(["None", "ClientIP"]),
+        "externalTrafficPolicy": st.sampled_from(["Local", "Cluster"]),
+        "publishNotReadyAddresses": st.booleans(),
+        "loadBalancerClass": st.just("x/y"),
+    },
+)
+
+
+def with_names(spec: dict[str, Any]) -> dict[str, Any]:
+    return {**spec, "ports": [{**port, "name": f"p{index}"} for index, port in enumerate(spec["ports"])]}
+
+
+@given(SPEC, SPEC)
+@settings(max_examples=100)
+def test_services_settle(spec: dict[str, Any], change: dict[str, Any]) -> None:
+    bench = Bench()
+    bench.place()
+    bench.put("tenant", SERVICES, {"metadata": {"name": "web"}, "spec": with_names(spec)})
+    created, *up = bench.settle("services", "shop", "web")
+    assert len(created.actions) == 1
+    assert len(up) == 1  # the address, known once the Service stands
+    bench.edit(
+        "tenant",
+        SERVICES,
+        "web",
+        {"spec": {**change, "clusterIP": bench.get("tenant", SERVICES, "web")["spec"]["clusterIP"]}},
+    )
+    assert len(bench.settle("services", "shop", "web")) <= 1

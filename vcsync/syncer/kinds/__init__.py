@@ -1,0 +1,22 @@
+"""What is synced, one module per kind: pure functions from two cached objects to a plan. No I/O, no clock."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from vcsync.syncer.kinds.configmap import CONFIG_MAP
+from vcsync.syncer.kinds.endpoints import ENDPOINTS_KIND
+from vcsync.syncer.kinds.namespace import NAMESPACE
+from vcsync.syncer.kinds.plan import Kind
+from vcsync.syncer.kinds.pod import POD
+from vcsync.syncer.kinds.secret import SECRET
+from vcsync.syncer.kinds.service import SERVICE
+from vcsync.syncer.kinds.serviceaccount import SERVICE_ACCOUNT
+
+KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
+    {
+        kind.name: kind
+        for kind in (NAMESPACE, SERVICE_ACCOUNT, CONFIG_MAP, SECRET, SERVICE, ENDPOINTS_KIND, POD)
+    }
+)
+"""Every synced kind by its name, dependencies before dependents. Nodes and Events have functions of their own."""

@@ -1,0 +1,117 @@
+"""Endpoints a tenant writes by hand, for Services without selector; all others each cluster makes by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from vcsync.kube.envelope import Envelope, decode, encode, untyped
+from vcsync.kube.resources import ENDPOINTS, SERVICES
+from vcsync.syncer.kinds import metadata
+from vcsync.syncer.kinds.plan import (
+    EMPTY,
+    Create,
+    Delete,
+    Kind,
+    Parts,
+    Plan,
+    Related,
+    TenantContext,
+    View,
+)
+from vcsync.syncer.kinds.service import is_api_service
+
+
+class _ServiceSpec(Struct):
+    selector: dict[str, str] | None = None
+
+
+def plan(  # noqa: PLR0911 - each return is a case of its own
+    v: Envelope | None, p: Envelope | None, context: TenantContext, view: View
+) -> Plan:
+    """Keep the super Endpoints' subsets as the tenant's, if nobody else makes them.
+
+    An address's targetRef and nodeName speak of the tenant's objects and do not go down.
+    """
+    if v is None:
+        return EMPTY if p is None else metadata.orphan(ENDPOINTS, p, p.name, context, view)
+    if is_api_service(v.namespace, v.name):
+        return EMPTY
+    if _made_by_a_controller(v, view):
+        return _hand_over(v, p, context)
+    subsets = _subsets(v)
+    if p is None:
+        if v.deleting:
+            return EMPTY
+        if (wait := metadata.super_namespace_wait(v, context, view)) is not None:
+            return Plan(wait=wait)
+        body: dict[str, Any] = {
+            "apiVersion": ENDPOINTS.api_version,
+            "kind": ENDPOINTS.kind,
+            "metadata": metadata.super_metadata(v, context),
+            "subsets": subsets,
+        }
+        return Plan((Create("super", ENDPOINTS, body["metadata"]["namespace"], body),))
+    # When a selector is taken away, what the super cluster's controller had made stays behind: it is ours then.
+    left_behind = view.super(SERVICES, p.namespace, p.name) is not None
+    adopt = view if left_behind else None
+    unsettled = metadata.settle_identity(ENDPOINTS, v, p, context, adopt=adopt)
+    if unsettled is not None:
+        return unsettled
+    changes = metadata.metadata_patch(v, p, context)
+    same = v.rest == p.rest or _addresses(subsets) == _addresses(_subsets(p))
+    return Plan(metadata.super_patch(ENDPOINTS, p, changes, {} if same else {"subsets": subsets or None}))
+
+
+def _made_by_a_controller(v: Envelope, view: View) -> bool:
+    service = view.tenant(SERVICES, v.namespace, v.name)
+    return service is not None and bool(decode(service.spec, _ServiceSpec).selector)
+
+
+def _hand_over(v: Envelope, p: Envelope | None, context: TenantContext) -> Plan:
+    """Leave the Endpoints of a Service with selector to the super cluster's controller, which makes them anew."""
+    if p is None or p.deleting or metadata.identify(v, p, context) is not metadata.Identity.OURS:
+        return EMPTY
+    return Plan((Delete("super", ENDPOINTS, p.namespace, p.name, p.uid),))
+
+
+def _subsets(envelope: Envelope) -> list[dict[str, Any]]:
+    subsets: list[dict[str, Any]] = untyped(envelope.rest).get("subsets") or []
+    for subset in subsets:
+        for field in ("addresses", "notReadyAddresses"):
+            for address in subset.get(field) or ():
+                address.pop("targetRef", None)
+                address.pop("nodeName", None)
+    return subsets
+
+
+def _addresses(subsets: list[dict[str, Any]]) -> frozenset[tuple[str, bytes, bytes]]:
+    """What the subsets say, whatever the API server's way of packing them."""
+    return frozenset(_expand(subsets))
+
+
+def _expand(subsets: list[dict[str, Any]]) -> Iterator[tuple[str, bytes, bytes]]:
+    for subset in subsets:
+        ports = [encode(sorted({"protocol": "TCP", **port}.items())) for port in subset.get("ports") or ()]
+        for field in ("addresses", "notReadyAddresses"):
+            for address in subset.get(field) or ():
+                encoded = encode(sorted(address.items()))
+                for port in ports or (b"",):
+                    yield field, encoded, port
+
+
+def _same_key(service: Envelope) -> tuple[str, str]:
+    return service.key
+
+
+ENDPOINTS_KIND = Kind(
+    name="endpoints",
+    resource=ENDPOINTS,
+    plan=plan,
+    tenant_parts=Parts(spec=False, status=False),
+    super_parts=Parts(spec=False, status=False),
+    related=(Related("tenant", SERVICES, _same_key),),
+)
+"""Endpoints without a controller."""

@@ -1,0 +1,386 @@
+"""Whose a super object is, and how labels and annotations travel between the two sides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from vcsync.api import names
+from vcsync.kube.envelope import Envelope
+from vcsync.kube.resources import NAMESPACES, Resource
+from vcsync.syncer.kinds.plan import (
+    EMPTY,
+    Action,
+    Delete,
+    Dependency,
+    Notify,
+    Patch,
+    Plan,
+    TenantContext,
+    View,
+    Wait,
+)
+
+NAME_TAKEN = "NameTaken"
+"""Event reason: the super cluster has an object of that name which is not ours."""
+RESERVED_NAME = "ReservedName"
+"""Event reason: the tenant uses a name that the syncer needs for itself."""
+RESERVED_NAMES = "ReservedNames"
+"""Event reason: the tenant has set labels, annotations or finalizers that mean something only when we set them."""
+POLICY_REFUSED = "PolicyRefused"
+"""Event and condition reason: the operator's policy does not allow this."""
+RETRY_SECONDS = 60.0
+"""How long an item waits for something no watch will tell us about, e.g. a foreign object to go away."""
+
+_MOST_NAMES_TOLD = 8
+
+_IN_TENANTS = frozenset(
+    {
+        names.SLICE,
+        names.PLACEMENTS,
+        names.DEFAULT_QUOTA,
+        names.SUPER_CLUSTER,
+        names.IGNORE_SYNC,
+        names.DISABLE_DNS_POLICY_MUTATION,
+        names.TRANSPARENT_CLUSTER_IP,
+    }
+)
+_DOMAINS_IN_TENANTS = (names.PLACEMENT_DOMAIN, names.INGRESS_DOMAIN)
+"""What of ours stands in tenants rightfully: theirs to set, or set by us."""
+_OWN_PREFIXES = ("tenancy.x-k8s.io", "transparency.tenancy.x-k8s.io")
+
+
+class Identity(Enum):
+    """What a super object is to a tenant object of the same name."""
+
+    OURS = "it stands for exactly this object"
+    OUTDATED = "it stands for an object of this tenant and name that has been replaced"
+    FOREIGN = "it is nothing of this tenant's"
+
+
+def identify(v: Envelope, p: Envelope, context: TenantContext) -> Identity:
+    """Apply the identity rule: ours only if `tenancy.x-k8s.io/uid` and `/cluster` say so."""
+    if p.annotations.get(names.CLUSTER) != context.key:
+        return Identity.FOREIGN
+    return Identity.OURS if p.annotations.get(names.UID) == v.uid else Identity.OUTDATED
+
+
+# --- Which keys travel -----------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=16384)
+def _is_ours_or_opaque_by_default(key: str) -> bool:
+    if key.startswith(_OWN_PREFIXES):
+        return True
+    domain, slash, _ = key.partition("/")
+    if not slash:
+        return False
+    if _within(domain, names.OWN_DOMAINS):
+        return True
+    return _within(domain, names.DEFAULT_OPAQUE_DOMAINS) and not _within(
+        domain, names.DEFAULT_TRANSLUCENT_DOMAINS
+    )
+
+
+def _within(domain: str, domains: tuple[str, ...]) -> bool:
+    return any(domain == parent or domain.endswith("." + parent) for parent in domains)
+
+
+def is_stripped(key: str, context: TenantContext) -> bool:
+    """Tell whether a tenant's label or annotation with this key stays in the tenant.
+
+    That is: our own prefixes (a tenant may write them, they mean nothing then), the VirtualCluster's opaque prefixes, and
+    kubernetes.io and k8s.io with their subdomains, other than the domains of workload labels that selectors use.
+    The same for every kind.
+    """
+    return _is_ours_or_opaque_by_default(key) or key.startswith(context.opaque_prefixes)
+
+
+def is_ignored(key: str, context: TenantContext) -> bool:
+    """Tell whether a key on a super object is none of the tenant's business, so that it is neither changed nor removed."""
+    return is_stripped(key, context) or key.startswith(context.transparent_prefixes)
+
+
+def travelling(values: Mapping[str, str], context: TenantContext) -> dict[str, str]:
+    """The part of a tenant object's labels or annotations that goes down."""
+    opaque = context.opaque_prefixes
+    return {
+        key: value
+        for key, value in values.items()
+        if not _is_ours_or_opaque_by_default(key) and not key.startswith(opaque)
+    }
+
+
+def reserved_by_tenant(v: Envelope) -> list[str]:
+    """Labels, annotations and finalizers of our domains on a tenant's object that mean nothing there, a few in words."""
+    found = [
+        f"{what} {key}"
+        for what, keys in (("label", v.labels), ("annotation", v.annotations), ("finalizer", v.finalizers))
+        for key in sorted(keys)
+        if _is_reserved(key)
+    ]
+    return found[:_MOST_NAMES_TOLD]
+
+
+@lru_cache(maxsize=16384)
+def _is_reserved(key: str) -> bool:
+    domain = key.partition("/")[0]
+    return (
+        _within(domain, names.OWN_DOMAINS)
+        and key not in _IN_TENANTS
+        and not _within(domain, _DOMAINS_IN_TENANTS)
+    )
+
+
+# --- What we add -----------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def _own_labels(vc_name: str, vc_namespace: str) -> dict[str, str]:
+    labels = {names.CONTROLLED: names.TRUE}
+    # Object names are valid label values but for their length.
+    if len(vc_name) <= names.MAX_LABEL_LENGTH:
+        labels[names.VC_NAME] = vc_name
+    if len(vc_namespace) <= names.MAX_LABEL_LENGTH:
+        labels[names.VC_NAMESPACE] = vc_namespace
+    return labels
+
+
+def own_labels(context: TenantContext) -> dict[str, str]:
+    """The labels every super object of this tenant carries. Shared: not to be changed."""
+    return _own_labels(context.vc_name, context.vc_namespace)
+
+
+def own_annotations(v: Envelope, context: TenantContext) -> dict[str, str]:
+    """The annotations that say whose a super object is."""
+    return {
+        names.CLUSTER: context.key,
+        names.UID: v.uid,
+        names.NAMESPACE: v.namespace,
+        names.VC_NAME: context.vc_name,
+        names.VC_NAMESPACE: context.vc_namespace,
+    }
+
+
+def desired_labels(v: Envelope, context: TenantContext) -> dict[str, str]:
+    """The labels a super object should have, as far as we say."""
+    return travelling(v.labels, context) | own_labels(context)
+
+
+def desired_annotations(v: Envelope, context: TenantContext) -> dict[str, str]:
+    """The annotations a super object should have, as far as we say."""
+    return travelling(v.annotations, context) | own_annotations(v, context)
+
+
+def super_metadata(v: Envelope, context: TenantContext, *, name: str = "") -> dict[str, Any]:
+    """`metadata` of the super object to create for a namespaced tenant object.
+
+    The tenant's ownerReferences would mean nothing in the super cluster (or the wrong thing to its garbage collector):
+    they become an annotation.
+    """
+    annotations = desired_annotations(v, context)
+    if v.owners:
+        annotations[names.OWNER_REFERENCES] = _owners_text(v)
+    return {
+        "name": name or v.name,
+        "namespace": names.super_namespace(context.key, v.namespace),
+        "labels": desired_labels(v, context),
+        "annotations": annotations,
+    }
+
+
+def _owners_text(v: Envelope) -> str:
+    owners = [
+        {key: value for key, value in msgspec.to_builtins(owner).items() if value is not None}
+        for owner in v.owners
+    ]
+    return msgspec.json.encode(owners).decode()
+
+
+# --- Comparison ------------------------------------------------------------------------------------------
+
+
+def map_patch(
+    desired: Mapping[str, str], actual: Mapping[str, str], context: TenantContext
+) -> dict[str, str | None]:
+    """The merge patch that makes a super object's labels or annotations what we want; empty if they are.
+
+    Keys outside `desired` are removed, except those which `is_ignored` leaves to the super cluster.
+    """
+    get = actual.get
+    patch: dict[str, str | None] = {key: value for key, value in desired.items() if get(key) != value}
+    for key in actual:
+        if key not in desired and not is_ignored(key, context):
+            patch[key] = None
+    return patch
+
+
+def metadata_patch(
+    v: Envelope,
+    p: Envelope,
+    context: TenantContext,
+    *,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The difference of labels and annotations as a part of `metadata` in a merge patch; empty if there is none.
+
+    Args:
+        v: the tenant's object.
+        p: the super cluster's.
+        context: the tenant.
+        labels: what p should have, where it is not `desired_labels`.
+        annotations: what p should have, where it is not `desired_annotations`.
+    """
+    patch: dict[str, Any] = {}
+    wanted = desired_labels(v, context) if labels is None else labels
+    if changed := map_patch(wanted, p.labels, context):
+        patch["labels"] = changed
+    wanted = desired_annotations(v, context) if annotations is None else annotations
+    if changed := map_patch(wanted, p.annotations, context):
+        patch["annotations"] = changed
+    return patch
+
+
+_TRANSPARENCY = names.TRANSPARENT_CLUSTER_IP.partition("/")[0]
+
+
+_SPOKEN_FOR = frozenset({names.TRANSPARENT_CLUSTER_IP})
+"""Keys that a kind writes by its own rule."""
+
+
+def upward_metadata(v: Envelope, p: Envelope, context: TenantContext) -> dict[str, Any]:
+    """Labels and annotations of p under transparent prefixes that v lacks or has otherwise, as a part of `metadata`."""
+    prefixes = (*context.transparent_prefixes, _TRANSPARENCY)
+    patch: dict[str, Any] = {}
+    if changed := _upward(p.labels, v.labels, prefixes):
+        patch["labels"] = changed
+    if changed := _upward(p.annotations, v.annotations, prefixes):
+        patch["annotations"] = changed
+    return patch
+
+
+def _upward(
+    theirs: Mapping[str, str], tenants: Mapping[str, str], prefixes: tuple[str, ...]
+) -> dict[str, str]:
+    transparent = [key for key in theirs if key.startswith(prefixes)]
+    return {
+        key: theirs[key]
+        for key in transparent
+        if tenants.get(key) != theirs[key] and not key.startswith(names.GROUP) and key not in _SPOKEN_FOR
+    }
+
+
+# --- Steps that all namespaced kinds share ---------------------------------------------------------------
+
+
+def super_patch(
+    resource: Resource, p: Envelope, metadata: Mapping[str, Any], fields: Mapping[str, Any]
+) -> tuple[Action, ...]:
+    """A merge patch of a super object with UID precondition, or nothing if nothing differs.
+
+    Args:
+        resource: of p.
+        p: the object.
+        metadata: changed parts of `metadata` (labels, annotations).
+        fields: changed top-level fields.
+    """
+    if not metadata and not fields:
+        return ()
+    body = {"metadata": {**metadata, "uid": p.uid}, **fields}
+    return (Patch("super", resource, p.namespace, p.name, p.uid, body),)
+
+
+def super_namespace_wait(v: Envelope, context: TenantContext, view: View) -> Wait | None:
+    """Why nothing can be created for v yet: its super namespace is not there. None if it is."""
+    name = names.super_namespace(context.key, v.namespace)
+    namespace = view.super(NAMESPACES, "", name)
+    dependency = (Dependency("super", NAMESPACES, "", name),)
+    if namespace is None:
+        return Wait(f"namespace {v.namespace} is not in super cluster {context.super_id} yet", dependency)
+    if namespace.annotations.get(names.CLUSTER) != context.key or (
+        namespace.annotations.get(names.NAMESPACE) != v.namespace
+    ):
+        return Wait(
+            f"super cluster {context.super_id} has a namespace {name} that is not this tenant's", dependency
+        )
+    if namespace.deleting:
+        return Wait(
+            f"namespace {v.namespace} is being removed from super cluster {context.super_id}", dependency
+        )
+    return None
+
+
+def orphan(resource: Resource, p: Envelope, name: str, context: TenantContext, view: View) -> Plan:
+    """What to do with a super object whose tenant object is absent.
+
+    Args:
+        resource: of p.
+        p: the super object.
+        name: what the object is called in the tenant.
+        context: the tenant.
+        view: the caches.
+    """
+    if p.annotations.get(names.CLUSTER) != context.key or p.deleting:
+        return EMPTY
+    uid = p.annotations.get(names.UID, "")
+    namespace = p.annotations.get(names.NAMESPACE, "") if resource.namespaced else ""
+    seen = view.deletion_seen(resource, namespace, name, uid)
+    return Plan((Delete("super", resource, p.namespace, p.name, p.uid, confirm=not seen),))
+
+
+def settle_identity(
+    resource: Resource, v: Envelope, p: Envelope, context: TenantContext, *, adopt: View | None = None
+) -> Plan | None:
+    """What to do before p may be compared with v; None if p is ours and stays.
+
+    Args:
+        resource: of both.
+        v: the tenant's object.
+        p: the super cluster's object of the corresponding name.
+        context: the tenant.
+        adopt: the caches, if an object without an owner is taken over (the caller's patch then writes our annotations),
+            provided that the namespace it stands in is this tenant's.
+    """
+    identity = identify(v, p, context)
+    if identity is Identity.FOREIGN:
+        if adopt is None or names.CLUSTER in p.annotations:
+            return name_taken(resource, p)
+        if (wait := super_namespace_wait(v, context, adopt)) is not None:
+            return Plan(wait=wait)
+    if p.deleting:
+        return Plan(
+            wait=Wait(
+                f"{resource.kind} {p.name} is being deleted in super cluster {context.super_id}",
+                (Dependency("super", resource, p.namespace, p.name),),
+            )
+        )
+    if identity is Identity.OUTDATED and adopt is None:
+        return Plan((Delete("super", resource, p.namespace, p.name, p.uid, confirm=True),))
+    return None
+
+
+def name_taken(resource: Resource, p: Envelope) -> Plan:
+    """Report an object that is in the way and is not ours to touch."""
+    message = (
+        f"the cluster your Pods run on already has a {resource.kind} named {p.name} in this namespace that does not "
+        "belong to you; use another name, or ask the operator to remove it"
+    )
+    return Plan(
+        (Notify("Warning", NAME_TAKEN, message),),
+        Wait(
+            f"{resource.kind} {p.name} in the super cluster is not ours",
+            (Dependency("super", resource, p.namespace, p.name),),
+            RETRY_SECONDS,
+        ),
+    )
+
+
+def reserved_name(resource: Resource, name: str) -> Plan:
+    """Refuse a tenant object whose name the syncer needs for itself."""
+    message = f"the name {name} is reserved for the system in namespaces of super clusters; rename this {resource.kind}"
+    return Plan((Notify("Warning", RESERVED_NAME, message),), Wait(f"the name {name} is reserved"))

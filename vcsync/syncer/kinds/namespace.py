@@ -1,0 +1,154 @@
+"""Namespaces: a tenant namespace placed here becomes a super namespace with a ResourceQuota of exactly its slices.
+
+A tenant namespace that is being deleted drains in the tenant first; its super namespace goes when it is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from vcsync.api import names
+from vcsync.kube import quantity
+from vcsync.kube.envelope import Envelope, decode
+from vcsync.kube.resources import NAMESPACES, RESOURCE_QUOTAS
+from vcsync.syncer.kinds import metadata
+from vcsync.syncer.kinds.plan import (
+    EMPTY,
+    Action,
+    Create,
+    Kind,
+    Parts,
+    Placement,
+    Plan,
+    Related,
+    TenantContext,
+    View,
+    Wait,
+)
+
+
+class _QuotaSpec(Struct, gc=False):
+    hard: dict[str, str] = {}
+
+
+def plan(v: Envelope | None, p: Envelope | None, context: TenantContext, view: View) -> Plan:
+    """Keep a super namespace and its quota as the ledger says.
+
+    The labels include the cluster key: Pod affinity terms of this tenant are confined to namespaces that carry it.
+    """
+    if v is None:
+        if p is None:
+            return EMPTY
+        return metadata.orphan(NAMESPACES, p, p.annotations.get(names.NAMESPACE, ""), context, view)
+    placement = view.placement(v.name)
+    if placement is None:
+        return Plan(wait=Wait(f"namespace {v.name} has no slices on super cluster {context.super_id}"))
+    if p is None:
+        return EMPTY if v.deleting else _create(v, context, placement)
+    if (unsettled := metadata.settle_identity(NAMESPACES, v, p, context)) is not None:
+        return unsettled
+    changes = metadata.metadata_patch(
+        v, p, context, labels=_labels(v, context), annotations=_annotations(v, context, placement)
+    )
+    actions = metadata.super_patch(NAMESPACES, p, changes, {})
+    return Plan(actions + _quota(v, p.name, context, placement, view))
+
+
+def _create(v: Envelope, context: TenantContext, placement: Placement) -> Plan:
+    name = names.super_namespace(context.key, v.name)
+    body: dict[str, Any] = {
+        "apiVersion": NAMESPACES.api_version,
+        "kind": NAMESPACES.kind,
+        "metadata": {
+            "name": name,
+            "labels": _labels(v, context),
+            "annotations": _annotations(v, context, placement),
+        },
+    }
+    return Plan(
+        (Create("super", NAMESPACES, "", body), _create_quota(v, name, context, placement)),
+    )
+
+
+def _labels(v: Envelope, context: TenantContext) -> dict[str, str]:
+    return metadata.desired_labels(v, context) | {names.CLUSTER: context.key}
+
+
+def _annotations(v: Envelope, context: TenantContext, placement: Placement) -> dict[str, str]:
+    return metadata.travelling(v.annotations, context) | {
+        **metadata.own_annotations(v, context),
+        names.NAMESPACE: v.name,
+        names.VC_UID: context.vc_uid,
+        names.PLACEMENTS: _text(placement.placements),
+        names.SLICE: _text(placement.slice_size),
+    }
+
+
+def _text(values: Mapping[str, Any]) -> str:
+    return msgspec.json.encode(dict(values), order="sorted").decode()
+
+
+def _quota(
+    v: Envelope, namespace: str, context: TenantContext, placement: Placement, view: View
+) -> tuple[Action, ...]:
+    quota = view.super(RESOURCE_QUOTAS, namespace, names.SUPER_QUOTA_NAME)
+    if quota is None:
+        return (_create_quota(v, namespace, context, placement),)
+    changes = metadata.metadata_patch(v, quota, context, **_quota_metadata(v, context))
+    hard = decode(quota.spec, _QuotaSpec).hard if quota.spec else {}
+    wrong: dict[str, str | None] = {
+        resource: amount
+        for resource, amount in placement.hard.items()
+        if resource not in hard or not _same_amount(hard[resource], amount)
+    }
+    wrong.update((resource, None) for resource in hard if resource not in placement.hard)
+    return metadata.super_patch(RESOURCE_QUOTAS, quota, changes, {"spec": {"hard": wrong}} if wrong else {})
+
+
+def _same_amount(one: str, other: str) -> bool:
+    return one == other or quantity.milli(one) == quantity.milli(other)
+
+
+def _create_quota(v: Envelope, namespace: str, context: TenantContext, placement: Placement) -> Create:
+    body = {
+        "apiVersion": RESOURCE_QUOTAS.api_version,
+        "kind": RESOURCE_QUOTAS.kind,
+        "metadata": {
+            "name": names.SUPER_QUOTA_NAME,
+            "namespace": namespace,
+            **_quota_metadata(v, context),
+        },
+        "spec": {"hard": dict(placement.hard)},
+    }
+    return Create("super", RESOURCE_QUOTAS, namespace, body)
+
+
+def _quota_metadata(v: Envelope, context: TenantContext) -> dict[str, dict[str, str]]:
+    return {
+        "labels": dict(metadata.own_labels(context)),
+        "annotations": metadata.own_annotations(v, context) | {names.NAMESPACE: v.name},
+    }
+
+
+def _namespace_of_quota(quota: Envelope) -> tuple[str, str] | None:
+    tenant_namespace = quota.annotations.get(names.NAMESPACE)
+    if quota.name != names.SUPER_QUOTA_NAME or not tenant_namespace:
+        return None
+    return "", tenant_namespace
+
+
+NAMESPACE = Kind(
+    name="namespaces",
+    resource=NAMESPACES,
+    plan=plan,
+    super_name=lambda _: None,
+    tenant_name=lambda _: None,
+    tenant_parts=Parts(spec=False, status=False),
+    super_parts=Parts(spec=False, status=False),
+    related=(Related("super", RESOURCE_QUOTAS, _namespace_of_quota),),
+)
+"""Namespaces. The engine maps their names by `names.super_namespace` and annotation `tenancy.x-k8s.io/namespace`."""

@@ -1,0 +1,185 @@
+"""Virtual nodes: what a tenant sees of a node its Pods run on. Pure; the engine makes, refreshes and removes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+from vcsync.api import names
+from vcsync.kube.envelope import Envelope, decode, untyped
+from vcsync.kube.resources import NODES
+from vcsync.syncer.kinds.plan import TenantContext
+
+Json = dict[str, Any]
+
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+NODE_REMOVED: Final = "NodeRemoved"
+"""Reason of a virtual node's Ready condition: what it stands for is gone."""
+_COPIED_LABELS: Final = ("kubernetes.io/os", "kubernetes.io/arch")
+_TAINT_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
+_PUBLIC_NODE_INFO: Final = (
+    "kernelVersion",
+    "osImage",
+    "containerRuntimeVersion",
+    "kubeletVersion",
+    "kubeProxyVersion",
+    "operatingSystem",
+    "architecture",
+)
+_PRIVATE_NODE_INFO: Final = ("machineID", "systemUUID", "bootID")
+"""Fields the API demands, by which tenants could recognise a machine: shown empty."""
+
+
+class _Spec(Struct):
+    unschedulable: bool = False
+    taints: list[Json] = field(default_factory=list)
+
+
+def virtual_node(p: Envelope, context: TenantContext) -> Json:
+    """The Node to create in the tenant for a super cluster's node.
+
+    Args:
+        p: the super cluster's node.
+        context: the tenant; says which taints the operator shows.
+
+    Raises:
+        InvalidName: the virtual node's name would be too long.
+    """
+    name = names.virtual_node_name(p.name, context.super_id)
+    spec: Json = {}
+    theirs = decode(p.spec, _Spec)
+    if theirs.unschedulable:
+        spec["unschedulable"] = True
+    if taints := _shown_taints(theirs.taints, context):
+        spec["taints"] = taints
+    return {
+        "apiVersion": NODES.api_version,
+        "kind": NODES.kind,
+        "metadata": {"name": name, "labels": _labels(p, name, context.super_id)},
+        "spec": spec,
+        "status": _status(p, name),
+    }
+
+
+def node_status_patch(v: Envelope, p: Envelope, now: str) -> Json | None:
+    """The merge patch of a virtual node (subresource status) if its node differs materially; None if not.
+
+    Heartbeat times of conditions do not count: the virtual node's Lease beats for it.
+
+    Args:
+        v: the virtual node.
+        p: the super cluster's node.
+        now: RFC 3339 time, which becomes the heartbeat time of the conditions if they are written.
+    """
+    have: Json = untyped(v.status)
+    want = _status(p, v.name)
+    patch: Json = {}
+    for resources in ("capacity", "allocatable"):
+        if changed := _map_change(want.get(resources) or {}, have.get(resources) or {}):
+            patch[resources] = changed
+    if changed := _map_change(want["nodeInfo"], have.get("nodeInfo") or {}):
+        patch["nodeInfo"] = changed
+    if want["addresses"] != (have.get("addresses") or []):
+        patch["addresses"] = want["addresses"]
+    if _material(want["conditions"]) != _material(have.get("conditions") or []):
+        patch["conditions"] = [{**condition, "lastHeartbeatTime": now} for condition in want["conditions"]]
+    return {"status": patch} if patch else None
+
+
+def node_gone_patch(v: Envelope, now: str) -> Json | None:
+    """The merge patch (subresource status) of a virtual node whose node has been removed; None if it says so already.
+
+    Its Pods are still the tenant's until the super cluster has ended them; the node is taken away after.
+
+    Args:
+        v: the virtual node.
+        now: RFC 3339 time.
+    """
+    have: list[Json] = untyped(v.status).get("conditions") or []
+    gone = {
+        "type": "Ready",
+        "status": "Unknown",
+        "reason": NODE_REMOVED,
+        "message": "the node has been removed from its cluster",
+    }
+    others = [condition for condition in have if condition.get("type") != "Ready"]
+    if _material([*others, gone]) == _material(have):
+        return None
+    return {
+        "status": {"conditions": [*others, {**gone, "lastHeartbeatTime": now, "lastTransitionTime": now}]}
+    }
+
+
+def node_patch(v: Envelope, p: Envelope, context: TenantContext) -> Json | None:
+    """The merge patch of a virtual node's spec and labels, None if nothing of ours differs.
+
+    What the tenant and its node controller add (other labels, other taints) stays.
+
+    Args:
+        v: the virtual node.
+        p: the super cluster's node.
+        context: the tenant.
+    """
+    patch: Json = {}
+    labels = _map_change(_labels(p, v.name, context.super_id), v.labels, remove=False)
+    if labels:
+        patch["metadata"] = {"labels": labels}
+    have, theirs = decode(v.spec, _Spec), decode(p.spec, _Spec)
+    spec: Json = {}
+    if have.unschedulable != theirs.unschedulable:
+        spec["unschedulable"] = theirs.unschedulable or None
+    shown = _shown_taints(theirs.taints, context)
+    if [taint for taint in have.taints if taint.get("key") in context.node_taint_keys] != shown:
+        others = [taint for taint in have.taints if taint.get("key") not in context.node_taint_keys]
+        spec["taints"] = [*others, *shown] or None
+    if spec:
+        patch["spec"] = spec
+    return patch or None
+
+
+def _labels(p: Envelope, name: str, super_id: str) -> dict[str, str]:
+    labels = {names.VIRTUAL_NODE: names.TRUE, names.SUPER_CLUSTER_ID: super_id}
+    labels.update((label, p.labels[label]) for label in _COPIED_LABELS if label in p.labels)
+    if len(name) <= names.MAX_LABEL_LENGTH:  # a label's value may be shorter than a node's name
+        labels[HOSTNAME_LABEL] = name
+    return labels
+
+
+def _shown_taints(taints: list[Json], context: TenantContext) -> list[Json]:
+    return [
+        taint
+        for taint in taints
+        if taint.get("key") in context.node_taint_keys and taint.get("effect") in _TAINT_EFFECTS
+    ]
+
+
+def _status(p: Envelope, name: str) -> Json:
+    theirs: Json = untyped(p.status)
+    info = theirs.get("nodeInfo") or {}
+    addresses = [address for address in theirs.get("addresses") or () if address.get("type") == "InternalIP"]
+    return {
+        "capacity": theirs.get("capacity") or {},
+        "allocatable": theirs.get("allocatable") or {},
+        "conditions": theirs.get("conditions") or [],
+        "addresses": [*addresses, {"type": "Hostname", "address": name}],
+        "nodeInfo": {
+            **{key: info.get(key, "") for key in _PUBLIC_NODE_INFO},
+            **dict.fromkeys(_PRIVATE_NODE_INFO, ""),
+        },
+    }
+
+
+def _material(conditions: list[Json]) -> dict[Any, tuple[Any, ...]]:
+    return {
+        condition.get("type"): tuple(condition.get(key) or "" for key in ("status", "reason", "message"))
+        for condition in conditions
+    }
+
+
+def _map_change(want: Mapping[str, Any], have: Mapping[str, Any], *, remove: bool = True) -> Json:
+    change: Json = {key: value for key, value in want.items() if have.get(key) != value}
+    if remove:
+        change.update((key, None) for key in have if key not in want)
+    return change

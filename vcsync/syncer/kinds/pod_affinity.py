@@ -1,0 +1,185 @@
+"""Where a Pod wants to be: affinity, spread and node selection, in terms of this tenant and of real nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from vcsync.api import names
+from vcsync.kube.resources import NODES
+from vcsync.syncer.kinds.plan import TenantContext, View
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+"""Label the API server puts on every Namespace: its name."""
+_NODE_NAME_FIELD: Final = "metadata.name"
+_NEGATIONS: Final = frozenset({"NotIn", "DoesNotExist"})
+"""Operators by which nodes without a label qualify."""
+
+
+def convert_placement_wishes(
+    spec: dict[str, Any], labels: Mapping[str, str], context: TenantContext, view: View
+) -> None:
+    """Translate affinity, topologySpreadConstraints and nodeSelector of a spec of our own, in place.
+
+    Args:
+        spec: the spec to change.
+        labels: the tenant Pod's labels.
+        context: the tenant.
+        view: the caches.
+    """
+    if affinity := spec.get("affinity"):
+        for kind in ("podAffinity", "podAntiAffinity"):
+            if terms := affinity.get(kind):
+                _pod_terms(terms, labels, context)
+        if node_affinity := affinity.get("nodeAffinity"):
+            _node_affinity(node_affinity, context, view)
+            if not node_affinity:
+                del affinity["nodeAffinity"]
+    for constraint in spec.get("topologySpreadConstraints") or ():
+        _drop_merged_keys(constraint, labels)
+    if selector := spec.get("nodeSelector"):
+        _node_selector(selector, context, view)
+
+
+# --- Pods near Pods --------------------------------------------------------------------------------------
+
+
+def _pod_terms(terms: dict[str, Any], labels: Mapping[str, str], context: TenantContext) -> None:
+    for term in terms.get("requiredDuringSchedulingIgnoredDuringExecution") or ():
+        _pod_term(term, labels, context)
+    for weighted in terms.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
+        if term := weighted.get("podAffinityTerm"):
+            _pod_term(term, labels, context)
+
+
+def _pod_term(term: dict[str, Any], labels: Mapping[str, str], context: TenantContext) -> None:
+    """Confine a term to this tenant's Pods. A term without labelSelector matches nothing and may stay so."""
+    _drop_merged_keys(term, labels)
+    if (selector := term.get("labelSelector")) is not None:
+        selector["matchLabels"] = {**(selector.get("matchLabels") or {}), names.CLUSTER: context.key}
+    if namespaces := term.get("namespaces"):
+        term["namespaces"] = [names.super_namespace(context.key, namespace) for namespace in namespaces]
+    if (selector := term.get("namespaceSelector")) is not None:
+        match = dict(selector.get("matchLabels") or {})
+        if NAMESPACE_NAME in match:
+            match[NAMESPACE_NAME] = names.super_namespace(context.key, match[NAMESPACE_NAME])
+        match[names.CLUSTER] = context.key
+        selector["matchLabels"] = match
+        for expression in selector.get("matchExpressions") or ():
+            if expression.get("key") == NAMESPACE_NAME and expression.get("values"):
+                expression["values"] = [
+                    names.super_namespace(context.key, value) for value in expression["values"]
+                ]
+
+
+def _drop_merged_keys(term: dict[str, Any], labels: Mapping[str, str]) -> None:
+    """Drop the matchLabelKeys that the tenant's API server has merged into the selector already.
+
+    The super cluster's API server would refuse a key that stands in both (KEP-3633, KEP-3243).
+    """
+    for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
+        keys = term.get(field)
+        if not keys:
+            continue
+        expressions = (term.get("labelSelector") or {}).get("matchExpressions") or ()
+        merged = {
+            expression.get("key")
+            for expression in expressions
+            if expression.get("operator") == operator
+            and expression.get("values") == [labels.get(expression.get("key", ""))]
+        }
+        left = [key for key in keys if key not in merged]
+        if left:
+            term[field] = left
+        else:
+            del term[field]
+
+
+# --- Pods on nodes ---------------------------------------------------------------------------------------
+
+
+def _real_name(virtual: str, context: TenantContext) -> str:
+    """The node behind a virtual node's name; a name of another super cluster stays and matches nothing here."""
+    return names.split_virtual_node(virtual, context.super_id) or virtual
+
+
+def _hostname(virtual: str, context: TenantContext, view: View) -> str:
+    """The hostname label of the node behind a virtual node, which need not be the node's name."""
+    name = names.split_virtual_node(virtual, context.super_id)
+    if name is None:
+        return virtual
+    node = view.super(NODES, "", name)
+    return node.labels.get(HOSTNAME, name) if node is not None else name
+
+
+def _virtual_labels(context: TenantContext) -> dict[str, str]:
+    """The labels that every virtual node of this super cluster has and no real node."""
+    return {names.VIRTUAL_NODE: names.TRUE, names.SUPER_CLUSTER_ID: context.super_id}
+
+
+def _node_selector(selector: dict[str, str], context: TenantContext, view: View) -> None:
+    for label, value in _virtual_labels(context).items():
+        if selector.get(label) == value:
+            del selector[label]
+    if HOSTNAME in selector:
+        selector[HOSTNAME] = _hostname(selector[HOSTNAME], context, view)
+
+
+def _node_affinity(affinity: dict[str, Any], context: TenantContext, view: View) -> None:
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if required:
+        # Terms are alternatives: one that every node here satisfies makes the others void.
+        terms = required.get("nodeSelectorTerms") or ()
+        void = [_node_term(term, context, view) for term in terms]
+        if any(void):
+            del affinity["requiredDuringSchedulingIgnoredDuringExecution"]
+    preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution")
+    if preferred:
+        # A preference that every node here satisfies prefers none.
+        left = [term for term in preferred if not _node_term(term.get("preference") or {}, context, view)]
+        if left:
+            affinity["preferredDuringSchedulingIgnoredDuringExecution"] = left
+        else:
+            del affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+
+
+def _node_term(term: dict[str, Any], context: TenantContext, view: View) -> bool:
+    """Translate one term in place; True if nothing is left of it because every node here satisfies it."""
+    for requirement in term.get("matchFields") or ():
+        if requirement.get("key") == _NODE_NAME_FIELD:
+            requirement["values"] = [_real_name(value, context) for value in requirement.get("values") or ()]
+    expressions = term.get("matchExpressions")
+    if not expressions:
+        return False
+    left = []
+    for requirement in expressions:
+        if requirement.get("key") == HOSTNAME and requirement.get("values"):
+            requirement["values"] = [_hostname(value, context, view) for value in requirement["values"]]
+        if not _always_true(requirement, context):
+            left.append(_for_real_nodes(requirement, context))
+    if left:
+        term["matchExpressions"] = left
+        return False
+    del term["matchExpressions"]
+    return not term.get("matchFields")
+
+
+def _for_real_nodes(requirement: dict[str, Any], context: TenantContext) -> dict[str, Any]:
+    """A requirement that no virtual node of this super cluster meets, so that no real node does, which lacks the label."""
+    if requirement.get("key") in _virtual_labels(context) and requirement.get("operator") in _NEGATIONS:
+        return {"key": requirement["key"], "operator": "Exists"}
+    return requirement
+
+
+def _always_true(requirement: Mapping[str, Any], context: TenantContext) -> bool:
+    """Whether a requirement on a label that only virtual nodes have is met by all of this super cluster's."""
+    value = _virtual_labels(context).get(requirement.get("key", ""))
+    if value is None:
+        return False
+    operator, values = requirement.get("operator"), requirement.get("values") or ()
+    return (
+        operator == "Exists"
+        or (operator == "In" and value in values)
+        or (operator == "NotIn" and value not in values)
+    )

@@ -1,0 +1,291 @@
+"""A tenant's Pod as its super cluster gets it."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from vcsync.api import names
+from vcsync.kube.envelope import Envelope
+from vcsync.kube.resources import PODS
+from vcsync.syncer.kinds import metadata, pod_downward, token
+from vcsync.syncer.kinds.plan import TenantContext, TokenSource, View
+from vcsync.syncer.kinds.pod_affinity import convert_placement_wishes
+
+DEFAULT_TOKEN_SECONDS: Final = 3600
+"""Lifetime of a projected token that names none (core/v1 ServiceAccountTokenProjection)."""
+MAX_ANNOTATION_BYTES: Final = 256 * 1024
+"""Most that all annotations of one object may have together (apimachinery ValidateAnnotations)."""
+MAX_NAMESERVERS: Final = 3
+"""Most that a Pod's dnsConfig may have (core validation MaxDNSNameservers)."""
+QUOTA_RESOURCES: Final = ("cpu", "memory")
+"""Resources the super namespace's ResourceQuota counts, so that every container must request them."""
+_ZERO: Final = "0"
+
+Json = dict[str, Any]
+
+
+class Refused(Exception):
+    """The Pod cannot go down; the text names the field and the remedy."""
+
+
+def convert(
+    v: Envelope, spec: Json, context: TenantContext, view: View, *, node: str = ""
+) -> tuple[Json, tuple[TokenSource, ...]]:
+    """The Pod to create, and the tokens its Secret must carry.
+
+    Args:
+        v: the tenant's Pod.
+        spec: its decoded spec, which becomes part of the result and must not be shared.
+        context: the tenant.
+        view: the caches.
+        node: the node in the super cluster, if the tenant may choose it and has.
+
+    Raises:
+        Refused: the super cluster's API could not take it.
+    """
+    body_metadata = metadata.super_metadata(v, context)
+    annotations: dict[str, str] = body_metadata["annotations"]
+    body_metadata["labels"][names.CLUSTER] = context.key
+    tokens = _convert_volumes(spec, v, context, annotations)
+    if tokens:
+        account = spec.get("serviceAccountName") or "default"
+        annotations[names.TOKENS] = token.encode_contents(account, tokens)
+    _check_size(annotations)
+    for container in spec.get("containers") or ():
+        convert_container(container, v, context)
+    for container in spec.get("initContainers") or ():
+        convert_container(container, v, context)
+    convert_placement_wishes(spec, v.labels, context, view)
+    _convert_dns(spec, v, context)
+    _convert_fields(spec, context, node)
+    body = {"apiVersion": PODS.api_version, "kind": PODS.kind, "metadata": body_metadata, "spec": spec}
+    return body, tokens
+
+
+def token_sources(spec: Json, v: Envelope, context: TenantContext) -> tuple[TokenSource, ...]:
+    """The tokens a Pod's Secret must carry; `spec` is not to be used afterwards."""
+    return _convert_volumes(spec, v, context, {})
+
+
+def _check_size(annotations: Mapping[str, str]) -> None:
+    size = sum(len(key) + len(value.encode(errors="replace")) for key, value in annotations.items())
+    if size > MAX_ANNOTATION_BYTES:
+        raise Refused(
+            f"metadata.annotations and what downward API volumes repeat of them have {size} bytes, "
+            f"{MAX_ANNOTATION_BYTES} are allowed; shorten metadata.annotations"
+        )
+
+
+# --- Pod-level fields ------------------------------------------------------------------------------------
+
+_DROPPED: Final = (
+    "nodeName",
+    "schedulingGates",
+    # The super cluster's admission sets these from its own PriorityClass and RuntimeClass.
+    "priorityClassName",
+    "priority",
+    "preemptionPolicy",
+    "overhead",
+    # Not part of a new Pod: added by its subresource when the Pod stands.
+    "ephemeralContainers",
+)
+
+
+def _convert_fields(spec: Json, context: TenantContext, node: str) -> None:
+    mapped = context.priority_classes.get(spec.get("priorityClassName", ""))
+    if runtime_class := spec.get("runtimeClassName"):
+        spec["runtimeClassName"] = _offered(runtime_class, context)
+    for field in _DROPPED:
+        spec.pop(field, None)
+    if mapped:
+        spec["priorityClassName"] = mapped
+    if node:
+        spec["nodeName"] = node
+    spec["schedulerName"] = "default-scheduler"
+    spec["automountServiceAccountToken"] = False
+    if alias := _api_alias(context.api_host, context.cluster_domain):
+        spec["hostAliases"] = [*(spec.get("hostAliases") or ()), alias]
+
+
+def _offered(runtime_class: str, context: TenantContext) -> str:
+    name = context.runtime_classes.get(runtime_class, "")
+    if not name:
+        raise Refused(
+            f"spec.runtimeClassName {runtime_class}: super cluster {context.super_id} has no RuntimeClass with its handler; "
+            "ask the operator which handlers there are"
+        )
+    return name
+
+
+@lru_cache(maxsize=1024)
+def _api_alias(host: str, cluster_domain: str) -> Json | None:
+    """The /etc/hosts entry for the tenant's API, if it is reached by address."""
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return None
+    hostnames = ["kubernetes", "kubernetes.default", "kubernetes.default.svc"]
+    if cluster_domain:
+        hostnames.append(f"kubernetes.default.svc.{cluster_domain}")
+    return {"ip": str(address), "hostnames": hostnames}
+
+
+def _convert_dns(spec: Json, v: Envelope, context: TenantContext) -> None:
+    """Names are resolved by the tenant's name server; the super cluster's would tell its Services.
+
+    Only where the Pod asked for cluster DNS. Without a name server of the tenant here: the node's own (`Default`).
+    """
+    policy = spec.get("dnsPolicy", "ClusterFirst")
+    clustered = policy == "ClusterFirstWithHostNet" or (
+        policy == "ClusterFirst" and not spec.get("hostNetwork")
+    )
+    if not clustered or v.labels.get(names.DISABLE_DNS_POLICY_MUTATION) == names.TRUE:
+        return
+    if not context.dns_nameserver:
+        spec["dnsPolicy"] = "Default"
+        return
+    own: Json = spec.get("dnsConfig") or {}
+    searches: list[str] = []
+    if domain := context.cluster_domain:
+        searches = [f"{v.namespace}.svc.{domain}", f"svc.{domain}", domain]
+    options = {name: {"name": name, "value": value} for name, value in context.dns_options}
+    options.update((option.get("name", ""), option) for option in own.get("options") or ())
+    config: Json = {
+        "nameservers": _unique([context.dns_nameserver, *(own.get("nameservers") or ())])[:MAX_NAMESERVERS],
+        "options": list(options.values()),
+    }
+    if all_searches := _unique([*searches, *(own.get("searches") or ())]):
+        config["searches"] = all_searches
+    spec["dnsPolicy"] = "None"
+    spec["dnsConfig"] = config
+
+
+def _unique(values: list[str]) -> list[str]:
+    return list(dict.fromkeys(values))
+
+
+# --- Volumes ---------------------------------------------------------------------------------------------
+
+
+def _convert_volumes(
+    spec: Json, v: Envelope, context: TenantContext, annotations: dict[str, str]
+) -> tuple[TokenSource, ...]:
+    tokens: list[TokenSource] = []
+    for volume in spec.get("volumes") or ():
+        if (config_map := volume.get("configMap")) is not None:
+            _rename_root_ca(config_map)
+        elif (downward := volume.get("downwardAPI")) is not None:
+            _convert_items(downward, v, context, annotations)
+        elif (projected := volume.get("projected")) is not None:
+            for source in projected.get("sources") or ():
+                _convert_projection(source, v, context, annotations, tokens)
+    return tuple(tokens)
+
+
+def _convert_projection(
+    source: Json,
+    v: Envelope,
+    context: TenantContext,
+    annotations: dict[str, str],
+    tokens: list[TokenSource],
+) -> None:
+    if (config_map := source.get("configMap")) is not None:
+        _rename_root_ca(config_map)
+    if (downward := source.get("downwardAPI")) is not None:
+        _convert_items(downward, v, context, annotations)
+    if "serviceAccountToken" in source:
+        wanted = source.pop("serviceAccountToken") or {}
+        key = f"token-{len(tokens)}"
+        seconds = wanted.get("expirationSeconds") or DEFAULT_TOKEN_SECONDS
+        tokens.append(TokenSource(key, wanted.get("audience", ""), seconds))
+        source["secret"] = {
+            "name": token.secret_name(v.uid),
+            "items": [{"key": key, "path": wanted.get("path", "token")}],
+        }
+
+
+def _rename_root_ca(reference: Json) -> None:
+    """The super cluster's own root CA stands under the name by which the tenant calls its own."""
+    if reference.get("name") == names.ROOT_CA:
+        reference["name"] = names.TENANT_ROOT_CA
+
+
+def _convert_items(downward: Json, v: Envelope, context: TenantContext, annotations: dict[str, str]) -> None:
+    for item in downward.get("items") or ():
+        if (reference := item.get("fieldRef")) is not None:
+            path = reference.get("fieldPath", "")
+            reference["fieldPath"] = pod_downward.field_path(path, v, context, annotations)
+
+
+# --- Containers ------------------------------------------------------------------------------------------
+
+
+def convert_container(
+    container: Json, v: Envelope, context: TenantContext, *, ephemeral: bool = False
+) -> None:
+    """Translate one container of our own in place: API endpoint, downward API, root CA, resource requests."""
+    env: list[Json] = container.get("env") or []
+    container["env"] = _convert_env(env, v, context)
+    for source in container.get("envFrom") or ():
+        if (reference := source.get("configMapRef")) is not None:
+            _rename_root_ca(reference)
+    if not ephemeral:
+        container["resources"] = with_requests(container.get("resources") or {})
+
+
+def _convert_env(env: list[Json], v: Envelope, context: TenantContext) -> list[Json]:
+    """The API endpoint first, so that the tenant's own variables can refer to it; never overriding one of the tenant's."""
+    endpoint = _api_environment(context.api_host, context.api_port)
+    if not env:
+        return list(endpoint)
+    given = {entry.get("name") for entry in env}
+    converted = [entry for entry in endpoint if entry["name"] not in given]
+    helped = False
+    for entry in env:
+        source = entry.get("valueFrom")
+        if not source:
+            converted.append(entry)
+        elif source.get("fieldRef"):
+            entries = pod_downward.env_entries(entry, v, context)
+            converted.extend(entries[1:] if helped and len(entries) > 1 else entries)
+            helped = helped or len(entries) > 1
+        else:
+            if (reference := source.get("configMapKeyRef")) is not None:
+                _rename_root_ca(reference)
+            converted.append(entry)
+    return converted
+
+
+@lru_cache(maxsize=1024)
+def _api_environment(host: str, port: int) -> tuple[Json, ...]:
+    """What the kubelet would say of Service `default/kubernetes`, with the tenant's endpoint. Shared: not to be changed."""
+    bare = host.strip("[]")
+    url = f"tcp://[{bare}]:{port}" if ":" in bare else f"tcp://{bare}:{port}"
+    values = {
+        "KUBERNETES_SERVICE_HOST": bare,
+        "KUBERNETES_SERVICE_PORT": str(port),
+        "KUBERNETES_SERVICE_PORT_HTTPS": str(port),
+        "KUBERNETES_PORT": url,
+        "KUBERNETES_PORT_443_TCP": url,
+        "KUBERNETES_PORT_443_TCP_PROTO": "tcp",
+        "KUBERNETES_PORT_443_TCP_PORT": str(port),
+        "KUBERNETES_PORT_443_TCP_ADDR": bare,
+    }
+    return tuple({"name": name, "value": value} for name, value in values.items())
+
+
+def with_requests(resources: Mapping[str, Any]) -> Json:
+    """Container resources that the super namespace's quota accepts.
+
+    The quota over requests.cpu and requests.memory makes both compulsory. A container with neither request nor limit of
+    one (a limit stands for the request too) requests zero of it, which the kubelet's quality of service classes ignore.
+    """
+    requests = resources.get("requests") or {}
+    limits = resources.get("limits") or {}
+    missing = [name for name in QUOTA_RESOURCES if name not in requests and name not in limits]
+    if not missing:
+        return dict(resources)
+    return {**resources, "requests": {**requests, **dict.fromkeys(missing, _ZERO)}}

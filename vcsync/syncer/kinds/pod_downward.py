@@ -1,0 +1,142 @@
+"""The downward API: what a container is told about its Pod is what the tenant's API says about it.
+
+Environment variables get literal values. Files follow changes, so they are pointed at annotations of the super Pod that hold the
+tenant's values and are kept up to date.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from vcsync.api import names
+from vcsync.kube.envelope import Envelope
+from vcsync.syncer.kinds.metadata import is_stripped
+from vcsync.syncer.kinds.plan import TenantContext
+
+ALL_LABELS: Final = names.DOWNWARD_PREFIX + "labels"
+ALL_ANNOTATIONS: Final = names.DOWNWARD_PREFIX + "annotations"
+
+NODE_VARIABLE: Final = "VCSYNC_NODE_NAME"
+"""Environment variable put in front of one with `spec.nodeName`, which then says the virtual node's name."""
+
+_HASH_LENGTH = 16
+_WHOLE: Final = {"metadata.labels": ALL_LABELS, "metadata.annotations": ALL_ANNOTATIONS}
+_ESCAPES: Final = {
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+    "\\": "\\\\",
+    '"': '\\"',
+}
+
+
+def quote(text: str) -> str:
+    """Quote as Go's `%q` does, which is what the kubelet writes into label and annotation files."""
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(map(_quoted, text)) + '"'
+
+
+def _quoted(char: str) -> str:
+    if (escape := _ESCAPES.get(char)) is not None:
+        return escape
+    if char == " " or unicodedata.category(char)[0] not in "CZ":
+        return char
+    code = ord(char)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def format_map(values: Mapping[str, str]) -> str:
+    """Labels or annotations as the kubelet writes them into a file: sorted lines `key="value"`."""
+    return "\n".join(f"{key}={quote(values[key])}" for key in sorted(values))
+
+
+def env_entries(entry: Mapping[str, Any], v: Envelope, context: TenantContext) -> list[dict[str, Any]]:
+    """The environment entries for one of the tenant's that has a `fieldRef`: the same one if it means the same there."""
+    path = entry["valueFrom"]["fieldRef"].get("fieldPath", "")
+    value: str | None = None
+    if path == "metadata.namespace":
+        value = v.namespace
+    elif path == "metadata.uid":
+        value = v.uid
+    elif path == "spec.nodeName":
+        node = {
+            "name": NODE_VARIABLE,
+            "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.nodeName"}},
+        }
+        return [node, {"name": entry["name"], "value": f"$({NODE_VARIABLE}).{context.super_id}"}]
+    elif (subscript := _subscript(path)) is not None and is_stripped(subscript[1], context):
+        value = _values(v, subscript[0]).get(subscript[1], "")
+    if value is None:
+        return [dict(entry)]
+    # Literal values are subject to $(VAR) expansion, values from a fieldRef are not.
+    return [{"name": entry["name"], "value": value.replace("$", "$$")}]
+
+
+def field_path(path: str, v: Envelope, context: TenantContext, extra: dict[str, str]) -> str:
+    """The field of the super Pod that holds what `path` says of the tenant's.
+
+    Args:
+        path: `fieldPath` of an item of a downward API volume.
+        v: the tenant's Pod.
+        context: the tenant.
+        extra: receives the annotations the super Pod needs for it.
+    """
+    if path == "metadata.namespace":
+        return _annotation_path(names.NAMESPACE)
+    if path == "metadata.uid":
+        return _annotation_path(names.UID)
+    if (key := _WHOLE.get(path)) is not None:
+        extra[key] = format_map(_values(v, path))
+        return _annotation_path(key)
+    subscript = _subscript(path)
+    if subscript is None or not is_stripped(subscript[1], context):
+        return path
+    digest = hashlib.sha256(path.encode()).hexdigest()[:_HASH_LENGTH]
+    key = names.DOWNWARD_PREFIX + digest
+    extra[key] = _values(v, subscript[0]).get(subscript[1], "")
+    return _annotation_path(key)
+
+
+def volume_items(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every item of the Pod's downward API volumes and projections."""
+    for volume in spec.get("volumes") or ():
+        if (source := volume.get("downwardAPI")) is not None:
+            yield from source.get("items") or ()
+        for projection in (volume.get("projected") or {}).get("sources") or ():
+            if (source := projection.get("downwardAPI")) is not None:
+                yield from source.get("items") or ()
+
+
+def extra_annotations(spec: Mapping[str, Any], v: Envelope, context: TenantContext) -> dict[str, str]:
+    """The annotations that the super Pod needs for the downward API volumes of the tenant's."""
+    extra: dict[str, str] = {}
+    for item in volume_items(spec):
+        if (reference := item.get("fieldRef")) is not None:
+            field_path(reference.get("fieldPath", ""), v, context, extra)
+    return extra
+
+
+def _annotation_path(key: str) -> str:
+    return f"metadata.annotations['{key}']"
+
+
+def _subscript(path: str) -> tuple[str, str] | None:
+    """`metadata.labels['key']` as (metadata.labels, key)."""
+    field, bracket, rest = path.partition("['")
+    if not bracket or field not in _WHOLE or not rest.endswith("']"):
+        return None
+    return field, rest[:-2]
+
+
+def _values(v: Envelope, field: str) -> dict[str, str]:
+    return v.labels if field == "metadata.labels" else v.annotations

@@ -1,0 +1,172 @@
+"""What a tenant's Pod may not ask of the nodes it shares with others. Nothing is dropped in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from vcsync.api.specs import PodPolicy
+
+Spec = Mapping[str, Any]
+
+CONTAINER_FIELDS: Final = ("containers", "initContainers", "ephemeralContainers")
+
+SAFE_CAPABILITIES: Final = frozenset(
+    {
+        "AUDIT_WRITE",
+        "CHOWN",
+        "DAC_OVERRIDE",
+        "FOWNER",
+        "FSETID",
+        "KILL",
+        "MKNOD",
+        "NET_BIND_SERVICE",
+        "SETFCAP",
+        "SETGID",
+        "SETPCAP",
+        "SETUID",
+        "SYS_CHROOT",
+    }
+)
+"""The capabilities that Pod Security Standard "baseline" lets a container add; any other (in any spelling) needs `privileged`."""
+
+CONTROL_PLANE_TAINT_DOMAIN: Final = "node-role.kubernetes.io"
+
+_UNSUPPORTED_VOLUMES: Final[Mapping[str, str]] = {
+    "persistentVolumeClaim": "use emptyDir, or a volume type that needs no claim",
+    "ephemeral": "use emptyDir",
+}
+_UNSUPPORTED_PROJECTIONS: Final[Mapping[str, str]] = {
+    "clusterTrustBundle": "put the certificates into a ConfigMap",
+    "podCertificate": "use a Secret with a certificate of your own",
+}
+
+
+def refusals(spec: Spec, policy: PodPolicy) -> Iterator[str]:
+    """Everything in a Pod's spec that may not go down: the field's path, what is wrong and the remedy.
+
+    Args:
+        spec: the tenant Pod's spec.
+        policy: the operator's.
+    """
+    for allowed, check in _CHECKS:
+        if not allowed(policy):
+            yield from check(spec)
+    yield from _unsupported(spec)
+
+
+def container_refusals(container: Spec, path: str, policy: PodPolicy) -> Iterator[str]:
+    """What of one container may not go down (for ephemeral containers, which come later than their Pod)."""
+    if policy.privileged != "Allow":
+        yield from _privileged_container(container, path)
+    if policy.host_port != "Allow":
+        yield from _host_ports(container, path)
+
+
+def toleration_refusal(toleration: Spec, path: str) -> str | None:
+    """Why a toleration may not go down unless the policy allows those of control plane nodes; None if it may."""
+    key = toleration.get("key") or ""
+    if not key:
+        return (
+            f"{path} tolerates every taint, those of control plane nodes too, which is not allowed here; name the "
+            "taint in key"
+        )
+    if key == CONTROL_PLANE_TAINT_DOMAIN or key.startswith(CONTROL_PLANE_TAINT_DOMAIN + "/"):
+        return f"{path} tolerates taint {key} of control plane nodes, which is not allowed here; remove it"
+    return None
+
+
+def _flag(field: str) -> Callable[[Spec], Iterator[str]]:
+    def check(spec: Spec) -> Iterator[str]:
+        if spec.get(field):
+            yield f"spec.{field} is not allowed here; remove it"
+
+    return check
+
+
+def _host_path(spec: Spec) -> Iterator[str]:
+    for index, volume in enumerate(spec.get("volumes") or ()):
+        if volume.get("hostPath") is not None:
+            yield f"spec.volumes[{index}].hostPath is not allowed here; use emptyDir or a volume that is no part of the node"
+
+
+def _containers(spec: Spec) -> Iterator[tuple[str, Spec]]:
+    for field in CONTAINER_FIELDS:
+        for index, container in enumerate(spec.get(field) or ()):
+            yield f"spec.{field}[{index}]", container
+
+
+def _all_host_ports(spec: Spec) -> Iterator[str]:
+    for path, container in _containers(spec):
+        yield from _host_ports(container, path)
+
+
+def _host_ports(container: Spec, path: str) -> Iterator[str]:
+    for index, port in enumerate(container.get("ports") or ()):
+        if port.get("hostPort"):
+            yield f"{path}.ports[{index}].hostPort is not allowed here; use a Service"
+
+
+def _privileged(spec: Spec) -> Iterator[str]:
+    yield from _host_process(spec.get("securityContext"), "spec")
+    for path, container in _containers(spec):
+        yield from _privileged_container(container, path)
+
+
+def _privileged_container(container: Spec, path: str) -> Iterator[str]:
+    security = container.get("securityContext")
+    if not security:
+        return
+    if security.get("privileged"):
+        yield f"{path}.securityContext.privileged is not allowed here; remove it"
+    if security.get("procMount", "Default") != "Default":
+        yield f"{path}.securityContext.procMount must be Default here"
+    for capability in (security.get("capabilities") or {}).get("add") or ():
+        if capability not in SAFE_CAPABILITIES:
+            yield f"{path}.securityContext.capabilities.add: {capability} is not allowed here; remove it"
+    yield from _host_process(security, path)
+
+
+def _host_process(security: Spec | None, path: str) -> Iterator[str]:
+    if security and (security.get("windowsOptions") or {}).get("hostProcess"):
+        yield f"{path}.securityContext.windowsOptions.hostProcess is not allowed here; remove it"
+
+
+def _tolerations(spec: Spec) -> Iterator[str]:
+    for index, toleration in enumerate(spec.get("tolerations") or ()):
+        if refusal := toleration_refusal(toleration, f"spec.tolerations[{index}]"):
+            yield refusal
+
+
+def _node_name(spec: Spec) -> Iterator[str]:
+    if spec.get("nodeName"):
+        yield "spec.nodeName is not allowed here: it bypasses scheduling; use spec.nodeSelector or node affinity"
+
+
+def _unsupported(spec: Spec) -> Iterator[str]:
+    for index, volume in enumerate(spec.get("volumes") or ()):
+        for source, remedy in _UNSUPPORTED_VOLUMES.items():
+            if volume.get(source) is not None:
+                yield f"spec.volumes[{index}].{source} is not supported here; {remedy}"
+        projected = volume.get("projected")
+        if projected is None:
+            continue
+        for position, projection in enumerate(projected.get("sources") or ()):
+            for source, remedy in _UNSUPPORTED_PROJECTIONS.items():
+                if projection.get(source) is not None:
+                    path = f"spec.volumes[{index}].projected.sources[{position}].{source}"
+                    yield f"{path} is not supported here; {remedy}"
+    if spec.get("resourceClaims"):
+        yield "spec.resourceClaims is not supported here; remove it"
+
+
+_CHECKS: Final[tuple[tuple[Callable[[PodPolicy], bool], Callable[[Spec], Iterator[str]]], ...]] = (
+    (lambda policy: policy.host_network == "Allow", _flag("hostNetwork")),
+    (lambda policy: policy.host_pid == "Allow", _flag("hostPID")),
+    (lambda policy: policy.host_ipc == "Allow", _flag("hostIPC")),
+    (lambda policy: policy.host_path == "Allow", _host_path),
+    (lambda policy: policy.host_port == "Allow", _all_host_ports),
+    (lambda policy: policy.privileged == "Allow", _privileged),
+    (lambda policy: policy.node_name == "Allow", _node_name),
+    (lambda policy: policy.control_plane_tolerations == "Allow", _tolerations),
+)

@@ -1,0 +1,188 @@
+"""Pod status on its way up, and readiness gates on their way down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from vcsync.api import names
+from vcsync.kube.envelope import Envelope, untyped
+from vcsync.syncer.kinds.plan import TenantContext
+
+Json = dict[str, Any]
+
+POD_SCHEDULED: Final = "PodScheduled"
+
+_IMMUTABLE: Final = "qosClass"
+"""Each API server decides it when it creates the Pod; it cannot change."""
+_TIMES_AND_GENERATION: Final = ("lastTransitionTime", "lastProbeTime", "observedGeneration")
+_SPECIAL: Final = frozenset({_IMMUTABLE, "conditions", "observedGeneration", "nominatedNodeName"})
+
+
+def status_up(
+    v: Envelope,
+    p: Envelope,
+    gates: frozenset[str],
+    context: TenantContext,
+    *,
+    spec_settled: bool,
+    binding: bool,
+) -> Json | None:
+    """The merge patch of the tenant Pod's `status`, of top-level fields that differ; None if none does.
+
+    Args:
+        v: the tenant's Pod.
+        p: the super cluster's.
+        gates: condition types of the tenant Pod's readiness gates: the tenant's to set.
+        context: the tenant.
+        spec_settled: whether p's spec is what v's asks for. Only then can what the kubelet observed be said to be v's
+            present generation.
+        binding: whether a Binding goes before this patch; it makes PodScheduled true by itself.
+    """
+    if v.status == p.status and v.generation == p.generation:
+        return None
+    have: Json = untyped(v.status)
+    want: Json = untyped(p.status)
+    if p.namespace.encode() in p.status:
+        _speak_tenant(want, p.namespace, v.namespace)
+    patch = {
+        field: want.get(field)
+        for field in have.keys() | want.keys()
+        if field not in _SPECIAL and have.get(field) != want.get(field)
+    }
+    observes = spec_settled and _generation(want) >= p.generation
+    _observed_generation(have, want, patch, v.generation if observes else None)
+    _nominated_node(have, want, patch, context)
+    _conditions(
+        have,
+        want,
+        patch,
+        gates=gates,
+        p_generation=p.generation,
+        v_generation=v.generation if spec_settled else None,
+        binding=binding,
+    )
+    return patch or None
+
+
+def _speak_tenant(value: Any, super_namespace: str, namespace: str) -> None:
+    """Let the messages in a status name the namespace as the tenant calls it, in place."""
+    if isinstance(value, dict):
+        message = value.get("message")
+        if isinstance(message, str):
+            value["message"] = message.replace(super_namespace, namespace)
+        for child in value.values():
+            _speak_tenant(child, super_namespace, namespace)
+    elif isinstance(value, list):
+        for child in value:
+            _speak_tenant(child, super_namespace, namespace)
+
+
+def _generation(holder: Mapping[str, Any]) -> int:
+    value = holder.get("observedGeneration")
+    return value if isinstance(value, int) else 0
+
+
+def _observed_generation(have: Json, want: Json, patch: Json, observed: int | None) -> None:
+    """Translate KEP-5067's observedGeneration: generations of the two objects count separately.
+
+    Until the kubelet has observed p's latest, what v said before stays true.
+    """
+    if "observedGeneration" in want and observed and have.get("observedGeneration") != observed:
+        patch["observedGeneration"] = observed
+
+
+def _nominated_node(have: Json, want: Json, patch: Json, context: TenantContext) -> None:
+    node = want.get("nominatedNodeName")
+    virtual = names.virtual_node_name(node, context.super_id) if node else None
+    if (have.get("nominatedNodeName") or None) != virtual:
+        patch["nominatedNodeName"] = virtual
+
+
+def _conditions(
+    have: Json,
+    want: Json,
+    patch: Json,
+    *,
+    gates: frozenset[str],
+    p_generation: int,
+    v_generation: int | None,
+    binding: bool,
+) -> None:
+    mine: list[Json] = have.get("conditions") or []
+    theirs: list[Json] = want.get("conditions") or []
+    by_type = {condition.get("type"): condition for condition in mine}
+    wanted = [
+        _translated(condition, by_type.get(condition.get("type")), p_generation, v_generation)
+        for condition in theirs
+        if condition.get("type") not in gates
+    ]
+    wanted.extend(condition for condition in mine if condition.get("type") in gates)
+    if binding:
+        mine = _after_binding(mine)
+    if mine != wanted and _comparable(mine) != _comparable(wanted):
+        patch["conditions"] = wanted or None
+
+
+def _translated(condition: Json, before: Json | None, p_generation: int, v_generation: int | None) -> Json:
+    """A condition with its observedGeneration in the tenant's counting; without one if that is not known."""
+    if "observedGeneration" not in condition:
+        return condition
+    translated = dict(condition)
+    observed: int | None = None
+    if v_generation and _generation(condition) >= p_generation:
+        observed = v_generation
+    elif before is not None:
+        observed = before.get("observedGeneration")
+    if observed is None:
+        del translated["observedGeneration"]
+    else:
+        translated["observedGeneration"] = observed
+    return translated
+
+
+def _after_binding(conditions: list[Json]) -> list[Json]:
+    others = [condition for condition in conditions if condition.get("type") != POD_SCHEDULED]
+    return [*others, {"type": POD_SCHEDULED, "status": "True"}]
+
+
+def _comparable(conditions: list[Json]) -> dict[Any, Json]:
+    """Conditions as far as a difference is worth a write.
+
+    The tenant's API server sets PodScheduled itself when the Pod is bound, at another moment and generation than the super
+    cluster's did: that difference means nothing.
+    """
+    comparable = {}
+    for condition in conditions:
+        kind = condition.get("type")
+        ignored = _TIMES_AND_GENERATION if kind == POD_SCHEDULED else ()
+        comparable[kind] = {
+            field: value
+            for field, value in condition.items()
+            if field not in ignored and value is not None and value != ""  # as if absent
+        }
+    return comparable
+
+
+# --- Downward --------------------------------------------------------------------------------------------
+
+
+def gates_down(v: Envelope, p: Envelope, gates: frozenset[str]) -> list[Json]:
+    """The readiness gate conditions of v that p lacks or has otherwise, to be set on p's status."""
+    if not gates:
+        return []
+    theirs = {condition.get("type"): condition for condition in untyped(p.status).get("conditions") or ()}
+    missing = []
+    for condition in untyped(v.status).get("conditions") or ():
+        kind = condition.get("type")
+        if kind in gates and not _says_the_same(condition, theirs.get(kind)):
+            missing.append(
+                {field: value for field, value in condition.items() if field != "observedGeneration"}
+            )
+    return missing
+
+
+def _says_the_same(one: Json, other: Json | None) -> bool:
+    return other is not None and all(
+        (one.get(field) or "") == (other.get(field) or "") for field in ("status", "reason", "message")
+    )

@@ -1,0 +1,265 @@
+"""What may change of a Pod that stands: the difference between the tenant's and the super cluster's, as patches.
+
+Only fields a tenant can change and we own are compared, decoded by types that name nothing else: most reconciles find
+no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Raw, Struct, field
+from msgspec.json import Decoder
+
+from vcsync.api import names
+from vcsync.kube import quantity
+from vcsync.kube.envelope import Envelope, untyped
+from vcsync.kube.resources import PODS
+from vcsync.syncer.kinds import metadata, pod_downward
+from vcsync.syncer.kinds.plan import Action, Notify, Patch, TenantContext
+from vcsync.syncer.kinds.pod_convert import convert_container, with_requests
+from vcsync.syncer.kinds.pod_policy import container_refusals, toleration_refusal
+
+_NOTHING = Raw(b"")
+
+
+class Container(Struct, gc=False):
+    """What can change of a container."""
+
+    name: str
+    image: str = ""
+    resources: Raw = _NOTHING
+
+
+class EphemeralContainer(Struct, gc=False):
+    """An ephemeral container's name; it cannot change."""
+
+    name: str
+
+
+class Toleration(Struct, frozen=True, gc=False, rename="camel"):
+    """One toleration, comparable."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class ReadinessGate(Struct, gc=False, rename="camel"):
+    """A condition type the tenant sets."""
+
+    condition_type: str
+
+
+class PodSpec(Struct, rename="camel"):
+    """The part of a Pod's spec that matters once it stands."""
+
+    containers: list[Container] = field(default_factory=list)
+    init_containers: list[Container] = field(default_factory=list)
+    ephemeral_containers: list[EphemeralContainer] = field(default_factory=list)
+    node_name: str = ""
+    service_account_name: str = "default"
+    active_deadline_seconds: int | None = None
+    termination_grace_period_seconds: int | None = None
+    tolerations: Raw = _NOTHING
+    readiness_gates: list[ReadinessGate] = field(default_factory=list)
+
+
+_decode_spec = Decoder(PodSpec).decode
+_decode_tolerations = Decoder(list[Toleration]).decode
+
+
+def pod_spec(envelope: Envelope) -> PodSpec:
+    """Decode what matters of a standing Pod's spec."""
+    return _decode_spec(envelope.spec) if envelope.spec else PodSpec()
+
+
+def update(
+    v: Envelope, p: Envelope, want: PodSpec, have: PodSpec, context: TenantContext
+) -> tuple[tuple[Action, ...], bool]:
+    """The patches that bring p up to v, and whether p's spec was as v's asks already.
+
+    Args:
+        v: the tenant's Pod.
+        p: the super cluster's.
+        want: v's spec.
+        have: p's spec.
+        context: the tenant.
+    """
+    refused: list[str] = []
+    spec: dict[str, Any] = {}
+    for name, wanted, actual in (
+        ("containers", want.containers, have.containers),
+        ("initContainers", want.init_containers, have.init_containers),
+    ):
+        if images := _images(wanted, actual):
+            spec[name] = images
+    if want.active_deadline_seconds != have.active_deadline_seconds:
+        spec["activeDeadlineSeconds"] = want.active_deadline_seconds
+    if want.termination_grace_period_seconds == 1 and (have.termination_grace_period_seconds or 0) < 0:
+        spec["terminationGracePeriodSeconds"] = 1
+    if want.tolerations != have.tolerations and (
+        tolerations := _tolerations(want.tolerations, have.tolerations, context, refused)
+    ):
+        spec["tolerations"] = tolerations
+    resizes = [*_resizes("containers", want.containers, have.containers)]
+    resizes += _resizes("initContainers", want.init_containers, have.init_containers)
+    ephemeral = _ephemeral(v, want, have, context, refused)
+    changes, notices = _metadata(v, p, context, refused)
+    actions: list[Action] = []
+    if changes or spec:
+        body: dict[str, Any] = {"metadata": {**changes, "uid": p.uid}}
+        if spec:
+            body["spec"] = spec
+        actions.append(Patch("super", PODS, p.namespace, p.name, p.uid, body, "strategic"))
+    if resizes:
+        resized: dict[str, list[dict[str, Any]]] = {}
+        for name, container in resizes:
+            resized.setdefault(name, []).append(container)
+        actions.append(_subresource(p, {"spec": resized}, "resize"))
+    if ephemeral:
+        body = {"spec": {"ephemeralContainers": ephemeral}}
+        actions.append(_subresource(p, body, "ephemeralcontainers"))
+    return (*actions, *notices), not (spec or resizes or ephemeral)
+
+
+def _subresource(p: Envelope, body: dict[str, Any], subresource: str) -> Patch:
+    body = {"metadata": {"uid": p.uid}, **body}
+    return Patch("super", PODS, p.namespace, p.name, p.uid, body, "strategic", subresource)
+
+
+# --- Metadata --------------------------------------------------------------------------------------------
+
+
+def _metadata(
+    v: Envelope, p: Envelope, context: TenantContext, refused: list[str]
+) -> tuple[dict[str, Any], tuple[Notify, ...]]:
+    labels = metadata.desired_labels(v, context)
+    labels[names.CLUSTER] = context.key
+    annotations = metadata.desired_annotations(v, context)
+    if any(key.startswith(names.DOWNWARD_PREFIX) for key in p.annotations):
+        annotations |= pod_downward.extra_annotations(untyped(v.spec), v, context)
+    notices: tuple[Notify, ...] = ()
+    told = p.annotations.get(names.REFUSED)
+    if refused:
+        text = annotations[names.REFUSED] = "; ".join(refused)
+        if text != told:
+            notices = (Notify("Warning", metadata.POLICY_REFUSED, text),)
+    changes = metadata.metadata_patch(v, p, context, labels=labels, annotations=annotations)
+    if told is not None and not refused:
+        changes.setdefault("annotations", {})[names.REFUSED] = None
+    return changes, notices
+
+
+# --- Spec ------------------------------------------------------------------------------------------------
+
+
+def _images(wanted: list[Container], actual: list[Container]) -> list[dict[str, str]]:
+    """Images to change, by container name. What a super-side webhook added (sidecars) is left alone."""
+    images = {container.name: container.image for container in actual}
+    return [
+        {"name": container.name, "image": container.image}
+        for container in wanted
+        if images.get(container.name, container.image) != container.image
+    ]
+
+
+def _tolerations(
+    wanted: Raw, actual: Raw, context: TenantContext, refused: list[str]
+) -> list[dict[str, Any]]:
+    """All tolerations p should have, if v has others; empty if it has not.
+
+    What is there can only gain company or change its tolerationSeconds (core validation).
+    """
+    have = _decode_tolerations(actual) if actual else []
+    want = _decode_tolerations(wanted) if wanted else []
+    missing = [index for index, toleration in enumerate(want) if toleration not in have]
+    if not missing:
+        return []
+    result: list[dict[str, Any]] = untyped(bytes(actual)) if actual else []
+    raw_want = untyped(bytes(wanted))
+    # What v has not any more (tolerationSeconds changed) gives its place to what differs in nothing else.
+    places = {
+        _without_seconds(toleration): place for place, toleration in enumerate(have) if toleration not in want
+    }
+    changed = False
+    for index in missing:
+        if context.policy.control_plane_tolerations != "Allow" and (
+            refusal := toleration_refusal(raw_want[index], f"spec.tolerations[{index}]")
+        ):
+            refused.append(refusal)
+            continue
+        changed = True
+        place = places.get(_without_seconds(want[index]))
+        if place is None:
+            result.append(raw_want[index])
+        else:
+            result[place] = raw_want[index]
+    return result if changed else []
+
+
+def _without_seconds(toleration: Toleration) -> tuple[str, str, str, str]:
+    return toleration.key, toleration.operator, toleration.value, toleration.effect
+
+
+def _resizes(
+    name: str, wanted: list[Container], actual: list[Container]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Containers of p whose resources are not what v asks for (KEP-1287)."""
+    have = {container.name: container.resources for container in actual}
+    for container in wanted:
+        raw = have.get(container.name)
+        if raw is None or raw == container.resources:
+            continue
+        want = with_requests(_resources(container.resources))
+        if change := _resource_change(want, _resources(raw)):
+            yield name, {"name": container.name, "resources": change}
+
+
+def _resources(raw: Raw) -> dict[str, Any]:
+    decoded: dict[str, Any] = untyped(bytes(raw)) or {}
+    return decoded
+
+
+def _resource_change(want: dict[str, Any], have: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """The requests and limits that v sets and p has otherwise; what the super cluster added by itself stays."""
+    change: dict[str, dict[str, str]] = {}
+    for part in ("requests", "limits"):
+        actual = have.get(part) or {}
+        for resource, amount in (want.get(part) or {}).items():
+            if not _same_amount(amount, actual.get(resource)):
+                change.setdefault(part, {})[resource] = amount
+    return change
+
+
+def _same_amount(want: str, have: str | None) -> bool:
+    if want == have:
+        return True
+    return have is not None and quantity.milli(want) == quantity.milli(have)
+
+
+def _ephemeral(
+    v: Envelope,
+    want: PodSpec,
+    have: PodSpec,
+    context: TenantContext,
+    refused: list[str],
+) -> list[dict[str, Any]]:
+    """Ephemeral containers to add. They are checked like all others: they come after the Pod has passed."""
+    standing = {container.name for container in have.ephemeral_containers}
+    if all(container.name in standing for container in want.ephemeral_containers):
+        return []
+    added = []
+    for index, container in enumerate(untyped(v.spec).get("ephemeralContainers") or ()):
+        if container.get("name") in standing:
+            continue
+        reasons = list(container_refusals(container, f"spec.ephemeralContainers[{index}]", context.policy))
+        if reasons:
+            refused.extend(reasons)
+            continue
+        convert_container(container, v, context, ephemeral=True)
+        added.append(container)
+    return added

@@ -1,0 +1,71 @@
+"""Secrets: content goes down; types which the super cluster would give a meaning of its own do not."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from vcsync.api import names
+from vcsync.kube.envelope import Envelope, untyped
+from vcsync.kube.resources import SECRETS
+from vcsync.syncer.kinds import metadata
+from vcsync.syncer.kinds.data import plan_content
+from vcsync.syncer.kinds.plan import EMPTY, Kind, Parts, Plan, TenantContext, View
+
+OPAQUE: Final = "Opaque"
+HARMLESS_TYPES: Final = frozenset(
+    {
+        "kubernetes.io/tls",
+        "kubernetes.io/dockerconfigjson",
+        "kubernetes.io/dockercfg",
+        "kubernetes.io/basic-auth",
+        "kubernetes.io/ssh-auth",
+    }
+)
+"""Built-in types that only promise a form of the data, which the tenant's API server has checked already.
+
+Every other built-in type goes down as Opaque: of a ServiceAccount token Secret the super cluster would fill in
+(or delete) tokens of *its* ServiceAccount, a bootstrap token would let machines join.
+"""
+_RESERVED_DOMAINS: Final = ("kubernetes.io", "k8s.io")
+
+
+def super_name(name: str) -> str | None:
+    """Names of token Secrets are ours."""
+    return None if name.startswith(names.TOKEN_SECRET_PREFIX) else name
+
+
+def super_type(secret_type: str) -> str:
+    """The type of the super Secret for a tenant Secret of this type."""
+    if secret_type in HARMLESS_TYPES:
+        return secret_type
+    domain = secret_type.partition("/")[0]
+    if any(domain == reserved or domain.endswith("." + reserved) for reserved in _RESERVED_DOMAINS):
+        return OPAQUE
+    return secret_type or OPAQUE
+
+
+def plan(v: Envelope | None, p: Envelope | None, context: TenantContext, view: View) -> Plan:
+    """Keep the super Secret's data as the tenant's."""
+    if v is None:
+        if p is None or super_name(p.name) is None:
+            return EMPTY
+        return metadata.orphan(SECRETS, p, p.name, context, view)
+    if super_name(v.name) is None:
+        return metadata.reserved_name(SECRETS, v.name)
+    content: dict[str, Any] | None = None
+    if p is None or v.rest != p.rest:
+        content = untyped(v.rest) if v.rest else {}
+        content["type"] = super_type(content.get("type", OPAQUE))
+    return plan_content(SECRETS, v, p, context, view, content=content, fixed=frozenset({"type"}))
+
+
+SECRET = Kind(
+    name="secrets",
+    resource=SECRETS,
+    plan=plan,
+    super_name=super_name,
+    tenant_name=super_name,
+    tenant_parts=Parts(spec=False, status=False),
+    super_parts=Parts(spec=False, status=False),
+)
+"""Secrets other than those with the tokens of Pods (see `token.py`)."""

@@ -1,0 +1,350 @@
+"""Services: what the tenant decides goes down, what a super cluster allocates stays there or comes up as an annotation.
+
+Addresses, node ports and health check ports belong to the API server that allocates them. With several super clusters every
+one of them contributes its load balancer addresses; each syncer writes its own contribution and the union of all, so the
+order of writing does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from vcsync.api import names
+from vcsync.kube.envelope import Envelope, untyped
+from vcsync.kube.resources import SERVICES
+from vcsync.syncer.kinds import metadata
+from vcsync.syncer.kinds.plan import (
+    EMPTY,
+    Action,
+    Create,
+    Delete,
+    Kind,
+    Notify,
+    Patch,
+    Plan,
+    TenantContext,
+    View,
+    Wait,
+)
+
+HEADLESS: Final = "None"
+EXTERNAL_NAME: Final = "ExternalName"
+LOAD_BALANCER: Final = "LoadBalancer"
+
+_ALLOCATED: Final = ("clusterIP", "clusterIPs", "healthCheckNodePort", "ipFamilies")
+"""Fields of spec that the super cluster fills in by itself."""
+
+_DEFAULTS: Final[Mapping[str, Any]] = {
+    "type": "ClusterIP",
+    "sessionAffinity": "None",
+    "internalTrafficPolicy": "Cluster",
+    "externalTrafficPolicy": "Cluster",
+    "allocateLoadBalancerNodePorts": True,
+    "publishNotReadyAddresses": False,
+    "ports": [],
+    "selector": {},
+    "sessionAffinityConfig": {},
+    "loadBalancerSourceRanges": [],
+}
+"""What an absent field means, so that two API servers of different age do not look different for ever."""
+
+_COMPARED: Final = (
+    "type",
+    "selector",
+    "ports",
+    "sessionAffinity",
+    "sessionAffinityConfig",
+    "externalName",
+    "externalTrafficPolicy",
+    "internalTrafficPolicy",
+    "publishNotReadyAddresses",
+    "loadBalancerIP",
+    "loadBalancerClass",
+    "loadBalancerSourceRanges",
+    "allocateLoadBalancerNodePorts",
+    "trafficDistribution",
+)
+
+
+class _IngressPort(Struct, omit_defaults=True):
+    port: int
+    protocol: str = ""
+    error: str | None = None
+
+
+class _Ingress(Struct, omit_defaults=True, rename={"ip_mode": "ipMode"}):
+    """One load balancer address; decoding by this type keeps what a tenant wrote there by hand within the API's form."""
+
+    ip: str = ""
+    hostname: str = ""
+    ip_mode: str | None = None
+    ports: list[_IngressPort] = []
+
+
+class _LoadBalancer(Struct, frozen=True):
+    ingress: list[_Ingress] = []
+
+
+class _Status(Struct, rename="camel"):
+    load_balancer: _LoadBalancer = _LoadBalancer()
+
+
+def is_api_service(namespace: str, name: str) -> bool:
+    """Whether this is the Service of the API server itself, which every cluster has of its own."""
+    return namespace == "default" and name == "kubernetes"
+
+
+def plan(  # noqa: PLR0911 - each return is a case of its own
+    v: Envelope | None, p: Envelope | None, context: TenantContext, view: View
+) -> Plan:
+    """Keep the super Service's spec as the tenant's, and bring up its address and load balancer status."""
+    if v is None:
+        return EMPTY if p is None else metadata.orphan(SERVICES, p, p.name, context, view)
+    if is_api_service(v.namespace, v.name):
+        return EMPTY
+    spec: dict[str, Any] = untyped(v.spec)
+    if p is None:
+        return _create(v, spec, context, view)
+    if (unsettled := metadata.settle_identity(SERVICES, v, p, context)) is not None:
+        return unsettled
+    if spec.get("externalIPs"):
+        return _refuse(v)
+    actual: dict[str, Any] = untyped(p.spec)
+    if _is_headless(spec) != _is_headless(actual):
+        # clusterIP cannot change between None and an address.
+        return Plan((Delete("super", SERVICES, p.namespace, p.name, p.uid),))
+    changes = metadata.metadata_patch(v, p, context, annotations=_annotations(v, spec, context))
+    fields = _spec_patch(spec, actual)
+    down = metadata.super_patch(SERVICES, p, changes, {"spec": fields} if fields else {})
+    return Plan(down + _upward(v, p, spec, actual, context=context, view=view))
+
+
+def _refuse(v: Envelope) -> Plan:
+    message = (
+        "spec.externalIPs is not allowed: it could catch other tenants' traffic; use a Service of type LoadBalancer, "
+        "or remove spec.externalIPs"
+    )
+    return Plan(
+        (Notify("Warning", metadata.POLICY_REFUSED, message),),
+        Wait(f"Service {v.name}: spec.externalIPs is not allowed"),
+    )
+
+
+def _create(v: Envelope, spec: dict[str, Any], context: TenantContext, view: View) -> Plan:
+    if v.deleting:
+        return EMPTY
+    if spec.get("externalIPs"):
+        return _refuse(v)
+    if (wait := metadata.super_namespace_wait(v, context, view)) is not None:
+        return Plan(wait=wait)
+    body: dict[str, Any] = {
+        "apiVersion": SERVICES.api_version,
+        "kind": SERVICES.kind,
+        "metadata": metadata.super_metadata(v, context),
+        "spec": convert(spec),
+    }
+    body["metadata"]["annotations"] |= _cluster_ip_annotation(spec)
+    return Plan((Create("super", SERVICES, body["metadata"]["namespace"], body),))
+
+
+def convert(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec to create in the super cluster: without anything the tenant's API server allocated."""
+    converted = {field: value for field, value in spec.items() if field not in _ALLOCATED}
+    if _is_headless(spec):
+        converted["clusterIP"] = HEADLESS
+    if converted.get("ipFamilyPolicy") == "SingleStack":
+        del converted["ipFamilyPolicy"]  # the default of the tenant's API server, not a wish
+    if "ports" in converted:
+        converted["ports"] = [
+            {field: value for field, value in port.items() if field != "nodePort"}
+            for port in converted["ports"]
+        ]
+    return converted
+
+
+def _is_headless(spec: Mapping[str, Any]) -> bool:
+    return spec.get("clusterIP") == HEADLESS and spec.get("type") != EXTERNAL_NAME
+
+
+def _cluster_ip_annotation(spec: Mapping[str, Any]) -> dict[str, str]:
+    address = spec.get("clusterIP")
+    return {names.CLUSTER_IP: address} if address and address != HEADLESS else {}
+
+
+def _annotations(v: Envelope, spec: Mapping[str, Any], context: TenantContext) -> dict[str, str]:
+    return metadata.desired_annotations(v, context) | _cluster_ip_annotation(spec)
+
+
+# --- Downward comparison ---------------------------------------------------------------------------------
+
+
+def _spec_patch(wanted: Mapping[str, Any], actual: Mapping[str, Any]) -> dict[str, Any]:
+    patch: dict[str, Any] = {}
+    for field in _COMPARED:
+        want = wanted.get(field)
+        have = actual.get(field)
+        if want == have:
+            continue
+        if field == "ports":
+            want_ports, have_ports = _ports(wanted), _ports(actual)
+            if want_ports != have_ports:
+                patch["ports"] = _with_node_ports(want_ports, actual) or None
+        elif field == "selector":
+            if (changed := _map_change(want or {}, have or {})) is not None:
+                patch["selector"] = changed
+        elif _meaning(field, want) != _meaning(field, have) and not _follows_from_type(field, wanted):
+            patch[field] = want
+    return patch
+
+
+def _meaning(field: str, value: Any) -> Any:
+    return _DEFAULTS.get(field) if value is None else value
+
+
+def _follows_from_type(field: str, wanted: Mapping[str, Any]) -> bool:
+    """Whether the API server drops the field by itself when the type changes, so that we need not (and may not) say it."""
+    if wanted.get(field) is not None:
+        return False
+    return (
+        field in ("loadBalancerClass", "allocateLoadBalancerNodePorts")
+        and wanted.get("type") != LOAD_BALANCER
+    )
+
+
+def _map_change(want: Mapping[str, str], have: Mapping[str, str]) -> dict[str, str | None] | None:
+    """The merge patch of a map of strings; None if nothing differs."""
+    change: dict[str, str | None] = {key: value for key, value in want.items() if have.get(key) != value}
+    change.update((key, None) for key in have if key not in want)
+    return change or None
+
+
+def _ports(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The ports as the tenant means them: with the API's defaults, without node ports."""
+    ports = []
+    for port in spec.get("ports") or ():
+        normal = {field: value for field, value in port.items() if field != "nodePort"}
+        normal.setdefault("protocol", "TCP")
+        normal.setdefault("targetPort", normal.get("port"))
+        ports.append(normal)
+    return ports
+
+
+def _with_node_ports(ports: list[dict[str, Any]], actual: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Keep the node ports the super cluster has allocated: by name, else by number and protocol."""
+    by_name: dict[Any, int] = {}
+    by_number: dict[Any, int] = {}
+    for port in actual.get("ports") or ():
+        if node_port := port.get("nodePort"):
+            by_number[(port.get("port"), port.get("protocol", "TCP"))] = node_port
+            if name := port.get("name"):
+                by_name[name] = node_port
+    kept = []
+    taken: set[tuple[Any, Any]] = set()
+    for port in ports:
+        node_port = by_name.get(port.get("name")) or by_number.get((port.get("port"), port["protocol"]))
+        if node_port is not None and (node_port, port["protocol"]) not in taken:
+            taken.add((node_port, port["protocol"]))
+            kept.append({**port, "nodePort": node_port})
+        else:
+            kept.append(port)
+    return kept
+
+
+# --- Upward ----------------------------------------------------------------------------------------------
+
+
+def _upward(
+    v: Envelope,
+    p: Envelope,
+    spec: Mapping[str, Any],
+    actual: Mapping[str, Any],
+    *,
+    context: TenantContext,
+    view: View,
+) -> tuple[Action, ...]:
+    placement = view.placement(v.namespace)
+    if placement is None or context.super_id not in placement.placements:
+        return ()
+    placed = sorted(placement.placements)
+    changes = metadata.upward_metadata(v, p, context)
+    annotations: dict[str, str | None] = changes.get("annotations", {})
+    if placed[0] == context.super_id:
+        annotations.update(_address_up(v, actual))
+    own = _ingress(p.status)
+    if spec.get("type") != LOAD_BALANCER:
+        own = []
+    annotations.update(_contribution(v, own, placed, context.super_id))
+    union = _union(v, own, placed, context.super_id)
+    body: dict[str, Any] = {"metadata": {**changes, "uid": v.uid}}
+    if annotations:
+        body["metadata"]["annotations"] = annotations
+    if _ingress(v.status) != union:
+        body["status"] = {"loadBalancer": {"ingress": msgspec.to_builtins(union)} if union else None}
+    if len(body["metadata"]) == 1 and "status" not in body:
+        return ()
+    return (Patch("tenant", SERVICES, v.namespace, v.name, v.uid, body, subresource="status"),)
+
+
+def _address_up(v: Envelope, actual: Mapping[str, Any]) -> dict[str, str | None]:
+    """The ClusterIP that works here, for the tenant's DNS. Of several super clusters the first placed one tells it."""
+    address = actual.get("clusterIP")
+    if not address or address == HEADLESS or actual.get("type") == EXTERNAL_NAME:
+        return {names.TRANSPARENT_CLUSTER_IP: None} if names.TRANSPARENT_CLUSTER_IP in v.annotations else {}
+    if v.annotations.get(names.TRANSPARENT_CLUSTER_IP) == address:
+        return {}
+    return {names.TRANSPARENT_CLUSTER_IP: address}
+
+
+def _contribution(
+    v: Envelope, own: list[_Ingress], placed: list[str], super_id: str
+) -> dict[str, str | None]:
+    """Our annotation for the union of several; the first placed super cluster also clears those of departed ones."""
+    changes: dict[str, str | None] = {}
+    key = names.INGRESS_PREFIX + super_id
+    wanted = msgspec.json.encode(own).decode() if own and len(placed) > 1 else None
+    if v.annotations.get(key) != wanted:
+        changes[key] = wanted
+    if placed[0] == super_id:
+        for annotation in v.annotations:
+            if (
+                annotation.startswith(names.INGRESS_PREFIX)
+                and annotation.removeprefix(names.INGRESS_PREFIX) not in placed
+            ):
+                changes[annotation] = None
+    return changes
+
+
+def _union(v: Envelope, own: list[_Ingress], placed: list[str], super_id: str) -> list[_Ingress]:
+    union: list[_Ingress] = []
+    for other in placed:
+        for entry in own if other == super_id else _contributed(v, other):
+            if entry not in union:
+                union.append(entry)
+    return union
+
+
+def _contributed(v: Envelope, super_id: str) -> list[_Ingress]:
+    text = v.annotations.get(names.INGRESS_PREFIX + super_id)
+    if text is None:
+        return []
+    return _lenient(lambda: msgspec.json.decode(text, type=list[_Ingress]))
+
+
+def _ingress(status: bytes) -> list[_Ingress]:
+    return _lenient(lambda: msgspec.json.decode(status, type=_Status).load_balancer.ingress) if status else []
+
+
+def _lenient(decode: Callable[[], list[_Ingress]]) -> list[_Ingress]:
+    """A tenant may write anything into annotations; what is no list of addresses counts as none."""
+    try:
+        return decode()
+    except (msgspec.DecodeError, RecursionError):
+        return []
+
+
+SERVICE = Kind(name="services", resource=SERVICES, plan=plan, upward=True)
+"""Services."""

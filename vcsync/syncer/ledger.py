@@ -1,0 +1,156 @@
+"""What the ledger says about one super cluster: the namespaces that hold slices there, and those it must let go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+
+import structlog
+from msgspec import Struct
+
+from vcsync.api import names
+from vcsync.api.objects import NamespacePlacement
+from vcsync.api.resources import NAMESPACE_PLACEMENTS
+from vcsync.kube.cache import Change
+from vcsync.kube.client import Client
+from vcsync.kube.envelope import Envelope
+from vcsync.kube.quantity import canonical, milli
+from vcsync.kube.reflector import Reflector
+from vcsync.syncer.kinds.plan import Placement
+
+log = structlog.get_logger(__name__)
+
+
+class Holding(Enum):
+    """What a super cluster does with a namespace."""
+
+    PLACED = "Placed"
+    """It holds slices: objects go down and up."""
+    DRAINING = "Draining"
+    """It lost its slices, or the namespace is going: what it holds is cleared, nothing is created."""
+
+
+class Entry(Struct, frozen=True):
+    """One namespace of one tenant, as the ledger deals with it on this super cluster."""
+
+    tenant: str
+    """Cluster key."""
+    namespace: str
+    namespace_uid: str
+    holding: Holding
+    slices: int
+    """Slices here; 0 while draining."""
+    placement: Placement
+    """What the kinds are told of it."""
+    uid: str
+    """UID of the NamespacePlacement."""
+
+
+def hard_of(slices: int, slice_size: Mapping[str, str]) -> dict[str, str]:
+    """`hard` of the super namespace's ResourceQuota: exactly its slices, as requests.
+
+    Args:
+        slices: number of slices on this super cluster.
+        slice_size: resource name -> quantity of one slice.
+    """
+    return {
+        f"requests.{name}": canonical(milli(size) * slices, size) for name, size in sorted(slice_size.items())
+    }
+
+
+def entry_of(envelope: Envelope, super_id: str) -> Entry | None:
+    """Read a NamespacePlacement as super cluster `super_id` sees it.
+
+    The object's place in the tenant's root namespace says whose it is (design section 5): the tenant's key is the
+    placement's namespace and the tenant's namespace its name.
+
+    Returns:
+        None when the super cluster neither holds nor has to clear anything of it.
+    """
+    placement = NamespacePlacement.from_envelope(envelope)
+    placements = {} if envelope.deleting else {k: n for k, n in placement.status.placements.items() if n > 0}
+    slices = placements.get(super_id, 0)
+    if slices:
+        holding = Holding.PLACED
+    elif names.drain_finalizer(super_id) in envelope.finalizers and (envelope.status or envelope.deleting):
+        # Without a status the scheduler has only made the entry: that is no loss of slices yet.
+        holding = Holding.DRAINING
+    else:
+        return None
+    slice_size = {name: str(size) for name, size in placement.spec.slice_size.items()}
+    return Entry(
+        tenant=envelope.namespace,
+        namespace=envelope.name,
+        namespace_uid=placement.spec.namespace_uid,
+        holding=holding,
+        slices=slices,
+        placement=Placement(
+            placements=placements,
+            slice_size=slice_size,
+            hard=hard_of(slices, slice_size),
+        ),
+        uid=envelope.uid,
+    )
+
+
+_NONE: dict[str, Entry] = {}
+
+
+class Ledger:
+    """The NamespacePlacements that concern one super cluster, kept current by a watch on the meta cluster.
+
+    Args:
+        meta: client of the meta cluster.
+        super_id: id of the super cluster.
+        on_change: called with (tenant key, tenant namespace) after an entry came, changed or went.
+    """
+
+    def __init__(self, meta: Client, super_id: str, on_change: Callable[[str, str], None]) -> None:
+        self._super_id = super_id
+        self._on_change = on_change
+        self._entries: dict[str, dict[str, Entry]] = {}
+        self.reflector = Reflector(
+            meta,
+            NAMESPACE_PLACEMENTS,
+            on_change=self._changed,
+        )
+
+    def entry(self, tenant: str, namespace: str) -> Entry | None:
+        """The entry of a tenant's namespace, or None when nothing of it belongs here."""
+        return self._entries.get(tenant, _NONE).get(namespace)
+
+    def open(self, tenant: str, namespace: str) -> bool:
+        """Whether objects of the namespace pass the door of this super cluster's caches."""
+        return namespace in self._entries.get(tenant, _NONE)
+
+    def entries(self, tenant: str | None = None) -> Iterator[Entry]:
+        """All entries, or one tenant's."""
+        held = [self._entries.get(tenant, _NONE)] if tenant is not None else list(self._entries.values())
+        for entries in held:
+            yield from list(entries.values())
+
+    def _changed(self, change: Change) -> None:
+        envelope = change.new if change.new is not None else change.old
+        if envelope is None:
+            return
+        tenant, namespace = envelope.namespace, envelope.name
+        before = self.entry(tenant, namespace)
+        after = self._read(change.new) if change.new is not None else None
+        if after == before:
+            return
+        entries = self._entries.setdefault(tenant, {})
+        if after is not None:
+            entries[namespace] = after
+        else:
+            entries.pop(namespace, None)
+        if not entries:
+            del self._entries[tenant]
+        self._on_change(tenant, namespace)
+
+    def _read(self, envelope: Envelope) -> Entry | None:
+        """The entry, or what was known before of a placement that cannot be read: nothing is cleared for that."""
+        try:
+            return entry_of(envelope, self._super_id)
+        except ValueError as error:
+            log.warning("placement cannot be read", placement="/".join(envelope.key), error=str(error))
+            return self.entry(envelope.namespace, envelope.name)

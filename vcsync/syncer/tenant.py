@@ -1,0 +1,283 @@
+"""One tenant on one super cluster: keeps the two in step from the moment it is connected until it goes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
+
+import structlog
+from msgspec import Struct, field
+
+from vcsync.api import names
+from vcsync.api.objects import VirtualCluster
+from vcsync.kube.client import Client
+from vcsync.kube.envelope import Envelope, decode
+from vcsync.kube.errors import Unauthorized
+from vcsync.kube.events import EventRecorder, ObjectRef
+from vcsync.kube.resources import NAMESPACES, NODES, PODS, SERVICES
+from vcsync.syncer.act import Hands
+from vcsync.syncer.caches import SuperCaches, item_of
+from vcsync.syncer.drift import DriftLedger
+from vcsync.syncer.kinds.event import event_up, regarding
+from vcsync.syncer.kinds.plan import Dependency, Kind, Notify, TenantContext
+from vcsync.syncer.kinds.runtime import runtime_classes
+from vcsync.syncer.ledger import Ledger
+from vcsync.syncer.nodes import Pace, VirtualNodes
+from vcsync.syncer.reconcile import Reconciler
+from vcsync.syncer.tenant_events import Destination
+from vcsync.syncer.waiting import Item, WaitingRoom
+from vcsync.syncer.world import World
+from vcsync.tenancy.registry import TenantHandle
+
+NODE = "nodes"
+"""Items of this kind refresh a virtual node; ("", super cluster's node name)."""
+REFILL = "refill"
+"""Items of this kind follow a change of the ledger; (namespace, "")."""
+
+log = structlog.get_logger(__name__)
+
+
+class _ServiceSpec(Struct, gc=False, rename="camel"):
+    cluster_ip: str = field(default="", name="clusterIP")
+
+
+class TenantSync:
+    """Keeps one tenant and one super cluster in step.
+
+    Args:
+        handle: the tenant's connection and VirtualCluster.
+        server: URL of the tenant's API, as the syncer reaches it.
+        super_client: client of the super cluster.
+        here: what the super cluster holds.
+        super_id: id of the super cluster.
+        ledger: which of the tenant's namespaces belong here.
+        kinds: the kinds that are synced.
+        enqueue: hands an item of this tenant to the workers.
+        wake: called with every object of the tenant that changed.
+        waiting: where items that wait are parked.
+        drift: where repairs are noted.
+        on_changed: called with the VirtualCluster when it has changed.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        handle: TenantHandle,
+        *,
+        server: str,
+        super_client: Client,
+        here: SuperCaches,
+        super_id: str,
+        ledger: Ledger,
+        kinds: Mapping[str, Kind],
+        enqueue: Callable[[str, Item], None],
+        wake: Callable[[str, Dependency], None],
+        waiting: WaitingRoom,
+        drift: DriftLedger,
+        on_changed: Callable[[VirtualCluster], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._on_changed = on_changed
+        self.key = handle.key
+        self.handle = handle
+        self._server = server
+        self._here = here
+        self._super_id = super_id
+        self._enqueue = enqueue
+        self.world = World(
+            handle.client,
+            key=self.key,
+            super_id=super_id,
+            here=here,
+            ledger=ledger,
+            kinds=kinds,
+            enqueue=enqueue,
+            wake=wake,
+        )
+        self.nodes = VirtualNodes(
+            client=handle.client,
+            tenant=self.key,
+            super_id=super_id,
+            reflector=self.world.theirs.nodes,
+            super_node=lambda name: here.get(NODES, "", name),
+            pods_on=lambda node: here.pods_on(self.key, node),
+            clock=clock,
+        )
+        self._moved: set[str] = set()
+        self._recorder = EventRecorder(handle.client, "vcsync-syncer")
+        self.context = self._make_context()
+        self.reconciler = Reconciler(
+            world=self.world,
+            hands=Hands(
+                tenant_client=handle.client,
+                super_client=super_client,
+                caches=self.world,
+                ensure_node=self.nodes.ensure,
+                clock=clock,
+            ),
+            context=lambda: self.context,
+            tenant_endpoint=handle.client.name,
+            notify=self._notify,
+            waiting=waiting,
+            drift=drift,
+            clock=clock,
+        )
+
+    @property
+    def ready(self) -> bool:
+        """Whether all caches are filled and items are being worked off."""
+        return self.world.ready
+
+    async def run(self) -> None:
+        """Fill the caches, work off what differs, then follow changes until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.world.theirs.run())
+                tasks.create_task(self._recorder.run())
+                await self.world.theirs.wait_synced()
+                await self._here.wait_synced()
+                self.begin()
+                self.handle.ready()
+                log.info("tenant synced", tenant=self.key, super_cluster=self._super_id)
+                tasks.create_task(self.nodes.beat(self._pace))
+                while True:
+                    await self.handle.changed.wait()
+                    self.handle.changed.clear()
+                    self._on_changed(self.handle.virtual_cluster)
+                    self.refresh_context()
+        finally:
+            self.world.ready = False
+
+    def _pace(self) -> Pace:
+        spec = self.handle.virtual_cluster.spec
+        return Pace(float(spec.heartbeat_seconds), float(spec.virtual_node_linger_seconds))
+
+    def begin(self) -> None:
+        """The caches are filled: look at everything, and follow what changed while they were being filled."""
+        self.world.ready = True
+        self.refresh_context()
+        self.enqueue_all()
+        for node in self.nodes.shown():
+            self._enqueue(self.key, Item(NODE, "", node))
+        for namespace in self._moved:
+            self._enqueue(self.key, Item(REFILL, namespace, ""))
+        self._moved.clear()
+
+    def ledger_changed(self, namespace: str) -> None:
+        """The ledger has let a namespace in or out, or changed its slices: follow it, as soon as there are caches.
+
+        A cache whose list was read before has dropped the namespace's objects at its door, others may be listed after.
+        """
+        if self.ready:
+            self._enqueue(self.key, Item(REFILL, namespace, ""))
+        else:
+            self._moved.add(namespace)
+
+    def enqueue_all(self) -> None:
+        """Have every pair looked at, first those that need something for certain: after a restart most do not."""
+        for item in sorted(self.world.items(), key=self.world.looks_settled):
+            self._enqueue(self.key, item)
+
+    async def reconcile(self, item: Item) -> float | None:
+        """Bring one pair a step further; see `Reconciler.reconcile`."""
+        if not self.ready:
+            return None
+        try:
+            return await self.reconciler.reconcile(item)
+        except Unauthorized as error:
+            if error.endpoint == self.handle.client.name:
+                self.handle.refused()
+            raise
+
+    async def placement_changed(self, namespace: str) -> None:
+        """Bring the caches in line with the ledger about one namespace, and look at all of it again."""
+        await self.world.theirs.refill(namespace)
+        self._enqueue(self.key, Item(NAMESPACES.plural, "", namespace))
+        for kind in self.world.kinds.values():
+            for envelope in self.world.theirs.reflectors[kind.resource].cache.items(namespace):
+                self._enqueue(self.key, Item(kind.name, namespace, envelope.name))
+
+    def refresh_context(self) -> None:
+        """The VirtualCluster or the tenant's DNS has changed: see whether that changes what goes down."""
+        context = self._make_context()
+        if context != self.context:
+            self.context = context
+            if self.ready:
+                self.enqueue_all()
+
+    def lost_pods(self) -> tuple[list[Item], int]:
+        """Pods that stand here without one in the tenant, and how many stand here at all."""
+        pods = [item for item in self.world.items_here() if item.kind == PODS.plural]
+        lost = [item for item in pods if self.world.theirs.get(PODS, item.namespace, item.name) is None]
+        return lost, len(pods)
+
+    def destination(self, event: Envelope) -> Destination | None:
+        """Where an Event of the super cluster about one of this tenant's objects belongs; None when it is nobody's."""
+        about = regarding(event)
+        for kind in self.world.kinds.values():
+            if kind.resource.kind != about.kind:
+                continue
+            p = self._here.get(kind.resource, about.namespace, about.name)
+            item = item_of(kind, p) if p is not None and p.uid == about.uid else None
+            v = self.world.theirs.get(kind.resource, item.namespace, item.name) if item is not None else None
+            if p is not None and v is not None and v.uid == p.annotations.get(names.UID):
+                return Destination(self.key, self.handle.client, event_up(event, v, self.context))
+        return None
+
+    def _notify(self, kind: Kind, item: Item, v: Envelope | None, notice: Notify) -> None:
+        regarding = ObjectRef(
+            api_version=kind.resource.api_version,
+            kind=kind.resource.kind,
+            namespace=item.namespace,
+            name=item.name,
+            uid=v.uid if v is not None else "",
+        )
+        self._recorder.emit(regarding, notice.type, notice.reason, notice.message, now=time.time())
+
+    def _make_context(self) -> TenantContext:
+        virtual_cluster = self.handle.virtual_cluster
+        spec = virtual_cluster.spec
+        host, port = api_endpoint(virtual_cluster, self._server)
+        return TenantContext(
+            key=self.key,
+            vc_name=virtual_cluster.name,
+            vc_namespace=virtual_cluster.namespace,
+            vc_uid=virtual_cluster.uid,
+            super_id=self._super_id,
+            api_host=host,
+            api_port=port,
+            cluster_domain=spec.cluster_domain,
+            opaque_prefixes=spec.opaque_meta_prefixes,
+            transparent_prefixes=spec.transparent_meta_prefixes,
+            policy=spec.pod_policy,
+            priority_classes=spec.priority_classes,
+            runtime_classes=runtime_classes(
+                self.world.theirs.runtime_classes.cache.items(), self._here.runtime_classes.cache.items()
+            ),
+            dns_nameserver=self._nameserver(),
+        )
+
+    def _nameserver(self) -> str:
+        """Address, in this super cluster, of the tenant's own DNS service; "" when it has none here."""
+        namespace = self.world.super_namespace(names.TENANT_DNS_NAMESPACE)
+        service = self._here.get(SERVICES, namespace, names.TENANT_DNS_SERVICE)
+        if service is None or service.annotations.get(names.CLUSTER) != self.key:
+            return ""
+        address = decode(service.spec, _ServiceSpec).cluster_ip
+        return "" if address == "None" else address
+
+
+def api_endpoint(virtual_cluster: VirtualCluster, server: str) -> tuple[str, int]:
+    """Where Pods find the tenant's API: as the operator said, else as the syncer itself reaches it.
+
+    Args:
+        virtual_cluster: the tenant's VirtualCluster.
+        server: URL of the API in the tenant's kubeconfig.
+    """
+    endpoint = virtual_cluster.spec.api_endpoint
+    if endpoint is not None:
+        return endpoint.host, endpoint.port
+    url = urlsplit(server)
+    return url.hostname or "", url.port or 443

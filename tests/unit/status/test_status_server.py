@@ -1,0 +1,160 @@
+"""The status endpoint: what it answers and that one broken role hides no other."""
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from vcsync.status import StatusServer
+from vcsync.status import sources as sources_module
+from vcsync.status.plain import plain
+from vcsync.status.server import ListenAddressError, parse_listen
+
+
+class Role:
+    """A source with a settable state."""
+
+    def __init__(self, *, is_ready: bool = True, reason: str = "", series: int = 1) -> None:
+        self.is_ready = is_ready
+        self.reason = reason
+        self.series = series
+
+    def ready(self) -> tuple[bool, str]:
+        return self.is_ready, self.reason
+
+    def status(self) -> dict[str, Any]:
+        return {"tenants": {"acme": {"synced": True}}}
+
+    def metrics(self) -> Iterable[Metric]:
+        family = GaugeMetricFamily("vcsync_queue_depth", "Items waiting", labels=["tenant"])
+        for number in range(self.series):
+            family.add_metric([f"t{number}"], float(number))
+        return [family]
+
+
+class BrokenRole(Role):
+    def status(self) -> dict[str, Any]:
+        raise RuntimeError("no state yet")
+
+    def metrics(self) -> Iterable[Metric]:
+        raise RuntimeError("no figures yet")
+
+
+async def get(server: StatusServer, path: str) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as session, session.get(f"http://{server.address}{path}") as answer:
+        return answer.status, await answer.text()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("127.0.0.1:8080", ("127.0.0.1", 8080)),
+        (":0", ("127.0.0.1", 0)),
+        ("[::1]:10550", ("::1", 10550)),
+        ("0.0.0.0:1", ("0.0.0.0", 1)),
+    ],
+)
+def test_listen_addresses_are_split(text: str, expected: tuple[str, int]) -> None:
+    assert parse_listen(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "8080", "host:", "host:http", "host:65536", "::1:80", "host:-1", "h:²"])
+def test_malformed_listen_addresses_are_refused_by_name(text: str) -> None:
+    with pytest.raises(ListenAddressError, match="listen address"):
+        parse_listen(text)
+
+
+async def test_readiness_follows_the_sources_and_gives_the_reason() -> None:
+    role = Role(is_ready=False, reason="caches of 2 tenants fill")
+    async with StatusServer("127.0.0.1:0", {"syncer/r1": role, "nsscheduler": Role()}) as server:
+        assert await get(server, "/healthz") == (200, "ok\n")
+        assert await get(server, "/readyz") == (
+            503,
+            "[+] nsscheduler\n[-] syncer/r1: caches of 2 tenants fill\n",
+        )
+        role.is_ready, role.reason = True, ""
+        assert (await get(server, "/readyz"))[0] == 200
+
+
+async def test_sources_may_come_and_go_while_it_runs() -> None:
+    sources = {"syncer/r1": Role()}
+    async with StatusServer("127.0.0.1:0", sources) as server:
+        sources["syncer/r2"] = Role()
+        del sources["syncer/r1"]
+        assert (await get(server, "/readyz"))[1] == "[+] syncer/r2\n"
+
+
+async def test_status_shows_every_role_even_when_one_is_broken() -> None:
+    async with StatusServer("127.0.0.1:0", {"a": Role(), "b": BrokenRole()}) as server:
+        document = json.loads((await get(server, "/status"))[1])
+    assert document["roles"]["a"] == {"ready": True, "reason": "", "tenants": {"acme": {"synced": True}}}
+    assert document["roles"]["b"]["ready"] is False
+    assert "no state yet" in document["roles"]["b"]["reason"]
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Point(msgspec.Struct):
+    x: int
+    name: str = ""
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({("GET", "2xx"): 3, 5: None}, {"GET/2xx": 3, "5": None}),
+        ((1, {2.5}, Colour.RED), [1, [2.5], "red"]),
+        ([Point(1), b"x"], [{"x": 1, "name": ""}, "eA=="]),
+        (datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02T00:00:00Z"),
+    ],
+)
+def test_whatever_a_role_tells_has_a_json_form(value: object, expected: object) -> None:
+    assert plain(value) == expected
+
+
+async def test_metrics_of_roles_are_merged_and_told_apart() -> None:
+    async with StatusServer("127.0.0.1:0", {"a": Role(), "b": Role(), "c": BrokenRole()}) as server:
+        text = (await get(server, "/metrics"))[1]
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    assert [s.labels for s in families["vcsync_queue_depth"].samples] == [
+        {"tenant": "t0", "source": "a"},
+        {"tenant": "t0", "source": "b"},
+    ]
+    failed = {s.labels["source"]: s.value for s in families["vcsync_status_failed_source"].samples}
+    assert failed == {"a": 0.0, "b": 0.0, "c": 1.0}
+    assert "process_resident_memory_bytes" in families
+
+
+async def test_series_beyond_the_bound_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources_module, "MAX_SERIES_PER_FAMILY", 3)
+    async with StatusServer("127.0.0.1:0", {"a": Role(series=5)}) as server:
+        text = (await get(server, "/metrics"))[1]
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    assert len(families["vcsync_queue_depth"].samples) == 3
+    assert [s.value for s in families["vcsync_status_dropped_series"].samples] == [2.0]
+
+
+async def test_an_address_in_use_is_refused_with_the_remedy() -> None:
+    async with StatusServer("127.0.0.1:0", {}) as server:
+        with pytest.raises(ListenAddressError, match="--listen"):
+            async with StatusServer(server.address, {}):
+                pass
+
+
+async def test_there_is_nothing_else_to_read_or_write() -> None:
+    async with StatusServer("127.0.0.1:0", {}) as server:
+        assert (await get(server, "/"))[0] == 404
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(f"http://{server.address}/status") as answer,
+        ):
+            assert answer.status == 405

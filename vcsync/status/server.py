@@ -1,0 +1,117 @@
+"""The HTTP server of /healthz, /readyz, /metrics and /status: read only, on loopback by default."""
+
+import json
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+from aiohttp import web
+from prometheus_client.exposition import choose_encoder
+
+from vcsync import __version__
+from vcsync.status.sources import StatusSource, readiness, registry, statuses
+
+DEFAULT_LISTEN = "127.0.0.1:10550"
+"""Loopback: the endpoint has no authentication of its own."""
+
+
+class ListenAddressError(ValueError):
+    """The address to listen on cannot be read or used; the text names the remedy."""
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """Split ``HOST:PORT`` (an IPv6 host in brackets; an empty host means loopback, port 0 a free port).
+
+    Raises:
+        ListenAddressError: The text has another form or the port is out of range.
+    """
+    host, colon, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if not colon or (":" in host and not bracketed):
+        msg = f"listen address {text!r}: give HOST:PORT, for instance {DEFAULT_LISTEN} or [::1]:10550"
+        raise ListenAddressError(msg)
+    if not port.isascii() or not port.isdigit() or int(port) > 65535:
+        msg = f"listen address {text!r}: {port!r} is no port; give a number from 0 (any free one) to 65535"
+        raise ListenAddressError(msg)
+    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+
+
+class StatusServer:
+    """Serves the state of the given sources while its context is open.
+
+    Args:
+        listen: Where to listen, ``HOST:PORT``.
+        sources: The roles by name, for instance ``syncer/r1``. Read anew at every request, so that a caller
+            may add and remove roles while the server runs.
+
+    Raises:
+        ListenAddressError: When the address is malformed (at construction) or cannot be bound (at entry).
+    """
+
+    def __init__(self, listen: str, sources: Mapping[str, StatusSource]) -> None:
+        self._host, self._port = parse_listen(listen)
+        self._sources = sources
+        self._registry = registry(sources)
+        self._started = time.monotonic()
+        self._started_at = datetime.now(UTC)
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def address(self) -> str:
+        """The ``HOST:PORT`` that is being served, with the real port when 0 was asked for."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{host}:{self._port}"
+
+    async def __aenter__(self) -> Self:
+        """Start to listen."""
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/healthz", self._healthz),
+                web.get("/readyz", self._readyz),
+                web.get("/metrics", self._metrics),
+                web.get("/status", self._status),
+            ]
+        )
+        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=2.0)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, self._host, self._port).start()
+        except OSError as error:
+            await runner.cleanup()
+            msg = f"cannot listen on {self.address}: {error.strerror or error}; choose another with --listen"
+            raise ListenAddressError(msg) from error
+        self._runner = runner
+        self._port = int(runner.addresses[0][1])
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop listening; requests under way get two seconds."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _healthz(self, _request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, _request: web.Request) -> web.Response:
+        is_ready, lines = readiness(self._sources)
+        return web.Response(status=200 if is_ready else 503, text="\n".join([*lines, ""]))
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return web.Response(body=encode(self._registry), headers={"Content-Type": content_type})
+
+    async def _status(self, _request: web.Request) -> web.Response:
+        answer = {
+            "version": __version__,
+            "startedAt": self._started_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "uptimeSeconds": round(time.monotonic() - self._started),
+            "roles": statuses(self._sources),
+        }
+        return web.json_response(answer, dumps=partial(json.dumps, indent=1))

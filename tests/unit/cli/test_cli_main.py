@@ -1,0 +1,172 @@
+"""What the shell sees of the command line: exit codes, one line per error, help with examples."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from vcsync.cli import main as main_module
+from vcsync.cli.errors import FailedError, WrongInputError, explain_error
+from vcsync.cli.main import COMMANDS, LazyGroup, main, vcsync
+from vcsync.kube.errors import CredentialsError, Unauthorized, Unreachable, api_error
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("VCSYNC_META", "KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nonsense"], "No such command 'nonsense'"),
+        (["super", "add", "r1"], "Missing option '--kubeconfig'"),
+        (["super", "add", "R1", "--kubeconfig", "x"], "'R1' cannot identify a super cluster"),
+        (["super", "add", "r" * 58, "--kubeconfig", "x"], "at most 57 characters"),
+        (["super", "add", "r1", "--kubeconfig", "/nowhere/k"], "cannot read /nowhere/k"),
+        (["super", "add", "r1", "--kubeconfig", "x", "--headroom", "cpu=much"], "--headroom 'cpu=much'"),
+        (["tenant", "add", "a.b", "--kubeconfig", "x"], "'a.b' is no tenant name"),
+        (["tenant", "add", "a" * 55, "--kubeconfig", "x"], "choose a shorter name"),
+        (["tenant", "add", "acme", "--kubeconfig", "x", "--weight", "0"], "--weight"),
+        (
+            ["tenant", "add", "acme", "--kubeconfig", "x", "--quota", "cpu"],
+            "--quota 'cpu': give RESOURCE=AMOUNT",
+        ),
+        (
+            ["tenant", "add", "acme", "--kubeconfig", "x", "--slice-size", "cpu=1"],
+            "needs both cpu and memory",
+        ),
+        (["tenant", "add", "acme", "--kubeconfig", "x", "--api-endpoint", "a:b:c"], "--api-endpoint 'a:b:c'"),
+        (["explain", "pod", "acme/default"], "give TENANT/NAMESPACE/NAME"),
+        (["run", "syncer", "--super-cluster", "r1", "--shard", "5/4"], "--shard '5/4'"),
+        (["run", "all", "--kubeconfigs", "/nowhere"], "/nowhere"),
+        (["run", "all", "--kubeconfigs", "/"], "there is no /syncer.kubeconfig"),
+        (["run", "nsscheduler", "--default-slice", "cpu=2"], "--default-slice needs cpu and memory"),
+        (["run", "nsscheduler", "--default-slice", "cpu=0,memory=1"], "greater than zero"),
+        (["run", "podscheduler", "--suspect-after", "300"], "--suspect-after 300 must be less than"),
+        (["run", "nsscheduler", "--policy", "random"], "--policy"),
+        (["run", "syncer", "--super-cluster", "r1", "--listen", "here"], "listen address 'here'"),
+        (["super", "list"], "not in a Pod; give a kubeconfig file"),
+        (["install", "--kubeconfigs", "somewhere"], "give --meta"),
+        (["status", "--endpoint", "ftp://x"], "--endpoint 'ftp://x'"),
+    ],
+)
+def test_wrong_input_is_one_line_that_names_it_and_code_2(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert said in shown.err
+    assert shown.err.startswith("vcsync: ")
+    assert shown.err.count("\n") == 1
+
+
+def test_several_files_in_the_environment_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/a:/b")
+    assert main(["super", "list"]) == 2
+    assert "name one with --meta" in capsys.readouterr().err
+
+
+class Failing(LazyGroup):
+    """A group whose every command raises what the test wants."""
+
+    error: BaseException = RuntimeError()
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        def fail() -> None:
+            raise type(self).error
+
+        return click.Command(cmd_name, callback=fail)
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Failing]]:
+    monkeypatch.setattr(main_module, "vcsync", Failing(name="vcsync"))
+    return Failing
+
+
+NOT_FOUND = b'{"kind":"Status","code":404,"reason":"NotFound","message":"not here","details":{"name":"r1"}}'
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (FailedError("no room"), 1, "vcsync: no room\n"),
+        (WrongInputError("no number"), 2, "vcsync: no number\n"),
+        (api_error(404, NOT_FOUND, endpoint="meta"), 1, "vcsync: meta: 404 not here (NotFound)\n"),
+        (
+            ExceptionGroup("several", [FailedError("first"), FailedError("second")]),
+            1,
+            "vcsync: first\n",
+        ),
+        (CredentialsError("field token: empty"), 2, "vcsync: field token: empty\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (click.Abort(), 130, ""),
+    ],
+)
+def test_errors_end_as_one_line_and_their_code(
+    error: BaseException, code: int, said: str, failing: type[Failing], capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing.error = error
+    assert main(["install"]) == code
+    assert capsys.readouterr().err.lstrip() == said  # click ends the line of ^C
+
+
+def test_a_defect_is_not_dressed_up_as_a_user_error(failing: type[Failing]) -> None:
+    failing.error = ZeroDivisionError("ours")
+    with pytest.raises(ZeroDivisionError):
+        main(["install"])
+    assert explain_error(ExceptionGroup("mixed", [FailedError("x"), ZeroDivisionError()])) is None
+
+
+def test_errors_of_servers_come_with_what_to_look_at() -> None:
+    unreachable = explain_error(Unreachable("refused", endpoint="r1"))
+    assert unreachable is not None
+    assert "is the server up" in unreachable[0]
+    unauthorized = explain_error(api_error(401, b"{}", endpoint="r1"))
+    assert isinstance(api_error(401, b"{}"), Unauthorized)
+    assert unauthorized is not None
+    assert "renew them" in unauthorized[0]
+    absent = api_error(
+        404, b"404 page not found", endpoint="meta", request="GET /apis/tenancy.x-k8s.io/v1alpha1/x"
+    )
+    told = explain_error(absent)
+    assert told is not None
+    assert "vcsync install" in told[0]
+
+
+def commands(
+    group: click.Group, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield (*path, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+
+
+def test_every_command_has_help_and_an_example_that_is_a_command() -> None:
+    found = dict(commands(vcsync))
+    assert {path[0] for path in found} == set(COMMANDS)
+    for path, command in found.items():
+        assert command.help, path
+        assert command.epilog, path
+        for line in command.epilog.splitlines()[2:]:
+            words = line.split()
+            assert words[0] == "vcsync", line
+            assert any(tuple(words[1 : 1 + len(known)]) == known for known in found), line
+
+
+def test_help_does_not_load_the_kubernetes_client() -> None:
+    code = "import sys; from vcsync.cli.main import main; main(['--help']); print('vcsync.kube.client' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
+    assert "Register, list and remove tenants." in done.stdout

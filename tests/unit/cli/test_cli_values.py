@@ -1,0 +1,193 @@
+"""Parsing what users give, and printing what they get."""
+
+import os
+import stat
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vcsync.api.fields import PercentOrQuantity
+from vcsync.cli.common import meta_kubeconfig, parse_amounts, parse_endpoint
+from vcsync.cli.endpoints import status_url
+from vcsync.cli.errors import WrongInputError
+from vcsync.cli.install import write_private
+from vcsync.cli.kubeconfigs import check_self_contained, read_admin, with_token
+from vcsync.cli.output import age, amounts, document, readable, table
+from vcsync.cli.run import parse_shard
+from vcsync.kube.connection import Connection
+from vcsync.kube.errors import CredentialsError
+from vcsync.kube.kubeconfig import Cluster, parse
+
+
+def test_amounts_come_in_one_option_or_several() -> None:
+    assert parse_amounts("--quota", ["cpu=2,memory=4Gi", " pods=10"]) == {
+        "cpu": "2",
+        "memory": "4Gi",
+        "pods": "10",
+    }
+    assert parse_amounts("--headroom", ["cpu=10%"], kind=PercentOrQuantity) == {"cpu": "10%"}
+
+
+@pytest.mark.parametrize("text", ["cpu", "=1", "cpu=", "cpu=-1", "cpu=10%", "cpu=1,cpu=2", "cpu=1,,memory=1"])
+def test_malformed_amounts_are_refused_by_the_options_name(text: str) -> None:
+    with pytest.raises(WrongInputError, match="--quota"):
+        parse_amounts("--quota", [text])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("api.example:6443", ("api.example", 6443)),
+        ("api.example", ("api.example", 443)),
+        ("10.0.0.1:1", ("10.0.0.1", 1)),
+        ("[fd00::1]:6443", ("fd00::1", 6443)),
+        ("[fd00::1]", ("fd00::1", 443)),
+    ],
+)
+def test_endpoints_are_split(text: str, expected: tuple[str, int]) -> None:
+    assert parse_endpoint("--api-endpoint", text) == expected
+
+
+@pytest.mark.parametrize("text", ["", ":1", "fd00::1", "a:0", "a:65536", "https://a:1", "a b:1", "a:\u0661"])
+def test_malformed_endpoints_are_refused(text: str) -> None:
+    with pytest.raises(WrongInputError, match="--api-endpoint"):
+        parse_endpoint("--api-endpoint", text)
+
+
+@pytest.mark.parametrize(("text", "expected"), [(None, (1, 1)), ("1/1", (1, 1)), ("3/4", (3, 4))])
+def test_shards_are_parsed(text: str | None, expected: tuple[int, int]) -> None:
+    assert parse_shard(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "1", "0/4", "5/4", "1/0", "a/b", "1/4/5", "-1/4"])
+def test_malformed_shards_are_refused(text: str) -> None:
+    with pytest.raises(WrongInputError, match="--shard"):
+        parse_shard(text)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "url"),
+    [
+        ("127.0.0.1:1", "http://127.0.0.1:1/status"),
+        ("http://host:1/", "http://host:1/status"),
+        ("https://host/status", "https://host/status"),
+    ],
+)
+def test_status_urls(endpoint: str, url: str) -> None:
+    assert status_url(endpoint) == url
+
+
+def test_the_meta_clusters_kubeconfig_is_looked_for_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VCSYNC_META", raising=False)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    assert meta_kubeconfig(None) is None
+    monkeypatch.setenv("KUBECONFIG", "/kube")
+    assert meta_kubeconfig(None) == "/kube"
+    monkeypatch.setenv("VCSYNC_META", "/meta")
+    assert meta_kubeconfig(None) == "/meta"
+    assert meta_kubeconfig("/given") == "/given"
+
+
+NOW = datetime(2026, 1, 10, 12, 0, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("when", "expected"),
+    [
+        ("2026-01-10T11:59:55Z", "5s"),
+        ("2026-01-10T11:58:30Z", "90s"),
+        ("2026-01-10T11:57:00Z", "3m"),
+        ("2026-01-10T11:00:00Z", "1h"),
+        ("2026-01-08T11:00:00Z", "2d"),
+        ("2026-01-10T12:00:10Z", "0s"),
+        (None, ""),
+    ],
+)
+def test_ages_are_short(when: str | None, expected: str) -> None:
+    assert age(when, NOW) == expected
+
+
+@pytest.mark.parametrize(
+    ("amount", "expected"),
+    [
+        ("64", "64"),
+        ("1500m", "1500m"),
+        ("274877906944", "256Gi"),
+        ("8Gi", "8Gi"),
+        ("odd", "odd"),
+        ("1000000", "1M"),
+    ],
+)
+def test_amounts_are_readable(amount: str, expected: str) -> None:
+    assert readable(amount) == expected
+
+
+def test_amounts_in_one_cell() -> None:
+    assert amounts({"memory": "4Gi", "cpu": "2", "pods": "10"}) == "cpu=2,memory=4Gi"
+
+
+def test_tables_align_and_show_empty_cells() -> None:
+    assert table(("A", "LONG"), [("wide", ""), ("x", "y")]) == "A     LONG\nwide  -\nx     y"
+
+
+def test_equal_values_are_written_out_in_yaml() -> None:
+    shared = {"a": 1}
+    assert yaml.safe_load(document([shared, shared], "yaml")) == [shared, shared]
+    assert "&" not in document([shared, shared], "yaml")
+
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: here
+contexts: [{name: here, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "https://host:6443", certificate-authority: ca.crt, tls-server-name: api}}]
+users: [{name: u, user: {client-certificate: c.crt, client-key: c.key}}]
+"""
+
+
+def test_a_roles_kubeconfig_reaches_the_same_server_and_needs_no_file(tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_bytes(b"the authority")
+    (tmp_path / "config").write_text(KUBECONFIG)
+    admin = read_admin(tmp_path / "config")
+    made = with_token(admin.cluster, name="r1", user="vcsync-syncer", token="secret-token")
+    parsed = parse(made)
+    assert parsed.cluster.server == "https://host:6443"
+    assert parsed.cluster.tls_server_name == "api"
+    assert parsed.cluster.certificate_authority_data == "dGhlIGF1dGhvcml0eQ=="
+    assert parsed.user.token == "secret-token"
+    check_self_contained(made)
+    Connection.from_kubeconfig_bytes(made)
+
+
+def test_a_kubeconfig_that_names_files_cannot_be_stored_as_given(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text(KUBECONFIG)
+    with pytest.raises(CredentialsError, match="certificate-authority works on this machine only"):
+        read_admin(tmp_path / "config", as_given=True)
+
+
+def test_a_missing_authority_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text(KUBECONFIG)
+    with pytest.raises(CredentialsError, match="certificate-authority"):
+        read_admin(tmp_path / "config")
+
+
+def test_a_kubeconfigs_system_authorities_stay(tmp_path: Path) -> None:
+    made = with_token(Cluster(server="https://host"), name="r1", user="u", token="t")
+    assert yaml.safe_load(made)["clusters"][0]["cluster"] == {"server": "https://host"}
+
+
+def test_credentials_are_written_for_their_owner_only(tmp_path: Path) -> None:
+    target = tmp_path / "syncer.kubeconfig"
+    target.write_text("old")
+    target.chmod(0o644)
+    old = os.umask(0)
+    try:
+        write_private(target, b"new")
+    finally:
+        os.umask(old)
+    assert target.read_bytes() == b"new"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [target]

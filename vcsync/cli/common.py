@@ -1,0 +1,140 @@
+"""What several commands share: options, the connection to the meta cluster, parsing of amounts."""
+
+import os
+import re
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from vcsync.api.fields import Quantity
+from vcsync.cli.errors import WrongInputError
+from vcsync.kube.client import Client
+from vcsync.kube.connection import Connection
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+FIELD_MANAGER = "vcsync/cli"
+CALL_TIMEOUT = 15.0
+"""Seconds a single call of a command may take."""
+
+meta_option = click.option(
+    "--meta",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Kubeconfig of the meta cluster (default: $VCSYNC_META, $KUBECONFIG, in-cluster).",
+)
+output_option = click.option(
+    "-o",
+    "--output",
+    "form",
+    type=click.Choice(["table", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="Form of the answer.",
+)
+kubeconfig_option = click.option(
+    "--kubeconfig",
+    required=True,
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Administrator's kubeconfig of the cluster.",
+)
+endpoint_option = click.option(
+    "--endpoint",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Also ask the roles that serve their status there (--listen of 'vcsync run'); may be repeated.",
+)
+as_given_option = click.option(
+    "--as-given",
+    is_flag=True,
+    help="Store this very kubeconfig instead of making ServiceAccounts with only the rights that are needed.",
+)
+
+
+def meta_kubeconfig(given: str | None) -> str | None:
+    """Return the path of the meta cluster's kubeconfig, None for in-cluster credentials.
+
+    Raises:
+        WrongInputError: ``$KUBECONFIG`` lists several files.
+    """
+    path = given or os.environ.get("VCSYNC_META") or os.environ.get("KUBECONFIG")
+    if path and not given and os.pathsep in path:
+        raise WrongInputError(f"$KUBECONFIG names several files ({path}); name one with --meta")
+    return path or None
+
+
+@asynccontextmanager
+async def meta_client(given: str | None, *, field_manager: str = FIELD_MANAGER) -> AsyncIterator[Client]:
+    """Open a client of the meta cluster."""
+    connection = Connection.load(meta_kubeconfig(given))
+    async with Client(connection, name="meta", field_manager=field_manager, timeout=CALL_TIMEOUT) as client:
+        yield client
+
+
+@asynccontextmanager
+async def admin_client(kubeconfig: Path, name: str) -> AsyncIterator[Client]:
+    """Open a client of another cluster by its administrator's kubeconfig file."""
+    connection = Connection.from_kubeconfig_file(kubeconfig)
+    async with Client(connection, name=name, field_manager=FIELD_MANAGER, timeout=CALL_TIMEOUT) as client:
+        yield client
+
+
+@asynccontextmanager
+async def stored_client(kubeconfig: bytes, name: str) -> AsyncIterator[Client]:
+    """Open a client by a kubeconfig that is, or is going to be, in a Secret."""
+    connection = Connection.from_kubeconfig_bytes(kubeconfig)
+    async with Client(connection, name=name, field_manager=FIELD_MANAGER, timeout=CALL_TIMEOUT) as client:
+        yield client
+
+
+def timestamp() -> str:
+    """Return the current time as Kubernetes writes it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_amounts(option: str, texts: Iterable[str], *, kind: type[Quantity] = Quantity) -> dict[str, str]:
+    """Parse ``cpu=2,memory=4Gi`` (the option may be repeated, too).
+
+    Args:
+        option: The option's name, for messages.
+        texts: What the user gave.
+        kind: What an amount may look like.
+
+    Raises:
+        WrongInputError: A part has another form, an unusable amount or names a resource twice.
+    """
+    parsed: dict[str, str] = {}
+    for part in (part.strip() for text in texts for part in text.split(",")):
+        name, equals, amount = part.partition("=")
+        if not equals or not name:
+            raise WrongInputError(f"{option} {part!r}: give RESOURCE=AMOUNT, for instance cpu=2,memory=4Gi")
+        if name in parsed:
+            raise WrongInputError(f"{option}: {name} is given twice")
+        try:
+            parsed[name] = str(kind.parse(amount))
+        except ValueError as error:
+            raise WrongInputError(f"{option} {part!r}: {error}") from error
+    return parsed
+
+
+def parse_endpoint(option: str, text: str) -> tuple[str, int]:
+    """Split ``HOST:PORT``, an IPv6 host in brackets; without a port it is 443.
+
+    Raises:
+        WrongInputError: The text has another form.
+    """
+    match = re.fullmatch(
+        r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[0-9A-Za-z]([-.0-9A-Za-z]*[0-9A-Za-z])?))(?::(?P<port>[0-9]{1,5}))?",
+        text,
+    )
+    port = int(match["port"] or 443) if match else 0
+    if match is None or not 1 <= port <= 65535:
+        raise WrongInputError(
+            f"{option} {text!r}: give HOST:PORT, for instance api.acme.example:6443 or [fd00::1]:6443"
+        )
+    return match["six"] or match["host"], port

@@ -1,0 +1,109 @@
+"""Entry point: the table of commands, loaded one by one, and what the shell gets to see of an error."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import click
+
+from vcsync import __version__
+from vcsync.cli.help import example
+
+EXIT_FAILED = 1
+EXIT_WRONG_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+COMMANDS = {
+    "install": (
+        "vcsync.cli.install:install",
+        "Install the CRDs, roles and namespaces into the meta cluster.",
+    ),
+    "super": ("vcsync.cli.supers:supers", "Register, list, cordon, drain and remove super clusters."),
+    "tenant": ("vcsync.cli.tenants:tenants", "Register, list and remove tenants."),
+    "run": ("vcsync.cli.run:run", "Run the syncers and schedulers."),
+    "status": ("vcsync.cli.show:status", "Show super clusters, tenants and where namespaces are placed."),
+    "explain": (
+        "vcsync.cli.explain:explain",
+        "Say where a pod or namespace is and why, or what it waits for.",
+    ),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module only when that command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the names of all commands, in the order of their use."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import the command's module."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)  # noqa: S101  the table above is ours
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=example(
+        "export VCSYNC_META=meta.kubeconfig",
+        "vcsync install",
+        "vcsync super add r1 --kubeconfig r1.kubeconfig",
+        "vcsync tenant add acme --kubeconfig acme.kubeconfig --weight 2",
+        "vcsync run all",
+    ),
+)
+@click.version_option(__version__, message="vcsync %(version)s")
+def vcsync() -> None:
+    """Tenants with Kubernetes control planes of their own on a pool of super clusters.
+
+    Every command takes the kubeconfig of the meta cluster, which holds vcsync's own objects, from --meta,
+    else $VCSYNC_META, else $KUBECONFIG, else from inside a Pod of that cluster.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Returns:
+        0 when it did what it was asked, 1 when it could not (one line on stderr says why), 2 when it was
+        asked wrongly (one line says what to change), 130 after Ctrl-C.
+    """
+    try:
+        # Without standalone mode click hands errors over, and returns the code of an early `exit` (--help).
+        code = vcsync.main(
+            args=list(arguments) if arguments is not None else None, prog_name="vcsync", standalone_mode=False
+        )
+    except (KeyboardInterrupt, click.Abort):
+        return EXIT_INTERRUPTED
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx else "vcsync"
+        return _complain(f"{error.format_message()} (see '{where} --help')", error.exit_code)
+    except click.ClickException as error:
+        return _complain(error.format_message(), error.exit_code)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output went away; nobody is left to tell
+        return EXIT_FAILED
+    except Exception as error:
+        from vcsync.cli.errors import explain_error  # noqa: PLC0415  loads the Kubernetes client
+
+        told = explain_error(error)
+        if told is None:
+            raise
+        return _complain(*told)
+    return code if isinstance(code, int) else 0
+
+
+def _complain(message: str, code: int) -> int:
+    """Print one line to stderr."""
+    click.echo(f"vcsync: {' '.join(message.split())}", err=True)
+    return code

@@ -1,0 +1,78 @@
+"""How answers are printed: tables for people, JSON and YAML for programs."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+import yaml
+
+from vcsync.kube.quantity import InvalidQuantity, canonical, milli
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Lay rows out in columns two spaces apart; an empty cell shows as ``-``."""
+    lines = [tuple(header), *(tuple(cell or "-" for cell in row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def print_objects(objects: Any, form: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print plain values as JSON or YAML, or the given table."""
+    if form == "table":
+        click.echo(table(header, rows))
+    else:
+        click.echo(document(objects, form))
+
+
+def document(value: Any, form: str) -> str:
+    """Render plain values as ``json`` or ``yaml``."""
+    if form == "json":
+        return json.dumps(value, indent=2, ensure_ascii=False)
+    text = yaml.dump(
+        value, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, default_flow_style=False
+    )
+    return str(text).rstrip()
+
+
+class _PlainDumper(yaml.SafeDumper):
+    """Writes equal values out each time, instead of by reference."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
+
+
+def amounts(values: Mapping[str, str], only: Sequence[str] = ("cpu", "memory")) -> str:
+    """Show resource amounts in one cell: ``cpu=2,memory=4Gi``."""
+    return ",".join(f"{name}={readable(values[name])}" for name in only if name in values)
+
+
+def readable(amount: str) -> str:
+    """Write a quantity as briefly as a person would: bytes in powers of 1024, rounded to three digits."""
+    try:
+        thousandths = milli(amount)
+    except InvalidQuantity:
+        return amount
+    units = thousandths / 1000
+    if units < 1024**2:
+        return canonical(thousandths)
+    for suffix in ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"):
+        units /= 1024
+        if units < 1024 or suffix == "Ei":
+            break
+    return f"{units:.3g}{suffix}"
+
+
+def age(timestamp: str | None, now: datetime | None = None) -> str:
+    """Say how long ago an RFC 3339 time was, like kubectl does: ``12s``, ``5m``, ``3h``, ``9d``."""
+    if not timestamp:
+        return ""
+    seconds = max(0, int(((now or datetime.now(UTC)) - datetime.fromisoformat(timestamp)).total_seconds()))
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * length or (unit != "m" and seconds >= length):
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"

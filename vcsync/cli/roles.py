@@ -1,0 +1,260 @@
+"""How each role is put together: its credentials, its clients, its lease."""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import structlog
+from prometheus_client.metrics_core import Metric
+
+from vcsync.api.credentials import super_credentials
+from vcsync.api.names import (
+    ROLE_NSSCHEDULER,
+    ROLE_PODSCHEDULER,
+    ROLE_SYNCER,
+    SYSTEM_NAMESPACE,
+    syncer_lease,
+)
+from vcsync.api.objects import SuperCluster
+from vcsync.api.resources import SUPER_CLUSTERS
+from vcsync.cli.errors import FailedError
+from vcsync.cli.supervise import MakeRole, Role
+from vcsync.kube.client import Client
+from vcsync.kube.connection import Connection
+from vcsync.kube.errors import KubeError, NotFound
+from vcsync.kube.lease import LeaderElector
+from vcsync.kube.resources import SECRETS
+from vcsync.tenancy.pool import Patience
+
+IN_FLIGHT_SECONDS = 4.0
+"""How long what is in flight may take at the end: less than a lost lease lasts before another takes it."""
+CREDENTIALS_SECONDS = 60.0
+"""How often a super cluster's stored credentials are looked at."""
+
+_log = structlog.get_logger(__name__)
+
+
+DEFAULT_SLICE = {"cpu": "2", "memory": "4Gi"}
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What an operator can set of how roles decide; each role takes what concerns it. Times in seconds."""
+
+    patrol_seconds: float = 300.0
+    brake_share: float = 0.3
+    policy: str = "spread"
+    default_slice: Mapping[str, str] = field(default_factory=lambda: DEFAULT_SLICE)
+    suspect_after: float = 75.0
+    lost_after: float = 300.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all roles have in common."""
+
+    kubeconfigs: dict[str, str | None]
+    """Kubeconfig of the meta cluster by role; None for in-cluster credentials."""
+    listen: str
+    leader_elect: bool
+    identity: str
+    tuning: Tuning = Tuning()
+
+
+@asynccontextmanager
+async def open_meta(settings: Settings, role: str) -> AsyncIterator[Client]:
+    """Open a role's client of the meta cluster."""
+    connection = Connection.load(settings.kubeconfigs[role])
+    async with Client(connection, name="meta", field_manager=f"vcsync/{role}") as client:
+        yield client
+
+
+def make_syncer(settings: Settings, super_id: str, shard: tuple[int, int] = (1, 1)) -> MakeRole:
+    """Return what makes the syncer of a super cluster."""
+
+    @asynccontextmanager
+    async def make() -> AsyncIterator[Role]:
+        async with open_meta(settings, ROLE_SYNCER) as meta:
+            yield SyncerRole(meta, super_id, settings, shard)
+
+    return make
+
+
+def make_nsscheduler(settings: Settings) -> MakeRole:
+    """Return what makes the namespace scheduler."""
+
+    @asynccontextmanager
+    async def make() -> AsyncIterator[Role]:
+        from vcsync.nsscheduler import NamespaceScheduler  # noqa: PLC0415  each role loads its own code only
+        from vcsync.nsscheduler import Settings as Own  # noqa: PLC0415
+
+        tuning = settings.tuning
+        own = Own(policy=tuning.policy, default_slice=dict(tuning.default_slice), patience=_patience(tuning))
+        async with open_meta(settings, ROLE_NSSCHEDULER) as meta:
+            yield NamespaceScheduler(
+                meta, identity=settings.identity, leader_elect=settings.leader_elect, settings=own
+            )
+
+    return make
+
+
+def make_podscheduler(settings: Settings) -> MakeRole:
+    """Return what makes the pod scheduler."""
+
+    @asynccontextmanager
+    async def make() -> AsyncIterator[Role]:
+        from vcsync.podscheduler import PodScheduler  # noqa: PLC0415  each role loads its own code only
+        from vcsync.podscheduler import Settings as Own  # noqa: PLC0415
+
+        own = Own(patience=_patience(settings.tuning))
+        async with open_meta(settings, ROLE_PODSCHEDULER) as meta:
+            yield PodScheduler(
+                meta, identity=settings.identity, leader_elect=settings.leader_elect, settings=own
+            )
+
+    return make
+
+
+def _patience(tuning: Tuning) -> Patience:
+    return Patience(suspect_after=tuning.suspect_after, lost_after=tuning.lost_after)
+
+
+class SyncerRole:
+    """The syncer of one super cluster with its lease and its credentials, which may change while it runs.
+
+    Args:
+        meta: Client of the meta cluster.
+        super_id: The super cluster.
+        settings: What all roles have in common.
+        shard: Which of how many parts of the tenants to serve.
+    """
+
+    def __init__(self, meta: Client, super_id: str, settings: Settings, shard: tuple[int, int]) -> None:
+        self._meta = meta
+        self._super_id = super_id
+        self._shard = shard
+        self._identity = settings.identity
+        self._tuning = settings.tuning
+        self._syncer: Role | None = None
+        lease = syncer_lease(super_id, "" if shard == (1, 1) else f"{shard[0]}-{shard[1]}")
+        self._elector = (
+            LeaderElector(meta, lease, SYSTEM_NAMESPACE, settings.identity) if settings.leader_elect else None
+        )
+
+    async def run(self) -> None:
+        """Sync whenever leading; ends by cancellation, when what is in flight has been finished.
+
+        Raises:
+            FailedError: The super cluster is not registered.
+        """
+        await self._kubeconfig()  # tell at once, not only when leading
+        if self._elector is None:
+            await self._lead()
+        else:
+            await self._elector.run(self._lead)
+
+    async def _lead(self) -> None:
+        while True:
+            kubeconfig = await self._kubeconfig()
+            connection = Connection.from_kubeconfig_bytes(kubeconfig)
+            async with Client(connection, name=self._super_id, field_manager="vcsync/syncer") as super_client:
+                await self._sync_until_changed(super_client, kubeconfig)
+
+    async def _sync_until_changed(self, super_client: Client, kubeconfig: bytes) -> None:
+        """Sync until the stored credentials are others."""
+        from vcsync.syncer.service import Syncer, SyncerSettings  # noqa: PLC0415  only a syncer loads it
+
+        settings = SyncerSettings(
+            shard=self._shard,
+            identity=self._identity,
+            patrol_seconds=self._tuning.patrol_seconds,
+            brake_share=self._tuning.brake_share,
+        )
+        syncer = Syncer(
+            meta=self._meta, super_client=super_client, super_id=self._super_id, settings=settings
+        )
+        self._syncer = syncer
+        work = asyncio.create_task(syncer.run(), name=f"syncer-{self._super_id}")
+        rotation = asyncio.create_task(self._wait_changed(kubeconfig), name=f"credentials-{self._super_id}")
+        try:
+            await asyncio.wait((work, rotation), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            rotation.cancel()
+            if not work.done():
+                await syncer.drain_work(IN_FLIGHT_SECONDS)
+                work.cancel()
+            await asyncio.wait((work, rotation))
+            self._syncer = None
+        if not work.cancelled():
+            work.result()
+            raise FailedError(f"the syncer of {self._super_id} ended by itself")
+
+    async def _wait_changed(self, kubeconfig: bytes) -> None:
+        """Return once other credentials are stored for the super cluster."""
+        while True:
+            await asyncio.sleep(CREDENTIALS_SECONDS)
+            try:
+                stored = await self._kubeconfig()
+                if stored != kubeconfig:
+                    Connection.from_kubeconfig_bytes(stored)  # what is unusable does not end what works
+                    _log.info("credentials changed", super_cluster=self._super_id)
+                    return
+            except (KubeError, FailedError) as error:  # what is there works on
+                _log.warning("credentials cannot be read", super_cluster=self._super_id, error=str(error))
+
+    async def _kubeconfig(self) -> bytes:
+        """Read the super cluster's stored kubeconfig.
+
+        Raises:
+            FailedError: There is none; the text names the remedy.
+        """
+        remedy = f"register it with 'vcsync super add {self._super_id}'"
+        try:
+            super_cluster = SuperCluster.from_envelope(await self._meta.get(SUPER_CLUSTERS, self._super_id))
+        except NotFound as error:
+            raise FailedError(f"there is no super cluster {self._super_id}; {remedy}") from error
+        ref = super_credentials(super_cluster)
+        where = f"Secret {ref.namespace}/{ref.name}"
+        try:
+            envelope = await self._meta.get(SECRETS, ref.name, ref.namespace)
+        except NotFound as error:
+            raise FailedError(f"super cluster {self._super_id}: there is no {where}; {remedy}") from error
+        text = msgspec.json.decode(envelope.rest or b"{}", type=_Secret).data.get(ref.key)
+        if not text:
+            raise FailedError(f"super cluster {self._super_id}: {where} has no key {ref.key}; {remedy}")
+        try:
+            return base64.b64decode(text, validate=True)
+        except binascii.Error as error:
+            raise FailedError(f"super cluster {self._super_id}: {where}: {ref.key} is not base64") from error
+
+    def ready(self) -> tuple[bool, str]:
+        """Say what the syncer says; a stand-by is ready to take over."""
+        if self._syncer is not None:
+            return self._syncer.ready()
+        if self._elector is not None and not self._elector.is_leader:
+            return True, "stand-by: another instance holds the lease"
+        return False, "starts"
+
+    def status(self) -> dict[str, Any]:
+        """Return the syncer's state and whether it leads."""
+        leads = self._elector is None or self._elector.is_leader
+        own = {
+            "role": ROLE_SYNCER,
+            "superCluster": self._super_id,
+            "identity": self._identity,
+            "leader": leads,
+        }
+        return {**own, **(self._syncer.status() if self._syncer is not None else {})}
+
+    def metrics(self) -> Iterable[Metric]:
+        """Return the syncer's figures."""
+        return self._syncer.metrics() if self._syncer is not None else ()
+
+
+class _Secret(msgspec.Struct):
+    data: dict[str, str] = {}

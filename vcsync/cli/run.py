@@ -1,0 +1,401 @@
+"""`vcsync run ...`: the long-running roles, each alone or all in one process."""
+
+import asyncio
+import re
+import secrets
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import structlog
+
+from vcsync.api.fields import PositiveQuantity
+from vcsync.api.names import (
+    ROLE_NSSCHEDULER,
+    ROLE_PODSCHEDULER,
+    ROLE_SYNCER,
+    ROLES,
+    require_super_id,
+)
+from vcsync.api.resources import SUPER_CLUSTERS
+from vcsync.cli.common import meta_kubeconfig, meta_option, parse_amounts
+from vcsync.cli.errors import WrongInputError
+from vcsync.cli.help import example
+from vcsync.cli.roles import (
+    DEFAULT_SLICE,
+    Settings,
+    Tuning,
+    make_nsscheduler,
+    make_podscheduler,
+    make_syncer,
+    open_meta,
+)
+from vcsync.cli.supervise import Keeper, MakeRole
+from vcsync.kube import logs, loop
+from vcsync.kube.cache import Change
+from vcsync.kube.client import Client
+from vcsync.kube.reflector import Reflector
+from vcsync.scheduling.scores import POLICIES
+from vcsync.status import StatusServer, StatusSource
+from vcsync.status.server import DEFAULT_LISTEN, parse_listen
+from vcsync.status.sources import readiness
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_log = structlog.get_logger(__name__)
+
+
+def options(*group: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """Return a decorator that adds several options, shown in this order."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(group):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+role_options = options(
+    meta_option,
+    click.option(
+        "--listen",
+        metavar="HOST:PORT",
+        default=DEFAULT_LISTEN,
+        show_default=True,
+        help="Where to serve /healthz, /readyz, /metrics and /status (without authentication).",
+    ),
+    click.option(
+        "--leader-elect/--no-leader-elect",
+        default=True,
+        show_default=True,
+        help="Work only while holding the Lease, so that replicas stand by.",
+    ),
+    click.option(
+        "--identity", help="Name in the Lease and the status (default: host name and a random part)."
+    ),
+    click.option(
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        default="info",
+        show_default=True,
+        help="Least severity that is logged.",
+    ),
+    click.option(
+        "--log-format",
+        type=click.Choice(["json", "console"]),
+        default="json",
+        show_default=True,
+        help="JSON lines for machines or text for people, on stderr.",
+    ),
+)
+syncer_options = options(
+    click.option(
+        "--patrol-seconds",
+        type=click.FloatRange(min=1),
+        default=Tuning.patrol_seconds,
+        show_default=True,
+        help="Seconds between two full comparisons of a super cluster with its tenants.",
+    ),
+    click.option(
+        "--brake-share",
+        type=click.FloatRange(0, 1),
+        default=Tuning.brake_share,
+        show_default=True,
+        help="A patrol that would delete a larger share than this at once is stopped; 1 lets it.",
+    ),
+)
+nsscheduler_options = options(
+    click.option(
+        "--policy",
+        type=click.Choice(sorted(POLICIES)),
+        default=Tuning.policy,
+        show_default=True,
+        help="How slices are dealt out: evenly, on few super clusters, or on cheap ones.",
+    ),
+    click.option(
+        "--default-slice",
+        multiple=True,
+        metavar="RESOURCE=AMOUNT",
+        default=[",".join(f"{name}={amount}" for name, amount in DEFAULT_SLICE.items())],
+        show_default=True,
+        help="Slice of namespaces where neither they nor their tenant say otherwise.",
+    ),
+)
+patience_options = options(
+    click.option(
+        "--suspect-after",
+        type=click.FloatRange(min=1),
+        default=Tuning.suspect_after,
+        show_default=True,
+        help="Seconds without a heartbeat after which a super cluster gets no new slices.",
+    ),
+    click.option(
+        "--lost-after",
+        type=click.FloatRange(min=1),
+        default=Tuning.lost_after,
+        show_default=True,
+        help="Seconds without a heartbeat after which a super cluster gets no more Pods at all.",
+    ),
+)
+
+
+@click.group(
+    epilog=example(
+        "vcsync run all",
+    )
+)
+def run() -> None:
+    """Run the syncers and schedulers; Ctrl-C or SIGTERM ends them gracefully."""
+
+
+@run.command(
+    epilog=example(
+        "vcsync run syncer --super-cluster r1 --meta roles/syncer.kubeconfig",
+    )
+)
+@click.option("--super-cluster", required=True, metavar="ID", help="The super cluster to serve.")
+@click.option("--shard", metavar="I/N", help="Serve only the I-th of N parts of the tenants (1/4 ... 4/4).")
+@syncer_options
+@role_options
+def syncer(super_cluster: str, shard: str | None, log_level: str, log_format: str, **given: Any) -> None:
+    """Run the syncer of one super cluster: carries objects down and status up."""
+    require_super_id(super_cluster)
+    part = parse_shard(shard)
+    settings = _settings((ROLE_SYNCER,), **given)
+    make = make_syncer(settings, super_cluster, part)
+    _serve(_one(settings, f"{ROLE_SYNCER}/{super_cluster}", make), log_level, log_format)
+
+
+@run.command(
+    epilog=example(
+        "vcsync run nsscheduler --meta roles/nsscheduler.kubeconfig",
+    )
+)
+@nsscheduler_options
+@patience_options
+@role_options
+def nsscheduler(log_level: str, log_format: str, **given: Any) -> None:
+    """Run the namespace scheduler: deals the quota of namespaces out over the super clusters."""
+    settings = _settings((ROLE_NSSCHEDULER,), **given)
+    _serve(_one(settings, ROLE_NSSCHEDULER, make_nsscheduler(settings)), log_level, log_format)
+
+
+@run.command(
+    epilog=example(
+        "vcsync run podscheduler --meta roles/podscheduler.kubeconfig",
+    )
+)
+@patience_options
+@role_options
+def podscheduler(log_level: str, log_format: str, **given: Any) -> None:
+    """Run the pod scheduler: picks the super cluster of every Pod."""
+    settings = _settings((ROLE_PODSCHEDULER,), **given)
+    _serve(_one(settings, ROLE_PODSCHEDULER, make_podscheduler(settings)), log_level, log_format)
+
+
+@run.command(
+    name="all",
+    epilog=example(
+        "vcsync run all --kubeconfigs roles --log-format console",
+    ),
+)
+@click.option(
+    "--kubeconfigs",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder written by 'vcsync install --kubeconfigs': every role uses its own credentials.",
+)
+@syncer_options
+@nsscheduler_options
+@patience_options
+@role_options
+def all_(kubeconfigs: Path | None, log_level: str, log_format: str, **given: Any) -> None:
+    """Run every role in this process: both schedulers and a syncer for each registered super cluster.
+
+    Super clusters that are added or removed meanwhile get or lose their syncer. A role that fails is started
+    again after a pause; /status shows it.
+    """
+    settings = _settings(ROLES, kubeconfigs=kubeconfigs, **given)
+    _serve(_all(settings), log_level, log_format)
+
+
+def _settings(
+    roles: tuple[str, ...],
+    *,
+    meta: str | None,
+    listen: str,
+    leader_elect: bool,
+    identity: str | None,
+    kubeconfigs: Path | None = None,
+    **tuning: Any,
+) -> Settings:
+    """Put the options together.
+
+    Raises:
+        WrongInputError: The folder lacks a role's kubeconfig, or options contradict one another.
+    """
+    parse_listen(listen)
+    own = _tuning(tuning)
+    if kubeconfigs is None:
+        by_role: dict[str, str | None] = dict.fromkeys(roles, meta_kubeconfig(meta))
+    else:
+        by_role = {role: str(kubeconfigs / f"{role}.kubeconfig") for role in roles}
+        missing = [path for path in by_role.values() if path and not Path(path).is_file()]
+        if missing:
+            raise WrongInputError(f"there is no {missing[0]}; 'vcsync install --kubeconfigs' writes it")
+    name = identity or f"{socket.gethostname()}-{secrets.token_hex(3)}"
+    return Settings(by_role, listen, leader_elect, name, own)
+
+
+def _tuning(given: dict[str, Any]) -> Tuning:
+    """Check the options of how roles decide.
+
+    Raises:
+        WrongInputError: They contradict one another.
+    """
+    if "default_slice" in given:
+        given["default_slice"] = parse_amounts(
+            "--default-slice", given["default_slice"], kind=PositiveQuantity
+        )
+        if set(given["default_slice"]) != set(DEFAULT_SLICE):
+            raise WrongInputError("--default-slice needs cpu and memory, for instance cpu=2,memory=4Gi")
+    tuning = Tuning(**given)
+    if tuning.suspect_after >= tuning.lost_after:
+        raise WrongInputError(
+            f"--suspect-after {tuning.suspect_after:g} must be less than --lost-after {tuning.lost_after:g}"
+        )
+    return tuning
+
+
+def parse_shard(text: str | None) -> tuple[int, int]:
+    """Parse ``i/n`` with 1 <= i <= n; without a text it is the whole, 1/1.
+
+    Raises:
+        WrongInputError: It is something else.
+    """
+    if text is None:
+        return 1, 1
+    match = re.fullmatch(r"([1-9]\d{0,3})/([1-9]\d{0,3})", text, re.ASCII)
+    if match is None or int(match[1]) > int(match[2]):
+        raise WrongInputError(f"--shard {text!r}: give I/N with I from 1 to N, for instance 1/4")
+    return int(match[1]), int(match[2])
+
+
+# ---- running them ----------------------------------------------------------------------
+
+
+def _serve(main: Coroutine[Any, Any, None], log_level: str, log_format: str) -> None:
+    """Run until SIGTERM or Ctrl-C, which end it gracefully."""
+    logs.configure(log_level, "console" if log_format == "console" else "json")
+    loop.run(until_signalled(main))
+
+
+async def until_signalled(main: Coroutine[Any, Any, None]) -> None:
+    """Run `main` until SIGTERM or SIGINT cancels it; a second signal does not wait for what is in flight."""
+    task = asyncio.ensure_future(main)
+    signalled = False
+
+    def stop(name: str) -> None:
+        nonlocal signalled
+        if signalled:
+            _log.warning("stopping at once", signal=name)
+            raise SystemExit(1)
+        signalled = True
+        _log.info("stopping", signal=name)
+        task.cancel()
+
+    running = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        running.add_signal_handler(number, stop, number.name)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not signalled:
+            raise
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            running.remove_signal_handler(number)
+
+
+async def _one(settings: Settings, name: str, make: MakeRole) -> None:
+    """Run one role; its failure ends the process, whose supervisor starts it anew."""
+    async with (
+        make() as role,
+        StatusServer(settings.listen, {name: role}) as server,
+        _settling({name: role}),
+    ):
+        _log.info(
+            "role starts", role=name, identity=settings.identity, status=f"http://{server.address}/status"
+        )
+        await role.run()
+    _log.info("role ended", role=name)
+
+
+async def _all(settings: Settings) -> None:
+    """Run all roles, and follow the list of super clusters."""
+    async with (
+        Keeper() as keeper,
+        StatusServer(settings.listen, keeper.sources) as server,
+        _settling(keeper.sources),
+    ):
+        _log.info("all roles start", identity=settings.identity, status=f"http://{server.address}/status")
+        keeper.start(ROLE_NSSCHEDULER, make_nsscheduler(settings))
+        keeper.start(ROLE_PODSCHEDULER, make_podscheduler(settings))
+        async with open_meta(settings, ROLE_SYNCER) as meta:
+            await follow_super_clusters(meta, keeper, lambda super_id: make_syncer(settings, super_id))
+
+
+@asynccontextmanager
+async def _settling(sources: Mapping[str, StatusSource]) -> AsyncIterator[None]:
+    """Beside the roles: spare the garbage collector what the caches hold once they are filled."""
+
+    async def settle() -> None:
+        while not readiness(sources)[0]:  # noqa: ASYNC110  roles tell when asked
+            await asyncio.sleep(1.0)
+        loop.tune_gc()
+
+    task = asyncio.create_task(settle(), name="settling")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+async def follow_super_clusters(meta: Client, keeper: Keeper, make: Callable[[str], MakeRole]) -> None:
+    """Keep a syncer for every SuperCluster there is; runs until cancelled."""
+    changed = asyncio.Event()
+
+    def on_change(_change: Change) -> None:
+        changed.set()
+
+    reflector = Reflector(meta, SUPER_CLUSTERS, on_change=on_change)
+    served: dict[str, str] = {}  # id -> UID of its SuperCluster: registered anew, it is another one
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(reflector.run())
+        await reflector.wait_synced()
+        while True:
+            changed.clear()
+            wanted = {envelope.name: envelope.uid for envelope in reflector.cache.items()}
+            await _adjust(keeper, served, wanted, make)
+            await changed.wait()
+
+
+async def _adjust(
+    keeper: Keeper, served: dict[str, str], wanted: dict[str, str], make: Callable[[str], MakeRole]
+) -> None:
+    """Start and stop syncers so that `served` becomes `wanted`."""
+    gone = [super_id for super_id, uid in served.items() if wanted.get(super_id) != uid]
+    for super_id in gone:
+        del served[super_id]
+    stops: list[Awaitable[None]] = [keeper.stop(f"{ROLE_SYNCER}/{super_id}") for super_id in gone]
+    await asyncio.gather(*stops)
+    for super_id, uid in wanted.items():
+        if super_id not in served:
+            served[super_id] = uid
+            keeper.start(f"{ROLE_SYNCER}/{super_id}", make(super_id))

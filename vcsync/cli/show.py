@@ -1,0 +1,116 @@
+"""`vcsync status`: the whole deployment on one page."""
+
+import asyncio
+from typing import Any
+
+import click
+
+from vcsync.api.conditions import condition_of
+from vcsync.api.names import super_id_of_finalizer
+from vcsync.api.objects import NamespacePlacement, SuperCluster, VirtualCluster, to_wire
+from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
+from vcsync.cli import supers, tenants
+from vcsync.cli.common import endpoint_option, meta_client, meta_option, output_option
+from vcsync.cli.endpoints import roles_of
+from vcsync.cli.help import example
+from vcsync.cli.output import amounts, document, table
+
+NAMESPACES_HEADER = ("TENANT", "NAMESPACE", "QUOTA", "SLICES", "PLACED", "WAITING", "STATE")
+ROLES_HEADER = ("ROLE", "READY", "RESTARTS", "REMARK")
+
+
+@click.command(epilog=example("vcsync status", "vcsync status --endpoint 127.0.0.1:10550 -o json"))
+@endpoint_option
+@output_option
+@meta_option
+def status(endpoint: tuple[str, ...], form: str, meta: str | None) -> None:
+    """Show super clusters, tenants and where their namespaces are placed; with --endpoint the roles, too."""
+    asyncio.run(_status(endpoint, form, meta))
+
+
+async def _status(endpoint: tuple[str, ...], form: str, meta: str | None) -> None:
+    roles = await roles_of(endpoint)
+    async with meta_client(meta) as client:
+        pool = [SuperCluster.from_envelope(one) for one in await client.list(SUPER_CLUSTERS)]
+        clients = [VirtualCluster.from_envelope(one) for one in await client.list(VIRTUAL_CLUSTERS)]
+        ledger = [NamespacePlacement.from_envelope(one) for one in await client.list(NAMESPACE_PLACEMENTS)]
+    if form != "table":
+        answer: dict[str, Any] = {
+            "superClusters": [supers.as_plain(one) for one in pool],
+            "tenants": [tenants.as_plain(one) for one in clients],
+            "namespaces": [as_plain(one, clients) for one in ledger],
+        }
+        click.echo(document(answer | ({"roles": roles} if endpoint else {}), form))
+        return
+    click.echo(table(supers.HEADER, map(supers.row, pool)))
+    click.echo()
+    click.echo(table(tenants.HEADER, map(tenants.row, clients)))
+    click.echo()
+    click.echo(table(NAMESPACES_HEADER, (row(one, clients) for one in ledger)))
+    if endpoint:
+        click.echo()
+        click.echo(table(ROLES_HEADER, (role_row(name, role) for name, role in roles.items())))
+
+
+def tenant_of(placement: NamespacePlacement, clients: list[VirtualCluster]) -> str:
+    """Return the name of the tenant that a ledger entry belongs to."""
+    for vc in clients:
+        if vc.uid == placement.spec.virtual_cluster.uid:
+            return vc.spec.tenant or vc.name
+    return placement.spec.virtual_cluster.name
+
+
+def as_plain(placement: NamespacePlacement, clients: list[VirtualCluster]) -> dict[str, Any]:
+    """Return a ledger entry as plain values for JSON and YAML."""
+    return {
+        "tenant": tenant_of(placement, clients),
+        "namespace": placement.name,
+        "deleting": placement.deleting,
+        "drainsFrom": draining(placement),
+        "spec": to_wire(placement.spec),
+        "status": to_wire(placement.status),
+    }
+
+
+def row(placement: NamespacePlacement, clients: list[VirtualCluster]) -> tuple[str, ...]:
+    """Return a ledger entry as a line of the table."""
+    spec, state = placement.spec, placement.status
+    return (
+        tenant_of(placement, clients),
+        placement.name,
+        amounts(spec.quota),
+        str(spec.slices),
+        shares(state.placements),
+        str(state.waiting or ""),
+        state_of(placement),
+    )
+
+
+def shares(placements: dict[str, int]) -> str:
+    """Show slices per super cluster in one cell: ``r1=2,r2=1``."""
+    return ",".join(f"{super_id}={slices}" for super_id, slices in sorted(placements.items()) if slices)
+
+
+def draining(placement: NamespacePlacement) -> list[str]:
+    """Return the super clusters that still hold what they are to give up."""
+    return sorted(
+        super_id
+        for super_id in map(super_id_of_finalizer, placement.finalizers)
+        if super_id and (placement.deleting or not placement.status.placements.get(super_id))
+    )
+
+
+def state_of(placement: NamespacePlacement) -> str:
+    """Say in a word or two how a namespace is placed."""
+    leaving = draining(placement)
+    if placement.deleting:
+        return f"being removed from {', '.join(leaving)}" if leaving else "being removed"
+    placed = condition_of(placement.status.conditions, "Placed")
+    word = placed.reason if placed is not None else "not yet decided"
+    return f"{word}, drains from {', '.join(leaving)}" if leaving else word
+
+
+def role_row(name: str, role: dict[str, Any]) -> tuple[str, ...]:
+    """Return a role's state as a line of the table."""
+    ready = "yes" if role.get("ready") else "no"
+    return name, ready, str(role.get("restarts", "")), str(role.get("reason") or "")

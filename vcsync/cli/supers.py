@@ -1,0 +1,354 @@
+"""`vcsync super ...`: the pool's super clusters."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vcsync.api import names, rbac
+from vcsync.api.conditions import condition_of
+from vcsync.api.credentials import super_credentials
+from vcsync.api.fields import PercentOrQuantity
+from vcsync.api.names import require_super_id
+from vcsync.api.objects import NamespacePlacement, SuperCluster, to_wire
+from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS
+from vcsync.cli import manifests
+from vcsync.cli.common import (
+    admin_client,
+    as_given_option,
+    kubeconfig_option,
+    meta_client,
+    meta_option,
+    output_option,
+    parse_amounts,
+    stored_client,
+)
+from vcsync.cli.errors import FailedError
+from vcsync.cli.help import example
+from vcsync.cli.identity import (
+    check_super_cluster,
+    claim_super_cluster,
+    cluster_uid,
+    release_super_cluster,
+)
+from vcsync.cli.kubeconfigs import Admin, read_admin, with_token
+from vcsync.cli.output import age, print_objects, readable
+from vcsync.cli.tokens import token_of, wait_until_usable
+from vcsync.kube.client import Client
+from vcsync.kube.errors import AlreadyExists, NotFound
+from vcsync.kube.kubeconfig import Cluster
+from vcsync.kube.resources import NAMESPACES, SECRETS
+
+id_argument = click.argument("super_id", metavar="ID")
+
+
+@click.group(
+    name="super",
+    epilog=example(
+        "vcsync super add r1 --kubeconfig r1.kubeconfig",
+        "vcsync super list",
+    ),
+)
+def supers() -> None:
+    """Register, list, cordon, drain and remove super clusters."""
+
+
+@supers.command(
+    epilog=example(
+        "vcsync super add r1 --kubeconfig r1.kubeconfig --headroom cpu=10%,memory=8Gi",
+    )
+)
+@id_argument
+@kubeconfig_option
+@click.option(
+    "--headroom",
+    multiple=True,
+    metavar="RESOURCE=SHARE",
+    help="What to keep free: a percentage of what is allocatable or an amount (cpu=10%,memory=8Gi).",
+)
+@as_given_option
+@meta_option
+def add(super_id: str, kubeconfig: Path, headroom: tuple[str, ...], as_given: bool, meta: str | None) -> None:
+    """Add a super cluster to the pool under the id ID, a DNS label that is part of node names and labels.
+
+    In the super cluster this makes the namespace vcsync-system, a ServiceAccount with the rights a syncer
+    needs and the ConfigMap kube-system/supercluster-info, which says whose it is: a cluster cannot be in two
+    pools or be registered twice. In the meta cluster it stores the credentials and the SuperCluster object.
+    """
+    require_super_id(super_id)
+    spec: dict[str, Any] = {"id": super_id}
+    if headroom:
+        spec["headroom"] = parse_amounts("--headroom", headroom, kind=PercentOrQuantity)
+    admin = read_admin(kubeconfig, as_given=as_given)
+    asyncio.run(_add(super_id, admin, spec, as_given, meta))
+
+
+async def _add(super_id: str, admin: Admin, spec: dict[str, Any], as_given: bool, meta: str | None) -> None:
+    async with meta_client(meta) as meta_cluster, admin_client(admin.path, super_id) as super_cluster:
+        version = (await super_cluster.version()).get("gitVersion", "")
+        if await _get(meta_cluster, super_id) is not None:
+            raise FailedError(
+                f"super cluster {super_id} is registered already; choose another id, "
+                f"or take it out with 'vcsync super remove {super_id}'"
+            )
+        await claim_super_cluster(super_cluster, super_id, await cluster_uid(meta_cluster))
+        stored = (
+            admin.content if as_given else await _make_credentials(super_cluster, super_id, admin.cluster)
+        )
+        async with stored_client(stored, f"{super_id} with the syncer's credentials") as syncer:
+            await wait_until_usable(syncer, NAMESPACES.path())
+        secret = manifests.secret(
+            names.SYSTEM_NAMESPACE, names.super_secret(super_id), names.KUBECONFIG_KEY, stored
+        )
+        await manifests.apply(meta_cluster, [secret, *rbac.super_credentials_access(super_id)])
+        body = {
+            "apiVersion": SUPER_CLUSTERS.api_version,
+            "kind": SUPER_CLUSTERS.kind,
+            "metadata": {"name": super_id},
+            "spec": spec,
+        }
+        try:
+            await meta_cluster.create(SUPER_CLUSTERS, body)
+        except AlreadyExists as error:
+            raise FailedError(f"super cluster {super_id} was registered by someone else just now") from error
+    click.echo(f"super cluster {super_id} ({version}, {admin.cluster.server}) is in the pool")
+    click.echo(f"next: vcsync run syncer --super-cluster {super_id}   ('vcsync run all' starts it by itself)")
+
+
+async def _make_credentials(super_cluster: Client, super_id: str, cluster: Cluster) -> bytes:
+    """Make the syncer's ServiceAccount in the super cluster and a kubeconfig around its token."""
+    await manifests.apply(super_cluster, rbac.super_manifests())
+    account = names.service_account(names.ROLE_SYNCER)
+    token = await token_of(super_cluster, account, names.SYSTEM_NAMESPACE)
+    return with_token(cluster, name=super_id, user=account, token=token)
+
+
+@supers.command(
+    name="list",
+    epilog=example(
+        "vcsync super list -o json",
+    ),
+)
+@output_option
+@meta_option
+def list_(form: str, meta: str | None) -> None:
+    """List the super clusters of the pool."""
+    asyncio.run(_list(form, meta))
+
+
+HEADER = ("ID", "READY", "NODES", "CPU FREE", "MEMORY FREE", "SCHEDULING", "VERSION", "HEARTBEAT")
+
+
+async def _list(form: str, meta: str | None) -> None:
+    async with meta_client(meta) as client:
+        found = [SuperCluster.from_envelope(envelope) for envelope in await client.list(SUPER_CLUSTERS)]
+    print_objects([as_plain(one) for one in found], form, HEADER, [row(one) for one in found])
+
+
+def as_plain(super_cluster: SuperCluster) -> dict[str, Any]:
+    """Return a super cluster as plain values for JSON and YAML."""
+    return {
+        "name": super_cluster.name,
+        "labels": super_cluster.labels,
+        "spec": to_wire(super_cluster.spec),
+        "status": to_wire(super_cluster.status),
+    }
+
+
+def row(super_cluster: SuperCluster) -> tuple[str, ...]:
+    """Return a super cluster as a line of the table."""
+    spec, status = super_cluster.spec, super_cluster.status
+    ready = condition_of(status.conditions, "Ready")
+    scheduling = "drains" if spec.drain else "cordoned" if spec.cordoned else "open"
+    return (
+        super_cluster.name,
+        "Unknown"
+        if ready is None
+        else ready.status
+        if ready.status == "True"
+        else f"{ready.status} ({ready.reason})",
+        f"{status.nodes.ready}/{status.nodes.total}",
+        _free_of(status.free, status.allocatable, "cpu"),
+        _free_of(status.free, status.allocatable, "memory"),
+        scheduling,
+        status.version,
+        age(status.heartbeat_time) and f"{age(status.heartbeat_time)} ago",
+    )
+
+
+def _free_of(free: dict[str, str], allocatable: dict[str, str], resource: str) -> str:
+    if resource not in allocatable:
+        return ""
+    return f"{readable(free.get(resource, '0'))} of {readable(allocatable[resource])}"
+
+
+@supers.command(
+    epilog=example(
+        "vcsync super cordon r1",
+    )
+)
+@id_argument
+@meta_option
+def cordon(super_id: str, meta: str | None) -> None:
+    """Give no new slices to a super cluster; what runs there stays."""
+    asyncio.run(_change(super_id, {"cordoned": True}, meta))
+    click.echo(f"super cluster {super_id} gets no new slices")
+
+
+@supers.command(
+    epilog=example(
+        "vcsync super uncordon r1",
+    )
+)
+@id_argument
+@meta_option
+def uncordon(super_id: str, meta: str | None) -> None:
+    """Open a super cluster for slices again: ends cordon and drain."""
+    asyncio.run(_change(super_id, {"cordoned": False, "drain": False}, meta))
+    click.echo(f"super cluster {super_id} gets slices again")
+
+
+@supers.command(
+    epilog=example(
+        "vcsync super drain r1 --wait && vcsync super remove r1",
+    )
+)
+@id_argument
+@click.option("--wait/--no-wait", default=False, help="Wait until nothing is left there.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=1), default=600.0, show_default=True, help="Seconds to wait."
+)
+@meta_option
+def drain(super_id: str, wait: bool, timeout: float, meta: str | None) -> None:
+    """Move everything away from a super cluster, as far as the others have room."""
+    asyncio.run(_drain(super_id, wait, timeout, meta))
+
+
+async def _drain(super_id: str, wait: bool, seconds: float, meta: str | None) -> None:
+    await _change(super_id, {"drain": True}, meta)
+    click.echo(f"super cluster {super_id} drains")
+    if not wait:
+        return
+    async with meta_client(meta) as client:
+        last: list[str] = []
+        try:
+            async with asyncio.timeout(seconds):
+                while standing := await placed_on(client, super_id):
+                    if standing != last:
+                        click.echo(f"still there: {_some(standing)}")
+                    last = standing
+                    await asyncio.sleep(1)
+        except TimeoutError:
+            raise FailedError(
+                f"super cluster {super_id} still holds {_some(last)} after {seconds:.0f} s; "
+                "'vcsync explain namespace' says why they cannot move"
+            ) from None
+    click.echo(f"super cluster {super_id} is empty")
+
+
+async def _change(super_id: str, spec: dict[str, Any], meta: str | None) -> None:
+    async with meta_client(meta) as client:
+        await _require(client, super_id)
+        await client.patch(SUPER_CLUSTERS, super_id, {"spec": spec})
+
+
+@supers.command(
+    epilog=example(
+        "vcsync super drain r1 --wait",
+        "vcsync super remove r1 --kubeconfig r1.kubeconfig",
+    )
+)
+@id_argument
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Administrator's kubeconfig of the super cluster, to take away there what 'super add' made.",
+)
+@click.option("--force", is_flag=True, help="Even if namespaces stand there: the cluster is lost for good.")
+@meta_option
+def remove(super_id: str, kubeconfig: Path | None, force: bool, meta: str | None) -> None:
+    """Take a super cluster out of the pool.
+
+    Refuses while namespaces have slices there; drain it first. With --force it is given up: its slices move
+    elsewhere, and whatever still runs in it is left running.
+    """
+    asyncio.run(_remove(super_id, kubeconfig, force, meta))
+
+
+async def _remove(super_id: str, kubeconfig: Path | None, force: bool, meta: str | None) -> None:
+    async with meta_client(meta) as client:
+        super_cluster = await _require(client, super_id)
+        standing = await placed_on(client, super_id)
+        meta_uid = await cluster_uid(client)
+        if kubeconfig is not None:
+            async with admin_client(kubeconfig, super_id) as there:
+                await check_super_cluster(there, super_id, meta_uid)
+        if standing and not force:
+            raise FailedError(
+                f"super cluster {super_id} still holds {_some(standing)}; "
+                f"run 'vcsync super drain {super_id} --wait' first, or give it up with --force"
+            )
+        await client.delete(SUPER_CLUSTERS, super_id)
+        secret = super_credentials(super_cluster)
+        if secret.namespace == names.SYSTEM_NAMESPACE and secret.name == names.super_secret(super_id):
+            await manifests.delete_if_there(client, SECRETS, secret.name, secret.namespace)
+        await manifests.delete(client, rbac.super_credentials_access(super_id, secret))
+        if standing:
+            await _give_up(client, super_id)
+        click.echo(f"super cluster {super_id} is out of the pool")
+        if kubeconfig is None:
+            account, info = names.service_account(names.ROLE_SYNCER), names.SUPER_CLUSTER_INFO
+            click.echo("what 'super add' made in it still stands; with its administrator's kubeconfig run:")
+            click.echo(f"  kubectl delete namespace {names.SYSTEM_NAMESPACE}")
+            click.echo(f"  kubectl delete clusterrole,clusterrolebinding {account}")
+            click.echo(f"  kubectl delete configmap -n {names.SUPER_CLUSTER_INFO_NAMESPACE} {info}")
+            return
+    async with admin_client(kubeconfig, super_id) as there:
+        await manifests.delete(there, rbac.super_manifests())
+        await release_super_cluster(there, super_id, meta_uid)
+    click.echo("its ServiceAccount, roles and identity are removed from it")
+
+
+async def _give_up(client: Client, super_id: str) -> None:
+    """Drop the finalizers that only the lost super cluster's syncer could drop."""
+    finalizer = names.drain_finalizer(super_id)
+    for envelope in await client.list(NAMESPACE_PLACEMENTS):
+        if finalizer in envelope.finalizers:
+            left = [one for one in envelope.finalizers if one != finalizer]
+            patch = {"metadata": {"finalizers": left, "resourceVersion": envelope.resource_version}}
+            await client.patch(NAMESPACE_PLACEMENTS, envelope.name, patch, envelope.namespace)
+
+
+async def placed_on(client: Client, super_id: str) -> list[str]:
+    """Return the tenant namespaces (``cluster key/namespace``) with slices or remains on a super cluster."""
+    finalizer = names.drain_finalizer(super_id)
+    found = []
+    for envelope in await client.list(NAMESPACE_PLACEMENTS):
+        placement = NamespacePlacement.from_envelope(envelope)
+        if placement.status.placements.get(super_id) or finalizer in placement.finalizers:
+            found.append(f"{placement.namespace}/{placement.name}")
+    return sorted(found)
+
+
+async def _get(client: Client, super_id: str) -> SuperCluster | None:
+    try:
+        return SuperCluster.from_envelope(await client.get(SUPER_CLUSTERS, super_id))
+    except NotFound as error:
+        if error.status.details is None or not error.status.details.name:
+            raise  # the resource type is unknown: not installed
+        return None
+
+
+async def _require(client: Client, super_id: str) -> SuperCluster:
+    found = await _get(client, require_super_id(super_id))
+    if found is None:
+        raise FailedError(f"there is no super cluster {super_id}; 'vcsync super list' shows those there are")
+    return found
+
+
+def _some(texts: list[str], most: int = 5) -> str:
+    """Name a few of many."""
+    rest = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return f"{len(texts)} namespace{'s' if len(texts) != 1 else ''} ({', '.join(texts[:most])}{rest})"

@@ -1,0 +1,151 @@
+"""Keeping roles running in one process: one that fails is started anew, and no other notices."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import structlog
+from prometheus_client.metrics_core import CounterMetricFamily, Metric
+
+from vcsync.status import StatusSource
+
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 60.0
+STABLE_SECONDS = 60.0
+"""A role that ran so long starts its pauses anew."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Role(StatusSource, Protocol):
+    """A long-running part: syncer or scheduler."""
+
+    async def run(self) -> None:
+        """Work until cancelled; cancellation means: finish what is in flight, release the lease, end."""
+        ...
+
+
+class RoleEndedError(Exception):
+    """A role returned although nobody asked it to."""
+
+
+MakeRole = Callable[[], AbstractAsyncContextManager[Role]]
+
+
+class Supervised:
+    """One role, kept running; as a status source it is the role, or the reason why there is none.
+
+    Args:
+        name: What to call it in logs and in the status, for instance ``syncer/r1``.
+        make: Opens what the role needs and makes it; called again for every new start.
+        sleep: Waits so many seconds.
+    """
+
+    def __init__(
+        self, name: str, make: MakeRole, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        self._name = name
+        self._make = make
+        self._sleep = sleep
+        self._role: Role | None = None
+        self._failures = 0
+        self._restarts = 0
+        self._last_error: dict[str, Any] | None = None
+
+    async def run(self) -> None:
+        """Run the role until cancelled."""
+        while True:
+            started = time.monotonic()
+            error: Exception = RoleEndedError(f"{self._name} ended by itself")
+            try:
+                async with self._make() as self._role:
+                    await self._role.run()
+            except Exception as failure:  # noqa: BLE001  the process stands for all roles, whatever one meets
+                error = failure
+            finally:
+                self._role = None
+            self._failed(error, time.monotonic() - started)
+            await self._sleep(pause(self._failures))
+
+    def _failed(self, error: Exception, lasted: float) -> None:
+        self._failures = 1 if lasted >= STABLE_SECONDS else self._failures + 1
+        self._restarts += 1
+        text = describe(error)
+        self._last_error = {"time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "error": text}
+        _log.error("role failed", role=self._name, error=text, pause=pause(self._failures), exc_info=error)
+
+    def ready(self) -> tuple[bool, str]:
+        """Say what the role says, or why it does not run."""
+        if self._role is not None:
+            return self._role.ready()
+        return False, f"failed: {self._last_error['error']}" if self._last_error else "starts"
+
+    def status(self) -> dict[str, Any]:
+        """Return the role's state, and how often it had to be started anew."""
+        own = {"restarts": self._restarts, "lastFailure": self._last_error}
+        return {**(self._role.status() if self._role is not None else {}), **own}
+
+    def metrics(self) -> Iterable[Metric]:
+        """Return the role's figures and the count of its restarts."""
+        restarts = CounterMetricFamily(
+            "vcsync_role_restarts", "How often the role failed and was started anew"
+        )
+        restarts.add_metric([], float(self._restarts))
+        yield restarts
+        if self._role is not None:
+            yield from self._role.metrics()
+
+
+class Keeper:
+    """A changing set of supervised roles; a mapping of their names for the status server.
+
+    Use as an async context manager: at its end all roles are cancelled and have ended.
+    """
+
+    def __init__(self) -> None:
+        self.sources: dict[str, StatusSource] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def __aenter__(self) -> "Keeper":
+        """Begin."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End all roles, side by side."""
+        for name in list(self._tasks):
+            self._tasks[name].cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        self._tasks.clear()
+        self.sources.clear()
+
+    def names(self) -> Iterator[str]:
+        """Return the names of the roles that are kept running."""
+        return iter(tuple(self._tasks))
+
+    def start(self, name: str, make: MakeRole) -> None:
+        """Keep one more role running."""
+        supervised = Supervised(name, make)
+        self.sources[name] = supervised
+        self._tasks[name] = asyncio.create_task(supervised.run(), name=name)
+
+    async def stop(self, name: str) -> None:
+        """End a role; returns when it has ended."""
+        task = self._tasks.pop(name)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        self.sources.pop(name, None)
+
+
+def pause(failures: int) -> float:
+    """Return how many seconds to wait after so many failures in a row: 1, 2, 4 ... 60."""
+    return float(min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(failures - 1, 10)))
+
+
+def describe(error: BaseException) -> str:
+    """Put an error into one line; of a group, its first leaf."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"

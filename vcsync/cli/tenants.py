@@ -1,0 +1,449 @@
+"""`vcsync tenant ...`: tenants with control planes of their own."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vcsync.api import names, rbac
+from vcsync.api.fields import PositiveQuantity, Quantity
+from vcsync.api.names import InvalidName, cluster_key, is_dns_label, new_cluster_key
+from vcsync.api.objects import NamespacePlacement, VirtualCluster, to_wire
+from vcsync.api.resources import NAMESPACE_PLACEMENTS, TENANTS, VIRTUAL_CLUSTERS
+from vcsync.cli import manifests
+from vcsync.cli.common import (
+    admin_client,
+    as_given_option,
+    kubeconfig_option,
+    meta_client,
+    meta_option,
+    output_option,
+    parse_amounts,
+    parse_endpoint,
+    stored_client,
+    timestamp,
+)
+from vcsync.cli.errors import FailedError, WrongInputError
+from vcsync.cli.help import example
+from vcsync.cli.identity import cluster_uid, super_cluster_info
+from vcsync.cli.kubeconfigs import Admin, read_admin, with_token
+from vcsync.cli.output import amounts, print_objects
+from vcsync.cli.tokens import token_of, wait_until_usable
+from vcsync.kube.client import Client
+from vcsync.kube.errors import AlreadyExists, NotFound
+from vcsync.kube.kubeconfig import Cluster
+from vcsync.kube.resources import NAMESPACES
+
+RUNNING_REASON = "TenantControlPlaneRunning"
+CREATING_REASON = "ClusterCreating"
+POLL_SECONDS = 1.0
+
+tenant_argument = click.argument("tenant", metavar="NAME")
+
+
+@click.group(
+    name="tenant",
+    epilog=example(
+        "vcsync tenant add acme --kubeconfig acme.kubeconfig",
+        "vcsync tenant list",
+    ),
+)
+def tenants() -> None:
+    """Register, list and remove tenants."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the operator wants of a new tenant."""
+
+    name: str
+    admin: Admin
+    as_given: bool
+    spec: dict[str, Any]
+    """Of the VirtualCluster."""
+
+
+@tenants.command(
+    epilog=example(
+        "vcsync tenant add acme --kubeconfig acme.kubeconfig --weight 2 --default-quota cpu=2,memory=4Gi",
+    )
+)
+@tenant_argument
+@kubeconfig_option
+@click.option(
+    "--weight",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    help="Share of the syncers' work, relative to other tenants.",
+)
+@click.option(
+    "--default-quota",
+    multiple=True,
+    metavar="RESOURCE=AMOUNT",
+    help="Quota of namespaces without a ResourceQuota (cpu=2,memory=4Gi); without it they are not placed.",
+)
+@click.option(
+    "--quota",
+    multiple=True,
+    metavar="RESOURCE=AMOUNT",
+    help="Cap over all namespaces together, whatever the tenant asks for.",
+)
+@click.option(
+    "--slice-size", multiple=True, metavar="RESOURCE=AMOUNT", help="Default slice (cpu=2,memory=4Gi)."
+)
+@click.option(
+    "--api-endpoint",
+    metavar="HOST:PORT",
+    help="Where Pods find the tenant's API, if not at the kubeconfig's server.",
+)
+@as_given_option
+@meta_option
+def add(
+    *,
+    tenant: str,
+    kubeconfig: Path,
+    weight: int,
+    default_quota: tuple[str, ...],
+    quota: tuple[str, ...],
+    slice_size: tuple[str, ...],
+    api_endpoint: str | None,
+    as_given: bool,
+    meta: str | None,
+) -> None:
+    """Add a tenant under NAME (a DNS label) with the control plane that the kubeconfig leads to.
+
+    In the tenant's control plane this makes the namespace vcsync-system with one ServiceAccount for each
+    role; in the meta cluster the Tenant, its VirtualCluster and a namespace with the roles' credentials. If
+    it is cut off half way, run it again.
+    """
+    check_name(tenant)
+    spec: dict[str, Any] = {"tenant": tenant, "weight": weight}
+    for field, option, texts, kind in (
+        ("defaultQuota", "--default-quota", default_quota, Quantity),
+        ("quota", "--quota", quota, Quantity),
+        ("sliceSize", "--slice-size", slice_size, PositiveQuantity),
+    ):
+        if texts:
+            spec[field] = parse_amounts(option, texts, kind=kind)
+    if slice_size and not {"cpu", "memory"} <= spec["sliceSize"].keys():
+        raise WrongInputError("--slice-size needs both cpu and memory, for instance cpu=2,memory=4Gi")
+    if api_endpoint:
+        host, port = parse_endpoint("--api-endpoint", api_endpoint)
+        spec["apiEndpoint"] = {"host": host, "port": port}
+    admin = read_admin(kubeconfig, as_given=as_given)
+    asyncio.run(_add(Wish(tenant, admin, as_given, spec), meta))
+
+
+def check_name(tenant: str) -> None:
+    """Refuse a name that would not do for all the objects named after the tenant.
+
+    Raises:
+        InvalidName: It would not; the text says why.
+    """
+    if not is_dns_label(tenant):
+        raise InvalidName(
+            f"{tenant!r} is no tenant name: use lower case letters, digits and '-', at most 63 of them"
+        )
+    new_cluster_key(names.DEFAULT_VC_NAMESPACE, tenant, "any")  # the hash has the same length for every UID
+
+
+async def _add(wish: Wish, meta: str | None) -> None:
+    cluster = wish.admin.cluster
+    async with meta_client(meta) as meta_cluster, admin_client(wish.admin.path, wish.name) as control_plane:
+        version = (await control_plane.version()).get("gitVersion", "")
+        uid = await cluster_uid(control_plane)
+        await _check_control_plane(meta_cluster, control_plane, wish.name, uid)
+        vc = await _ensure_records(meta_cluster, wish, uid)
+        root = cluster_key(vc)
+        if wish.as_given:
+            name = names.ADMIN_KUBECONFIG_SECRET  # of its key, too (VirtualCluster's convention)
+            secrets = [manifests.secret(root, name, name, wish.admin.content)]
+        else:
+            secrets = await _make_credentials(control_plane, wish.name, root, cluster)
+        await manifests.apply(meta_cluster, [_root_namespace(vc, root), *secrets])
+        await _set_running(meta_cluster, vc, root)
+    click.echo(f"tenant {wish.name} ({version}, {cluster.server}) is served; its root namespace is {root}")
+    if "defaultQuota" not in wish.spec:
+        click.echo(
+            "next: the tenant puts a ResourceQuota with cpu and memory into a namespace to have it placed"
+        )
+
+
+async def _check_control_plane(meta_cluster: Client, control_plane: Client, tenant: str, uid: str) -> None:
+    """Refuse a control plane that already is something else: roles of two tenants would fight over it."""
+    if uid == await cluster_uid(meta_cluster):
+        raise FailedError(
+            "the kubeconfig leads to the meta cluster; a tenant is administrator of its control plane and "
+            "could rewrite the ledger: give the tenant a control plane of its own"
+        )
+    found = await super_cluster_info(control_plane)
+    if found is not None and found[1].get(names.SUPER_CLUSTER_INFO_KEY):
+        raise FailedError(
+            f"the kubeconfig leads to super cluster {found[1][names.SUPER_CLUSTER_INFO_KEY]!r}; a tenant is "
+            "administrator of its control plane: give the tenant one of its own"
+        )
+    for vc in await virtual_clusters(meta_cluster):
+        same = vc.annotations.get(names.CONTROL_PLANE_UID) == uid
+        if same and (vc.namespace, vc.name) != (names.DEFAULT_VC_NAMESPACE, tenant):
+            raise FailedError(
+                f"the kubeconfig leads to the control plane of tenant {vc.spec.tenant or vc.name}"
+            )
+
+
+async def _ensure_records(meta_cluster: Client, wish: Wish, uid: str) -> VirtualCluster:
+    """Create Tenant and VirtualCluster, or go on with those of an attempt that was cut off."""
+    tenant_spec = {"weight": wish.spec["weight"]}
+    if "quota" in wish.spec:
+        tenant_spec["quota"] = wish.spec["quota"]
+    body = {
+        "metadata": {
+            "name": wish.name,
+            "namespace": names.DEFAULT_VC_NAMESPACE,
+            "annotations": {names.CONTROL_PLANE_UID: uid},
+            "finalizers": [names.VIRTUAL_CLUSTER_DRAIN_FINALIZER],
+        },
+        "spec": wish.spec,
+    }
+    try:
+        await meta_cluster.create(TENANTS, {"metadata": {"name": wish.name}, "spec": tenant_spec})
+    except AlreadyExists:
+        await meta_cluster.patch(TENANTS, wish.name, {"spec": tenant_spec})
+    try:
+        return VirtualCluster.from_envelope(
+            await meta_cluster.create(VIRTUAL_CLUSTERS, body, names.DEFAULT_VC_NAMESPACE)
+        )
+    except AlreadyExists:
+        pass
+    vc = await require_tenant(meta_cluster, wish.name)
+    if vc.deleting:
+        raise FailedError(
+            f"tenant {wish.name} is being removed; wait for 'vcsync tenant remove {wish.name}' to end"
+        )
+    if vc.status.phase == "Running":
+        raise FailedError(
+            f"tenant {wish.name} is registered already; 'vcsync tenant remove {wish.name}' removes it"
+        )
+    if vc.annotations.get(names.CONTROL_PLANE_UID, uid) != uid:
+        raise FailedError(
+            f"an earlier 'tenant add {wish.name}' was cut off and had another control plane; "
+            f"run 'vcsync tenant remove {wish.name}' first"
+        )
+    patch = {"metadata": {"annotations": {names.CONTROL_PLANE_UID: uid}}, "spec": wish.spec}
+    return VirtualCluster.from_envelope(
+        await meta_cluster.patch(VIRTUAL_CLUSTERS, wish.name, patch, names.DEFAULT_VC_NAMESPACE)
+    )
+
+
+def _root_namespace(vc: VirtualCluster, root: str) -> dict[str, Any]:
+    annotations = {
+        names.VC_NAME: vc.name,
+        names.VC_NAMESPACE: vc.namespace,
+        names.VC_UID: vc.uid,
+        names.VC_ROOT_NAMESPACE: names.TRUE,
+    }
+    return manifests.namespace(root, annotations)
+
+
+async def _make_credentials(
+    control_plane: Client, tenant: str, root: str, cluster: Cluster
+) -> list[dict[str, Any]]:
+    """Make the roles' ServiceAccounts in the control plane and return the Secrets with their kubeconfigs."""
+    await manifests.apply(control_plane, rbac.tenant_manifests())
+    secrets = []
+    for role in names.ROLES:
+        account = names.service_account(role)
+        token = await token_of(control_plane, account, names.SYSTEM_NAMESPACE)
+        kubeconfig = with_token(cluster, name=tenant, user=account, token=token)
+        async with stored_client(kubeconfig, f"{tenant} with the credentials of {role}") as client:
+            await wait_until_usable(client, NAMESPACES.path())
+        secrets.append(manifests.secret(root, names.role_secret(role), names.KUBECONFIG_KEY, kubeconfig))
+    return secrets
+
+
+async def _set_running(meta_cluster: Client, vc: VirtualCluster, root: str) -> None:
+    message = "credentials are stored and accepted"
+    now = timestamp()
+    condition = {
+        "type": "Ready",
+        "status": "True",
+        "reason": RUNNING_REASON,
+        "message": message,
+        "lastTransitionTime": now,
+    }
+    status = {
+        "phase": "Running",
+        "clusterNamespace": root,
+        "reason": RUNNING_REASON,
+        "message": message,
+        "conditions": [condition],
+    }
+    await meta_cluster.patch(
+        VIRTUAL_CLUSTERS, vc.name, {"status": status}, vc.namespace, subresource="status"
+    )
+
+
+@tenants.command(
+    name="list",
+    epilog=example(
+        "vcsync tenant list -o yaml",
+    ),
+)
+@output_option
+@meta_option
+def list_(form: str, meta: str | None) -> None:
+    """List the tenants."""
+    asyncio.run(_list(form, meta))
+
+
+HEADER = ("NAME", "PHASE", "WEIGHT", "QUOTA", "DEFAULT QUOTA", "ROOT NAMESPACE")
+
+
+async def _list(form: str, meta: str | None) -> None:
+    async with meta_client(meta) as client:
+        found = await virtual_clusters(client)
+    print_objects([as_plain(vc) for vc in found], form, HEADER, [row(vc) for vc in found])
+
+
+def as_plain(vc: VirtualCluster) -> dict[str, Any]:
+    """Return a tenant as plain values for JSON and YAML."""
+    return {
+        "name": vc.spec.tenant or vc.name,
+        "virtualCluster": f"{vc.namespace}/{vc.name}",
+        "deleting": vc.deleting,
+        "spec": to_wire(vc.spec),
+        "status": to_wire(vc.status),
+    }
+
+
+def row(vc: VirtualCluster) -> tuple[str, ...]:
+    """Return a tenant as a line of the table."""
+    return (
+        vc.spec.tenant or vc.name,
+        "Removing" if vc.deleting else vc.status.phase or "Pending",
+        str(vc.spec.weight),
+        amounts(vc.spec.quota),
+        amounts(vc.spec.default_quota),
+        vc.status.cluster_namespace,
+    )
+
+
+@tenants.command(
+    epilog=example(
+        "vcsync tenant remove acme",
+    )
+)
+@tenant_argument
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until nothing of it is left.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=1), default=600.0, show_default=True, help="Seconds to wait."
+)
+@meta_option
+def remove(tenant: str, wait: bool, timeout: float, meta: str | None) -> None:
+    """Remove a tenant and everything of it in the super clusters; its control plane stays as it is.
+
+    The tenant's record goes last: only when no super cluster holds anything of it any more. Cut off or run
+    with --no-wait, the removal goes on by itself; run it again to see it through.
+    """
+    asyncio.run(_remove(tenant, wait, timeout, meta))
+
+
+async def _remove(tenant: str, wait: bool, seconds: float, meta: str | None) -> None:
+    async with meta_client(meta) as client:
+        vc = await _find(client, tenant)
+        if vc is None:
+            await _remove_remains(client, tenant)
+            return
+        root = cluster_key(vc)
+        await client.delete(VIRTUAL_CLUSTERS, vc.name, vc.namespace, uid=vc.uid)
+        click.echo(f"tenant {tenant} is being removed")
+        if not wait:
+            click.echo(f"run 'vcsync tenant remove {tenant}' again to see it through")
+            return
+        await _wait_drained(client, vc, root, seconds)
+        await manifests.delete_if_there(client, NAMESPACES, root)
+        await manifests.delete_if_there(client, TENANTS, tenant)
+    click.echo(f"tenant {tenant} is removed")
+
+
+async def _remove_remains(client: Client, tenant: str) -> None:
+    """End a removal that was cut off after the VirtualCluster had gone."""
+    roots = [
+        envelope.name
+        for envelope in await client.list(NAMESPACES)
+        if not envelope.deleting
+        and envelope.annotations.get(names.VC_ROOT_NAMESPACE) == names.TRUE
+        and envelope.annotations.get(names.VC_NAME) == tenant
+        and envelope.annotations.get(names.VC_NAMESPACE) == names.DEFAULT_VC_NAMESPACE
+    ]
+    for root in roots:
+        await manifests.delete_if_there(client, NAMESPACES, root)
+    if not await manifests.delete_if_there(client, TENANTS, tenant) and not roots:
+        raise FailedError(f"there is no tenant {tenant}; 'vcsync tenant list' shows those there are")
+    click.echo(f"tenant {tenant} is removed")
+
+
+async def _wait_drained(client: Client, vc: VirtualCluster, root: str, seconds: float) -> None:
+    """Wait until schedulers and syncers have let go of the tenant; tell what is still held, and by whom."""
+    last = ""
+    try:
+        async with asyncio.timeout(seconds):
+            while await _still_there(client, vc):
+                held = await _held(client, root)
+                if held != last:
+                    click.echo(held)
+                last = held
+                await asyncio.sleep(POLL_SECONDS)
+    except TimeoutError:
+        raise FailedError(
+            f"tenant {vc.name} is not gone after {seconds:.0f} s: {last or 'no answer'}; "
+            "are nsscheduler and the syncers of these super clusters running? (vcsync status)"
+        ) from None
+
+
+async def _still_there(client: Client, vc: VirtualCluster) -> bool:
+    try:
+        return (await client.get(VIRTUAL_CLUSTERS, vc.name, vc.namespace)).uid == vc.uid
+    except NotFound:
+        return False
+
+
+async def _held(client: Client, root: str) -> str:
+    """Say in one line what keeps the tenant from going."""
+    placements = [NamespacePlacement.from_envelope(e) for e in await client.list(NAMESPACE_PLACEMENTS, root)]
+    if not placements:
+        return "waiting for nsscheduler to release the tenant"
+    supers = {
+        super_id
+        for placement in placements
+        for super_id in map(names.super_id_of_finalizer, placement.finalizers)
+        if super_id
+    }
+    where = f" from super clusters {', '.join(sorted(supers))}" if supers else ""
+    return f"namespaces still to drain{where}: {len(placements)}"
+
+
+async def virtual_clusters(client: Client) -> list[VirtualCluster]:
+    """Return all VirtualClusters, of all namespaces."""
+    return [VirtualCluster.from_envelope(envelope) for envelope in await client.list(VIRTUAL_CLUSTERS)]
+
+
+async def _find(client: Client, tenant: str) -> VirtualCluster | None:
+    for vc in await virtual_clusters(client):
+        if (vc.spec.tenant or vc.name) == tenant:
+            return vc
+    return None
+
+
+async def require_tenant(client: Client, tenant: str) -> VirtualCluster:
+    """Return a tenant's VirtualCluster.
+
+    Raises:
+        FailedError: There is no such tenant.
+    """
+    found = await _find(client, tenant)
+    if found is None:
+        raise FailedError(f"there is no tenant {tenant}; 'vcsync tenant list' shows those there are")
+    return found

@@ -1,0 +1,59 @@
+"""A system of its own for the end-to-end tests: two super clusters, two tenants, every role a process.
+
+VCSYNC_POOL=<folder> uses the servers of a running `python -m hack.testbed up --tenants 2 --dir <folder>` that nobody
+else uses; vcsync is installed there once and started anew.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pool_kit import Pool, Space
+
+from hack.system import System
+from hack.testbed import TestBed
+
+SETUP_AND_TEST_SECONDS = 240
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Allow for the servers' start in whichever test is the first."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(SETUP_AND_TEST_SECONDS))
+
+
+@pytest.fixture(scope="session")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    """A whole system that other tests do not disturb."""
+    directory = tmp_path_factory.mktemp("pool")
+    if folder := os.environ.get("VCSYNC_POOL"):
+        yield from _attached(Path(folder))
+        return
+    with (
+        TestBed(supers=2, nodes=2, tenants=("acme", "umbrella"), directory=directory / "bed") as bed,
+        System(bed, directory / "system") as system,
+    ):
+        yield Pool(bed, system)
+
+
+def _attached(folder: Path) -> Iterator[Pool]:
+    bed = TestBed.attach(folder)
+    system = System(bed, folder / "system")
+    try:
+        if not system.role_directory.exists():
+            system.install()
+        system.start()
+        yield Pool(bed, system)
+    finally:
+        system.stop()
+        bed.let_go()
+
+
+@pytest.fixture
+def space(pool: Pool) -> Iterator[Space]:
+    """A namespace of tenant acme with a slice on either super cluster."""
+    with pool.space() as space:
+        yield space

@@ -1,0 +1,284 @@
+"""What one tenant's Pods can see of, do to and ask from the nodes and tenants beside them: nothing but what policy allows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hollow_kubelet import environment, files
+from pool_kit import (
+    Json,
+    Pool,
+    Space,
+    annotation,
+    condition,
+    container,
+    deployment,
+    eventually,
+    pod,
+    super_of,
+)
+
+from vcsync.api import names
+
+FIELDS = (
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.podIP",
+    "status.hostIP",
+    "metadata.labels['app']",
+    "metadata.labels['kubernetes.io/team']",
+    "metadata.annotations['example.com/cost']",
+)
+
+
+def field_of(found: Json, path: str) -> str:
+    """A field of the tenant's Pod."""
+    if "['" in path:
+        kind, _, key = path.removeprefix("metadata.").removesuffix("']").partition("['")
+        return str(found["metadata"][kind][key])
+    value: Any = found
+    for part in path.split("."):
+        value = value[part]
+    return str(value)
+
+
+def test_the_downward_api_tells_the_tenants_values(pool: Pool, space: Space) -> None:
+    variables = [
+        {"name": f"FIELD_{position}", "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        for position, path in enumerate(FIELDS)
+    ]
+    by_file = [path for path in FIELDS if path.startswith("metadata")] + [
+        "metadata.labels",
+        "metadata.annotations",
+    ]
+    file_items = [
+        {"path": f"file-{position}", "fieldRef": {"fieldPath": path}} for position, path in enumerate(by_file)
+    ]
+    volume = {"name": "about", "downwardAPI": {"items": file_items}}
+    mount = {"name": "about", "mountPath": "/about"}
+    body = pod("curious", containers=[container(env=variables, volumeMounts=[mount])], volumes=[volume])
+    body["metadata"]["labels"] = {"app": "web", "kubernetes.io/team": "blue"}
+    body["metadata"]["annotations"] = {"example.com/cost": '$(HOME) 5 "units"'}
+    space.apply(body)
+    mine = space.running("curious")
+    super_id, standing = space.below("curious")
+    below = pool.supers[super_id]
+
+    told = environment(below, standing)
+    for position, path in enumerate(FIELDS):
+        assert told[f"FIELD_{position}"] == field_of(mine, path), path
+
+    def files_agree() -> bool:
+        found = space.get("pods", "curious") or {}
+        current = space.there(super_id, "pods", "curious") or {}
+        content = {path: text.decode() for path, text in files(below, current).items()}
+        for position, path in enumerate(by_file):
+            text = content[f"/about/file-{position}"]
+            if path in ("metadata.labels", "metadata.annotations"):
+                values = found["metadata"][path.partition(".")[2]]
+                assert [line.partition("=")[0] for line in text.splitlines()] == sorted(values), path
+            else:
+                assert text == field_of(found, path), path
+        return True
+
+    eventually(files_agree)
+    # Files follow changes.
+    space.kubectl("label", "pod", "curious", "app=shop", "kubernetes.io/team=red", "--overwrite")
+    eventually(
+        lambda: files(below, space.there(super_id, "pods", "curious") or {})["/about/file-3"] == b"shop"
+    )
+    eventually(files_agree)
+
+
+EVERYONE: Json = {"labelSelector": {}, "namespaceSelector": {}, "topologyKey": "kubernetes.io/hostname"}
+
+
+def test_a_tenant_can_neither_see_nor_repel_anothers_pods(pool: Pool) -> None:
+    with pool.space("acme") as acme, pool.space("umbrella") as umbrella:
+        acme.apply(deployment("wide", 2))
+        acme.all_running("wide", 2)
+        # They want to be alone on their node, or in their region, whoever the others are.
+        hermit = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [EVERYONE]}}
+        region = {**EVERYONE, "topologyKey": "topology.kubernetes.io/region"}
+        recluse = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [region]}}
+        umbrella.apply(pod("recluse", on="r2", affinity=recluse))
+        for position in range(2):
+            umbrella.apply(pod(f"hermit-{position}", on="r1", affinity=hermit))
+        # r1 has two nodes: both hermits find a place although acme's Pods stand there, each other they repel.
+        nodes = {umbrella.running(f"hermit-{position}")["spec"]["nodeName"] for position in range(2)}
+        assert len(nodes) == 2
+        umbrella.running("recluse")
+        # And they keep nobody of acme's away.
+        acme.apply(*[pod(f"after-{position}", on="r1") for position in range(3)])
+        for position in range(3):
+            acme.running(f"after-{position}")
+        # A third hermit has no node left; a Pod that wants to be near acme's finds none of them.
+        umbrella.apply(pod("hermit-2", on="r1", affinity=hermit))
+        near = {**EVERYONE, "labelSelector": {"matchLabels": {"app": "wide"}}}
+        friend = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}
+        umbrella.apply(pod("stalker", on="r1", affinity=friend))
+        for name in ("hermit-2", "stalker"):
+            found = eventually(lambda name=name: _unscheduled(umbrella, name))  # type: ignore[misc]
+            assert "affinity" in found
+        # A Pod of this tenant that meets the hermits would wait for kube-scheduler's next look, minutes after they went.
+        umbrella.kubectl("delete", "pods", "--all", "--wait")
+
+
+def _unscheduled(space: Space, name: str) -> str:
+    found = condition(space.get("pods", name), "PodScheduled")
+    return str(found.get("message", "")) if found.get("status") == "False" else ""
+
+
+def test_affinity_within_a_tenant_works_across_its_namespaces(pool: Pool) -> None:
+    with pool.space("acme") as one, pool.space("acme") as two:
+        one.apply(pod("leader", on="r2", labels={"app": "leader"}))
+        leader = one.running("leader")
+        term: Json = {
+            "labelSelector": {"matchLabels": {"app": "leader"}},
+            "namespaces": [one.name],
+            "topologyKey": "kubernetes.io/hostname",
+        }
+        by_name = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        selecting = {**term, "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": one.name}}}
+        del selecting["namespaces"]
+        by_selector = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [selecting]}}
+        two.apply(
+            pod("by-name", on="r2", affinity=by_name), pod("by-selector", on="r2", affinity=by_selector)
+        )
+        for name in ("by-name", "by-selector"):
+            assert two.running(name)["spec"]["nodeName"] == leader["spec"]["nodeName"]
+
+
+def test_topology_spread_counts_the_own_tenants_pods_only(pool: Pool) -> None:
+    with pool.space("acme") as acme, pool.space("umbrella") as umbrella:
+        node = acme_node(acme)
+        crowd = [pod(f"crowd-{position}", on="r1", labels={"app": "even"}) for position in range(4)]
+        for each in crowd:
+            each["spec"]["nodeSelector"]["kubernetes.io/hostname"] = node
+        acme.apply(*crowd)
+        for position in range(4):
+            assert acme.running(f"crowd-{position}")["spec"]["nodeName"] == node
+        constraint = {
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "even"}},
+        }
+        spread = {"topologySpreadConstraints": [constraint]}
+        umbrella.apply(*[pod(f"even-{n}", on="r1", labels={"app": "even"}, **spread) for n in range(4)])
+        found = [umbrella.running(f"even-{n}")["spec"]["nodeName"] for n in range(4)]
+        assert sorted(found.count(name) for name in set(found)) == [2, 2]
+
+
+def acme_node(space: Space) -> str:
+    """A virtual node of super cluster r1."""
+    space.apply(pod("scout", on="r1"))
+    return str(space.running("scout")["spec"]["nodeName"])
+
+
+def test_priority_classes_mean_what_the_operator_says(pool: Pool, space: Space) -> None:
+    def priority_class(name: str, value: int) -> Json:
+        return {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": value,
+        }
+
+    r1 = pool.supers["r1"]
+    space.apply(priority_class("urgent", 900_000), priority_class("greedy", 1_000_000))
+    r1.kubectl("create", "priorityclass", "tenants-urgent", "--value=1000")
+    try:
+        with pool.configured("acme", priorityClasses={"urgent": "tenants-urgent"}):
+            eventually(lambda: _known_priority(space))
+            space.apply(pod("greedy", on="r1", priorityClassName="greedy"))
+            space.apply(pod("system", on="r1", priorityClassName="system-node-critical"))
+            for name in ("greedy", "system"):
+                space.running(name)
+                standing = space.there("r1", "pods", name) or {}
+                assert standing["spec"].get("priorityClassName") is None
+                assert standing["spec"]["priority"] == 0
+    finally:
+        r1.kubectl("delete", "priorityclass", "tenants-urgent")
+        space.kubectl("delete", "priorityclass", "urgent", "greedy")
+
+
+def _known_priority(space: Space) -> bool:
+    """Whether a new Pod of class `urgent` gets the operator's priority; the syncer may still have to hear of it."""
+    space.kubectl("delete", "pod", "urgent", "--ignore-not-found", "--force")
+    eventually(lambda: space.there("r1", "pods", "urgent") is None)
+    space.apply(pod("urgent", on="r1", priorityClassName="urgent"))
+    space.running("urgent")
+    return bool((space.there("r1", "pods", "urgent") or {})["spec"]["priority"] == 1000)
+
+
+REFUSED: dict[str, Json] = {
+    "hostNetwork": {"hostNetwork": True},
+    "hostPID": {"hostPID": True},
+    "hostIPC": {"hostIPC": True},
+    "hostPath": {"volumes": [{"name": "root", "hostPath": {"path": "/"}}]},
+    "hostPort": {"containers": [container(ports=[{"containerPort": 80, "hostPort": 8080}])]},
+    "privileged": {"containers": [container(securityContext={"privileged": True})]},
+    "capabilities": {"containers": [container(securityContext={"capabilities": {"add": ["SYS_ADMIN"]}})]},
+    "nodeName": {"nodeName": "r1-node-1.r1"},
+    "tolerations": {"tolerations": [{"operator": "Exists"}]},
+}
+
+
+@pytest.mark.timeout(300)
+def test_what_reaches_beyond_the_sandbox_is_refused_and_says_why(pool: Pool, space: Space) -> None:
+    for field, spec in REFUSED.items():
+        body = pod(field.lower(), **spec)
+        if field == "nodeName":  # bound before any scheduler sees it
+            body["metadata"]["labels"] = {names.SUPER_CLUSTER: "r1"}
+        space.apply(body)
+    for field in REFUSED:
+        name = field.lower()
+        found = eventually(lambda name=name: _refusal(space, name))  # type: ignore[misc]
+        assert field in found["message"], found
+        (told,) = eventually(lambda name=name: space.events(name, "PolicyRefused"))  # type: ignore[misc]
+        assert told["message"] == found["message"]
+        assert told["type"] == "Warning"
+        assert not any(space.there(super_id, "pods", name) for super_id in pool.supers)
+
+
+def _refusal(space: Space, name: str) -> Json:
+    found = condition(space.get("pods", name), "PodScheduled")
+    return found if found.get("reason") == "PolicyRefused" else {}
+
+
+def test_the_operator_may_allow_it(pool: Pool, space: Space) -> None:
+    space.apply(pod("open", on="r1", **REFUSED["hostPort"]))
+    eventually(lambda: _refusal(space, "open"))
+    with pool.configured("acme", podPolicy={"hostPort": "Allow", "nodeName": "Allow"}):
+        # The Pod that waited is taken at once.
+        space.running("open")
+        standing = space.there("r1", "pods", "open") or {}
+        assert standing["spec"]["containers"][0]["ports"][0]["hostPort"] == 8080
+        node = standing["spec"]["nodeName"]
+        space.apply(pod("placed", nodeName=f"{node}.r1"))
+        placed = space.running("placed")
+        assert super_of(placed) == "r1"
+        assert (space.there("r1", "pods", "placed") or {})["spec"]["nodeName"] == node
+
+
+def test_our_own_labels_mean_nothing_when_a_tenant_writes_them(pool: Pool, space: Space) -> None:
+    body = pod("liar", on="r1", labels={names.CLUSTER: "other", names.CONTROLLED: "false", "app": "liar"})
+    body["metadata"]["annotations"] = {
+        names.CLUSTER: pool.key("umbrella"),
+        names.UID: "0",
+        names.NAMESPACE: "kube-system",
+        names.TOKENS: "[]",
+    }
+    space.apply(body)
+    mine = space.running("liar")
+    standing = space.there("r1", "pods", "liar") or {}
+    assert standing["metadata"]["labels"][names.CLUSTER] == space.key
+    assert standing["metadata"]["labels"][names.CONTROLLED] == "true"
+    assert annotation(standing, names.CLUSTER) == space.key
+    assert annotation(standing, names.UID) == mine["metadata"]["uid"]
+    assert annotation(standing, names.NAMESPACE) == space.name

@@ -1,0 +1,286 @@
+"""The ledger's changes take effect at once, losing a placement drains in order, and a settled system writes nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+
+import pytest
+from pool_kit import (
+    TWO_SLICES,
+    Json,
+    Pool,
+    Space,
+    annotation,
+    condition,
+    container,
+    deployment,
+    eventually,
+    pod,
+    quota,
+    read,
+    still_kubelets,
+    super_of,
+)
+
+from hack.testbed import Cluster
+from vcsync.api import names
+
+
+def test_a_placement_that_is_added_takes_everything_along_at_once(pool: Pool) -> None:
+    """What stood in the namespace all the time goes to the super cluster that is new to it."""
+    with pool.space() as space:
+        space.pin(r1=2)
+        eventually(lambda: space.placements() == {"r1": 2})
+        eventually(lambda: space.stands_on() == {"r1"})
+        config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "early"}, "data": {"a": "b"}}
+        service = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "early"},
+            "spec": {"selector": {"app": "early"}, "ports": [{"port": 80}]},
+        }
+        space.apply(config, service)
+        eventually(lambda: space.there("r1", "configmaps", "early"))
+        assert space.there("r2", "configmaps", "early") is None
+
+        space.pin(r1=1, r2=1)
+
+        eventually(lambda: space.placements() == {"r1": 1, "r2": 1})
+        eventually(lambda: space.there("r2", "configmaps", "early"))
+        eventually(lambda: space.there("r2", "services", "early"))
+        eventually(lambda: space.there("r2", "serviceaccounts", "default"))
+
+
+def test_losing_a_placement_drains_pods_first_then_the_rest_then_the_finalizer(pool: Pool) -> None:
+    with pool.space() as space:
+        config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "needed"}, "data": {"a": "b"}}
+        mount = [{"name": "needed", "mountPath": "/needed"}]
+        volume = [{"name": "needed", "configMap": {"name": "needed"}}]
+        space.apply(
+            config,
+            pod(
+                "worker",
+                on="r2",
+                containers=[container(volumeMounts=mount)],
+                volumes=volume,
+                terminationGracePeriodSeconds=60,
+            ),
+        )
+        space.running("worker")
+        with still_kubelets(pool.supers["r2"]):
+            space.pin(r1=2)
+            # The Pod is asked to go with its own grace period, and the tenant sees that.
+            standing = eventually(lambda: _deleting(space.there("r2", "pods", "worker")))
+            assert standing["metadata"]["deletionGracePeriodSeconds"] == 60
+            mine = eventually(lambda: _deleting(space.get("pods", "worker")))
+            assert mine["metadata"]["deletionGracePeriodSeconds"] == 60
+            # While it stops, what it needs stays, and the ledger remembers.
+            assert space.there("r2", "configmaps", "needed")
+            assert "deletionTimestamp" not in (_super_namespace(space, "r2") or {})["metadata"]
+            assert names.drain_finalizer("r2") in (space.ledger() or {})["metadata"]["finalizers"]
+            assert (space.ledger() or {})["status"]["placements"] == {"r1": 2}
+        eventually(lambda: _super_namespace(space, "r2") is None)
+        eventually(lambda: (space.ledger() or {})["metadata"]["finalizers"] == [names.drain_finalizer("r1")])
+        eventually(lambda: space.get("pods", "worker") is None)
+
+
+def _deleting(found: Json | None) -> Json | None:
+    return found if found is not None and "deletionTimestamp" in found["metadata"] else None
+
+
+def _super_namespace(space: Space, super_id: str) -> Json | None:
+    return read(space.pool.supers[super_id], f"/api/v1/namespaces/{space.super_name}")
+
+
+def test_a_super_cluster_that_is_cordoned_keeps_what_it_has_and_gets_nothing_new(pool: Pool) -> None:
+    with pool.space() as space:
+        space.apply(deployment("web", 2))
+        assert {super_of(each) for each in space.all_running("web", 2)} == {"r1", "r2"}
+        pool.system.vcsync("super", "cordon", "r2")
+        try:
+            with pool.space_unplaced() as later:
+                eventually(lambda: later.placements() == {"r1": 2})
+            assert space.placements() == {"r1": 1, "r2": 1}
+        finally:
+            pool.system.vcsync("super", "uncordon", "r2")
+
+
+def test_a_namespace_without_a_quota_waits_with_a_reason(pool: Pool) -> None:
+    space = pool.new_space()
+    space.create()
+    try:
+        (told,) = eventually(lambda: _namespace_events(space, "NoQuota"))
+        assert "ResourceQuota" in told["message"]
+        eventually(space.has_account)
+        space.apply(pod("early"))
+        found = eventually(lambda: condition(space.get("pods", "early"), "PodScheduled"))
+        assert found["status"] == "False"
+        assert "ResourceQuota" in found["message"]
+        assert space.placements() == {}
+        assert space.ledger() is None
+        # The moment the quota comes, all of it goes on. Pods need no second look by their owner.
+        space.apply(quota(TWO_SLICES))
+        space.running("early")
+    finally:
+        space.delete()
+
+
+def _namespace_events(space: Space, reason: str) -> list[Json]:
+    query = f"/api/v1/events?fieldSelector=involvedObject.kind%3DNamespace,involvedObject.name%3D{space.name}"
+    found: list[Json] = (read(space.tenant, query) or {}).get("items", [])
+    return [each for each in found if each["reason"] == reason]
+
+
+def test_the_operators_default_quota_stands_in_and_is_shown(pool: Pool) -> None:
+    with pool.configured("umbrella", defaultQuota=TWO_SLICES):
+        space = pool.new_space("umbrella")
+        space.create()
+        try:
+            eventually(lambda: space.placements() == {"r1": 1, "r2": 1})
+            shown = json.loads(annotation(space.namespace(), names.DEFAULT_QUOTA) or "{}")
+            assert shown == TWO_SLICES
+            eventually(space.has_account)
+            space.apply(pod("one"))
+            space.running("one")
+        finally:
+            space.delete()
+
+
+def test_what_a_tenant_writes_into_its_placement_annotations_is_put_right(pool: Pool, space: Space) -> None:
+    forged = {
+        "metadata": {
+            "annotations": {names.PLACEMENTS: '{"r1":50}'},
+            "labels": {names.placement_label("r1"): "50"},
+        }
+    }
+    space.kubectl("patch", "namespace", space.name, "--type=merge", "-p", json.dumps(forged))
+    eventually(lambda: space.placements() == {"r1": 1, "r2": 1})
+    eventually(lambda: (space.namespace() or {})["metadata"]["labels"][names.placement_label("r1")] == "1")
+    slices = space.there("r1", "resourcequotas", names.SUPER_QUOTA_NAME) or {}
+    assert slices["spec"]["hard"]["requests.cpu"] == "500m"
+
+
+@pytest.mark.parametrize("plural", ["configmaps", "pods", "resourcequotas"])
+def test_what_is_changed_below_is_put_right(pool: Pool, space: Space, plural: str) -> None:
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "fixed"}, "data": {"a": "b"}}
+    space.apply(config, pod("fixed", on="r1", labels={"app": "fixed"}))
+    space.running("fixed")
+    eventually(lambda: space.there("r1", "configmaps", "fixed"))
+    name, patch, right = {
+        "configmaps": ("fixed", {"data": {"a": "tampered"}}, lambda found: found["data"] == {"a": "b"}),
+        "pods": (
+            "fixed",
+            {"metadata": {"labels": {"app": "tampered"}}},
+            lambda found: found["metadata"]["labels"]["app"] == "fixed",
+        ),
+        "resourcequotas": (
+            names.SUPER_QUOTA_NAME,
+            {"spec": {"hard": {"requests.cpu": "100"}}},
+            lambda found: found["spec"]["hard"]["requests.cpu"] == "500m",
+        ),
+    }[plural]
+    r1 = pool.supers["r1"]
+    r1.kubectl("-n", space.super_name, "patch", plural, name, "--type=merge", "-p", json.dumps(patch))
+    eventually(lambda: right(space.there("r1", plural, name) or {}))
+
+
+# --- Quiet
+
+WRITES = {"POST", "PUT", "PATCH", "DELETE"}
+QUIET_SECONDS = 20
+"""As long as the longest heartbeat's interval."""
+_LINE = re.compile(r"^apiserver_request_total\{(?P<labels>[^}]*)\} (?P<count>\S+)$")
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+
+
+def writes_seen(cluster: Cluster) -> Counter[tuple[str, str]]:
+    """How many writes an API server has seen, by verb and resource, those of its own cluster's servers included."""
+    seen: Counter[tuple[str, str]] = Counter()
+    code, text = cluster.call("GET", "/metrics")
+    assert code == 200
+    for line in text.splitlines():
+        if match := _LINE.match(line):
+            labels = dict(_LABEL.findall(match["labels"]))
+            if labels["verb"] in WRITES:
+                resource = "/".join(filter(None, (labels["resource"], labels["subresource"])))
+                seen[(labels["verb"], resource)] += int(float(match["count"]))
+    return seen
+
+
+ALLOWED = {
+    "meta": {"leases", "superclusters/status"},  # leader election; the super clusters' heartbeat
+    "tenant": {"leases"},  # virtual nodes'
+    "super": {"leases", "nodes/status"},  # the hollow nodes' own
+}
+"""Heartbeats: all that a settled system may write."""
+
+REVIEWS = {"tokenreviews", "subjectaccessreviews"}
+
+
+def test_a_settled_system_writes_nothing_but_heartbeats(pool: Pool, space: Space) -> None:
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "b"}}
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}], "type": "LoadBalancer"},
+    }
+    too_big = {"requests": {"cpu": "900m", "memory": "16Mi"}}
+    space.apply(
+        config, service, deployment("web", 4), pod("waits", containers=[container(resources=too_big)])
+    )
+    space.all_running("web", 4)
+    clusters = {
+        name: cluster for name, cluster in pool.bed.clusters.items() if not name.startswith("leaving")
+    }
+    # What earlier tests left may still be going, virtual nodes up to two minutes: there comes a period without a write.
+    eventually(lambda: _is_quiet(clusters), 180)
+
+
+def _is_quiet(clusters: dict[str, Cluster]) -> bool:
+    found = _unexpected(clusters)
+    assert not found, found
+    return True
+
+
+def _unexpected(clusters: dict[str, Cluster]) -> dict[str, Counter[tuple[str, str]]]:
+    before = {name: writes_seen(cluster) for name, cluster in clusters.items()}
+    time.sleep(QUIET_SECONDS)  # the period that is looked at
+    found = {}
+    for name, cluster in clusters.items():
+        allowed = ALLOWED[cluster.role] | REVIEWS
+        moved = writes_seen(cluster) - before[name]
+        if surprising := Counter({key: count for key, count in moved.items() if key[1] not in allowed}):
+            found[name] = surprising
+    return found
+
+
+def test_only_what_changed_is_written(pool: Pool, space: Space) -> None:
+    """A change of one of many objects costs one write of it in each super cluster, and no other."""
+    many = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"c-{n}"}, "data": {"a": "b"}}
+        for n in range(10)
+    ]
+    space.apply(*many)
+    for super_id in pool.supers:
+        eventually(lambda super_id=super_id: len(_ours(space, super_id)) == 10)  # type: ignore[misc]
+    before = {super_id: _ours(space, super_id) for super_id in pool.supers}
+
+    space.kubectl("patch", "configmap", "c-3", "-p", '{"data":{"a":"c"}}')
+
+    for super_id in pool.supers:
+        eventually(lambda super_id=super_id: _ours(space, super_id) != before[super_id])  # type: ignore[misc]
+        after = _ours(space, super_id)
+        assert {name for name in after if after[name] != before[super_id][name]} == {"c-3"}
+
+
+def _ours(space: Space, super_id: str) -> dict[str, str]:
+    """Versions of the tenant's own ConfigMaps in a super cluster."""
+    return {
+        each["metadata"]["name"]: each["metadata"]["resourceVersion"]
+        for each in space.all_there(super_id, "configmaps")
+        if each["metadata"]["name"].startswith("c-")
+    }

@@ -1,0 +1,159 @@
+"""What super clusters tell comes up to the tenant: Events with their counts, load balancer addresses of all of them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from pool_kit import Json, Space, annotation, eventually, pod
+
+from vcsync.api import names
+
+
+def stamp() -> str:
+    """Now, as Events write it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def service(name: str, **spec: Any) -> Json:
+    """A Service."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {"ports": [{"port": 80}], **spec},
+    }
+
+
+def super_event(space: Space, name: str, pod_name: str, count: int, super_id: str = "r1") -> Json:
+    """An Event as a kubelet writes it."""
+    standing = space.there(super_id, "pods", pod_name)
+    assert standing is not None
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": space.super_name},
+        "involvedObject": {
+            "kind": "Pod",
+            "namespace": space.super_name,
+            "name": pod_name,
+            "uid": standing["metadata"]["uid"],
+            "apiVersion": "v1",
+        },
+        "reason": "BackOff",
+        "message": f"Back-off restarting failed container in {space.super_name}/{pod_name}",
+        "type": "Warning",
+        "count": count,
+        "firstTimestamp": stamp(),
+        "lastTimestamp": stamp(),
+        "source": {"component": "kubelet", "host": standing["spec"]["nodeName"]},
+        "reportingComponent": "kubelet",
+        "reportingInstance": standing["spec"]["nodeName"],
+    }
+
+
+def test_events_come_up_in_the_tenants_words_and_so_do_later_counts(space: Space) -> None:
+    space.apply(pod("loops", on="r1"))
+    mine = space.running("loops")
+    r1 = space.pool.supers["r1"]
+    path = f"/api/v1/namespaces/{space.super_name}/events"
+    body = super_event(space, "loops.1", "loops", 1)
+    code, answer = r1.call("POST", path, body)
+    assert code == 201, answer
+
+    told = eventually(lambda: space.events("loops", "BackOff"))[0]
+
+    assert told["message"] == f"Back-off restarting failed container in {space.name}/loops"
+    assert told["count"] == 1
+    assert told["involvedObject"]["uid"] == mine["metadata"]["uid"]
+    assert told["involvedObject"]["namespace"] == space.name
+    assert told["source"]["host"] == mine["spec"]["nodeName"]
+
+    for count in (2, 7):
+        code, answer = r1.call("PATCH", f"{path}/loops.1", {"count": count, "lastTimestamp": stamp()})
+        assert code == 200, answer
+        eventually(lambda count=count: space.events("loops", "BackOff")[0]["count"] == count)  # type: ignore[misc]
+    assert len(space.events("loops", "BackOff")) == 1
+    # What the super cluster's scheduler said of the node, the tenant reads with the name it knows.
+    scheduled = eventually(lambda: space.events("loops", "Scheduled"))[0]
+    assert mine["spec"]["nodeName"] in scheduled["message"]
+    assert space.super_name not in scheduled["message"]
+
+
+def test_load_balancer_addresses_come_up_from_both_super_clusters(space: Space) -> None:
+    space.apply(service("front", type="LoadBalancer", selector={"app": "front"}))
+    addresses = {"r1": "192.0.2.11", "r2": "198.51.100.22"}
+    for super_id, address in addresses.items():
+        eventually(lambda super_id=super_id: space.there(super_id, "services", "front"))  # type: ignore[misc]
+        _answer_as_load_balancer(space, super_id, [{"ip": address}])
+
+    eventually(lambda: _ingress(space) == set(addresses.values()))
+    assert space.kubectl("get", "service", "front", "--no-headers").split()[3].count(".") == 6
+
+    _answer_as_load_balancer(space, "r1", [{"ip": "192.0.2.33"}])
+    eventually(lambda: _ingress(space) == {"192.0.2.33", addresses["r2"]})
+    _answer_as_load_balancer(space, "r1", [])
+    eventually(lambda: _ingress(space) == {addresses["r2"]})
+
+    # A super cluster that leaves takes its address along.
+    space.pin(r1=2)
+    eventually(lambda: _ingress(space) == set())
+
+
+def _answer_as_load_balancer(space: Space, super_id: str, ingress: list[Json]) -> None:
+    patch = {"status": {"loadBalancer": {"ingress": ingress}}}
+    space.pool.supers[super_id].kubectl(
+        "-n", space.super_name, "patch", "service", "front", "--subresource=status", "--type=merge",
+        "-p", json.dumps(patch),
+    )  # fmt: skip
+
+
+def _ingress(space: Space) -> set[str]:
+    found = space.get("services", "front") or {}
+    return {each["ip"] for each in found["status"]["loadBalancer"].get("ingress", ())}
+
+
+def test_endpoints_without_selector_go_down(space: Space) -> None:
+    endpoints: Json = {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": {"name": "outside"},
+        "subsets": [{"addresses": [{"ip": "203.0.113.5"}], "ports": [{"port": 5432}]}],
+    }
+    space.apply(service("outside"), endpoints)
+    for super_id in space.pool.supers:
+        found = eventually(lambda super_id=super_id: space.there(super_id, "endpoints", "outside"))  # type: ignore[misc]
+        assert found["subsets"][0]["addresses"] == [{"ip": "203.0.113.5"}]
+        assert found["subsets"][0]["ports"][0]["port"] == 5432
+    endpoints["subsets"][0]["addresses"] = [{"ip": "203.0.113.6"}, {"ip": "203.0.113.7"}]
+    space.apply(endpoints)
+    for super_id in space.pool.supers:
+        eventually(lambda super_id=super_id: _addresses(space, super_id) == {"203.0.113.6", "203.0.113.7"})  # type: ignore[misc]
+    space.kubectl("delete", "service/outside", "endpoints/outside", "--ignore-not-found")
+    for super_id in space.pool.supers:
+        eventually(lambda super_id=super_id: space.there(super_id, "endpoints", "outside") is None)  # type: ignore[misc]
+
+
+def _addresses(space: Space, super_id: str) -> set[str]:
+    found = space.there(super_id, "endpoints", "outside") or {}
+    return {each["ip"] for subset in found.get("subsets", ()) for each in subset["addresses"]}
+
+
+def test_a_service_keeps_its_own_address_in_either_place(space: Space) -> None:
+    space.apply(service("web", selector={"app": "web"}, type="NodePort"))
+    mine = eventually(lambda: space.get("services", "web"))
+    for super_id in space.pool.supers:
+        standing = eventually(lambda super_id=super_id: space.there(super_id, "services", "web"))  # type: ignore[misc]
+        assert standing["spec"]["clusterIP"] != mine["spec"]["clusterIP"]
+        assert annotation(standing, names.CLUSTER_IP) == mine["spec"]["clusterIP"]
+    first = (space.there("r1", "services", "web") or {})["spec"]["clusterIP"]
+    eventually(lambda: annotation(space.get("services", "web"), names.TRANSPARENT_CLUSTER_IP) == first)
+    assert (space.get("services", "web") or {})["spec"]["clusterIP"] == mine["spec"]["clusterIP"]
+
+
+def test_external_ips_are_refused(space: Space) -> None:
+    space.apply(service("catcher", selector={"app": "x"}, externalIPs=["203.0.113.9"]))
+    told = eventually(lambda: space.events("catcher", "PolicyRefused"))
+    assert "externalIPs" in told[0]["message"]
+    assert not any(space.there(super_id, "services", "catcher") for super_id in space.pool.supers)

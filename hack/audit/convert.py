@@ -1,0 +1,179 @@
+"""What a super cluster's object should look like, said again from the rules and not from the program."""
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+from hack.audit import keys
+from hack.audit.world import Json, Tenant, annotations, labels, place, uid
+
+_SUFFIXES = {
+    **{
+        suffix: Fraction(1024) ** power
+        for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)
+    },
+    **{suffix: Fraction(1000) ** power for power, suffix in enumerate(("k", "M", "G", "T", "P", "E"), 1)},
+    "m": Fraction(1, 1000),
+    "u": Fraction(1, 1000_000),
+    "n": Fraction(1, 1000_000_000),
+}
+
+
+def amount(text: Any) -> Fraction:
+    """A Kubernetes quantity as an exact number."""
+    text = str(text)
+    for suffix, factor in _SUFFIXES.items():
+        if text.endswith(suffix):
+            return Fraction(text.removesuffix(suffix)) * factor
+    return Fraction(text)
+
+
+def amounts(quantities: Mapping[str, Any] | None) -> dict[str, Fraction]:
+    """Exact numbers of a map of quantities."""
+    return {name: amount(text) for name, text in (quantities or {}).items()}
+
+
+# --- Labels and annotations ----------------------------------------------------------------------------------
+
+
+def _in(domain: str, domains: tuple[str, ...]) -> bool:
+    return any(domain == one or domain.endswith("." + one) for one in domains)
+
+
+def stays(key: str, tenant: Tenant) -> bool:
+    """Whether a label or annotation with this key does not go down."""
+    domain = key.partition("/")[0] if "/" in key else ""
+    if key.startswith(("tenancy.x-k8s.io", "transparency.tenancy.x-k8s.io")) or _in(domain, keys.OUR_DOMAINS):
+        return True
+    if tenant.opaque and key.startswith(tenant.opaque):
+        return True
+    return _in(domain, keys.KUBERNETES_DOMAINS) and not _in(domain, keys.WORKLOAD_DOMAINS)
+
+
+def going_down(values: Mapping[str, str], tenant: Tenant) -> dict[str, str]:
+    """The tenant's labels or annotations that a super object carries."""
+    return {key: value for key, value in values.items() if not stays(key, tenant)}
+
+
+def own_labels(tenant: Tenant) -> dict[str, str]:
+    """The labels that say whose a super object is."""
+    namespace, name = place(tenant.record)
+    return {keys.CONTROLLED: "true", keys.VC_NAME: name, keys.VC_NAMESPACE: namespace}
+
+
+def own_annotations(source_uid: str, namespace: str, tenant: Tenant) -> dict[str, str]:
+    """The annotations that say whose a super object is."""
+    vc_namespace, vc_name = place(tenant.record)
+    return {
+        keys.CLUSTER: tenant.key,
+        keys.UID: source_uid,
+        keys.NAMESPACE: namespace,
+        keys.VC_NAME: vc_name,
+        keys.VC_NAMESPACE: vc_namespace,
+    }
+
+
+def metadata_differences(
+    wanted: Mapping[str, str], actual: Mapping[str, str], tenant: Tenant, field: str
+) -> Iterator[tuple[str, Any, Any]]:
+    """(field, expected, actual) of labels or annotations; keys that the super cluster may set by itself are passed over."""
+    for key, value in wanted.items():
+        if actual.get(key) != value:
+            yield f"metadata.{field}[{key}]", value, actual.get(key)
+    for key, value in actual.items():
+        own = tenant.transparent and key.startswith(tenant.transparent)
+        if key not in wanted and not stays(key, tenant) and not own:
+            yield f"metadata.{field}[{key}]", None, value
+
+
+def wanted_labels(source: Json, tenant: Tenant) -> dict[str, str]:
+    """Labels of the super object for a namespaced object of a tenant."""
+    return going_down(labels(source), tenant) | own_labels(tenant)
+
+
+def wanted_annotations(source: Json, tenant: Tenant) -> dict[str, str]:
+    """Annotations of the super object for a namespaced object of a tenant."""
+    return going_down(annotations(source), tenant) | own_annotations(uid(source), place(source)[0], tenant)
+
+
+# --- Fields of the kinds -------------------------------------------------------------------------------------
+
+
+def config_map(found: Json) -> Json:
+    """What a ConfigMap says."""
+    return {
+        "data": found.get("data") or {},
+        "binaryData": found.get("binaryData") or {},
+        "immutable": bool(found.get("immutable")),
+    }
+
+
+def secret(found: Json) -> Json:
+    """What a Secret says; the type is that of a super cluster."""
+    kind = found.get("type") or "Opaque"
+    domain = kind.partition("/")[0]
+    if kind not in keys.HARMLESS_SECRET_TYPES and _in(domain, keys.KUBERNETES_DOMAINS):
+        kind = "Opaque"
+    return {"data": found.get("data") or {}, "type": kind, "immutable": bool(found.get("immutable"))}
+
+
+def service_account(found: Json) -> Json:
+    """What a ServiceAccount of a super cluster says: pull secrets of the tenant, no tokens."""
+    return {"imagePullSecrets": found.get("imagePullSecrets") or [], "automountServiceAccountToken": False}
+
+
+def service_account_as_is(found: Json) -> Json:
+    """The same fields as they are."""
+    return {
+        "imagePullSecrets": found.get("imagePullSecrets") or [],
+        "automountServiceAccountToken": found.get("automountServiceAccountToken"),
+    }
+
+
+_SERVICE_DEFAULTS: Json = {
+    "type": "ClusterIP",
+    "selector": {},
+    "sessionAffinity": "None",
+    "sessionAffinityConfig": {},
+    "externalName": "",
+    "externalTrafficPolicy": "Cluster",
+    "internalTrafficPolicy": "Cluster",
+    "publishNotReadyAddresses": False,
+    "loadBalancerIP": "",
+    "loadBalancerClass": "",
+    "loadBalancerSourceRanges": [],
+    "allocateLoadBalancerNodePorts": True,
+    "trafficDistribution": "",
+}
+
+
+def service(found: Json) -> Json:
+    """What a Service says, without what each cluster allocates by itself."""
+    spec = found.get("spec") or {}
+    said = {f"spec.{field}": spec.get(field, default) for field, default in _SERVICE_DEFAULTS.items()}
+    said["spec.ports"] = [
+        {
+            "name": port.get("name", ""),
+            "port": port["port"],
+            "protocol": port.get("protocol", "TCP"),
+            "targetPort": port.get("targetPort", port["port"]),
+            "appProtocol": port.get("appProtocol", ""),
+        }
+        for port in spec.get("ports") or ()
+    ]
+    said["spec.headless"] = spec.get("clusterIP") == "None"
+    return said
+
+
+def endpoints(found: Json) -> Json:
+    """What Endpoints say, however an API server packs them into subsets: a sorted list of single addresses."""
+    return {"subsets": sorted(said for subset in found.get("subsets") or () for said in _addresses(subset))}
+
+
+def _addresses(subset: Json) -> Iterator[list[Any]]:
+    no_port: Json = {}
+    for field in ("addresses", "notReadyAddresses"):
+        for address in subset.get(field) or ():
+            for port in subset.get("ports") or (no_port,):
+                where = [field, address.get("ip", ""), address.get("hostname", "")]
+                yield [*where, port.get("name", ""), port.get("port", 0), port.get("protocol", "TCP")]

@@ -1,0 +1,81 @@
+"""The rule that nothing of one tenant is visible in another, nor the super clusters' names for anything of it."""
+
+import json
+import re
+from collections.abc import Iterator
+
+from hack.audit import keys
+from hack.audit.findings import Finding
+from hack.audit.world import Json, Tenant, World, annotations, place, super_namespace, uid
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+def visible(world: World) -> Iterator[Finding]:
+    """No text of a tenant's objects, in the tenant or in its super namespaces, is another tenant's."""
+    owner_of = {
+        uid(found): tenant.key
+        for tenant in world.tenants.values()
+        for _, found in tenant.cluster.everything()
+    }
+    owner_of |= {uid(tenant.record): tenant.key for tenant in world.tenants.values()}
+    marks = {tenant.key: marks_of(world, tenant) for tenant in world.tenants.values()}
+    for tenant in world.tenants.values():
+        for kind, found in tenant.cluster.everything():
+            for text in _foreign(found, tenant.key, owner_of, marks):
+                yield Finding("visible", tenant.key, "", kind, *place(found), "", None, text)
+    namespaces = {
+        super_namespace(line.tenant, line.namespace): line.tenant for line in world.placements.values()
+    }
+    for super_id, cluster in world.supers.items():
+        for kind, found in cluster.everything():
+            namespace, name = place(found)
+            owner = namespaces.get(name if kind == "namespaces" else namespace)
+            if owner is None or kind == "nodes":
+                continue
+            for text in _foreign(found, owner, owner_of, marks):
+                yield Finding("visible", owner, super_id, kind, namespace, name, "", None, text)
+
+
+def marks_of(world: World, tenant: Tenant) -> tuple[str, ...]:
+    """Texts by which an object of this tenant is known anywhere."""
+    return (tenant.key, *world.markers.get(tenant.key, ()))
+
+
+def _foreign(
+    found: Json, owner: str, owner_of: dict[str, str], marks: dict[str, tuple[str, ...]]
+) -> Iterator[str]:
+    text = json.dumps(found)
+    for word in set(_UUID.findall(text)):
+        if owner_of.get(word, owner) != owner:
+            yield f"UID {word} of {owner_of[word]}"
+    for other, texts in marks.items():
+        if other == owner:
+            continue
+        for mark in texts:
+            if mark in text:
+                yield f"{mark!r} of {other}"
+
+
+_WRITTEN_UP = ("pods", "services", "nodes", "events", "namespaces")
+
+
+def revealed(world: World) -> Iterator[Finding]:
+    """What comes up from a super cluster speaks the tenant's language: its cluster key is not in it."""
+    for tenant in world.tenants.values():
+        for kind in _WRITTEN_UP:
+            for found in tenant.cluster.all(kind):
+                if tenant.key in json.dumps(found):
+                    yield Finding("revealed", tenant.key, "", kind, *place(found), "", None, tenant.key)
+
+
+def claimed(world: World) -> Iterator[Finding]:
+    """A super object says that it belongs to the tenant in whose super namespace it stands."""
+    for tenant, _, super_id, _, line in world.placed():
+        there = super_namespace(tenant.key, line.namespace)
+        for kind, found in world.supers[super_id].everything():
+            said = annotations(found).get(keys.CLUSTER)
+            if place(found)[0] == there and said not in (None, tenant.key):
+                yield Finding(
+                    "visible", tenant.key, super_id, kind, *place(found), keys.CLUSTER, tenant.key, said
+                )

@@ -1,0 +1,224 @@
+"""Rules about ConfigMaps, Secrets, ServiceAccounts, Services and Endpoints: each stands in every placed super cluster."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hack.audit import convert, keys
+from hack.audit.findings import Difference, Finding
+from hack.audit.world import (
+    Json,
+    Tenant,
+    World,
+    annotations,
+    deleting,
+    labels,
+    place,
+    super_namespace,
+    uid,
+)
+
+
+def _same_name(name: str) -> str | None:
+    return name
+
+
+def _config_map_name(name: str) -> str | None:
+    """The super cluster has a root CA of its own, so the tenant's is called otherwise there."""
+    if name == keys.TENANT_ROOT_CA:
+        return None
+    return keys.TENANT_ROOT_CA if name == keys.ROOT_CA else name
+
+
+def _secret_name(name: str) -> str | None:
+    return None if name.startswith(keys.TOKEN_SECRET) else name
+
+
+def _always(_: Json, __: Tenant) -> bool:
+    return True
+
+
+def _service_goes(service: Json, _: Tenant) -> bool:
+    """The API server's own Service is every cluster's; external IPs are refused."""
+    return place(service) != ("default", "kubernetes") and not (service.get("spec") or {}).get("externalIPs")
+
+
+def _endpoints_go(endpoints: Json, tenant: Tenant) -> bool:
+    """Only what the tenant wrote by hand: with a selector each cluster's controller makes them."""
+    namespace, name = place(endpoints)
+    service = tenant.cluster.get("services", namespace, name)
+    selected = service is not None and bool((service.get("spec") or {}).get("selector"))
+    return (namespace, name) != ("default", "kubernetes") and not selected
+
+
+@dataclass(frozen=True)
+class Content:
+    """A kind whose content goes down to every placed super cluster."""
+
+    kind: str
+    wanted: Callable[[Json], Json]
+    """The fields a super object should have, from the tenant's."""
+    actual: Callable[[Json], Json]
+    """The same fields of a super object."""
+    super_name: Callable[[str], str | None] = _same_name
+    """None: an object of this name does not go down."""
+    goes: Callable[[Json, Tenant], bool] = _always
+    stray: Callable[[Json], bool] = lambda _: True
+    """Whether a super object without source is a finding even if it is not marked as ours."""
+
+
+CONTENTS = (
+    Content(
+        "configmaps",
+        convert.config_map,
+        convert.config_map,
+        _config_map_name,
+        stray=lambda found: place(found)[1] != keys.ROOT_CA,
+    ),
+    Content(
+        "secrets",
+        convert.secret,
+        lambda found: convert.secret(found) | {"type": found.get("type")},
+        _secret_name,
+        stray=lambda found: not place(found)[1].startswith(keys.TOKEN_SECRET),
+    ),
+    Content("serviceaccounts", convert.service_account, convert.service_account_as_is),
+    Content("services", convert.service, convert.service, goes=_service_goes),
+    Content(
+        "endpoints",
+        convert.endpoints,
+        convert.endpoints,
+        goes=_endpoints_go,
+        # The super cluster's controller makes those of Services with selector.
+        stray=lambda found: keys.CLUSTER in annotations(found),
+    ),
+)
+
+
+def contents(world: World) -> Iterator[Finding]:
+    """Content stands in every placed super cluster as the tenant has it, and nothing else does."""
+    for tenant, namespace, super_id, _, line in world.placed():
+        there = super_namespace(tenant.key, line.namespace)
+        cluster = world.supers[super_id]
+        for content in CONTENTS:
+            sources = {
+                name: source
+                for source in tenant.cluster.within(content.kind, line.namespace)
+                if (name := content.super_name(place(source)[1])) is not None and content.goes(source, tenant)
+            }
+            found = {place(copy)[1]: copy for copy in cluster.within(content.kind, there)}
+            wanted = {} if deleting(namespace) else sources
+            for rule, name, difference in _compare(content, tenant, sources, wanted, found):
+                yield Finding(rule, tenant.key, super_id, content.kind, there, name, *difference)
+
+
+Named = Mapping[str, Json]
+"""Objects by the name they have in super clusters."""
+
+
+def _compare(
+    content: Content, tenant: Tenant, sources: Named, wanted: Named, found: Named
+) -> Iterator[tuple[str, str, Difference]]:
+    for name, source in wanted.items():
+        if name not in found and not deleting(source):
+            yield "missing", name, ("", uid(source), None)
+    for name, copy in found.items():
+        if name in sources:
+            for difference in _differences(sources[name], copy, tenant, content):
+                yield "stale", name, difference
+        elif content.stray(copy):
+            yield "foreign", name, ("", None, annotations(copy).get(keys.UID))
+
+
+def _differences(source: Json, found: Json, tenant: Tenant, content: Content) -> Iterator[Difference]:
+    wanted = convert.wanted_annotations(source, tenant)
+    if content.kind == "services":
+        address = (source.get("spec") or {}).get("clusterIP")
+        if address and address != "None":
+            wanted[keys.CLUSTER_IP] = address
+    yield from convert.metadata_differences(
+        convert.wanted_labels(source, tenant), labels(found), tenant, "labels"
+    )
+    yield from convert.metadata_differences(wanted, annotations(found), tenant, "annotations")
+    if deleting(found) and not deleting(source):
+        yield "metadata.deletionTimestamp", None, found["metadata"]["deletionTimestamp"]
+    actual = content.actual(found)
+    for field, expected in content.wanted(source).items():
+        if actual[field] != expected:
+            yield field, expected, actual[field]
+
+
+def strays(world: World) -> Iterator[Finding]:
+    """Nothing marked as ours stands outside the super namespaces of the ledger."""
+    known = {
+        (super_id, super_namespace(line.tenant, line.namespace)) for *_, super_id, _, line in world.placed()
+    }
+    for super_id, cluster in world.supers.items():
+        for kind, found in cluster.everything():
+            namespace, name = place(found)
+            ours = labels(found).get(keys.CONTROLLED) == "true" or keys.CLUSTER in annotations(found)
+            if kind in ("namespaces", "nodes", "events") or (super_id, namespace) in known or not ours:
+                continue
+            owner = annotations(found).get(keys.CLUSTER, "")
+            yield Finding(
+                "foreign", owner, super_id, kind, namespace, name, "", None, annotations(found).get(keys.UID)
+            )
+
+
+def doubles(world: World) -> Iterator[Finding]:
+    """In one super cluster no two objects of a kind stand for the same source; a Pod stands in one super cluster only."""
+    seen: dict[tuple[str, str, str], tuple[str, str, str]] = {}
+    for super_id, cluster in world.supers.items():
+        for kind, found in cluster.everything():
+            source = annotations(found).get(keys.UID)
+            if not source or kind in ("resourcequotas", "nodes", "events"):
+                continue
+            namespace, name = place(found)
+            if kind == "secrets" and name.startswith(keys.TOKEN_SECRET):
+                continue
+            key = (kind, source, "" if kind == "pods" else super_id)
+            if key in seen:
+                owner = annotations(found).get(keys.CLUSTER, "")
+                before = "/".join(seen[key])
+                yield Finding(
+                    "doubled", owner, super_id, kind, namespace, name, keys.UID, f"only {before}", source
+                )
+            seen[key] = (super_id, namespace, name)
+
+
+def service_addresses(world: World) -> Iterator[Finding]:
+    """A tenant's Service tells the address that works in its first super cluster, and all load balancers' addresses."""
+    for tenant in world.tenants.values():
+        for service in tenant.cluster.all("services"):
+            namespace, name = place(service)
+            line = world.placement(tenant.key, namespace)
+            if line is None or not line.slices or not _service_goes(service, tenant) or deleting(service):
+                continue
+            there = super_namespace(tenant.key, namespace)
+            copies = [
+                found
+                for super_id in sorted(line.slices)
+                if super_id in world.supers
+                and (found := world.supers[super_id].get("services", there, name)) is not None
+            ]
+            if len(copies) < len(line.slices):
+                continue  # reported as missing
+            address = (copies[0].get("spec") or {}).get("clusterIP")
+            wanted = address if address and address != "None" else None
+            told = annotations(service).get(keys.TRANSPARENT_CLUSTER_IP)
+            field = f"metadata.annotations[{keys.TRANSPARENT_CLUSTER_IP}]"
+            if told != wanted:
+                yield Finding("status", tenant.key, "", "services", namespace, name, field, wanted, told)
+            balanced = (service.get("spec") or {}).get("type") == "LoadBalancer"
+            union: list[Any] = []
+            for copy in copies if balanced else ():
+                union.extend(entry for entry in _ingress(copy) if entry not in union)
+            if _ingress(service) != union:
+                field = "status.loadBalancer.ingress"
+                yield Finding(
+                    "status", tenant.key, "", "services", namespace, name, field, union, _ingress(service)
+                )
+
+
+def _ingress(service: Json) -> list[Any]:
+    return list(((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ())

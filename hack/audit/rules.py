@@ -1,0 +1,34 @@
+"""All rules in one table, and the audit that applies them."""
+
+from collections.abc import Callable, Iterator
+
+from hack.audit import isolation, ledger, nodes_and_tokens, objects, pods
+from hack.audit.findings import Finding
+from hack.audit.world import World
+
+Rule = Callable[[World], Iterator[Finding]]
+
+RULES: tuple[Rule, ...] = (
+    ledger.ledger_lines,
+    ledger.ledger_quotas,
+    ledger.mirrors,
+    ledger.super_namespaces,
+    ledger.super_quotas,
+    objects.contents,
+    objects.strays,
+    objects.doubles,
+    objects.service_addresses,
+    pods.pods,
+    pods.pod_copies,
+    nodes_and_tokens.virtual_nodes,
+    nodes_and_tokens.token_secrets,
+    isolation.visible,
+    isolation.revealed,
+    isolation.claimed,
+)
+"""Each looks at the whole world and yields what breaks it; their docstrings say what they demand."""
+
+
+def audit(world: World) -> list[Finding]:
+    """Apply every rule; no findings means that every tenant and super cluster agree."""
+    return [finding for rule in RULES for finding in rule(world)]

@@ -1,0 +1,125 @@
+"""`python -m hack.conformance`: how many official Kubernetes tests pass for a tenant.
+
+Starts a meta cluster, two super clusters with hollow nodes and a tenant's control plane, installs vcsync, runs every
+role as a process of its own, and points the official end-to-end tests at the tenant. Ends all it started.
+"""
+
+import json
+import re
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from hack.conformance.environment import Environment, EnvironmentFailed
+from hack.conformance.reports import Report, Result
+from hack.conformance.runner import Runner
+from hack.conformance.tests import (
+    EXCLUDED,
+    HOLLOW,
+    SHORT,
+    InvalidList,
+    choose_named,
+    exclusion_of,
+    read_exclusions,
+    read_names,
+    read_tests,
+)
+from hack.testbed import BuildError, TestBedError
+
+DIRECTORY = Path(".testbed") / "conformance"
+
+
+@click.command()
+@click.option("--short", is_flag=True, help="The short form: a few minutes, every group of tests.")
+@click.option("--focus", metavar="REGEX", help="Only tests whose name this matches.")
+@click.option(
+    "--names",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Only the tests that this file names, one a line.",
+)
+@click.option(
+    "--parallel", type=click.IntRange(1, 16), default=2, show_default=True, help="Processes at once."
+)
+@click.option(
+    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write results here."
+)
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=DIRECTORY,
+    show_default=True,
+    help="For logs.",
+)
+def main(
+    *,
+    short: bool,
+    focus: str | None,
+    names: Path | None,
+    parallel: int,
+    json_file: Path | None,
+    directory: Path,
+) -> None:
+    """Run the official Kubernetes tests against a tenant; ends with 1 unless all pass."""
+    try:
+        report = conformance(
+            short=short,
+            focus=focus,
+            names=read_names(names.read_text()) if names else None,
+            parallel=parallel,
+            directory=directory.absolute(),
+        )
+    except (InvalidList, EnvironmentFailed, TestBedError, BuildError) as error:
+        click.echo(f"conformance: {error}", err=True)
+        sys.exit(2)
+    if json_file:
+        json_file.write_text(json.dumps(report.as_json(), indent=1) + "\n")
+    click.echo(report.as_text())
+    sys.exit(1 if report.failed else 0)
+
+
+def conformance(
+    *,
+    directory: Path,
+    short: bool = False,
+    focus: str | None = None,
+    names: list[str] | None = None,
+    parallel: int = 2,
+) -> Report:
+    """Run the chosen tests in an environment made for it, and show each result as it comes.
+
+    Raises:
+        InvalidList: a list of tests is not as it should be, or nothing is chosen.
+        EnvironmentFailed: vcsync did not come up.
+        TestBedError: a server did not come up.
+        BuildError: a program is missing and cannot be built.
+    """
+    listed = read_tests(HOLLOW.read_text())
+    exclusions = read_exclusions(EXCLUDED.read_text())
+    excluded = {test.name: group for test in listed if (group := exclusion_of(test, exclusions))}
+    tests = [test for test in listed if test.name not in excluded]
+    if short:
+        tests = choose_named(tests, read_names(SHORT.read_text()))
+    if names is not None:
+        tests = choose_named(tests, names)
+    if focus:
+        tests = [test for test in tests if re.search(focus, test.name)]
+    if not tests:
+        raise InvalidList("no test is chosen; see --focus")
+    with Environment(directory) as environment:
+        click.echo(f"{len(tests)} tests, logs in {directory}")
+        started = time.monotonic()
+        runner = Runner(environment.target, directory, parallel=parallel, on_result=show)
+        results = runner.run(tests)
+        return Report(results, excluded, time.monotonic() - started)
+
+
+def show(result: Result) -> None:
+    """Print a result as it comes."""
+    click.echo(f"{result.outcome:<8}{result.seconds:7.1f} s  {result.name}")
+
+
+if __name__ == "__main__":
+    main()

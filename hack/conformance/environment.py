@@ -1,0 +1,151 @@
+"""Where the tests run: a tenant with an external control plane and a default quota, on two hollow super clusters."""
+
+import json
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from hack.conformance.runner import Target
+from hack.system import System, SystemFailed
+from hack.testbed import TestBed, ensure
+from hack.testbed.binaries import SERVERS
+from hack.testbed.servers import NodeShape
+
+TENANT = "acme"
+SUPER_CLUSTERS = 2
+NODES = 24
+NODE_SHAPE = NodeShape(cpu="8", memory="32Gi")
+"""Together the nodes hold the default quotas of twenty namespaces, more than the tests have at once. One is as large as a
+namespace's share of a super cluster: a test fills a node fivefold, by a fifth of its cpu each."""
+DEFAULT_QUOTA = "cpu=16,memory=32Gi"
+POD_POLICY = {
+    "hostPath": "Allow",  # Job failure policies by exit code keep their count on the node
+    "hostPort": "Allow",  # evictions: so many Pods on a node and no more
+    "privileged": "Allow",  # kubectl debug adds capabilities
+}
+"""What the operator allows this tenant beyond the default, because tests need it."""
+RUNTIME_CLASS = {
+    "apiVersion": "node.k8s.io/v1",
+    "kind": "RuntimeClass",
+    "metadata": {"name": "sandboxed"},
+    "handler": "test-handler",
+}
+"""What the super clusters' nodes offer: the handler that the tests presume."""
+RESIDENT_PODS = 8
+RESIDENT_SECONDS = 60.0
+
+RESIDENT = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "resident", "namespace": "default"},
+    "spec": {
+        "replicas": RESIDENT_PODS,
+        "selector": {"matchLabels": {"app": "resident"}},
+        "template": {
+            "metadata": {"labels": {"app": "resident"}},
+            "spec": {
+                "containers": [{"name": "web", "image": "web", "resources": {"requests": {"cpu": "1"}}}],
+                "topologySpreadConstraints": [
+                    {
+                        "maxSkew": 1,
+                        "topologyKey": "kubernetes.io/hostname",
+                        "whenUnsatisfiable": "DoNotSchedule",
+                        "labelSelector": {"matchLabels": {"app": "resident"}},
+                    }
+                ],
+            },
+        },
+    },
+}
+"""What the tenant runs besides the tests: a tenant sees the nodes that its Pods are on, and some tests look at nodes."""
+
+
+class EnvironmentFailed(Exception):
+    """vcsync did not come up, or does not do its work; the text says what, and where to look."""
+
+
+class Environment:
+    """A test bed with vcsync on it; a context manager.
+
+    Args:
+        directory: for data and logs.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._bed = TestBed(
+            supers=SUPER_CLUSTERS, nodes=NODES, tenants=(TENANT,), directory=directory, node_shape=NODE_SHAPE
+        )
+        self._directory = directory
+        self._programs = ensure((*SERVERS, "e2e.test"), print)
+        self._system: System | None = None
+
+    def __enter__(self) -> Self:
+        self._bed.start()
+        try:
+            self._system = System(
+                self._bed,
+                self._directory / "vcsync",
+                tenant_options={TENANT: ("--default-quota", DEFAULT_QUOTA)},
+            )
+            self._system.install()
+            self._prepare()
+            self._start_roles(self._system)
+            self._settle()
+        except SystemFailed as error:
+            self._stop()
+            raise EnvironmentFailed(str(error)) from None
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    @property
+    def target(self) -> Target:
+        """The tenant, for the tests."""
+        tenant = self._bed.tenants[TENANT]
+        return Target(
+            self._programs["e2e.test"], self._programs["kubectl"], tenant.kubeconfig, SUPER_CLUSTERS * NODES
+        )
+
+    def _prepare(self) -> None:
+        """What an operator does for this tenant: the Pod policy, and a runtime in the super clusters."""
+        for cluster in self._bed.supers.values():
+            cluster.kubectl("apply", "-f", "-", input=json.dumps(RUNTIME_CLASS))
+        patch = json.dumps({"spec": {"podPolicy": POD_POLICY}})
+        self._bed.meta.kubectl("patch", "virtualcluster", TENANT, "-n", "vcsync", "--type=merge", "-p", patch)
+
+    def _start_roles(self, system: System) -> None:
+        """Start the schedulers when every super cluster is known to be ready, so that each gets its part."""
+        system.start(*(f"syncer-{name}" for name in self._bed.supers))
+        self._bed.meta.kubectl(
+            "wait", "supercluster", "--all", "--for=condition=Ready", "--timeout=120s", timeout=130
+        )
+        system.start("nsscheduler", "podscheduler")
+
+    def _settle(self) -> None:
+        """Let the tenant's own Pods run, on both super clusters, so that nodes are there to be seen."""
+        tenant = self._bed.tenants[TENANT]
+        tenant.kubectl("apply", "-f", "-", input=json.dumps(RESIDENT))
+        deadline = time.monotonic() + RESIDENT_SECONDS
+        while True:
+            _, found = tenant.call("GET", "/apis/apps/v1/namespaces/default/deployments/resident")
+            ready = found.get("status", {}).get("readyReplicas", 0)
+            if ready == RESIDENT_PODS:
+                return
+            if time.monotonic() > deadline:
+                raise EnvironmentFailed(
+                    f"{ready} of {RESIDENT_PODS} Pods of tenant {TENANT} run after {RESIDENT_SECONDS:.0f} s; "
+                    f"see the logs in {self._directory / 'vcsync'}"
+                )
+            time.sleep(0.25)
+
+    def _stop(self) -> None:
+        if self._system is not None:
+            self._system.stop()
+        self._bed.stop()

@@ -1,0 +1,213 @@
+"""Runs batches of official tests as processes of the test program, each test within its limit of time."""
+
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+from hack.conformance.reports import Result, read_junit
+from hack.conformance.tests import E2eTest, batches, focus
+from hack.testbed.processes import Process, Spawner, wait_gone
+from hack.testbed.processes import stop as kill_processes
+
+TEST_SECONDS = 180.0
+"""Limit of one test."""
+SETUP_SECONDS = 300.0
+"""Limit of what goes before the first test and after the last."""
+INTERRUPT_SECONDS = 60.0
+"""What an interrupted test has to tidy up before its process is killed."""
+POLL_SECONDS = 0.25
+ATTEMPTS = 3
+"""How often a test is begun whose process gave no account of it."""
+
+_RULE = "------------------------------"
+_COMMON_FLAGS = (
+    "--provider=skeleton",
+    "--allowed-not-ready-nodes=-1",
+    "--minStartupPods=-1",
+    "--system-pods-startup-timeout=1s",
+    "--system-daemonsets-startup-timeout=1s",
+    "--ginkgo.v",
+    "--ginkgo.no-color",
+    "--ginkgo.silence-skips",
+    "--ginkgo.output-interceptor-mode=none",
+    "--ginkgo.timeout=6h",
+    f"--ginkgo.grace-period={INTERRUPT_SECONDS / 2:.0f}s",
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the tests run against. `nodes`: how many the cluster is said to have."""
+
+    program: Path
+    kubectl: Path
+    kubeconfig: Path
+    nodes: int
+
+
+class Runner:
+    """Runs tests, several processes side by side, those that must be alone at the end one after another.
+
+    Args:
+        target: the cluster and the programs.
+        directory: for logs and reports.
+        parallel: processes at once.
+        on_result: called, from any thread, with every result as soon as it is known.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        directory: Path,
+        *,
+        parallel: int,
+        on_result: Callable[[Result], None],
+    ) -> None:
+        self._target = target
+        self._directory = directory
+        self._parallel = parallel
+        self._on_result = on_result
+        self._lock = threading.Lock()
+        self._runs = 0
+
+    def run(self, tests: Sequence[E2eTest]) -> list[Result]:
+        """Run all tests and return what came of them."""
+        together = [test for test in tests if not test.serial]
+        alone = [test for test in tests if test.serial]
+        return [
+            *self._side_by_side(batches(together), self._parallel),
+            *self._side_by_side(batches(alone), 1),
+        ]
+
+    def _side_by_side(self, dealt: Iterable[list[E2eTest]], parallel: int) -> list[Result]:
+        left: queue.SimpleQueue[list[E2eTest]] = queue.SimpleQueue()
+        for batch in dealt:
+            left.put(batch)
+        results: list[Result] = []
+        errors: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                while True:
+                    results.extend(self._run_batch(left.get_nowait()))
+            except queue.Empty:
+                return
+            except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
+                errors.append(error)
+
+        threads = [
+            threading.Thread(target=work, name=f"conformance-{n}", daemon=True) for n in range(parallel)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if errors:
+            raise errors[0]
+        return results
+
+    def _run_batch(self, batch: Sequence[E2eTest]) -> list[Result]:
+        results: list[Result] = []
+        left, begun = list(batch), dict.fromkeys(batch, 0)
+        while left:
+            found = self._run_once(left)
+            progress = bool(found)
+            for test in left:
+                begun[test] += 1
+                if test.name not in found and begun[test] >= ATTEMPTS and not progress:
+                    found[test.name] = Result(
+                        test.name, "failed", 0, "the test program gave no account of it"
+                    )
+            for result in found.values():
+                self._on_result(result)
+            results.extend(found.values())
+            left = [test for test in left if test.name not in found]
+        return results
+
+    def _run_once(self, tests: Sequence[E2eTest]) -> dict[str, Result]:
+        with self._lock:
+            self._runs += 1
+            number = self._runs
+        log = self._directory / f"run-{number:03}.log"
+        junit = self._directory / f"run-{number:03}.xml"
+        command = (
+            str(self._target.program),
+            *_COMMON_FLAGS,
+            f"--kubeconfig={self._target.kubeconfig}",
+            f"--kubectl-path={self._target.kubectl}",
+            f"--num-nodes={self._target.nodes}",
+            f"--ginkgo.junit-report={junit}",
+            f"--ginkgo.focus={focus(tests)}",
+        )
+        spawner = Spawner(die_with_us=True)
+        process = spawner.start(command, log, self._directory)
+        try:
+            overrun = _watch(process, spawner, log, tests)
+        finally:
+            kill_processes([process], spawner.reap)
+            spawner.close()
+        try:
+            found = read_junit(junit.read_text(errors="replace"), tests)
+        except (OSError, ElementTree.ParseError):
+            found = {}
+        if overrun is not None:
+            told = found.get(overrun.name, Result(overrun.name, "failed", TEST_SECONDS))
+            message = f"not within {TEST_SECONDS:.0f} s: {told.message}"
+            found[overrun.name] = replace(told, outcome="failed", message=message)
+        junit.unlink(missing_ok=True)  # it lists every test there is
+        return found
+
+
+def _watch(process: Process, spawner: Spawner, log: Path, tests: Sequence[E2eTest]) -> E2eTest | None:
+    """Wait until the process ends; interrupt it when a test exceeds its limit, and return that test."""
+    by_name = {test.name: test for test in tests}
+    current: E2eTest | None = None
+    since = time.monotonic()
+    with log.open(errors="replace") as output:
+        progress = Progress(by_name)
+        while process.alive:
+            if progress.read(output.read()):
+                current, since = progress.current, time.monotonic()
+            limit = SETUP_SECONDS if current is None else TEST_SECONDS
+            if time.monotonic() - since > limit:
+                process.send(signal.SIGINT)
+                with suppress(TimeoutError):  # then the caller kills it
+                    wait_gone([process], INTERRUPT_SECONDS, spawner.reap)
+                return current
+            time.sleep(POLL_SECONDS)
+            spawner.reap(process)
+    return None
+
+
+class Progress:
+    """Follows in the test program's output which test runs: its name stands behind a rule."""
+
+    def __init__(self, tests: dict[str, E2eTest]) -> None:
+        self._tests = tests
+        self._rest = ""
+        self._after_rule = False
+        self.current: E2eTest | None = None
+
+    def read(self, text: str) -> bool:
+        """Take more output; whether another test has begun, or none runs any more."""
+        changed = False
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            if self._after_rule and line:
+                begun = self._named(line)
+                changed = changed or begun != self.current
+                self.current = begun
+            self._after_rule = line == _RULE
+        return changed
+
+    def _named(self, line: str) -> E2eTest | None:
+        text = line.rstrip()
+        while text and text not in self._tests:
+            text = text.rpartition(" [")[0]
+        return self._tests.get(text)

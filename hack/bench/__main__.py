@@ -1,0 +1,162 @@
+"""Command line of the benchmark."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from hack.bench import report, runs
+from hack.bench.load import NotInTime, clear, client_of
+from hack.bench.report import Results
+from hack.bench.stage import NAMESPACE, SYNCER, Side, Stage, say, stage
+from hack.system import SystemFailed
+from vcsync.kube import loop
+from vcsync.kube.errors import KubeError
+
+PARTS = ("burst", "memory", "idle", "restart", "deletion", "low-load")
+_NEEDS_PODS = frozenset({"memory", "idle", "restart", "deletion"})
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--pods", default=2000, show_default=True, type=click.IntRange(200, 4000), help="Pods of the burst."
+)
+@click.option(
+    "--json",
+    "file",
+    default=Path("build/bench.json"),
+    show_default=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to store the results.",
+)
+@click.option(
+    "--only", "chosen", multiple=True, type=click.Choice(PARTS), help="Measure only this; may be repeated."
+)
+@click.option("--no-direct", is_flag=True, help="Leave the super cluster's own side out (no ratios then).")
+@click.option(
+    "--profile",
+    "profiles",
+    multiple=True,
+    metavar="ROLE",
+    help=f"Sample where the CPU time of a role goes ({SYNCER}, podscheduler, nsscheduler) and keep it beside the "
+    "JSON file; may be repeated. Costs the role some percent.",
+)
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep data and logs here (default: a temporary folder).",
+)
+@click.option("--markdown", is_flag=True, help="Print the table as Markdown.")
+def main(
+    *,
+    pods: int,
+    file: Path,
+    chosen: tuple[str, ...],
+    no_direct: bool,
+    profiles: tuple[str, ...],
+    directory: Path | None,
+    markdown: bool,
+) -> None:
+    """Measure what a Pod costs through a tenant, against one created directly in the super cluster."""
+    parts = frozenset(chosen or PARTS)
+    results = Results()
+    failure: Exception | None = None
+    with _folder(directory) as folder, stage(folder, profiles) as made:
+        try:
+            if not no_direct:
+                measure_direct(made, results, parts, pods)
+            measure_tenant(made, results, parts, pods)
+        except (KubeError, NotInTime, SystemFailed, ExceptionGroup) as error:
+            failure = error  # what was measured until then is worth showing
+        made.stop_roles()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        for role in profiles:
+            for kind in ("profile", "profile.stacks"):
+                with contextlib.suppress(FileNotFoundError, shutil.SameFileError):
+                    shutil.copy(folder / f"{role}.{kind}", file.parent / f"{role}.{kind}")
+    rows = report.rows(results)
+    settings = {"pods": pods, "parts": sorted(parts), "profiles": profiles}
+    file.write_bytes(report.document(results, rows, settings))
+    click.echo(report.markdown(rows) if markdown else report.table(rows))
+    if results.burst is not None:
+        click.echo("\n" + report.request_table(results.burst))
+    say(f"stored as {file}")
+    if failure is not None:
+        raise click.ClickException(f"not all was measured: {describe(failure)}")
+
+
+def describe(failure: BaseException) -> str:
+    """A failure, or the failures of a group, in words."""
+    if isinstance(failure, BaseExceptionGroup):
+        return "; ".join(describe(one) for one in failure.exceptions)
+    return f"{type(failure).__name__}: {failure}"
+
+
+def measure_direct(made: Stage, results: Results, parts: frozenset[str], pods: int) -> None:
+    """The load on the super cluster alone; no role of vcsync runs."""
+    side = made.direct
+    if "burst" in parts:
+        say(f"direct: {pods} Pods")
+        loop.run(runs.warm_up(made, side))
+        results.burst_direct = loop.run(runs.burst(made, side, pods))
+        if "deletion" in parts:
+            say("direct: deletion")
+            results.deletion_direct = loop.run(runs.deletion(made, side))
+        else:
+            loop.run(_clear(side))
+    if "low-load" in parts:
+        say("direct: one at a time, 20 Pods/s")
+        results.low_direct = loop.run(runs.low_load(side))
+
+
+def measure_tenant(made: Stage, results: Results, parts: frozenset[str], pods: int) -> None:
+    """The same load through the tenant, and what there is to measure while its Pods stand."""
+    side = made.tenant
+    say("tenant: starting vcsync")
+    made.start_roles()
+    before: dict[str, int] = {}
+    if "burst" in parts or parts & _NEEDS_PODS:
+        say(f"tenant: {pods} Pods")
+        loop.run(runs.warm_up(made, side))
+        before = made.memory()
+        results.burst = loop.run(runs.burst(made, side, pods))
+    if "idle" in parts:
+        say(f"tenant: idle for {runs.IDLE_SECONDS:.0f} s")
+        results.idle = loop.run(runs.idle(made, pods + runs.WARM_UP))
+    if "memory" in parts:
+        results.memory = runs.Memory(before, made.memory())
+    if "restart" in parts:
+        say("tenant: restart of the syncer")
+        results.restart = loop.run(runs.restart(made, pods + runs.WARM_UP))
+    if "deletion" in parts:
+        say("tenant: deletion")
+        results.deletion = loop.run(runs.deletion(made, side))
+    elif results.burst is not None:
+        loop.run(_clear(side))
+    if "low-load" in parts:
+        say("tenant: one at a time, 20 Pods/s")
+        results.low = loop.run(runs.low_load(side))
+
+
+async def _clear(side: Side) -> None:
+    async with client_of(side.cluster.kubeconfig, side.name) as client:
+        await clear(client, NAMESPACE)
+
+
+@contextlib.contextmanager
+def _folder(directory: Path | None) -> Iterator[Path]:
+    if directory is not None:
+        yield directory.absolute()
+        return
+    with tempfile.TemporaryDirectory(prefix="vcsync-bench-") as temporary:
+        yield Path(temporary)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""The parts of a storm that can be judged without clusters: what the spy notices, whom the killer kills."""
+
+import asyncio
+import json
+import random
+from collections import Counter
+
+import pytest
+
+from hack.chaos.churn import ACTIONS, Churn
+from hack.chaos.faults import Killer
+from hack.chaos.spy import owner_of, sighted
+from hack.system import SystemFailed
+
+MARKS = {"acme": (b"marker-acme-1",), "umbrella": (b"marker-umbrella-2",)}
+
+
+def event(namespace: str, name: str, text: str = "") -> bytes:
+    metadata = {"namespace": namespace, "name": name, "annotations": {"a": text}}
+    return json.dumps({"type": "ADDED", "object": {"metadata": metadata}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("line", "owner", "other"),
+    [
+        (event("shop", "web", "marker-acme-1"), "acme", None),
+        (event("shop", "web", "marker-umbrella-2"), "acme", "umbrella"),
+        (event("shop", "web", "nothing"), "acme", None),
+        (event("shop", "marker-acme-1"), "umbrella", "acme"),
+    ],
+)
+def test_the_spy_notices_what_belongs_to_another_tenant(line: bytes, owner: str, other: str | None) -> None:
+    assert sighted(line, owner, MARKS) == other
+
+
+def test_a_super_namespace_and_what_stands_in_it_belong_to_the_tenant_of_its_key() -> None:
+    starts = {"vcsync-1-acme-": "acme", "vcsync-2-umbrella-": "umbrella"}
+    assert owner_of(event("vcsync-2-umbrella-shop", "web"), starts) == "umbrella"
+    assert owner_of(event("", "vcsync-1-acme-shop"), starts) == "acme"
+    assert owner_of(event("kube-system", "web"), starts) is None
+
+
+class PaperRoles:
+    """Roles that are names only; the first start of one of them fails."""
+
+    role_names = ("nsscheduler", "podscheduler", "syncer-r1")
+
+    def __init__(self) -> None:
+        self.log: dict[str, list[str]] = {role: [] for role in self.role_names}
+        self._fails = 1
+
+    def kill(self, role: str) -> None:
+        self.log[role].append("kill")
+
+    def spawn(self, role: str) -> None:
+        self.log[role].append("spawn")
+
+    def wait_ready(self, role: str, timeout: float = 0) -> None:
+        if role == "podscheduler" and self._fails:
+            self._fails -= 1
+            raise SystemFailed("podscheduler has ended")
+
+
+async def test_the_killer_kills_every_role_as_often_as_asked_and_leaves_all_running() -> None:
+    roles = PaperRoles()
+    killer = Killer(roles, 1, longest_life=0.0, longest_absence=0.0)
+    over = asyncio.Event()
+    over.set()
+    await killer.run(over, at_least=3)
+    assert killer.kills == Counter(dict.fromkeys(roles.role_names, 3))
+    for role, log in roles.log.items():
+        assert log == ["kill", "spawn"] * (len(log) // 2)
+        assert len(log) // 2 == killer.kills[role] + killer.kills_at_start[role]
+    assert killer.ended == ["podscheduler has ended"]
+
+
+class PaperCluster:
+    """A tenant's API that says yes to everything and writes down what it was asked."""
+
+    name = "acme"
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str, object]] = []
+
+    def session(self, _timeout: float) -> "PaperCluster":
+        return self
+
+    def __enter__(self) -> "PaperCluster":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def call(self, method: str, path: str, body: object = None) -> tuple[int, object]:
+        self.calls.append((method, path, body))
+        spec = {"template": {"spec": {"containers": [{"name": "main"}]}}}
+        return {"POST": 201}.get(method, 200), {"spec": spec}
+
+
+class Steps:
+    """Stops after so many steps."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+
+    def wait(self, _seconds: float) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
+def stream(seed: int) -> tuple[Churn, list[tuple[str, str, object]]]:
+    cluster = PaperCluster()
+    churn = Churn(cluster, seed, pause=0.0, super_ids=("r1", "r2"))  # type: ignore[arg-type]
+    churn.run(Steps(400))  # type: ignore[arg-type]
+    return churn, cluster.calls
+
+
+def test_the_same_seed_makes_the_same_users() -> None:
+    seed = random.randrange(1000)
+    assert stream(seed)[1] == stream(seed)[1]
+    assert stream(1)[1] != stream(2)[1]
+
+
+def test_users_do_everything_and_mark_what_they_make() -> None:
+    churn, calls = stream(7)
+    assert set(churn.done) == {action.__name__ for action, _ in ACTIONS}
+    for method, path, body in calls:
+        if method == "POST":
+            assert churn.marker in json.dumps(body), path
+    assert not churn.refused

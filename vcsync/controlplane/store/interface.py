@@ -1,0 +1,180 @@
+"""What a store promises: keys in order, one global revision, transactions, a window of history, watches.
+
+The semantics are etcd's (https://etcd.io/docs/v3.6/learning/api/) as far as kube-apiserver relies on them. Both
+implementations are held to one test suite.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class StoreError(Exception):
+    """The store could not do it; nothing of the request is in effect unless a subclass says otherwise."""
+
+
+class Compacted(StoreError):
+    """The revision asked for is older than the window of history; list again.
+
+    Attributes:
+        oldest: the first revision that can still be read or watched from.
+    """
+
+    def __init__(self, oldest: int) -> None:
+        super().__init__(f"revision is compacted; the oldest is {oldest}")
+        self.oldest = oldest
+
+
+class FutureRevision(StoreError):
+    """The revision asked for is newer than any that exists.
+
+    Attributes:
+        current: the newest revision.
+    """
+
+    def __init__(self, current: int) -> None:
+        super().__init__(f"revision is in the future; the newest is {current}")
+        self.current = current
+
+
+class StoreFull(StoreError):
+    """There is no room: writes are refused until there is; reads go on."""
+
+
+class StoreUnavailable(StoreError):
+    """The store does not answer. Whether a write took effect is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One key's value. `created` and `revision` are the revisions of its creation and of its last change."""
+
+    key: str
+    value: bytes
+    created: int
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a range found, in key order.
+
+    `revision`: the snapshot it was read at. `more`: whether keys follow. `remaining`: how many, when `more`.
+    """
+
+    records: list[Record]
+    revision: int
+    more: bool = False
+    remaining: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """A condition: the key's last change is at this revision; 0: the key does not exist."""
+
+    key: str
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Set a key. `ttl`: seconds after which the key is deleted; None: never."""
+
+    key: str
+    value: bytes
+    ttl: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove a key; none there: nothing happens."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a transaction.
+
+    `revision`: of the commit if it took effect, else the store's newest. `failed`: the keys whose condition
+    did not hold, with what stands there now (None: nothing); empty when it took effect.
+    """
+
+    revision: int
+    failed: tuple[tuple[str, Record | None], ...] = ()
+
+    @property
+    def done(self) -> bool:
+        """Whether the writes took effect."""
+        return not self.failed
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One key's change, in the order of revisions; several changes of one transaction share a revision.
+
+    `value` None: deleted. `previous` None: it did not exist before. `created`: revision of the key's creation.
+    """
+
+    revision: int
+    key: str
+    value: bytes | None
+    previous: bytes | None
+    created: int
+
+
+class Store(Protocol):
+    """Keys and values of every tenant. Every method may raise `StoreUnavailable`."""
+
+    async def get(self, key: str, *, revision: int = 0) -> tuple[Record | None, int]:
+        """Read one key, as of `revision` (0: now).
+
+        Returns:
+            the record or None, and the revision of the snapshot.
+
+        Raises:
+            Compacted, FutureRevision: history does not reach that revision.
+        """
+        ...
+
+    async def range(self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0) -> Page:
+        """Read keys that begin with `prefix` in byte order, those after the key `after`, at most `limit` (0: all).
+
+        Raises:
+            Compacted, FutureRevision: history does not reach that revision.
+        """
+        ...
+
+    async def count(self, prefix: str) -> int:
+        """Return how many keys begin with `prefix`."""
+        ...
+
+    async def txn(self, compares: Sequence[Compare], operations: Sequence[Put | Delete]) -> Outcome:
+        """Do all operations at one new revision if every condition holds, else nothing. Durable once it returns.
+
+        Raises:
+            StoreFull: no room.
+        """
+        ...
+
+    def watch(self, prefix: str, after: int) -> AsyncIterator[list[Change]]:
+        """Yield every change after revision `after` to keys that begin with `prefix`, in order, in batches.
+
+        A batch never splits a revision. It ends only by cancellation or an error.
+
+        Raises:
+            Compacted: `after` is older than the window of history.
+        """
+        ...
+
+    async def revision(self) -> int:
+        """Return the newest revision; every change up to it has been or will be given to watches in order."""
+        ...
+
+    async def compact(self, revision: int) -> None:
+        """Forget history before `revision`; current values stay."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what is in flight and release everything."""
+        ...

@@ -7,12 +7,12 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from vcsync.api import names
 from vcsync.kube.client import Client
-from vcsync.kube.lease import LeaderElector
 from vcsync.nsscheduler.leadership import Leadership
 from vcsync.nsscheduler.reconcile import Wish
 from vcsync.nsscheduler.settings import Settings
 from vcsync.scheduling.resources import to_quantities
 from vcsync.tenancy.status import last_errors, pool_status, tenants_status
+from vcsync.tenancy.terms import Terms
 
 
 class NamespaceScheduler:
@@ -35,57 +35,32 @@ class NamespaceScheduler:
         settings: Settings | None = None,
         make_client: Callable[[bytes, str], Client] | None = None,
     ) -> None:
-        self._meta = meta
-        self._identity = identity
-        self._settings = settings or Settings()
-        self._make_client = make_client
-        self._elector = (
-            LeaderElector(
-                meta, names.scheduler_lease(names.ROLE_NSSCHEDULER), names.SYSTEM_NAMESPACE, identity
-            )
-            if leader_elect
-            else None
+        self._terms = Terms(
+            meta,
+            names.ROLE_NSSCHEDULER,
+            identity=identity,
+            leader_elect=leader_elect,
+            begin=lambda: Leadership(meta, settings or Settings(), make_client=make_client),
         )
-        self._term: Leadership | None = None
 
     async def run(self) -> None:
         """Schedule until cancelled."""
-        if self._elector is None:
-            await self._lead()
-        else:
-            await self._elector.run(self._lead)
-
-    async def _lead(self) -> None:
-        self._term = Leadership(self._meta, self._settings, make_client=self._make_client)
-        try:
-            await self._term.run()
-        finally:
-            self._term = None
+        await self._terms.run()
 
     def explain_namespace(self, tenant: str, namespace: str) -> dict[str, Any] | None:
         """The last decision on a namespace, as plain data; None if there was none in this term."""
-        wish = None if self._term is None else self._term.outcomes.get((tenant, namespace))
+        term = self._terms.current
+        wish = None if term is None else term.outcomes.get((tenant, namespace))
         return None if wish is None else _explain(wish)
 
     def ready(self) -> tuple[bool, str]:
         """Whether it does its work now."""
-        if self._term is None:
-            return True, "standby: another process holds the lease, or the election is under way"
-        if not self._term.synced():
-            return (
-                False,
-                "reading VirtualClusters, SuperClusters and NamespacePlacements from the meta cluster",
-            )
-        return True, "leading"
+        return self._terms.ready("VirtualClusters, SuperClusters and NamespacePlacements")
 
     def status(self) -> dict[str, Any]:
         """The state of the role as plain JSON values."""
-        term = self._term
-        shown: dict[str, Any] = {
-            "role": names.ROLE_NSSCHEDULER,
-            "identity": self._identity,
-            "leader": term is not None,
-        }
+        term = self._terms.current
+        shown = self._terms.status()
         if term is None:
             return shown
         tenants = tenants_status(term.registry, term.work)
@@ -114,10 +89,8 @@ class NamespaceScheduler:
 
     def metrics(self) -> Iterable[Metric]:
         """Metric families; none grows with the number of namespaces."""
-        term = self._term
-        leading = GaugeMetricFamily("vcsync_nsscheduler_leading", "1 while this process leads")
-        leading.add_metric([], float(term is not None))
-        yield leading
+        term = self._terms.current
+        yield self._terms.leading()
         if term is None:
             return
         statistics = term.work.queue.statistics()

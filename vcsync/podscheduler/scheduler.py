@@ -12,11 +12,11 @@ from prometheus_client.metrics_core import (
 
 from vcsync.api import names
 from vcsync.kube.client import Client
-from vcsync.kube.lease import LeaderElector
 from vcsync.podscheduler.leadership import Leadership
 from vcsync.podscheduler.settings import Settings
 from vcsync.podscheduler.tenant import Outcome
 from vcsync.tenancy.status import last_errors, pool_status, tenants_status
+from vcsync.tenancy.terms import Terms
 
 
 class PodScheduler:
@@ -39,54 +39,32 @@ class PodScheduler:
         settings: Settings | None = None,
         make_client: Callable[[bytes, str], Client] | None = None,
     ) -> None:
-        self._meta = meta
-        self._identity = identity
-        self._settings = settings or Settings()
-        self._make_client = make_client
-        self._elector = (
-            LeaderElector(
-                meta, names.scheduler_lease(names.ROLE_PODSCHEDULER), names.SYSTEM_NAMESPACE, identity
-            )
-            if leader_elect
-            else None
+        self._terms = Terms(
+            meta,
+            names.ROLE_PODSCHEDULER,
+            identity=identity,
+            leader_elect=leader_elect,
+            begin=lambda: Leadership(meta, settings or Settings(), make_client=make_client),
         )
-        self._term: Leadership | None = None
 
     async def run(self) -> None:
         """Schedule until cancelled."""
-        if self._elector is None:
-            await self._lead()
-        else:
-            await self._elector.run(self._lead)
-
-    async def _lead(self) -> None:
-        self._term = Leadership(self._meta, self._settings, make_client=self._make_client)
-        try:
-            await self._term.run()
-        finally:
-            self._term = None
+        await self._terms.run()
 
     def explain_pod(self, tenant: str, namespace: str, name: str) -> dict[str, Any] | None:
         """The last decision on a Pod, as plain data; None if there was none in this term or it is long ago."""
-        outcome = None if self._term is None else self._term.outcomes.get((tenant, namespace, name))
+        term = self._terms.current
+        outcome = None if term is None else term.outcomes.get((tenant, namespace, name))
         return None if outcome is None else _explain(outcome)
 
     def ready(self) -> tuple[bool, str]:
         """Whether it does its work now."""
-        if self._term is None:
-            return True, "standby: another process holds the lease, or the election is under way"
-        if not self._term.synced():
-            return False, "reading SuperClusters and NamespacePlacements from the meta cluster"
-        return True, "leading"
+        return self._terms.ready("SuperClusters and NamespacePlacements")
 
     def status(self) -> dict[str, Any]:
         """The state of the role as plain JSON values."""
-        term = self._term
-        shown: dict[str, Any] = {
-            "role": names.ROLE_PODSCHEDULER,
-            "identity": self._identity,
-            "leader": term is not None,
-        }
+        term = self._terms.current
+        shown = self._terms.status()
         if term is None:
             return shown
         tenants = tenants_status(term.registry, term.work)
@@ -104,10 +82,8 @@ class PodScheduler:
 
     def metrics(self) -> Iterable[Metric]:
         """Metric families; none grows with the number of Pods."""
-        term = self._term
-        leading = GaugeMetricFamily("vcsync_podscheduler_leading", "1 while this process leads")
-        leading.add_metric([], float(term is not None))
-        yield leading
+        term = self._terms.current
+        yield self._terms.leading()
         if term is None:
             return
         statistics = term.work.queue.statistics()

@@ -1,9 +1,10 @@
 """Our API objects, read from envelopes, and what is written back of them."""
 
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import fields
 
 from vcsync.api.fields import Quantity
 from vcsync.api.specs import (
@@ -19,7 +20,8 @@ from vcsync.api.specs import (
 from vcsync.kube.envelope import Envelope
 from vcsync.kube.patches import create_merge_patch
 
-_T = TypeVar("_T", bound=Struct)
+_Part = Literal["spec", "status"]
+_PARTS: tuple[_Part, ...] = ("spec", "status")
 
 
 class InvalidObject(ValueError):
@@ -39,21 +41,21 @@ class _Object(Struct, frozen=True, kw_only=True):
     finalizers: tuple[str, ...] = ()
     deleting: bool = False
 
+    @classmethod
+    def from_envelope(cls, envelope: Envelope) -> Self:
+        """Read one; raises `InvalidObject`."""
+        types = {field.name: field.type for field in fields(cls)}
+        return cls(
+            **_metadata(envelope),
+            **{part: _field(cls.__name__, envelope, part, types[part]) for part in _PARTS},
+        )
+
 
 class Tenant(_Object, frozen=True, kw_only=True):
     """Who owns a control plane. Cluster scoped."""
 
     spec: TenantSpec = TenantSpec()
     status: TenantStatus = TenantStatus()
-
-    @classmethod
-    def from_envelope(cls, envelope: Envelope) -> Self:
-        """Read one; raises `InvalidObject`."""
-        return cls(
-            **_metadata(envelope),
-            spec=_field("Tenant", envelope, "spec", TenantSpec),
-            status=_field("Tenant", envelope, "status", TenantStatus),
-        )
 
 
 class VirtualCluster(_Object, frozen=True, kw_only=True):
@@ -62,15 +64,6 @@ class VirtualCluster(_Object, frozen=True, kw_only=True):
     spec: VirtualClusterSpec = VirtualClusterSpec()
     status: VirtualClusterStatus = VirtualClusterStatus()
 
-    @classmethod
-    def from_envelope(cls, envelope: Envelope) -> Self:
-        """Read one; raises `InvalidObject`."""
-        return cls(
-            **_metadata(envelope),
-            spec=_field("VirtualCluster", envelope, "spec", VirtualClusterSpec),
-            status=_field("VirtualCluster", envelope, "status", VirtualClusterStatus),
-        )
-
 
 class SuperCluster(_Object, frozen=True, kw_only=True):
     """A cluster of the pool. Cluster scoped."""
@@ -78,30 +71,12 @@ class SuperCluster(_Object, frozen=True, kw_only=True):
     spec: SuperClusterSpec
     status: SuperClusterStatus = SuperClusterStatus()
 
-    @classmethod
-    def from_envelope(cls, envelope: Envelope) -> Self:
-        """Read one; raises `InvalidObject`."""
-        return cls(
-            **_metadata(envelope),
-            spec=_field("SuperCluster", envelope, "spec", SuperClusterSpec),
-            status=_field("SuperCluster", envelope, "status", SuperClusterStatus),
-        )
-
 
 class NamespacePlacement(_Object, frozen=True, kw_only=True):
     """The ledger: where one namespace's slices are. In the root namespace, named like the namespace."""
 
     spec: NamespacePlacementSpec
     status: NamespacePlacementStatus = NamespacePlacementStatus()
-
-    @classmethod
-    def from_envelope(cls, envelope: Envelope) -> Self:
-        """Read one; raises `InvalidObject`."""
-        return cls(
-            **_metadata(envelope),
-            spec=_field("NamespacePlacement", envelope, "spec", NamespacePlacementSpec),
-            status=_field("NamespacePlacement", envelope, "status", NamespacePlacementStatus),
-        )
 
 
 def _metadata(envelope: Envelope) -> dict[str, Any]:
@@ -118,7 +93,7 @@ def _metadata(envelope: Envelope) -> dict[str, Any]:
     }
 
 
-def _field(kind: str, envelope: Envelope, field: Literal["spec", "status"], type_: type[_T]) -> _T:
+def _field(kind: str, envelope: Envelope, field: _Part, type_: Any) -> Any:
     raw = envelope.spec if field == "spec" else envelope.status
     try:
         return msgspec.json.decode(raw or b"{}", type=type_, dec_hook=_decode)

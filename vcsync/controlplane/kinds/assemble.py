@@ -1,0 +1,64 @@
+"""Make one Behaviour of a kind's traits and rules. Pure."""
+
+from collections.abc import Callable, Mapping
+
+from vcsync.controlplane.behaviour import Behaviour, Context, Object, StatusBehaviour
+from vcsync.controlplane.errors import FieldError
+from vcsync.controlplane.kinds.parts import Part
+from vcsync.controlplane.kinds.traits import TRAITS, Traits
+
+PARTS: tuple[Mapping[tuple[str, str], Part], ...] = ()
+"""What the modules of kinds declare."""
+
+
+def behaviours() -> dict[tuple[str, str], Behaviour]:
+    """Return the behaviour of every built-in kind."""
+    parts: dict[tuple[str, str], Part] = {}
+    for each in PARTS:
+        parts.update(each)
+    return {key: _behaviour(traits, parts.get(key, Part())) for key, traits in TRAITS.items()}
+
+
+def _behaviour(traits: Traits, part: Part) -> Behaviour:
+    return Behaviour(
+        default=part.default,
+        prepare_create=_prepare_create(traits, part),
+        prepare_update=_prepare_update(traits, part),
+        validate=part.validate,
+        validate_update=part.validate_update or _validate_again(part),
+        warnings=part.warnings,
+        fields=part.fields,
+        status=StatusBehaviour(part.status_prepare, part.status_validate) if traits.status else None,
+        generation=traits.generation,
+        name=part.name,
+        unconditional_update=traits.unconditional_update,
+        create_on_update=traits.create_on_update,
+        grace_seconds=part.grace_seconds,
+    )
+
+
+def _prepare_create(traits: Traits, part: Part) -> Callable[[Object, Context], None]:
+    def prepare(new: Object, context: Context) -> None:
+        if traits.status:
+            new["status"] = {}
+        part.prepare_create(new, context)
+
+    return prepare
+
+
+def _prepare_update(traits: Traits, part: Part) -> Callable[[Object, Object, Context], None]:
+    def prepare(new: Object, old: Object, context: Context) -> None:
+        if traits.status:
+            new.pop("status", None)
+            if "status" in old:
+                new["status"] = old["status"]
+        part.prepare_update(new, old, context)
+
+    return prepare
+
+
+def _validate_again(part: Part) -> Callable[[Object, Object], list[FieldError]]:
+    def validate(new: Object, _: Object) -> list[FieldError]:
+        return part.validate(new)
+
+    return validate

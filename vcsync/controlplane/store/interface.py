@@ -4,9 +4,12 @@ The semantics are etcd's (https://etcd.io/docs/v3.6/learning/api/) as far as kub
 implementations are held to one test suite.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+MAX_OPERATIONS = 128
+"""Conditions, and operations, that one transaction may have at most: etcd's default (`--max-txn-ops`)."""
 
 
 class StoreError(Exception):
@@ -35,6 +38,10 @@ class FutureRevision(StoreError):
     def __init__(self, current: int) -> None:
         super().__init__(f"revision is in the future; the newest is {current}")
         self.current = current
+
+
+class StoreRefused(StoreError):
+    """What is on disk cannot be served as it is; the message says why and names the remedy."""
 
 
 class StoreFull(StoreError):
@@ -123,6 +130,20 @@ class Change:
     created: int
 
 
+class Batch(list[Change]):
+    """Changes that a watch is given at once.
+
+    Attributes:
+        revision: the watch has now been given every change up to this revision.
+    """
+
+    __slots__ = ("revision",)
+
+    def __init__(self, changes: Iterable[Change], revision: int) -> None:
+        super().__init__(changes)
+        self.revision = revision
+
+
 class Store(Protocol):
     """Keys and values of every tenant. Every method may raise `StoreUnavailable`."""
 
@@ -152,15 +173,19 @@ class Store(Protocol):
     async def txn(self, compares: Sequence[Compare], operations: Sequence[Put | Delete]) -> Outcome:
         """Do all operations at one new revision if every condition holds, else nothing. Durable once it returns.
 
+        Operations that change nothing (deleting what is not there) take no revision.
+
         Raises:
             StoreFull: no room.
+            ValueError: a key stands twice among the operations, or there are more than `MAX_OPERATIONS`.
         """
         ...
 
-    def watch(self, prefix: str, after: int) -> AsyncIterator[list[Change]]:
+    def watch(self, prefix: str, after: int, *, progress: float | None = None) -> AsyncIterator[Batch]:
         """Yield every change after revision `after` to keys that begin with `prefix`, in order, in batches.
 
-        A batch never splits a revision. It ends only by cancellation or an error.
+        A batch never splits a revision. It ends only by cancellation or an error. `progress`: whenever nothing
+        came for so many seconds, yield an empty batch, whose `revision` is good for a bookmark.
 
         Raises:
             Compacted: `after` is older than the window of history.

@@ -46,6 +46,7 @@ class StatusError(Exception):
         details: the Status' `details`, without causes.
         causes: go into `details.causes`.
         retry_after: seconds; sets the header Retry-After and `details.retryAfterSeconds`.
+        empty_details: whether `details` is written even if there is nothing in it, as the router's answers do.
     """
 
     code: int
@@ -54,6 +55,7 @@ class StatusError(Exception):
     details: dict[str, Any] = field(default_factory=dict)
     causes: Sequence[Cause] = ()
     retry_after: int | None = None
+    empty_details: bool = False
 
     def __str__(self) -> str:
         return f"{self.code} {self.reason}: {self.message}"
@@ -76,7 +78,7 @@ class StatusError(Exception):
             "message": self.message,
             "reason": self.reason,
         }
-        if details:
+        if details or self.empty_details:
             status["details"] = details
         status["code"] = self.code
         return status

@@ -144,6 +144,18 @@ class Batch(list[Change]):
         self.revision = revision
 
 
+def require_valid(compares: Sequence[Compare], operations: Sequence[Put | Delete]) -> None:
+    """Make sure that a transaction is one that every store takes.
+
+    Raises:
+        ValueError: a key stands twice among the operations, or there are more than `MAX_OPERATIONS`.
+    """
+    if max(len(compares), len(operations)) > MAX_OPERATIONS:
+        raise ValueError(f"a transaction has at most {MAX_OPERATIONS} conditions and as many operations")
+    if len({operation.key for operation in operations}) < len(operations):
+        raise ValueError("a key stands twice among the operations of a transaction")
+
+
 class Store(Protocol):
     """Keys and values of every tenant. Every method may raise `StoreUnavailable`."""
 

@@ -1,0 +1,229 @@
+"""The store in one SQLite file: group commit, snapshots by undoing a log, watches handed out in process."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import apsw
+import structlog
+
+from vcsync.controlplane.store.group_commit import GroupCommit
+from vcsync.controlplane.store.hub import Hub, follow
+from vcsync.controlplane.store.interface import (
+    Batch,
+    Compacted,
+    Compare,
+    Delete,
+    FutureRevision,
+    Outcome,
+    Page,
+    Put,
+    Record,
+    StoreError,
+    StoreUnavailable,
+    require_valid,
+)
+from vcsync.controlplane.store.sqlite_file import FileLock, open_checked, open_reader
+from vcsync.controlplane.store.sqlite_reads import Reader
+
+DATABASE = "store.db"
+"""The file's name in a data folder."""
+
+PAGE_RECORDS = 500
+"""Records that are read before others in the event loop get their turn (about 2 ms at 4 kB)."""
+
+LONG_READS = 4
+"""How many ranges of several pages are read at a time; each has a connection of its own."""
+
+BATCH_ROWS = 200
+"""Rows that one step of compaction or expiry deletes, so that no write waits long behind it."""
+
+log = structlog.get_logger(__name__)
+
+
+class SqliteStore:
+    """A `Store` in one file. Made by `open_sqlite`."""
+
+    def __init__(
+        self,
+        path: Path,
+        lock: FileLock,
+        writer: apsw.Connection,
+        *,
+        clock: Callable[[], float],
+        sweep_seconds: float | None,
+    ) -> None:
+        self._path = path
+        self._lock = lock
+        self._clock = clock
+        self._connection = writer
+        self._reader = Reader(open_reader(path))
+        self._hub = Hub(self._reader.window().newest)
+        self._writer = GroupCommit(writer, self._hub.publish, clock)
+        self._idle: list[Reader] = []
+        self._closed = False
+        self._long_reads = asyncio.Semaphore(LONG_READS)
+        self._sweeper = asyncio.create_task(self._sweep_for_ever(sweep_seconds)) if sweep_seconds else None
+
+    async def get(self, key: str, *, revision: int = 0) -> tuple[Record | None, int]:
+        """See `Store.get`."""
+        if not revision:
+            return self._reader.get(key)
+        with self._reader.snapshot() as window:
+            window.require(revision)
+            return self._reader.get_at(key, revision), revision
+
+    async def range(self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0) -> Page:
+        """See `Store.range`."""
+        want = limit or PAGE_RECORDS
+        if want <= PAGE_RECORDS:
+            with self._reader.snapshot() as window:
+                at = window.resolve(revision)
+                records = self._reader.range(prefix, after, want + 1, at)
+                if len(records) <= want or limit:
+                    remaining = _remaining(self._reader, prefix, records, limit, at)
+                    return Page(records[: limit or None], at or window.newest, remaining > 0, remaining)
+        async with self._borrow() as reader:
+            with reader.snapshot() as window:
+                at = window.resolve(revision)
+                records = await _read_all(reader, prefix, after, limit, at)
+                remaining = _remaining(reader, prefix, records, limit, at)
+                return Page(records[: limit or None], at or window.newest, remaining > 0, remaining)
+
+    async def count(self, prefix: str) -> int:
+        """See `Store.count`."""
+        with self._reader.snapshot():
+            return self._reader.count(prefix, "", None)
+
+    async def txn(self, compares: Sequence[Compare], operations: Sequence[Put | Delete]) -> Outcome:
+        """See `Store.txn`."""
+        require_valid(compares, operations)
+        return await self._writer.do(lambda ledger: ledger.apply(compares, operations))
+
+    def watch(self, prefix: str, after: int, *, progress: float | None = None) -> AsyncIterator[Batch]:
+        """See `Store.watch`."""
+        return follow(self._hub, self._history, prefix, after, progress)
+
+    async def revision(self) -> int:
+        """See `Store.revision`."""
+        with self._reader.snapshot() as window:
+            return window.newest
+
+    async def compact(self, revision: int) -> None:
+        """See `Store.compact`."""
+        newest = await self.revision()
+        if revision > newest:
+            raise FutureRevision(newest)
+        await self._writer.do(lambda ledger: ledger.compact(revision))
+        while await self._writer.do(lambda ledger: ledger.forget(BATCH_ROWS)) == BATCH_ROWS:
+            continue
+
+    async def sweep(self) -> int:
+        """Delete what has outlived its time; return how many keys."""
+        with self._reader.snapshot():
+            if not self._reader.has_expired(self._clock()):
+                return 0
+        deleted = 0
+        while batch := await self._writer.do(lambda ledger: ledger.expire(BATCH_ROWS)):
+            deleted += batch
+        return deleted
+
+    async def usage(self, tenant: str) -> tuple[int, int]:
+        """Return how many objects are kept below a first path segment, and the bytes of their keys and values."""
+        with self._reader.snapshot():
+            return self._reader.usage(tenant)
+
+    async def close(self) -> None:
+        """See `Store.close`."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._sweeper:
+            self._sweeper.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._sweeper
+        await self._writer.close()
+        self._hub.fail(StoreUnavailable("the store is closed"))
+        for reader in (self._reader, *self._idle):
+            reader.close()
+        await asyncio.to_thread(self._connection.close)
+        self._lock.release()
+
+    async def _history(self, prefix: str, after: int, until: int) -> AsyncIterator[Batch]:
+        while after < until:
+            with self._reader.snapshot() as window:
+                if after < window.compacted:
+                    raise Compacted(window.compacted)
+                batch = self._reader.changes(prefix, after, until, PAGE_RECORDS)
+            after = batch.revision
+            yield batch
+            await asyncio.sleep(0)
+
+    @asynccontextmanager
+    async def _borrow(self) -> AsyncIterator[Reader]:
+        """Lend a connection that may keep its snapshot while others have their turn."""
+        async with self._long_reads:
+            reader = self._idle.pop() if self._idle else Reader(open_reader(self._path))
+            try:
+                yield reader
+            finally:
+                if self._closed:
+                    reader.close()
+                else:
+                    self._idle.append(reader)
+
+    async def _sweep_for_ever(self, seconds: float) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await self.sweep()
+            except StoreError as error:  # tried again next time; until then what is over stays readable
+                log.warning("cannot delete what has outlived its time", error=str(error))
+
+
+async def _read_all(reader: Reader, prefix: str, after: str, limit: int, at: int | None) -> list[Record]:
+    """Read page by page, one record more than `limit` if there is one."""
+    records: list[Record] = []
+    while True:
+        want = min(limit + 1 - len(records), PAGE_RECORDS) if limit else PAGE_RECORDS
+        part = reader.range(prefix, after, want, at)
+        records += part
+        if len(part) < PAGE_RECORDS:
+            return records
+        after = part[-1].key
+        await asyncio.sleep(0)
+
+
+def _remaining(reader: Reader, prefix: str, records: list[Record], limit: int, at: int | None) -> int:
+    """Return how many records follow the first `limit`; what was read is one record more than those, if there is one."""
+    if not limit or len(records) <= limit:
+        return 0
+    return reader.count(prefix, records[limit - 1].key, at)
+
+
+async def open_sqlite(
+    path: Path, *, clock: Callable[[], float] = time.time, sweep_seconds: float | None = 1
+) -> SqliteStore:
+    """Open the database file, or make it.
+
+    Args:
+        path: of the file; its folder must exist.
+        clock: the time in seconds since 1970, for what lives only so long.
+        sweep_seconds: how often to delete what has outlived its time; None: only when `sweep` is called.
+
+    Raises:
+        StoreRefused: damaged, newer, not ours or in use; the message names the remedy.
+    """
+
+    def opened() -> tuple[FileLock, apsw.Connection]:
+        lock = FileLock(path)
+        try:
+            return lock, open_checked(path)
+        except BaseException:
+            lock.release()
+            raise
+
+    lock, connection = await asyncio.to_thread(opened)
+    return SqliteStore(path, lock, connection, clock=clock, sweep_seconds=sweep_seconds)

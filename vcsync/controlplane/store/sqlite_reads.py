@@ -1,0 +1,192 @@
+"""Reading a database: current values, older snapshots by undoing the log, and the course of changes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import apsw
+
+from vcsync.controlplane.store.interface import (
+    Batch,
+    Change,
+    Compacted,
+    FutureRevision,
+    Record,
+    StoreUnavailable,
+)
+from vcsync.controlplane.store.sqlite_ledger import POSITION_BITS, first_sequence
+
+LAST = chr(0x10FFFF)
+"""Sorts behind every character; keys do not hold it."""
+
+_GET = (
+    "SELECT state.revision, object.value, object.created, object.revision "
+    "FROM state LEFT JOIN object ON object.key = ?"
+)
+_UNDO = "SELECT previous, created, before FROM log WHERE key = ? AND sequence >= ? ORDER BY sequence LIMIT 1"
+_RANGE = "SELECT key, value, created, revision FROM object WHERE key >= ? AND key < ? ORDER BY key LIMIT ?"
+_COUNT = "SELECT count(*) FROM object WHERE key >= ? AND key < ?"
+
+# The state at an older revision: what has not changed since, and what the first change since then replaced. A
+# change is the first one exactly when the state before it is not newer than the revision asked for.
+_KEPT = "FROM object WHERE key >= :from AND key < :to AND revision <= :revision"
+_REPLACED = (
+    "FROM log WHERE key >= :from AND key < :to "
+    "AND sequence >= :since AND before <= :revision AND previous IS NOT NULL"
+)
+_OLD_RANGE = (
+    f"SELECT key, value, created, revision {_KEPT} UNION ALL "
+    f"SELECT key, previous, created, before {_REPLACED} ORDER BY key LIMIT :limit"
+)
+_OLD_COUNT = f"SELECT (SELECT count(*) {_KEPT}) + (SELECT count(*) {_REPLACED})"
+
+# What a change set is what the next change of that key replaced, or what stands now.
+_CHANGES = """
+    SELECT log.sequence, log.key, log.created, log.previous,
+           CASE WHEN later.sequence IS NULL THEN object.value ELSE later.previous END
+    FROM log
+    LEFT JOIN log AS later ON later.sequence = (
+        SELECT min(next.sequence) FROM log AS next WHERE next.key = log.key AND next.sequence > log.sequence)
+    LEFT JOIN object ON object.key = log.key AND later.sequence IS NULL
+    WHERE log.sequence IN ({chosen}) ORDER BY log.sequence
+"""
+_ALL = "SELECT sequence FROM log WHERE sequence >= :from AND sequence < :to ORDER BY sequence LIMIT :limit"
+_SOME = (
+    "SELECT sequence FROM log INDEXED BY log_key WHERE key >= :prefix AND key < :end "
+    "AND sequence >= :from AND sequence < :to ORDER BY sequence LIMIT :limit"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How far history reaches."""
+
+    newest: int
+    compacted: int
+
+    def require(self, revision: int) -> None:
+        """Raise Compacted or FutureRevision unless the state at `revision` can be read."""
+        if revision > self.newest:
+            raise FutureRevision(self.newest)
+        if revision < self.compacted:
+            raise Compacted(self.compacted)
+
+    def resolve(self, revision: int) -> int | None:
+        """Return the revision to read at, None for the current values.
+
+        Raises:
+            Compacted, FutureRevision: history does not reach that revision.
+        """
+        if revision:
+            self.require(revision)
+        return None if revision in {0, self.newest} else revision
+
+
+class Reader:
+    """One connection's reads. Not to be used by two at a time."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Window]:
+        """Let all reads inside see one state of the database."""
+        try:
+            self._connection.execute("BEGIN")
+            try:
+                yield self.window()
+            finally:
+                self._connection.execute("COMMIT")
+        except apsw.Error as error:
+            raise StoreUnavailable(f"the database cannot be read: {error}") from error
+
+    def window(self) -> Window:
+        """Return how far history reaches now."""
+        ((newest, compacted),) = self._connection.execute("SELECT revision, compacted FROM state")
+        return Window(newest, compacted)
+
+    def get(self, key: str) -> tuple[Record | None, int]:
+        """Return what stands at a key, and the newest revision."""
+        try:
+            ((newest, value, created, revision),) = self._connection.execute(_GET, (key,))
+        except apsw.Error as error:
+            raise StoreUnavailable(f"the database cannot be read: {error}") from error
+        return (None if value is None else Record(key, value, created, revision)), newest
+
+    def get_at(self, key: str, revision: int) -> Record | None:
+        """Return what stood at a key at an older revision."""
+        undo = self._connection.execute(_UNDO, (key, first_sequence(revision + 1))).fetchone()
+        if undo is None:
+            return self.get(key)[0]
+        previous, created, before = undo
+        return None if previous is None else Record(key, previous, created, before)
+
+    def range(self, prefix: str, after: str, limit: int, revision: int | None) -> list[Record]:
+        """Return up to `limit` records behind the key `after`; `revision` None: of now."""
+        rows = (
+            self._connection.execute(_RANGE, (_first(prefix, after), prefix + LAST, limit))
+            if revision is None
+            else self._connection.execute(_OLD_RANGE, _bounds(prefix, after, revision) | {"limit": limit})
+        )
+        return [Record(*row) for row in rows]
+
+    def count(self, prefix: str, after: str, revision: int | None) -> int:
+        """Return how many keys lie behind the key `after`; `revision` None: now."""
+        if revision is None:
+            counted = self._connection.execute(_COUNT, (_first(prefix, after), prefix + LAST)).get
+        else:
+            counted = self._connection.execute(_OLD_COUNT, _bounds(prefix, after, revision)).get
+        return int(counted)
+
+    def changes(self, prefix: str, after: int, until: int, limit: int) -> Batch:
+        """Return about `limit` changes behind revision `after` up to `until`, and up to where that is all of them."""
+        bounds = {
+            "prefix": prefix,
+            "end": prefix + LAST,
+            "from": first_sequence(after + 1),
+            "to": first_sequence(until + 1),
+            "limit": limit,
+        }
+        chosen = _SOME if prefix else _ALL
+        sequences = [sequence for (sequence,) in self._connection.execute(chosen, bounds)]
+        if len(sequences) == limit:
+            until = sequences[-1] >> POSITION_BITS
+            bounds |= {"to": first_sequence(until + 1), "limit": -1}  # to the end of that revision
+        rows = self._connection.execute(_CHANGES.format(chosen=chosen), bounds)
+        return Batch(
+            (
+                Change(sequence >> POSITION_BITS, key, value, previous, created)
+                for sequence, key, created, previous, value in rows
+            ),
+            until,
+        )
+
+    def has_expired(self, now: float) -> bool:
+        """Return whether there are keys whose time is over; `now` in seconds since 1970."""
+        expired = "SELECT EXISTS (SELECT 1 FROM object WHERE expires <= ?)"
+        return bool(self._connection.execute(expired, (int(now * 1000),)).get)
+
+    def usage(self, tenant: str) -> tuple[int, int]:
+        """Return how many objects a tenant has, and the bytes of their keys and values."""
+        found = self._connection.execute(
+            "SELECT objects, bytes FROM usage WHERE tenant = ?", (tenant,)
+        ).fetchone()
+        return found or (0, 0)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+def _first(prefix: str, after: str) -> str:
+    # What follows a key at once in byte order is that key and a zero byte.
+    return max(prefix, f"{after}\0") if after else prefix
+
+
+def _bounds(prefix: str, after: str, revision: int) -> dict[str, str | int]:
+    return {
+        "from": _first(prefix, after),
+        "to": prefix + LAST,
+        "revision": revision,
+        "since": first_sequence(revision + 1),
+    }

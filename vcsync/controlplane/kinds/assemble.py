@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from vcsync.controlplane.behaviour import Behaviour, Context, Object, StatusBehaviour
 from vcsync.controlplane.errors import FieldError
+from vcsync.controlplane.kinds import canonical
 from vcsync.controlplane.kinds.parts import Part
 from vcsync.controlplane.kinds.traits import TRAITS, Traits
 
@@ -16,14 +17,14 @@ def behaviours() -> dict[tuple[str, str], Behaviour]:
     parts: dict[tuple[str, str], Part] = {}
     for each in PARTS:
         parts.update(each)
-    return {key: _behaviour(traits, parts.get(key, Part())) for key, traits in TRAITS.items()}
+    return {key: _behaviour(key, traits, parts.get(key, Part())) for key, traits in TRAITS.items()}
 
 
-def _behaviour(traits: Traits, part: Part) -> Behaviour:
+def _behaviour(key: tuple[str, str], traits: Traits, part: Part) -> Behaviour:
     return Behaviour(
-        default=part.default,
-        prepare_create=_prepare_create(traits, part),
-        prepare_update=_prepare_update(traits, part),
+        default=_default(key, part),
+        prepare_create=_prepare_create(key, traits, part),
+        prepare_update=_prepare_update(key, traits, part),
         validate=part.validate,
         validate_update=part.validate_update or _validate_again(part),
         warnings=part.warnings,
@@ -37,22 +38,35 @@ def _behaviour(traits: Traits, part: Part) -> Behaviour:
     )
 
 
-def _prepare_create(traits: Traits, part: Part) -> Callable[[Object, Context], None]:
+def _default(key: tuple[str, str], part: Part) -> Callable[[Object], None]:
+    def default(found: Object) -> None:
+        canonical.strip(*key, found)
+        part.default(found)
+        canonical.complete(*key, found)
+
+    return default
+
+
+def _prepare_create(key: tuple[str, str], traits: Traits, part: Part) -> Callable[[Object, Context], None]:
     def prepare(new: Object, context: Context) -> None:
         if traits.status:
             new["status"] = {}
         part.prepare_create(new, context)
+        canonical.complete(*key, new)
 
     return prepare
 
 
-def _prepare_update(traits: Traits, part: Part) -> Callable[[Object, Object, Context], None]:
+def _prepare_update(
+    key: tuple[str, str], traits: Traits, part: Part
+) -> Callable[[Object, Object, Context], None]:
     def prepare(new: Object, old: Object, context: Context) -> None:
         if traits.status:
             new.pop("status", None)
             if "status" in old:
                 new["status"] = old["status"]
         part.prepare_update(new, old, context)
+        canonical.complete(*key, new)
 
     return prepare
 

@@ -10,7 +10,7 @@ from vcsync.controlplane.errors import FieldError
 
 def nothing(*_: Any) -> None:
     """Change nothing."""
-    return None
+    return
 
 
 def none(*_: Any) -> list[Any]:

@@ -35,14 +35,18 @@ TRAITS: dict[tuple[str, str], Traits] = {
     ("", "Service"): Traits(status=True, create_on_update=True),
     ("", "ServiceAccount"): Traits(),
     ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"): Traits(_SPEC, unconditional_update=False),
-    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"): Traits(_SPEC, unconditional_update=False),
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"): Traits(
+        _SPEC, unconditional_update=False
+    ),
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): Traits(
         ("webhooks",), unconditional_update=False
     ),
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): Traits(
         _SPEC, status=True, unconditional_update=False
     ),
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): Traits(_SPEC, unconditional_update=False),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): Traits(
+        _SPEC, unconditional_update=False
+    ),
     ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): Traits(
         ("webhooks",), unconditional_update=False
     ),
@@ -82,7 +86,9 @@ TRAITS: dict[tuple[str, str], Traits] = {
     ("resource.k8s.io", "ResourceClaim"): Traits(status=True),
     ("resource.k8s.io", "ResourceClaimTemplate"): Traits(),
     ("resource.k8s.io", "ResourceSlice"): Traits(_SPEC),
-    ("scheduling.k8s.io", "PriorityClass"): Traits(("value", "globalDefault", "description", "preemptionPolicy")),
+    ("scheduling.k8s.io", "PriorityClass"): Traits(
+        ("value", "globalDefault", "description", "preemptionPolicy")
+    ),
     ("storage.k8s.io", "CSIDriver"): Traits(_SPEC, unconditional_update=False),
     ("storage.k8s.io", "CSINode"): Traits(unconditional_update=False),
     ("storage.k8s.io", "CSIStorageCapacity"): Traits(unconditional_update=False),

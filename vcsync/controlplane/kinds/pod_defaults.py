@@ -1,0 +1,217 @@
+"""What is filled into Pods and pod templates. Pure.
+
+Source: `SetDefaults_*` and `+default` markers of Kubernetes' `pkg/apis/core/v1`.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from vcsync.controlplane.kinds.resources import default_pod_resources
+from vcsync.controlplane.kinds.rules import Object, items, part
+
+_CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
+_DIGEST = re.compile(r"@[A-Za-z][A-Za-z0-9+._-]*:")
+
+
+def fill(found: Object, defaults: Object) -> None:
+    """Set members that are absent."""
+    for key, value in defaults.items():
+        if key not in found:
+            found[key] = dict(value) if isinstance(value, dict) else value
+
+
+def image_tag(image: str) -> str:
+    """Return an image's tag, `latest` if it names neither tag nor digest."""
+    if _DIGEST.search(image):
+        return ""
+    tag = image.rpartition("/")[2].partition(":")[2]
+    return tag or ("latest" if image else "")
+
+
+def _pull_policy(image: str) -> str:
+    return "Always" if image_tag(image) == "latest" else "IfNotPresent"
+
+
+def pod(found: Object) -> None:
+    """Fill in a Pod."""
+    spec = found.get("spec")
+    if not isinstance(spec, dict):
+        return
+    for key in ("containers", "initContainers"):
+        for each in items(spec, key):
+            _requests_from_limits(each)
+    default_pod_resources(spec)
+    fill(spec, {"enableServiceLinks": True})
+    if spec.get("hostNetwork"):
+        _host_ports(spec, ("containers", "initContainers"))
+    pod_spec(spec)
+
+
+def _requests_from_limits(container: Object) -> None:
+    limits = part(container, "resources", "limits")
+    if limits:
+        resources = container["resources"]
+        requests = dict(resources.get("requests") or {})
+        for name, quantity in limits.items():
+            requests.setdefault(name, quantity)
+        resources["requests"] = requests
+
+
+def _host_ports(spec: Object, keys: tuple[str, ...]) -> None:
+    for key in keys:
+        for container in items(spec, key):
+            for port in items(container, "ports"):
+                if port.get("containerPort"):
+                    fill(port, {"hostPort": port["containerPort"]})
+
+
+def template(found: Object | None) -> None:
+    """Fill in a pod template."""
+    if isinstance(found, dict) and isinstance(found.get("spec"), dict):
+        pod_spec(found["spec"])
+
+
+def pod_spec(spec: Object) -> None:
+    """Fill in what Pods and templates share."""
+    if spec.get("hostNetwork"):
+        _host_ports(spec, ("containers",))
+    fill(
+        spec,
+        {
+            "dnsPolicy": "ClusterFirst",
+            "restartPolicy": "Always",
+            "securityContext": {},
+            "terminationGracePeriodSeconds": 30,
+            "schedulerName": "default-scheduler",
+        },
+    )
+    if "serviceAccountName" in spec:
+        spec["serviceAccount"] = spec["serviceAccountName"]
+    elif "serviceAccount" in spec:
+        spec["serviceAccountName"] = spec["serviceAccount"]
+    for volume in items(spec, "volumes"):
+        _volume(volume)
+    for key in _CONTAINER_LISTS:
+        for container in items(spec, key):
+            _container(container)
+
+
+def _container(found: Object) -> None:
+    fill(
+        found,
+        {
+            "imagePullPolicy": _pull_policy(str(found.get("image", ""))),
+            "terminationMessagePath": "/dev/termination-log",
+            "terminationMessagePolicy": "File",
+        },
+    )
+    for port in items(found, "ports"):
+        fill(port, {"protocol": "TCP"})
+    for variable in items(found, "env"):
+        source = part(variable, "valueFrom")
+        _field_reference(source)
+        if isinstance(source.get("fileKeyRef"), dict):
+            fill(source["fileKeyRef"], {"optional": False})
+        _divisor(source)
+    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if isinstance(found.get(probe), dict):
+            _probe(found[probe])
+    for hook in ("postStart", "preStop"):
+        _http_get(part(found, "lifecycle", hook))
+
+
+def _probe(found: Object) -> None:
+    fill(found, {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3})
+    _http_get(found)
+    if isinstance(found.get("grpc"), dict):
+        fill(found["grpc"], {"service": ""})
+
+
+def _http_get(found: Object) -> None:
+    if isinstance(found.get("httpGet"), dict):
+        fill(found["httpGet"], {"path": "/", "scheme": "HTTP"})
+
+
+def _field_reference(source: Object) -> None:
+    if isinstance(source.get("fieldRef"), dict):
+        fill(source["fieldRef"], {"apiVersion": "v1"})
+
+
+def _divisor(source: Object) -> None:
+    if isinstance(source.get("resourceFieldRef"), dict):
+        fill(source["resourceFieldRef"], {"divisor": "0"})
+
+
+def _downward(found: Object) -> None:
+    for item in items(found, "items"):
+        _field_reference(item)
+        _divisor(item)
+
+
+def _projected(found: Object) -> None:
+    fill(found, {"defaultMode": 0o644})
+    for source in items(found, "sources"):
+        _downward(part(source, "downwardAPI"))
+        if isinstance(source.get("serviceAccountToken"), dict):
+            fill(source["serviceAccountToken"], {"expirationSeconds": 3600})
+
+
+def _filled(**defaults: Any) -> Callable[[Object], None]:
+    def apply(found: Object) -> None:
+        fill(found, defaults)
+
+    return apply
+
+
+def _downward_volume(found: Object) -> None:
+    fill(found, {"defaultMode": 0o644})
+    _downward(found)
+
+
+def _image_volume(found: Object) -> None:
+    fill(found, {"pullPolicy": _pull_policy(str(found.get("reference", "")))})
+
+
+def _ephemeral(found: Object) -> None:
+    claim = part(found, "volumeClaimTemplate", "spec")
+    if claim:
+        fill(claim, {"volumeMode": "Filesystem"})
+
+
+AZURE_DISK = {"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False, "kind": "Shared"}
+ISCSI = {"iscsiInterface": "default"}
+RBD = {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"}
+
+_SOURCES: dict[str, Callable[[Object], None]] = {
+    "azureDisk": _filled(**AZURE_DISK),
+    "configMap": _filled(defaultMode=0o644),
+    "downwardAPI": _downward_volume,
+    "ephemeral": _ephemeral,
+    "hostPath": _filled(type=""),
+    "image": _image_volume,
+    "iscsi": _filled(**ISCSI),
+    "projected": _projected,
+    "rbd": _filled(**RBD),
+    "scaleIO": _filled(storageMode="ThinProvisioned", fsType="xfs"),
+    "secret": _filled(defaultMode=0o644),
+}
+
+
+def _volume(found: Object) -> None:
+    if not any(isinstance(value, dict) for value in found.values()):
+        found["emptyDir"] = {}
+    for key, apply in _SOURCES.items():
+        if isinstance(found.get(key), dict):
+            apply(found[key])
+
+
+def containers(spec: Object, *, ephemeral: bool = False) -> Iterator[tuple[str, int, Object]]:
+    """Yield list name, index and container, in the order in which the real server visits them."""
+    for key in (
+        ("initContainers", "containers", "ephemeralContainers")
+        if ephemeral
+        else ("initContainers", "containers")
+    ):
+        for index, each in enumerate(items(spec, key)):
+            yield key, index, each

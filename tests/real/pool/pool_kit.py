@@ -191,6 +191,16 @@ class Pool:
         """A namespace of a tenant that does not exist yet."""
         return Space(self, tenant, name or f"{prefix}-{uuid.uuid4().hex[:6]}")
 
+    def all_ready(self) -> bool:
+        """Whether every super cluster is known to be ready, with all its nodes."""
+        found = items(self.bed.meta, f"/apis/{names.API_VERSION}/superclusters")
+        assert len(found) == len(self.supers)
+        for each in found:
+            nodes = each["status"]["nodes"]
+            assert condition(each, "Ready").get("status") == "True", each["status"]
+            assert nodes["ready"] == nodes["total"] > 0, each["status"]
+        return True
+
     @contextmanager
     def space(
         self,
@@ -201,6 +211,7 @@ class Pool:
         slice_size: Mapping[str, str] = SLICE,
     ) -> Iterator[Space]:
         """A namespace with slices on both super clusters, ready for Pods; deleted afterwards without waiting."""
+        eventually(self.all_ready)  # a test before this one may have hurt a super cluster
         space = self.new_space(tenant, name)
         space.create(slice_size=slice_size)
         try:

@@ -1,0 +1,131 @@
+"""One resource in one served version, as the registry works with it, built-in or custom.
+
+An object has three forms: *stored* (storage version), *working* (the version its behaviour's rules are written for)
+and *served* (the version of the request). Built-in kinds work in their storage version, custom ones in the served one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from vcsync.controlplane.behaviour import Behaviour, Object
+from vcsync.controlplane.errors import StatusError
+from vcsync.controlplane.resources import Resource
+from vcsync.controlplane.schema.node import Schema
+
+Conversion = Callable[[Object, str], Object]
+"""(object, wanted apiVersion) -> the object in that version."""
+
+
+class Kind(Protocol):
+    """What the registry asks of a kind.
+
+    Attributes:
+        resource: its declaration.
+        behaviour: its rules, on working objects.
+        schema: of served objects; None: not known.
+        direct: stored bytes are the served form but for kind and apiVersion.
+        scale: an object with `to_scale(obj) -> Scale` and `apply_scale(obj, scale)`; None: none by declaration.
+        columns: declared printer columns (custom resources).
+        warning: goes out with every answer; empty: none.
+        refusal: why nothing can be created; None: it can.
+    """
+
+    @property
+    def resource(self) -> Resource: ...
+    @property
+    def behaviour(self) -> Behaviour: ...
+    @property
+    def schema(self) -> Schema | None: ...
+    @property
+    def direct(self) -> bool: ...
+    @property
+    def scale(self) -> Any: ...
+    @property
+    def columns(self) -> Sequence[Any]: ...
+    @property
+    def warning(self) -> str: ...
+    @property
+    def refusal(self) -> StatusError | None: ...
+
+    def decode(self, obj: Object) -> list[str]:
+        """Prune and default a served object that came in, in place; return the paths of unknown fields."""
+        ...
+
+    def working(self, served: Object) -> Object:
+        """Served to working."""
+        ...
+
+    def served(self, working: Object) -> Object:
+        """Working to served."""
+        ...
+
+    async def load(self, stored: list[Object]) -> list[Object]:
+        """Stored to working; objects have kind and apiVersion."""
+        ...
+
+    async def store(self, working: Object) -> Object:
+        """Working to stored."""
+        ...
+
+
+class BuiltinKind:
+    """A kind that every tenant has."""
+
+    scale: Any = None
+    columns: Sequence[Any] = ()
+    refusal: StatusError | None = None
+
+    def __init__(
+        self,
+        resource: Resource,
+        behaviour: Behaviour,
+        schema: Schema | None,
+        conversion: Conversion | None = None,
+        warning: str = "",
+    ) -> None:
+        """Take what other rooms know of it; `conversion` None: its versions differ in nothing but their name."""
+        self.resource = resource
+        self.behaviour = behaviour
+        self.schema = schema
+        self.warning = warning
+        same = resource.api_version == resource.storage_api_version
+        self._conversion = None if same else conversion
+        self.direct = self._conversion is None
+
+    def decode(self, obj: Object) -> list[str]:
+        """Nothing is left to do: the wire's decoder knows built-in kinds."""
+        return []
+
+    def working(self, served: Object) -> Object:
+        """Bring what came in to the storage version and fill in defaults."""
+        found = self._in(served, self.resource.storage_api_version)
+        self.behaviour.default(found)
+        return found
+
+    def served(self, working: Object) -> Object:
+        """Bring an object to the version of the request."""
+        return self._in(working, self.resource.api_version)
+
+    async def load(self, stored: list[Object]) -> list[Object]:
+        """Built-in kinds work in their storage version."""
+        return stored
+
+    async def store(self, working: Object) -> Object:
+        """Built-in kinds work in their storage version."""
+        return working
+
+    def _in(self, obj: Object, api_version: str) -> Object:
+        if obj.get("apiVersion") == api_version:
+            return obj
+        if self._conversion is None:
+            return {**obj, "apiVersion": api_version}
+        return self._conversion(obj, api_version)
+
+
+def selectable(behaviour: Behaviour) -> frozenset[str]:
+    """Return the fields of a kind that can be selected by, beyond those of all kinds."""
+    return frozenset(behaviour.fields({"metadata": {}, "spec": {}, "status": {}}))
+
+
+Kinds = Mapping[tuple[str, str, str], Kind]
+"""(group, version, plural) -> the kind."""

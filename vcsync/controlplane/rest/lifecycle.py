@@ -1,0 +1,51 @@
+"""Objects are created only in namespaces that stand and stay (apiserver's admission plug-in NamespaceLifecycle)."""
+
+from vcsync.controlplane import errors
+from vcsync.controlplane.errors import Cause
+from vcsync.controlplane.resources import object_key
+from vcsync.controlplane.rest import stored
+from vcsync.controlplane.rest.scope import Scope
+from vcsync.controlplane.store.interface import Store
+
+PROTECTED = frozenset({"default", "kube-system", "kube-public"})
+EVERYWHERE = frozenset({"localsubjectaccessreviews"})
+
+
+async def check_namespace(store: Store, scope: Scope) -> None:
+    """Refuse creation where nothing can be created.
+
+    Raises:
+        StatusError: 404, 403.
+    """
+    resource = scope.kind.resource
+    if not resource.namespaced or not scope.namespace or resource.plural in EVERYWHERE:
+        return
+    record, _ = await store.get(object_key(scope.tenant, "", "namespaces", "", scope.namespace))
+    if record is None:
+        raise errors.not_found("namespaces", "", scope.namespace)
+    if b'"deletionTimestamp":' in record.value and stored.deleting(record.value):
+        error = errors.forbidden(
+            resource.plural,
+            resource.group,
+            scope.name,
+            f"unable to create new content in namespace {scope.namespace} because it is being terminated",
+        )
+        error.causes = (
+            Cause(
+                "NamespaceTerminating", f"namespace {scope.namespace} is being terminated", "metadata.namespace"
+            ),
+        )
+        raise error
+
+
+def check_deletion(scope: Scope) -> None:
+    """Refuse to delete the namespaces that everybody counts on.
+
+    Raises:
+        StatusError: 403.
+    """
+    resource = scope.kind.resource
+    if resource.plural == "namespaces" and not resource.group and scope.name in PROTECTED:
+        raise errors.forbidden(
+            resource.plural, resource.group, scope.name, "this namespace may not be deleted"
+        )

@@ -1,0 +1,359 @@
+"""The generic registry's writes: create and update, with everything that is the same for all kinds.
+
+Behaviour: apiserver's `registry/generic/registry/store.go` and `registry/rest/{create,update}.go`.
+"""
+
+import asyncio
+import copy
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from vcsync.controlplane import errors
+from vcsync.controlplane.behaviour import Behaviour, Object
+from vcsync.controlplane.errors import StatusError
+from vcsync.controlplane.rest import meta, stored
+from vcsync.controlplane.rest.claims import Claims, no_claims
+from vcsync.controlplane.rest.kind import Kind
+from vcsync.controlplane.rest.lifecycle import check_namespace
+from vcsync.controlplane.rest.options import WriteOptions
+from vcsync.controlplane.rest.scope import Admission, Admit, Operation, Scope
+from vcsync.controlplane.store.interface import Compare, Delete, Outcome, Put, Record, Store
+
+GENERATE_ATTEMPTS = 8
+"""So many names of a generateName are tried."""
+UPDATE_ATTEMPTS = 30
+"""How often an update without resourceVersion starts anew because another write came between."""
+EVENT_TTL = 3600
+"""Seconds that Events are kept: kube-apiserver's --event-ttl."""
+
+Change = Callable[[Object | None], Awaitable[Object]]
+"""(served object that stands there, None: nothing) -> the served object that shall stand there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write left: the object in stored form, and whether it is new."""
+
+    value: bytes
+    revision: int
+    created: bool = False
+
+
+class Registry:
+    """Writes of every kind and tenant."""
+
+    def __init__(self, store: Store, admit: Sequence[Admit] = (), claims: Claims = no_claims) -> None:
+        """Take the store, what is asked before each write, in order, and what writes reserve."""
+        self.store = store
+        self._admit = admit
+        self._claims = claims
+
+    async def create(self, scope: Scope, served: Object, options: WriteOptions) -> Written:
+        """Create an object.
+
+        Raises:
+            StatusError: as the API refuses.
+        """
+        if scope.kind.refusal:
+            raise scope.kind.refusal
+        metadata = served["metadata"]
+        prefix, name = metadata.get("generateName") or "", metadata.get("name") or ""
+        if name or not prefix:
+            return await self._create(scope, served, options)
+        for attempt in range(1, GENERATE_ATTEMPTS + 1):
+            candidate = copy.deepcopy(served)
+            candidate["metadata"]["name"] = meta.generated(prefix)
+            try:
+                return await self._create(scope, candidate, options)
+            except StatusError as error:
+                if error.reason != "AlreadyExists" or attempt == GENERATE_ATTEMPTS:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _create(self, scope: Scope, served: Object, options: WriteOptions) -> Written:
+        served = await self.admitted(scope, "CREATE", served, None, options.dry_run)
+        await check_namespace(self.store, scope)
+        working = scope.kind.working(served)
+        self._prepare_create(scope, working)
+        name = working["metadata"]["name"]
+        key = scope.key(name)
+        packed = await self._packed(scope.kind, working)
+        reserved = await self._claims(scope, working, None)
+        if reserved.changed:
+            packed = await self._packed(scope.kind, working)
+        compares = (Compare(key, 0), *reserved.compares)
+        operations = (Put(key, packed, self.ttl(scope.kind)), *reserved.operations)
+        if options.dry_run:
+            record, _ = await self.store.get(key)
+            if record is not None:
+                raise self._exists(scope, name, record.value)
+            return Written(packed, 0, created=True)
+        outcome = await self.commit(compares, operations)
+        if not outcome.done:
+            for failed, there in outcome.failed:
+                if failed == key and there is not None:
+                    raise self._exists(scope, name, there.value)
+            raise reserved.lost(outcome)
+        return Written(packed, outcome.revision, created=True)
+
+    def _prepare_create(self, scope: Scope, working: Object) -> None:
+        kind, metadata = scope.kind, working["metadata"]
+        behaviour = kind.behaviour
+        namespaced = kind.resource.namespaced
+        meta.settle_namespace(metadata, scope.namespace if namespaced else "")
+        meta.fill(metadata, str(uuid.uuid4()), scope.context.now)
+        metadata.pop("resourceVersion", None)
+        if behaviour.generation:
+            metadata["generation"] = 1
+        behaviour.prepare_create(working, scope.context)
+        found = meta.findings(metadata, namespaced=namespaced, own_name=True, behaviour=behaviour)
+        found += behaviour.validate(working)
+        if found:
+            raise self._invalid(scope, metadata.get("name") or "", found)
+        scope.warn(behaviour.warnings(working, None))
+
+    async def update(
+        self,
+        scope: Scope,
+        change: Change,
+        options: WriteOptions,
+        *,
+        may_create: bool = False,
+        uid: str = "",
+    ) -> Written:
+        """Update an object, or create it where the kind or the caller (`may_create`) allows.
+
+        Args:
+            scope: of the request.
+            change: called again with what stands there whenever another write came between.
+            options: of the request.
+            may_create: even if the kind is not created by updates.
+            uid: the object must have this one, empty: any.
+
+        Raises:
+            StatusError: as the API refuses.
+        """
+        key = scope.key()
+        record, _ = await self.store.get(key)
+        for _attempt in range(UPDATE_ATTEMPTS):
+            if record is None:
+                if not (may_create or scope.kind.behaviour.create_on_update) or scope.subresource:
+                    raise self.not_found(scope)
+                return await self._create_by_update(scope, change, options)
+            written, record = await self._try_update(scope, key, record, change, options, uid)
+            if written is not None:
+                return written
+        raise self.conflict(scope)
+
+    async def _create_by_update(self, scope: Scope, change: Change, options: WriteOptions) -> Written:
+        served = await change(None)
+        metadata = served["metadata"]
+        if metadata.get("resourceVersion") not in (None, "", "0"):
+            raise self.not_found(scope) if scope.kind.behaviour.create_on_update else self.conflict(scope)
+        if metadata.get("uid"):
+            raise self._uid_conflict(scope, metadata["uid"], "")
+        meta.wipe(metadata)
+        return await self._create(scope, served, options)
+
+    async def _try_update(
+        self, scope: Scope, key: str, record: Record, change: Change, options: WriteOptions, uid: str
+    ) -> tuple[Written | None, Record | None]:
+        kind = scope.kind
+        old = await self.load(kind, record)
+        old_served = kind.served(old)
+        old_uid = old["metadata"].get("uid", "")
+        if uid and uid != old_uid:
+            raise self._uid_conflict(scope, uid, old_uid)
+        served = await change(copy.deepcopy(old_served))
+        self._check_version(scope, served["metadata"], record)
+        conditional = bool(served["metadata"].get("resourceVersion"))
+        served["metadata"]["resourceVersion"] = str(record.revision)
+        # What prepare drops from the request must not reach admission, as in apiserver's order.
+        served = await self.admitted(scope, "UPDATE", served, old_served, options.dry_run)
+        working = kind.working(served)
+        self._prepare_update(scope, working, old)
+        if working == old:
+            return Written(record.value, record.revision), record
+        if finished(working["metadata"], old["metadata"]):
+            return await self._remove(scope, key, record, working, options)
+        reserved = await self._claims(scope, working, old)
+        packed = await self._packed(kind, working)
+        if options.dry_run:
+            return Written(packed, record.revision), record
+        outcome = await self.commit(
+            (Compare(key, record.revision), *reserved.compares),
+            (Put(key, packed, self.ttl(kind)), *reserved.operations),
+        )
+        if outcome.done:
+            return Written(packed, outcome.revision), None
+        return None, self._lost(scope, outcome, key, conditional, reserved.lost)
+
+    async def _remove(
+        self, scope: Scope, key: str, record: Record, working: Object, options: WriteOptions
+    ) -> tuple[Written | None, Record | None]:
+        """Delete what an update freed of its last finalizer; the answer is the object."""
+        packed = await self._packed(scope.kind, working)
+        if options.dry_run:
+            return Written(packed, record.revision), record
+        reserved = await self._claims(scope, None, working)
+        outcome = await self.commit((Compare(key, record.revision),), (Delete(key), *reserved.operations))
+        if outcome.done:
+            return Written(packed, record.revision), None
+        return None, self._lost(scope, outcome, key, False, reserved.lost)
+
+    def _lost(
+        self,
+        scope: Scope,
+        outcome: Outcome,
+        key: str,
+        conditional: bool,
+        claim_lost: Callable[[Outcome], StatusError],
+    ) -> Record | None:
+        for failed, there in outcome.failed:
+            if failed == key:
+                if conditional and there is not None:
+                    raise self.conflict(scope)
+                return there
+        raise claim_lost(outcome)
+
+    def _prepare_update(self, scope: Scope, working: Object, old: Object) -> None:
+        kind = scope.kind
+        behaviour = kind.behaviour
+        metadata, old_metadata = working["metadata"], old["metadata"]
+        namespaced = kind.resource.namespaced
+        meta.settle_namespace(metadata, scope.namespace if namespaced else "")
+        meta.keep(metadata, old_metadata)
+        found = []
+        if scope.subresource == "status":
+            validate = self._prepare_status(scope, working, old)
+        else:
+            behaviour.prepare_update(working, old, scope.context)
+            move_generation(behaviour, working, old)
+            validate = behaviour.validate_update
+        found += meta.findings(metadata, namespaced=namespaced, own_name=False, behaviour=behaviour)
+        found += meta.update_findings(metadata, old_metadata)
+        found += validate(working, old)
+        if found:
+            raise self._invalid(scope, metadata.get("name") or "", found)
+        if scope.subresource != "status":
+            scope.warn(behaviour.warnings(working, old))
+
+    def _prepare_status(
+        self, scope: Scope, working: Object, old: Object
+    ) -> Callable[[Object, Object], list[errors.FieldError]]:
+        behaviour = scope.kind.behaviour
+        for key in working.keys() | old.keys():
+            if key in ("metadata", "status", "kind", "apiVersion"):
+                continue
+            if key in old:
+                working[key] = old[key]
+            else:
+                del working[key]
+        if scope.kind.resource.custom:
+            metadata = copy.deepcopy(old["metadata"])
+            managed = working["metadata"].get("managedFields")
+            metadata.pop("managedFields", None)
+            if managed:
+                metadata["managedFields"] = managed
+            working["metadata"].clear()
+            working["metadata"].update(metadata)
+        if behaviour.status is None:
+            return behaviour.validate_update
+        behaviour.status.prepare(working, old, scope.context)
+        return behaviour.status.validate
+
+    def _check_version(self, scope: Scope, metadata: Object, record: Record) -> None:
+        said = metadata.get("resourceVersion") or ""
+        if said in ("", "0"):
+            if scope.kind.behaviour.unconditional_update:
+                metadata.pop("resourceVersion", None)
+                return
+            resource = scope.kind.resource
+            raise errors.invalid(
+                resource.plural,
+                resource.group,
+                scope.name,
+                [errors.FieldError(
+                    "FieldValueInvalid",
+                    "metadata.resourceVersion",
+                    "Invalid value: 0: must be specified for an update",
+                )],
+            )  # fmt: skip
+        if not (said.isascii() and said.isdigit()):
+            resource = scope.kind.resource
+            raise errors.invalid(
+                resource.plural,
+                resource.group,
+                scope.name,
+                [errors.wrong(
+                    "resourceVersion", said, f'strconv.ParseUint: parsing "{said}": invalid syntax'
+                )],
+            )  # fmt: skip
+        if int(said) != record.revision:
+            raise self.conflict(scope)
+
+    async def admitted(
+        self, scope: Scope, operation: Operation, new: Object, old: Object | None, dry_run: bool
+    ) -> Object:
+        """Ask admission; it may change the object."""
+        if self._admit:
+            name = new["metadata"].get("name") or scope.name
+            for each in self._admit:
+                await each(Admission(scope, operation, name, new, old, dry_run))
+        return new
+
+    async def commit(self, compares: Sequence[Compare], operations: Sequence[Put | Delete]) -> Outcome:
+        """Commit, whatever becomes of the client: what is on its way to disk has an outcome."""
+        return await asyncio.shield(asyncio.ensure_future(self.store.txn(compares, operations)))
+
+    async def load(self, kind: Kind, record: Record) -> Object:
+        """Return a record's working object."""
+        resource = kind.resource
+        obj = stored.unpack(record.value, record.revision, resource.kind, resource.storage_api_version)
+        return (await kind.load([obj]))[0]
+
+    async def _packed(self, kind: Kind, working: Object) -> bytes:
+        return stored.pack(await kind.store(working))
+
+    def ttl(self, kind: Kind) -> int | None:
+        """How long objects of a kind are kept, in seconds; None: for ever."""
+        resource = kind.resource
+        return EVENT_TTL if resource.plural == "events" and not resource.storage_group else None
+
+    def not_found(self, scope: Scope) -> StatusError:
+        """404."""
+        resource = scope.kind.resource
+        return errors.not_found(resource.plural, resource.group, scope.name)
+
+    def conflict(self, scope: Scope, why: str = errors.MODIFIED) -> StatusError:
+        """409."""
+        resource = scope.kind.resource
+        return errors.conflict(resource.plural, resource.group, scope.name, why)
+
+    def _uid_conflict(self, scope: Scope, wanted: str, there: str) -> StatusError:
+        return self.conflict(
+            scope, f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {there}"
+        )
+
+    def _exists(self, scope: Scope, name: str, value: bytes) -> StatusError:
+        resource = scope.kind.resource
+        error = errors.already_exists(resource.plural, resource.group, name)
+        if b'"deletionTimestamp":' in value and stored.deleting(value):
+            error.message = f"object is being deleted: {error.message}"
+        return error
+
+    def _invalid(self, scope: Scope, name: str, found: Sequence[errors.FieldError]) -> StatusError:
+        resource = scope.kind.resource
+        return errors.invalid(resource.kind, resource.group, name, found)
+
+
+def move_generation(behaviour: Behaviour, working: Object, old: Object) -> None:
+    """Count a change of what generation counts."""
+    if behaviour.generation and any(working.get(key) != old.get(key) for key in behaviour.generation):
+        working["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+
+def finished(new: Object, old: Object) -> bool:
+    """Tell by its metadata whether an object that is being deleted has nothing left to wait for."""
+    return not new.get("finalizers") and bool(old.get("deletionTimestamp")) and not old.get("deletionGracePeriodSeconds")

@@ -1,0 +1,182 @@
+"""What a request is about, from its method and URL. Pure.
+
+Paths, verbs and words are those of apiserver's `endpoints/request/requestinfo.go`; the tenant's place in a URL is
+`/tenants/T/...` in front (a kubeconfig's server URL) or Arktos's `/api/V/tenants/T/...` and `/apis/G/V/tenants/T/...`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from urllib.parse import parse_qs, unquote_to_bytes
+
+from vcsync.controlplane.errors import StatusError, bad_request
+
+ALL = "all"
+"""Names every tenant at once; only system callers may."""
+
+NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
+TENANT_SUBRESOURCES = frozenset({"status", "finalize"})
+SPECIAL_VERBS = frozenset({"proxy", "watch"})
+VERBS = {
+    "POST": "create",
+    "GET": "get",
+    "HEAD": "get",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+}
+MAX_PATH = 8192
+MAX_QUERY = 16384
+MAX_PARAMETERS = 100
+
+Query = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestInfo:
+    """One request, taken apart.
+
+    Attributes:
+        verb: `get`, `list`, ... for resources; the method in lower case for other paths.
+        tenant: whom the URL names, None: nobody.
+        path: without the tenant.
+        parts: the path's segments from the resource on.
+        by_path: the verb was spelled in the path (`/watch/`).
+    """
+
+    verb: str
+    path: str
+    tenant: str | None = None
+    resource_request: bool = False
+    prefix: str = ""
+    group: str = ""
+    version: str = ""
+    namespace: str = ""
+    resource: str = ""
+    subresource: str = ""
+    name: str = ""
+    parts: tuple[str, ...] = ()
+    by_path: bool = False
+
+
+def parse_path(raw: str) -> str:
+    """Decode a URL's path.
+
+    Raises:
+        StatusError: 400 for what is no path of this API: encoded slashes, dot segments, bytes that are not UTF-8.
+    """
+    if len(raw) > MAX_PATH:
+        raise StatusError(414, "", "the request's path is too long")
+    if "%2f" in raw.lower():
+        raise bad_request("the request's path must not contain an encoded slash")
+    try:
+        path = unquote_to_bytes(raw).decode("utf-8")
+    except UnicodeDecodeError:
+        raise bad_request("the request's path is not UTF-8") from None
+    if "\x00" in path or any(part in (".", "..") for part in path.split("/")):
+        raise bad_request("the request's path must not contain dot segments or NUL")
+    return path
+
+
+def parse_query(raw: str) -> Query:
+    """Decode a URL's query; repeated keys keep their order.
+
+    Raises:
+        StatusError: 400, it is too long.
+    """
+    if not raw:
+        return {}
+    if len(raw) > MAX_QUERY:
+        raise StatusError(414, "", "the request's query is too long")
+    try:
+        return parse_qs(raw, keep_blank_values=True, max_num_fields=MAX_PARAMETERS)
+    except ValueError:
+        raise bad_request("the request has too many query parameters") from None
+
+
+def request_info(method: str, path: str, query: Query) -> RequestInfo:
+    """Take a request apart; see `parse_path` for `path`.
+
+    Raises:
+        StatusError: 400, a verb in the path without a resource.
+    """
+    tenant, path = _tenant_in_front(path)
+    info = RequestInfo(verb=method.lower(), path=path, tenant=tenant)
+    parts = _split(path)
+    if len(parts) < 3 or parts[0] not in ("api", "apis"):
+        return info
+    prefix, parts = parts[0], parts[1:]
+    group = ""
+    if prefix == "apis":
+        if len(parts) < 3:
+            return info
+        group, parts = parts[0], parts[1:]
+    version, parts = parts[0], parts[1:]
+    verb, by_path = VERBS.get(method, ""), False
+    if parts[0] in SPECIAL_VERBS:
+        if len(parts) < 2:
+            raise StatusError(
+                500, "InternalError", f"unable to determine kind and namespace from url, {path}"
+            )
+        verb, by_path, parts = parts[0], True, parts[1:]
+    tenant, parts = _tenant_inside(tenant, parts)
+    info = replace(
+        info, resource_request=True, prefix=prefix, group=group, version=version, by_path=by_path, tenant=tenant
+    )
+    return _resource(info, verb, parts, query)
+
+
+def _resource(info: RequestInfo, verb: str, parts: list[str], query: Query) -> RequestInfo:
+    namespace = ""
+    if parts[0] == "namespaces" and len(parts) > 1:
+        namespace = parts[1]
+        if len(parts) > 2 and parts[2] not in NAMESPACE_SUBRESOURCES:
+            parts = parts[2:]
+    name = parts[1] if len(parts) > 1 else ""
+    subresource = parts[2] if len(parts) > 2 and verb != "watch" else ""
+    if not name and verb == "get":
+        verb = "watch" if truth(query.get("watch", ())) else "list"
+        name = _selected_name(query)
+    if not name and verb == "delete":
+        verb = "deletecollection"
+    return replace(
+        info,
+        verb=verb,
+        namespace=namespace,
+        resource=parts[0],
+        name=name,
+        subresource=subresource,
+        parts=tuple(parts),
+    )
+
+
+def truth(values: Sequence[str]) -> bool:
+    """Read a boolean parameter as apimachinery does: anything but `false` and `0` is true, empty too."""
+    return bool(values) and values[0].lower() not in ("false", "0")
+
+
+def _selected_name(query: Query) -> str:
+    # Authorization by name covers lists and watches of the one object that their field selector names.
+    for term in ",".join(query.get("fieldSelector", ())[:1]).split(","):
+        key, sign, value = term.partition("=")
+        if key == "metadata.name" and sign:
+            value = value.removeprefix("=")
+            return value if value not in (".", "..") and not set(value) & set("/%") else ""
+    return ""
+
+
+def _tenant_in_front(path: str) -> tuple[str | None, str]:
+    if not path.startswith("/tenants/"):
+        return None, path
+    tenant, slash, rest = path.removeprefix("/tenants/").partition("/")
+    return (tenant, slash + rest or "/") if tenant else (None, path)
+
+
+def _tenant_inside(tenant: str | None, parts: list[str]) -> tuple[str | None, list[str]]:
+    if parts[0] == "tenants" and len(parts) >= 3 and parts[2] not in TENANT_SUBRESOURCES and tenant is None:
+        return parts[1], parts[2:]
+    return tenant, parts
+
+
+def _split(path: str) -> list[str]:
+    path = path.strip("/")
+    return path.split("/") if path else []

@@ -1,0 +1,66 @@
+"""What one request is about, once its tenant, kind and caller are known."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from vcsync.controlplane.behaviour import Context, Object
+from vcsync.controlplane.resources import collection_key, object_key
+from vcsync.controlplane.rest.kind import Kind
+
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
+
+
+@dataclass(slots=True)
+class Scope:
+    """One request for one kind.
+
+    Attributes:
+        tenant: whose objects; `all` on reads of system callers.
+        caller: who asks, for authorization.
+        warnings: texts that go out as Warning headers.
+        agent: the User-Agent header.
+    """
+
+    tenant: str
+    kind: Kind
+    context: Context
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    caller: Any = None
+    agent: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def collection(self) -> str:
+        """Prefix of the keys of what is listed."""
+        resource = self.kind.resource
+        return collection_key(self.tenant, resource.storage_group, resource.plural, self.namespace)
+
+    def key(self, name: str = "") -> str:
+        """Key of the object, or of another one of the same collection."""
+        resource = self.kind.resource
+        return object_key(
+            self.tenant, resource.storage_group, resource.plural, self.namespace, name or self.name
+        )
+
+    def warn(self, texts: Sequence[str]) -> None:
+        """Add warnings."""
+        self.warnings.extend(texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """One write, as an admission function sees it. Objects are served ones; None: there is none."""
+
+    scope: Scope
+    operation: Operation
+    name: str
+    new: Object | None
+    old: Object | None
+    dry_run: bool
+
+
+Admit = Callable[[Admission], Awaitable[None]]
+"""Changes `new` in place, adds warnings to the scope, or raises StatusError."""

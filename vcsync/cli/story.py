@@ -27,9 +27,11 @@ def namespace_story(
         return [f"Namespace {name} is placed nowhere.", NO_LEDGER]
     spec, status = placement.spec, placement.status
     size = _amounts(spec.slice_size)
-    story = [f"Namespace {name} may use {_amounts(spec.quota)}: {spec.slices} slices of {size}."]
+    story = [f"Namespace {name} may use {_amounts(spec.quota)}: {_slices(spec.slices)} of {size}."]
     for super_id, slices in sorted(status.placements.items()):
-        story.append(f"{slices} of them are on super cluster {super_id}{_health(supers.get(super_id))}.")
+        story.append(
+            f"{slices} of them {'is' if slices == 1 else 'are'} on super cluster {super_id}{_health(supers.get(super_id))}."
+        )
     for super_id, slices in sorted(spec.pins.items()):
         story.append(f"An operator pinned {slices} of them to {super_id}.")
     if status.waiting:
@@ -90,7 +92,7 @@ def pod_story(
             story.append(f"Its namespace has no slices on {super_id} any more: the Pod cannot start there.")
     if super_id:
         slices = placement.status.placements.get(super_id, 0) if placement is not None else 0
-        story.append(f"Its namespace has {slices} slices there.")
+        story.append(f"Its namespace has {_slices(slices)} there.")
         if health := _health(supers.get(super_id)):
             story.append(f"Super cluster {super_id}{health}.")
     if syncer_reason:
@@ -162,3 +164,7 @@ def waiting_reason(roles: Mapping[str, Mapping[str, Any]], key: str, item: Seque
                 if waiting.get("item") == "/".join(item):
                     return str(waiting.get("reason", ""))
     return ""
+
+
+def _slices(count: int) -> str:
+    return f"{count} slice{'' if count == 1 else 's'}"

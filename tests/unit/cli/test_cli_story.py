@@ -85,7 +85,7 @@ def test_a_namespace_tells_its_slices_and_why_others_were_refused() -> None:
 def test_a_lost_or_drained_super_cluster_is_told() -> None:
     supers = {"r1": super_cluster("r1", drain=True)}
     story = namespace_story("acme/shop", placement({"r1": 1, "r9": 2}), supers)
-    assert "1 of them are on super cluster r1, which is being drained." in story
+    assert "1 of them is on super cluster r1, which is being drained." in story
     assert "2 of them are on super cluster r9, which is no longer registered." in story
 
 

@@ -1,0 +1,5 @@
+"""Rules of custom resources (`x-kubernetes-validations`) in the Common Expression Language.
+
+Rules are parsed and type-checked by cel-expr-python (Google's cel-cpp). They are evaluated here, by a walk over the
+checked expression that counts its cost: so that a tenant's rule is bounded in time and memory whatever it says.
+"""

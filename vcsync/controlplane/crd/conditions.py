@@ -1,0 +1,50 @@
+"""Conditions in the status of a CustomResourceDefinition. Pure."""
+
+from typing import Any
+
+FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
+
+
+def condition(definition: dict[str, Any], type_: str) -> dict[str, Any] | None:
+    """Return a condition, None: it has none of that type."""
+    for each in (definition.get("status") or {}).get("conditions") or ():
+        if each.get("type") == type_:
+            found: dict[str, Any] = each
+            return found
+    return None
+
+
+def is_true(definition: dict[str, Any], type_: str) -> bool:
+    """Tell whether a condition is there and true."""
+    found = condition(definition, type_)
+    return found is not None and found.get("status") == "True"
+
+
+def set_condition(definition: dict[str, Any], type_: str, status: str, reason: str, message: str, now: str) -> bool:
+    """Set a condition in place; its time moves only with its status.
+
+    Returns:
+        whether anything changed.
+    """
+    found = condition(definition, type_)
+    if found is None:
+        conditions = definition.setdefault("status", {}).get("conditions") or []
+        definition["status"]["conditions"] = conditions
+        told = {"type": type_, "status": status, "lastTransitionTime": now, "reason": reason, "message": message}
+        conditions.append(told)
+        return True
+    before = dict(found)
+    if found.get("status") != status:
+        found["lastTransitionTime"] = now
+    found |= {"status": status, "reason": reason, "message": message}
+    return found != before
+
+
+def remove_condition(definition: dict[str, Any], type_: str) -> bool:
+    """Take a condition away in place; tells whether it was there."""
+    conditions = (definition.get("status") or {}).get("conditions") or []
+    kept = [each for each in conditions if each.get("type") != type_]
+    if len(kept) == len(conditions):
+        return False
+    definition["status"]["conditions"] = kept
+    return True

@@ -1,0 +1,98 @@
+"""Which part of the old object a part of the new one corresponds to. Pure.
+
+As `CorrelatedObject` of k8s.io/apiserver `pkg/cel/common`: fields and values by key, items only of `map` lists.
+"""
+
+from typing import Any
+
+from vcsync.controlplane.crd.structural import Structural
+
+
+def composite_key(keys: tuple[str, ...], item: Any) -> tuple[Any, ...] | None:
+    """Return the values of a list-map item's keys; None when one is missing or no scalar."""
+    if not isinstance(item, dict):
+        return None
+    found = []
+    for name in keys:
+        value = item.get(name)
+        if not isinstance(value, str | int | float | bool):
+            return None
+        found.append((type(value), value))
+    return tuple(found)
+
+
+def keyed(node: Structural, items: Any) -> dict[tuple[Any, ...], Any]:
+    """Return the items of a list that is a map, by key; the first of several equals counts."""
+    if node.list_type != "map" or not isinstance(items, list):
+        return {}
+    found: dict[tuple[Any, ...], Any] = {}
+    for each in items:
+        own = composite_key(node.map_keys, each)
+        if own is not None:
+            found.setdefault(own, each)
+    return found
+
+
+class Correlated:
+    """A value of the new object with what it was; comparisons are made once."""
+
+    __slots__ = ("_children", "_equal", "_items", "new", "node", "old")
+
+    def __init__(self, new: Any, old: Any, node: Structural) -> None:
+        self.new = new
+        self.old = old
+        self.node = node
+        self._children: dict[str | int, Correlated | None] = {}
+        self._items: dict[tuple[Any, ...], Any] | None = None
+        self._equal: bool | None = None
+
+    def field(self, name: str) -> "Correlated | None":
+        """Return the value of a field or key, None: it was not there before."""
+        if name not in self._children:
+            self._children[name] = self._field(name)
+        return self._children[name]
+
+    def _field(self, name: str) -> "Correlated | None":
+        if not isinstance(self.old, dict) or not isinstance(self.new, dict):
+            return None
+        if name not in self.old or name not in self.new:
+            return None
+        node = self.node.properties.get(name)
+        if node is None:
+            node = self.node.additional
+        return None if node is None else Correlated(self.new[name], self.old[name], node)
+
+    def item(self, at: int) -> "Correlated | None":
+        """Return an item of a list that is a map, None: it was not there before."""
+        if at not in self._children:
+            self._children[at] = self._item(at)
+        return self._children[at]
+
+    def _item(self, at: int) -> "Correlated | None":
+        if self.node.list_type != "map" or not isinstance(self.new, list) or self.node.items is None:
+            return None
+        if self._items is None:
+            self._items = keyed(self.node, self.old)
+        own = composite_key(self.node.map_keys, self.new[at])
+        old = self._items.get(own) if own is not None else None
+        return None if old is None else Correlated(self.new[at], old, self.node.items)
+
+    def unchanged(self) -> bool:
+        """Tell whether the value is what it was; the order of a list that is a map does not matter."""
+        if self._equal is None:
+            self._equal = self._compare()
+        return self._equal
+
+    def _compare(self) -> bool:
+        old, new = self.old, self.new
+        if isinstance(new, dict) and isinstance(old, dict):
+            if len(old) != len(new):
+                return False
+            below = [self.field(name) for name in new]
+            return all(each is not None and each.unchanged() for each in below)
+        if isinstance(new, list) and isinstance(old, list) and self.node.list_type == "map":
+            if len(old) != len(new):
+                return False
+            below = [self.item(at) for at in range(len(new))]
+            return all(each is not None and each.unchanged() for each in below)
+        return type(old) is type(new) and bool(old == new)

@@ -1,0 +1,75 @@
+"""Paths like `.spec.list['a.b']` of rules and selectable fields, checked against a schema. Pure.
+
+As `ValidFieldPath` of apiextensions' `schema/cel`.
+"""
+
+import re
+from collections.abc import Iterator
+
+from vcsync.controlplane.crd.paths import child, key
+from vcsync.controlplane.crd.structural import Structural
+
+_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "'": "'", "\\": "\\"}
+_TOKEN = re.compile(r"'(?:[^'\\]|\\.)*'|[.\[\]]|[^.\[\]]+", re.DOTALL)
+
+
+class InvalidPath(ValueError):
+    """A path is malformed or leads nowhere; the message says why."""
+
+
+def _unescape(text: str) -> str:
+    def one(match: re.Match[str]) -> str:
+        if match[1] not in _ESCAPES:
+            raise InvalidPath(f"invalid string literal: invalid escape char {match[0]}")
+        return _ESCAPES[match[1]]
+
+    return re.sub(r"\\(.)", one, text, flags=re.DOTALL)
+
+
+def _next(tokens: Iterator[str]) -> str:
+    token = next(tokens, None)
+    if token is None:
+        raise InvalidPath("unexpected end of JSON path")
+    return token
+
+
+def resolve(text: str, node: Structural, *, brackets: bool = True) -> tuple[str, Structural, list[str]]:
+    """Follow a path.
+
+    Returns:
+        the path as messages write it, the schema it leads to, and the names on the way.
+
+    Raises:
+        InvalidPath: it is malformed or leads nowhere.
+    """
+    tokens = iter(_TOKEN.findall(text))
+    where, names = "", []
+    for token in tokens:
+        if token == "[":
+            if not brackets:
+                raise InvalidPath("array notation is not allowed")
+            quoted = _next(tokens)
+            if len(quoted) < 2 or quoted[0] != "'" or quoted[-1] != "'":
+                raise InvalidPath(f"expected single quoted string but got {quoted}")
+            name = _unescape(quoted[1:-1])
+            where, node = _step(where, node, name)
+            closing = _next(tokens)
+            if closing != "]":
+                raise InvalidPath(f"expected ] but got {closing}")
+        elif token == ".":
+            name = _next(tokens)
+            where, node = _step(where, node, name)
+        else:
+            raise InvalidPath(f"expected [ or . but got: {token}")
+        names.append(name)
+    return where, node, names
+
+
+def _step(where: str, node: Structural, name: str) -> tuple[str, Structural]:
+    if node.properties:
+        if name not in node.properties:
+            raise InvalidPath("does not refer to a valid field")
+        return child(where, name), node.properties[name]
+    if node.additional is not None:
+        return key(where, name), node.additional
+    raise InvalidPath("does not refer to a valid field")

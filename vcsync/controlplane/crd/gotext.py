@@ -1,0 +1,67 @@
+"""Numbers and texts written as Go writes them in messages. Pure."""
+
+import json
+import math
+from typing import Any
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+
+
+def is_integer(value: Any) -> bool:
+    """Tell whether a JSON number is an int64 for Go, not a float64."""
+    return isinstance(value, int) and not isinstance(value, bool) and INT64_MIN <= value <= INT64_MAX
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a value is a JSON number."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def as_float(value: float) -> float:
+    """Return a JSON number as a float64; what is beyond its range becomes infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def number(value: float) -> str:
+    """Write a number as `%v` does: shortest form, exponents below 1e-4 and from 1e21 on."""
+    if is_integer(value):
+        return str(value)
+    real = as_float(value)
+    if math.isinf(real):
+        return "+Inf" if real > 0 else "-Inf"
+    if math.isnan(real):
+        return "NaN"
+    if real == 0 or 1e-4 <= abs(real) < 1e21:
+        text = repr(real)
+        if "e" in text:
+            text = f"{real:.0f}"
+        return text.removesuffix(".0")
+    mantissa, _, exponent = f"{real!r}".partition("e")
+    if not exponent:
+        mantissa, _, exponent = f"{real:e}".partition("e")
+        mantissa = mantissa.rstrip("0").rstrip(".")
+    power = int(exponent)
+    return f"{mantissa}e{'-' if power < 0 else '+'}{abs(power):02d}"
+
+
+def quoted(text: str) -> str:
+    """Write a text as `%q` does."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def plain(value: Any) -> str:
+    """Write a JSON value as `%v` does."""
+    if value is None:
+        return "<nil>"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return f"[{' '.join(plain(each) for each in value)}]"
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{name}:{plain(value[name])}' for name in sorted(value))}]"
+    return number(value)

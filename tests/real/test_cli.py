@@ -552,7 +552,7 @@ def test_a_tenants_way_from_registration_to_removal(
 
     story = vcsync("explain", "pod", "acme/default/web", "--endpoint", roles.endpoint)
     assert "Pod acme/default/web is Running on node node-0 of super cluster r1." in story.out
-    assert "1 of them are on super cluster r1." in vcsync("explain", "namespace", "acme/default").out
+    assert "1 of them is on super cluster r1." in vcsync("explain", "namespace", "acme/default").out
     fails(vcsync("explain", "pod", "acme/default/none"), 1, "has no Pod default/none")
     fails(vcsync("explain", "namespace", "acme/none"), 1, "has no namespace none")
 

@@ -1,20 +1,26 @@
-"""Write the generated part of config/ (CRDs, RBAC); with --check, exit 1 if anything is out of date.
+"""Write what is generated (config/: CRDs, RBAC; the schemas of built-in kinds); with --check, exit 1 if it is out of date.
 
 python -m hack.generate [--check]
 """
 
 import argparse
 import difflib
+import gzip
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from hack.schema import builtin
 from vcsync.api import crd, names, rbac
 
-CONFIG = Path(__file__).resolve().parent.parent / "config"
+ROOT = Path(__file__).resolve().parent.parent
+CONFIG = ROOT / "config"
+Files = Callable[[], Iterator[tuple[str, bytes]]]
+DATA: Mapping[Path, Files] = {ROOT / "vcsync/controlplane/schema": builtin.data_files}
+"""Folders of data files and what makes them."""
 SAMPLE_SUPER_CLUSTER = "r1"
 """The super cluster that config/deploy speaks of."""
 
@@ -26,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--check", action="store_true", help="write nothing; print a diff and exit 1 if there is one"
     )
     options = parser.parse_args(arguments)
-    differences = check(CONFIG) if options.check else write(CONFIG)
+    differences = (check(CONFIG) + check_data(DATA)) if options.check else (write(CONFIG) + write_data(DATA))
     print(differences, end="")
     return 1 if options.check and differences else 0
 
@@ -53,6 +59,33 @@ def write(config: Path) -> str:
             target.write_text(text, encoding="utf-8")
             lines.append(f"wrote {path}\n")
     return "".join(lines)
+
+
+def check_data(folders: Mapping[Path, Files]) -> str:
+    """Return a line for each data file that is not as it would be made."""
+    return "".join(f"{path} is out of date\n" for path, _ in _stale_data(folders))
+
+
+def write_data(folders: Mapping[Path, Files]) -> str:
+    """Write the data files and return a line for each that changed."""
+    lines = []
+    for path, content in _stale_data(folders):
+        path.write_bytes(content)
+        lines.append(f"wrote {path}\n")
+    return "".join(lines)
+
+
+def _stale_data(folders: Mapping[Path, Files]) -> Iterator[tuple[Path, bytes]]:
+    for folder, made in folders.items():
+        for name, content in made():
+            path = folder / name
+            if not path.exists() or _unpacked(path.read_bytes()) != _unpacked(content):
+                yield path, content
+
+
+def _unpacked(content: bytes) -> bytes:
+    """What counts of a file: another zlib may pack the same content into other bytes."""
+    return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
 
 
 def generated() -> Iterator[tuple[str, str]]:

@@ -24,6 +24,7 @@ class Resource:
         storage: the version in which objects are kept; differs from `version` for a further view of them.
         storage_group: the group under which they are kept; differs for `events.k8s.io`.
         custom: whether a CustomResourceDefinition made it.
+        storage_version_hash: as discovery shows it; empty: it shows none.
     """
 
     group: str
@@ -40,6 +41,7 @@ class Resource:
     storage_group: str = ""
     list_kind: str = ""
     custom: bool = False
+    storage_version_hash: str = ""
 
     @property
     def api_version(self) -> str:

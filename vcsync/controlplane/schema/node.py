@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Type = Literal["object", "map", "array", "string", "integer", "number", "boolean", "int-or-string", "quantity", "any"]
+Type = Literal[
+    "object", "map", "array", "string", "integer", "number", "boolean", "int-or-string", "quantity", "any"
+]
 """`object` has named properties, `map` only values under free keys, `any` is free-form JSON."""
 
 ListType = Literal["atomic", "set", "map"]

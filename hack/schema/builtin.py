@@ -1,0 +1,136 @@
+"""Make the data files of the built-in kinds' schemas from the published JSON schemas of Kubernetes.
+
+The schemas come from the development dependency `kubernetes-validate`; the program itself needs only what is made here.
+"""
+
+import gzip
+import json
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any
+
+from vcsync.controlplane.schema.table import TABLE
+
+RELEASE = "v1.36.0"
+REFERENCE = "#/$defs/"
+META = "io.k8s.apimachinery.pkg.apis.meta.v1."
+GROUP_VERSION_KIND = "x-kubernetes-group-version-kind"
+
+SPECIAL: dict[str, dict[str, Any]] = {
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": {"t": "quantity"},
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {"t": "int-or-string"},
+    "io.k8s.apimachinery.pkg.runtime.RawExtension": {"t": "any", "u": 1},
+    f"{META}FieldsV1": {"t": "any", "u": 1},
+    f"{META}Time": {"t": "string", "f": "date-time"},
+    f"{META}MicroTime": {"t": "string", "f": "micro-time"},
+}
+"""Types whose JSON is not what their Go fields say. `t` type, `f` format, `u`: unknown fields stay."""
+
+_PLAIN = {
+    "format": "f",
+    "x-kubernetes-list-type": "l",
+    "x-kubernetes-list-map-keys": "k",
+    "x-kubernetes-patch-strategy": "s",
+    "x-kubernetes-patch-merge-key": "g",
+    "default": "d",
+    "required": "r",
+}
+
+
+def data_files() -> Iterator[tuple[str, bytes]]:
+    """Yield every data file of vcsync/controlplane/schema: its name and content, the same bytes on every machine."""
+    published = _published()
+    kinds = _kinds(published)
+    names = _reachable(published, kinds)
+    definitions = {name: _definition(name, published[name]) for name in names}
+    yield "builtin.json.gz", _packed({"kinds": kinds, "definitions": definitions})
+    yield "descriptions.json.gz", _packed({name: _descriptions(published[name]) for name in names})
+
+
+def _published() -> dict[str, Any]:
+    folder = files("kubernetes_validate") / "kubernetes-json-schema" / f"{RELEASE}-local"
+    loaded: dict[str, Any] = json.loads((folder / "_definitions.json").read_text(encoding="utf-8"))["$defs"]
+    return loaded
+
+
+def _kinds(published: dict[str, Any]) -> dict[str, str]:
+    """Say which definition is each kind of the served versions; kinds of every version stand under `*`."""
+    served = {(group, version) for group, version, _ in TABLE}
+    kinds = {}
+    for name, definition in published.items():
+        for each in definition.get(GROUP_VERSION_KIND, ()):
+            if name.startswith(META):
+                kinds[f"*/*/{each['kind']}"] = name
+            elif (each["group"], each["version"]) in served:
+                kinds[f"{each['group']}/{each['version']}/{each['kind']}"] = name
+    return dict(sorted(kinds.items()))
+
+
+def _reachable(published: dict[str, Any], kinds: dict[str, str]) -> list[str]:
+    found: set[str] = set()
+    waiting = set(kinds.values())
+    while waiting:
+        name = waiting.pop()
+        found.add(name)
+        waiting |= set(_references(published[name])) - found
+    return sorted(found)
+
+
+def _references(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if isinstance(node.get("$ref"), str):
+            yield node["$ref"].rpartition("/")[2]
+        for value in node.values():
+            yield from _references(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _references(value)
+
+
+def _definition(name: str, published: dict[str, Any]) -> dict[str, Any]:
+    return SPECIAL.get(name) or _node(published)
+
+
+def _node(published: dict[str, Any]) -> dict[str, Any]:
+    """Write one schema in short names; vcsync/controlplane/schema/builtin.py reads them."""
+    node: dict[str, Any] = {short: published[key] for key, short in _PLAIN.items() if key in published}
+    if published.get("x-kubernetes-map-type") == "atomic":
+        node["a"] = 1
+    if published.get("x-kubernetes-int-or-string"):
+        return {**node, "t": "int-or-string"}
+    if "$ref" in published:
+        return {**node, "$": published["$ref"].rpartition("/")[2]}
+    kind = _type(published)
+    if "properties" in published:
+        node["p"] = {key: _node(value) for key, value in sorted(published["properties"].items())}
+    values = published.get("additionalProperties")
+    if isinstance(values, dict):
+        node["v"] = _node(values)
+        kind = "object" if "p" in node else "map"
+    if "items" in published:
+        node["i"] = _node(published["items"])
+    if kind == "object" and "p" not in node:
+        kind = "any"
+    node["t"] = kind
+    if kind == "any":
+        node["u"] = 1
+    return node
+
+
+def _type(published: dict[str, Any]) -> str:
+    given = published.get("type", "any")
+    if isinstance(given, list):
+        given = next(each for each in given if each != "null")
+    return str(given)
+
+
+def _descriptions(published: dict[str, Any]) -> list[Any]:
+    """The description of a definition and of each of its properties."""
+    properties = published.get("properties", {})
+    texts = {key: value["description"] for key, value in sorted(properties.items()) if "description" in value}
+    return [published.get("description", ""), texts]
+
+
+def _packed(value: Any) -> bytes:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return gzip.compress(text.encode(), 9, mtime=0)

@@ -47,6 +47,7 @@ class StatusError(Exception):
         causes: go into `details.causes`.
         retry_after: seconds; sets the header Retry-After and `details.retryAfterSeconds`.
         empty_details: whether `details` is written even if there is nothing in it, as the router's answers do.
+        metadata: the Status' `metadata`: a list that cannot go on tells how to (`continue`).
     """
 
     code: int
@@ -56,6 +57,7 @@ class StatusError(Exception):
     causes: Sequence[Cause] = ()
     retry_after: int | None = None
     empty_details: bool = False
+    metadata: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.code} {self.reason}: {self.message}"
@@ -73,7 +75,7 @@ class StatusError(Exception):
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": dict(self.metadata),
             "status": "Failure",
             "message": self.message,
             "reason": self.reason,

@@ -46,8 +46,8 @@ class Registry:
     def __init__(self, store: Store, admit: Sequence[Admit] = (), claims: Claims = no_claims) -> None:
         """Take the store, what is asked before each write, in order, and what writes reserve."""
         self.store = store
-        self._admit = admit
-        self._claims = claims
+        self.admission = admit
+        self.reserve = claims
 
     async def create(self, scope: Scope, served: Object, options: WriteOptions) -> Written:
         """Create an object.
@@ -79,7 +79,7 @@ class Registry:
         name = working["metadata"]["name"]
         key = scope.key(name)
         packed = await self._packed(scope.kind, working)
-        reserved = await self._claims(scope, working, None)
+        reserved = await self.reserve(scope, working, None)
         if reserved.changed:
             packed = await self._packed(scope.kind, working)
         compares = (Compare(key, 0), *reserved.compares)
@@ -175,9 +175,9 @@ class Registry:
         self._prepare_update(scope, working, old)
         if working == old:
             return Written(record.value, record.revision), record
-        if finished(working["metadata"], old["metadata"]):
+        if finished(kind, working, old):
             return await self._remove(scope, key, record, working, options)
-        reserved = await self._claims(scope, working, old)
+        reserved = await self.reserve(scope, working, old)
         packed = await self._packed(kind, working)
         if options.dry_run:
             return Written(packed, record.revision), record
@@ -196,7 +196,7 @@ class Registry:
         packed = await self._packed(scope.kind, working)
         if options.dry_run:
             return Written(packed, record.revision), record
-        reserved = await self._claims(scope, None, working)
+        reserved = await self.reserve(scope, None, working)
         outcome = await self.commit((Compare(key, record.revision),), (Delete(key), *reserved.operations))
         if outcome.done:
             return Written(packed, record.revision), None
@@ -297,9 +297,9 @@ class Registry:
         self, scope: Scope, operation: Operation, new: Object, old: Object | None, dry_run: bool
     ) -> Object:
         """Ask admission; it may change the object."""
-        if self._admit:
+        if self.admission:
             name = new["metadata"].get("name") or scope.name
-            for each in self._admit:
+            for each in self.admission:
                 await each(Admission(scope, operation, name, new, old, dry_run))
         return new
 
@@ -354,6 +354,11 @@ def move_generation(behaviour: Behaviour, working: Object, old: Object) -> None:
         working["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
-def finished(new: Object, old: Object) -> bool:
-    """Tell by its metadata whether an object that is being deleted has nothing left to wait for."""
-    return not new.get("finalizers") and bool(old.get("deletionTimestamp")) and not old.get("deletionGracePeriodSeconds")
+def finished(kind: Kind, new: Object, old: Object) -> bool:
+    """Tell whether an object that is being deleted has nothing left to wait for."""
+    resource, metadata = kind.resource, old["metadata"]
+    if not metadata.get("deletionTimestamp") or metadata.get("deletionGracePeriodSeconds"):
+        return False
+    if resource.plural == "namespaces" and not resource.group and (new.get("spec") or {}).get("finalizers"):
+        return False
+    return not new["metadata"].get("finalizers")

@@ -1,0 +1,226 @@
+"""One watch of the whole store, handed out to everybody who watches: by tenant and resource, or all tenants at once."""
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+
+import structlog
+
+from vcsync.controlplane.resources import collection_key
+from vcsync.controlplane.rest import stored
+from vcsync.controlplane.rest.requestinfo import ALL
+from vcsync.controlplane.store.interface import Change, Compacted, Store, StoreError
+
+RECENT_EVENTS = 8192
+RECENT_BYTES = 16 * 2**20
+"""How much of the newest history is kept at hand, for watches that resume."""
+MAX_WAITING = 20_000
+"""Events that wait for one watch; whoever is slower is cut off and resumes."""
+PROGRESS_SECONDS = 1.0
+RETRY_SECONDS = 1.0
+
+Tap = Callable[[Sequence[Change]], None]
+Topic = tuple[str, str, str]
+"""(tenant, group or `core`, plural)."""
+_log = structlog.get_logger()
+
+
+class Event:
+    """One change of one object, shared by all who watch it.
+
+    Attributes:
+        encoded: the event's bytes for one way of writing it.
+    """
+
+    __slots__ = ("_labels", "change", "encoded", "fields", "tenant")
+
+    def __init__(self, change: Change, tenant: str) -> None:
+        """Take a change of a tenant's object."""
+        self.change = change
+        self.tenant = tenant
+        self.encoded: dict[object, bytes] = {}
+        self.fields: dict[object, dict[str, str]] = {}
+        self._labels: dict[bool, dict[str, str]] = {}
+
+    def labels(self, *, before: bool) -> dict[str, str]:
+        """Return the object's labels before or after the change."""
+        found = self._labels.get(before)
+        if found is None:
+            value = self.change.previous if before else self.change.value
+            found = self._labels[before] = stored.labels(value) if value else {}
+        return found
+
+
+class Watcher:
+    """What waits for one watch.
+
+    Attributes:
+        base: what it is given begins after this revision.
+        closed: why nothing more comes; empty: it goes on.
+    """
+
+    def __init__(self, base: int) -> None:
+        """Begin after a revision."""
+        self.base = base
+        self.closed = ""
+        self._waiting: list[Event] = []
+        self._wake = asyncio.Event()
+
+    def put(self, event: Event) -> None:
+        """Let one more event wait."""
+        if len(self._waiting) >= MAX_WAITING:
+            self.close("slow")
+            return
+        self._waiting.append(event)
+        self._wake.set()
+
+    def close(self, why: str) -> None:
+        """Give nothing more."""
+        self.closed = self.closed or why
+        self._waiting.clear()
+        self._wake.set()
+
+    def take(self) -> list[Event]:
+        """Return all that waits."""
+        self._wake.clear()
+        taken, self._waiting = self._waiting, []
+        return taken
+
+    async def wait(self, seconds: float) -> None:
+        """Return when something waits, it is closed, or so many seconds are over."""
+        if self._wake.is_set():
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+
+class Hub:
+    """Everyone who watches.
+
+    Attributes:
+        position: every change up to this revision has been handed out.
+    """
+
+    def __init__(self, store: Store, taps: Sequence[Tap] = ()) -> None:
+        """Take the store, and who is told of every batch of changes before watches are."""
+        self._store = store
+        self._taps = list(taps)
+        self._watchers: dict[Topic, set[Watcher]] = defaultdict(set)
+        self._recent: deque[Event] = deque()
+        self._recent_bytes = 0
+        self._floor = 0
+        self._ended = False
+        self.position = 0
+
+    async def start(self) -> None:
+        """Take up the position; call before `run`."""
+        self.position = self._floor = await self._store.revision()
+
+    async def run(self) -> None:
+        """Hand out changes until cancelled."""
+        while True:
+            try:
+                async for batch in self._store.watch("", self.position, progress=PROGRESS_SECONDS):
+                    if batch:
+                        self._publish(batch)
+                    self.position = max(self.position, batch.revision)
+            except Compacted:
+                self._restart(await self._store.revision())
+            except StoreError as error:
+                _log.warning("store watch ended", error=str(error))
+                self._restart(self.position)
+                await asyncio.sleep(RETRY_SECONDS)
+
+    def close(self) -> None:
+        """End every watch, for good."""
+        self._ended = True
+        self._close_all("shutdown")
+
+    def _close_all(self, why: str) -> None:
+        for watchers in list(self._watchers.values()):
+            for each in list(watchers):
+                each.close(why)
+
+    def _restart(self, position: int) -> None:
+        self._close_all("lost")
+        self._recent.clear()
+        self._recent_bytes = 0
+        self.position = self._floor = position
+
+    def _publish(self, changes: Sequence[Change]) -> None:
+        for tap in self._taps:
+            tap(changes)
+        for change in changes:
+            tenant, group, plural = change.key.split("/", 3)[:3]
+            if tenant.startswith("~"):
+                continue
+            event = Event(change, tenant)
+            self._remember(event)
+            for topic in ((tenant, group, plural), (ALL, group, plural)):
+                for watcher in self._watchers.get(topic, ()):
+                    watcher.put(event)
+
+    def _remember(self, event: Event) -> None:
+        self._recent.append(event)
+        self._recent_bytes += _size(event)
+        while len(self._recent) > RECENT_EVENTS or self._recent_bytes > RECENT_BYTES:
+            oldest = self._recent.popleft()
+            self._recent_bytes -= _size(oldest)
+            self._floor = oldest.change.revision
+
+    def subscribe(self, topic: Topic) -> Watcher:
+        """Begin to keep what comes for somebody."""
+        watcher = Watcher(self.position)
+        if self._ended:
+            watcher.close("shutdown")
+        self._watchers[topic].add(watcher)
+        return watcher
+
+    def unsubscribe(self, topic: Topic, watcher: Watcher) -> None:
+        """Keep nothing more for it."""
+        watchers = self._watchers.get(topic)
+        if watchers is not None:
+            watchers.discard(watcher)
+            if not watchers:
+                del self._watchers[topic]
+
+    async def history(self, topic: Topic, after: int, until: int) -> AsyncIterator[list[Event]]:
+        """Give what was handed out before, after one revision up to another.
+
+        Raises:
+            Compacted: it is forgotten.
+        """
+        if after >= until:
+            return
+        if after >= self._floor:
+            yield list(self._replay(topic, after, until))
+            return
+        tenant, group, plural = topic
+        prefix = "" if tenant == ALL else collection_key(tenant, group, plural)
+        async for batch in self._store.watch(prefix, after, progress=0.05):
+            events = [Event(each, each.key.partition("/")[0]) for each in batch if each.revision <= until]
+            yield [each for each in events if _about(each, topic)]
+            if batch.revision >= until:
+                return
+
+    def _replay(self, topic: Topic, after: int, until: int) -> Iterator[Event]:
+        found = []
+        for event in reversed(self._recent):
+            if event.change.revision <= after:
+                break
+            if event.change.revision <= until and _about(event, topic):
+                found.append(event)
+        return reversed(found)
+
+
+def _about(event: Event, topic: Topic) -> bool:
+    tenant, group, plural = event.change.key.split("/", 3)[:3]
+    return (group, plural) == topic[1:] and topic[0] in (tenant, ALL) and not tenant.startswith("~")
+
+
+def _size(event: Event) -> int:
+    change = event.change
+    return 200 + len(change.value or b"") + len(change.previous or b"")

@@ -1,0 +1,162 @@
+"""Reads of one object and of lists, on stored bytes: a snapshot, selectors, pages.
+
+Behaviour: apiserver's `storage/etcd3/store.go` GetList and Get.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from vcsync.controlplane import errors
+from vcsync.controlplane.resources import collection_key
+from vcsync.controlplane.rest import paging
+from vcsync.controlplane.rest.options import ListOptions
+from vcsync.controlplane.rest.requestinfo import ALL
+from vcsync.controlplane.rest.scope import Scope
+from vcsync.controlplane.rest.selection import Selection, selected
+from vcsync.controlplane.store.interface import Compacted, FutureRevision, Page, Record, Store
+
+PAGE = 500
+"""Objects read at once where a selector may leave some out."""
+FRESH_SECONDS = 3.0
+"""How long a read waits for a revision that is not yet."""
+FRESH_STEP = 0.05
+
+
+@dataclass(slots=True)
+class Listed:
+    """What a list found.
+
+    Attributes:
+        records: in key order.
+        revision: of the snapshot.
+        continue_: token of the next page, empty: there is none.
+        remaining: how many objects follow; None: not known.
+        tell_tenant: whether each object tells its tenant.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    revision: int = 0
+    continue_: str = ""
+    remaining: int | None = None
+    tell_tenant: bool = False
+
+
+class Reader:
+    """Reads for every kind and tenant."""
+
+    def __init__(self, store: Store, tenants: Callable[[], Sequence[str]]) -> None:
+        """Take the store, and who the tenants are, in order."""
+        self._store = store
+        self._tenants = tenants
+
+    async def get(self, scope: Scope, resource_version: str = "") -> Record:
+        """Read one object, at least as new as `resource_version`.
+
+        Raises:
+            StatusError: 404, 400, 504.
+        """
+        version = paging.parse_version(resource_version)
+        record, revision = await self._store.get(scope.key())
+        if version > revision:
+            await self.fresh(version)
+            record, _ = await self._store.get(scope.key())
+        if record is None:
+            resource = scope.kind.resource
+            raise errors.not_found(resource.plural, resource.group, scope.name)
+        return record
+
+    async def list(self, scope: Scope, options: ListOptions, selection: Selection) -> Listed:
+        """Read a collection or a page of it.
+
+        Raises:
+            StatusError: 400, 410, 504.
+        """
+        scope = narrowed(scope, selection)
+        prefix = "" if scope.tenant == ALL else scope.collection
+        plan = paging.plan(options, prefix)
+        if plan.at_least:
+            await self.fresh(plan.at_least)
+        try:
+            return await self._list(scope, options, selection, plan, prefix)
+        except Compacted:
+            raise paging.too_old(options, plan.after, prefix) from None
+        except FutureRevision as error:
+            raise paging.too_large(plan.revision, error.current) from None
+
+    async def _list(
+        self, scope: Scope, options: ListOptions, selection: Selection, plan: paging.Plan, prefix: str
+    ) -> Listed:
+        listed = Listed(tell_tenant=scope.tenant == ALL)
+        if selection.name is not None and scope.tenant != ALL and (scope.namespace or not scope.kind.resource.namespaced):
+            return await self._single(scope, selection, plan)
+        limit = max(options.limit, 0)
+        revision = plan.revision
+        if scope.tenant == ALL and not revision:
+            revision = await self._store.revision()
+        async for page in self._pages(scope, plan.after, limit if selection.everything else PAGE, revision):
+            listed.revision = page.revision
+            for at, record in enumerate(page.records):
+                if not selection.everything and not await selected(
+                    scope.kind, selection, record.key, record.value
+                ):
+                    continue
+                listed.records.append(record)
+                if limit and len(listed.records) == limit:
+                    left = len(page.records) - at - 1
+                    if left or page.more:
+                        listed.continue_ = paging.encode_token(record.key, prefix, page.revision)
+                        if selection.everything and scope.tenant != ALL:
+                            listed.remaining = left + page.remaining
+                    return listed
+        if not listed.revision:
+            listed.revision = revision or await self._store.revision()
+        return listed
+
+    async def _single(self, scope: Scope, selection: Selection, plan: paging.Plan) -> Listed:
+        name = selection.name or ""
+        if not name or "/" in name:
+            return Listed(revision=await self._store.revision())
+        key = scope.key(name)
+        record, revision = await self._store.get(key, revision=plan.revision)
+        if record is None or not await selected(scope.kind, selection, key, record.value):
+            return Listed(revision=revision)
+        return Listed([record], revision)
+
+    async def _pages(self, scope: Scope, after: str, limit: int, revision: int) -> AsyncIterator[Page]:
+        resource = scope.kind.resource
+        tenants = self._tenants() if scope.tenant == ALL else (scope.tenant,)
+        here = after.partition("/")[0] if scope.tenant == ALL else ""
+        for tenant in tenants:
+            if tenant < here:
+                continue
+            prefix = collection_key(tenant, resource.storage_group, resource.plural, scope.namespace)
+            start = after if after.startswith(prefix) else ""
+            while True:
+                page = await self._store.range(prefix, after=start, limit=limit, revision=revision)
+                revision = page.revision
+                yield replace(page, more=page.more or tenant != tenants[-1])
+                if not page.more or not page.records:
+                    break
+                start = page.records[-1].key
+
+    async def fresh(self, revision: int) -> None:
+        """Wait until the store has come as far as a revision.
+
+        Raises:
+            StatusError: 504, it did not.
+        """
+        waited = 0.0
+        while (current := await self._store.revision()) < revision:
+            if waited >= FRESH_SECONDS:
+                raise paging.too_large(revision, current)
+            await asyncio.sleep(FRESH_STEP)
+            waited += FRESH_STEP
+
+
+def narrowed(scope: Scope, selection: Selection) -> Scope:
+    """Read only the one namespace that a field selector leaves."""
+    namespace = selection.namespace
+    if namespace and not scope.namespace and scope.kind.resource.namespaced and "/" not in namespace:
+        return replace(scope, namespace=namespace)
+    return scope

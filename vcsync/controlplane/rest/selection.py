@@ -1,0 +1,128 @@
+"""Which objects a list or a watch is about: label and field selectors on stored objects."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.errors import bad_request
+from vcsync.controlplane.rest import stored
+from vcsync.controlplane.rest.fieldselectors import (
+    FieldSelector,
+    InvalidFieldSelector,
+    Term,
+    check_fields,
+    parse_field_selector,
+)
+from vcsync.controlplane.rest.kind import Kind, selectable
+from vcsync.controlplane.rest.options import ListOptions
+from vcsync.kube.selectors import InvalidSelector, Selector, parse_selector
+
+NAME, NAMESPACE = "metadata.name", "metadata.namespace"
+MAX_SELECTOR = 16384
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is selected. `labels` or `fields` None: that selector is empty.
+
+    Attributes:
+        metadata_only: whether the fields selected by are those of all kinds.
+    """
+
+    labels: Selector | None = None
+    fields: FieldSelector | None = None
+    metadata_only: bool = True
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing is left out."""
+        return self.labels is None and self.fields is None
+
+    @property
+    def name(self) -> str | None:
+        """The one name that can match, None: any may."""
+        return self.fields.exact(NAME) if self.fields else None
+
+    @property
+    def namespace(self) -> str | None:
+        """The one namespace that can match, None: any may."""
+        return self.fields.exact(NAMESPACE) if self.fields else None
+
+
+@lru_cache(maxsize=1024)
+def _labels(text: str) -> Selector | None:
+    return parse_selector(text) if text.strip() else None
+
+
+@lru_cache(maxsize=1024)
+def _fields(text: str) -> FieldSelector:
+    return parse_field_selector(text)
+
+
+def selection(kind: Kind, options: ListOptions, name: str = "") -> Selection:
+    """Compile a request's selectors; `name`: the URL names one object.
+
+    Raises:
+        StatusError: 400.
+    """
+    if not (options.label_selector or options.field_selector or name):
+        return Selection()
+    if len(options.label_selector) + len(options.field_selector) > MAX_SELECTOR:
+        raise bad_request("the selectors are too long")
+    try:
+        labels = _labels(options.label_selector)
+    except InvalidSelector as error:
+        raise bad_request(f"unable to parse requirement: {error}") from None
+    known: frozenset[str] = frozenset()
+    try:
+        fields = _fields(options.field_selector)
+        if fields.terms:
+            known = selectable(kind.behaviour)
+            check_fields(fields, lambda each: each in (NAME, NAMESPACE) or each in known, _unknown(kind, known))
+    except InvalidFieldSelector as error:
+        raise bad_request(str(error)) from None
+    if name:
+        if fields.terms and fields.exact(NAME) != name:
+            raise bad_request("fieldSelector metadata.name doesn't match requested name")
+        if not fields.terms:
+            fields = FieldSelector((Term(NAME, name, True),))
+    metadata_only = all(each.field in (NAME, NAMESPACE) for each in fields.terms)
+    return Selection(labels, fields if fields.terms else None, metadata_only)
+
+
+def _unknown(kind: Kind, known: frozenset[str]) -> Any:
+    def words(field: str) -> str:
+        if known or kind.resource.custom:
+            return f"field label not supported: {field}"
+        return f'"{field}" is not a known field selector: only "{NAME}", "{NAMESPACE}"'
+
+    return words
+
+
+async def selected(kind: Kind, selection: Selection, key: str, value: bytes) -> bool:
+    """Whether a stored object is selected."""
+    if selection.labels is not None and not selection.labels.matches(stored.labels(value)):
+        return False
+    if selection.fields is None:
+        return True
+    found: Mapping[str, str] = metadata_fields(kind, key)
+    if not selection.metadata_only:
+        found = {**found, **await fields_of(kind, value)}
+    return selection.fields.matches(found)
+
+
+def metadata_fields(kind: Kind, key: str) -> dict[str, str]:
+    """Return the fields of all kinds, by an object's key."""
+    parts = key.split("/")
+    if kind.resource.namespaced:
+        return {NAMESPACE: parts[3], NAME: "/".join(parts[4:])}
+    return {NAMESPACE: "", NAME: "/".join(parts[3:])}
+
+
+async def fields_of(kind: Kind, value: bytes) -> dict[str, str]:
+    """Return the fields of its kind that an object can be selected by."""
+    resource = kind.resource
+    obj: Object = stored.unpack(value, 0, resource.kind, resource.storage_api_version)
+    return kind.behaviour.fields((await kind.load([obj]))[0])

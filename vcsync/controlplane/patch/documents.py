@@ -1,0 +1,130 @@
+"""Patches that say how a document changes: JSON patch, merge patch, strategic merge patch. Pure."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from vcsync.controlplane import errors
+from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.patch import jsonpatch, merge, strategic
+from vcsync.controlplane.schema.node import Schema
+
+JSON = "application/json-patch+json"
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+
+_MAX_DEPTH = 200
+
+
+def apply_patch(content_type: str, live: Object, patch: bytes, schema: Schema | None = None) -> Object:
+    """Return what the object becomes by the patch.
+
+    Args:
+        content_type: JSON, MERGE or STRATEGIC.
+        live: the object in the request's version, with kind and apiVersion.
+        patch: the request's body.
+        schema: of whole objects in that version; only strategic merge patches need it.
+
+    Raises:
+        StatusError: 400 the patch is malformed, 413 too many operations, 422 it does not apply to this object,
+            500 a strategic merge patch that kube-apiserver fails on too (it tells why).
+
+    """
+    decoded = _decode(content_type, patch)
+    if content_type == JSON:
+        changed = _json(live, decoded)
+    elif content_type == MERGE:
+        changed = merge.apply(live, decoded)
+    else:
+        changed = _strategic(live, decoded, schema)
+    if not isinstance(changed, dict):
+        text = msgspec.json.encode(changed).decode()
+        finding = errors.wrong(
+            "patch", text, "couldn't get version/kind; json parse error: the result is no object"
+        )
+        raise errors.invalid("", "", "", [finding])
+    return changed
+
+
+def _decode(content_type: str, patch: bytes) -> Any:
+    said = "" if content_type == STRATEGIC else "error decoding patch: "
+    try:
+        decoded = msgspec.json.decode(patch)
+    except (msgspec.DecodeError, RecursionError) as failure:
+        raise errors.bad_request(f"{said}{failure}") from None
+    if too_deep(decoded):
+        raise errors.bad_request(f"{said}exceeded max depth")
+    expected: type = list if content_type == JSON else dict
+    wrong = decoded if not isinstance(decoded, expected) else None
+    into = _INTO[expected]
+    if wrong is None and content_type == JSON:
+        wrong = next((each for each in decoded if not isinstance(each, dict)), None)
+        into = "handlers.jsonPatchOp"
+    if wrong is not None:
+        raise errors.bad_request(
+            f"{said}json: cannot unmarshal {_WORDS[type(wrong)]} into Go value of type {into}"
+        )
+    if decoded is None or (content_type == JSON and None in decoded):
+        raise errors.bad_request(f"{said}json: the patch is null")
+    return decoded
+
+
+_WORDS: dict[type, str] = {
+    dict: "object",
+    list: "array",
+    str: "string",
+    int: "number",
+    float: "number",
+    bool: "bool",
+    type(None): "null",
+}
+_INTO: dict[type, str] = {list: "[]handlers.jsonPatchOp", dict: "map[string]interface {}"}
+
+
+def too_deep(value: Any, depth: int = _MAX_DEPTH) -> bool:
+    """Say whether a JSON value is nested deeper than `depth`."""
+    level: list[Any] = [value]
+    for _ in range(depth):
+        level = [below for each in level for below in _inside(each)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _json(live: Object, operations: list[dict[str, Any]]) -> Any:
+    if len(operations) > jsonpatch.MAX_OPERATIONS:
+        raise errors.too_large(
+            "Request entity too large: The allowed maximum operations in a JSON patch is"
+            f" {jsonpatch.MAX_OPERATIONS}, got {len(operations)}"
+        )
+    try:
+        return jsonpatch.apply(live, operations)
+    except jsonpatch.DoesNotApply:
+        raise unprocessable() from None
+
+
+def _strategic(live: Object, patch: Object, schema: Schema | None) -> Any:
+    if schema is None:
+        raise errors.bad_request("strategic merge patch format is not supported")
+    try:
+        return strategic.apply(live, patch, schema)
+    except strategic.BadFormat as failure:
+        raise errors.bad_request(str(failure)) from None
+    except strategic.ListOfLists:
+        raise unprocessable() from None
+    except strategic.PatchError as failure:
+        raise errors.StatusError(500, "", str(failure)) from None
+
+
+def unprocessable() -> errors.StatusError:
+    """Make the 422 of a patch that does not apply; the real server does not tell why either."""
+    return errors.StatusError(
+        422, "Invalid", "the server rejected our request due to an error in our request", empty_details=True
+    )

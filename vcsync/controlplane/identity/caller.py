@@ -1,0 +1,129 @@
+"""Who asks and what for, as authentication finds it out and authorization judges it. Pure."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from vcsync.controlplane.behaviour import User
+from vcsync.controlplane.errors import StatusError, qualified
+
+SYSTEM = "system"
+"""The tenant of the operator and of vcsync's own programs."""
+ALL = "all"
+"""Names every tenant at once; only system callers may."""
+
+MASTERS = "system:masters"
+AUTHENTICATED = "system:authenticated"
+UNAUTHENTICATED = "system:unauthenticated"
+ANONYMOUS = "system:anonymous"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks.
+
+    Attributes:
+        user: name, groups and what else policies may look at.
+        tenant: from the credential alone; of an anonymous caller the one that the URL names, or "" for none.
+        system: whether it is the operator or one of vcsync's own programs, who may name any tenant.
+        impersonated: whether `user` is somebody the true caller may act as.
+    """
+
+    user: User
+    tenant: str
+    system: bool = False
+    impersonated: bool = False
+
+
+class Asked(Protocol):
+    """What is asked, as authorizers see it; a RequestInfo will do."""
+
+    @property
+    def verb(self) -> str:
+        """`get`, `list`, ... for resources; the method in lower case for other paths."""
+
+    @property
+    def resource_request(self) -> bool:
+        """Whether it is about a resource; otherwise about a path."""
+
+    @property
+    def path(self) -> str:
+        """The URL's path without its tenant."""
+
+    @property
+    def group(self) -> str:
+        """Of the resource."""
+
+    @property
+    def resource(self) -> str:
+        """Its plural."""
+
+    @property
+    def subresource(self) -> str:
+        """What follows the name, if anything."""
+
+    @property
+    def namespace(self) -> str:
+        """Empty: in none, or in all."""
+
+    @property
+    def name(self) -> str:
+        """Empty: none in particular."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """What is asked; see `Asked`."""
+
+    verb: str
+    path: str = ""
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    resource_request: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether it may be. `reason`: by what, or what stood in the way of knowing; may be empty."""
+
+    allowed: bool
+    reason: str = ""
+
+
+def settle_tenant(caller: Caller, tenant_in_url: str | None) -> str:
+    """Return the tenant that a request is about: the URL's, else the caller's own.
+
+    Raises:
+        StatusError: 403; the credential is not for that tenant. The answer does not depend on whether there is one.
+    """
+    if not tenant_in_url or tenant_in_url == caller.tenant or caller.system:
+        return tenant_in_url or caller.tenant
+    raise StatusError(403, "Forbidden", "forbidden: the credential is not valid here", {})
+
+
+def refusal(caller: Caller, asked: Asked, reason: str = "") -> StatusError:
+    """Say that the caller may not, in the words of apiserver's `responsewriters.ForbiddenStatusError`."""
+    said = f"User {_quoted(caller.user.name)} cannot {asked.verb} "
+    if not asked.resource_request:
+        return _forbidden("", said + f"path {_quoted(asked.path)}", reason, {})
+    resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
+    said += f'resource "{resource}" in API group "{asked.group}" '
+    said += f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+    details = {"name": asked.name, "group": asked.group, "kind": asked.resource}
+    subject = qualified(asked.resource, asked.group)
+    if asked.name:
+        subject += f" {_quoted(asked.name)}"
+    return _forbidden(f"{subject} is ", said, reason, {key: value for key, value in details.items() if value})
+
+
+def _forbidden(subject: str, said: str, reason: str, details: dict[str, str]) -> StatusError:
+    text = f"{said}: {reason}" if reason else said
+    return StatusError(403, "Forbidden", f"{subject}forbidden: {text}", dict(details))
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,213 @@
+"""Acting as somebody else by Impersonate-* headers.
+
+Behaviour: apiserver `pkg/endpoints/filters/impersonation` (constrained modes first, then the verb `impersonate`).
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from urllib.parse import unquote
+
+from vcsync.controlplane.behaviour import User
+from vcsync.controlplane.errors import StatusError, bad_request
+from vcsync.controlplane.identity.caller import (
+    ANONYMOUS,
+    AUTHENTICATED,
+    MASTERS,
+    SYSTEM,
+    UNAUTHENTICATED,
+    Asked,
+    Attributes,
+    Caller,
+    Decision,
+    refusal,
+)
+from vcsync.controlplane.identity.policy import ACCOUNT_PREFIX
+
+AUTHENTICATION = "authentication.k8s.io"
+NODE_PREFIX = "system:node:"
+NODES = "system:nodes"
+MAX_WANTED = 256
+"""Groups and extra values that a request may name."""
+
+_EXTRA = "impersonate-extra-"
+_LEGACY = "impersonate"
+
+Decide = Callable[[Caller, Asked], Awaitable[Decision]]
+
+
+@dataclass(slots=True)
+class _Headers:
+    user: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, tuple[str, ...]] | None = None
+
+    def __str__(self) -> str:
+        groups = "{" + ", ".join(f'"{each}"' for each in self.groups) + "}" if self.groups else "(nil)"
+        extra = "(nil)"
+        if self.extra is not None:
+            items = (
+                f'"{key}":[]string{{' + ", ".join(f'"{each}"' for each in values) + "}"
+                for key, values in sorted(self.extra.items())
+            )
+            extra = "{" + ", ".join(items) + "}"
+        return (
+            f'&user.DefaultInfo{{Name:"{self.user}", UID:"{self.uid}", Groups:[]string{groups}, '
+            f"Extra:map[string][]string{extra}}}"
+        )
+
+
+def wanted_user(headers: Iterable[tuple[str, str]]) -> User | None:
+    """Return whom the headers name; None: nobody.
+
+    Raises:
+        StatusError: 400, there is more than a user but no user, or too much.
+    """
+    found = _Headers()
+    count = 0
+    for name, value in headers:
+        low = name.lower()
+        if not low.startswith("impersonate-"):
+            continue
+        count += 1
+        if low == "impersonate-user":
+            found.user = found.user or value
+        elif low == "impersonate-uid":
+            found.uid = found.uid or value
+        elif low == "impersonate-group":
+            found.groups += (value,)
+        elif low.startswith(_EXTRA):
+            key = unquote(low[len(_EXTRA) :])
+            found.extra = found.extra or {}
+            found.extra[key] = (*found.extra.get(key, ()), value)
+    if count > MAX_WANTED:
+        raise bad_request(f"requested more than {MAX_WANTED} impersonation headers")
+    if found.user:
+        return User(found.user, found.uid, found.groups, found.extra or {})
+    if found.uid or found.groups or found.extra is not None:
+        raise bad_request(f"requested {found} without impersonating a user name")
+    return None
+
+
+async def impersonated(
+    decide: Decide, caller: Caller, wanted: User, tenant: str, asked: Asked | None
+) -> Caller:
+    """Return the caller that `wanted` is, if `caller` may act as it.
+
+    Raises:
+        StatusError: 403, it may not: the first refusal, as the real server tells it.
+    """
+    first: StatusError | None = None
+    for mode in _modes(wanted) if asked is not None else ():
+        assert asked is not None  # noqa: S101  for the type checker
+        try:
+            await _require(decide, caller, _on(asked, f"impersonate-on:{mode}:{asked.verb}"))
+            user = await _check(decide, caller, wanted, f"impersonate:{mode}", constrained=True)
+        except StatusError as error:
+            first = first or error
+        else:
+            return _as_caller(caller, user, tenant)
+    try:
+        user = await _check(decide, caller, wanted, _LEGACY, constrained=False)
+    except StatusError as error:
+        raise first or error from None
+    return _as_caller(caller, user, tenant)
+
+
+def _as_caller(caller: Caller, user: User, tenant: str) -> Caller:
+    """Make a caller of it: who impersonates somebody in a tenant has no more rights than that somebody."""
+    target = tenant if caller.system else caller.tenant
+    return Caller(user, target, system=caller.system and target == SYSTEM, impersonated=True)
+
+
+def _modes(wanted: User) -> Iterator[str]:
+    only_name = not (wanted.uid or wanted.groups or wanted.extra)
+    if wanted.name.startswith(NODE_PREFIX):
+        if only_name:
+            yield "arbitrary-node"
+    elif _account(wanted.name):
+        if only_name:
+            yield "serviceaccount"
+    else:
+        yield "user-info"
+
+
+def _account(name: str) -> tuple[str, str] | None:
+    """Return namespace and name of a ServiceAccount's user name."""
+    namespace, colon, plain = name.removeprefix(ACCOUNT_PREFIX).partition(":")
+    whole = name.startswith(ACCOUNT_PREFIX) and colon and namespace and plain and ":" not in plain
+    return (namespace, plain) if whole else None
+
+
+def _on(asked: Asked, verb: str) -> Attributes:
+    return Attributes(
+        verb,
+        path=asked.path,
+        group=asked.group,
+        resource=asked.resource,
+        subresource=asked.subresource,
+        namespace=asked.namespace,
+        name=asked.name,
+        resource_request=asked.resource_request,
+    )
+
+
+async def _require(decide: Decide, caller: Caller, asked: Attributes) -> None:
+    decision = await decide(caller, asked)
+    if not decision.allowed:
+        raise refusal(caller, asked, decision.reason)
+
+
+async def _check(decide: Decide, caller: Caller, wanted: User, verb: str, *, constrained: bool) -> User:
+    """Ask for every part of `wanted`; return the user with the groups that follow from its name."""
+    group = AUTHENTICATION if constrained else ""
+    groups = wanted.groups
+    whom = Attributes(verb, group=group, resource="users", name=wanted.name)
+    account = _account(wanted.name)
+    if constrained and wanted.name.startswith(NODE_PREFIX):
+        whom = replace(whom, resource="nodes", name=wanted.name.removeprefix(NODE_PREFIX))
+        groups = (NODES,)
+    elif account:
+        whom = replace(whom, resource="serviceaccounts", namespace=account[0], name=account[1])
+        groups = groups or account_groups(account[0])
+    await _require(decide, caller, whom)
+    if wanted.uid:
+        await _require(
+            decide, caller, Attributes(verb, group=AUTHENTICATION, resource="uids", name=wanted.uid)
+        )
+    for asked in _group_questions(caller, wanted, verb, group, constrained=constrained):
+        await _require(decide, caller, asked)
+    for key, values in wanted.extra.items():
+        for value in values:
+            extra = Attributes(verb, group=AUTHENTICATION, resource="userextras", subresource=key, name=value)
+            await _require(decide, caller, extra)
+    if wanted.name == ANONYMOUS:
+        groups = with_group(groups, UNAUTHENTICATED)
+    elif UNAUTHENTICATED not in groups:
+        groups = with_group(groups, AUTHENTICATED)
+    return replace(wanted, groups=groups)
+
+
+def _group_questions(
+    caller: Caller, wanted: User, verb: str, group: str, *, constrained: bool
+) -> Iterator[Attributes]:
+    """Yield what is to be asked about groups; constrained impersonation has groups that nobody may take."""
+    base = Attributes(verb, group=group, resource="groups")
+    if constrained and "" in wanted.groups:
+        raise refusal(caller, base, "impersonating the empty string group is not allowed")
+    if constrained and MASTERS in wanted.groups:
+        raise refusal(
+            caller, replace(base, name=MASTERS), "impersonating the system:masters group is not allowed"
+        )
+    for each in wanted.groups:
+        yield replace(base, name=each)
+
+
+def account_groups(namespace: str) -> tuple[str, str]:
+    """Return the groups of every ServiceAccount of a namespace."""
+    return "system:serviceaccounts", f"system:serviceaccounts:{namespace}"
+
+
+def with_group(groups: tuple[str, ...], group: str) -> tuple[str, ...]:
+    """Add a group unless it is there."""
+    return groups if group in groups else (*groups, group)

@@ -79,6 +79,11 @@ class Hub:
         self._folders: dict[str, set[Subscription]] = defaultdict(set)
         self._others: dict[str, set[Subscription]] = defaultdict(set)
 
+    @property
+    def watches(self) -> int:
+        """How many there are."""
+        return sum(len(found) for place in (self._folders, self._others) for found in place.values())
+
     def publish(self, changes: Sequence[Change], revision: int) -> None:
         """Hand out changes; `revision`: these are all up to there."""
         touched: set[Subscription] = set()

@@ -128,9 +128,12 @@ def check(connection: apsw.Connection, path: Path) -> int:
     Raises:
         StoreRefused: it is damaged, not ours, or newer than this program.
     """
-    version = _number(connection, "user_version")
-    application = _number(connection, "application_id")
-    tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+    try:
+        version = _number(connection, "user_version")
+        application = _number(connection, "application_id")
+        tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+    except apsw.SQLError as error:  # "unsupported file format"
+        raise damaged(path, str(error)) from None
     if application != APPLICATION_ID and (version or tables):
         raise StoreRefused(f"{path} is no database of vcsync: give another folder, or put the file aside")
     if version > len(MIGRATIONS):
@@ -146,7 +149,7 @@ def check(connection: apsw.Connection, path: Path) -> int:
 
 def damaged(path: Path, detail: str) -> StoreRefused:
     """Say that a database is damaged, and what helps."""
-    return StoreRefused(f"{path} is damaged ({detail}): put it aside and {_restore(path)}")
+    return StoreRefused(f"{path} is damaged ({' '.join(detail.split())}): put it aside and {_restore(path)}")
 
 
 def require_sqlite(version: str | None = None) -> None:

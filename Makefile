@@ -19,7 +19,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DEFAULT_GOAL := help
-.PHONY: help environment binaries test-binaries up down test test-unit lint format generate bench conformance chaos clean
+.PHONY: help environment binaries test-binaries up down test test-unit lint format generate bench conformance chaos parity clean
 
 help: ## Show this list
 	@echo "Targets:"
@@ -72,6 +72,9 @@ bench: binaries ## Measure throughput, latency and memory
 
 conformance: binaries ## Run the official Kubernetes conformance tests against a tenant
 	@$(VENV)/python -m hack.conformance
+
+parity: binaries ## Replay requests at kube-apiserver and at the embedded control plane and compare the answers
+	@$(VENV)/python -m hack.parity
 
 chaos: binaries ## Kill roles and cut connections for 10 minutes, then audit (CHAOS_SECONDS, CHAOS_SEED)
 	@$(VENV)/python -m pytest -s tests/chaos $(PYTEST_ARGS)

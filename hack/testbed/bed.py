@@ -55,6 +55,7 @@ class TestBed:
         tenants: int | Sequence[str] = 1,
         directory: Path | None = None,
         node_shape: NodeShape | None = None,
+        without_admission: Sequence[str] = (),
         detached: bool = False,
         progress: Progress | None = None,
     ) -> None:
@@ -66,6 +67,7 @@ class TestBed:
             tenants: number of tenant control planes (acme, umbrella, tenant-3, ...) or their names.
             directory: for data, logs and kubeconfigs; a temporary one, removed at the end, when not given.
             node_shape: capacity of each node.
+            without_admission: default admission plug-ins that every API server goes without.
             detached: let the servers outlive this process; `stop_recorded(directory)` ends them.
             progress: called with a line of text now and then.
         """
@@ -75,6 +77,7 @@ class TestBed:
         self._wanted += [(name, "tenant") for name in names]
         self._nodes = nodes
         self._shape = node_shape or NodeShape()
+        self._without_admission = tuple(without_admission)
         self._detached = detached
         self._temporary = directory is None
         self.directory = (directory or Path(tempfile.mkdtemp(prefix="vcsync-testbed-"))).absolute()
@@ -284,7 +287,17 @@ class TestBed:
                 raise TestBedError(f"a test bed holds {MAX_CLUSTERS} clusters at most")
             port, kwok_port = free_ports(2, {port for plan in plans for port in (plan.port, plan.kwok_port)})
             folder, token = self.directory / name, secrets.token_urlsafe(24)
-            plan = Plan(name, role, index, folder, port, kwok_port, self.state.etcd_url, token)
+            plan = Plan(
+                name,
+                role,
+                index,
+                folder,
+                port,
+                kwok_port,
+                self.state.etcd_url,
+                token,
+                self._without_admission,
+            )
             self.state.plans[name] = plan
             self._clusters[name] = Cluster(self, plan)
         return self._clusters[name]

@@ -67,6 +67,8 @@ class Plan:
     kwok_port: int
     etcd_url: str
     admin_token: str
+    without_admission: tuple[str, ...] = ()
+    """Admission plug-ins, of those that are on by default, which its API server goes without."""
 
     @property
     def url(self) -> str:
@@ -133,6 +135,7 @@ def apiserver(plan: Plan) -> list[str]:
         f"--service-cluster-ip-range={plan.service_cidr}",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
+        f"--disable-admission-plugins={','.join(plan.without_admission)}",
         "--allow-privileged=true",
         "--enable-bootstrap-token-auth=true",
         f"--token-auth-file={folder}/tokens.csv",

@@ -1,0 +1,113 @@
+"""`python -m hack.parity`: replay the corpus against both servers and tell every difference that is not allowed."""
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hack.parity import ask, corpus, sides
+from hack.parity.compare import differences
+
+ALLOWED = Path(__file__).parent / "allowed.yaml"
+
+
+@dataclass
+class Allowance:
+    """A difference that is meant."""
+
+    pattern: re.Pattern[str]
+    reason: str
+    used: bool = False
+
+
+def main() -> int:
+    """Run it; returns 0 when nothing differs, 1 when something does."""
+    parser = argparse.ArgumentParser(prog="python -m hack.parity", description=__doc__)
+    parser.add_argument("--only", metavar="REGEX", help="scenarios whose group/name matches")
+    parser.add_argument("--real", metavar="KUBECONFIG", type=Path, help="a real server that runs already")
+    parser.add_argument(
+        "--ours", metavar="KUBECONFIG", type=Path, help="an embedded tenant that runs already"
+    )
+    parser.add_argument("--json", metavar="FILE", type=Path, help="where to store the result")
+    options = parser.parse_args()
+    wanted = [each for each in corpus.load() if re.search(options.only or "", f"{each.group}/{each.name}")]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="vcsync-parity-")))
+        real = (
+            sides.side("real", options.real)
+            if options.real
+            else stack.enter_context(sides.real(folder / "real"))
+        )
+        ours = (
+            sides.side("ours", options.ours)
+            if options.ours
+            else stack.enter_context(sides.embedded(folder / "ours"))
+        )
+        result = compare(real, ours, wanted, allowances())
+    report(result, whole=not options.only)
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1))
+    return 1 if result["different"] or (result["unused"] and not options.only) else 0
+
+
+def allowances() -> list[Allowance]:
+    """Read the differences that are meant."""
+    listed = yaml.safe_load(ALLOWED.read_text())
+    return [Allowance(re.compile(each["difference"]), each["reason"]) for each in listed]
+
+
+def compare(
+    real: ask.Side, ours: ask.Side, scenarios: list[corpus.Scenario], allowed: list[Allowance]
+) -> dict[str, Any]:
+    """Replay scenarios against both and collect what differs."""
+    total: Counter[str] = Counter()
+    same: Counter[str] = Counter()
+    different: dict[str, list[str]] = {}
+    for scenario in scenarios:
+        pairs = zip(ask.replay(real, scenario), ask.replay(ours, scenario), strict=True)
+        for (step, left), (_, right) in pairs:
+            total[scenario.group] += 1
+            found = [each for each in differences(step, left, right) if not _allowed(step, each, allowed)]
+            if found:
+                different[step.name] = found
+            else:
+                same[scenario.group] += 1
+    return {
+        "total": dict(total),
+        "same": dict(same),
+        "different": different,
+        "unused": [each.pattern.pattern for each in allowed if not each.used],
+    }
+
+
+def _allowed(step: corpus.Step, difference: str, allowed: list[Allowance]) -> bool:
+    for each in allowed:
+        if each.pattern.search(f"{step.name} | {difference}"):
+            each.used = True
+            return True
+    return False
+
+
+def report(result: dict[str, Any], *, whole: bool) -> None:
+    """Print what differs and how many requests of each group are the same."""
+    for name, found in result["different"].items():
+        print(name)
+        for each in found:
+            print(f"    {each}")
+    for group, count in sorted(result["total"].items()):
+        print(f"{group:24} {result['same'].get(group, 0):5} of {count}")
+    print(f"{'all':24} {sum(result['same'].values()):5} of {sum(result['total'].values())}")
+    for pattern in result["unused"] if whole else ():
+        print(f"allowed.yaml: nothing matches {pattern!r} any more", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

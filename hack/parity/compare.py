@@ -1,0 +1,97 @@
+"""Compare two answers field by field, leaving out what differs by nature. Pure."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hack.parity.ask import Answer
+from hack.parity.corpus import Step
+
+# What no two servers share, by the field's name; the value's type is kept.
+_BY_NATURE = {
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "lastTransitionTime",
+    "lastUpdateTime",
+    "lastProbeTime",
+    "lastHeartbeatTime",
+    "continue",
+    "hash",
+    "serverRelativeURL",
+}
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_AGE = re.compile(r"^(\d+s|<unknown>|<invalid>)$")
+_ABSENT = object()
+
+
+def differences(step: Step, real: Answer, ours: Answer) -> list[str]:
+    """Return one line for each field in which the answers differ: `path: real ... ours ...`."""
+    found: list[str] = []
+    for what, left, right in (
+        ("code", real.code, ours.code),
+        ("content type", real.content_type, ours.content_type),
+        ("warnings", list(real.warnings), list(ours.warnings)),
+    ):
+        found += _differ(what, left, right)
+    found += _differ("", _prepared(step, real.body), _prepared(step, ours.body))
+    return found
+
+
+def _prepared(step: Step, body: Any) -> Any:
+    body = _masked(body)
+    for path in step.mask:
+        body = _mask_path(body, path.split("."))
+    if step.sort and isinstance(body, dict):
+        for key, value in body.items():
+            if isinstance(value, list):
+                body[key] = sorted(value, key=repr)
+    return body
+
+
+def _masked(value: Any, name: str = "") -> Any:
+    if isinstance(value, dict):
+        return {key: _masked(each, key) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_masked(each, name) for each in value]
+    if name in _BY_NATURE and isinstance(value, str) and value:
+        return f"<{name}>"
+    if isinstance(value, str):
+        if name == "cells" and _AGE.match(value):
+            return "<age>"
+        return _TIME.sub("<time>", _UUID.sub("<uid>", value))
+    return value
+
+
+def _mask_path(value: Any, parts: Sequence[str]) -> Any:
+    if not parts:
+        return "<masked>"
+    if parts[0] == "*":
+        if isinstance(value, list):
+            return [_mask_path(each, parts[1:]) for each in value]
+        if isinstance(value, dict):
+            return {key: _mask_path(each, parts[1:]) for key, each in value.items()}
+        return value
+    if isinstance(value, dict) and parts[0] in value:
+        return {**value, parts[0]: _mask_path(value[parts[0]], parts[1:])}
+    return value
+
+
+def _differ(path: str, left: Any, right: Any) -> Iterator[str]:
+    if isinstance(left, dict) and isinstance(right, dict):
+        for key in [*left, *(each for each in right if each not in left)]:
+            yield from _differ(
+                f"{path}.{key}" if path else key, left.get(key, _ABSENT), right.get(key, _ABSENT)
+            )
+    elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        for position, (one, other) in enumerate(zip(left, right, strict=True)):
+            yield from _differ(f"{path}[{position}]", one, other)
+    elif left != right or type(left) is not type(right):
+        yield f"{path}: real {_shown(left)}, ours {_shown(right)}"
+
+
+def _shown(value: Any) -> str:
+    text = "absent" if value is _ABSENT else repr(value)
+    return text if len(text) <= 600 else f"{text[:600]}..."

@@ -1,0 +1,72 @@
+"""The two servers: a kube-apiserver without its optional admission plug-ins, and the embedded control plane."""
+
+import base64
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hack.embedded import ControlPlane
+from hack.parity.ask import Credentials, Side
+from hack.testbed import TestBed
+
+TENANT = "parity"
+WITHOUT_ADMISSION = (
+    "CertificateApproval",
+    "CertificateSigning",
+    "CertificateSubjectRestriction",
+    "DefaultIngressClass",
+    "DefaultStorageClass",
+    "DefaultTolerationSeconds",
+    "LimitRanger",
+    "PersistentVolumeClaimResize",
+    "PodSecurity",
+    "Priority",
+    "ResourceQuota",
+    "RuntimeClass",
+    "ServiceAccount",
+    "StorageObjectInUseProtection",
+    "TaintNodesByCondition",
+)
+
+
+@contextmanager
+def real(directory: Path) -> Iterator[Side]:
+    """A kube-apiserver whose controllers are at rest: nothing but the requests changes anything."""
+    with TestBed(supers=0, tenants=[TENANT], directory=directory, without_admission=WITHOUT_ADMISSION) as bed:
+        cluster = bed.tenants[TENANT]
+        cluster.pause("kube-controller-manager")
+        try:
+            yield side("real", cluster.kubeconfig)
+        finally:
+            cluster.resume("kube-controller-manager")
+
+
+@contextmanager
+def embedded(directory: Path) -> Iterator[Side]:
+    """The embedded control plane with one tenant."""
+    with ControlPlane(directory) as plane:
+        yield side("ours", plane.create(TENANT))
+
+
+def side(name: str, kubeconfig: Path) -> Side:
+    """A server as its admin's kubeconfig describes it; `nobody` has no credentials."""
+    content: dict[str, Any] = yaml.safe_load(kubeconfig.read_text())
+    cluster, user = content["clusters"][0]["cluster"], content["users"][0]["user"]
+    authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+    admin, nobody = (ssl.create_default_context(cadata=authority) for _ in range(2))
+    if "client-certificate-data" in user:
+        with tempfile.NamedTemporaryFile() as pair:
+            for key in ("client-certificate-data", "client-key-data"):
+                pair.write(base64.b64decode(user[key]) + b"\n")
+            pair.flush()
+            admin.load_cert_chain(pair.name)
+    return Side(
+        name,
+        cluster["server"],
+        {"admin": Credentials(admin, user.get("token", "")), "nobody": Credentials(nobody)},
+    )

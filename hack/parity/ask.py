@@ -48,6 +48,7 @@ def replay(side: Side, scenario: Scenario) -> Iterator[tuple[Step, Answer]]:
     """Do a scenario's steps in a namespace of its own."""
     namespace = f"parity-{scenario.group}-{scenario.name}".lower()[:60].rstrip("-")
     known = {"ns": namespace}
+    _remove(side, namespace)
     made = _once(
         side, Step("namespace", "POST", "/api/v1/namespaces", {"metadata": {"name": namespace}}), known
     )
@@ -69,6 +70,21 @@ def at(value: Any, path: str) -> Any:
         elif part:
             value = value.get(part) if isinstance(value, dict) else None
     return value
+
+
+def _remove(side: Side, namespace: str) -> None:
+    """Take away what an earlier replay left; no controller runs that would empty the namespace."""
+    path = f"/api/v1/namespaces/{namespace}"
+    found = _once(side, Step("leftover", "DELETE", path), {})
+    if found.code == 404:
+        return
+    for group in ("/api/v1", "/apis/apps/v1", "/apis/batch/v1", "/apis/rbac.authorization.k8s.io/v1"):
+        for each in at(_once(side, Step("kinds", "GET", group), {}).body, "resources") or ():
+            if each["namespaced"] and "deletecollection" in each["verbs"]:
+                within = f"{group}/namespaces/{namespace}/{each['name']}"
+                _once(side, Step("leftover", "DELETE", within), {})
+    left = _once(side, Step("leftover", "GET", path), {}).body
+    _once(side, Step("leftover", "PUT", f"{path}/finalize", {**left, "spec": {"finalizers": []}}), {})
 
 
 def _until(side: Side, step: Step, known: Mapping[str, str]) -> Answer:

@@ -4,11 +4,13 @@ An object has three forms: *stored* (storage version), *working* (the version it
 and *served* (the version of the request). Built-in kinds work in their storage version, custom ones in the served one.
 """
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from vcsync.controlplane.behaviour import Behaviour, Object
 from vcsync.controlplane.errors import StatusError
+from vcsync.controlplane.kinds import canonical
 from vcsync.controlplane.resources import Resource
 from vcsync.controlplane.schema.node import Schema
 
@@ -97,22 +99,34 @@ class BuiltinKind:
         return []
 
     def working(self, served: Object) -> Object:
-        """Bring what came in to the storage version and fill in defaults."""
+        """Bring what came in to the storage version, without what holds nothing, with defaults."""
         found = self._in(served, self.resource.storage_api_version)
+        self._strip(found)
         self.behaviour.default(found)
         return found
 
     def served(self, working: Object) -> Object:
-        """Bring an object to the version of the request."""
-        return self._in(working, self.resource.api_version)
+        """Bring a copy of an object to the version of the request, as answers have it."""
+        whole = copy.deepcopy(working)
+        self._complete(whole)
+        return self._in(whole, self.resource.api_version)
 
     async def load(self, stored: list[Object]) -> list[Object]:
-        """Built-in kinds work in their storage version."""
+        """Take away what holds nothing: rules are written for objects without it."""
+        for each in stored:
+            self._strip(each)
         return stored
 
     async def store(self, working: Object) -> Object:
-        """Built-in kinds work in their storage version."""
+        """Add what is always there: answers are made of stored bytes."""
+        self._complete(working)
         return working
+
+    def _strip(self, obj: Object) -> None:
+        canonical.strip(self.resource.storage_group, self.resource.kind, obj)
+
+    def _complete(self, obj: Object) -> None:
+        canonical.complete(self.resource.storage_group, self.resource.kind, obj)
 
     def _in(self, obj: Object, api_version: str) -> Object:
         if obj.get("apiVersion") == api_version:

@@ -66,7 +66,7 @@ class Reader:
             raise errors.not_found(resource.plural, resource.group, scope.name)
         return record
 
-    async def list(self, scope: Scope, options: ListOptions, selection: Selection) -> Listed:
+    async def collection(self, scope: Scope, options: ListOptions, selection: Selection) -> Listed:
         """Read a collection or a page of it.
 
         Raises:

@@ -4,7 +4,7 @@ Behaviour: apiserver's `storage/cacher` and `endpoints/handlers/watch.go`.
 """
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,7 +23,6 @@ MIN_SECONDS = 1800.0
 """A watch without timeoutSeconds lasts this long up to twice as long (`--min-request-timeout`)."""
 BOOKMARK_SECONDS = 60.0
 BOOKMARK_BEFORE_END = 2.0
-TICK = 1.0
 BATCH = 256
 
 
@@ -115,7 +114,8 @@ class Watches:
                 if due:
                     bookmark, last = now + BOOKMARK_SECONDS, last and now < end - BOOKMARK_BEFORE_END
                     yield [Bookmark(position)]
-                await watcher.wait(max(0.0, min(TICK if options.bookmarks else end - now, end - now)))
+                deadlines = [end, *([bookmark, *([end - BOOKMARK_BEFORE_END] if last else [])] if options.bookmarks else [])]
+                await watcher.wait(max(0.0, min(deadlines) - now))
         except Compacted as error:
             message = f"too old resource version: {version} ({error.oldest})"
             yield [Failed(expired(message))]
@@ -125,7 +125,7 @@ class Watches:
     async def _initial(
         self, scope: Scope, options: ListOptions, selection: Selection
     ) -> AsyncIterator[tuple[list[Item], int]]:
-        listed = await self._reader.list(scope, ListOptions(), selection)
+        listed = await self._reader.collection(scope, ListOptions(), selection)
         records = listed.records
         for at in range(0, len(records), BATCH):
             yield (
@@ -196,5 +196,3 @@ class _Chosen:
                 event.fields[which] = await fields_of(self._kind, value or b"")
             fields = {**fields, **event.fields[which]}
         return selection.fields.matches(fields)
-
-

@@ -1,0 +1,82 @@
+"""Paths that are no resources: versions, health, metrics, discovery, OpenAPI."""
+
+import platform
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from vcsync.controlplane import errors
+from vcsync.controlplane.rest.reply import Reply
+from vcsync.controlplane.rest.requestinfo import Query, RequestInfo
+from vcsync.controlplane.rest.space import Spaces
+
+VERSION = {
+    "major": "1",
+    "minor": "36",
+    "emulationMajor": "1",
+    "emulationMinor": "36",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "35",
+    "gitVersion": "v1.36.3+vcsync",
+    "gitCommit": "",
+    "gitTreeState": "",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": platform.python_implementation(),
+    "platform": f"linux/{platform.machine()}",
+}
+CHECKS = ("ping", "log", "store")
+HEALTH = frozenset({"healthz", "livez", "readyz"})
+
+Check = Callable[[], Awaitable[bool]]
+
+
+class Paths:
+    """Answers requests for paths."""
+
+    def __init__(self, spaces: Spaces, ready: Check, metrics: Callable[[], bytes]) -> None:
+        """Take the kinds, whether the store answers, and the metrics' text."""
+        self._spaces = spaces
+        self._ready = ready
+        self._metrics = metrics
+
+    async def answer(self, incoming: Any, info: RequestInfo, query: Query, caller: Any, tenant: str) -> Reply:
+        """Answer one.
+
+        Raises:
+            StatusError: 404, 405.
+        """
+        parts = [each for each in info.path.split("/") if each]
+        if incoming.method not in ("GET", "HEAD"):
+            raise errors.method_not_allowed(info.verb) if parts else errors.page_not_found()
+        if not parts:
+            return _json({"paths": ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/metrics", "/readyz", "/version"]})
+        if parts[0] in HEALTH:
+            return await self._health(parts, query)
+        if parts == ["version"]:
+            return _json(VERSION)
+        if parts == ["metrics"]:
+            return Reply(200, [self._metrics()], "text/plain; version=0.0.4; charset=utf-8")
+        raise errors.page_not_found()
+
+    async def _health(self, parts: list[str], query: Query) -> Reply:
+        probe, excluded = parts[0], set(query.get("exclude", ()))
+        checks = [each for each in CHECKS if each not in excluded]
+        if len(parts) == 2:
+            if parts[1] not in CHECKS:
+                raise errors.page_not_found()
+            checks = [parts[1]]
+        failed = [each for each in checks if each == "store" and not await self._ready()]
+        lines = [f"[-]{each} failed: reason withheld" if each in failed else f"[+]{each} ok" for each in checks]
+        if failed:
+            text = "\n".join([*lines, f"{probe} check failed", ""])
+            return Reply(500, [text.encode()], "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"})
+        text = "\n".join([*lines, f"{probe} check passed", ""]) if "verbose" in query and len(parts) == 1 else "ok"
+        return Reply(
+            200, [text.encode()], "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"}
+        )
+
+
+def _json(obj: Mapping[str, Any]) -> Reply:
+    return Reply(200, [msgspec.json.encode(obj) + b"\n"])

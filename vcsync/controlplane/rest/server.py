@@ -1,0 +1,204 @@
+"""The HTTP server: connections, TLS, bodies, streams; everything else is `way`."""
+
+import asyncio
+import gzip
+import ssl
+import time
+import uuid
+from collections.abc import Sequence
+
+import structlog
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from vcsync.controlplane import errors
+from vcsync.controlplane.rest.reply import Reply, Stream
+from vcsync.controlplane.rest.way import Incoming, Outgoing, Way
+
+MAX_BODY = 3 * 2**20
+GZIP_FROM = 128 * 1024
+CHUNK = 64 * 1024
+KEEPALIVE_SECONDS = 120.0
+STOP_SECONDS = 5.0
+BODY_SECONDS = 60.0
+_log = structlog.get_logger()
+
+
+class Metrics:
+    """Counts requests; a handful of series."""
+
+    def __init__(self) -> None:
+        """Make the series."""
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "apiserver_request_total", "Requests by verb and code.", ("verb", "code"), registry=self.registry
+        )
+        self.seconds = Histogram(
+            "apiserver_request_duration_seconds", "Duration of answers.", ("verb",), registry=self.registry
+        )
+        self.watches = Gauge("apiserver_longrunning_requests", "Open watches.", registry=self.registry)
+
+
+class Server:
+    """Listens, and hands requests to the way."""
+
+    def __init__(self, way: Way, metrics: Metrics) -> None:
+        """Take the way."""
+        self._way = way
+        self._metrics = metrics
+        self._runner: web.ServerRunner | None = None
+        self.port = 0
+
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
+        """Begin to listen; `port` 0: any, told by `self.port`."""
+        server = web.Server(
+            self._handle,  # type: ignore[arg-type]
+            access_log=None,
+            handler_cancellation=True,
+            keepalive_timeout=KEEPALIVE_SECONDS,
+            max_line_size=16384,
+            max_field_size=16384,
+        )
+        self._runner = web.ServerRunner(server, shutdown_timeout=STOP_SECONDS, handle_signals=False)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port, ssl_context=tls, backlog=1024, reuse_address=True)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """Answer what is in flight, then close."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        began = time.perf_counter()
+        raw_path, _, query = request.raw_path.partition("?")
+
+        async def body() -> bytes:
+            return await _body(request)
+
+        incoming = Incoming(
+            request.method, raw_path, query, request.headers, _certificate(request), body
+        )
+        try:
+            outgoing = await self._way.go(incoming)
+            return await self._send(request, outgoing, began)
+        except (asyncio.CancelledError, ConnectionError):
+            raise
+        except Exception:
+            known = uuid.uuid4().hex[:12]
+            _log.exception("request failed", id=known, method=request.method, path=raw_path)
+            error = errors.internal(f"unexpected error, id {known}")
+            refused = self._way.refused(error, request.headers.get("Accept", ""))
+            return await self._send(request, Outgoing(refused, []), began)
+
+    async def _send(self, request: web.BaseRequest, outgoing: Outgoing, began: float) -> web.StreamResponse:
+        verb = outgoing.info.verb if outgoing.info and outgoing.info.resource_request else "path"
+        answer = outgoing.answer
+        headers = {"Audit-Id": str(uuid.uuid4()), "Cache-Control": "no-cache, private"}
+        if isinstance(answer, Stream):
+            self._metrics.requests.labels(verb, "200").inc()
+            return await self._stream(request, answer, headers, outgoing.warnings)
+        headers.update(answer.headers)
+        self._metrics.requests.labels(verb, str(answer.status)).inc()
+        response = await self._whole(request, answer, headers, outgoing.warnings)
+        self._metrics.seconds.labels(verb).observe(time.perf_counter() - began)
+        return response
+
+    async def _whole(
+        self, request: web.BaseRequest, answer: Reply, headers: dict[str, str], warnings: Sequence[str]
+    ) -> web.StreamResponse:
+        size = sum(map(len, answer.body))
+        packed = size > GZIP_FROM and "gzip" in request.headers.get("Accept-Encoding", "")
+        headers["Content-Type"] = answer.content_type
+        if packed:
+            headers["Content-Encoding"] = "gzip"
+            headers["Vary"] = "Accept-Encoding"
+        if size <= CHUNK:
+            response = web.Response(status=answer.status, body=b"".join(answer.body), headers=headers)
+            _warn(response, warnings)
+            return response
+        stream = web.StreamResponse(status=answer.status, headers=headers)
+        _warn(stream, warnings)
+        if packed:
+            body = await asyncio.to_thread(_packed, answer.body)
+            stream.content_length = len(body)
+            await stream.prepare(request)
+            await stream.write(body)
+        else:
+            stream.content_length = size
+            await stream.prepare(request)
+            for chunk in _chunks(answer.body):
+                await stream.write(chunk)
+        await stream.write_eof()
+        return stream
+
+    async def _stream(
+        self, request: web.BaseRequest, answer: Stream, headers: dict[str, str], warnings: Sequence[str]
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(headers={**headers, "Content-Type": answer.content_type})
+        _warn(response, warnings)
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        self._metrics.watches.inc()
+        try:
+            async for piece in answer.pieces:
+                await response.write(piece)
+            await response.write_eof()
+        finally:
+            self._metrics.watches.dec()
+            await answer.pieces.aclose()  # type: ignore[attr-defined]
+        return response
+
+
+async def _body(request: web.BaseRequest) -> bytes:
+    """Read a request's body.
+
+    Raises:
+        StatusError: 413, 408.
+    """
+    if not request.can_read_body:
+        return b""
+    too_large = errors.too_large(f"limit is {MAX_BODY}")
+    if (request.content_length or 0) > MAX_BODY:
+        raise too_large
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.content.iter_any():
+                body += chunk
+                if len(body) > MAX_BODY:
+                    raise too_large
+    except TimeoutError:
+        raise errors.StatusError(408, "Timeout", "the request's body did not come") from None
+    return bytes(body)
+
+
+def _certificate(request: web.BaseRequest) -> bytes | None:
+    transport = request.transport
+    tls = transport.get_extra_info("ssl_object") if transport is not None else None
+    found: bytes | None = tls.getpeercert(binary_form=True) if tls is not None else None
+    return found
+
+
+def _warn(response: web.StreamResponse, warnings: Sequence[str]) -> None:
+    for each in dict.fromkeys(warnings):
+        text = "".join(character if character.isprintable() else " " for character in each)
+        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+        response.headers.add("Warning", f'299 - "{quoted}"')
+
+
+def _packed(pieces: Sequence[bytes]) -> bytes:
+    return gzip.compress(b"".join(pieces), compresslevel=1)
+
+
+def _chunks(pieces: Sequence[bytes]) -> list[bytes]:
+    chunks, current = [], bytearray()
+    for piece in pieces:
+        current += piece
+        if len(current) >= CHUNK:
+            chunks.append(bytes(current))
+            current = bytearray()
+    if current:
+        chunks.append(bytes(current))
+    return chunks

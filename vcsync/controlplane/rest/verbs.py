@@ -1,0 +1,190 @@
+"""The verbs of every resource: from a request that may proceed to its answer.
+
+Behaviour: apiserver's `endpoints/handlers/{get,create,update,patch,delete}.go`.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from vcsync.controlplane import errors
+from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.rest import meta
+from vcsync.controlplane.rest.answers import Answers
+from vcsync.controlplane.rest.bodies import read_object, read_options
+from vcsync.controlplane.rest.deletion import Deleter, status_of
+from vcsync.controlplane.rest.options import delete_options, list_options, write_options
+from vcsync.controlplane.rest.patching import Patcher
+from vcsync.controlplane.rest.reading import Reader
+from vcsync.controlplane.rest.registry import Registry, Written
+from vcsync.controlplane.rest.reply import Reply, Stream
+from vcsync.controlplane.rest.requestinfo import ALL, Query, RequestInfo
+from vcsync.controlplane.rest.scope import Scope
+from vcsync.controlplane.rest.selection import selection
+from vcsync.controlplane.rest.tracking import Tracker
+from vcsync.controlplane.rest.watching import Bookmark, Failed, Item, Watches
+from vcsync.controlplane.wire import negotiation
+from vcsync.controlplane.wire.negotiation import Representation
+
+ReadBody = Callable[[], Awaitable[bytes]]
+COLLECTION_PAGE = 10_000
+
+
+@dataclass(slots=True)
+class Request:
+    """One request for a resource, after authorization."""
+
+    info: RequestInfo
+    query: Query
+    headers: "Headers"
+    body: ReadBody
+    scope: Scope
+    how: Representation
+
+
+@dataclass(frozen=True, slots=True)
+class Headers:
+    """Those that verbs look at."""
+
+    content_type: str = ""
+    accept: str = ""
+    agent: str = ""
+
+
+class Verbs:
+    """Does what a request asks."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        reader: Reader,
+        watches: Watches,
+        deleter: Deleter,
+        answers: Answers,
+        tracker: Tracker,
+        patcher: Patcher,
+    ) -> None:
+        """Take the parts."""
+        self._registry = registry
+        self._reader = reader
+        self._watches = watches
+        self._deleter = deleter
+        self._answers = answers
+        self._tracker = tracker
+        self._patcher = patcher
+
+    async def get(self, request: Request) -> Reply:
+        """Answer one object."""
+        version = request.query.get("resourceVersion", ("",))[0]
+        record = await self._reader.get(request.scope, version)
+        return await self._object(request, Written(record.value, record.revision))
+
+    async def collection(self, request: Request) -> Reply | Stream:
+        """Answer a collection, or watch it."""
+        by_path = request.info.verb == "watch" and request.info.by_path
+        options = list_options(request.query, watch=by_path)
+        scope = request.scope
+        chosen = selection(scope.kind, options, scope.name)
+        if options.watch:
+            stream = await self._watches.open(scope, options, chosen)
+            return Stream(request.how.stream_type, self._pieces(request, stream))
+        listed = await self._reader.collection(scope, options, chosen)
+        pieces = await self._answers.listed(scope.kind, listed, request.how, request.query)
+        return Reply(200, pieces, request.how.content_type)
+
+    async def _pieces(self, request: Request, stream: AsyncIterator[list[Item]]) -> AsyncIterator[bytes]:
+        kind, how = request.scope.kind, request.how
+        writer = self._answers.watch(kind, how, request.query, tell_tenant=request.scope.tenant == ALL)
+        async for items in stream:
+            pieces = []
+            for item in items:
+                if isinstance(item, Bookmark):
+                    pieces.append(writer.bookmark(item))
+                elif isinstance(item, Failed):
+                    pieces.append(writer.failed(item))
+                else:
+                    pieces.append(await writer.event(item))
+            if pieces:
+                yield b"".join(pieces)
+
+    async def create(self, request: Request) -> Reply:
+        """Create an object."""
+        scope = request.scope
+        options = write_options(request.query, "CreateOptions")
+        body = await request.body()
+        served = read_object(scope, body, request.headers.content_type, options.validation)
+        metadata = served["metadata"]
+        meta.wipe(metadata)
+        if scope.name and metadata.get("name") in (None, ""):
+            metadata["name"] = scope.name
+        scope.name = metadata.get("name") or ""
+        meta.settle_namespace(metadata, scope.namespace if scope.kind.resource.namespaced else "")
+        scope.warn(meta.drop_duplicate_owners(metadata))
+        if scope.kind.resource.namespaced and not scope.namespace:
+            raise errors.bad_request("namespace is required")
+        self._tracker.update(scope, None, served, options.manager)
+        written = await self._registry.create(scope, served, options)
+        return await self._object(request, written)
+
+    async def update(self, request: Request) -> Reply:
+        """Replace an object."""
+        scope = request.scope
+        options = write_options(request.query, "UpdateOptions")
+        body = await request.body()
+        served = read_object(scope, body, request.headers.content_type, options.validation)
+        metadata = served["metadata"]
+        meta.settle_namespace(metadata, scope.namespace if scope.kind.resource.namespaced else "")
+        meta.check_name(metadata, scope.name, scope.namespace)
+        uid = metadata.get("uid") or ""
+
+        async def change(live: Object | None) -> Object:
+            new = self._patcher.private(served)
+            scope.warn(meta.drop_duplicate_owners(new["metadata"]))
+            self._tracker.update(scope, live, new, options.manager)
+            return new
+
+        written = await self._registry.update(scope, change, options, uid=uid)
+        return await self._object(request, written)
+
+    async def patch(self, request: Request) -> Reply:
+        """Change an object by a patch."""
+        scope = request.scope
+        form = negotiation.patch_type(request.headers.content_type, custom=scope.kind.resource.custom)
+        apply = form == negotiation.APPLY_PATCH
+        options = write_options(request.query, "PatchOptions", apply=apply)
+        body = await request.body()
+        change = self._patcher.change(scope, form, body, options)
+        written = await self._registry.update(scope, change, options, may_create=apply)
+        return await self._object(request, written)
+
+    async def delete(self, request: Request) -> Reply:
+        """Delete an object."""
+        scope = request.scope
+        body = read_options(await request.body(), request.headers.content_type)
+        options = delete_options(request.query, body)
+        deleted = await self._deleter.delete(scope, options)
+        status = 202 if not deleted.gone and options.orphan is False else 200
+        if deleted.value is None:
+            told = self._answers.document(status_of(scope, deleted), request.how)
+            return Reply(status, [told], request.how.content_type)
+        return replace(await self._object(request, Written(deleted.value, deleted.revision)), status=status)
+
+    async def deletecollection(self, request: Request) -> Reply:
+        """Delete what is selected of a collection; the answer is the list of it."""
+        scope = request.scope
+        listing = list_options(request.query)
+        chosen = selection(scope.kind, listing)
+        body = read_options(await request.body(), request.headers.content_type)
+        options = delete_options(request.query, body)
+        if scope.kind.resource.namespaced and not scope.namespace:
+            raise errors.method_not_allowed("deletecollection")
+        listed = await self._reader.collection(scope, listing, chosen)
+        names = [record.key.rpartition("/")[2] for record in listed.records]
+        await self._deleter.delete_all(scope, [(scope.namespace, name) for name in names], options)
+        pieces = await self._answers.listed(scope.kind, listed, request.how, request.query)
+        return Reply(200, pieces, request.how.content_type)
+
+    async def _object(self, request: Request, written: Written) -> Reply:
+        told = await self._answers.one(
+            request.scope.kind, written.value, written.revision, request.how, request.query
+        )
+        return Reply(201 if written.created else 200, [told], request.how.content_type)

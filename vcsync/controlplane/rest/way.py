@@ -1,0 +1,205 @@
+"""The way of every request: parse, authenticate, tenant, impersonate, authorize, then its verb or path."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from vcsync.controlplane import errors
+from vcsync.controlplane.behaviour import Context
+from vcsync.controlplane.errors import StatusError
+from vcsync.controlplane.identity.caller import Caller, settle_tenant
+from vcsync.controlplane.rest.kind import Kind
+from vcsync.controlplane.rest.paths import Paths
+from vcsync.controlplane.rest.reply import Reply, Stream
+from vcsync.controlplane.rest.requestinfo import (
+    ALL,
+    Query,
+    RequestInfo,
+    parse_path,
+    parse_query,
+    request_info,
+)
+from vcsync.controlplane.rest.scope import Scope
+from vcsync.controlplane.rest.space import Spaces
+from vcsync.controlplane.rest.subresources import Subresources
+from vcsync.controlplane.rest.verbs import Headers, Request, Verbs
+from vcsync.controlplane.wire import negotiation
+from vcsync.controlplane.wire.negotiation import Representation
+
+READS = frozenset({"get", "list", "watch"})
+METHODS = {"get": "GET", "list": "GET", "watch": "GET", "create": "POST", "update": "PUT"}
+
+
+class Identity(Protocol):
+    """Who may do what; `vcsync.controlplane.identity.service` is one."""
+
+    async def authenticate(self, certificate: bytes | None, authorization: str | None, tenant: str | None) -> Caller:
+        """Find out who asks; raises StatusError 401."""
+        ...
+
+    def exists(self, tenant: str) -> bool:
+        """Whether there is such a tenant."""
+        ...
+
+    async def impersonate(self, caller: Caller, headers: Any, tenant: str) -> Caller:
+        """Return whom the caller acts as; raises StatusError 403."""
+        ...
+
+    async def authorize(self, caller: Caller, info: RequestInfo) -> None:
+        """Return, or raise StatusError 403."""
+        ...
+
+
+@dataclass(slots=True)
+class Incoming:
+    """One HTTP request, before anything is known of it.
+
+    Attributes:
+        path: as it was sent, percent-encoded.
+        certificate: of the client, DER; None: it showed none.
+        body: reads it.
+    """
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    certificate: bytes | None
+    body: Callable[[], Awaitable[bytes]]
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """The answer, and what goes with it."""
+
+    answer: Reply | Stream
+    warnings: list[str]
+    info: RequestInfo | None = None
+
+
+class Way:
+    """Takes every request its way."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        spaces: Spaces,
+        verbs: Verbs,
+        subresources: Subresources,
+        paths: Paths,
+        now: Callable[[], str],
+        refuse: Callable[[StatusError, Representation], bytes],
+    ) -> None:
+        """Take the parts; `now` gives RFC 3339, `refuse` encodes errors."""
+        self._identity = identity
+        self._spaces = spaces
+        self._verbs = verbs
+        self._subresources = subresources
+        self._paths = paths
+        self._now = now
+        self._refuse = refuse
+
+    async def go(self, incoming: Incoming) -> Outgoing:
+        """Answer a request; what is refused is answered with its Status."""
+        warnings: list[str] = []
+        info: RequestInfo | None = None
+        try:
+            query = parse_query(incoming.query)
+            info = request_info(incoming.method, parse_path(incoming.path), query)
+            answer = await self._go(incoming, info, query, warnings)
+        except StatusError as error:
+            answer = self.refused(error, incoming.headers.get("Accept", ""))
+        return Outgoing(answer, warnings, info)
+
+    def refused(self, error: StatusError, accept: str) -> Reply:
+        """Answer with an error's Status."""
+        try:
+            how = negotiation.accepted(accept, custom=True)
+        except StatusError:
+            how = Representation("json")
+        headers = {"Retry-After": str(error.retry_after)} if error.retry_after is not None else {}
+        if error.code == 401:
+            headers["WWW-Authenticate"] = 'Basic realm="kubernetes-master"'
+        return Reply(error.code, [self._refuse(error, how)], how.content_type, headers)
+
+    async def _go(
+        self, incoming: Incoming, info: RequestInfo, query: Query, warnings: list[str]
+    ) -> Reply | Stream:
+        identity, headers = self._identity, incoming.headers
+        caller = await identity.authenticate(incoming.certificate, headers.get("Authorization"), info.tenant)
+        tenant = settle_tenant(caller, info.tenant)
+        if caller.system and tenant != ALL and not identity.exists(tenant):
+            raise errors.not_found("tenants", "", tenant)
+        caller = await identity.impersonate(caller, headers, tenant)
+        await identity.authorize(caller, info)
+        if not info.resource_request:
+            return await self._paths.answer(incoming, info, query, caller, tenant)
+        kind = self._spaces.kind(tenant, info.group, info.version, info.resource)
+        if kind is None or info.prefix != ("apis" if info.group else "api"):
+            raise errors.page_not_found()
+        self._check(kind, info, tenant)
+        resource = kind.resource
+        if kind.warning:
+            warnings.append(kind.warning)
+        scope = Scope(
+            tenant=tenant,
+            kind=kind,
+            context=Context(tenant=tenant, user=caller.user, now=self._now()),
+            namespace=info.namespace if resource.namespaced else "",
+            name=info.name,
+            subresource=info.subresource,
+            caller=caller,
+            agent=headers.get("User-Agent", ""),
+            warnings=warnings,
+        )
+        streamed = info.verb == "watch"
+        how = negotiation.accepted(headers.get("Accept", ""), custom=resource.custom, watch=streamed)
+        if negotiation.wants_pretty(query.get("pretty", (None,))[0], scope.agent) and not streamed:
+            how = Representation(how.format, how.target, how.version, pretty=True)
+        told = Headers(headers.get("Content-Type", ""), headers.get("Accept", ""), scope.agent)
+        request = Request(info, query, told, incoming.body, scope, how)
+        if info.subresource:
+            return await self._subresources.answer(request)
+        return await self._verb(request)
+
+    async def _verb(self, request: Request) -> Reply | Stream:
+        verbs, verb = self._verbs, request.info.verb
+        if verb in ("list", "watch"):
+            # A name here comes from the field selector, unless it stands in the path.
+            if len(request.info.parts) < 2:
+                request.scope.name = ""
+            return await verbs.collection(request)
+        return await {
+            "get": verbs.get,
+            "create": verbs.create,
+            "update": verbs.update,
+            "patch": verbs.patch,
+            "delete": verbs.delete,
+            "deletecollection": verbs.deletecollection,
+        }[verb](request)
+
+    def _check(self, kind: Kind, info: RequestInfo, tenant: str) -> None:
+        """Refuse what the resource does not have.
+
+        Raises:
+            StatusError: 404, 405.
+        """
+        resource = kind.resource
+        if not resource.namespaced and info.namespace and resource.plural != "namespaces":
+            raise errors.page_not_found()
+        if info.subresource:
+            subresource = resource.subresources.get(info.subresource)
+            if subresource is None:
+                raise errors.page_not_found()
+            if info.verb not in subresource.verbs:
+                raise errors.method_not_allowed(info.verb)
+            return
+        if tenant == ALL and info.verb not in ("list", "watch"):
+            raise errors.method_not_allowed(info.verb)
+        named = len(info.parts) > 1
+        if info.verb not in resource.verbs or (info.verb == "create" and named):
+            raise errors.method_not_allowed(info.verb)
+        if info.verb in ("update", "patch") and not named:
+            raise errors.method_not_allowed(info.verb)
+        if resource.namespaced and not info.namespace and info.verb not in ("list", "watch", "deletecollection"):
+            raise errors.page_not_found() if named else errors.method_not_allowed(info.verb)

@@ -1,0 +1,167 @@
+"""All tenants that there are, by name and by their keys, as the store has them.
+
+Little is held of each: its name and the ids of its keys. Records are read when they are needed and kept while they
+are used. Authorities go into the TLS contexts, so that clients can show that they hold a certificate's key.
+"""
+
+import ssl
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from weakref import WeakSet
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from vcsync.controlplane.store.interface import Change, Store
+from vcsync.controlplane.tenants.pki import private_key
+from vcsync.controlplane.tenants.records import TENANTS, TenantRecord, decode, record_key
+
+MAX_RECORDS = 1000
+"""Tenants whose record and keys are kept in memory."""
+PAGE = 1000
+
+
+class Credentials:
+    """A tenant's record with its certificate and key parsed."""
+
+    def __init__(self, record: TenantRecord) -> None:
+        """Parse the record's keys; a tenant that is being deleted has none."""
+        self.record = record
+        self.authority: x509.Certificate | None = None
+        self.signing_key: ec.EllipticCurvePrivateKey | None = None
+        self.verification_key: ec.EllipticCurvePublicKey | None = None
+        if record.authority:
+            self.authority = x509.load_pem_x509_certificate(record.authority.certificate.encode())
+        if record.signer:
+            self.signing_key = private_key(record.signer)
+            self.verification_key = self.signing_key.public_key()
+
+
+class _Ids(msgspec.Struct, frozen=True):
+    authority: str
+    signer: str
+
+
+class TenantRegistry:
+    """Finds tenants by name, by the id of an authority, by the id of a signing key."""
+
+    def __init__(self, store: Store, *, capacity: int = MAX_RECORDS) -> None:
+        """Take the store and how many records to keep; `load` fills it."""
+        self._store = store
+        self._capacity = capacity
+        self._ids: dict[str, _Ids] = {}
+        self._authorities: dict[str, str] = {}
+        self._signers: dict[str, str] = {}
+        self._records: OrderedDict[str, Credentials] = OrderedDict()
+        self._contexts: WeakSet[ssl.SSLContext] = WeakSet()
+
+    async def load(self) -> None:
+        """Read all tenants.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        async for record in self.records():
+            self.learn(record)
+
+    async def records(self) -> AsyncIterator[TenantRecord]:
+        """Yield every tenant's record."""
+        after, revision = "", 0
+        while True:
+            page = await self._store.range(TENANTS, after=after, limit=PAGE, revision=revision)
+            for found in page.records:
+                yield decode(found.value)
+            if not page.more:
+                return
+            after, revision = page.records[-1].key, page.revision
+
+    def changed(self, changes: Iterable[Change]) -> None:
+        """Take note of what another part, or another process, did to tenants."""
+        for change in changes:
+            if not change.key.startswith(TENANTS):
+                continue
+            if change.value is None:
+                self.forget(change.key.removeprefix(TENANTS))
+            else:
+                self.learn(decode(change.value))
+
+    def learn(self, record: TenantRecord) -> None:
+        """Know a tenant as its record says; one that is not ready is not there."""
+        self.forget(record.name)
+        if record.phase != "Ready" or record.authority is None or record.signer is None:
+            return
+        self._ids[record.name] = _Ids(record.authority.id, record.signer.id)
+        self._authorities[record.authority.id] = record.name
+        self._signers[record.signer.id] = record.name
+        for context in self._contexts:
+            context.load_verify_locations(cadata=record.authority.certificate)
+
+    def forget(self, tenant: str) -> None:
+        """Know nothing of a tenant; its credentials are worthless from now on."""
+        self._records.pop(tenant, None)
+        ids = self._ids.pop(tenant, None)
+        if ids:
+            self._authorities.pop(ids.authority, None)
+            self._signers.pop(ids.signer, None)
+
+    def exists(self, tenant: str) -> bool:
+        """Tell whether there is such a tenant."""
+        return tenant in self._ids
+
+    def names(self) -> list[str]:
+        """Return the names of all tenants, `system` included, in order."""
+        return sorted(self._ids)
+
+    def of_authority(self, identifier: str) -> str | None:
+        """Return the tenant whose authority has this subject key identifier (hex)."""
+        return self._authorities.get(identifier)
+
+    def of_signer(self, identifier: str) -> str | None:
+        """Return the tenant whose tokens name this key."""
+        return self._signers.get(identifier)
+
+    async def credentials(self, tenant: str) -> Credentials | None:
+        """Return a tenant's record and keys; None: there is no such tenant.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        found = self._records.get(tenant)
+        if found is not None:
+            self._records.move_to_end(tenant)
+            return found
+        ids = self._ids.get(tenant)
+        if ids is None:
+            return None
+        stored, _ = await self._store.get(record_key(tenant))
+        if stored is None or self._ids.get(tenant) is not ids:
+            return None
+        found = Credentials(decode(stored.value))
+        if found.record.phase != "Ready":
+            return None
+        self._records[tenant] = found
+        while len(self._records) > self._capacity:
+            self._records.popitem(last=False)
+        return found
+
+    async def ssl_context(self, certificate: Path, key: Path) -> ssl.SSLContext:
+        """Return a server's TLS context that asks clients for certificates of any tenant's authority, now or later.
+
+        Which tenant a certificate is good for is decided per request, by who issued it.
+
+        Raises:
+            OSError: the files cannot be read.
+            StoreError: the store cannot be read.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(["http/1.1"])
+        context.load_cert_chain(certificate, key)
+        context.verify_mode = ssl.CERT_OPTIONAL
+        self._contexts.add(context)
+        authorities = [record.authority.certificate async for record in self.records() if record.authority]
+        if authorities:
+            context.load_verify_locations(cadata="".join(authorities))
+        return context

@@ -1,0 +1,207 @@
+"""The rules of objects of one version of one definition, compiled once and shared by all tenants that hold the same.
+
+As `pkg/registry/customresource` of apiextensions-apiserver. Pure.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from vcsync.controlplane.behaviour import Behaviour, Context, Object, StatusBehaviour
+from vcsync.controlplane.crd import columns, listtypes, nodes, objectmeta, structural, validate
+from vcsync.controlplane.crd.cel.rules import Validator, compile_rules
+from vcsync.controlplane.crd.correlate import Correlated
+from vcsync.controlplane.crd.structural import Structural
+from vcsync.controlplane.errors import FieldError, bad_request
+from vcsync.controlplane.kinds import names
+from vcsync.controlplane.schema.node import Schema
+
+_BLOCKING = frozenset(
+    {"FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"}
+)
+_UNCHECKED = FieldError(
+    "FieldValueInvalid",
+    "<nil>",
+    "Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing"
+    " errors to complete validation",
+)
+_STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
+_FREE = Structural({"x-kubernetes-preserve-unknown-fields": True}, preserve=True)
+
+
+@dataclass(slots=True)
+class Compiled:
+    """One version's rules."""
+
+    node: Structural
+    schema: Schema
+    behaviour: Behaviour
+    columns: tuple[columns.Column, ...]
+    scale: columns.Scale | None
+
+    def decode(self, obj: Object, *, lenient: bool = False) -> list[str]:
+        """Fill in defaults and remove what the schema does not know, in place.
+
+        Args:
+            obj: a whole object of this version.
+            lenient: drop metadata of wrong types (stored objects) instead of refusing it.
+
+        Returns:
+            the paths of unknown fields, sorted.
+
+        Raises:
+            StatusError: 400, embedded metadata has wrong types.
+        """
+        root = structural.root(self.node)
+        unknown: list[str] = []
+        structural.prune_nulls(obj, self.node)
+        structural.apply_defaults(obj, self.node)
+        removed = structural.prune(obj, root)
+        misfit = objectmeta.coerce("", obj, root, unknown, lenient=lenient)
+        if misfit is not None:
+            raise bad_request(f"error decoding CustomResource: {misfit}")
+        return sorted(removed + unknown)
+
+
+def compile_version(definition: Object, name: str) -> Compiled:
+    """Compile a version of a definition; equal ones are compiled once.
+
+    Raises:
+        StopIteration: there is no such version.
+    """
+    version = next(each for each in definition["spec"]["versions"] if each["name"] == name)
+    return _compiled(msgspec.json.encode(version))
+
+
+@lru_cache(maxsize=1024)
+def _compiled(text: bytes) -> Compiled:
+    version = msgspec.json.decode(text)
+    raw = (version.get("schema") or {}).get("openAPIV3Schema")
+    node = structural.build(raw) if raw is not None else _FREE
+    subresources = version.get("subresources") or {}
+    declared = subresources.get("scale")
+    scale = None
+    if declared is not None:
+        scale = columns.Scale(
+            declared["specReplicasPath"], declared["statusReplicasPath"], declared.get("labelSelectorPath") or ""
+        )
+    rules = _Rules(node, compile_rules(node), scale)
+    fields = columns.selectable(version)
+    status = subresources.get("status") is not None
+    behaviour = Behaviour(
+        prepare_create=_prepare_create_status if status else _prepare_create,
+        prepare_update=_prepare_update_status if status else _prepare_update,
+        validate=rules.validate,
+        validate_update=rules.validate_update,
+        warnings=warnings,
+        fields=lambda obj: columns.selected(obj, fields),
+        status=StatusBehaviour(prepare=_prepare_status, validate=rules.validate_status) if status else None,
+        generation=(),
+        unconditional_update=False,
+    )
+    return Compiled(node, nodes.to_schema(node), behaviour, columns.columns(version), scale)
+
+
+def _prepare_create(obj: Object, _: Context) -> None:
+    obj["metadata"]["generation"] = 1
+
+
+def _prepare_create_status(obj: Object, context: Context) -> None:
+    obj.pop("status", None)
+    _prepare_create(obj, context)
+
+
+def _prepare_update(new: Object, old: Object, _: Context) -> None:
+    generation = old["metadata"].get("generation") or 0
+    before = {name: each for name, each in old.items() if name != "metadata"}
+    after = {name: each for name, each in new.items() if name != "metadata"}
+    generation += before != after
+    if generation:
+        new["metadata"]["generation"] = generation
+
+
+def _prepare_update_status(new: Object, old: Object, context: Context) -> None:
+    new.pop("status", None)
+    if "status" in old:
+        new["status"] = old["status"]
+    _prepare_update(new, old, context)
+
+
+def _prepare_status(new: Object, old: Object, _: Context) -> None:
+    """Keep everything but status, and managedFields, which tell who wrote it."""
+    status, managed = new.get("status"), new["metadata"].get("managedFields")
+    version = new["metadata"].get("resourceVersion")
+    has_status = "status" in new
+    new.clear()
+    new.update({name: each for name, each in old.items() if name != "status"})
+    new["metadata"] = dict(old["metadata"])
+    new["metadata"].pop("managedFields", None)
+    if managed is not None:
+        new["metadata"]["managedFields"] = managed
+    if version is not None:
+        new["metadata"]["resourceVersion"] = version
+    if has_status:
+        new["status"] = status
+
+
+def warnings(new: Object, old: Object | None) -> list[str]:
+    """Tell which new finalizers have doubtful names."""
+    before = set((old or {}).get("metadata", {}).get("finalizers") or ())
+    found = []
+    for each in sorted(set(new["metadata"].get("finalizers") or ()) - before):
+        start = f'metadata.finalizers: "{each}": '
+        found += [start + why for why in names.qualified_name(each)]
+        if "/" not in each and each not in _STANDARD_FINALIZERS:
+            path = " including a path (/)" if "." in each else ""
+            told = f"prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer writers"
+            found.append(start + told)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    node: Structural
+    rules: Validator | None
+    scale: columns.Scale | None
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        found = validate.validate("", obj, self.node.raw)
+        if self.scale is not None:
+            found += self.scale.validate_spec(obj) + self.scale.validate_status(obj)
+        found += objectmeta.validate("", obj, self.node)
+        found += listtypes.find_duplicates("", self.node, obj)
+        return self._with_rules(found, obj, None, None)
+
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        correlated = Correlated(new, old, self.node)
+        found = validate.validate("", new, self.node.raw, correlated)
+        if self.scale is not None:
+            found += self.scale.validate_spec(new) + self.scale.validate_status(new)
+        found += objectmeta.validate("", new, self.node)
+        if not listtypes.find_duplicates("", self.node, old):
+            found += listtypes.find_duplicates("", self.node, new)
+        return self._with_rules(found, new, old, correlated)
+
+    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
+        correlated = Correlated(new, old, self.node)
+        found: list[FieldError] = []
+        node = self.node.properties.get("status")
+        if "status" in new and node is not None:
+            found += validate.validate("status", new["status"], node.raw, correlated.field("status"))
+        if self.scale is not None:
+            found += self.scale.validate_status(new)
+        if not listtypes.find_duplicates("", self.node, old):
+            found += listtypes.find_duplicates("", self.node, new)
+        return self._with_rules(found, new, old, correlated)
+
+    def _with_rules(
+        self, found: list[FieldError], new: Object, old: Any, correlated: Correlated | None
+    ) -> list[FieldError]:
+        if self.rules is None:
+            return found
+        if any(each.reason in _BLOCKING for each in found):
+            return [*found, _UNCHECKED]
+        return found + self.rules.validate("", new, old, correlated)
+

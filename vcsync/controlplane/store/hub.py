@@ -2,14 +2,14 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 
 from vcsync.controlplane.store.interface import Batch, Change, StoreError
 
 MAX_PENDING = 4096
 """Changes that wait for a watch; one that falls behind further reads on from history."""
 
-History = Callable[[str, int, int], AsyncIterator[Batch]]
+History = Callable[[str, int, int], AsyncGenerator[Batch, None]]
 """(prefix, after, until): the batches of changes after one revision up to another; the last one ends at `until`.
 
 Raises Compacted when `after` is older than the window of history.
@@ -115,6 +115,13 @@ class Hub:
                 for subscription in subscriptions:
                     subscription.fail(error)
 
+    def restart(self, revision: int, error: StoreError) -> None:
+        """End every watch, as what was published until `revision` is not known."""
+        self.fail(error)
+        self._folders.clear()
+        self._others.clear()
+        self.published = revision
+
     def _place(self, prefix: str) -> dict[str, set[Subscription]]:
         return self._folders if not prefix or prefix.endswith("/") else self._others
 
@@ -129,7 +136,7 @@ class Hub:
 
 async def follow(
     hub: Hub, history: History, prefix: str, after: int, progress: float | None
-) -> AsyncIterator[Batch]:
+) -> AsyncGenerator[Batch, None]:
     """Watch a prefix: first from history what was published before, then what comes, without gap or repetition.
 
     Raises:

@@ -4,7 +4,7 @@ The semantics are etcd's (https://etcd.io/docs/v3.6/learning/api/) as far as kub
 implementations are held to one test suite.
 """
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -193,11 +193,12 @@ class Store(Protocol):
         """
         ...
 
-    def watch(self, prefix: str, after: int, *, progress: float | None = None) -> AsyncIterator[Batch]:
+    def watch(self, prefix: str, after: int, *, progress: float | None = None) -> AsyncGenerator[Batch, None]:
         """Yield every change after revision `after` to keys that begin with `prefix`, in order, in batches.
 
-        A batch never splits a revision. It ends only by cancellation or an error. `progress`: whenever nothing
-        came for so many seconds, yield an empty batch, whose `revision` is good for a bookmark.
+        A batch never splits a revision. It ends only by cancellation or an error; leave it by `aclosing`.
+        `progress`: whenever nothing came for so many seconds, yield an empty batch, whose `revision` is good for
+        a bookmark.
 
         Raises:
             Compacted: `after` is older than the window of history.

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -102,7 +102,7 @@ class SqliteStore:
         require_valid(compares, operations)
         return await self._writer.do(lambda ledger: ledger.apply(compares, operations))
 
-    def watch(self, prefix: str, after: int, *, progress: float | None = None) -> AsyncIterator[Batch]:
+    def watch(self, prefix: str, after: int, *, progress: float | None = None) -> AsyncGenerator[Batch, None]:
         """See `Store.watch`."""
         return follow(self._hub, self._history, prefix, after, progress)
 
@@ -151,7 +151,7 @@ class SqliteStore:
         await asyncio.to_thread(self._connection.close)
         self._lock.release()
 
-    async def _history(self, prefix: str, after: int, until: int) -> AsyncIterator[Batch]:
+    async def _history(self, prefix: str, after: int, until: int) -> AsyncGenerator[Batch, None]:
         while after < until:
             with self._reader.snapshot() as window:
                 if after < window.compacted:

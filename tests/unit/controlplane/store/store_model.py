@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -83,6 +83,11 @@ class Model:
             self.revision, self.states[revision] = revision, objects
         return Outcome(self.revision)
 
+    def skip_to(self, revision: int) -> None:
+        """Let revisions pass at which nothing changed."""
+        self.states |= dict.fromkeys(range(self.revision + 1, revision + 1), self.objects)
+        self.revision = revision
+
     def sweep(self) -> int:
         over = [key for key, expires in self.expires.items() if expires <= self.now]
         self.txn([], [Delete(key) for key in over])
@@ -110,7 +115,7 @@ class Watching:
 
     prefix: str
     after: int
-    batches: AsyncIterator[Batch]
+    batches: AsyncGenerator[Batch, None]
     got: list[Change] = field(default_factory=list)
     position: int = 0
 
@@ -161,7 +166,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for watching in self.watching:
-            self.run(watching.batches.aclose())  # type: ignore[attr-defined]
+            self.run(watching.batches.aclose())
         self.run(self.store.close())
         self.runner.close()
 
@@ -281,6 +286,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.watching.clear()
         self.run(self.store.close())
         self.store = self.run(self.reopen())
+        self.model.skip_to(self.run(self.store.revision()))
 
     def _fails(self, error: Compacted | FutureRevision, act: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         with pytest.raises(type(error)) as caught:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import pytest
 
@@ -27,18 +27,20 @@ class Source:
         self.kept += changes
         self.hub.publish(changes, changes[-1].revision)
 
-    async def history(self, prefix: str, after: int, until: int) -> AsyncIterator[Batch]:
+    async def history(self, prefix: str, after: int, until: int) -> AsyncGenerator[Batch, None]:
         if after < self.compacted:
             raise Compacted(self.compacted)
         yield Batch(
             [one for one in self.kept if after < one.revision <= until and one.key.startswith(prefix)], until
         )
 
-    def watch(self, prefix: str = "", after: int = 0, progress: float | None = 0) -> AsyncIterator[Batch]:
+    def watch(
+        self, prefix: str = "", after: int = 0, progress: float | None = 0
+    ) -> AsyncGenerator[Batch, None]:
         return follow(self.hub, self.history, prefix, after, progress)
 
 
-async def revisions(batches: AsyncIterator[Batch]) -> list[int]:
+async def revisions(batches: AsyncGenerator[Batch, None]) -> list[int]:
     """What comes until there is nothing more."""
     found: list[int] = []
     while batch := await anext(batches):
@@ -135,7 +137,7 @@ async def test_a_watch_that_ends_leaves_nothing_behind() -> None:
     for prefix in ("t/", "t"):
         watch = source.watch(prefix)
         await anext(watch)
-        await watch.aclose()  # type: ignore[attr-defined]
+        await watch.aclose()
     assert not source.hub.watches
 
 

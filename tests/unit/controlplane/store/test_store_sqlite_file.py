@@ -180,7 +180,7 @@ async def test_a_full_disk_refuses_writes_and_nothing_else(store: SqliteStore) -
     limit_pages(store, 1000)
     assert (await store.txn([], [Put("t/big", big)])).revision == before + 2
     assert [change.key for change in await anext(watch)] == ["t/small", "t/before", "t/big"]
-    await watch.aclose()  # type: ignore[attr-defined]
+    await watch.aclose()
 
 
 async def test_one_transaction_that_does_not_fit_takes_none_of_its_group_along(store: SqliteStore) -> None:

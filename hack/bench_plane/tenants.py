@@ -1,0 +1,62 @@
+"""What only the embedded control plane has: many tenants in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+import aiohttp
+
+from hack.embedded import ControlPlane
+from hack.parity import sides
+from hack.testbed.processes import resident_memory
+
+AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class Tenants:
+    """Making tenants, and what they weigh when nobody uses them.
+
+    `rate`: new tenants per second with all default objects. `memory`: bytes of the process per idle tenant.
+    `restart`: seconds from start to ready with all of them.
+    """
+
+    count: int
+    rate: float
+    memory: float
+    restart: float
+
+
+def measure(plane: ControlPlane, count: int) -> Tenants:
+    """Make `count` tenants, then start the process anew."""
+    before = resident_memory(plane.pid)
+    begin = time.perf_counter()
+    asyncio.run(_make(plane, count))
+    rate = count / (time.perf_counter() - begin)
+    time.sleep(5)  # what was put off settles
+    memory = (resident_memory(plane.pid) - before) / count
+    plane.stop()
+    begin = time.perf_counter()
+    plane.start()
+    return Tenants(count, rate, memory, time.perf_counter() - begin)
+
+
+async def _make(plane: ControlPlane, count: int) -> None:
+    admin = sides.side("admin", plane.data / "admin.kubeconfig")
+    context = admin.users["admin"].context
+    numbers = iter(range(count))
+    connector = aiohttp.TCPConnector(ssl=context, limit=AT_ONCE)
+    async with aiohttp.ClientSession(connector=connector) as session:
+
+        async def client() -> None:
+            for number in numbers:
+                body = {"name": f"idle-{number}"}
+                async with session.post(f"{plane.url}/vcsync/v1/tenants", json=body) as response:
+                    if response.status != 201:
+                        raise RuntimeError(f"tenant {number}: {response.status} {await response.text()}")
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(AT_ONCE):
+                tasks.create_task(client())

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from vcsync.controlplane.behaviour import Behaviour, Object
-from vcsync.controlplane.crd import columns, conditions, published
+from vcsync.controlplane.crd import conditions, published
+from vcsync.controlplane.crd.columns import Column, Scale, deprecation, priority, refused_create
 from vcsync.controlplane.crd.convert import VERSION_MARK, Converter, Reach, Webhook, refuse
 from vcsync.controlplane.crd.customresource import Compiled, compile_version
 from vcsync.controlplane.errors import StatusError
@@ -43,7 +44,7 @@ class Served:
         """Take a definition that is established, and one of its served versions."""
         spec = definition["spec"]
         self.resource: Resource = _resource(definition, version)
-        self.warning: str = columns.deprecation(spec, version)
+        self.warning: str = deprecation(spec, version)
         self.terminating: bool = conditions.is_true(definition, "Terminating")
         self.uid: str = definition["metadata"].get("uid") or ""
         self._definition = definition
@@ -62,7 +63,9 @@ class Served:
         self._stored_in = (definition.get("status") or {}).get("storedVersions") or [self._storage]
 
     def _schema_of(self, name: str) -> Any:
-        return next(each.get("schema") for each in self._definition["spec"]["versions"] if each["name"] == name)
+        return next(
+            each.get("schema") for each in self._definition["spec"]["versions"] if each["name"] == name
+        )
 
     @property
     def _compiled(self) -> Compiled:
@@ -79,12 +82,12 @@ class Served:
         return self._compiled.schema
 
     @property
-    def columns(self) -> tuple[columns.Column, ...]:
+    def columns(self) -> tuple[Column, ...]:
         """Columns of tables."""
         return self._compiled.columns
 
     @property
-    def scale(self) -> columns.Scale | None:
+    def scale(self) -> Scale | None:
         """The scale subresource, None: there is none."""
         return self._compiled.scale
 
@@ -93,7 +96,7 @@ class Served:
         """Why nothing can be created, None: it can."""
         if not self.terminating:
             return None
-        return columns.refused_create(self.resource.group, self.resource.plural)
+        return refused_create(self.resource.group, self.resource.plural)
 
     def decode(self, obj: Object) -> list[str]:
         """Fill in defaults and remove unknown fields, in place.
@@ -295,5 +298,5 @@ def is_served(definition: Object) -> bool:
 
 
 def _in_order(found: Iterable[Served]) -> list[Served]:
-    ranked = sorted(found, key=lambda each: columns.priority(each.resource.version), reverse=True)
+    ranked = sorted(found, key=lambda each: priority(each.resource.version), reverse=True)
     return sorted(ranked, key=lambda each: (each.resource.group, each.resource.plural))

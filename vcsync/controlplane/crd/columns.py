@@ -43,7 +43,8 @@ def columns(version: Mapping[str, Any]) -> tuple[Column, ...]:
             each["type"],
             each.get("format") or "",
             # The real server tells a description of its own when none is given.
-            each.get("description") or f"Custom resource definition column (in JSONPath format): {each['jsonPath']}",
+            each.get("description")
+            or f"Custom resource definition column (in JSONPath format): {each['jsonPath']}",
             each.get("priority") or 0,
             each["jsonPath"],
         )
@@ -141,7 +142,13 @@ class Scale:
 
 
 def _mistyped(path: str, value: Any, expected: str) -> str:
-    types = {str: "string", bool: "bool", list: "[]interface {}", dict: "map[string]interface {}", float: "float64"}
+    types = {
+        str: "string",
+        bool: "bool",
+        list: "[]interface {}",
+        dict: "map[string]interface {}",
+        float: "float64",
+    }
     actual = types.get(type(value), "int64")
     return f"{path} accessor error: {gotext.plain(value)} is of the type {actual}, expected {expected}"
 
@@ -170,7 +177,9 @@ def deprecation(spec: Mapping[str, Any], version: Mapping[str, Any]) -> str:
     newer = [
         each["name"]
         for each in spec["versions"]
-        if each.get("served") and not each.get("deprecated") and priority(each["name"]) > priority(version["name"])
+        if each.get("served")
+        and not each.get("deprecated")
+        and priority(each["name"]) > priority(version["name"])
     ]
     return f"{told}; use {group}/{max(newer, key=priority)} {kind}" if newer else told
 
@@ -189,4 +198,6 @@ def priority(version: str) -> tuple[int, int, int, tuple[int, ...]]:
 
 def refused_create(group: str, plural: str, name: str = "") -> StatusError:
     """Say that a definition is being deleted, and nothing of its kind can be created any more."""
-    return forbidden(plural, group, name, "create not allowed while custom resource definition is terminating")
+    return forbidden(
+        plural, group, name, "create not allowed while custom resource definition is terminating"
+    )

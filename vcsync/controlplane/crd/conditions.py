@@ -20,7 +20,9 @@ def is_true(definition: dict[str, Any], type_: str) -> bool:
     return found is not None and found.get("status") == "True"
 
 
-def set_condition(definition: dict[str, Any], type_: str, status: str, reason: str, message: str, now: str) -> bool:
+def set_condition(
+    definition: dict[str, Any], type_: str, status: str, reason: str, message: str, now: str
+) -> bool:
     """Set a condition in place; its time moves only with its status.
 
     Returns:
@@ -30,7 +32,13 @@ def set_condition(definition: dict[str, Any], type_: str, status: str, reason: s
     if found is None:
         conditions = definition.setdefault("status", {}).get("conditions") or []
         definition["status"]["conditions"] = conditions
-        told = {"type": type_, "status": status, "lastTransitionTime": now, "reason": reason, "message": message}
+        told = {
+            "type": type_,
+            "status": status,
+            "lastTransitionTime": now,
+            "reason": reason,
+            "message": message,
+        }
         conditions.append(told)
         return True
     before = dict(found)

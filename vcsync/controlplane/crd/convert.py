@@ -147,7 +147,10 @@ class Converter:
             StatusError: the webhook failed or answered nonsense.
         """
         if self._webhook is None:
-            return [each if each["apiVersion"] == api_version else {**each, "apiVersion": api_version} for each in objects]
+            return [
+                each if each["apiVersion"] == api_version else {**each, "apiVersion": api_version}
+                for each in objects
+            ]
         wanted = [each for each in objects if each["apiVersion"] != api_version]
         if not wanted:
             return objects
@@ -172,7 +175,10 @@ class Converter:
             raise _failed(f"{about} failed: {why or 'timed out'}") from why
         if len(converted) != len(objects):
             raise _failed(f"{about} returned {len(converted)} objects, expected {len(objects)}")
-        return [_checked(about, at, old, new, api_version) for at, (old, new) in enumerate(zip(objects, converted, strict=True))]
+        return [
+            _checked(about, at, old, new, api_version)
+            for at, (old, new) in enumerate(zip(objects, converted, strict=True))
+        ]
 
     async def _post(self, webhook: Webhook, request: Object) -> Any:
         target, url, name = webhook.target(self._tenant)
@@ -204,14 +210,19 @@ def _converted(answer: Any, uid: str, review: str) -> list[Any]:
     """
     if not isinstance(answer, dict):
         raise ValueError("the answer is no object")
-    if review == "v1" and (answer.get("apiVersion"), answer.get("kind")) != ("apiextensions.k8s.io/v1", "ConversionReview"):
+    if review == "v1" and (answer.get("apiVersion"), answer.get("kind")) != (
+        "apiextensions.k8s.io/v1",
+        "ConversionReview",
+    ):
         expected = "apiextensions.k8s.io/v1, Kind=ConversionReview"
         raise ValueError(f"expected webhook response of {expected}, got {_kind(answer)}")
     response = answer.get("response")
     if not isinstance(response, dict):
         raise ValueError("no response provided")
     if review == "v1" and response.get("uid") != uid:
-        raise ValueError(f"expected response.uid={json.dumps(uid)}, got {json.dumps(response.get('uid') or '')}")
+        raise ValueError(
+            f"expected response.uid={json.dumps(uid)}, got {json.dumps(response.get('uid') or '')}"
+        )
     result = response.get("result") or {}
     status = result.get("status") or ""
     if status != "Success":
@@ -238,7 +249,9 @@ def _checked(about: str, at: int, old: Object, new: Any, api_version: str) -> Ob
         raise _failed(f"{bad}: missing metadata in converted object")
     for name, label in (("name", "name"), ("namespace", "namespace"), ("uid", "UID")):
         if (metadata.get(name) or "") != (old["metadata"].get(name) or ""):
-            told = f"must have the same {label}: {old['metadata'].get(name) or ''} != {metadata.get(name) or ''}"
+            told = (
+                f"must have the same {label}: {old['metadata'].get(name) or ''} != {metadata.get(name) or ''}"
+            )
             raise _failed(f"{where}: {told}")
     kept = copy.deepcopy(old["metadata"])
     for name in ("labels", "annotations"):

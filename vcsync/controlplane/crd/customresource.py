@@ -10,8 +10,10 @@ from typing import Any
 import msgspec
 
 from vcsync.controlplane.behaviour import Behaviour, Context, Object, StatusBehaviour
-from vcsync.controlplane.crd import columns, listtypes, nodes, objectmeta, structural, validate
+from vcsync.controlplane.crd import listtypes, nodes, objectmeta, structural, validate
 from vcsync.controlplane.crd.cel.rules import Validator, compile_rules
+from vcsync.controlplane.crd import columns as columns_of
+from vcsync.controlplane.crd.columns import Column, Scale
 from vcsync.controlplane.crd.correlate import Correlated
 from vcsync.controlplane.crd.structural import Structural
 from vcsync.controlplane.errors import FieldError, bad_request
@@ -19,7 +21,13 @@ from vcsync.controlplane.kinds import names
 from vcsync.controlplane.schema.node import Schema
 
 _BLOCKING = frozenset(
-    {"FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"}
+    {
+        "FieldValueNotSupported",
+        "FieldValueRequired",
+        "FieldValueTooLong",
+        "FieldValueTooMany",
+        "FieldValueTypeInvalid",
+    }
 )
 _UNCHECKED = FieldError(
     "FieldValueInvalid",
@@ -38,8 +46,8 @@ class Compiled:
     node: Structural
     schema: Schema
     behaviour: Behaviour
-    columns: tuple[columns.Column, ...]
-    scale: columns.Scale | None
+    columns: tuple[Column, ...]
+    scale: Scale | None
 
     def decode(self, obj: Object, *, lenient: bool = False) -> list[str]:
         """Fill in defaults and remove what the schema does not know, in place.
@@ -84,11 +92,13 @@ def _compiled(text: bytes) -> Compiled:
     declared = subresources.get("scale")
     scale = None
     if declared is not None:
-        scale = columns.Scale(
-            declared["specReplicasPath"], declared["statusReplicasPath"], declared.get("labelSelectorPath") or ""
+        scale = Scale(
+            declared["specReplicasPath"],
+            declared["statusReplicasPath"],
+            declared.get("labelSelectorPath") or "",
         )
     rules = _Rules(node, compile_rules(node), scale)
-    fields = columns.selectable(version)
+    fields = columns_of.selectable(version)
     status = subresources.get("status") is not None
     behaviour = Behaviour(
         prepare_create=_prepare_create_status if status else _prepare_create,
@@ -96,12 +106,12 @@ def _compiled(text: bytes) -> Compiled:
         validate=rules.validate,
         validate_update=rules.validate_update,
         warnings=warnings,
-        fields=lambda obj: columns.selected(obj, fields),
+        fields=lambda obj: columns_of.selected(obj, fields),
         status=StatusBehaviour(prepare=_prepare_status, validate=rules.validate_status) if status else None,
         generation=(),
         unconditional_update=False,
     )
-    return Compiled(node, nodes.to_schema(node), behaviour, columns.columns(version), scale)
+    return Compiled(node, nodes.to_schema(node), behaviour, columns_of.columns(version), scale)
 
 
 def _prepare_create(obj: Object, _: Context) -> None:
@@ -164,7 +174,7 @@ def warnings(new: Object, old: Object | None) -> list[str]:
 class _Rules:
     node: Structural
     rules: Validator | None
-    scale: columns.Scale | None
+    scale: Scale | None
 
     def validate(self, obj: Object) -> list[FieldError]:
         found = validate.validate("", obj, self.node.raw)
@@ -204,4 +214,3 @@ class _Rules:
         if any(each.reason in _BLOCKING for each in found):
             return [*found, _UNCHECKED]
         return found + self.rules.validate("", new, old, correlated)
-

@@ -39,7 +39,9 @@ def default(definition: Object) -> None:
 
 
 def _storage(spec: Mapping[str, Any]) -> list[str]:
-    return [each["name"] for each in spec.get("versions") or () if each.get("storage") and each.get("name")][:1]
+    return [each["name"] for each in spec.get("versions") or () if each.get("storage") and each.get("name")][
+        :1
+    ]
 
 
 def prepare_create(definition: Object, _: Context) -> None:

@@ -15,7 +15,16 @@ from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.crd import conditions, validation
 from vcsync.controlplane.crd.catalogue import GROUP, PLURAL, owner
 from vcsync.controlplane.resources import collection_key, object_key
-from vcsync.controlplane.store.interface import Change, Compare, Delete, Outcome, Put, Record, Store, StoreError
+from vcsync.controlplane.store.interface import (
+    Change,
+    Compare,
+    Delete,
+    Outcome,
+    Put,
+    Record,
+    Store,
+    StoreError,
+)
 
 RETRY_SECONDS = 1.0
 PAGE = 200
@@ -127,7 +136,9 @@ class Establisher:
         now = self._now()
         if conditions.is_true(definition, "Established"):
             told = "CustomResource deletion is in progress"
-            if conditions.set_condition(definition, "Terminating", "True", "InstanceDeletionInProgress", told, now):
+            if conditions.set_condition(
+                definition, "Terminating", "True", "InstanceDeletionInProgress", told, now
+            ):
                 # What changes with this write brings the definition here again.
                 return (await self._write(record, definition)).done
             if not await self._delete_objects(collection_key(tenant, spec["group"], spec["names"]["plural"])):
@@ -229,7 +240,9 @@ def _accept_names(definition: Object, others: list[Object], now: str) -> None:
         reason, told = list(refused.values())[-1]
         conditions.set_condition(definition, "NamesAccepted", "False", reason, told, now)
     else:
-        conditions.set_condition(definition, "NamesAccepted", "True", "NoConflicts", "no conflicts found", now)
+        conditions.set_condition(
+            definition, "NamesAccepted", "True", "NoConflicts", "no conflicts found", now
+        )
 
 
 def _establish(definition: Object, now: str) -> None:

@@ -38,7 +38,9 @@ def _sloppy(text: str) -> str:
     """Drop leading zeros of an IPv4 address, as Kubernetes tolerates them."""
     if ":" in text:
         return text
-    return ".".join(each.lstrip("0") or "0" if each.isascii() and each.isdigit() else each for each in text.split("."))
+    return ".".join(
+        each.lstrip("0") or "0" if each.isascii() and each.isdigit() else each for each in text.split(".")
+    )
 
 
 def _address(text: str, version: int) -> bool:
@@ -70,7 +72,9 @@ def _uri(text: str) -> bool:
         return False
     if any(ord(each) <= 0x20 or ord(each) == 0x7F for each in text) or re.search("%(?![0-9a-fA-F]{2})", text):
         return False
-    return text.startswith("/") or (bool(parts.scheme) and re.match("[a-zA-Z][a-zA-Z0-9+.-]*:", text) is not None)
+    return text.startswith("/") or (
+        bool(parts.scheme) and re.match("[a-zA-Z][a-zA-Z0-9+.-]*:", text) is not None
+    )
 
 
 def _email(text: str) -> bool:
@@ -110,7 +114,10 @@ def _creditcard(text: str) -> bool:
 
 
 def _byte(text: str) -> bool:
-    return re.fullmatch("(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})", text) is not None
+    return (
+        re.fullmatch("(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})", text)
+        is not None
+    )
 
 
 def _date(text: str) -> bool:
@@ -128,7 +135,9 @@ def _datetime(text: str) -> bool:
     day, sign, rest = text.replace("t", "T").partition("T")
     if not sign or not _date(day):
         return False
-    match = re.fullmatch(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))", rest.lower())
+    match = re.fullmatch(
+        r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))", rest.lower()
+    )
     return match is not None and int(match[1]) <= 23 and int(match[2]) <= 59 and int(match[3]) <= 59
 
 
@@ -151,7 +160,9 @@ FORMATS: dict[str, Callable[[str], bool]] = {
     "ipv4": _ipv4,
     "ipv6": lambda text: _address(text, 6),
     "cidr": _cidr,
-    "mac": _like(r"([0-9A-Fa-f]{2}[:-]){5}([0-9A-Fa-f]{2}[:-]){0,14}[0-9A-Fa-f]{2}|([0-9A-Fa-f]{4}\.){2,9}[0-9A-Fa-f]{4}"),
+    "mac": _like(
+        r"([0-9A-Fa-f]{2}[:-]){5}([0-9A-Fa-f]{2}[:-]){0,14}[0-9A-Fa-f]{2}|([0-9A-Fa-f]{4}\.){2,9}[0-9A-Fa-f]{4}"
+    ),
     "uuid": _like(_UUID % (_ANY4, _ANY4), re.ASCII | re.IGNORECASE),
     "uuid3": _like(_UUID % (f"3{_HEX}{{3}}", _ANY4), re.ASCII | re.IGNORECASE),
     "uuid4": _like(_UUID % (f"4{_HEX}{{3}}", _VARIANT), re.ASCII | re.IGNORECASE),

@@ -51,6 +51,8 @@ def _repeated(values: list[Any]) -> list[int]:
 def _map(path: str, node: Structural, items: list[Any]) -> list[FieldError]:
     for position, each in enumerate(items):
         if each is not None and not isinstance(each, dict):
-            return [wrong(paths.index(path, position), each, "must be an object for an array of list-type map")]
+            return [
+                wrong(paths.index(path, position), each, "must be an object for an array of list-type map")
+            ]
     keys = [{name: each[name] for name in node.map_keys if name in each} if each else {} for each in items]
     return [duplicate(paths.index(path, at), keys[at]) for at in _repeated(keys)]

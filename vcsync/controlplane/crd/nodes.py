@@ -9,7 +9,18 @@ _KNOWN: dict[str, Type] = {
 }  # fmt: skip
 _LISTS: dict[str, ListType] = {"set": "set", "map": "map"}
 _TOLD = frozenset(
-    {"type", "format", "properties", "additionalProperties", "items", "required", "nullable", "enum", "default", "description"}
+    {
+        "type",
+        "format",
+        "properties",
+        "additionalProperties",
+        "items",
+        "required",
+        "nullable",
+        "enum",
+        "default",
+        "description",
+    }
 )
 _TEXT = Schema("string")
 _TIME = Schema("string", format="date-time")

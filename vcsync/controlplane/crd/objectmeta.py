@@ -41,11 +41,17 @@ def _misfit(name: str, value: Any) -> str:
     return ""
 
 
-_LIST_TYPES = {"ownerReferences": "v1.OwnerReference", "finalizers": "string", "managedFields": "v1.ManagedFieldsEntry"}
+_LIST_TYPES = {
+    "ownerReferences": "v1.OwnerReference",
+    "finalizers": "string",
+    "managedFields": "v1.ManagedFieldsEntry",
+}
 _KNOWN = _TEXT | _NUMBERS | _MAPS | _LISTS
 
 
-def coerce(path: str, value: Any, node: Structural | None, unknown: list[str], *, lenient: bool) -> FieldError | None:
+def coerce(
+    path: str, value: Any, node: Structural | None, unknown: list[str], *, lenient: bool
+) -> FieldError | None:
     """Check the types of embedded apiVersion, kind and metadata and drop what ObjectMeta does not have, in place.
 
     Args:
@@ -77,7 +83,9 @@ def coerce(path: str, value: Any, node: Structural | None, unknown: list[str], *
     return None
 
 
-def _coerce_meta(path: str, value: dict[str, Any], name: str, unknown: list[str], *, lenient: bool) -> FieldError | None:
+def _coerce_meta(
+    path: str, value: dict[str, Any], name: str, unknown: list[str], *, lenient: bool
+) -> FieldError | None:
     where = paths.child(path, name)
     if name in ("apiVersion", "kind"):
         if isinstance(value[name], str):

@@ -20,9 +20,7 @@ _KIND_TEXT = (
     "Kind is a string value representing the REST resource this object represents. Servers may infer this from the"
     f" endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: {_CONVENTIONS}#types-kinds"
 )
-_EMBEDDED_VERSION = (
-    f"apiVersion defines the versioned schema of this representation of an object. More info: {_CONVENTIONS}#resources"
-)
+_EMBEDDED_VERSION = f"apiVersion defines the versioned schema of this representation of an object. More info: {_CONVENTIONS}#resources"
 _EMBEDDED_KIND = (
     "kind is a string value representing the type of this object. In CamelCase."
     f" More info: {_CONVENTIONS}#types-kinds"
@@ -63,7 +61,9 @@ def _identity(resource: Resource, kind: str) -> list[dict[str, str]]:
 
 
 def _selectable(version: Mapping[str, Any], *, v2: bool) -> dict[str, Any]:
-    fields = [{"fieldPath": each["jsonPath"].removeprefix(".")} for each in version.get("selectableFields") or ()]
+    fields = [
+        {"fieldPath": each["jsonPath"].removeprefix(".")} for each in version.get("selectableFields") or ()
+    ]
     return {"x-kubernetes-selectable-fields": fields} if fields and not v2 else {}
 
 
@@ -108,7 +108,9 @@ def _list(
 
 def _below(schema: dict[str, Any]) -> list[dict[str, Any]]:
     found = list((schema.get("properties") or {}).values())
-    found += [schema[name] for name in ("items", "additionalProperties") if isinstance(schema.get(name), dict)]
+    found += [
+        schema[name] for name in ("items", "additionalProperties") if isinstance(schema.get(name), dict)
+    ]
     return found
 
 
@@ -116,7 +118,9 @@ def _embed(schema: dict[str, Any], prefix: str, *, v2: bool) -> None:
     """Tell the identity and metadata of embedded resources, in place."""
     for each in _below(schema):
         _embed(each, prefix, v2=v2)
-    if not schema.get("x-kubernetes-embedded-resource") or (v2 and schema.get("x-kubernetes-preserve-unknown-fields")):
+    if not schema.get("x-kubernetes-embedded-resource") or (
+        v2 and schema.get("x-kubernetes-preserve-unknown-fields")
+    ):
         return
     properties = schema.setdefault("properties", {})
     properties["apiVersion"] = {"description": _EMBEDDED_VERSION, "type": "string"}

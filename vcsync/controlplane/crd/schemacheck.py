@@ -150,7 +150,9 @@ def check_defaults(path: str, node: Structural, *, in_meta: bool = False) -> lis
         if misfit is not None:
             found.append(misfit)
         else:
-            found += objectmeta.validate(where, node.default, node) or validate.validate(where, node.default, node.raw)
+            found += objectmeta.validate(where, node.default, node) or validate.validate(
+                where, node.default, node.raw
+            )
     elif node.default is not None:
         found += validate.validate(child(path, "default"), node.default, node.raw)
     if node.items is not None:
@@ -246,7 +248,9 @@ def _keywords(path: str, schema: Raw, at: _Position) -> list[FieldError]:
         if schema.get(name) if if_filled else schema.get(name) is not None:
             found.append(not_allowed(child(path, name), f"{name} is not supported"))
     if type_ == "null":
-        found.append(not_allowed(child(path, "type"), "type cannot be set to null, use nullable as an alternative"))
+        found.append(
+            not_allowed(child(path, "type"), "type cannot be set to null, use nullable as an alternative")
+        )
     if isinstance(schema.get("items"), list) and schema["items"]:
         found.append(not_allowed(child(path, "items"), "items must be a schema object and not an array"))
     if at.in_meta and schema.get("x-kubernetes-embedded-resource"):
@@ -270,7 +274,9 @@ def _typed(path: str, schema: Raw, name: str, expected: str) -> list[FieldError]
 def _lists(path: str, schema: Raw) -> list[FieldError]:
     found: list[FieldError] = []
     if schema.get("x-kubernetes-preserve-unknown-fields") is False:
-        found.append(wrong(child(path, "x-kubernetes-preserve-unknown-fields"), False, "must be true or undefined"))
+        found.append(
+            wrong(child(path, "x-kubernetes-preserve-unknown-fields"), False, "must be true or undefined")
+        )
     found += _typed(path, schema, "x-kubernetes-map-type", "object")
     map_type, list_type = schema.get("x-kubernetes-map-type"), schema.get("x-kubernetes-list-type")
     if map_type not in (None, "atomic", "granular"):
@@ -286,7 +292,9 @@ def _lists(path: str, schema: Raw) -> list[FieldError]:
         if items.get("type") == "object" and items.get("x-kubernetes-map-type") != "atomic":
             found.append(wrong(child(path, "items", "x-kubernetes-map-type"), own, told))
     if list_type not in (None, "atomic", "set", "map"):
-        found.append(not_supported(child(path, "x-kubernetes-list-type"), list_type, ("atomic", "set", "map")))
+        found.append(
+            not_supported(child(path, "x-kubernetes-list-type"), list_type, ("atomic", "set", "map"))
+        )
     map_keys = schema.get("x-kubernetes-list-map-keys") or ()
     if map_keys and list_type != "map":
         told = "must be map if x-kubernetes-list-map-keys is non-empty"
@@ -367,10 +375,14 @@ def _rule(path: str, rule: Raw, schema: Raw) -> list[FieldError]:
     elif re.search(r"[\n\r]", message.strip()):
         found.append(wrong(child(path, "message"), message, "must not contain line breaks"))
     elif re.search(r"[\n\r]", expression.strip()) and not message.strip():
-        found.append(required(child(path, "message"), "message must be specified if rule contains line breaks"))
+        found.append(
+            required(child(path, "message"), "message must be specified if rule contains line breaks")
+        )
     told = rule.get("messageExpression") or ""
     if told and not told.strip():
-        found.append(required(child(path, "messageExpression"), "messageExpression must be non-empty if specified"))
+        found.append(
+            required(child(path, "messageExpression"), "messageExpression must be non-empty if specified")
+        )
     reason, field_path = rule.get("reason"), rule.get("fieldPath") or ""
     if reason is not None and reason not in _REASONS:
         found.append(not_supported(child(path, "reason"), reason, _REASONS))

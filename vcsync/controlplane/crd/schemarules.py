@@ -119,12 +119,16 @@ def _meta(schema: Raw, level: str, path: str) -> list[FieldError]:
     where = child(path, "properties")
     for name in ("kind", "apiVersion"):
         if own and name in properties and properties[name].get("type") != "string":
-            found.append(wrong(child(key(where, name), "type"), properties[name].get("type") or "", "must be string"))
+            found.append(
+                wrong(child(key(where, name), "type"), properties[name].get("type") or "", "must be string")
+            )
     metadata = properties.get("metadata")
     if metadata is None:
         return found
     if own and metadata.get("type") != "object":
-        found.append(wrong(child(key(where, "metadata"), "type"), metadata.get("type") or "", "must be object"))
+        found.append(
+            wrong(child(key(where, "metadata"), "type"), metadata.get("type") or "", "must be object")
+        )
     if level == "root":
         others = {name for name, each in metadata.items() if each not in (None, "", [], {}, False)}
         named = set(metadata.get("properties") or {})
@@ -145,7 +149,7 @@ def _extensions(schema: Raw, path: str) -> list[FieldError]:
 
 
 def _is_pair(alternatives: Any) -> bool:
-    return alternatives == [{"type": "integer"}, {"type": "string"}]
+    return bool(alternatives == [{"type": "integer"}, {"type": "string"}])
 
 
 def _int_or_string(schema: Raw) -> tuple[bool, bool]:
@@ -182,7 +186,11 @@ def _nested(schema: Raw, path: str, *, skip_any: bool) -> list[FieldError]:
         found += _nested(each, key(child(path, "properties"), name), skip_any=False)
     for name, told in _NESTED_FORBIDDEN:
         value = schema.get(name)
-        if value or (name in _UNDEFINED and value is not None and (name != "additionalProperties" or value is not False)):
+        if value or (
+            name in _UNDEFINED
+            and value is not None
+            and (name != "additionalProperties" or value is not False)
+        ):
             found.append(not_allowed(child(path, name), told))
     if "metadata" in properties:
         where = key(child(path, "properties"), "metadata")

@@ -23,7 +23,14 @@ _NUMBERS = {"maximum", "minimum", "multipleOf"}
 _TEXTS = {"required", "x-kubernetes-list-map-keys"}
 _SCHEMAS = {"properties", "patternProperties", "definitions"}
 _LISTS = {"allOf", "anyOf", "oneOf"}
-_RULE = {"rule": str, "message": str, "messageExpression": str, "reason": str, "fieldPath": str, "optionalOldSelf": bool}
+_RULE = {
+    "rule": str,
+    "message": str,
+    "messageExpression": str,
+    "reason": str,
+    "fieldPath": str,
+    "optionalOldSelf": bool,
+}
 _SPEC: dict[str, type] = {
     "group": str, "names": dict, "scope": str, "versions": list, "conversion": dict, "preserveUnknownFields": bool,
 }  # fmt: skip
@@ -145,7 +152,9 @@ def _keyword(path: str, name: str, value: Any, depth: int) -> None:
         _is(path, value, list)
         for at, each in enumerate(value):
             _schema(index(path, at), each, depth)
-    elif name in ("items", "not") or (name in ("additionalProperties", "additionalItems") and not isinstance(value, bool)):
+    elif name in ("items", "not") or (
+        name in ("additionalProperties", "additionalItems") and not isinstance(value, bool)
+    ):
         _schema(path, value, depth)
     elif name == "x-kubernetes-validations":
         _is(path, value, list)

@@ -162,7 +162,9 @@ def apply_defaults(value: Any, node: Structural | None) -> None:
         return
     if isinstance(value, dict):
         for name, below in node.properties.items():
-            if below.default is not None and (name not in value or (value[name] is None and not below.nullable)):
+            if below.default is not None and (
+                name not in value or (value[name] is None and not below.nullable)
+            ):
                 value[name] = copy.deepcopy(below.default)
         for name in value:
             known = node.properties.get(name)

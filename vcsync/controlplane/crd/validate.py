@@ -49,7 +49,9 @@ class _Result:
         return not self.problems
 
 
-def validate(path: str, value: Any, schema: Mapping[str, Any], correlated: Correlated | None = None) -> list[FieldError]:
+def validate(
+    path: str, value: Any, schema: Mapping[str, Any], correlated: Correlated | None = None
+) -> list[FieldError]:
     """Return what is wrong with a value.
 
     Args:
@@ -72,7 +74,9 @@ def _field_error(path: str, problem: _Problem) -> FieldError:
         return not_supported(where, problem.value, [_choice(each) for each in problem.choices])
     if problem.code == "long":
         unit = "byte" if problem.limit == 1 else "bytes"
-        return FieldError("FieldValueTooLong", where, f"Too long: may not be more than {problem.limit} {unit}")
+        return FieldError(
+            "FieldValueTooLong", where, f"Too long: may not be more than {problem.limit} {unit}"
+        )
     if problem.code == "many":
         unit = "item" if problem.limit == 1 else "items"
         told = f"Too many: {problem.value}: must have at most {problem.limit} {unit}"
@@ -167,7 +171,9 @@ def _type(
 
 
 def _misfit(path: str, expected: str, actual: str) -> _Problem:
-    return _Problem("type", path, actual, f"{path} in body must be of type {expected}: {gotext.quoted(actual)}")
+    return _Problem(
+        "type", path, actual, f"{path} in body must be of type {expected}: {gotext.quoted(actual)}"
+    )
 
 
 def _enum(result: _Result, schema: Mapping[str, Any], value: Any, path: str) -> None:
@@ -289,14 +295,20 @@ def _array(
     if least is not None and size < least:
         result.add(_Problem("", path, size, f"{path} in body should have at least {least} items"))
     if most is not None and size > most:
-        result.add(_Problem("many", path, size, f"{path} in body should have at most {most} items", limit=most))
+        result.add(
+            _Problem("many", path, size, f"{path} in body should have at most {most} items", limit=most)
+        )
     if schema.get("uniqueItems") and any(value[at] in value[:at] for at in range(min(size, 1000))):
         result.add(_Problem("", path, "", f"{path} in body shouldn't contain duplicates"))
     result.matches += 1
 
 
 def _object(
-    result: _Result, schema: Mapping[str, Any], value: dict[str, Any], path: str, correlated: Correlated | None
+    result: _Result,
+    schema: Mapping[str, Any],
+    value: dict[str, Any],
+    path: str,
+    correlated: Correlated | None,
 ) -> None:
     least, most = schema.get("minProperties"), schema.get("maxProperties")
     size = len(value)
@@ -338,9 +350,15 @@ def _junctors(
         return _value(alternative, value, path, correlated, ratchet=False)
 
     if alternatives := schema.get("anyOf"):
-        _any_of(own, [tried(each) for each in alternatives], f"{quoted} must validate at least one schema (anyOf)")
+        _any_of(
+            own, [tried(each) for each in alternatives], f"{quoted} must validate at least one schema (anyOf)"
+        )
     if alternatives := schema.get("oneOf"):
-        _one_of(own, [tried(each) for each in alternatives], f"{quoted} must validate one and only one schema (oneOf). ")
+        _one_of(
+            own,
+            [tried(each) for each in alternatives],
+            f"{quoted} must validate one and only one schema (oneOf). ",
+        )
     if alternatives := schema.get("allOf"):
         results = [tried(each) for each in alternatives]
         for each in results:
@@ -381,4 +399,3 @@ def _one_of(own: _Result, results: list[_Result], told: str) -> None:
     own.add(_Problem("composite", "", None, told + found))
     if not passed:
         own.merge(_best(results))
-

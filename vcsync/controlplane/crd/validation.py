@@ -111,9 +111,7 @@ def _whole(definition: Raw, options: _Options) -> list[FieldError]:
     found += _names("status.acceptedNames", status.get("acceptedNames") or {})
     found += _stored(status.get("storedVersions") or [], spec.get("versions") or ())
     if spec.get("preserveUnknownFields"):
-        told = (
-            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
-        )
+        told = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
         found.append(wrong("spec.preserveUnknownFields", True, told))
     return found
 
@@ -139,7 +137,11 @@ def _spec(spec: Raw, options: _Options) -> list[FieldError]:
         found += _parts(where, own, options, status=status, name=name, top=False)
     found += _version_set(versions, shared)
     naming = spec.get("names") or {}
-    found += [required(f"spec.names.{each}") for each in ("plural", "singular", "kind", "listKind") if not naming.get(each)]
+    found += [
+        required(f"spec.names.{each}")
+        for each in ("plural", "singular", "kind", "listKind")
+        if not naming.get(each)
+    ]
     found += _names("spec.names", naming)
     if versions:
         status = any((each.get("subresources") or {}).get("status") is not None for each in versions)
@@ -163,11 +165,19 @@ def _shared(versions: Any) -> set[str]:
     if not versions:
         return set()
     first = versions[0]
-    return {part for part, _ in _SHARED if all((each.get(part) or None) == (first.get(part) or None) for each in versions)}
+    return {
+        part
+        for part, _ in _SHARED
+        if all((each.get(part) or None) == (first.get(part) or None) for each in versions)
+    }
 
 
 def _missing_schemas(versions: Any, shared: set[str]) -> list[FieldError]:
-    if "schema" in shared and versions and (versions[0].get("schema") or {}).get("openAPIV3Schema") is not None:
+    if (
+        "schema" in shared
+        and versions
+        and (versions[0].get("schema") or {}).get("openAPIV3Schema") is not None
+    ):
         return []
     return [
         required(child(index("spec.versions", at), "schema", "openAPIV3Schema"))
@@ -190,7 +200,9 @@ def _deprecation(path: str, version: Raw) -> list[FieldError]:
     at = next((at for at, each in enumerate(warning) if not each.isprintable()), None)
     if at is not None:
         position = wellformed.size(warning[:at])
-        why.append(f"must only contain printable UTF-8 characters; non-printable character found at index {position}")
+        why.append(
+            f"must only contain printable UTF-8 characters; non-printable character found at index {position}"
+        )
     return [wrong(path, warning, each) for each in why]
 
 
@@ -202,7 +214,9 @@ def _parts(
     schema = (parts.get("schema") or {}).get("openAPIV3Schema")
     where = child(path, "validation" if top else "schema")
     if schema is not None:
-        found += check_schema(where, schema, options.compile, status=status, free_cost=name in options.standing)
+        found += check_schema(
+            where, schema, options.compile, status=status, free_cost=name in options.standing
+        )
     found += _subresources(child(path, "subresources"), parts.get("subresources") or {})
     for at, each in enumerate(parts.get("additionalPrinterColumns") or ()):
         found += _column(index(child(path, "additionalPrinterColumns"), at), each)
@@ -377,7 +391,11 @@ def _conversion(path: str, conversion: Raw, options: _Options) -> list[FieldErro
     where, versions = child(path, "webhookClientConfig"), child(path, "conversionReviewVersions")
     if strategy != "Webhook":
         told = "should not be set when strategy is not set to Webhook"
-        found += [not_allowed(each, told) for each, given in ((where, client is not None), (versions, reviews)) if given]
+        found += [
+            not_allowed(each, told)
+            for each, given in ((where, client is not None), (versions, reviews))
+            if given
+        ]
         return found
     if client is None:
         found.append(required(where, "required when strategy is set to Webhook"))

@@ -17,13 +17,13 @@ STRATEGIC = "application/strategic-merge-patch+json"
 _MAX_DEPTH = 200
 
 
-def apply_patch(content_type: str, live: Object, patch: bytes, schema: Schema | None = None) -> Object:
+def apply_patch(content_type: str, live: Object, patch: Any, schema: Schema | None = None) -> Object:
     """Return what the object becomes by the patch.
 
     Args:
         content_type: JSON, MERGE or STRATEGIC.
         live: the object in the request's version, with kind and apiVersion.
-        patch: the request's body.
+        patch: the request's body, or what it holds.
         schema: of whole objects in that version; only strategic merge patches need it.
 
     Raises:
@@ -47,10 +47,10 @@ def apply_patch(content_type: str, live: Object, patch: bytes, schema: Schema | 
     return changed
 
 
-def _decode(content_type: str, patch: bytes) -> Any:
+def _decode(content_type: str, patch: Any) -> Any:
     said = "" if content_type == STRATEGIC else "error decoding patch: "
     try:
-        decoded = msgspec.json.decode(patch)
+        decoded = msgspec.json.decode(patch) if isinstance(patch, bytes) else patch
     except (msgspec.DecodeError, RecursionError) as failure:
         raise errors.bad_request(f"{said}{failure}") from None
     if too_deep(decoded):

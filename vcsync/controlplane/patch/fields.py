@@ -9,6 +9,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 Set = dict[str, Any]
 """Path element -> what lies below it."""
 
@@ -16,7 +18,8 @@ EMPTY: Set = {}
 """The set without members. Read only."""
 
 SELF = "."
-_HTML = {ord(each): f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"}
+_ESCAPED = frozenset("<>&\u2028\u2029")
+_HTML = {ord(each): f"\\u{ord(each):04x}" for each in _ESCAPED}
 _KINDS = {"f:": 0, "k:": 1, "v:": 2, "i:": 3}
 
 
@@ -36,7 +39,8 @@ def value(of: Any) -> str:
 
 
 def _json(of: Any) -> str:
-    return json.dumps(of, ensure_ascii=False, separators=(",", ":")).translate(_HTML)
+    text = msgspec.json.encode(of).decode()
+    return text if _ESCAPED.isdisjoint(text) else text.translate(_HTML)
 
 
 def _plain(of: Any) -> Any:
@@ -74,7 +78,7 @@ def union(left: Set, right: Set) -> Set:
         return right
     out = dict(left)
     for element, node in right.items():
-        if element is not SELF and element != SELF:
+        if element != SELF:
             mine = out.get(element)
             out[element] = node if mine is None else _union_node(mine, node)
     return out

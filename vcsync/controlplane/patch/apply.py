@@ -1,0 +1,249 @@
+"""Server-side apply: merging what a manager wants into an object, unless others want something else. Pure.
+
+The rules are those of structured-merge-diff's `merge.Updater.Apply` below apimachinery's `util/managedfields`.
+"""
+
+from typing import Any
+
+import msgspec
+
+from vcsync.controlplane import errors
+from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.patch import checks, fields, managed, merging, owners
+from vcsync.controlplane.patch.comparison import compare, field_set
+from vcsync.controlplane.patch.fields import Set
+from vcsync.controlplane.patch.managed import Tracking
+from vcsync.controlplane.patch.owners import Manager, Owned, Owners
+from vcsync.controlplane.patch.shapes import BadItem
+
+_BEFORE = "before-first-apply"
+_KUBECTL = "kubectl"
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_MAX_ANNOTATIONS = 256 * 1024
+
+Conflicts = dict[Manager, Set]
+
+
+def apply(
+    live: Object | None, applied: Object, *, manager: str, force: bool, now: str, tracking: Tracking
+) -> Object:
+    """Return the object that applying makes, with its managedFields but without defaults for what is new.
+
+    Args:
+        live: the object as it is; None: it is created.
+        applied: what the manager wants.
+        manager: who applies.
+        force: take fields from others who want something else.
+        now: RFC 3339 in whole seconds.
+        tracking: of the resource.
+
+    Raises:
+        StatusError: 409 others want something else (a cause for each field), 400 the applied object is of another
+            kind or carries managedFields, 500 it does not fit the schema (as kube-apiserver answers).
+
+    """
+    _check_kind(applied, tracking)
+    if (applied.get("metadata") or {}).get("managedFields") is not None:
+        raise errors.bad_request("metadata.managedFields must be nil")
+    wrong = checks.findings(tracking.schema, applied)
+    if wrong:
+        raise _failed(f"failed to create typed patch object ({_about(applied)}): {wrong}")
+    try:
+        return _Application(live, applied, manager, now, tracking).run(force)
+    except BadItem as bad:
+        raise _failed(f"failed to create typed live object ({_about(applied)}): {bad}") from None
+
+
+def _check_kind(applied: Object, tracking: Tracking) -> None:
+    said = (applied.get("apiVersion"), applied.get("kind"))
+    if said != (tracking.api_version, tracking.kind):
+        raise errors.bad_request(f"invalid object type: {_kind(applied)}")
+
+
+def _kind(obj: Object) -> str:
+    version = str(obj.get("apiVersion") or "")
+    return f"{version if '/' in version else '/' + version}, Kind={obj.get('kind') or ''}"
+
+
+def _about(obj: Object) -> str:
+    metadata = obj.get("metadata") or {}
+    return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; {_kind(obj)}"
+
+
+def _failed(text: str) -> errors.StatusError:
+    return errors.StatusError(500, "", text)
+
+
+class _Application:
+    """One object being applied."""
+
+    def __init__(
+        self, live: Object | None, applied: Object, manager: str, now: str, tracking: Tracking
+    ) -> None:
+        self.tracking = tracking
+        self.live = live if live is not None else _empty(tracking)
+        self.applied = applied
+        self.name = manager
+        self.who = owners.manager(manager, owners.APPLY, tracking.api_version, tracking.subresource)
+        self.now = now
+
+    def run(self, force: bool) -> Object:
+        before = owners.read(self.live.get("metadata", {}).get("managedFields") or [])
+        if not before:
+            before = self._adopted()
+        before = managed.fitted(before, self.live, self.tracking)
+        last = before.get(self.who)
+        own = self.tracking.reset.kept(field_set(self.tracking.schema, self.applied))
+        wanted = {**before, self.who: Owned(own, self.tracking.api_version, last.time if last else "")}
+        new = merging.merge(self.tracking.schema, self.live, self.applied)
+        if last is not None and last.fields:
+            new = self._pruned(new, wanted, last)
+        if not force:
+            self._check_conflicts(new, wanted)
+        after, _ = managed.taken(self.live, new, wanted, self.tracking, self.who)
+        return self._finished(new, after)
+
+    def _adopted(self) -> Owners:
+        """Give everything in an object that nobody tracked to a manager of its own."""
+        who = owners.manager(_BEFORE, owners.UPDATE, self.tracking.api_version, self.tracking.subresource)
+        return managed.updated(_empty(self.tracking), self.live, {}, self.tracking, who=who, now=self.now)
+
+    def _pruned(self, merged: Object, wanted: Owners, last: Owned) -> Object:
+        """Drop what the manager applied before, does not apply any more, and nobody else owns."""
+        here = self.tracking.at(merged, last.api_version)
+        if here is None:
+            return merged
+        obj, schema = here
+        mine = merging.with_named(schema, last.fields)
+        pruned = merging.remove(schema, obj, mine)
+        for version in dict.fromkeys([last.api_version, *(each.api_version for each in wanted.values())]):
+            pruned = self._with_owned(obj, last.api_version, pruned, version, wanted)
+        missing = fields.difference(
+            merging.with_named(schema, field_set(schema, obj)),
+            merging.with_named(schema, field_set(schema, pruned)),
+        )
+        left = merging.remove(schema, obj, fields.intersection(missing, mine))
+        back = self._moved(left, last.api_version, self.tracking.api_version)
+        return merged if back is None else back
+
+    def _with_owned(self, merged: Object, at: str, pruned: Object, version: str, wanted: Owners) -> Object:
+        """Return the pruned object with what anybody owns in a version put back."""
+        owned: Set = {}
+        for each in wanted.values():
+            if each.api_version == version:
+                owned = fields.union(owned, each.fields)
+        whole, part = self._moved(merged, at, version), self._moved(pruned, at, version)
+        here = self.tracking.at(self.live, version)
+        if whole is None or part is None or here is None:
+            return pruned
+        schema = here[1]
+        stays = fields.union(
+            merging.with_named(schema, field_set(schema, part)), merging.with_named(schema, owned)
+        )
+        gone = fields.difference(merging.with_named(schema, field_set(schema, whole)), stays)
+        back = self._moved(merging.remove(schema, whole, gone), version, at)
+        return pruned if back is None else back
+
+    def _moved(self, obj: Object, source: str, target: str) -> Object | None:
+        if source == target or self.tracking.convert is None:
+            return obj
+        found = self.tracking.convert(obj, target)
+        return found[0] if found else None
+
+    def _check_conflicts(self, new: Object, wanted: Owners) -> None:
+        conflicts = self._conflicts(new, wanted)
+        if not conflicts:
+            return
+        if self.name == _KUBECTL:
+            allowed = self._last_applied_fields()
+            if allowed is not None:
+                conflicts = {
+                    who: left for who, own in conflicts.items() if (left := fields.difference(own, allowed))
+                }
+        if conflicts:
+            raise _conflict(conflicts)
+
+    def _conflicts(self, new: Object, wanted: Owners) -> Conflicts:
+        found: Conflicts = {}
+        others = {who: owned for who, owned in wanted.items() if who != self.who}
+        for version in dict.fromkeys(owned.api_version for owned in others.values()):
+            old_here, new_here = self.tracking.at(self.live, version), self.tracking.at(new, version)
+            if old_here is None or new_here is None:
+                continue
+            changes = compare(new_here[1], managed.tracked(old_here[0]), managed.tracked(new_here[0]))
+            changed = self.tracking.reset.kept(fields.union(changes.modified, changes.added))
+            for who, owned in others.items():
+                both = fields.intersection(owned.fields, changed) if owned.api_version == version else None
+                if both:
+                    found[who] = both
+        return found
+
+    def _last_applied_fields(self) -> Set | None:
+        """Return what client-side apply set and nobody changed since: server-side apply by kubectl may take it."""
+        text = _last_applied(self.live)
+        schema = self.tracking.schema
+        try:
+            before = msgspec.json.decode(text or "")
+            if before.get("apiVersion") != self.tracking.api_version or checks.findings(schema, before):
+                return None
+            own, changes = field_set(schema, before), compare(schema, before, self.live)
+        except (msgspec.DecodeError, AttributeError, BadItem, RecursionError):
+            return None
+        for part in changes:
+            own = fields.difference(own, part)
+        return own
+
+    def _finished(self, new: Object, after: Owners) -> Object:
+        own = after[self.who]
+        kept = managed.stripped(own.fields)
+        time = own.time if managed.tracked(new) == managed.tracked(self.live) else self.now
+        if kept:
+            after[self.who] = Owned(fields.ordered(kept), own.api_version, time)
+        else:
+            del after[self.who]
+        metadata = dict(new.get("metadata") or {})
+        entries = owners.written(after)
+        metadata.pop("managedFields", None)
+        if entries:
+            metadata["managedFields"] = entries
+        if self.name == _KUBECTL and _last_applied(new):
+            metadata["annotations"] = _with_last_applied(metadata["annotations"], self.applied)
+        return {**new, "metadata": metadata}
+
+
+def _empty(tracking: Tracking) -> Object:
+    return {"apiVersion": tracking.api_version, "kind": tracking.kind, **(tracking.empty or {})}
+
+
+def _last_applied(obj: Object) -> str | None:
+    annotations = (obj.get("metadata") or {}).get("annotations") or {}
+    found = annotations.get(_LAST_APPLIED)
+    return found if isinstance(found, str) and found else None
+
+
+def _with_last_applied(annotations: dict[str, Any], applied: Object) -> dict[str, Any]:
+    """Keep client-side apply working beside server-side apply: record what was applied, if there is room."""
+    metadata = dict(applied.get("metadata") or {})
+    own = {key: each for key, each in (metadata.get("annotations") or {}).items() if key != _LAST_APPLIED}
+    metadata.pop("annotations", None)
+    if own:
+        metadata["annotations"] = own
+    text = msgspec.json.encode({**applied, "metadata": metadata}, order="sorted").decode() + "\n"
+    changed = {**annotations, _LAST_APPLIED: text}
+    if sum(len(key.encode()) + len(str(each).encode()) for key, each in changed.items()) > _MAX_ANNOTATIONS:
+        del changed[_LAST_APPLIED]
+    return changed
+
+
+def _conflict(conflicts: Conflicts) -> errors.StatusError:
+    found = [(who, fields.shown(path)) for who in sorted(conflicts) for path in fields.paths(conflicts[who])]
+    causes = tuple(errors.Cause("FieldManagerConflict", f"conflict with {who}", path) for who, path in found)
+    if len(found) == 1:
+        message = f"Apply failed with 1 conflict: conflict with {found[0][0]}: {found[0][1]}"
+    else:
+        lines = []
+        for who in sorted(conflicts):
+            lines.append(f"conflicts with {who}:")
+            lines += [f"- {path}" for manager, path in found if manager == who]
+        message = f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)
+    return errors.StatusError(409, "Conflict", message, causes=causes, empty_details=True)

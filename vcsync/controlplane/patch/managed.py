@@ -1,0 +1,224 @@
+"""Keeping track of who owns which fields when objects are created, updated and patched. Pure.
+
+The rules are those of apimachinery's `util/managedfields` over structured-merge-diff's `merge.Updater`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.patch import fields, owners
+from vcsync.controlplane.patch.comparison import Comparison, compare
+from vcsync.controlplane.patch.fields import Set
+from vcsync.controlplane.patch.owners import Entry, Manager, Owned, Owners
+from vcsync.controlplane.patch.reconcile import reconciled
+from vcsync.controlplane.patch.resets import NOTHING, Reset
+from vcsync.controlplane.patch.shapes import BadItem
+from vcsync.controlplane.schema.node import Schema
+from vcsync.controlplane.wire import typed, types
+
+_MAX_NAME = 128
+_NEVER_OWNED = frozenset(
+    {
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    }
+)
+_STRIPPED: Set = {
+    "f:apiVersion": {},
+    "f:kind": {},
+    "f:metadata": {fields.SELF: {}, **{f"f:{name}": {} for name in _NEVER_OWNED}},
+}
+
+Converted = tuple[Object, Schema]
+
+
+@dataclass(frozen=True, slots=True)
+class Tracking:
+    """What tracking has to know of a resource in the version of the request.
+
+    Attributes:
+        schema: of whole objects.
+        api_version: the request's.
+        kind: the resource's.
+        subresource: through which the request writes; empty: the resource itself.
+        reset: what such a write never owns.
+        empty: the object in which nothing is given, with what the API shows even then; None: it shows nothing.
+        convert: (object, wanted apiVersion) -> the object in that version with its schema; None as its result: that
+            version is served no more. None: versions differ in nothing but their name.
+    """
+
+    schema: Schema
+    api_version: str
+    kind: str
+    subresource: str = ""
+    reset: Reset = NOTHING
+    empty: Object | None = None
+    convert: Callable[[Object, str], Converted | None] | None = None
+
+    def at(self, obj: Object, api_version: str) -> Converted | None:
+        """Return an object of the request's version in another one; None: that one is gone."""
+        if api_version == self.api_version or self.convert is None:
+            return obj, self.schema
+        return self.convert(obj, api_version)
+
+
+def manager_name(field_manager: str, user_agent: str) -> str:
+    """Return who writes: what the request says, else its User-Agent up to the first slash."""
+    if field_manager:
+        return field_manager
+    name = "".join(each for each in user_agent.partition("/")[0] if each.isprintable())
+    return name.encode()[:_MAX_NAME].decode(errors="ignore")
+
+
+@cache
+def empty_object(group: str, version: str, kind: str) -> Object | None:
+    """Return the object of a built-in kind in which nothing is given. Read only. None: no such kind."""
+    known = types.find(group, version, kind)
+    return typed.fit(known, {})[0] if known else None
+
+
+def update(
+    live: Object | None, new: Object, manager: str, now: str, tracking: Tracking
+) -> list[Entry] | None:
+    """Return the managedFields of an object that is created, updated or patched (but not applied).
+
+    Args:
+        live: the object as it is; None: it is created.
+        new: as it shall be, with the managedFields that the client sent.
+        manager: who writes.
+        now: RFC 3339 in whole seconds.
+        tracking: of the resource.
+
+    Returns:
+        The entries; None: nothing is tracked of this object.
+
+    """
+    kept = (live or {}).get("metadata", {}).get("managedFields") or []
+    now_owned = _claimed(kept, new, tracking)
+    if not now_owned and live is not None:
+        return None
+    who = owners.manager(manager, owners.UPDATE, tracking.api_version, tracking.subresource)
+    old = live if live is not None else _with_kind(tracking)
+    try:
+        result = updated(old, new, fitted(now_owned, old, tracking), tracking, who=who, now=now)
+    except BadItem:
+        return None
+    return owners.written(owners.capped(result)) or None
+
+
+def _claimed(kept: list[Entry], new: Object, tracking: Tracking) -> Owners:
+    """Return who owns what before the write: clients may edit managedFields, but not by accident or in part."""
+    metadata = new.get("metadata") or {}
+    given = metadata.get("managedFields")
+    if given is None or given == kept or tracking.subresource:
+        return owners.read(kept)
+    if given in ([], [{}]):
+        return {}
+    return owners.read_from_client(given) or owners.read(kept)
+
+
+def _with_kind(tracking: Tracking) -> Object:
+    return {"apiVersion": tracking.api_version, "kind": tracking.kind, **(tracking.empty or {})}
+
+
+def updated(
+    old: Object, new: Object, before: Owners, tracking: Tracking, *, who: Manager, now: str
+) -> Owners:
+    """Return who owns what after `who` has turned one object into another by an update. Raises BadItem."""
+    after, changes = taken(old, new, before, tracking)
+    own = stripped(tracking.reset.kept(fields.union(changes.modified, changes.added)))
+    if own:
+        previous = after.get(who)
+        if previous is not None:
+            own = fields.union(own, previous.fields)
+        after[who] = Owned(fields.ordered(own), tracking.api_version, now)
+    return after
+
+
+def stripped(own: Set) -> Set:
+    """Return a set without what nobody owns."""
+    return fields.difference(own, _STRIPPED)
+
+
+def taken(
+    old: Object, new: Object, before: Owners, tracking: Tracking, who: Manager | None = None
+) -> tuple[Owners, Comparison]:
+    """Return the owners without the fields that a change took from all but `who`, and the change."""
+    changes = compare(tracking.schema, tracked(old), tracked(new))
+    changes = Comparison(*map(tracking.reset.kept, changes))
+    at: dict[str, Comparison | None] = {tracking.api_version: changes}
+    after: Owners = {}
+    for each, owned in before.items():
+        version = owned.api_version
+        if version not in at:
+            at[version] = _changes_at(version, old, new, tracking)
+        seen = at[version]
+        if each == who:
+            after[each] = owned
+        elif seen is not None:
+            left = _less(owned.fields, seen)
+            if left:
+                after[each] = owned if left is owned.fields else owned._replace(fields=left)
+    return after, changes
+
+
+def _less(owned: Set, changes: Comparison) -> Set:
+    for part in changes:
+        owned = fields.difference(owned, part)
+    return owned
+
+
+def _changes_at(version: str, old: Object, new: Object, tracking: Tracking) -> Comparison | None:
+    before, after = tracking.at(old, version), tracking.at(new, version)
+    if before is None or after is None:
+        return None
+    changes = compare(after[1], tracked(before[0]), tracked(after[0]))
+    return Comparison(*map(tracking.reset.kept, changes))
+
+
+def tracked(obj: Object) -> Object:
+    """Return an object without those parts of its metadata that change all the time and are nobody's."""
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict):
+        return obj
+    return {**obj, "metadata": {name: each for name, each in metadata.items() if name not in _NEVER_OWNED}}
+
+
+def fitted(before: Owners, live: Object, tracking: Tracking) -> Owners:
+    """Return the owners with their fields fitted to the schema as it is now."""
+    after: Owners = {}
+    for each, owned in before.items():
+        here = tracking.at(live, owned.api_version)
+        if here is not None:
+            fitting = reconciled(here[1], owned.fields)
+            after[each] = owned if fitting is owned.fields else owned._replace(fields=fitting)
+    return after
+
+
+def keep_times(old: Object, new: Object) -> None:
+    """Put back the old times of managedFields in `new` if nothing else differs, so that a write that does nothing is none."""
+    before: list[Entry] = old.get("metadata", {}).get("managedFields") or []
+    after: list[Entry] = new.get("metadata", {}).get("managedFields") or []
+    if before == after or len(before) != len(after) or _timeless(before) != _timeless(after):
+        return
+    if _without_entries(old) == _without_entries(new):
+        new["metadata"]["managedFields"] = before
+
+
+def _timeless(entries: list[Entry]) -> list[Entry]:
+    return [{name: each for name, each in entry.items() if name != "time"} for entry in entries]
+
+
+def _without_entries(obj: Object) -> Any:
+    metadata = {name: each for name, each in obj.get("metadata", {}).items() if name != "managedFields"}
+    return {**obj, "metadata": metadata}

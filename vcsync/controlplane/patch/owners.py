@@ -1,0 +1,140 @@
+"""Managers and the fields they own: reading and writing `metadata.managedFields`, and taking fields away. Pure."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from vcsync.controlplane.patch import fields
+from vcsync.controlplane.patch.fields import Set
+
+APPLY = "Apply"
+UPDATE = "Update"
+_MAX_UPDATERS = 10
+_ANCIENT = "ancient-changes"
+
+Entry = dict[str, Any]
+"""One entry of managedFields as JSON."""
+
+
+class Manager(NamedTuple):
+    """Who wrote, and how. `api_version` is empty for those who apply: their version is part of what they own."""
+
+    name: str
+    operation: str
+    api_version: str = ""
+    subresource: str = ""
+
+    def __str__(self) -> str:
+        """Name the manager as conflict messages do."""
+        said = json.dumps(self.name, ensure_ascii=False)
+        if self.subresource:
+            said += f" with subresource {json.dumps(self.subresource, ensure_ascii=False)}"
+        return f"{said} using {self.api_version}" if self.operation == UPDATE else said
+
+
+def manager(name: str, operation: str, api_version: str, subresource: str) -> Manager:
+    """Identify a manager."""
+    version = api_version if operation == UPDATE else ""
+    return Manager(name or "unknown", operation, version, subresource)
+
+
+class Owned(NamedTuple):
+    """What a manager owns: fields as of a version, since when (RFC 3339; empty: not known)."""
+
+    fields: Set
+    api_version: str
+    time: str = ""
+
+
+Owners = dict[Manager, Owned]
+
+
+def read(entries: Sequence[Entry]) -> Owners:
+    """Read entries that this package wrote."""
+    return {
+        _identity(entry): Owned(entry["fieldsV1"], entry["apiVersion"], entry.get("time") or "")
+        for entry in entries
+    }
+
+
+def read_from_client(entries: Any) -> Owners | None:
+    """Read entries that a client wrote; None: they are invalid."""
+    owners: Owners = {}
+    try:
+        for entry in entries:
+            if entry.get("operation") not in {APPLY, UPDATE} or entry.get("fieldsType") != "FieldsV1":
+                return None
+            if not _is_text(entry.get("apiVersion")) or not entry["apiVersion"]:
+                return None
+            if not all(_is_text(entry.get(name)) for name in ("manager", "subresource", "time")):
+                return None
+            owned = fields.ordered(fields.parse(entry.get("fieldsV1") or {}))
+            owners[_identity(entry)] = Owned(owned, entry["apiVersion"], entry.get("time") or "")
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        return None
+    return owners
+
+
+def _is_text(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _identity(entry: Entry) -> Manager:
+    operation = entry["operation"]
+    version = entry["apiVersion"] if operation == UPDATE else ""
+    return Manager(entry.get("manager") or "", operation, version, entry.get("subresource") or "")
+
+
+def written(owners: Owners) -> list[Entry]:
+    """Write entries in the order of the API: those who apply first, then by age and name."""
+    ranked = sorted(
+        owners,
+        key=lambda each: (
+            each.operation,
+            owners[each].time,
+            each.name,
+            owners[each].api_version,
+            each.subresource,
+        ),
+    )
+    return [_entry(each, owners[each]) for each in ranked]
+
+
+def _entry(who: Manager, owned: Owned) -> Entry:
+    entry: Entry = {"manager": who.name} if who.name else {}
+    entry |= {"operation": who.operation, "apiVersion": owned.api_version}
+    if owned.time:
+        entry["time"] = owned.time
+    entry |= {"fieldsType": "FieldsV1", "fieldsV1": owned.fields}
+    if who.subresource:
+        entry["subresource"] = who.subresource
+    return entry
+
+
+def capped(owners: Owners) -> Owners:
+    """Return the owners with the oldest of too many updaters made one, for each version.
+
+    As apimachinery's `capManagersManager`: without it an object would grow with every new client.
+    """
+    updaters = [each for each in owners if each.operation == UPDATE]
+    excess = len(updaters) - _MAX_UPDATERS
+    if excess <= 0:
+        return owners
+    owners = dict(owners)
+    updaters.sort(key=lambda each: (owners[each].time, each))
+    first: dict[str, Manager] = {}
+    for each in updaters:
+        if excess <= 0:
+            break
+        version = owners[each].api_version
+        if version not in first:
+            first[version] = each
+            continue
+        bucket = Manager(_ANCIENT, UPDATE, version)
+        if bucket not in owners:
+            owners[bucket] = owners.pop(first[version])
+        owned = owners.pop(each) if each != bucket else owners[each]
+        both = fields.ordered(fields.union(owned.fields, owners[bucket].fields if bucket in owners else {}))
+        owners[bucket] = Owned(both, version, owned.time)
+        excess -= 1
+    return owners

@@ -80,7 +80,7 @@ def plan_of(name: str) -> _Plan:
             inner = plan_of(field.base)
             outer = types.message(field.base).short
             entries |= {
-                key: entry._replace(go_path=(*(entry.go_path or (key,)), outer))
+                key: entry._replace(struct=kind.short, go_path=(*(entry.go_path or (key,)), outer))
                 for key, entry in inner.entries.items()
             }
             always += inner.always

@@ -17,6 +17,8 @@ QUANTITY_FORMAT = (
 )
 QUANTITY_SUFFIX = "unable to parse quantity's suffix"
 LONGEST_QUANTITY = 256
+_NO_DIGITS = frozenset({"+", "-", ".", "+.", "-."})
+"""What Go's parser takes for zero although it has no digit."""
 BASE64 = re.compile(r"[A-Za-z0-9+/\r\n]*={0,2}[\r\n]*", re.ASCII)
 DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 NANOSECONDS = {
@@ -82,6 +84,8 @@ def quantity(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise BadValue(QUANTITY_FORMAT)
     text = str(value).strip()
+    if text in _NO_DIGITS:
+        return "0"
     match = QUANTITY.fullmatch(text) if len(text) <= LONGEST_QUANTITY else None
     if match is None:
         raise BadValue(QUANTITY_FORMAT)
@@ -152,7 +156,7 @@ def _first_bad(text: str) -> int:
     for at, each in enumerate(text):
         if not (each.isascii() and (each.isalnum() or each in "+/\r\n")):
             return at
-    return len(text)
+    return len(text) // 4 * 4
 
 
 LAYOUT = (

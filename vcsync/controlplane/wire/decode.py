@@ -1,0 +1,282 @@
+"""Request bodies into objects, refused in the words of the real server. Pure.
+
+Behaviour: apimachinery's serializers and apiserver's `transformDecodeError`. Bodies have been cut to a size before.
+"""
+
+from typing import Any, NamedTuple
+
+from vcsync.controlplane.errors import StatusError, bad_request
+from vcsync.controlplane.wire import gojson, goyaml, protobuf, typed, types
+from vcsync.controlplane.wire.negotiation import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Format, body_format
+
+Object = dict[str, Any]
+
+SHOWN = 30
+"""Bytes of a body that a message repeats."""
+SCHEME = "pkg/runtime/scheme.go:111"
+"""What the real server's scheme calls itself."""
+HEADER_TYPE = (
+    'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+)
+"""What Go says of the type into which it reads kind and apiVersion."""
+UNREADABLE = (gojson.NotJSON, goyaml.NotYAML, protobuf.ProtobufError)
+
+
+class Decoded(NamedTuple):
+    """A body.
+
+    Attributes:
+        object: with kind, apiVersion and metadata first.
+        findings: texts for Warning headers, in the order of the body.
+    """
+
+    object: Object
+    group: str
+    version: str
+    kind: str
+    findings: tuple[str, ...] = ()
+
+
+class Expected(NamedTuple):
+    """What belongs into a body. `custom`: a custom resource, whose fields only its schema knows."""
+
+    group: str
+    version: str
+    kind: str
+    custom: bool = False
+
+
+class _Body(NamedTuple):
+    value: Any
+    duplicates: list[str]
+    """Findings of the JSON reader."""
+    yaml_duplicates: list[str]
+
+
+class _Undecodable(Exception):
+    """A body cannot be read; `group`, `version`, `kind` say what it claims to be, as far as that is known."""
+
+    def __init__(self, message: str, claimed: tuple[str, str, str] = ("", "", "")) -> None:
+        super().__init__(message)
+        self.claimed = claimed
+
+
+def read(body: bytes, form: Format, expected: Expected, *, validation: str = "Warn") -> Decoded:
+    """Read the body of a create or an update.
+
+    Of built-in kinds nothing unknown is left and zero values are as Go's types have them; of custom resources
+    everything is left, and only keys that stand twice are found.
+
+    Args:
+        body: what was sent.
+        form: as `negotiation.body_format` says.
+        expected: what it must be; fills in kind and apiVersion where the body has none.
+        validation: `Strict` refuses unknown and repeated fields, `Warn` finds them, `Ignore` does not look.
+
+    Raises:
+        StatusError: 400.
+    """
+    try:
+        found = _read(body, form, expected, look=validation != "Ignore" and form != "protobuf")
+    except _Undecodable as error:
+        raise _refusal(str(error), error.claimed, expected.kind, body) from None
+    if found.findings and validation == "Strict":
+        raise strict_error(found.kind, found.version, expected.kind, found.findings)
+    warned = tuple(each.removeprefix(_YAML_ERRORS).strip() for each in found.findings)
+    return found._replace(findings=tuple(line.strip() for each in warned for line in each.split("\n")))
+
+
+def strict_error(kind: str, version: str, expected_kind: str, findings: tuple[str, ...]) -> StatusError:
+    """Refuse a body because of unknown or repeated fields (`fieldValidation=Strict`)."""
+    message = f"strict decoding error: {', '.join(findings)}"
+    return bad_request(f'{kind} in version "{version}" cannot be handled as a {expected_kind}: {message}')
+
+
+def read_options(body: bytes, content_type: str, kind: str = "DeleteOptions") -> Object:
+    """Read the options in the body of a DELETE; empty without a body.
+
+    Raises:
+        StatusError: 400, 415.
+    """
+    if not body:
+        return {}
+    try:
+        return _read(body, body_format(content_type), Expected("meta.k8s.io", "v1", kind), look=False).object
+    except _Undecodable as error:
+        raise bad_request(str(error)) from None
+
+
+def read_patch(body: bytes, patch_type: str) -> tuple[Any, tuple[str, ...]]:
+    """Read a patch.
+
+    Returns:
+        the patch, and a finding for each key that stands twice in it.
+
+    Raises:
+        StatusError: 400.
+    """
+    if patch_type == APPLY_PATCH:
+        try:
+            parsed = _parse(body, "json" if body[:1] == b"{" else "yaml", look=True)
+        except UNREADABLE as error:
+            raise bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
+        return parsed.value, (*parsed.yaml_duplicates, *parsed.duplicates)
+    try:
+        parsed = _parse(body, "json", look=True)
+    except UNREADABLE as error:
+        before = "error decoding patch: " if patch_type in (JSON_PATCH, MERGE_PATCH) else ""
+        raise bad_request(f"{before}{error}") from None
+    return parsed.value, tuple(parsed.duplicates)
+
+
+def conform(group: str, version: str, kind: str, obj: Object) -> tuple[Object, tuple[str, ...]]:
+    """Fit an object that did not come out of a body (but of a patch, say) to its built-in type.
+
+    Returns:
+        a new object, and a text for each unknown field (`unknown field "spec.x"`).
+
+    Raises:
+        StatusError: 400, a value does not fit.
+    """
+    known = types.find(group, version, kind)
+    if known is None:
+        return obj, ()
+    try:
+        fitted, findings = typed.fit(known, obj)
+    except typed.Unfit as error:
+        raise bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {error}') from None
+    return fitted, tuple(findings)
+
+
+def _read(body: bytes, form: Format, expected: Expected, *, look: bool) -> Decoded:
+    try:
+        parsed = _parse(body, form, look=look, expected=expected)
+    except UNREADABLE as error:
+        claimed = error.claimed if isinstance(error, protobuf.ProtobufError) else ("", "", "")
+        before = "couldn't get version/kind; json parse error: " if isinstance(error, gojson.NotJSON) else ""
+        raise _Undecodable(f"{before}{error}", claimed) from None
+    group, version, kind = claimed = _identity(parsed.value, expected)
+    if not version:
+        raise _Undecodable(f"Object 'apiVersion' is missing in '{body.decode('utf-8', 'replace')}'", claimed)
+    obj: Object = parsed.value or {}
+    strict = [_YAML_ERRORS + "\n  ".join(parsed.yaml_duplicates)] if parsed.yaml_duplicates else []
+    if expected.custom:
+        findings = [*strict, *parsed.duplicates]
+        if (group, version) != (expected.group, expected.version):
+            raise _other_version(group, version, expected)
+    else:
+        fitted, unknown = _fit(obj, claimed, expected)
+        findings = [*strict, *(_in_order(body, parsed.duplicates, unknown) if look else ())]
+        obj = fitted
+    api_version = f"{group}/{version}" if group else version
+    metadata = {"metadata": obj["metadata"]} if "metadata" in obj else {}
+    return Decoded(
+        {"kind": kind, "apiVersion": api_version} | metadata | _rest(obj),
+        group,
+        version,
+        kind,
+        tuple(findings),
+    )
+
+
+_YAML_ERRORS = "yaml: unmarshal errors:\n  "
+
+
+def _rest(obj: Object) -> Object:
+    return {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
+
+
+def _parse(body: bytes, form: Format, *, look: bool, expected: Expected | None = None) -> _Body:
+    if form == "protobuf":
+        default = expected or Expected("", "", "")
+        return _Body(protobuf.decode(body, default.group, default.version, default.kind), [], [])
+    if form == "yaml":
+        document = goyaml.loads(body)
+        return _Body(document.value, [], document.duplicates if look else [])
+    value = gojson.loads(body)
+    repeated = gojson.duplicates(body, value) if look else []
+    return _Body(value, [f'duplicate field "{path}"' for path in dict.fromkeys(repeated)], [])
+
+
+def _identity(value: Any, expected: Expected) -> tuple[str, str, str]:
+    """Return group, version and kind of a body, filled in with what is expected."""
+    if value is None:
+        return expected.group, expected.version, expected.kind
+    if not isinstance(value, dict):
+        raise _Undecodable(_bad_header(f"{_go_type(value)} into Go value of type {HEADER_TYPE}"))
+    for key, given in value.items():
+        if key in ("apiVersion", "kind") and not isinstance(given, str | None):
+            raise _Undecodable(_bad_header(f"{_go_type(given)} into Go struct field .{key} of type string"))
+    api_version = value.get("apiVersion") or ""
+    if api_version.count("/") > 1:
+        raise _Undecodable(f"unexpected GroupVersion string: {api_version}")
+    group, _, version = api_version.rpartition("/")
+    kind = value.get("kind") or expected.kind
+    if not version:
+        version = expected.version if group in ("", expected.group) else ""
+        group = group or expected.group
+    return group, version, kind
+
+
+def _bad_header(what: str) -> str:
+    return f"couldn't get version/kind; json parse error: json: cannot unmarshal {what}"
+
+
+def _fit(obj: Object, claimed: tuple[str, str, str], expected: Expected) -> tuple[Object, list[str]]:
+    group, version, kind = claimed
+    known = types.find(group, version, kind)
+    wanted = types.find(expected.group, expected.version, expected.kind)
+    if known is None or wanted is None:
+        api_version = f"{group}/{version}" if group else version
+        raise _Undecodable(
+            f'no kind "{kind}" is registered for version "{api_version}" in scheme "{SCHEME}"', claimed
+        )
+    try:
+        fitted, findings = typed.fit(known, obj)
+    except typed.Unfit as error:
+        raise _Undecodable(str(error), claimed) from None
+    if known.name != wanted.name:
+        if kind == expected.kind and (group == expected.group or kind == "Event"):
+            raise _other_version(group, version, expected)
+        internal = expected.group.partition(".")[0] or "core"
+        names = f"converting ({version}.{kind}) to ({internal}.{expected.kind})"
+        raise _Undecodable(f"{names}: unknown conversion", claimed)
+    return fitted, findings
+
+
+def _other_version(group: str, version: str, expected: Expected) -> StatusError:
+    said = f"{group}/{version}" if group else version
+    wanted = f"{expected.group}/{expected.version}" if expected.group else expected.version
+    return bad_request(
+        f"the API version in the data ({said}) does not match the expected API version ({wanted})"
+    )
+
+
+def _in_order(body: bytes, duplicates: list[str], unknown: list[str]) -> list[str]:
+    """Return findings in the order of the body; only where there are both kinds does it have to be looked up."""
+    if not duplicates or not unknown:
+        return [*duplicates, *unknown]
+    places: dict[str, int] = {}
+    for at, (path, repeated) in enumerate(gojson.key_order(body)):
+        places.setdefault(f'{"duplicate" if repeated else "unknown"} field "{path}"', at)
+    return sorted((*duplicates, *unknown), key=lambda each: places.get(each, 0))
+
+
+def _refusal(message: str, claimed: tuple[str, str, str], expected_kind: str, body: bytes) -> StatusError:
+    _, version, kind = claimed
+    if kind:
+        return bad_request(f'{kind} in version "{version}" cannot be handled as a {expected_kind}: {message}')
+    return bad_request(
+        f"the object provided is unrecognized (must be of type {expected_kind}): {message} ({_summary(body)})"
+    )
+
+
+def _summary(body: bytes) -> str:
+    if not body:
+        return "<empty>"
+    shown = body[:SHOWN].decode("utf-8", "replace") if body[:1] == b"{" else body[:SHOWN].hex()
+    return shown + (" ..." if len(body) > SHOWN else "")
+
+
+def _go_type(value: Any) -> str:
+    return {str: "string", bool: "bool", dict: "object", list: "array"}.get(type(value), "number")

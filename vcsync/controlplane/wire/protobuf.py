@@ -1,0 +1,143 @@
+"""Kubernetes' protobuf form of built-in kinds: envelopes, lists and watch frames around table-driven messages. Pure.
+
+Form: https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from vcsync.controlplane.wire import types
+from vcsync.controlplane.wire.protobuf_decode import ProtobufError, read_message, read_unknown
+from vcsync.controlplane.wire.protobuf_encode import length, member, write_message
+
+__all__ = [
+    "ProtobufError",
+    "decode",
+    "encode",
+    "envelope",
+    "list_envelope",
+    "message",
+    "supports",
+    "watch_frame",
+]
+
+MAGIC = b"k8s\x00"
+_NO_ENCODING = b"\x1a\x00\x22\x00"
+"""The Unknown's contentEncoding and contentType, empty, as Go writes them."""
+
+Object = dict[str, Any]
+
+
+def supports(group: str, version: str, kind: str) -> bool:
+    """Tell whether a kind has a protobuf form."""
+    return types.find(group, version, kind) is not None
+
+
+def encode(obj: Object) -> bytes:
+    """Write a whole object, with the envelope that says its kind and apiVersion.
+
+    Raises:
+        ProtobufError: the kind is not built in, or a value does not fit its field.
+    """
+    api_version, kind = obj.get("apiVersion") or "", obj.get("kind") or ""
+    group, _, version = api_version.rpartition("/")
+    return envelope(api_version, kind, message(group, version, kind, obj))
+
+
+def message(group: str, version: str, kind: str, obj: Object) -> bytes:
+    """Write the bare message of an object: what goes into an envelope or, as an item, into a list.
+
+    Raises:
+        ProtobufError: the kind is not built in, or a value does not fit its field.
+    """
+    found = types.find(group, version, kind)
+    if found is None:
+        raise ProtobufError(f"{kind} in {group}/{version} has no protobuf form")
+    return write_message(found.name, obj)
+
+
+def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
+    """Put the message of an object into its envelope."""
+    about = member(b"\x0a", api_version.encode()) + member(b"\x12", kind.encode())
+    return b"".join((MAGIC, member(b"\x0a", about), b"\x12", length(len(raw)), raw, _NO_ENCODING))
+
+
+def list_envelope(
+    api_version: str,
+    kind: str,
+    revision: int,
+    items: Iterable[bytes],
+    *,
+    continuation: str = "",
+    remaining: int | None = None,
+) -> bytes:
+    """Put the messages of objects into a list.
+
+    Args:
+        api_version: of the list.
+        kind: of the list: `PodList`.
+        revision: its resourceVersion; 0: none.
+        items: bare messages.
+        continuation: metadata.continue.
+        remaining: metadata.remainingItemCount.
+    """
+    meta = [
+        b"\x0a\x00",
+        member(b"\x12", str(revision or "").encode()),
+        member(b"\x1a", continuation.encode()),
+    ]
+    if remaining is not None:
+        meta.append(b"\x20" + length(remaining))
+    parts = [member(b"\x0a", b"".join(meta))]
+    for item in items:
+        parts += (b"\x12", length(len(item)), item)
+    return envelope(api_version, kind, b"".join(parts))
+
+
+def watch_frame(change: str, obj: bytes) -> bytes:
+    """Write one event of a watch.
+
+    Args:
+        change: `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
+        obj: an object in its envelope.
+    """
+    event = member(b"\x0a", change.encode()) + member(b"\x12", member(b"\x0a", obj))
+    return len(event).to_bytes(4, "big") + event
+
+
+def decode(data: bytes, group: str = "", version: str = "", kind: str = "") -> Object:
+    """Read an object out of its envelope. Unknown fields are dropped, zero values are as Go's JSON has them.
+
+    Args:
+        data: the bytes.
+        group: where the envelope names no version.
+        version: where the envelope names none.
+        kind: where the envelope names none.
+
+    Raises:
+        ProtobufError: it is none.
+    """
+    if not data:
+        raise ProtobufError("empty data")
+    if not data.startswith(MAGIC):
+        expected = " ".join(str(each) for each in MAGIC)
+        raise ProtobufError(
+            f"provided data does not appear to be a protobuf message, expected prefix [{expected}]"
+        )
+    if len(data) == len(MAGIC):
+        raise ProtobufError("empty body")
+    api_version, said, raw = read_unknown(data, len(MAGIC))
+    if api_version.count("/") > 1:
+        raise ProtobufError(f"unexpected GroupVersion string: {api_version}")
+    if api_version:
+        group, _, version = api_version.rpartition("/")
+    kind = said or kind
+    found = types.find(group, version, kind)
+    api_version = f"{group}/{version}" if group else version
+    if found is None:
+        return {"kind": kind, "apiVersion": api_version}
+    try:
+        return {"kind": kind, "apiVersion": api_version} | read_message(found.name, raw)
+    except ProtobufError as error:
+        error.claimed = (group, version, kind)
+        raise

@@ -1,0 +1,404 @@
+"""Protobuf messages into JSON objects as Go writes them, by plans compiled from the table of types. Pure.
+
+Nothing but ProtobufError leaves this module, whatever the bytes; depth is bounded.
+"""
+
+import base64
+import math
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+from vcsync.controlplane.wire import gojson, typed, types, values
+
+MAX_DEPTH = 128
+"""Messages within messages."""
+
+ENVELOPE = b"k8s\x00"
+
+LISTED, KEYED, INLINED = 1, 2, 3
+
+Read = Callable[[bytes, int, int, int], Any]
+"""(data, start, end, depth) of a member with a length -> its value."""
+
+
+class ProtobufError(ValueError):
+    """Bytes are not the message they should be, or an object does not fit its message.
+
+    Attributes:
+        claimed: group, version and kind, as far as they are known.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.claimed = ("", "", "")
+
+
+class _Sized(NamedTuple):
+    """A member with a length."""
+
+    name: str
+    read: Read | None
+    """None: a text."""
+    way: int
+    """How values are gathered: 0 (there is one), LISTED, KEYED or INLINED."""
+    keep: bool
+    """Whether an empty value is kept."""
+
+
+class _Number(NamedTuple):
+    """A member that is a varint or a double."""
+
+    name: str
+    bits: int
+    """1: boolean, 32 or 64: integer, 0: double."""
+    many: bool
+    keep: bool
+
+
+class _Plan(NamedTuple):
+    sized: dict[int, _Sized]
+    numbers: dict[int, _Number]
+    always: tuple[tuple[str, Callable[[], Any]], ...]
+
+
+def read_message(name: str, data: bytes) -> dict[str, Any]:
+    """Read the message of a type.
+
+    Raises:
+        ProtobufError: it is none.
+    """
+    try:
+        return _message(_plan(name), data, 0, len(data), 0)
+    except IndexError:
+        raise ProtobufError("unexpected EOF") from None
+    except (values.BadValue, gojson.NotJSON, struct.error) as error:
+        raise ProtobufError(str(error)) from None
+
+
+def read_unknown(data: bytes, start: int) -> tuple[str, str, bytes]:
+    """Read an envelope from where its magic ends.
+
+    Returns:
+        apiVersion, kind and the message within.
+
+    Raises:
+        ProtobufError: it is none.
+    """
+    try:
+        parts = _parts(data, start, len(data))
+        about = _parts(parts.get(10, b""), 0, len(parts.get(10, b"")))
+    except IndexError:
+        raise ProtobufError("unexpected EOF") from None
+    api_version, kind = (str(about.get(tag, b""), "utf-8", "replace") for tag in (10, 18))
+    return api_version, kind, parts.get(18, b"")
+
+
+def _message(plan: _Plan, data: bytes, at: int, end: int, depth: int) -> dict[str, Any]:  # noqa: C901, PLR0912
+    # One loop without calls: it runs for every field of every protobuf body.
+    if depth > MAX_DEPTH:
+        raise ProtobufError("message is nested too deep")
+    result: dict[str, Any] = {}
+    sized = plan.sized
+    while at < end:
+        tag = data[at]
+        at += 1
+        if tag > 127:
+            tag, at = _varint(data, at - 1)
+        wire = tag & 7
+        if wire == 2:
+            size = data[at]
+            at += 1
+            if size > 127:
+                size, at = _varint(data, at - 1)
+            stop = at + size
+            if stop > end:
+                raise ProtobufError("unexpected EOF")
+            found = sized.get(tag)
+            if found is not None:
+                name, read, way, keep = found
+                value = (
+                    str(data[at:stop], "utf-8", "replace")
+                    if read is None
+                    else read(data, at, stop, depth + 1)
+                )
+                if way:
+                    _gather(result, name, way, value)
+                elif value or keep:
+                    result[name] = value
+            at = stop
+        else:
+            at = _scalar(plan.numbers.get(tag), tag & 7, data, at, end=end, result=result)
+    if at != end:
+        raise ProtobufError("unexpected EOF")
+    for name, zero in plan.always:
+        if name not in result:
+            result[name] = zero()
+    return result
+
+
+def _gather(result: dict[str, Any], name: str, way: int, value: Any) -> None:
+    if way == LISTED:
+        result.setdefault(name, []).append(value)
+    elif way == KEYED:
+        result.setdefault(name, {})[value[0]] = value[1]
+    else:
+        result.update(value)
+
+
+def _scalar(
+    found: _Number | None, wire: int, data: bytes, at: int, *, end: int, result: dict[str, Any]
+) -> int:
+    """Read a member without a length; return where it ends."""
+    value: Any
+    if wire == 0:
+        raw, at = _varint(data, at)
+        value = _integer(raw, found.bits) if found is not None else 0
+    else:
+        value, at = _fixed(data, at, end, wire)
+    if found is not None and (value or found.keep):
+        if found.many:
+            result.setdefault(found.name, []).append(value)
+        else:
+            result[found.name] = value
+    return at
+
+
+def _integer(raw: int, bits: int) -> int | bool:
+    if bits == 1:
+        return raw != 0
+    if bits == 32:
+        raw &= 0xFFFFFFFF
+        return raw - (1 << 32) if raw >> 31 else raw
+    return raw - (1 << 64) if raw >> 63 else raw
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        each = data[at]
+        at += 1
+        value |= (each & 127) << shift
+        if each < 128:
+            return value & 0xFFFFFFFFFFFFFFFF, at
+        shift += 7
+        if shift > 63:
+            raise ProtobufError("proto: integer overflow")
+
+
+def _fixed(data: bytes, at: int, end: int, wire: int) -> tuple[float, int]:
+    """Read a double (or skip four bytes, which no field of ours has)."""
+    width = {1: 8, 5: 4}.get(wire)
+    if width is None:
+        raise ProtobufError(f"proto: illegal wireType {wire}")
+    if at + width > end:
+        raise ProtobufError("unexpected EOF")
+    value = struct.unpack_from("<d", data, at)[0] if width == 8 else 0.0
+    if not math.isfinite(value):
+        raise ProtobufError("json: unsupported value")
+    return (int(value) if value.is_integer() and abs(value) < 1e15 else value), at + width
+
+
+@cache
+def _plan(name: str) -> _Plan:
+    sized: dict[int, _Sized] = {}
+    numbers: dict[int, _Number] = {}
+    for field in types.message(name).fields:
+        if field.name == "-" and not field.inline:
+            continue
+        keep = field.pointer or not field.omits
+        if field.base in _BITS and not field.key:
+            tag = field.number << 3 | (1 if field.base == "double" else 0)
+            numbers[tag] = _Number(field.name, _BITS[field.base], field.many, keep)
+            continue
+        struct_like = field.base[0].islower() and "." in field.base
+        sized[field.number << 3 | 2] = _Sized(
+            name=field.name,
+            read=_reader(field),
+            way=INLINED if field.inline else LISTED if field.many else KEYED if field.key else 0,
+            keep=keep or (struct_like and not field.omits_struct),
+        )
+    return _Plan(sized, numbers, typed.plan_of(name).always)
+
+
+_BITS = {"bool": 1, "int32": 32, "int64": 64, "double": 0}
+
+
+def _reader(field: types.Field) -> Read | None:
+    if not field.key:
+        return _single(field.base)
+    value = _single(field.base)
+
+    def read(data: bytes, at: int, end: int, depth: int) -> tuple[str, Any]:
+        key, start, stop = "", 0, 0
+        while at < end:
+            tag = data[at]
+            if tag & 7 != 2:
+                raise ProtobufError("a map has texts or messages")
+            size, at = _varint(data, at + 1)
+            if at + size > end:
+                raise ProtobufError("unexpected EOF")
+            if tag == 10:
+                key = str(data[at : at + size], "utf-8", "replace")
+            elif tag == 18:
+                start, stop = at, at + size
+            at += size
+        if value is None:
+            return key, str(data[start:stop], "utf-8", "replace")
+        return key, value(data, start, stop, depth)
+
+    return read
+
+
+def _single(base: str) -> Read | None:
+    """Return what reads a value of this type; None: it is a text."""
+    if base == "string":
+        return None
+    if base in _SPECIAL:
+        return _SPECIAL[base]
+    if types.message(base).bare:
+        return _texts
+    return lambda data, at, end, depth: _message(_plan(base), data, at, end, depth)
+
+
+def _parts(data: bytes, at: int, end: int) -> dict[int, bytes]:
+    """Return the members of a message that have a length, by tag; of several the last one."""
+    result = {}
+    while at < end:
+        tag, at = _varint(data, at)
+        if tag & 7 == 2:
+            size, at = _varint(data, at)
+            if at + size > end:
+                raise ProtobufError("unexpected EOF")
+            result[tag] = data[at : at + size]
+            at += size
+        elif tag & 7 == 0:
+            _, at = _varint(data, at)
+        else:
+            _, at = _fixed(data, at, end, tag & 7)
+    if at != end:
+        raise ProtobufError("unexpected EOF")
+    return result
+
+
+def _numbers(data: bytes, at: int, end: int) -> dict[int, int]:
+    """Return the varints of a message, by field number."""
+    result = {}
+    while at < end:
+        tag, at = _varint(data, at)
+        if tag & 7 == 2:
+            size, at = _varint(data, at)
+            at += size
+        elif tag & 7 == 0:
+            result[tag >> 3], at = _varint(data, at)
+        else:
+            _, at = _fixed(data, at, end, tag & 7)
+    if at != end:
+        raise ProtobufError("unexpected EOF")
+    return result
+
+
+def _bytes(data: bytes, at: int, end: int, _depth: int) -> Any:
+    return base64.b64encode(data[at:end]).decode()
+
+
+def _texts(data: bytes, at: int, end: int, _depth: int) -> Any:
+    result = []
+    while at < end:
+        tag, at = _varint(data, at)
+        size, at = _varint(data, at)
+        if tag != 10 or at + size > end:
+            raise ProtobufError("unexpected EOF")
+        result.append(str(data[at : at + size], "utf-8", "replace"))
+        at += size
+    return result
+
+
+def _time(data: bytes, at: int, end: int, _depth: int) -> Any:
+    return values.time_text(_integer(_numbers(data, at, end).get(1, 0), 64)) if end > at else None
+
+
+def _micro_time(data: bytes, at: int, end: int, _depth: int) -> Any:
+    if end == at:
+        return None
+    found = _numbers(data, at, end)
+    return values.micro_time_text(_integer(found.get(1, 0), 64), _integer(found.get(2, 0), 32))
+
+
+def _duration(data: bytes, at: int, end: int, _depth: int) -> Any:
+    return values.duration_text(_integer(_numbers(data, at, end).get(1, 0), 64))
+
+
+def _quantity(data: bytes, at: int, end: int, _depth: int) -> Any:
+    return values.quantity(str(_parts(data, at, end).get(10, b"0"), "utf-8", "replace") or "0")
+
+
+def _int_or_string(data: bytes, at: int, end: int, _depth: int) -> Any:
+    found = _numbers(data, at, end)
+    if found.get(1, 0) == 1:
+        return str(_parts(data, at, end).get(26, b""), "utf-8", "replace")
+    return _integer(found.get(2, 0), 32)
+
+
+def _json(data: bytes, at: int, end: int, depth: int) -> Any:
+    """Read raw JSON, or a whole object in an envelope of its own."""
+    raw = _parts(data, at, end).get(10, b"")
+    if raw.startswith(ENVELOPE):
+        return _enveloped(raw, depth)
+    return gojson.loads(raw) if raw else None
+
+
+def _enveloped(raw: bytes, depth: int) -> Any:
+    api_version, kind, inner = read_unknown(raw, len(ENVELOPE))
+    group, _, version = api_version.rpartition("/")
+    found = types.find(group, version, kind)
+    about = {"kind": kind, "apiVersion": api_version}
+    return about if found is None else about | _message(_plan(found.name), inner, 0, len(inner), depth + 1)
+
+
+_SCHEMA = "apiextensions/v1.JSONSchemaProps"
+
+
+def _schema_or_bool(data: bytes, at: int, end: int, depth: int) -> Any:
+    schema = _parts(data, at, end).get(18)
+    if schema is not None:
+        return _message(_plan(_SCHEMA), schema, 0, len(schema), depth)
+    return _numbers(data, at, end).get(1, 0) != 0
+
+
+def _schema_or_list(data: bytes, at: int, end: int, depth: int) -> Any:
+    return _either(_message(_SCHEMAS, data, at, end, depth))
+
+
+def _schema_or_texts(data: bytes, at: int, end: int, depth: int) -> Any:
+    return _either(_message(_TEXTS, data, at, end, depth))
+
+
+def _either(found: dict[str, Any]) -> Any:
+    return found["one"] if "one" in found else found.get("many", [])
+
+
+def _read_schema(data: bytes, at: int, end: int, depth: int) -> Any:
+    return _message(_plan(_SCHEMA), data, at, end, depth)
+
+
+_ONE = _Sized("one", _read_schema, way=0, keep=True)
+_SCHEMAS = _Plan({10: _ONE, 18: _Sized("many", _read_schema, way=LISTED, keep=True)}, {}, ())
+_TEXTS = _Plan({10: _ONE, 18: _Sized("many", None, way=LISTED, keep=True)}, {}, ())
+
+_SPECIAL: dict[str, Read] = {
+    "bytes": _bytes,
+    "meta/v1.Time": _time,
+    "meta/v1.MicroTime": _micro_time,
+    "meta/v1.Duration": _duration,
+    "meta/v1.FieldsV1": _json,
+    "resource.Quantity": _quantity,
+    "intstr.IntOrString": _int_or_string,
+    "runtime.RawExtension": _json,
+    "apiextensions/v1.JSON": _json,
+    "apiextensions/v1.JSONSchemaPropsOrBool": _schema_or_bool,
+    "apiextensions/v1.JSONSchemaPropsOrArray": _schema_or_list,
+    "apiextensions/v1.JSONSchemaPropsOrStringArray": _schema_or_texts,
+}
+"""Types whose JSON is not an object of their fields."""

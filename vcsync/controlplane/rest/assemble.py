@@ -11,6 +11,7 @@ from prometheus_client import generate_latest
 
 from vcsync.controlplane.rest.answers import Answers
 from vcsync.controlplane.rest.deletion import Deleter, begin_namespace
+from vcsync.controlplane.rest.eviction import Evictor
 from vcsync.controlplane.rest.hub import Hub, Tap
 from vcsync.controlplane.rest.patching import Patcher
 from vcsync.controlplane.rest.paths import Paths
@@ -19,7 +20,7 @@ from vcsync.controlplane.rest.registry import Registry
 from vcsync.controlplane.rest.scope import Admit
 from vcsync.controlplane.rest.server import Metrics, Server
 from vcsync.controlplane.rest.space import Spaces
-from vcsync.controlplane.rest.subresources import Subresources
+from vcsync.controlplane.rest.subresources import Reviews, Subresources
 from vcsync.controlplane.rest.tracking import Tracker
 from vcsync.controlplane.rest.verbs import Verbs
 from vcsync.controlplane.rest.watching import Watches
@@ -27,7 +28,7 @@ from vcsync.controlplane.rest.way import Identity, Way
 from vcsync.controlplane.store.interface import Store, StoreError
 
 
-class Who(Identity, Protocol):
+class Who(Identity, Reviews, Protocol):
     """What identity must offer beyond the way of a request."""
 
     def tenants(self) -> Sequence[str]:
@@ -73,6 +74,8 @@ def assemble(
     watches = Watches(hub, reader, time.monotonic)
     verbs = Verbs(registry, reader, watches, deleter, answers, tracker, Patcher(tracker))
     metrics = Metrics()
+    evictor = Evictor(registry, deleter)
+    subresources = Subresources(verbs, registry, reader, answers, tracker, evictor, spaces, identity)
 
     async def ready() -> bool:
         try:
@@ -82,7 +85,7 @@ def assemble(
         return True
 
     paths = Paths(spaces, ready, lambda: generate_latest(metrics.registry))
-    way = Way(identity, spaces, verbs, Subresources(verbs), paths, now, answers.error)
+    way = Way(identity, spaces, verbs, subresources, paths, now, answers.error)
     return ControlPlane(hub, Server(way, metrics))
 
 

@@ -1,13 +1,11 @@
 """What comes in: bodies decoded and checked against what the path is about."""
 
+from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from vcsync.controlplane.behaviour import Object
-from vcsync.controlplane.errors import bad_request
 from vcsync.controlplane.rest.scope import Scope
-from vcsync.controlplane.wire import negotiation, typed, types
+from vcsync.controlplane.wire import decode, negotiation
 
 
 def read_object(scope: Scope, body: bytes, content_type: str, validation: str) -> Object:
@@ -16,42 +14,75 @@ def read_object(scope: Scope, body: bytes, content_type: str, validation: str) -
     Raises:
         StatusError: 400, 415.
     """
-    negotiation.body_format(content_type)
-    try:
-        obj: Object = msgspec.json.decode(body, type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise bad_request(str(error)) from None
+    form = negotiation.body_format(content_type)
     resource = scope.kind.resource
-    obj.setdefault("kind", resource.kind)
-    obj.setdefault("apiVersion", resource.api_version)
-    return fitted(scope, obj, validation)
+    expected = decode.Expected(resource.group, resource.version, resource.kind, resource.custom)
+    strict = resource.custom and validation == "Strict"
+    found = decode.read(body, form, expected, validation="Warn" if strict else validation)
+    obj, findings = found.object, list(found.findings)
+    if resource.custom:
+        _settle_meta(obj)
+        findings += _unknown(scope, obj)
+        if strict and findings:
+            raise decode.strict_error(resource.kind, resource.version, resource.kind, tuple(findings))
+    if validation != "Ignore":
+        scope.warn(findings)
+    _settle_meta(obj)
+    return obj
 
 
-def fitted(scope: Scope, obj: Object, validation: str) -> Object:
-    """Fit an object that was decoded, or made by a patch, to its kind."""
+def read_as(scope: Scope, body: bytes, content_type: str, group: str, version: str, kind: str) -> Object:
+    """Decode a body that is of another kind than the resource.
+
+    Raises:
+        StatusError: 400, 415.
+    """
+    found = decode.read(body, negotiation.body_format(content_type), decode.Expected(group, version, kind))
+    scope.warn(found.findings)
+    _settle_meta(found.object)
+    return found.object
+
+
+def fitted(scope: Scope, obj: Object, validation: str, seen: Sequence[str] = ()) -> Object:
+    """Fit an object that a patch made to its kind.
+
+    Args:
+        scope: of the request.
+        obj: the object, served.
+        validation: what to do about unknown fields.
+        seen: what was found in the patch itself.
+
+    Raises:
+        StatusError: 400.
+    """
     resource = scope.kind.resource
-    found = types.find(resource.group, resource.version, resource.kind)
-    if found is not None and not resource.custom:
-        try:
-            kind, api_version = obj.get("kind"), obj.get("apiVersion")
-            obj, findings = typed.fit(found, obj)
-        except typed.Unfit as error:
-            raise bad_request(str(error)) from None
-        obj = {"kind": kind, "apiVersion": api_version, **obj}
-        if validation != "Ignore":
-            scope.warn(findings)
-    if not isinstance(obj.get("metadata"), dict):
-        obj["metadata"] = {}
+    if resource.custom:
+        _settle_meta(obj)
+        findings = [*seen, *_unknown(scope, obj)]
+    else:
+        obj, unknown = decode.conform(resource.group, resource.version, resource.kind, obj)
+        findings = [*seen, *unknown]
+    if findings and validation == "Strict":
+        raise decode.strict_error(resource.kind, resource.version, resource.kind, tuple(findings))
+    if validation != "Ignore":
+        scope.warn(findings)
+    _settle_meta(obj)
     return obj
 
 
 def read_options(body: bytes, content_type: str) -> dict[str, Any] | None:
-    """Decode a DELETE's options, None: there is no body."""
-    if not body:
-        return None
-    negotiation.body_format(content_type)
-    try:
-        found: dict[str, Any] = msgspec.json.decode(body, type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise bad_request(str(error)) from None
-    return found
+    """Decode a DELETE's options, None: there is no body.
+
+    Raises:
+        StatusError: 400, 415.
+    """
+    return decode.read_options(body, content_type) if body else None
+
+
+def _unknown(scope: Scope, obj: Object) -> list[str]:
+    return [f'unknown field "{each}"' for each in scope.kind.decode(obj)]
+
+
+def _settle_meta(obj: Object) -> None:
+    if not isinstance(obj.get("metadata"), dict):
+        obj["metadata"] = {}

@@ -17,6 +17,7 @@ from vcsync.controlplane.rest.claims import Claims, no_claims
 from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.lifecycle import check_namespace
 from vcsync.controlplane.rest.options import WriteOptions
+from vcsync.controlplane.rest.subwrites import SUBWRITES, keep_all_but, keep_meta
 from vcsync.controlplane.rest.scope import Admission, Admit, Operation, Scope
 from vcsync.controlplane.store.interface import Compare, Delete, Outcome, Put, Record, Store
 
@@ -219,45 +220,36 @@ class Registry:
 
     def _prepare_update(self, scope: Scope, working: Object, old: Object) -> None:
         kind = scope.kind
-        behaviour = kind.behaviour
+        behaviour, resource = kind.behaviour, kind.resource
         metadata, old_metadata = working["metadata"], old["metadata"]
-        namespaced = kind.resource.namespaced
-        meta.settle_namespace(metadata, scope.namespace if namespaced else "")
+        meta.settle_namespace(metadata, scope.namespace if resource.namespaced else "")
         meta.keep(metadata, old_metadata)
-        found = []
+        part = SUBWRITES.get((resource.group, resource.plural, scope.subresource))
         if scope.subresource == "status":
             validate = self._prepare_status(scope, working, old)
+        elif part is not None:
+            part.prepare(working, old, scope.context)
+            move_generation(behaviour, working, old)
+            validate = part.validate
         else:
             behaviour.prepare_update(working, old, scope.context)
             move_generation(behaviour, working, old)
             validate = behaviour.validate_update
-        found += meta.findings(metadata, namespaced=namespaced, own_name=False, behaviour=behaviour)
+        found = meta.findings(metadata, namespaced=resource.namespaced, own_name=False, behaviour=behaviour)
         found += meta.update_findings(metadata, old_metadata)
         found += validate(working, old)
         if found:
             raise self._invalid(scope, metadata.get("name") or "", found)
-        if scope.subresource != "status":
+        if scope.subresource in ("", "scale"):
             scope.warn(behaviour.warnings(working, old))
 
     def _prepare_status(
         self, scope: Scope, working: Object, old: Object
     ) -> Callable[[Object, Object], list[errors.FieldError]]:
         behaviour = scope.kind.behaviour
-        for key in working.keys() | old.keys():
-            if key in ("metadata", "status", "kind", "apiVersion"):
-                continue
-            if key in old:
-                working[key] = old[key]
-            else:
-                del working[key]
+        keep_all_but(working, old, "status")
         if scope.kind.resource.custom:
-            metadata = copy.deepcopy(old["metadata"])
-            managed = working["metadata"].get("managedFields")
-            metadata.pop("managedFields", None)
-            if managed:
-                metadata["managedFields"] = managed
-            working["metadata"].clear()
-            working["metadata"].update(metadata)
+            keep_meta(working, old)
         if behaviour.status is None:
             return behaviour.validate_update
         behaviour.status.prepare(working, old, scope.context)

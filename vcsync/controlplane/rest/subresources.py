@@ -1,24 +1,187 @@
 """What lies below an object: status, scale, binding, eviction and their like."""
 
+import copy
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
 from vcsync.controlplane import errors
+from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.patch import documents
+from vcsync.controlplane.rest import scaling
+from vcsync.controlplane.rest.answers import Answers
+from vcsync.controlplane.rest.binding import bind
+from vcsync.controlplane.rest.bodies import read_as
+from vcsync.controlplane.rest.eviction import Evictor
+from vcsync.controlplane.rest.options import write_options
+from vcsync.controlplane.rest.reading import Reader
+from vcsync.controlplane.rest.registry import Change, Registry, Written
 from vcsync.controlplane.rest.reply import Reply, Stream
+from vcsync.controlplane.rest.space import Spaces
+from vcsync.controlplane.rest.subwrites import SUBWRITES
+from vcsync.controlplane.rest.tracking import Tracker
 from vcsync.controlplane.rest.verbs import Request, Verbs
+from vcsync.controlplane.schema import builtin
+from vcsync.controlplane.wire import negotiation
+
+STREAMS = frozenset({"log", "exec", "attach", "portforward", "proxy"})
+
+
+class Reviews(Protocol):
+    """Who answers questions about identity."""
+
+    async def create(self, caller: Any, tenant: str, plural: str, namespace: str, body: Object) -> Object:
+        """Answer a review."""
+        ...
+
+    async def token_request(
+        self, caller: Any, tenant: str, namespace: str, name: str, body: Object, dry_run: bool = False
+    ) -> Object:
+        """Make a token of a ServiceAccount."""
+        ...
 
 
 class Subresources:
-    """Answers requests for subresources."""
+    """Answers requests for subresources, and for resources that are nothing but a request."""
 
-    def __init__(self, verbs: Verbs) -> None:
-        """Take the verbs of whole objects."""
+    def __init__(
+        self,
+        verbs: Verbs,
+        registry: Registry,
+        reader: Reader,
+        answers: Answers,
+        tracker: Tracker,
+        evictor: Evictor,
+        spaces: Spaces,
+        reviews: Reviews,
+    ) -> None:
+        """Take the parts."""
         self._verbs = verbs
+        self._registry = registry
+        self._reader = reader
+        self._answers = answers
+        self._tracker = tracker
+        self._evictor = evictor
+        self._spaces = spaces
+        self._reviews = reviews
+        self._creations: Mapping[str, Callable[[Request], Awaitable[Reply]]] = {
+            "binding": self._binding,
+            "eviction": self._eviction,
+            "token": self._token,
+        }
 
     async def answer(self, request: Request) -> Reply | Stream:
-        """Answer one."""
-        verb, name = request.info.verb, request.info.subresource
-        if name == "status":
-            if verb == "get":
-                return await self._verbs.get(request)
-            if verb == "update":
-                return await self._verbs.update(request)
-            return await self._verbs.patch(request)
+        """Answer a request for a subresource."""
+        resource, name, verb = request.scope.kind.resource, request.info.subresource, request.info.verb
+        if name in STREAMS:
+            return await self._stream(request)
+        if name in self._creations:
+            return await self._creations[name](request)
+        if name == "scale":
+            return await self._scale(request)
+        if name == "status" or (resource.group, resource.plural, name) in SUBWRITES:
+            verbs = {"get": self._verbs.get, "update": self._verbs.update, "patch": self._verbs.patch}
+            return await verbs[verb](request)
         raise errors.page_not_found()
+
+    async def virtual(self, request: Request) -> Reply:
+        """Answer a request for a resource of which nothing is kept."""
+        resource, scope = request.scope.kind.resource, request.scope
+        if resource.plural == "bindings":
+            return await self._binding(request)
+        if request.info.verb != "create":
+            return await self._components(request)
+        body = await self._body(request, resource.group, resource.version, resource.kind)
+        answer = await self._reviews.create(
+            scope.caller, scope.tenant, resource.plural, scope.namespace, body
+        )
+        return self._document(request, answer, 201)
+
+    async def _components(self, request: Request) -> Reply:
+        if request.info.verb == "list":
+            empty = {
+                "kind": "ComponentStatusList",
+                "apiVersion": "v1",
+                "metadata": {},
+                "items": [],
+            }
+            return self._document(request, empty, 200)
+        raise self._registry.not_found(request.scope)
+
+    async def _stream(self, request: Request) -> Reply:
+        await self._reader.get(request.scope)
+        what = f"{request.scope.kind.resource.plural}/{request.info.subresource}"
+        raise errors.StatusError(
+            501, "NotImplemented", f"{what}: this control plane does not stream from its super clusters yet"
+        )
+
+    async def _binding(self, request: Request) -> Reply:
+        options = write_options(request.query, "CreateOptions")
+        body = await self._body(request, "", "v1", "Binding")
+        pods = self._spaces.kind(request.scope.tenant, "", "v1", "pods")
+        if pods is None:
+            raise errors.page_not_found()
+        name = request.scope.name or (body.get("metadata") or {}).get("name") or ""
+        scope = replace(request.scope, kind=pods, name=name)
+        return self._document(request, await bind(self._registry, scope, body, options.dry_run), 201)
+
+    async def _eviction(self, request: Request) -> Reply:
+        options = write_options(request.query, "CreateOptions")
+        body = await self._body(request, "policy", "v1", "Eviction")
+        return self._document(
+            request, await self._evictor.evict(request.scope, body, options.dry_run), 201
+        )
+
+    async def _token(self, request: Request) -> Reply:
+        options = write_options(request.query, "CreateOptions")
+        scope = request.scope
+        await self._reader.get(scope)
+        body = await self._body(request, "authentication.k8s.io", "v1", "TokenRequest")
+        answer = await self._reviews.token_request(
+            scope.caller, scope.tenant, scope.namespace, scope.name, body, options.dry_run
+        )
+        return self._document(request, answer, 201)
+
+    async def _scale(self, request: Request) -> Reply:
+        scope, kind = request.scope, request.scope.kind
+        if request.info.verb == "get":
+            record = await self._reader.get(scope)
+            written = Written(record.value, record.revision)
+        else:
+            change, options = await self._rescale(request)
+            written = await self._registry.update(scope, change, options)
+        served = await self._answers.served(kind, written.value, written.revision)
+        return self._document(request, scaling.to_scale(kind, served), 200)
+
+    async def _rescale(self, request: Request) -> tuple[Change, Any]:
+        scope, kind = request.scope, request.scope.kind
+        if request.info.verb == "update":
+            options = write_options(request.query, "UpdateOptions")
+            body = await self._body(request, "autoscaling", "v1", "Scale")
+
+            def scaled(_: Object) -> Object:
+                return copy.deepcopy(body)
+
+        else:
+            form = negotiation.patch_type(request.headers.content_type, custom=kind.resource.custom)
+            options = write_options(request.query, "PatchOptions", apply=form == negotiation.APPLY_PATCH)
+            patch = await request.body()
+            schema = builtin.schema("autoscaling", "v1", "Scale")
+
+            def scaled(live: Object) -> Object:
+                return documents.apply_patch(form, live, patch, schema)
+
+        async def change(live: Object | None) -> Object:
+            new = copy.deepcopy(live or {})
+            scaling.apply_scale(kind, new, scaled(scaling.to_scale(kind, new)), scope.name)
+            self._tracker.update(scope, live, new, options.manager)
+            return new
+
+        return change, options
+
+    async def _body(self, request: Request, group: str, version: str, kind: str) -> Object:
+        body = await request.body()
+        return read_as(request.scope, body, request.headers.content_type, group, version, kind)
+
+    def _document(self, request: Request, obj: Object, status: int) -> Reply:
+        return Reply(status, [self._answers.document(obj, request.how)], request.how.content_type)

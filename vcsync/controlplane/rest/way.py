@@ -26,8 +26,19 @@ from vcsync.controlplane.rest.verbs import Headers, Request, Verbs
 from vcsync.controlplane.wire import negotiation
 from vcsync.controlplane.wire.negotiation import Representation
 
-READS = frozenset({"get", "list", "watch"})
-METHODS = {"get": "GET", "list": "GET", "watch": "GET", "create": "POST", "update": "PUT"}
+VIRTUAL = frozenset(
+    {
+        ("", "bindings"),
+        ("", "componentstatuses"),
+        ("authentication.k8s.io", "selfsubjectreviews"),
+        ("authentication.k8s.io", "tokenreviews"),
+        ("authorization.k8s.io", "localsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectrulesreviews"),
+        ("authorization.k8s.io", "subjectaccessreviews"),
+    }
+)
+"""Resources of which nothing is kept."""
 
 
 class Identity(Protocol):
@@ -160,6 +171,8 @@ class Way:
         request = Request(info, query, told, incoming.body, scope, how)
         if info.subresource:
             return await self._subresources.answer(request)
+        if (resource.group, resource.plural) in VIRTUAL:
+            return await self._subresources.virtual(request)
         return await self._verb(request)
 
     async def _verb(self, request: Request) -> Reply | Stream:

@@ -1,0 +1,203 @@
+"""Evictions: deleting Pods as far as their disruption budgets allow.
+
+Source: `registry/core/pod/storage/eviction.go` in Kubernetes.
+"""
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+from vcsync.controlplane import errors
+from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.errors import Cause, StatusError
+from vcsync.controlplane.kinds import rules
+from vcsync.controlplane.resources import collection_key
+from vcsync.controlplane.rest import stored
+from vcsync.controlplane.rest.deletion import Deleter
+from vcsync.controlplane.rest.options import DeleteOptions, WriteOptions, delete_options
+from vcsync.controlplane.rest.registry import Registry
+from vcsync.controlplane.rest.scope import Scope
+from vcsync.controlplane.store.interface import Compare, Put, Record
+
+TERMINAL = frozenset({"Succeeded", "Failed"})
+MAX_DISRUPTED = 2000
+ATTEMPTS = 20
+RETRY_SECONDS = 10
+REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
+DONE: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+class Evictor:
+    """Evicts Pods."""
+
+    def __init__(self, registry: Registry, deleter: Deleter) -> None:
+        """Take who writes and who deletes."""
+        self._registry = registry
+        self._deleter = deleter
+
+    async def evict(self, scope: Scope, eviction: Object, dry_run: bool) -> Object:
+        """Evict the Pod of a request; return the answering Status.
+
+        Raises:
+            StatusError: 429 the budget does not allow it now, and as deletions refuse.
+        """
+        if (eviction.get("metadata") or {}).get("name", scope.name) != scope.name:
+            raise errors.bad_request("name in URL does not match name in Eviction object")
+        options = delete_options({}, eviction.get("deleteOptions") or {})
+        options = replace(options, dry_run=options.dry_run or dry_run)
+        record, _ = await self._registry.store.get(scope.key())
+        if record is None:
+            raise self._registry.not_found(scope)
+        pod = await self._registry.load(scope.kind, record)
+        phase = (pod.get("status") or {}).get("phase")
+        if phase in TERMINAL or phase == "Pending" or pod["metadata"].get("deletionTimestamp"):
+            await self._delete(scope, options)
+            return DONE
+        if await self._allowed(scope, pod, options.dry_run):
+            await self._delete(scope, options)
+        return DONE
+
+    async def _allowed(self, scope: Scope, pod: Object, dry_run: bool) -> bool:
+        for _attempt in range(ATTEMPTS):
+            budgets = await self._budgets(scope, pod)
+            if not budgets:
+                return True
+            if len(budgets) > 1:
+                message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+                raise StatusError(500, "", message)
+            record, budget = budgets[0]
+            if not _ready(pod) and _unhealthy_allowed(budget):
+                return True
+            changed = decremented(budget, scope.name, scope.context.now)
+            if dry_run:
+                return True
+            outcome = await self._registry.commit(
+                (Compare(record.key, record.revision),), (Put(record.key, stored.pack(changed)),)
+            )
+            if outcome.done:
+                return True
+        raise errors.too_many_requests(REFUSED, RETRY_SECONDS)
+
+    async def _budgets(self, scope: Scope, pod: Object) -> list[tuple[Record, Object]]:
+        prefix = collection_key(scope.tenant, "policy", "poddisruptionbudgets", scope.namespace)
+        page = await self._registry.store.range(prefix)
+        labels = pod["metadata"].get("labels") or {}
+        found = []
+        for record in page.records:
+            budget = stored.unpack(record.value, record.revision, "PodDisruptionBudget", "policy/v1")
+            selector = (budget.get("spec") or {}).get("selector")
+            if selector is not None and rules.selects(selector, labels):
+                found.append((record, budget))
+        return found
+
+    async def _delete(self, scope: Scope, options: DeleteOptions) -> None:
+        if not options.dry_run:
+            await self._condition(scope, options)
+        await self._deleter.delete(replace(scope, subresource=""), replace(options, resource_version=None))
+
+    async def _condition(self, scope: Scope, options: DeleteOptions) -> None:
+        async def change(live: Object | None) -> Object:
+            pod = copy.deepcopy(live or {})
+            if options.uid is not None and options.uid != pod["metadata"].get("uid"):
+                raise errors.conflict(
+                    "Pod",
+                    "",
+                    scope.name,
+                    f"the UID in the precondition ({options.uid}) does not match the UID in record "
+                    f"({pod['metadata'].get('uid', '')}). The object might have been deleted and then recreated",
+                )
+            condition = {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "EvictionByEvictionAPI",
+                "message": "Eviction API: evicting",
+                "lastProbeTime": None,
+                "lastTransitionTime": scope.context.now,
+            }
+            set_condition(pod.setdefault("status", {}), condition)
+            pod["metadata"].pop("resourceVersion", None)
+            return pod
+
+        await self._registry.update(replace(scope, subresource="status"), change, WriteOptions())
+
+
+def set_condition(status: Object, condition: Object) -> None:
+    """Put a condition in the place of the one of its type, keeping the time if nothing turned."""
+    conditions: list[Any] = status.get("conditions") or []
+    for at, each in enumerate(conditions):
+        if each.get("type") == condition["type"]:
+            if each.get("status") == condition["status"]:
+                condition["lastTransitionTime"] = each.get("lastTransitionTime")
+            conditions[at] = condition
+            break
+    else:
+        conditions.append(condition)
+    status["conditions"] = conditions
+
+
+def decremented(budget: Object, pod: str, now: str) -> Object:
+    """Return a budget that has allowed one more disruption.
+
+    Raises:
+        StatusError: 429, 403.
+    """
+    name, status = budget["metadata"]["name"], dict(budget.get("status") or {})
+    if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+        error = errors.too_many_requests(REFUSED, RETRY_SECONDS)
+        error.causes = (
+            Cause("DisruptionBudget", f"The disruption budget {name} is still being processed by the server."),
+        )
+        raise error
+    allowed = status.get("disruptionsAllowed", 0)
+    if allowed < 0:
+        raise errors.forbidden("poddisruptionbudget", "policy", name, "pdb disruptions allowed is negative")
+    disrupted = dict(status.get("disruptedPods") or {})
+    if len(disrupted) > MAX_DISRUPTED:
+        why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+        raise errors.forbidden("poddisruptionbudget", "policy", name, why)
+    if allowed == 0:
+        error = errors.too_many_requests(REFUSED, 0)
+        error.retry_after = None
+        error.causes = (Cause("DisruptionBudget", _why(name, status)),)
+        raise error
+    status["disruptionsAllowed"] = allowed - 1
+    if allowed == 1:
+        condition = {
+            "type": "DisruptionAllowed",
+            "status": "False",
+            "reason": "InsufficientPods",
+            "message": "",
+            "observedGeneration": status.get("observedGeneration", 0),
+            "lastTransitionTime": now,
+        }
+        set_condition(status, condition)
+    disrupted[pod] = now
+    status["disruptedPods"] = disrupted
+    return {**budget, "status": status}
+
+
+def _why(name: str, status: Object) -> str:
+    base = f"The disruption budget {name} does not allow evicting pods currently"
+    condition: Object = next(
+        (each for each in status.get("conditions") or () if each.get("type") == "DisruptionAllowed"), {}
+    )
+    told = condition.get("message") if condition.get("status") == "False" else ""
+    if told and condition.get("reason") == "SyncFailed":
+        return f"{base} because it failed sync: {told}"
+    healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
+    if healthy <= desired:
+        return f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
+    return f"{base} ({condition.get('reason')}): {told}" if told else base
+
+
+def _ready(pod: Object) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+
+
+def _unhealthy_allowed(budget: Object) -> bool:
+    status = budget.get("status") or {}
+    if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    desired: int = status.get("desiredHealthy", 0)
+    return desired > 0 and status.get("currentHealthy", 0) >= desired

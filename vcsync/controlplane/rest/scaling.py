@@ -1,0 +1,83 @@
+"""The scale subresource: a Scale object made of an object, and put back into it. Pure.
+
+Source: `registry/apps/*/storage/storage.go` in Kubernetes.
+"""
+
+from typing import Any
+
+from vcsync.controlplane import errors
+from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.rest.kind import Kind
+from vcsync.kube.selectors import InvalidSelector, parse_selector
+
+NEGATIVE = "must be greater than or equal to 0"
+
+
+def to_scale(kind: Kind, served: Object) -> Object:
+    """Return the Scale of an object.
+
+    Raises:
+        StatusError: it cannot be scaled as it is.
+    """
+    if kind.scale is not None:
+        found: Object = kind.scale.to_scale(served)
+        return found
+    metadata, spec, status = served["metadata"], served.get("spec") or {}, served.get("status") or {}
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    scale_status: dict[str, Any] = {"replicas": status.get("replicas") or 0}
+    if text := selector_text(spec.get("selector")):
+        scale_status["selector"] = text
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {key: metadata[key] for key in kept if metadata.get(key)},
+        "spec": {"replicas": spec["replicas"]} if spec.get("replicas") else {},
+        "status": scale_status,
+    }
+
+
+def apply_scale(kind: Kind, served: Object, scale: Object, name: str) -> None:
+    """Put a Scale into the object, in place.
+
+    Raises:
+        StatusError: 422, 409.
+    """
+    metadata = scale.get("metadata") or {}
+    resource = kind.resource
+    replicas = (scale.get("spec") or {}).get("replicas") or 0
+    if replicas < 0:
+        finding = errors.wrong("spec.replicas", replicas, NEGATIVE)
+        raise errors.invalid("Scale", "autoscaling", name, [finding])
+    uid = metadata.get("uid")
+    if uid and uid != served["metadata"].get("uid"):
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {served['metadata'].get('uid')}"
+        raise errors.conflict(f"{resource.plural}/scale", resource.group, name, why)
+    if kind.scale is not None:
+        kind.scale.apply_scale(served, scale)
+    else:
+        served.setdefault("spec", {})["replicas"] = replicas
+    version = metadata.get("resourceVersion")
+    if version:
+        served["metadata"]["resourceVersion"] = version
+    else:
+        served["metadata"].pop("resourceVersion", None)
+
+
+def selector_text(selector: Any) -> str:
+    """Write a selector as text, sorted as the API does; a plain map is one of equalities."""
+    if not isinstance(selector, dict):
+        return ""
+    if not selector.keys() & {"matchLabels", "matchExpressions"}:
+        return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
+    terms = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
+    for each in selector.get("matchExpressions") or ():
+        key, operator = each.get("key", ""), each.get("operator")
+        values = ",".join(sorted(each.get("values") or ()))
+        form = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
+        terms.append((key, form.get(operator, f"!{key}")))
+    text = ",".join(term for _, term in sorted(terms, key=lambda each: each[0]))
+    try:
+        parse_selector(text)
+    except InvalidSelector as error:
+        raise errors.bad_request(str(error)) from None
+    return text

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from vcsync.controlplane import errors
+from vcsync.controlplane.rest import legacy
 from vcsync.controlplane.rest.reply import Reply
 from vcsync.controlplane.rest.requestinfo import Query, RequestInfo
 from vcsync.controlplane.rest.space import Spaces
@@ -58,6 +59,18 @@ class Paths:
             return _json(VERSION)
         if parts == ["metrics"]:
             return Reply(200, [self._metrics()], "text/plain; version=0.0.4; charset=utf-8")
+        resources = self._spaces.resources(tenant)
+        if parts == ["api"]:
+            return _json(legacy.versions(incoming.headers.get("Host", "")))
+        if parts == ["api", "v1"]:
+            return _json(legacy.listed("", "v1", resources))
+        if parts == ["apis"]:
+            return _json(legacy.groups(resources))
+        known = {(each.group, each.version) for each in resources}
+        if parts[0] == "apis" and len(parts) == 2 and parts[1] in {each for each, _ in known}:
+            return _json(legacy.group(parts[1], resources))
+        if parts[0] == "apis" and len(parts) == 3 and (parts[1], parts[2]) in known:
+            return _json(legacy.listed(parts[1], parts[2], resources))
         raise errors.page_not_found()
 
     async def _health(self, parts: list[str], query: Query) -> Reply:

@@ -1,0 +1,1 @@
+"""Kills a process that writes to the SQLite store, again and again, and checks that nothing acknowledged is lost."""

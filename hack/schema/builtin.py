@@ -7,11 +7,14 @@ import gzip
 import json
 from collections.abc import Iterator
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from vcsync.controlplane.schema.table import TABLE
 
 RELEASE = "v1.36.0"
+FACTS = Path(__file__).resolve().parent / "gotypes.json"
+"""Written by `python -m hack.schema.gotypes`."""
 REFERENCE = "#/$defs/"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 GROUP_VERSION_KIND = "x-kubernetes-group-version-kind"
@@ -42,9 +45,21 @@ def data_files() -> Iterator[tuple[str, bytes]]:
     published = _published()
     kinds = _kinds(published)
     names = _reachable(published, kinds)
-    definitions = {name: _definition(name, published[name]) for name in names}
-    yield "builtin.json.gz", _packed({"kinds": kinds, "definitions": definitions})
+    facts = json.loads(FACTS.read_text(encoding="utf-8"))
+    definitions = {name: _definition(name, published[name], facts[name]) for name in names}
+    go = {name: _fields(name, facts) for name in names if "p" in definitions[name]}
+    aliases = {name: fact["alias"] for name, fact in facts.items() if "alias" in fact}
+    yield (
+        "builtin.json.gz",
+        _packed({"kinds": kinds, "definitions": definitions, "go": go, "aliases": aliases}),
+    )
     yield "descriptions.json.gz", _packed({name: _descriptions(published[name]) for name in names})
+
+
+def definition_names() -> list[str]:
+    """Return the public names of all types that built-in kinds are made of."""
+    published = _published()
+    return _reachable(published, _kinds(published))
 
 
 def _published() -> dict[str, Any]:
@@ -87,8 +102,29 @@ def _references(node: Any) -> Iterator[str]:
             yield from _references(value)
 
 
-def _definition(name: str, published: dict[str, Any]) -> dict[str, Any]:
-    return SPECIAL.get(name) or _node(published)
+def _definition(name: str, published: dict[str, Any], fact: dict[str, Any]) -> dict[str, Any]:
+    if name in SPECIAL:
+        return SPECIAL[name]
+    node = _node(published)
+    for field in fact.get("fields", ()):
+        if "default" in field and field["name"] in node["p"]:
+            node["p"][field["name"]]["d"] = json.loads(field["default"])
+    return node
+
+
+def _fields(name: str, facts: dict[str, Any]) -> dict[str, list[str]]:
+    """Say of each field of a Go struct: its type, the options of its json tag, and through which embedded structs it comes."""
+    fields: dict[str, list[str]] = {}
+    for each in facts[name]["fields"]:
+        options = each.get("options", "")
+        if each["name"]:
+            short = ("e" if "omitempty" in options else "") + ("z" if "omitzero" in options else "")
+            fields[each["name"]] = [each["type"], short, ""]
+        else:
+            embedded = each["type"].rpartition(".")[2]
+            for key, (kind, short, through) in _fields(each["type"].lstrip("*"), facts).items():
+                fields[key] = [kind, short, f"{embedded}.{through}"]
+    return fields
 
 
 def _node(published: dict[str, Any]) -> dict[str, Any]:

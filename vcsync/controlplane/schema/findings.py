@@ -1,0 +1,209 @@
+"""What is wrong with an object of a built-in kind, in the words of kube-apiserver's decoder. Pure.
+
+Follows `sigs.k8s.io/json` (Go's encoding/json, case-sensitive, with strict findings) and the types' own decoders.
+The first type mismatch is told; what a type's own decoder refuses goes before it.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from vcsync.controlplane.schema import scalars
+from vcsync.controlplane.schema.gotypes import SCHEMA, GoType, fields, go_type
+
+MOST_UNKNOWN = 100
+"""How many unknown fields are told."""
+
+
+class DecodeError(Exception):
+    """The JSON does not fit the type; the message is what follows `... cannot be handled as a Pod: `."""
+
+
+def strict_error(unknown: list[str], duplicate: list[str] | None = None) -> str:
+    """Say that fields are unknown or stand twice, as `fieldValidation=Strict` does; the order is that of the lists."""
+    said = [f'unknown field "{each}"' for each in unknown] + [
+        f'duplicate field "{each}"' for each in duplicate or ()
+    ]
+    return f"strict decoding error: {', '.join(said)}"
+
+
+def examine(obj: Any, definition: str) -> tuple[Any, list[str]]:
+    """Return a copy of the object without its unknown fields, and the paths of those.
+
+    Raises:
+        DecodeError: a value is of the wrong type.
+    """
+    search = _Search()
+    try:
+        pruned = search.value(obj, go_type(definition), "", _Context())
+    except RecursionError:
+        raise DecodeError("exceeded max depth") from None
+    if search.mismatch:
+        raise DecodeError(search.mismatch)
+    return pruned, list(search.unknown)
+
+
+class _Context:
+    """Where Go's decoder says that it is: the struct, and the names of fields down to here (lists are not named)."""
+
+    __slots__ = ("names", "struct")
+
+    def __init__(self, struct: str = "", names: tuple[str, ...] = ()) -> None:
+        self.struct = struct
+        self.names = names
+
+    def mismatch(self, what: str, to: str) -> str:
+        if not self.names:
+            return f"json: cannot unmarshal {what} into Go value of type {to}"
+        return f"json: cannot unmarshal {what} into Go struct field {self.struct}.{'.'.join(self.names)} of type {to}"
+
+
+class _Search:
+    def __init__(self) -> None:
+        self.unknown: dict[str, None] = {}
+        self.mismatch = ""
+
+    def value(self, value: Any, kind: GoType, path: str, context: _Context) -> Any:
+        """Return the value without unknown fields; what does not fit is noted and left out."""
+        if value is None or kind.sort == "any":
+            return value
+        if kind.sort in _OWN_DECODERS:
+            return _OWN_DECODERS[kind.sort](value, context)
+        if isinstance(value, _SHAPES.get(kind.sort, ())):
+            return self._inside(value, kind, path, context)
+        if not _fits(value, kind.sort):
+            self._note(context.mismatch(_what(value, number=kind.sort in _NUMBERS), kind.name))
+            return None
+        return value
+
+    def _inside(self, value: Any, kind: GoType, path: str, context: _Context) -> Any:
+        if kind.sort == "bytes":
+            return self._bytes(value)
+        element = kind.element
+        if element is None:
+            return self._struct(value, kind, path, context)
+        if kind.sort == "list":
+            return [self.value(item, element, f"{path}[{at}]", context) for at, item in enumerate(value)]
+        return {key: self.value(item, element, _below(path, key), context) for key, item in value.items()}
+
+    def _struct(self, value: Mapping[str, Any], kind: GoType, path: str, context: _Context) -> dict[str, Any]:
+        known = fields(kind.struct)
+        struct = kind.struct.rpartition(".")[2]
+        made = {}
+        for key, item in value.items():
+            field = known.get(key)
+            here = _below(path, key)
+            if field is None:
+                if len(self.unknown) < MOST_UNKNOWN:
+                    self.unknown[here] = None
+                continue
+            names = (*context.names, *field.through.split(".")[:-1], key)
+            made[key] = self.value(item, field.type, here, _Context(struct, names))
+        return made
+
+    def _bytes(self, value: str) -> str | None:
+        try:
+            return scalars.base64_text(value)
+        except scalars.InvalidScalar as error:
+            self._note(str(error))
+            return None
+
+    def _note(self, message: str) -> None:
+        self.mismatch = self.mismatch or message
+
+
+def _below(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+_SHAPES: Mapping[str, type] = {"struct": dict, "map": dict, "list": list, "bytes": str}
+_NUMBERS: Mapping[str, range] = {"int32": range(-(2**31), 2**31), "int64": range(-(2**63), 2**63)}
+_TYPES: Mapping[str, tuple[type, ...]] = {"string": (str,), "bool": (bool,), "float64": (int, float)}
+
+
+def _fits(value: Any, sort: str) -> bool:
+    if sort in _NUMBERS:
+        return type(value) is int and value in _NUMBERS[sort]
+    return type(value) in _TYPES.get(sort, ())
+
+
+def _what(value: Any, *, number: bool) -> str:
+    """Name a value's type as Go does; `number`: a number is expected, so that the one given is told."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int | float):
+        return f"number {value}" if number else "number"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _time(value: Any, context: _Context) -> Any:
+    return _text(value, context, scalars.time)
+
+
+def _micro_time(value: Any, context: _Context) -> Any:
+    return _text(value, context, scalars.micro_time)
+
+
+def _text(value: Any, context: _Context, read: Callable[[str], Any]) -> Any:
+    if not isinstance(value, str):
+        raise DecodeError(context.mismatch(_what(value, number=False), "string"))
+    try:
+        return read(value)
+    except scalars.InvalidScalar as error:
+        raise DecodeError(str(error)) from None
+
+
+def _quantity(value: Any, context: _Context) -> Any:  # noqa: ARG001
+    if isinstance(value, bool | list | dict):
+        raise DecodeError(scalars.FORMAT_WRONG)
+    try:
+        return scalars.quantity(str(value).strip())
+    except scalars.InvalidScalar as error:
+        raise DecodeError(str(error)) from None
+
+
+def _int_or_string(value: Any, context: _Context) -> Any:
+    if isinstance(value, str) or _fits(value, "int32"):
+        return value
+    raise DecodeError(context.mismatch(_what(value, number=True), "int32"))
+
+
+def _schema(value: Any) -> Any:
+    return examine(value, SCHEMA)[0]
+
+
+def _schema_or_bool(value: Any, context: _Context) -> Any:  # noqa: ARG001
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, dict):
+        return _schema(value)
+    raise DecodeError("boolean or JSON schema expected")
+
+
+def _schema_or_list(value: Any, context: _Context) -> Any:  # noqa: ARG001
+    if isinstance(value, dict):
+        return _schema(value)
+    if isinstance(value, list):
+        return examine(value, f"[]{SCHEMA}")[0]
+    return None
+
+
+def _schema_or_strings(value: Any, context: _Context) -> Any:  # noqa: ARG001
+    if isinstance(value, dict):
+        return _schema(value)
+    if isinstance(value, list):
+        return examine(value, "[]string")[0]
+    return None
+
+
+_OWN_DECODERS: Mapping[str, Callable[[Any, _Context], Any]] = {
+    "time": _time,
+    "micro-time": _micro_time,
+    "quantity": _quantity,
+    "int-or-string": _int_or_string,
+    "schema-or-bool": _schema_or_bool,
+    "schema-or-list": _schema_or_list,
+    "schema-or-strings": _schema_or_strings,
+}
+"""Types with a decoder of their own: what it refuses is told at once."""

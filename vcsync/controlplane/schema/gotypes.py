@@ -1,0 +1,123 @@
+"""The Go types behind the built-in kinds: what encoding/json makes of each field. Pure.
+
+kube-apiserver decodes every built-in object into these types and encodes it from them, so they decide which empty
+values are seen, which zeros are added and what a type error says. The facts come from the types' json tags.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from vcsync.controlplane.schema.builtin import data
+
+Sort = Literal[
+    "string", "bool", "int32", "int64", "float64", "bytes", "list", "map", "struct", "time", "micro-time",
+    "quantity", "int-or-string", "any", "schema-or-bool", "schema-or-list", "schema-or-strings",
+]  # fmt: skip
+
+META = "io.k8s.apimachinery.pkg.apis.meta.v1."
+EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
+SCHEMA = f"{EXTENSIONS}JSONSchemaProps"
+
+_OWN: Mapping[str, Sort] = {
+    f"{META}Time": "time",
+    f"{META}MicroTime": "micro-time",
+    f"{META}FieldsV1": "any",
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": "quantity",
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": "int-or-string",
+    "io.k8s.apimachinery.pkg.runtime.RawExtension": "any",
+    f"{EXTENSIONS}JSON": "any",
+    f"{EXTENSIONS}JSONSchemaPropsOrBool": "schema-or-bool",
+    f"{EXTENSIONS}JSONSchemaPropsOrArray": "schema-or-list",
+    f"{EXTENSIONS}JSONSchemaPropsOrStringArray": "schema-or-strings",
+}
+"""Types that read and write their JSON themselves."""
+
+_BASIC: Mapping[str, Sort] = {
+    "string": "string",
+    "bool": "bool",
+    "int": "int64",
+    "int32": "int32",
+    "int64": "int64",
+    "float64": "float64",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GoType:
+    """A Go type.
+
+    Attributes:
+        sort: what JSON it is.
+        name: as Go prints it (`int32`, `v1.PodSpec`, `map[string]string`).
+        element: of a list or map.
+        struct: the public name of a struct's definition.
+        pointer: whether it is a pointer to that; zeros of pointers are values of their own.
+    """
+
+    sort: Sort
+    name: str
+    element: "GoType | None" = None
+    struct: str = ""
+    pointer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a struct.
+
+    Attributes:
+        omit_empty: an empty value is not written (of a struct or a time, nothing is ever empty in this sense).
+        omit_zero: a zero value is not written.
+        through: the embedded structs that it comes through, each with a dot behind it.
+    """
+
+    type: GoType
+    omit_empty: bool
+    omit_zero: bool
+    through: str
+
+
+@cache
+def fields(struct: str) -> Mapping[str, Field]:
+    """Return the fields of a struct, given the public name of its definition, by their JSON names."""
+    listed = data()["go"].get(struct, {})
+    return {
+        name: Field(go_type(kind), "e" in options, "z" in options, through)
+        for name, (kind, options, through) in listed.items()
+    }
+
+
+@cache
+def go_type(text: str) -> GoType:
+    """Read a type as the data file writes it: Go's syntax with public names (`[]io.k8s.api.core.v1.Container`)."""
+    if text.startswith("*"):
+        to = go_type(text[1:])
+        return GoType(to.sort, to.name, to.element, to.struct, pointer=True)
+    if text == "[]byte":
+        return GoType("bytes", "[]uint8")
+    if text.startswith("[]"):
+        element = go_type(text[2:])
+        return GoType("list", f"[]{element.name}", element)
+    if text.startswith("map["):
+        key, _, value = text[4:].partition("]")
+        element = go_type(value)
+        return GoType("map", f"map[{_printed(key)}]{element.name}", element)
+    return _named(text)
+
+
+def _named(text: str) -> GoType:
+    if text in _BASIC:
+        return GoType(_BASIC[text], text)
+    if text in _OWN:
+        return GoType(_OWN[text], _printed(text))
+    alias = data()["aliases"].get(text)
+    if alias is None:
+        return GoType("struct", _printed(text), struct=text)
+    under = go_type(alias)
+    return GoType(under.sort, _printed(text), under.element, under.struct)
+
+
+def _printed(text: str) -> str:
+    return ".".join(text.split(".")[-2:])

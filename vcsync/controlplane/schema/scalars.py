@@ -1,0 +1,204 @@
+"""Quantities and times in the form in which the API writes them. Pure.
+
+Follows apimachinery's `api/resource/quantity.go`, `meta/v1/time.go`, `meta/v1/micro_time.go` and Go's `time.Parse`.
+"""
+
+import base64
+import binascii
+import re
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+_QUANTITY = re.compile(
+    r"(?P<sign>[+-]?)(?P<zeros>0*)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?P<suffix>.*)", re.DOTALL
+)
+_SUFFIX_SHAPE = re.compile(r"[eEinumkKMGTP]*[+-]?[0-9]*")
+_EXPONENT = re.compile(r"[eE]([+-]?[0-9]{1,9})")
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_BINARY_SUFFIX = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_LARGEST = 2**63 - 1
+_NANO = 10**9
+_LONGEST = 100
+"""Nobody writes a longer number; the work grows with the square of its length."""
+_LARGEST_EXPONENT = 1000
+
+FORMAT_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+SUFFIX_WRONG = "unable to parse quantity's suffix"
+
+
+class InvalidScalar(ValueError):
+    """A text is not what it should be. The message is that of Go's decoder."""
+
+
+@lru_cache(maxsize=4096)
+def quantity(text: str) -> str:
+    """Return a quantity's canonical form: `0.5` is `500m`, `1024Mi` is `1Gi`, `1.5Gi` is `1536Mi`.
+
+    Raises:
+        InvalidScalar: it is none.
+    """
+    match = _QUANTITY.fullmatch(text) if 0 < len(text) <= _LONGEST else None
+    if match is None:
+        raise InvalidScalar(FORMAT_WRONG)
+    suffix = match["suffix"]
+    if not _SUFFIX_SHAPE.fullmatch(suffix):
+        raise InvalidScalar(FORMAT_WRONG)
+    whole, part = match["whole"] or "0", match["part"] or ""
+    negative = match["sign"] == "-"
+    if suffix in _BINARY:
+        return _binary(text, whole, part, _BINARY[suffix], negative)
+    exponents = _EXPONENT.fullmatch(suffix)
+    if exponents is None and suffix not in _DECIMAL:
+        raise InvalidScalar(SUFFIX_WRONG)
+    exponent = int(exponents[1]) if exponents else _DECIMAL[suffix]
+    digits, scale = whole + part, exponent - len(part)
+    if _canonical(digits, scale):
+        return text
+    return _decimal(digits, scale, negative, exponents is not None)
+
+
+def _canonical(digits: str, scale: int) -> bool:
+    """Whether Go keeps the text as it was written."""
+    kept = len(digits) <= 18 and scale >= -9 and scale % 3 == 0
+    return kept and not digits.endswith("000") and not digits.startswith("0")
+
+
+def _decimal(digits: str, scale: int, negative: bool, exponents: bool) -> str:
+    if abs(scale) > _LARGEST_EXPONENT:
+        raise InvalidScalar(FORMAT_WRONG)
+    if scale >= -9:
+        return _written(int(digits) * 10 ** (scale + 9), negative, exponents)
+    return _written(-(-int(digits) // 10 ** (-9 - scale)), negative, exponents)
+
+
+def _binary(text: str, whole: str, part: str, shift: int, negative: bool) -> str:
+    if not part and len(whole) <= 15 - shift * 3 // 10 - 1 and int(whole) % 8:
+        return text
+    nanos = -(-(int(whole + part) * _NANO << shift) // 10 ** len(part))
+    nanos = min(nanos, _LARGEST * _NANO)
+    if nanos < 1024 * _NANO or nanos % _NANO:
+        return _written(nanos, negative, False)
+    value, power = nanos // _NANO, 0
+    while value % 1024 == 0 and power < len(_BINARY_SUFFIX) - 1:
+        value, power = value // 1024, power + 1
+    return f"{'-' if negative else ''}{value}{_BINARY_SUFFIX[power]}"
+
+
+def _written(nanos: int, negative: bool, exponents: bool) -> str:
+    """Write a number of 10^-9 parts with the largest suffix (or exponent) that loses nothing."""
+    if nanos == 0:
+        return "0"
+    exponent = -9
+    while nanos % 1000 == 0 and (exponents or exponent < 18):
+        nanos, exponent = nanos // 1000, exponent + 3
+    suffix = (f"e{exponent}" if exponent else "") if exponents else _DECIMAL_SUFFIX[exponent]
+    return f"{'-' if negative else ''}{nanos}{suffix}"
+
+
+SECONDS_LAYOUT = "2006-01-02T15:04:05Z07:00"
+MICROS_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
+_ZERO_TIME = "0001-01-01T00:00:00"
+_TIME = re.compile(
+    r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})T(?P<clock>[0-9]{2}:[0-9]{2}:[0-9]{2})(?P<fraction>[.,][0-9]+)?"
+    r"(?:Z|(?P<sign>[+-])(?P<hours>[0-9]{2}):(?P<minutes>[0-9]{2}))"
+)
+_STEPS = (
+    (re.compile(r"[0-9]{4}"), "2006"),
+    (re.compile("-"), "-"),
+    (re.compile(r"[0-9]{2}"), "01"),
+    (re.compile("-"), "-"),
+    (re.compile(r"[0-9]{2}"), "02"),
+    (re.compile("T"), "T"),
+    (re.compile(r"[0-9]{2}"), "15"),
+    (re.compile(":"), ":"),
+    (re.compile(r"[0-9]{2}"), "04"),
+    (re.compile(":"), ":"),
+    (re.compile(r"[0-9]{2}"), "05"),
+)
+_MICROS = (re.compile(r"\.[0-9]{6}(?![0-9])"), ".000000")
+_ZONE = (re.compile(r"Z|[+-][0-9]{2}:[0-9]{2}"), "Z07:00")
+_RANGES = (("month", 5, 1, 12), ("hour", 11, 0, 23), ("minute", 14, 0, 59), ("second", 17, 0, 59))
+
+
+def time(text: str) -> str | None:
+    """Return an RFC 3339 time in UTC and whole seconds; None for Go's zero time, which counts as none.
+
+    Raises:
+        InvalidScalar: it is no time.
+    """
+    return _time(text, SECONDS_LAYOUT)
+
+
+def micro_time(text: str) -> str | None:
+    """Return a time with exactly six digits of a second in UTC; None for Go's zero time.
+
+    Raises:
+        InvalidScalar: it is no such time.
+    """
+    return _time(text, MICROS_LAYOUT)
+
+
+@lru_cache(maxsize=4096)
+def _time(text: str, layout: str) -> str | None:
+    match = _TIME.fullmatch(text)
+    micros = layout == MICROS_LAYOUT
+    if match is None or (micros and len(match["fraction"] or "") != 7):
+        raise InvalidScalar(_why_no_time(text, layout))
+    date, clock, fraction = match["date"], match["clock"], match["fraction"] or ""
+    try:
+        moment = datetime.fromisoformat(f"{date}T{clock}").replace(tzinfo=UTC)
+    except ValueError:
+        raise InvalidScalar(_out_of_range(text)) from None
+    if match["sign"]:
+        away = timedelta(hours=int(match["hours"]), minutes=int(match["minutes"]))
+        try:
+            moment = moment - away if match["sign"] == "+" else moment + away
+        except OverflowError:
+            raise InvalidScalar(_out_of_range(text)) from None
+    written = moment.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0") if match["sign"] else f"{date}T{clock}"
+    if written == _ZERO_TIME and not fraction.strip(".,0"):
+        return None
+    return f"{written}.{fraction[1:]}Z" if micros else f"{written}Z"
+
+
+def _why_no_time(text: str, layout: str) -> str:
+    """Say what Go's time.Parse says: the first part of the layout that does not match."""
+    steps = (*_STEPS, _MICROS, _ZONE) if layout == MICROS_LAYOUT else (*_STEPS, _ZONE)
+    at = 0
+    for pattern, part in steps:
+        if part == "Z07:00" and layout == SECONDS_LAYOUT:
+            fraction = re.compile(r"[.,][0-9]+").match(text, at)
+            at = fraction.end() if fraction else at
+        found = pattern.match(text, at)
+        if found is None:
+            return f'parsing time "{text}" as "{layout}": cannot parse "{text[at:]}" as "{part}"'
+        at = found.end()
+    return f'parsing time "{text}": extra text: "{text[at:]}"'
+
+
+def _out_of_range(text: str) -> str:
+    for name, at, low, high in _RANGES:
+        if not low <= int(text[at : at + 2]) <= high:
+            return f'parsing time "{text}": {name} out of range'
+    return f'parsing time "{text}": day out of range'
+
+
+def base64_text(text: str) -> str:
+    """Return bytes in canonical base64 (RFC 4648, no line breaks).
+
+    Raises:
+        InvalidScalar: it is no base64.
+    """
+    packed = text.replace("\n", "").replace("\r", "")
+    try:
+        return base64.b64encode(binascii.a2b_base64(packed, strict_mode=True)).decode()
+    except (binascii.Error, ValueError):
+        raise InvalidScalar(f"illegal base64 data at input byte {_first_illegal(text)}") from None
+
+
+def _first_illegal(text: str) -> int:
+    legal = re.compile(r"[A-Za-z0-9+/\r\n]*").match(text)
+    end = legal.end() if legal else 0
+    return end if end < len(text) else max(len(text) // 4 * 4, 0)

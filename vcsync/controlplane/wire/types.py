@@ -22,6 +22,8 @@ EVERYWHERE = frozenset(
         "WatchEvent",
     }
 )
+OF_META = frozenset({"PartialObjectMetadata", "PartialObjectMetadataList", "Table", "TableOptions"})
+"""Kinds that both versions of `meta.k8s.io` have in common."""
 UNVERSIONED = frozenset({"APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"})
 """Kinds of `meta/v1` that are known as plain `v1`."""
 
@@ -89,7 +91,8 @@ def find(group: str, version: str, kind: str) -> Message | None:
     if package is None:
         return None
     found = table.messages.get(f"{package}.{kind}")
-    if found is None and (kind in EVERYWHERE or (kind in UNVERSIONED and (group, version) == ("", "v1"))):
+    common = kind in EVERYWHERE or (kind in UNVERSIONED and package == "core/v1")
+    if found is None and (common or (kind in OF_META and package == "meta/v1beta1")):
         found = table.messages.get(f"{META}.{kind}")
     if found is None or not (found.kind or kind == "WatchEvent"):
         return None

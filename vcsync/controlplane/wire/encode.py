@@ -1,0 +1,84 @@
+"""Whole objects and lists in the form that a client asked for. Pure."""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+import msgspec
+import yaml
+
+from vcsync.controlplane.wire import protobuf
+from vcsync.controlplane.wire.negotiation import Representation
+
+Object = Mapping[str, Any]
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+class _Dumper(yaml.CSafeDumper):
+    """Writes equal values out in full."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002, D102
+        return True
+
+
+def document(obj: Object, how: Representation) -> bytes:
+    """Write one object, review, Status or list that is at hand as a dict with kind and apiVersion.
+
+    Raises:
+        ProtobufError: protobuf is asked for a kind that is not built in.
+    """
+    if how.format == "protobuf":
+        return protobuf.encode(dict(obj))
+    if how.format == "yaml":
+        return to_yaml(obj)
+    data = _encode(obj)
+    return indented(data) if how.pretty else data + b"\n"
+
+
+def written(data: bytes, how: Representation) -> bytes:
+    """Write a JSON text at hand in the form asked for: as `document`, without decoding it for plain JSON."""
+    if how.format == "json":
+        return indented(data) if how.pretty else data + b"\n"
+    return document(_decode(data), how)
+
+
+def indented(data: bytes) -> bytes:
+    """Indent JSON as the real server does: two spaces, no newline at the end."""
+    return msgspec.json.format(data, indent=2)
+
+
+def to_yaml(obj: Object) -> bytes:
+    """Write YAML as the real server does: keys in order."""
+    plain = _decode(_encode(obj))
+    text: str = yaml.dump(plain, Dumper=_Dumper, sort_keys=True, width=2**20, allow_unicode=True)
+    return text.encode()
+
+
+@cache
+def list_head(kind: str, api_version: str) -> bytes:
+    """Return the beginning of a list's JSON, up to its metadata."""
+    return b'{"kind":%b,"apiVersion":%b,"metadata":' % (_encode(kind), _encode(api_version))
+
+
+def list_metadata(revision: int, continuation: str = "", remaining: int | None = None) -> dict[str, Any]:
+    """Return the metadata of a list; a `revision` of 0 is left out."""
+    metadata: dict[str, Any] = {}
+    if revision:
+        metadata["resourceVersion"] = str(revision)
+    if continuation:
+        metadata["continue"] = continuation
+    if remaining is not None:
+        metadata["remainingItemCount"] = remaining
+    return metadata
+
+
+def json_list(kind: str, api_version: str, metadata: Object, items: Iterable[bytes]) -> bytes:
+    """Join the JSON of objects to a list, without a newline at the end."""
+    return b"".join((list_head(kind, api_version), _encode(metadata), b',"items":[', b",".join(items), b"]}"))
+
+
+def watch_event(change: str, obj: bytes) -> bytes:
+    """Write one event of a watch in JSON."""
+    return b'{"type":"%b","object":%b}\n' % (change.encode(), obj)

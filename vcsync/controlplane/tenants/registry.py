@@ -54,6 +54,7 @@ class TenantRegistry:
         self._ids: dict[str, _Ids] = {}
         self._authorities: dict[str, str] = {}
         self._signers: dict[str, str] = {}
+        self._revisions: dict[str, int] = {}
         self._records: OrderedDict[str, Credentials] = OrderedDict()
         self._contexts: WeakSet[ssl.SSLContext] = WeakSet()
 
@@ -63,16 +64,16 @@ class TenantRegistry:
         Raises:
             StoreError: the store cannot be read.
         """
-        async for record in self.records():
-            self.learn(record)
+        async for record, revision in self.records():
+            self.learn(record, revision)
 
-    async def records(self) -> AsyncIterator[TenantRecord]:
-        """Yield every tenant's record."""
+    async def records(self) -> AsyncIterator[tuple[TenantRecord, int]]:
+        """Yield every tenant's record with the revision of its last change."""
         after, revision = "", 0
         while True:
             page = await self._store.range(TENANTS, after=after, limit=PAGE, revision=revision)
             for found in page.records:
-                yield decode(found.value)
+                yield decode(found.value), found.revision
             if not page.more:
                 return
             after, revision = page.records[-1].key, page.revision
@@ -82,14 +83,22 @@ class TenantRegistry:
         for change in changes:
             if not change.key.startswith(TENANTS):
                 continue
-            if change.value is None:
-                self.forget(change.key.removeprefix(TENANTS))
-            else:
-                self.learn(decode(change.value))
+            tenant = change.key.removeprefix(TENANTS)
+            if change.value is not None:
+                self.learn(decode(change.value), change.revision)
+            elif change.revision >= self._revisions.get(tenant, 0):
+                self._forget(tenant)
+                self._revisions.pop(tenant, None)
 
-    def learn(self, record: TenantRecord) -> None:
-        """Know a tenant as its record says; one that is not ready is not there."""
-        self.forget(record.name)
+    def learn(self, record: TenantRecord, revision: int) -> None:
+        """Know a tenant as its record of a revision says; one that is not ready is not there.
+
+        Whoever wrote a record tells of it before the store's watch does, which then has nothing new to say.
+        """
+        if revision < self._revisions.get(record.name, 0):
+            return
+        self._revisions[record.name] = revision
+        self._forget(record.name)
         if record.phase != "Ready" or record.authority is None or record.signer is None:
             return
         self._ids[record.name] = _Ids(record.authority.id, record.signer.id)
@@ -98,7 +107,7 @@ class TenantRegistry:
         for context in self._contexts:
             context.load_verify_locations(cadata=record.authority.certificate)
 
-    def forget(self, tenant: str) -> None:
+    def _forget(self, tenant: str) -> None:
         """Know nothing of a tenant; its credentials are worthless from now on."""
         self._records.pop(tenant, None)
         ids = self._ids.pop(tenant, None)
@@ -161,7 +170,7 @@ class TenantRegistry:
         context.load_cert_chain(certificate, key)
         context.verify_mode = ssl.CERT_OPTIONAL
         self._contexts.add(context)
-        authorities = [record.authority.certificate async for record in self.records() if record.authority]
+        authorities = [record.authority.certificate async for record, _ in self.records() if record.authority]
         if authorities:
             context.load_verify_locations(cadata="".join(authorities))
         return context

@@ -1,0 +1,175 @@
+"""Access reviews, TokenReview and SelfSubjectReview: questions about rights and credentials, answered at once.
+
+Behaviour: kubernetes `pkg/registry/{authorization,authentication}`.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from vcsync.controlplane.behaviour import Object, User
+from vcsync.controlplane.errors import FieldError, bad_request, invalid
+from vcsync.controlplane.identity.authentication import Authenticator
+from vcsync.controlplane.identity.authorizer import Authorizer
+from vcsync.controlplane.identity.caller import SYSTEM, Attributes, Caller
+from vcsync.controlplane.identity.review_rules import review_findings
+from vcsync.controlplane.identity.tokens import TokenError
+
+AUTHORIZATION = "authorization.k8s.io"
+AUTHENTICATION = "authentication.k8s.io"
+
+
+class Reviews:
+    """Answers reviews."""
+
+    def __init__(
+        self, authorizer: Authorizer, authenticator: Authenticator, clock: Callable[[], float]
+    ) -> None:
+        """Take what decides, what knows credentials, and the time."""
+        self._authorizer = authorizer
+        self._authenticator = authenticator
+        self._clock = clock
+        self._answers: Mapping[str, Callable[[Caller, str, str, Object], Awaitable[Object]]] = {
+            "subjectaccessreviews": self._subject_access,
+            "localsubjectaccessreviews": self._subject_access,
+            "selfsubjectaccessreviews": self._self_access,
+            "selfsubjectrulesreviews": self._self_rules,
+            "selfsubjectreviews": self._self_subject,
+            "tokenreviews": self._token,
+        }
+
+    @property
+    def plurals(self) -> frozenset[str]:
+        """The resources that are answered here."""
+        return frozenset(self._answers)
+
+    async def create(self, caller: Caller, tenant: str, plural: str, namespace: str, body: Object) -> Object:
+        """Answer one review, given as decoded JSON; the answer is the whole object.
+
+        Raises:
+            StatusError: 400 or 422, the question makes no sense.
+            StoreError: the store cannot be read.
+        """
+        review = dict(body)
+        review["metadata"] = dict(review.get("metadata") or {})
+        return await self._answers[plural](caller, tenant, namespace, review)
+
+    async def _subject_access(self, _caller: Caller, tenant: str, namespace: str, review: Object) -> Object:
+        local = namespace if review.get("kind") == "LocalSubjectAccessReview" or namespace else None
+        if local is not None:
+            named = review["metadata"].get("namespace")
+            if named and named != namespace:
+                raise bad_request(
+                    "the namespace of the provided object does not match the namespace sent on the request"
+                )
+            review["metadata"]["namespace"] = namespace
+        spec = review.get("spec") or {}
+        _require(review_findings(review, whose=True, namespace=local))
+        extra = {key: tuple(values or ()) for key, values in (spec.get("extra") or {}).items()}
+        user = User(spec.get("user") or "", spec.get("uid") or "", tuple(spec.get("groups") or ()), extra)
+        return await self._decided(Caller(user, tenant, system=tenant == SYSTEM), review)
+
+    async def _self_access(self, caller: Caller, tenant: str, _namespace: str, review: Object) -> Object:
+        _require(review_findings(review, whose=False))
+        return await self._decided(_within(caller, tenant), review)
+
+    async def _decided(self, caller: Caller, review: Object) -> Object:
+        decision = await self._authorizer.decide(caller, _asked(review["spec"]))
+        review["status"] = {
+            "allowed": decision.allowed,
+            **({"reason": decision.reason} if decision.reason else {}),
+        }
+        return review
+
+    async def _self_rules(self, caller: Caller, tenant: str, _namespace: str, review: Object) -> Object:
+        namespace = (review.get("spec") or {}).get("namespace") or ""
+        if not namespace:
+            raise bad_request("no namespace on request")
+        asking = _within(caller, tenant)
+        policy = await self._authorizer.policy(asking.tenant)
+        grants = policy.grants(asking.user, namespace)
+        rules = [rule for grant in grants for rule in grant.rules]
+        status: Object = {
+            "resourceRules": [_resource_rule(rule) for rule in rules if rule.resources],
+            "nonResourceRules": [
+                {"verbs": list(rule.verbs), "nonResourceURLs": list(rule.urls)} for rule in rules if rule.urls
+            ],
+            "incomplete": False,
+        }
+        missing = policy.told_missing(grants)
+        if missing:
+            status["evaluationError"] = missing
+        return {**_head(review), "metadata": {}, "spec": {}, "status": status}
+
+    async def _self_subject(self, caller: Caller, _tenant: str, _namespace: str, review: Object) -> Object:
+        at = datetime.fromtimestamp(int(self._clock()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        status = {"userInfo": _user_info(caller.user)}
+        return {**_head(review), "metadata": {"creationTimestamp": at}, "status": status}
+
+    async def _token(self, _caller: Caller, tenant: str, _namespace: str, review: Object) -> Object:
+        spec = review.get("spec") or {}
+        token = spec.get("token") or ""
+        if not token:
+            raise bad_request("token is required for TokenReview in authentication")
+        try:
+            found = await self._authenticator.by_token(
+                token, of=tenant, audiences=tuple(spec.get("audiences") or ())
+            )
+        except TokenError as error:
+            told = str(error)
+            said = told if told == "invalid bearer token" else f"[invalid bearer token, {told}]"
+            review["status"] = {"user": {}, "error": said}
+            return review
+        review["status"] = {
+            "authenticated": True,
+            "user": _user_info(found.user),
+            "audiences": list(found.audiences),
+        }
+        return review
+
+
+def _require(findings: list[FieldError]) -> None:
+    """Refuse a review with findings; like the real server's, the refusal names no kind."""
+    if findings:
+        raise invalid("", AUTHORIZATION, "", findings)
+
+
+def _within(caller: Caller, tenant: str) -> Caller:
+    """Return the caller as it acts in a tenant: a system caller keeps its own rights there."""
+    return caller if caller.system or caller.tenant == tenant else Caller(caller.user, tenant)
+
+
+def _head(review: Object) -> Object:
+    return {key: review[key] for key in ("kind", "apiVersion") if key in review}
+
+
+def _asked(spec: Object) -> Attributes:
+    resource = spec.get("resourceAttributes")
+    if resource is None:
+        other = spec["nonResourceAttributes"]
+        return Attributes(other.get("verb") or "", other.get("path") or "", resource_request=False)
+    return Attributes(
+        resource.get("verb") or "",
+        group=resource.get("group") or "",
+        version=resource.get("version") or "*",
+        resource=resource.get("resource") or "",
+        subresource=resource.get("subresource") or "",
+        namespace=resource.get("namespace") or "",
+        name=resource.get("name") or "",
+    )
+
+
+def _resource_rule(rule: Any) -> Object:
+    found = {"verbs": list(rule.verbs), "apiGroups": list(rule.groups), "resources": list(rule.resources)}
+    return found | {"resourceNames": list(rule.names)} if rule.names else found
+
+
+def _user_info(user: User) -> Object:
+    info: Object = {"username": user.name}
+    if user.uid:
+        info["uid"] = user.uid
+    if user.groups:
+        info["groups"] = list(user.groups)
+    if user.extra:
+        info["extra"] = {key: list(values) for key, values in user.extra.items()}
+    return info

@@ -1,0 +1,163 @@
+"""The operator's HTTP API for tenants, below /vcsync/v1/; `vcsync tenant` speaks it.
+
+GET and POST tenants; DELETE tenants/NAME; GET tenants/NAME/kubeconfig?user=U&group=G; GET tenants/NAME/export;
+POST tenants/NAME/rotate.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from vcsync.controlplane.errors import StatusError, bad_request, method_not_allowed, not_found, page_not_found
+from vcsync.controlplane.identity.authorizer import Authorizer
+from vcsync.controlplane.identity.caller import Attributes, Caller
+from vcsync.controlplane.tenants import kubeconfig, pki
+from vcsync.controlplane.tenants.lifecycle import Lifecycle
+from vcsync.controlplane.tenants.records import Authority, TenantRecord
+from vcsync.controlplane.tenants.registry import TenantRegistry
+
+PREFIX = "/vcsync/v1/"
+JSON = "application/json"
+YAML = "application/yaml"
+MAX_USER = 64
+"""Characters of a user's name: a certificate's common name has no more."""
+
+Query = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the client is sent."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+class _NewTenant(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+
+
+class Admin:
+    """Answers the operator."""
+
+    def __init__(
+        self,
+        *,
+        registry: TenantRegistry,
+        lifecycle: Lifecycle,
+        authorizer: Authorizer,
+        server: Authority,
+        clock: Callable[[], float],
+        url: str,
+    ) -> None:
+        """Take what knows and changes tenants, who may, and what kubeconfigs tell of the server."""
+        self._registry = registry
+        self._lifecycle = lifecycle
+        self._authorizer = authorizer
+        self._server = server
+        self._clock = clock
+        self._url = url
+
+    async def handle(self, caller: Caller, method: str, path: str, query: Query, body: bytes) -> Answer:
+        """Answer one request; `path` begins with `/vcsync/v1/`.
+
+        Raises:
+            StatusError: whatever stands in the way.
+            StoreError: the store cannot be read or written.
+        """
+        if not caller.system:
+            raise StatusError(403, "Forbidden", "forbidden: the credential is not valid here", {})
+        await self._authorizer.authorize(caller, Attributes(method.lower(), path, resource_request=False))
+        parts = path.removeprefix(PREFIX).split("/")
+        if parts[0] != "tenants" or not all(parts):
+            raise page_not_found()
+        match parts[1:]:
+            case []:
+                return await self._choose(method, GET=self._list, POST=lambda: self._create(body))
+            case [name]:
+                return await self._choose(method, DELETE=lambda: self._delete(name))
+            case [name, "kubeconfig"]:
+                return await self._choose(method, GET=lambda: self._kubeconfig(name, query))
+            case [name, "export"]:
+                return await self._choose(method, GET=lambda: self._export(name))
+            case [name, "rotate"]:
+                return await self._choose(method, POST=lambda: self._rotate(name))
+            case _:
+                raise page_not_found()
+
+    @staticmethod
+    async def _choose(method: str, **answers: Callable[[], Awaitable[Answer]]) -> Answer:
+        if method not in answers:
+            raise method_not_allowed(method)
+        return await answers[method]()
+
+    async def _list(self) -> Answer:
+        found = [_shown(record) async for record, _ in self._registry.records()]
+        return _json(200, {"items": found})
+
+    async def _create(self, body: bytes) -> Answer:
+        try:
+            wanted = msgspec.json.decode(body, type=_NewTenant)
+        except msgspec.MsgspecError as error:
+            raise bad_request(f"give a name as JSON: {error}") from error
+        return _json(201, _shown(await self._lifecycle.create(wanted.name)))
+
+    async def _delete(self, name: str) -> Answer:
+        await self._lifecycle.delete(name)
+        return _json(200, {"name": name})
+
+    async def _rotate(self, name: str) -> Answer:
+        return _json(200, _shown(await self._lifecycle.rotate(name)))
+
+    async def _kubeconfig(self, name: str, query: Query) -> Answer:
+        user = (_values(query, "user") or [kubeconfig.ADMIN])[0]
+        if not 0 < len(user) <= MAX_USER:
+            raise bad_request(f"a user's name has 1 to {MAX_USER} characters")
+        groups = _values(query, "group")
+        if not all(0 < len(group) <= MAX_USER for group in groups):
+            raise bad_request(f"a group's name has 1 to {MAX_USER} characters")
+        return Answer(200, YAML, await self.kubeconfig(name, user, groups))
+
+    async def kubeconfig(
+        self, tenant: str, user: str = kubeconfig.ADMIN, groups: Sequence[str] = ()
+    ) -> bytes:
+        """Return a kubeconfig with a new certificate for a user of a tenant.
+
+        Raises:
+            StatusError: 404, there is no such tenant.
+            StoreError: the store cannot be read.
+        """
+        authority = (await self._record(tenant)).authority
+        if authority is None:
+            raise not_found("tenants", "", tenant)
+        known = tuple(groups) or kubeconfig.default_groups(tenant, user)
+        pair = pki.issue_client(authority, user, known, self._clock())
+        return kubeconfig.kubeconfig(
+            tenant=tenant, url=self._url, server_authority=self._server.certificate, user=user, pair=pair
+        )
+
+    async def _export(self, name: str) -> Answer:
+        record = await self._record(name)
+        return _json(200, {"files": dict(kubeconfig.controller_files(record, self._server.certificate))})
+
+    async def _record(self, tenant: str) -> TenantRecord:
+        found = await self._registry.credentials(tenant)
+        if found is None:
+            raise not_found("tenants", "", tenant)
+        return found.record
+
+
+def _values(query: Query, key: str) -> list[str]:
+    found = query.get(key) or ()
+    return [found] if isinstance(found, str) else list(found)
+
+
+def _shown(record: TenantRecord) -> dict[str, Any]:
+    return {"name": record.name, "uid": record.uid, "created": record.created, "phase": record.phase}
+
+
+def _json(status: int, body: Any) -> Answer:
+    return Answer(status, JSON, msgspec.json.encode(body))

@@ -1,0 +1,258 @@
+"""Everything a control plane begins with, as templates that need only be filled in for each tenant. Pure.
+
+The objects are those of a fresh kube-apiserver 1.36, without the traces of its own process.
+"""
+
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from vcsync.controlplane.identity import bootstrap, policy
+from vcsync.controlplane.resources import object_key
+from vcsync.controlplane.store.interface import Put
+from vcsync.controlplane.tenants import flowcontrol
+
+NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+SERVICE_CIDR = "10.0.0.0/16"
+SERVICE_ADDRESS = "10.0.0.1"
+"""The cluster IP of `kubernetes.default`."""
+
+NOW, TODAY, UID, ADDRESS, AUTHORITY = "@now@", "@today@", "@uid@", "@address@", "@authority@"
+PORT = 99999
+"""Stands for the port in templates."""
+
+AUTHENTICATION_CONFIG = ("kube-system", "extension-apiserver-authentication")
+
+_SYSTEM_PRIORITIES = (
+    (
+        "system-cluster-critical",
+        2000000000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+    (
+        "system-node-critical",
+        2000001000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+)
+_API_SERVICES = (
+    ("v1", "", 18000, 1),
+    ("v1", "admissionregistration.k8s.io", 16700, 15),
+    ("v1", "apiextensions.k8s.io", 16700, 15),
+    ("v1", "apps", 17800, 15),
+    ("v1", "authentication.k8s.io", 17700, 15),
+    ("v1", "authorization.k8s.io", 17600, 15),
+    ("v1", "autoscaling", 17500, 15),
+    ("v1", "batch", 17400, 15),
+    ("v1", "certificates.k8s.io", 17300, 15),
+    ("v1", "coordination.k8s.io", 16500, 15),
+    ("v1", "discovery.k8s.io", 16200, 15),
+    ("v1", "events.k8s.io", 17750, 15),
+    ("v1", "flowcontrol.apiserver.k8s.io", 16100, 21),
+    ("v1", "networking.k8s.io", 17200, 15),
+    ("v1", "node.k8s.io", 16300, 15),
+    ("v1", "policy", 17100, 15),
+    ("v1", "rbac.authorization.k8s.io", 17000, 15),
+    ("v1", "resource.k8s.io", 16200, 21),
+    ("v1", "scheduling.k8s.io", 16600, 15),
+    ("v1", "storage.k8s.io", 16800, 15),
+    ("v2", "autoscaling", 17500, 30),
+)
+_MARKS = re.compile(rb"(@now@|@today@|@uid@|@address@|@authority@|99999)")
+
+
+def default_puts(tenant: str, *, now: str, address: str, port: int, authority: str) -> list[Put]:
+    """Return the writes of everything that a tenant begins with.
+
+    Args:
+        tenant: whose.
+        now: RFC 3339 time in whole seconds.
+        address: IP address at which Pods reach the API.
+        port: port there.
+        authority: PEM certificate of the tenant's authority.
+    """
+    values: Mapping[bytes, bytes] = {
+        NOW.encode(): now.encode(),
+        TODAY.encode(): now[:10].encode(),
+        ADDRESS.encode(): address.encode(),
+        str(PORT).encode(): str(port).encode(),
+        AUTHORITY.encode(): msgspec.json.encode(authority)[1:-1],
+    }
+    return [
+        Put(f"{tenant}/{suffix}", b"".join(_filled(part, values) for part in parts))
+        for suffix, parts in _templates()
+    ]
+
+
+def _filled(part: bytes, values: Mapping[bytes, bytes]) -> bytes:
+    if part == b"@uid@":
+        return str(uuid.uuid4()).encode()
+    return values.get(part, part)
+
+
+@cache
+def _templates() -> tuple[tuple[str, tuple[bytes, ...]], ...]:
+    """Return, for every object, its key without the tenant and its bytes, cut where something is to be filled in."""
+    found = []
+    for group, plural, body in _objects():
+        metadata = dict(body["metadata"])
+        key = object_key("", group, plural, metadata.get("namespace", ""), metadata["name"]).removeprefix("/")
+        whole = {"metadata": {**metadata, "uid": UID, "creationTimestamp": NOW}}
+        whole |= {field: value for field, value in body.items() if field != "metadata"}
+        found.append((key, tuple(_MARKS.split(msgspec.json.encode(whole)))))
+    return tuple(found)
+
+
+def _objects() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield (group, plural, object) of each, in stored form, without uid and creation time."""
+    for name in NAMESPACES:
+        yield (
+            "",
+            "namespaces",
+            {
+                "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+                "spec": {"finalizers": ["kubernetes"]},
+                "status": {"phase": "Active"},
+            },
+        )
+    for plural, body in bootstrap.default_objects():
+        yield policy.GROUP, plural, body
+    for plural, body in flowcontrol.objects(NOW):
+        yield flowcontrol.GROUP, plural, body
+    for name, value, description in _SYSTEM_PRIORITIES:
+        yield (
+            "scheduling.k8s.io",
+            "priorityclasses",
+            {
+                "metadata": {"name": name, "generation": 1},
+                "value": value,
+                "description": description,
+                "preemptionPolicy": "PreemptLowerPriority",
+            },
+        )
+    yield from _api_services()
+    yield from _network()
+    yield from _config_maps()
+
+
+def _api_services() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    condition = {
+        "type": "Available",
+        "status": "True",
+        "lastTransitionTime": NOW,
+        "reason": "Local",
+        "message": "Local APIServices are always available",
+    }
+    for version, group, group_priority, version_priority in _API_SERVICES:
+        spec: dict[str, Any] = {
+            "version": version,
+            "groupPriorityMinimum": group_priority,
+            "versionPriority": version_priority,
+        }
+        if group:
+            spec["group"] = group
+        labels = {"kube-aggregator.kubernetes.io/automanaged": "onstart"}
+        yield (
+            "apiregistration.k8s.io",
+            "apiservices",
+            {
+                "metadata": {"name": f"{version}.{group}", "labels": labels},
+                "spec": spec,
+                "status": {"conditions": [condition]},
+            },
+        )
+
+
+def _network() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield the Service by which Pods find the API, and what belongs to it."""
+    port = {"name": "https", "protocol": "TCP", "port": PORT}
+    named = {"name": "kubernetes", "namespace": "default"}
+    yield (
+        "",
+        "services",
+        {
+            "metadata": {**named, "labels": {"component": "apiserver", "provider": "kubernetes"}},
+            "spec": {
+                "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": PORT}],
+                "clusterIP": SERVICE_ADDRESS,
+                "clusterIPs": [SERVICE_ADDRESS],
+                "type": "ClusterIP",
+                "sessionAffinity": "None",
+                "ipFamilies": ["IPv4"],
+                "ipFamilyPolicy": "SingleStack",
+                "internalTrafficPolicy": "Cluster",
+            },
+            "status": {"loadBalancer": {}},
+        },
+    )
+    yield (
+        "",
+        "endpoints",
+        {
+            "metadata": {**named, "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
+            "subsets": [{"addresses": [{"ip": ADDRESS}], "ports": [port]}],
+        },
+    )
+    yield (
+        "discovery.k8s.io",
+        "endpointslices",
+        {
+            "metadata": {**named, "generation": 1, "labels": {"kubernetes.io/service-name": "kubernetes"}},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [ADDRESS], "conditions": {"ready": True}}],
+            "ports": [port],
+        },
+    )
+    condition = {
+        "type": "Ready",
+        "status": "True",
+        "lastTransitionTime": NOW,
+        "reason": "",
+        "message": "Kubernetes default Service CIDR is ready",
+    }
+    yield (
+        "networking.k8s.io",
+        "servicecidrs",
+        {
+            "metadata": {"name": "kubernetes"},
+            "spec": {"cidrs": [SERVICE_CIDR]},
+            "status": {"conditions": [condition]},
+        },
+    )
+    labels = {
+        "ipaddress.kubernetes.io/ip-family": "IPv4",
+        "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
+    }
+    yield (
+        "networking.k8s.io",
+        "ipaddresses",
+        {
+            "metadata": {"name": SERVICE_ADDRESS, "labels": labels},
+            "spec": {"parentRef": {"resource": "services", **named}},
+        },
+    )
+
+
+def _config_maps() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    namespace, name = AUTHENTICATION_CONFIG
+    yield (
+        "",
+        "configmaps",
+        {
+            "metadata": {"name": name, "namespace": namespace},
+            "data": {"client-ca-file": AUTHORITY},
+        },
+    )
+    tracking = "kube-apiserver-legacy-service-account-token-tracking"
+    yield (
+        "",
+        "configmaps",
+        {
+            "metadata": {"name": tracking, "namespace": namespace},
+            "data": {"since": TODAY},
+        },
+    )

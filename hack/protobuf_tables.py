@@ -162,7 +162,7 @@ def lines(packages: Iterator[Package]) -> Iterator[Any]:
         yield [package.name, package.group]
         for name, body in sorted(package.messages.items()):
             struct = package.structs.get(name, "")
-            kind = "k" if re.search(r"^\s+(metav1\.)?TypeMeta\s+`json:\",inline\"`", struct, re.M) else ""
+            kind = "k" if re.search(r"^\s+(\w+\.)?TypeMeta\s+`json:\",inline\"`", struct, re.M) else ""
             code = "l" if package.aliases.get(name, "").startswith("[]") else kind
             yield [f"{package.name}.{name}", code, list(_fields(package, struct, body))]
 

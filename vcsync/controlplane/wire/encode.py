@@ -19,7 +19,7 @@ _decode = msgspec.json.Decoder().decode
 class _Dumper(yaml.CSafeDumper):
     """Writes equal values out in full."""
 
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002, D102
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
 
 

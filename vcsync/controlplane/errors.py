@@ -41,7 +41,7 @@ class StatusError(Exception):
 
     Attributes:
         code: HTTP status code.
-        reason: machine-readable (`NotFound`, `Invalid`, ...).
+        reason: machine-readable (`NotFound`, `Invalid`, ...); empty: none is told.
         message: what kubectl prints.
         details: the Status' `details`, without causes.
         causes: go into `details.causes`.
@@ -78,8 +78,9 @@ class StatusError(Exception):
             "metadata": dict(self.metadata),
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
         }
+        if self.reason:
+            status["reason"] = self.reason
         if details or self.empty_details:
             status["details"] = details
         status["code"] = self.code

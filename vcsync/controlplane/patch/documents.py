@@ -15,6 +15,10 @@ MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 
 _MAX_DEPTH = 200
+_NO_OBJECT = (
+    "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type"
+    ' struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+)
 
 
 def apply_patch(content_type: str, live: Object, patch: Any, schema: Schema | None = None) -> Object:
@@ -52,22 +56,37 @@ def _decode(content_type: str, patch: Any) -> Any:
     try:
         decoded = msgspec.json.decode(patch) if isinstance(patch, bytes) else patch
     except (msgspec.DecodeError, RecursionError) as failure:
-        raise errors.bad_request(f"{said}{failure}") from None
+        raise errors.bad_request(said + _syntax(failure)) from None
     if too_deep(decoded):
         raise errors.bad_request(f"{said}exceeded max depth")
-    expected: type = list if content_type == JSON else dict
-    wrong = decoded if not isinstance(decoded, expected) else None
-    into = _INTO[expected]
-    if wrong is None and content_type == JSON:
-        wrong = next((each for each in decoded if not isinstance(each, dict)), None)
-        into = "handlers.jsonPatchOp"
-    if wrong is not None:
-        raise errors.bad_request(
-            f"{said}json: cannot unmarshal {_WORDS[type(wrong)]} into Go value of type {into}"
-        )
-    if decoded is None or (content_type == JSON and None in decoded):
-        raise errors.bad_request(f"{said}json: the patch is null")
+    if decoded is None:
+        return _nothing(content_type)
+    if content_type != JSON:
+        if not isinstance(decoded, dict):
+            raise errors.bad_request(said + _mismatch(decoded, "map[string]interface {}"))
+    elif not isinstance(decoded, list):
+        raise errors.bad_request(said + _mismatch(decoded, "[]handlers.jsonPatchOp"))
+    else:
+        for each in decoded:
+            if each is not None and not isinstance(each, dict):
+                raise errors.bad_request(said + _mismatch(each, "handlers.jsonPatchOp"))
     return decoded
+
+
+def _syntax(failure: Exception) -> str:
+    text = str(failure)
+    return "unexpected end of JSON input" if "truncated" in text else text
+
+
+def _mismatch(value: Any, into: str) -> str:
+    return f"json: cannot unmarshal {_WORDS[type(value)]} into Go value of type {into}"
+
+
+def _nothing(content_type: str) -> Any:
+    """Say what the patch `null` means."""
+    if content_type == MERGE:
+        raise errors.bad_request("Invalid JSON Patch")
+    return [] if content_type == JSON else {}
 
 
 _WORDS: dict[type, str] = {
@@ -77,9 +96,7 @@ _WORDS: dict[type, str] = {
     int: "number",
     float: "number",
     bool: "bool",
-    type(None): "null",
 }
-_INTO: dict[type, str] = {list: "[]handlers.jsonPatchOp", dict: "map[string]interface {}"}
 
 
 def too_deep(value: Any, depth: int = _MAX_DEPTH) -> bool:
@@ -98,7 +115,7 @@ def _inside(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list) else ()
 
 
-def _json(live: Object, operations: list[dict[str, Any]]) -> Any:
+def _json(live: Object, operations: list[dict[str, Any] | None]) -> Any:
     if len(operations) > jsonpatch.MAX_OPERATIONS:
         raise errors.too_large(
             "Request entity too large: The allowed maximum operations in a JSON patch is"

@@ -24,10 +24,11 @@ class DoesNotApply(Exception):
     """An operation of the patch cannot be done on this document, or its test failed."""
 
 
-def apply(document: Any, operations: list[dict[str, Any]]) -> Any:
+def apply(document: Any, operations: list[dict[str, Any] | None]) -> Any:
     """Return what the document becomes by all operations in turn. Raises DoesNotApply."""
     run = _Run(copied(document))
-    for operation in operations:
+    for each in operations:
+        operation = each or {}
         perform = _OPERATIONS.get(_text(operation, "op"))
         if perform is None:
             raise DoesNotApply(f"Unexpected kind: {operation.get('op')}")

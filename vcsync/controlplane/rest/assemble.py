@@ -13,7 +13,6 @@ from vcsync.controlplane.rest.answers import Answers
 from vcsync.controlplane.rest.deletion import Deleter, begin_namespace
 from vcsync.controlplane.rest.eviction import Evictor
 from vcsync.controlplane.rest.hub import Hub, Tap
-from vcsync.controlplane.rest.patching import Patcher
 from vcsync.controlplane.rest.paths import Paths
 from vcsync.controlplane.rest.reading import Reader
 from vcsync.controlplane.rest.registry import Registry
@@ -21,7 +20,6 @@ from vcsync.controlplane.rest.scope import Admit
 from vcsync.controlplane.rest.server import Metrics, Server
 from vcsync.controlplane.rest.space import Spaces
 from vcsync.controlplane.rest.subresources import Reviews, Subresources
-from vcsync.controlplane.rest.tracking import Tracker
 from vcsync.controlplane.rest.verbs import Verbs
 from vcsync.controlplane.rest.watching import Watches
 from vcsync.controlplane.rest.way import Identity, Way
@@ -69,13 +67,12 @@ def assemble(
     reader = Reader(store, identity.tenants)
     registry = Registry(store, admit)
     answers = Answers()
-    tracker = Tracker()
     deleter = Deleter(registry, {("", "namespaces"): begin_namespace})
     watches = Watches(hub, reader, time.monotonic)
-    verbs = Verbs(registry, reader, watches, deleter, answers, tracker, Patcher(tracker))
+    verbs = Verbs(registry, reader, watches, deleter, answers)
     metrics = Metrics()
     evictor = Evictor(registry, deleter)
-    subresources = Subresources(verbs, registry, reader, answers, tracker, evictor, spaces, identity)
+    subresources = Subresources(verbs, registry, reader, answers, evictor, spaces, identity)
 
     async def ready() -> bool:
         try:

@@ -10,44 +10,63 @@ from vcsync.controlplane.rest.bodies import fitted
 from vcsync.controlplane.rest.options import WriteOptions
 from vcsync.controlplane.rest.registry import Change
 from vcsync.controlplane.rest.scope import Scope
-from vcsync.controlplane.rest.tracking import Tracker
-from vcsync.controlplane.wire import negotiation
+from vcsync.controlplane.rest.tracking import applied, track
+from vcsync.controlplane.wire import decode, negotiation
 
 
-class Patcher:
-    """Makes changes of patches."""
+def defaulted(scope: Scope, served: Object) -> Object:
+    """Return a served object with its defaults, as ownership of fields is told of it."""
+    return scope.kind.served(scope.kind.working(served))
 
-    def __init__(self, tracker: Tracker) -> None:
-        """Take who keeps managedFields."""
-        self._tracker = tracker
 
-    def private(self, obj: Object) -> Object:
-        """Return a copy that may be changed."""
-        return copy.deepcopy(obj)
+def patched(scope: Scope, form: str, patch: bytes, options: WriteOptions) -> Change:
+    """Return what a patch does to whatever stands there.
 
-    def change(self, scope: Scope, form: str, patch: bytes, options: WriteOptions) -> Change:
-        """Return what a patch does to whatever stands there."""
-        if form == negotiation.APPLY_PATCH:
-            return self._apply(scope, patch, options)
+    Raises:
+        StatusError: the patch cannot be read.
+    """
+    if form == negotiation.APPLY_PATCH:
+        return _apply(scope, patch, options)
+    seen = decode.read_patch(patch, form)[1]
 
-        async def change(live: Object | None) -> Object:
-            if live is None:
-                resource = scope.kind.resource
-                raise errors.not_found(resource.plural, resource.group, scope.name)
-            new = documents.apply_patch(form, live, patch, scope.kind.schema)
-            new = fitted(scope, new, options.validation)
-            self._settle(scope, new)
-            self._tracker.update(scope, live, new, options.manager)
-            return new
+    async def change(live: Object | None) -> Object:
+        if live is None:
+            resource = scope.kind.resource
+            raise errors.not_found(resource.plural, resource.group, scope.name)
+        new = documents.apply_patch(form, live, patch, scope.kind.schema)
+        new = fitted(scope, new, options.validation, seen)
+        _settle(scope, new)
+        new = defaulted(scope, new)
+        track(scope, live, new, options.manager)
+        return new
 
-        return change
+    return change
 
-    def _apply(self, scope: Scope, patch: bytes, options: WriteOptions) -> Change:
-        raise errors.unsupported_media_type("server-side apply is not available yet")
 
-    @staticmethod
-    def _settle(scope: Scope, new: Object) -> None:
-        metadata = new["metadata"]
-        meta.settle_namespace(metadata, scope.namespace if scope.kind.resource.namespaced else "")
-        meta.check_name(metadata, scope.name, scope.namespace)
-        scope.warn(meta.drop_duplicate_owners(metadata))
+def _apply(scope: Scope, patch: bytes, options: WriteOptions) -> Change:
+    wanted, seen = decode.read_patch(patch, negotiation.APPLY_PATCH)
+    if not isinstance(wanted, dict):
+        raise errors.bad_request("error decoding YAML: the patch is no object")
+    if seen and options.validation == "Strict":
+        resource = scope.kind.resource
+        raise decode.strict_error(resource.kind, resource.version, resource.kind, seen)
+    if options.validation == "Warn":
+        scope.warn(seen)
+
+    async def change(live: Object | None) -> Object:
+        merged = applied(scope, live, copy.deepcopy(wanted), options.manager, bool(options.force))
+        version = (wanted.get("metadata") or {}).get("resourceVersion")
+        new = fitted(scope, merged, "Ignore")
+        if version:
+            new["metadata"]["resourceVersion"] = version
+        _settle(scope, new)
+        return new
+
+    return change
+
+
+def _settle(scope: Scope, new: Object) -> None:
+    metadata = new["metadata"]
+    meta.settle_namespace(metadata, scope.namespace if scope.kind.resource.namespaced else "")
+    meta.check_name(metadata, scope.name, scope.namespace)
+    scope.warn(meta.drop_duplicate_owners(metadata))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Behaviour, Object
 from vcsync.controlplane.errors import StatusError
+from vcsync.controlplane.patch.managed import keep_times
 from vcsync.controlplane.rest import meta, stored
 from vcsync.controlplane.rest.claims import Claims, no_claims
 from vcsync.controlplane.rest.kind import Kind
@@ -56,8 +57,6 @@ class Registry:
         Raises:
             StatusError: as the API refuses.
         """
-        if scope.kind.refusal:
-            raise scope.kind.refusal
         metadata = served["metadata"]
         prefix, name = metadata.get("generateName") or "", metadata.get("name") or ""
         if name or not prefix:
@@ -148,6 +147,8 @@ class Registry:
         raise self.conflict(scope)
 
     async def _create_by_update(self, scope: Scope, change: Change, options: WriteOptions) -> Written:
+        if scope.kind.refusal:
+            raise scope.kind.refusal
         served = await change(None)
         metadata = served["metadata"]
         if metadata.get("resourceVersion") not in (None, "", "0"):
@@ -174,6 +175,7 @@ class Registry:
         served = await self.admitted(scope, "UPDATE", served, old_served, options.dry_run)
         working = kind.working(served)
         self._prepare_update(scope, working, old)
+        keep_times(old, working)
         if working == old:
             return Written(record.value, record.revision), record
         if finished(kind, working, old):

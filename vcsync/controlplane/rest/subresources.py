@@ -19,7 +19,7 @@ from vcsync.controlplane.rest.registry import Change, Registry, Written
 from vcsync.controlplane.rest.reply import Reply, Stream
 from vcsync.controlplane.rest.space import Spaces
 from vcsync.controlplane.rest.subwrites import SUBWRITES
-from vcsync.controlplane.rest.tracking import Tracker
+from vcsync.controlplane.rest.tracking import track
 from vcsync.controlplane.rest.verbs import Request, Verbs
 from vcsync.controlplane.schema import builtin
 from vcsync.controlplane.wire import negotiation
@@ -50,7 +50,6 @@ class Subresources:
         registry: Registry,
         reader: Reader,
         answers: Answers,
-        tracker: Tracker,
         evictor: Evictor,
         spaces: Spaces,
         reviews: Reviews,
@@ -60,7 +59,6 @@ class Subresources:
         self._registry = registry
         self._reader = reader
         self._answers = answers
-        self._tracker = tracker
         self._evictor = evictor
         self._spaces = spaces
         self._reviews = reviews
@@ -174,7 +172,7 @@ class Subresources:
         async def change(live: Object | None) -> Object:
             new = copy.deepcopy(live or {})
             scaling.apply_scale(kind, new, scaled(scaling.to_scale(kind, new)), scope.name)
-            self._tracker.update(scope, live, new, options.manager)
+            track(scope, live, new, options.manager)
             return new
 
         return change, options

@@ -3,6 +3,7 @@
 Behaviour: apiserver's `endpoints/handlers/{get,create,update,patch,delete}.go`.
 """
 
+import copy
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 
@@ -13,14 +14,14 @@ from vcsync.controlplane.rest.answers import Answers
 from vcsync.controlplane.rest.bodies import read_object, read_options
 from vcsync.controlplane.rest.deletion import Deleter, status_of
 from vcsync.controlplane.rest.options import delete_options, list_options, write_options
-from vcsync.controlplane.rest.patching import Patcher
+from vcsync.controlplane.rest.patching import defaulted, patched
 from vcsync.controlplane.rest.reading import Reader
 from vcsync.controlplane.rest.registry import Registry, Written
 from vcsync.controlplane.rest.reply import Reply, Stream
 from vcsync.controlplane.rest.requestinfo import ALL, Query, RequestInfo
 from vcsync.controlplane.rest.scope import Scope
 from vcsync.controlplane.rest.selection import selection
-from vcsync.controlplane.rest.tracking import Tracker
+from vcsync.controlplane.rest.tracking import track
 from vcsync.controlplane.rest.watching import Bookmark, Failed, Item, Watches
 from vcsync.controlplane.wire import negotiation
 from vcsync.controlplane.wire.negotiation import Representation
@@ -60,8 +61,6 @@ class Verbs:
         watches: Watches,
         deleter: Deleter,
         answers: Answers,
-        tracker: Tracker,
-        patcher: Patcher,
     ) -> None:
         """Take the parts."""
         self._registry = registry
@@ -69,8 +68,6 @@ class Verbs:
         self._watches = watches
         self._deleter = deleter
         self._answers = answers
-        self._tracker = tracker
-        self._patcher = patcher
 
     async def get(self, request: Request) -> Reply:
         """Answer one object."""
@@ -121,7 +118,10 @@ class Verbs:
         scope.warn(meta.drop_duplicate_owners(metadata))
         if scope.kind.resource.namespaced and not scope.namespace:
             raise errors.bad_request("namespace is required")
-        self._tracker.update(scope, None, served, options.manager)
+        if scope.kind.refusal:
+            raise scope.kind.refusal
+        served = defaulted(scope, served)
+        track(scope, None, served, options.manager)
         written = await self._registry.create(scope, served, options)
         return await self._object(request, written)
 
@@ -135,11 +135,12 @@ class Verbs:
         meta.settle_namespace(metadata, scope.namespace if scope.kind.resource.namespaced else "")
         meta.check_name(metadata, scope.name, scope.namespace)
         uid = metadata.get("uid") or ""
+        scope.warn(meta.drop_duplicate_owners(metadata))
+        served = defaulted(scope, served)
 
         async def change(live: Object | None) -> Object:
-            new = self._patcher.private(served)
-            scope.warn(meta.drop_duplicate_owners(new["metadata"]))
-            self._tracker.update(scope, live, new, options.manager)
+            new = copy.deepcopy(served)
+            track(scope, live, new, options.manager)
             return new
 
         written = await self._registry.update(scope, change, options, uid=uid)
@@ -152,7 +153,7 @@ class Verbs:
         apply = form == negotiation.APPLY_PATCH
         options = write_options(request.query, "PatchOptions", apply=apply)
         body = await request.body()
-        change = self._patcher.change(scope, form, body, options)
+        change = patched(scope, form, body, options)
         written = await self._registry.update(scope, change, options, may_create=apply)
         return await self._object(request, written)
 

@@ -5,13 +5,16 @@ from collections.abc import Callable, Mapping
 from vcsync.controlplane.behaviour import Behaviour, Context, Object, StatusBehaviour
 from vcsync.controlplane.errors import FieldError
 from vcsync.controlplane.kinds import canonical
+from vcsync.controlplane.kinds.apps import APPS
+from vcsync.controlplane.kinds.batch import BATCH
 from vcsync.controlplane.kinds.claims import CLAIMS
 from vcsync.controlplane.kinds.core import CORE
 from vcsync.controlplane.kinds.parts import Part
 from vcsync.controlplane.kinds.pods import PODS
+from vcsync.controlplane.kinds.services import SERVICES
 from vcsync.controlplane.kinds.traits import TRAITS, Traits
 
-PARTS: tuple[Mapping[tuple[str, str], Part], ...] = (CLAIMS, CORE, PODS)
+PARTS: tuple[Mapping[tuple[str, str], Part], ...] = (APPS, BATCH, CLAIMS, CORE, PODS, SERVICES)
 """What the modules of kinds declare."""
 
 

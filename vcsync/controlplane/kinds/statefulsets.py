@@ -1,0 +1,178 @@
+"""StatefulSets. Pure.
+
+Source: `ValidateStatefulSet*` in Kubernetes' `pkg/apis/apps/validation`, `pkg/registry/apps/statefulset`.
+"""
+
+from vcsync.controlplane import errors
+from vcsync.controlplane.behaviour import Context
+from vcsync.controlplane.errors import FieldError
+from vcsync.controlplane.kinds import claims, names, pod_defaults, pod_validation
+from vcsync.controlplane.kinds.parts import Part
+from vcsync.controlplane.kinds.pod_annotations import pod_annotations
+from vcsync.controlplane.kinds.pod_defaults import fill
+from vcsync.controlplane.kinds.pods import drop_disabled_template
+from vcsync.controlplane.kinds.rules import (
+    Findings,
+    Object,
+    annotations,
+    indexed,
+    items,
+    labels,
+    nonnegative,
+    number,
+    one_of,
+    part,
+    say,
+    text,
+    understood,
+)
+from vcsync.controlplane.kinds.workloads import (
+    available_are_ready,
+    collisions,
+    fewer_than_replicas,
+    lasting,
+    own_selector,
+    selected_labels,
+    workload_warnings,
+)
+
+_CHANGEABLE = (
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+)
+_FROZEN = (
+    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy',"
+    " 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
+)
+_COUNTS = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
+
+
+def _default(found: Object) -> None:
+    spec = found.get("spec")
+    if not isinstance(spec, dict):
+        return
+    fill(spec, {"podManagementPolicy": "OrderedReady", "updateStrategy": {}})
+    strategy = spec["updateStrategy"]
+    if "type" not in strategy:
+        strategy["type"] = "RollingUpdate"
+        strategy.setdefault("rollingUpdate", {})
+    if strategy["type"] == "RollingUpdate" and isinstance(strategy.get("rollingUpdate"), dict):
+        fill(strategy["rollingUpdate"], {"partition": 0})
+    fill(spec, {"persistentVolumeClaimRetentionPolicy": {}, "replicas": 1, "revisionHistoryLimit": 10})
+    fill(spec["persistentVolumeClaimRetentionPolicy"], {"whenDeleted": "Retain", "whenScaled": "Retain"})
+    pod_defaults.template(spec.get("template"))
+    for each in items(spec, "volumeClaimTemplates"):
+        fill(each, {"apiVersion": "v1", "kind": "PersistentVolumeClaim"})
+        fill(each.setdefault("status", {}), {"phase": "Pending"})
+        if isinstance(each.get("spec"), dict):
+            claims.default_spec(each["spec"])
+
+
+def _create(new: Object, _: Context) -> None:
+    spec = part(new, "spec")
+    drop_disabled_template(part(spec, "template"))
+    part(spec, "updateStrategy", "rollingUpdate").pop("maxUnavailable", None)
+
+
+def _update(new: Object, _old: Object, context: Context) -> None:
+    _create(new, context)
+
+
+def _findings(spec: Object, *, creating: bool) -> Findings:
+    policy = text(spec, "podManagementPolicy")
+    if policy not in ("OrderedReady", "Parallel"):
+        yield errors.wrong("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'")
+    yield from _strategy("spec.updateStrategy", part(spec, "updateStrategy"))
+    retention = part(spec, "persistentVolumeClaimRetentionPolicy")
+    for key in ("whenDeleted", "whenScaled"):
+        yield from one_of(
+            f"spec.persistentVolumeClaimRetentionPolicy.{key}", text(retention, key), ("Retain", "Delete")
+        )
+    if creating:
+        for each, here in indexed(spec, "volumeClaimTemplates", "spec.volumeClaimTemplates"):
+            yield from claims.spec(f"{here}.spec", part(each, "spec"))
+    yield from nonnegative(spec, "spec", "replicas", "minReadySeconds")
+    start = number(part(spec, "ordinals"), "start")
+    if start < 0:
+        yield errors.wrong("spec.ordinals.start", start, "must be greater than or equal to 0")
+    service = text(spec, "serviceName")
+    if creating and service:
+        yield from say("spec.serviceName", service, names.dns_label(service))
+    yield from own_selector("spec", spec, "statefulset")
+    yield from _template(spec)
+    yield from lasting("spec", spec, "StatefulSet")
+
+
+def _strategy(path: str, strategy: Object) -> Findings:
+    kind, rolling = text(strategy, "type"), strategy.get("rollingUpdate")
+    if kind == "OnDelete":
+        if rolling is not None:
+            shown = {"Partition": number(rolling, "partition"), "MaxUnavailable": None}
+            yield errors.wrong(
+                f"{path}.rollingUpdate", shown, "only allowed for updateStrategy 'RollingUpdate'"
+            )
+    elif kind == "RollingUpdate":
+        yield from nonnegative(part(strategy, "rollingUpdate"), f"{path}.rollingUpdate", "partition")
+    else:
+        yield errors.wrong(
+            path, {"Type": kind, "RollingUpdate": None}, "must be 'RollingUpdate' or 'OnDelete'"
+        )
+
+
+def _template(spec: Object) -> Findings:
+    if not understood(spec.get("selector")):
+        yield errors.wrong("spec.selector", spec.get("selector"), "")
+        return
+    yield from selected_labels("spec", spec)
+    template = part(spec, "template")
+    pod = {
+        key: value for key, value in part(template, "spec").items() if key not in ("hostname", "subdomain")
+    }
+    made = [text(part(each, "metadata"), "name") for each in items(spec, "volumeClaimTemplates")]
+    if made:
+        own = [each for each in items(pod, "volumes") if text(each, "name") not in made]
+        pod["volumes"] = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in made] + own
+    yield from pod_validation.template("spec.template", {**template, "spec": pod})
+    metadata = part(template, "metadata")
+    yield from labels("spec.template.labels", part(metadata, "labels"))
+    yield from annotations("spec.template.annotations", part(metadata, "annotations"))
+    yield from pod_annotations("spec.template.annotations", part(metadata, "annotations"), pod)
+
+
+def _validate_update(new: Object, old: Object) -> list[FieldError]:
+    now, was = part(new, "spec"), part(old, "spec")
+    found = list(_findings(now, creating=False))
+    if {key: value for key, value in now.items() if key not in _CHANGEABLE} != {
+        key: value for key, value in was.items() if key not in _CHANGEABLE
+    }:
+        found.append(errors.not_allowed("spec", _FROZEN))
+    return found
+
+
+def _status(new: Object, old: Object) -> list[FieldError]:
+    status = part(new, "status")
+    return [
+        *nonnegative(status, "status", *_COUNTS, "observedGeneration", "collisionCount"),
+        *fewer_than_replicas("status", status, *_COUNTS[1:]),
+        *available_are_ready("status", status, "cannot be greater than status.readyReplicas"),
+        *collisions("status", status, part(old, "status")),
+    ]
+
+
+STATEFUL_SETS = {
+    ("apps", "StatefulSet"): Part(
+        default=_default,
+        prepare_create=_create,
+        prepare_update=_update,
+        validate=lambda found: list(_findings(part(found, "spec"), creating=True)),
+        validate_update=_validate_update,
+        warnings=workload_warnings,
+        status_validate=_status,
+        name=names.label_name,
+    )
+}

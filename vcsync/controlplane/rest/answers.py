@@ -12,9 +12,11 @@ from vcsync.controlplane.rest import stored
 from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.reading import Listed
 from vcsync.controlplane.rest.watching import Bookmark, Failed, Told
+from vcsync.controlplane.wire import encode, partial, protobuf
 from vcsync.controlplane.wire.negotiation import Representation
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+Query = Mapping[str, Sequence[str]]
 _encode = msgspec.json.Encoder().encode
 
 
@@ -27,60 +29,113 @@ class Answers:
 
     def document(self, obj: Object, how: Representation) -> bytes:
         """Encode a whole object that is no stored one: a Status, a review, discovery."""
-        return _encode(obj) + b"\n"
-
-    async def served(self, kind: Kind, value: bytes, revision: int, tenant: str = "") -> Object:
-        """Return a stored object in the version of the request."""
-        resource = kind.resource
-        obj = stored.unpack(value, revision, resource.kind, resource.storage_api_version, tenant)
-        return kind.served((await kind.load([obj]))[0])
-
-    async def one(
-        self, kind: Kind, value: bytes, revision: int, how: Representation, query: Mapping[str, Sequence[str]]
-    ) -> bytes:
-        """Encode one stored object."""
-        return await self.json(kind, value, revision, "") + b"\n"
-
-    async def listed(
-        self, kind: Kind, listed: Listed, how: Representation, query: Mapping[str, Sequence[str]]
-    ) -> list[bytes]:
-        """Encode a list, in pieces."""
-        resource = kind.resource
-        metadata: dict[str, Any] = {"resourceVersion": str(listed.revision)}
-        if listed.continue_:
-            metadata["continue"] = listed.continue_
-        if listed.remaining is not None:
-            metadata["remainingItemCount"] = listed.remaining
-        name = resource.list_kind or f"{resource.kind}List"
-        head = {"kind": name, "apiVersion": resource.api_version, "metadata": metadata}
-        pieces = [_encode(head)[:-1] + b',"items":[']
-        for at, record in enumerate(listed.records):
-            tenant = record.key.partition("/")[0] if listed.tell_tenant else ""
-            if at:
-                pieces.append(b",")
-            if kind.direct and not resource.custom:
-                pieces.append(stored.item(record.value, record.revision, tenant))
-            else:
-                pieces.append(await self.json(kind, record.value, record.revision, tenant))
-        pieces.append(b"]}\n")
-        return pieces
-
-    def watch(
-        self, kind: Kind, how: Representation, query: Mapping[str, Sequence[str]], *, tell_tenant: bool
-    ) -> "WatchAnswers":
-        """Return what encodes one watch."""
-        return WatchAnswers(self, kind, how, tell_tenant)
+        return encode.document(obj, how)
 
     def error(self, error: StatusError, how: Representation) -> bytes:
         """Encode a refusal."""
-        return self.document(error.status(), how)
+        return encode.document(error.status(), how)
 
-    async def json(self, kind: Kind, value: bytes, revision: int, tenant: str) -> bytes:
-        """Encode one stored object as JSON."""
+    async def served(self, kind: Kind, value: bytes, revision: int) -> Object:
+        """Return a stored object in the version of the request."""
+        resource = kind.resource
+        obj = stored.unpack(value, revision, resource.kind, resource.storage_api_version)
+        return kind.served((await kind.load([obj]))[0])
+
+    async def one(self, kind: Kind, value: bytes, revision: int, how: Representation, query: Query) -> bytes:
+        """Encode one stored object.
+
+        Raises:
+            StatusError: 406, it cannot be had so.
+        """
+        if how.target == partial.LIST_KIND:
+            raise partial.no_object(_internal(kind, ""))
+        if how.format == "protobuf":
+            return await self.enveloped(kind, value, revision, how)
+        return encode.written(await self.json(kind, value, revision, how), how)
+
+    async def listed(self, kind: Kind, listed: Listed, how: Representation, query: Query) -> list[bytes]:
+        """Encode a list, in pieces.
+
+        Raises:
+            StatusError: 406, it cannot be had so.
+        """
+        if how.target == partial.KIND:
+            raise partial.no_list(_internal(kind, "List"))
+        resource, metadata = kind.resource, encode.list_metadata(listed.revision, listed.continue_, listed.remaining)
+        name = resource.list_kind or f"{resource.kind}List"
+        items = [(_told(each.key, each.value, listed.tell_tenant), each.revision) for each in listed.records]
+        if how.target == partial.LIST_KIND and how.format != "protobuf":
+            parts = [partial.partial_object(value, revision, version=how.version) for value, revision in items]
+            return [encode.written(partial.partial_list(parts, metadata, version=how.version), how)]
+        if how.format == "protobuf":
+            return [await self._protobuf_list(kind, items, listed, how)]
+        pieces = []
+        for value, revision in items:
+            if kind.direct and not resource.custom:
+                pieces.append(stored.item(value, revision))
+            else:
+                pieces.append(await self._item(kind, value, revision))
+        if how.format == "json" and not how.pretty:
+            return _pieces(name, resource.api_version, metadata, pieces)
+        return [encode.written(encode.json_list(name, resource.api_version, metadata, pieces), how)]
+
+    def watch(self, kind: Kind, how: Representation, query: Query, *, tell_tenant: bool) -> "WatchAnswers":
+        """Return what encodes one watch."""
+        return WatchAnswers(self, kind, how, tell_tenant)
+
+    async def json(self, kind: Kind, value: bytes, revision: int, how: Representation) -> bytes:
+        """Encode one stored object as JSON, whole or its metadata."""
+        if how.target.startswith(partial.KIND):
+            return partial.partial_object(value, revision, version=how.version)
         resource = kind.resource
         if kind.direct:
-            return stored.spliced(value, revision, resource.kind, resource.api_version, tenant)
-        return _encode(await self.served(kind, value, revision, tenant))
+            return stored.spliced(value, revision, resource.kind, resource.api_version)
+        return _encode(await self.served(kind, value, revision))
+
+    async def enveloped(self, kind: Kind, value: bytes, revision: int, how: Representation) -> bytes:
+        """Encode one stored object as protobuf, whole or its metadata."""
+        if how.target:
+            raw = partial.partial_message(value, revision)
+            return protobuf.envelope(f"{partial.GROUP}/{how.version}", partial.KIND, raw)
+        resource = kind.resource
+        raw = await self._message(kind, value, revision)
+        return protobuf.envelope(resource.api_version, resource.kind, raw)
+
+    async def _protobuf_list(
+        self, kind: Kind, items: Sequence[tuple[bytes, int]], listed: Listed, how: Representation
+    ) -> bytes:
+        resource = kind.resource
+        if how.target:
+            api_version, name = f"{partial.GROUP}/{how.version}", partial.LIST_KIND
+            parts = [partial.partial_message(value, revision) for value, revision in items]
+        else:
+            api_version, name = resource.api_version, resource.list_kind or f"{resource.kind}List"
+            parts = [await self._message(kind, value, revision) for value, revision in items]
+        return protobuf.list_envelope(
+            api_version,
+            name,
+            listed.revision,
+            parts,
+            continuation=listed.continue_,
+            remaining=listed.remaining,
+        )
+
+    async def _message(self, kind: Kind, value: bytes, revision: int) -> bytes:
+        resource = kind.resource
+        if kind.direct:
+            obj = stored.unpack(value, revision, resource.kind, resource.api_version)
+        else:
+            obj = await self.served(kind, value, revision)
+        return protobuf.message(resource.group, resource.version, resource.kind, obj)
+
+    async def _item(self, kind: Kind, value: bytes, revision: int) -> bytes:
+        resource = kind.resource
+        if kind.direct:
+            return stored.spliced(value, revision, resource.kind, resource.api_version)
+        obj = await self.served(kind, value, revision)
+        if not resource.custom:
+            obj = {key: each for key, each in obj.items() if key not in ("kind", "apiVersion")}
+        return _encode(obj)
 
 
 class WatchAnswers:
@@ -96,14 +151,19 @@ class WatchAnswers:
 
     async def event(self, told: Told) -> bytes:
         """Encode one event."""
-        kind, resource = self._kind, self._kind.resource
-        tenant = told.tenant if self._tell_tenant else ""
-        which = (resource.group, resource.version, resource.kind, self._how, told.type, tenant)
+        resource = self._kind.resource
+        which = (resource.group, resource.version, self._how, told.type, self._tell_tenant)
         cache = told.event.encoded if told.event is not None and self._shared else {}
         found = cache.get(which)
         if found is None:
-            obj = await self._answers.json(kind, told.value, told.revision, tenant)
-            found = cache[which] = b'{"type":"%b","object":%b}\n' % (told.type.encode(), obj)
+            value = _told(told.key, told.value, self._tell_tenant)
+            if self._how.format == "protobuf":
+                obj = await self._answers.enveloped(self._kind, value, told.revision, self._how)
+                found = protobuf.watch_frame(told.type, obj)
+            else:
+                obj = await self._answers.json(self._kind, value, told.revision, self._how)
+                found = encode.watch_event(told.type, obj)
+            cache[which] = found
         return found
 
     def bookmark(self, mark: Bookmark) -> bytes:
@@ -112,9 +172,35 @@ class WatchAnswers:
         if mark.initial:
             metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
         resource = self._kind.resource
-        obj = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
-        return b'{"type":"BOOKMARK","object":%b}\n' % _encode(obj)
+        kind, api_version = resource.kind, resource.api_version
+        if self._how.target.startswith(partial.KIND):
+            kind, api_version = partial.KIND, f"{partial.GROUP}/{self._how.version}"
+        return self._frame("BOOKMARK", {"kind": kind, "apiVersion": api_version, "metadata": metadata})
 
     def failed(self, failed: Failed) -> bytes:
         """Encode the event that ends a watch."""
-        return b'{"type":"ERROR","object":%b}\n' % _encode(failed.error.status())
+        return self._frame("ERROR", failed.error.status())
+
+    def _frame(self, change: str, obj: Object) -> bytes:
+        if self._how.format == "protobuf":
+            return protobuf.watch_frame(change, protobuf.encode(obj))
+        return encode.watch_event(change, _encode(obj))
+
+
+def _told(key: str, value: bytes, tell_tenant: bool) -> bytes:
+    return stored.with_tenant(value, key.partition("/")[0]) if tell_tenant else value
+
+
+def _pieces(name: str, api_version: str, metadata: Object, items: Sequence[bytes]) -> list[bytes]:
+    pieces = [encode.list_head(name, api_version), _encode(metadata), b',"items":[']
+    for at, item in enumerate(items):
+        if at:
+            pieces.append(b",")
+        pieces.append(item)
+    pieces.append(b"]}\n")
+    return pieces
+
+
+def _internal(kind: Kind, suffix: str) -> str:
+    group = kind.resource.group.partition(".")[0] or "core"
+    return f"{group}.{kind.resource.kind}{suffix}"

@@ -42,24 +42,27 @@ def pack(obj: Object) -> bytes:
     return _encode(kept)
 
 
-def unpack(value: bytes, revision: int, kind: str, api_version: str, tenant: str = "") -> Object:
-    """Return the object that a stored value is; `tenant`: told in its metadata."""
+def unpack(value: bytes, revision: int, kind: str, api_version: str) -> Object:
+    """Return the object that a stored value is."""
     found = _decode(value)
     metadata = {"resourceVersion": str(revision), **found.pop("metadata")}
-    if tenant:
-        metadata["tenant"] = tenant
     return {"kind": kind, "apiVersion": api_version, "metadata": metadata, **found}
 
 
-def item(value: bytes, revision: int, tenant: str = "") -> bytes:
+def with_tenant(value: bytes, tenant: str) -> bytes:
+    """Return a stored value whose metadata tells its tenant."""
+    return b'{"metadata":{"tenant":"%b",' % tenant.encode() + value[len(HEAD) :]
+
+
+def item(value: bytes, revision: int) -> bytes:
     """Return an object's JSON as it stands in a list of a built-in kind: without kind and apiVersion."""
-    return b'{"metadata":{' + _inserted(revision, tenant) + value[len(HEAD) :]
+    return b'{"metadata":{"resourceVersion":"%d",' % revision + value[len(HEAD) :]
 
 
-def spliced(value: bytes, revision: int, kind: str, api_version: str, tenant: str = "") -> bytes:
+def spliced(value: bytes, revision: int, kind: str, api_version: str) -> bytes:
     """Return an object's whole JSON."""
-    head = b'{"kind":"%b","apiVersion":"%b","metadata":{' % (kind.encode(), api_version.encode())
-    return head + _inserted(revision, tenant) + value[len(HEAD) :]
+    head = b'{"kind":"%b","apiVersion":"%b","metadata":{"resourceVersion":"%d",'
+    return head % (kind.encode(), api_version.encode(), revision) + value[len(HEAD) :]
 
 
 def labels(value: bytes) -> dict[str, str]:
@@ -70,9 +73,3 @@ def labels(value: bytes) -> dict[str, str]:
 def deleting(value: bytes) -> bool:
     """Whether a stored object is being deleted."""
     return bool(_envelope(value).metadata.deletionTimestamp)
-
-
-def _inserted(revision: int, tenant: str) -> bytes:
-    if tenant:
-        return b'"tenant":"%b","resourceVersion":"%d",' % (tenant.encode(), revision)
-    return b'"resourceVersion":"%d",' % revision

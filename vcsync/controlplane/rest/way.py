@@ -125,7 +125,7 @@ class Way:
     def refused(self, error: StatusError, accept: str) -> Reply:
         """Answer with an error's Status."""
         try:
-            how = negotiation.accepted(accept, custom=True)
+            how = negotiation.accepted(accept)
         except StatusError:
             how = Representation("json")
         headers = {"Retry-After": str(error.retry_after)} if error.retry_after is not None else {}

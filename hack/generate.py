@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from hack import protobuf_tables
 from hack.schema import builtin
 from vcsync.api import crd, names, rbac
 
@@ -33,6 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     differences = (check(CONFIG) + check_data(DATA)) if options.check else (write(CONFIG) + write_data(DATA))
+    differences += protobuf_tables.check() if options.check else protobuf_tables.write()
     print(differences, end="")
     return 1 if options.check and differences else 0
 

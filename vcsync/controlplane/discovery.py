@@ -161,9 +161,10 @@ def _aggregated(groups: _Groups, *, core: bool) -> Document:
         for name, versions in groups.items()
         if core == (not name)
     ]
-    kind = {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}}
-    body = _encoded({**kind, "items": items})
-    return Document(body, f'"{hashlib.sha512(body).hexdigest().upper()}"')
+    listed = {"metadata": {}, "items": items}
+    etag = hashlib.sha512(msgspec.json.encode(listed)).hexdigest().upper()
+    identity = {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2"}
+    return Document(_encoded({**identity, **listed}), f'"{etag}"')
 
 
 def _entry(resource: Resource) -> dict[str, Any]:

@@ -1,0 +1,62 @@
+"""An Identity on a real store in a temporary folder, with a clock that stands still."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from vcsync.controlplane.identity.service import Identity
+from vcsync.controlplane.resources import object_key
+from vcsync.controlplane.store.interface import Batch, Change, Delete, Put, Store
+from vcsync.controlplane.store.sqlite import open_sqlite
+from vcsync.controlplane.tenants.lifecycle import Endpoint
+
+NOW = 1_800_000_000.0
+
+
+class Clock:
+    """A time that moves when told."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class House:
+    """A store with tenants `acme` and `umbrella`, and an Identity that learns of every write made here."""
+
+    def __init__(self, store: Store, identity: Identity, clock: Clock) -> None:
+        self.store, self.identity, self.clock = store, identity, clock
+
+    async def put(self, tenant: str, group: str, plural: str, body: dict[str, Any]) -> str:
+        """Write an object as the REST server would; return its key."""
+        metadata = body["metadata"]
+        metadata.setdefault("uid", f"uid-of-{metadata['name']}")
+        key = object_key(tenant, group, plural, metadata.get("namespace", ""), metadata["name"])
+        await self._write(Put(key, msgspec.json.encode(body)))
+        return key
+
+    async def delete(self, key: str) -> None:
+        """Delete an object."""
+        await self._write(Delete(key))
+
+    async def _write(self, operation: Put | Delete) -> None:
+        outcome = await self.store.txn([], [operation])
+        value = operation.value if isinstance(operation, Put) else None
+        self.identity.changed(Batch([Change(outcome.revision, operation.key, value, None, 0)], outcome.revision))
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    """A house with two tenants."""
+    clock = Clock()
+    store = await open_sqlite(tmp_path / "store.db", sweep_seconds=None)
+    identity = await Identity.open(store, Endpoint("https://cp.example:6443", "192.0.2.1", 6443), clock=clock)
+    for tenant in ("acme", "umbrella"):
+        await identity.lifecycle.create(tenant)
+    yield House(store, identity, clock)
+    await store.close()

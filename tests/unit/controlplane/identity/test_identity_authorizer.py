@@ -1,0 +1,301 @@
+"""Authorization by a tenant's own roles and bindings, escalation, impersonation."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.controlplane.identity.conftest import House
+from vcsync.controlplane.behaviour import User
+from vcsync.controlplane.errors import StatusError
+from vcsync.controlplane.identity.caller import Attributes, Caller, settle_tenant
+
+GROUP = "rbac.authorization.k8s.io"
+BOB = Caller(User("bob", groups=("devs", "ops", "system:authenticated")), "acme")
+ADMIN = Caller(User("admin", groups=("vcsync:tenant-admins", "system:authenticated")), "acme")
+OPERATOR = Caller(User("admin", groups=("system:masters",)), "system", system=True)
+LIST_PODS = Attributes("list", resource="pods")
+
+
+def role(name: str, *rules: dict[str, Any], namespace: str = "", **more: Any) -> dict[str, Any]:
+    place = {"namespace": namespace} if namespace else {}
+    return {"metadata": {"name": name, **place}, "rules": list(rules), **more}
+
+
+def rule(verbs: str, resources: str, groups: str = "", **more: Any) -> dict[str, Any]:
+    return {"verbs": verbs.split(), "apiGroups": groups.split(",") if groups else [""], "resources": resources.split(), **more}
+
+
+def binding(name: str, to: str, *users: str, kind: str = "ClusterRole", namespace: str = "") -> dict[str, Any]:
+    place = {"namespace": namespace} if namespace else {}
+    return {
+        "metadata": {"name": name, **place},
+        "subjects": [{"kind": "User", "apiGroup": GROUP, "name": user} for user in users],
+        "roleRef": {"apiGroup": GROUP, "kind": kind, "name": to},
+    }
+
+
+async def refusal_of(house: House, caller: Caller, asked: Attributes) -> StatusError:
+    with pytest.raises(StatusError) as caught:
+        await house.identity.authorizer.authorize(caller, asked)
+    return caught.value
+
+
+async def test_who_has_no_right_is_told_so_in_the_real_servers_words(house: House) -> None:
+    refused = await refusal_of(house, BOB, LIST_PODS)
+    assert refused.status() == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": 'pods is forbidden: User "bob" cannot list resource "pods" in API group "" at the cluster scope',
+        "reason": "Forbidden",
+        "details": {"kind": "pods"},
+        "code": 403,
+    }
+    scale = Attributes(
+        "get", group="apps", resource="deployments", subresource="scale", namespace="default", name="x"
+    )
+    refused = await refusal_of(house, BOB, scale)
+    assert refused.message == (
+        'deployments.apps "x" is forbidden: User "bob" cannot get resource "deployments/scale" in API group "apps" '
+        'in the namespace "default"'
+    )
+    assert refused.details == {"name": "x", "group": "apps", "kind": "deployments"}
+    refused = await refusal_of(house, BOB, Attributes("get", "/metrics", resource_request=False))
+    assert refused.message == 'forbidden: User "bob" cannot get path "/metrics"'
+
+
+async def test_bindings_count_at_once_and_only_where_they_are(house: House) -> None:
+    await house.put("acme", GROUP, "roles", role("reader", rule("get list", "pods"), namespace="default"))
+    key = await house.put(
+        "acme", GROUP, "rolebindings", binding("b1", "reader", "bob", kind="Role", namespace="default")
+    )
+    decide = house.identity.authorizer.decide
+    within = Attributes("get", resource="pods", namespace="default")
+    decision = await decide(BOB, within)
+    assert decision.allowed
+    assert decision.reason == 'RBAC: allowed by RoleBinding "b1/default" of Role "reader" to User "bob"'
+    assert not (await decide(BOB, Attributes("get", resource="pods", namespace="other"))).allowed
+    assert not (await decide(BOB, LIST_PODS)).allowed
+    assert not (await decide(Caller(BOB.user, "umbrella"), within)).allowed
+    await house.delete(key)
+    assert not (await decide(BOB, within)).allowed
+
+
+async def test_a_binding_to_a_role_that_is_not_there_is_told(house: House) -> None:
+    await house.put("acme", GROUP, "clusterrolebindings", binding("dangling", "nothere", "bob"))
+    refused = await refusal_of(house, BOB, LIST_PODS)
+    assert refused.message.endswith(': RBAC: clusterrole.rbac.authorization.k8s.io "nothere" not found')
+    await house.put("acme", GROUP, "rolebindings", binding("b2", "nope", "bob", kind="Role", namespace="default"))
+    refused = await refusal_of(house, BOB, Attributes("get", resource="pods", namespace="default", name="x"))
+    assert refused.message.endswith(
+        ': RBAC: [clusterrole.rbac.authorization.k8s.io "nothere" not found, '
+        'role.rbac.authorization.k8s.io "nope" not found]'
+    )
+
+
+@pytest.mark.parametrize(
+    ("caller", "allowed"),
+    [
+        (OPERATOR, True),
+        (ADMIN, True),
+        (Caller(ADMIN.user, "umbrella"), True),
+        (Caller(User("x", groups=("system:masters",)), ""), True),
+    ],
+)
+async def test_groups_of_administrators(house: House, caller: Caller, allowed: bool) -> None:
+    # What `system:masters` is in a tenant, its own binding says: it reaches nothing outside of the tenant.
+    assert (await house.identity.authorizer.decide(caller, LIST_PODS)).allowed is allowed
+
+
+async def test_masters_of_a_tenant_are_what_its_binding_makes_them(house: House) -> None:
+    master = Caller(User("x", groups=("system:masters",)), "acme")
+    assert (await house.identity.authorizer.decide(master, LIST_PODS)).allowed
+    await house.delete(f"acme/{GROUP}/clusterrolebindings/cluster-admin")
+    assert not (await house.identity.authorizer.decide(master, LIST_PODS)).allowed
+
+
+@pytest.mark.parametrize(
+    ("caller", "in_url", "settled"),
+    [
+        (BOB, None, "acme"),
+        (BOB, "acme", "acme"),
+        (OPERATOR, None, "system"),
+        (OPERATOR, "acme", "acme"),
+        (OPERATOR, "all", "all"),
+        (Caller(BOB.user, ""), None, ""),
+    ],
+)
+def test_the_tenant_of_a_request(caller: Caller, in_url: str | None, settled: str) -> None:
+    assert settle_tenant(caller, in_url) == settled
+
+
+def test_another_tenants_url_is_refused_alike_whether_it_exists_or_not() -> None:
+    answers = []
+    for other in ("umbrella", "no-such", "system", "all"):
+        with pytest.raises(StatusError) as caught:
+            settle_tenant(BOB, other)
+        answers.append(caught.value.status())
+    assert answers[0]["code"] == 403
+    assert all(answer == answers[0] for answer in answers)
+
+
+async def test_missing_tenants_and_fresh_ones_answer_the_anonymous_alike(house: House) -> None:
+    anonymous = User("system:anonymous", groups=("system:unauthenticated",))
+    for question in (Attributes("get", "/version", resource_request=False), Attributes("get", "/api", resource_request=False)):
+        decisions = {
+            (await house.identity.authorizer.decide(Caller(anonymous, tenant), question)).allowed
+            for tenant in ("acme", "no-such", "")
+        }
+        assert len(decisions) == 1
+
+
+ESCALATION = "is attempting to grant RBAC permissions not currently held:\n"
+
+
+async def may_write(house: House) -> None:
+    resources = "roles rolebindings clusterroles clusterrolebindings"
+    await house.put("acme", GROUP, "clusterroles", role("rw", rule("create update get", resources, GROUP)))
+    await house.put("acme", GROUP, "clusterrolebindings", binding("rw", "rw", "bob"))
+    await house.put("acme", GROUP, "roles", role("r1", rule("get list", "pods"), namespace="default"))
+    await house.put("acme", GROUP, "rolebindings", binding("b1", "r1", "bob", kind="Role", namespace="default"))
+
+
+async def write_refused(house: House, plural: str, namespace: str, new: dict[str, Any]) -> StatusError:
+    with pytest.raises(StatusError) as caught:
+        await house.identity.authorizer.check_role_write(BOB, plural, namespace, new, None)
+    return caught.value
+
+
+async def test_nobody_grants_more_than_they_hold(house: House) -> None:
+    await may_write(house)
+    new = role(
+        "q",
+        rule("get list delete", "pods nodes"),
+        rule("get", "*", "apps", resourceNames=["a", "b"]),
+        namespace="default",
+    )
+    refused = await write_refused(house, "roles", "default", new)
+    assert refused.code == 403
+    assert refused.message == (
+        'roles.rbac.authorization.k8s.io "q" is forbidden: user "bob" (groups=["devs" "ops" '
+        f'"system:authenticated"]) {ESCALATION}'
+        '{APIGroups:[""], Resources:["nodes"], Verbs:["get" "list" "delete"]}\n'
+        '{APIGroups:[""], Resources:["pods"], Verbs:["delete"]}\n'
+        '{APIGroups:["apps"], Resources:["*"], ResourceNames:["a"], Verbs:["get"]}\n'
+        '{APIGroups:["apps"], Resources:["*"], ResourceNames:["b"], Verbs:["get"]}'
+    )
+    held = role("q", rule("get", "pods"), namespace="default")
+    await house.identity.authorizer.check_role_write(BOB, "roles", "default", held, None)
+    await house.identity.authorizer.check_role_write(ADMIN, "roles", "default", new, None)
+
+
+async def test_binding_needs_the_roles_rights(house: House) -> None:
+    await may_write(house)
+    refused = await write_refused(house, "clusterrolebindings", "", binding("q", "cluster-admin", "bob"))
+    assert refused.message.endswith(
+        f'{ESCALATION}{{APIGroups:["*"], Resources:["*"], Verbs:["*"]}}\n{{NonResourceURLs:["*"], Verbs:["*"]}}'
+    )
+    refused = await write_refused(house, "rolebindings", "default", binding("q", "nosuch", "bob", namespace="default"))
+    assert (refused.code, refused.message) == (404, 'rolebindings.rbac.authorization.k8s.io "nosuch" not found')
+    own = binding("q", "r1", "eve", kind="Role", namespace="default")
+    await house.identity.authorizer.check_role_write(BOB, "rolebindings", "default", own, None)
+
+
+async def test_binding_is_allowed_to_who_may_bind(house: House) -> None:
+    await may_write(house)
+    bind = rule("bind", "clusterroles", GROUP, resourceNames=["view"])
+    await house.put("acme", GROUP, "clusterroles", role("binder", bind))
+    await house.put("acme", GROUP, "clusterrolebindings", binding("binder", "binder", "bob"))
+    new = binding("q", "view", "eve", namespace="default")
+    await house.identity.authorizer.check_role_write(BOB, "rolebindings", "default", new, None)
+    refused = await write_refused(house, "rolebindings", "default", binding("q", "edit", "eve", namespace="default"))
+    assert refused.code == 403
+
+
+async def test_aggregation_needs_full_authority(house: House) -> None:
+    await may_write(house)
+    selecting = role("qa", aggregationRule={"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]})
+    refused = await write_refused(house, "clusterroles", "", selecting)
+    assert refused.message == (
+        'clusterroles.rbac.authorization.k8s.io "qa" is forbidden: must have cluster-admin privileges to use the '
+        "aggregationRule"
+    )
+
+
+async def test_housekeeping_on_a_powerful_role_is_no_escalation(house: House) -> None:
+    await may_write(house)
+    old = role("strong", rule("*", "*"))
+    new = role("strong", rule("*", "*"))
+    new["metadata"]["finalizers"] = ["x/y"]
+    await house.identity.authorizer.check_role_write(BOB, "clusterroles", "", new, old)
+    new["metadata"]["labels"] = {"a": "b"}
+    with pytest.raises(StatusError):
+        await house.identity.authorizer.check_role_write(BOB, "clusterroles", "", new, old)
+
+
+async def test_impersonation_takes_every_part_that_is_asked_for(house: House) -> None:
+    headers = [
+        ("Impersonate-User", "alice"),
+        ("impersonate-group", "g1"),
+        ("Impersonate-Extra-acme.com%2Fproject", "p"),
+        ("Impersonate-Uid", "77"),
+    ]
+    found = await house.identity.authorizer.impersonate(ADMIN, headers, "acme", LIST_PODS)
+    assert found == Caller(
+        User("alice", "77", ("g1", "system:authenticated"), {"acme.com/project": ("p",)}), "acme", impersonated=True
+    )
+
+
+async def test_impersonating_a_service_account_brings_its_groups(house: House) -> None:
+    headers = {"Impersonate-User": "system:serviceaccount:default:x"}
+    found = await house.identity.authorizer.impersonate(ADMIN, headers, "acme", LIST_PODS)
+    assert found.user.groups == ("system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated")
+
+
+async def test_who_may_not_impersonate_is_refused(house: House) -> None:
+    with pytest.raises(StatusError) as caught:
+        await house.identity.authorizer.impersonate(BOB, {"Impersonate-User": "alice"}, "acme", LIST_PODS)
+    assert caught.value.message == (
+        'pods is forbidden: User "bob" cannot impersonate-on:user-info:list resource "pods" in API group "" at the '
+        "cluster scope"
+    )
+
+
+async def test_groups_without_a_user_make_no_sense(house: House) -> None:
+    with pytest.raises(StatusError) as caught:
+        await house.identity.authorizer.impersonate(ADMIN, {"Impersonate-Group": "g1"}, "acme", LIST_PODS)
+    assert (caught.value.code, caught.value.message) == (
+        400,
+        'requested &user.DefaultInfo{Name:"", UID:"", Groups:[]string{"g1"}, Extra:map[string][]string(nil)} '
+        "without impersonating a user name",
+    )
+
+
+async def test_an_operator_who_impersonates_in_a_tenant_is_no_operator_any_more(house: House) -> None:
+    headers = [("Impersonate-User", "alice"), ("Impersonate-Group", "system:masters")]
+    found = await house.identity.authorizer.impersonate(OPERATOR, headers, "acme", LIST_PODS)
+    assert (found.tenant, found.system) == ("acme", False)
+    with pytest.raises(StatusError):
+        settle_tenant(found, "umbrella")
+
+
+async def test_without_headers_the_caller_stays(house: House) -> None:
+    assert await house.identity.authorizer.impersonate(BOB, {"Accept": "x"}, "acme", LIST_PODS) is BOB
+
+
+async def test_a_policy_that_changes_while_it_is_read_is_not_kept(house: House) -> None:
+    authorizer = house.identity.authorizer
+    real = house.store.range
+
+    async def slow(prefix: str, **options: Any) -> Any:
+        page = await real(prefix, **options)
+        if prefix.endswith("/rolebindings/"):
+            await house.put("acme", GROUP, "clusterrolebindings", binding("late", "cluster-admin", "bob"))
+        return page
+
+    house.store.range = slow  # type: ignore[method-assign]
+    authorizer.forget("acme")
+    assert not (await authorizer.decide(BOB, LIST_PODS)).allowed
+    house.store.range = real  # type: ignore[method-assign]
+    assert (await authorizer.decide(BOB, LIST_PODS)).allowed

@@ -47,7 +47,9 @@ class House:
     async def _write(self, operation: Put | Delete) -> None:
         outcome = await self.store.txn([], [operation])
         value = operation.value if isinstance(operation, Put) else None
-        self.identity.changed(Batch([Change(outcome.revision, operation.key, value, None, 0)], outcome.revision))
+        self.identity.changed(
+            Batch([Change(outcome.revision, operation.key, value, None, 0)], outcome.revision)
+        )
 
 
 @pytest.fixture

@@ -22,10 +22,17 @@ def role(name: str, *rules: dict[str, Any], namespace: str = "", **more: Any) ->
 
 
 def rule(verbs: str, resources: str, groups: str = "", **more: Any) -> dict[str, Any]:
-    return {"verbs": verbs.split(), "apiGroups": groups.split(",") if groups else [""], "resources": resources.split(), **more}
+    return {
+        "verbs": verbs.split(),
+        "apiGroups": groups.split(",") if groups else [""],
+        "resources": resources.split(),
+        **more,
+    }
 
 
-def binding(name: str, to: str, *users: str, kind: str = "ClusterRole", namespace: str = "") -> dict[str, Any]:
+def binding(
+    name: str, to: str, *users: str, kind: str = "ClusterRole", namespace: str = ""
+) -> dict[str, Any]:
     place = {"namespace": namespace} if namespace else {}
     return {
         "metadata": {"name": name, **place},
@@ -86,7 +93,9 @@ async def test_a_binding_to_a_role_that_is_not_there_is_told(house: House) -> No
     await house.put("acme", GROUP, "clusterrolebindings", binding("dangling", "nothere", "bob"))
     refused = await refusal_of(house, BOB, LIST_PODS)
     assert refused.message.endswith(': RBAC: clusterrole.rbac.authorization.k8s.io "nothere" not found')
-    await house.put("acme", GROUP, "rolebindings", binding("b2", "nope", "bob", kind="Role", namespace="default"))
+    await house.put(
+        "acme", GROUP, "rolebindings", binding("b2", "nope", "bob", kind="Role", namespace="default")
+    )
     refused = await refusal_of(house, BOB, Attributes("get", resource="pods", namespace="default", name="x"))
     assert refused.message.endswith(
         ': RBAC: [clusterrole.rbac.authorization.k8s.io "nothere" not found, '
@@ -142,7 +151,10 @@ def test_another_tenants_url_is_refused_alike_whether_it_exists_or_not() -> None
 
 async def test_missing_tenants_and_fresh_ones_answer_the_anonymous_alike(house: House) -> None:
     anonymous = User("system:anonymous", groups=("system:unauthenticated",))
-    for question in (Attributes("get", "/version", resource_request=False), Attributes("get", "/api", resource_request=False)):
+    for question in (
+        Attributes("get", "/version", resource_request=False),
+        Attributes("get", "/api", resource_request=False),
+    ):
         decisions = {
             (await house.identity.authorizer.decide(Caller(anonymous, tenant), question)).allowed
             for tenant in ("acme", "no-such", "")
@@ -158,7 +170,9 @@ async def may_write(house: House) -> None:
     await house.put("acme", GROUP, "clusterroles", role("rw", rule("create update get", resources, GROUP)))
     await house.put("acme", GROUP, "clusterrolebindings", binding("rw", "rw", "bob"))
     await house.put("acme", GROUP, "roles", role("r1", rule("get list", "pods"), namespace="default"))
-    await house.put("acme", GROUP, "rolebindings", binding("b1", "r1", "bob", kind="Role", namespace="default"))
+    await house.put(
+        "acme", GROUP, "rolebindings", binding("b1", "r1", "bob", kind="Role", namespace="default")
+    )
 
 
 async def write_refused(house: House, plural: str, namespace: str, new: dict[str, Any]) -> StatusError:
@@ -196,8 +210,13 @@ async def test_binding_needs_the_roles_rights(house: House) -> None:
     assert refused.message.endswith(
         f'{ESCALATION}{{APIGroups:["*"], Resources:["*"], Verbs:["*"]}}\n{{NonResourceURLs:["*"], Verbs:["*"]}}'
     )
-    refused = await write_refused(house, "rolebindings", "default", binding("q", "nosuch", "bob", namespace="default"))
-    assert (refused.code, refused.message) == (404, 'rolebindings.rbac.authorization.k8s.io "nosuch" not found')
+    refused = await write_refused(
+        house, "rolebindings", "default", binding("q", "nosuch", "bob", namespace="default")
+    )
+    assert (refused.code, refused.message) == (
+        404,
+        'rolebindings.rbac.authorization.k8s.io "nosuch" not found',
+    )
     own = binding("q", "r1", "eve", kind="Role", namespace="default")
     await house.identity.authorizer.check_role_write(BOB, "rolebindings", "default", own, None)
 
@@ -209,7 +228,9 @@ async def test_binding_is_allowed_to_who_may_bind(house: House) -> None:
     await house.put("acme", GROUP, "clusterrolebindings", binding("binder", "binder", "bob"))
     new = binding("q", "view", "eve", namespace="default")
     await house.identity.authorizer.check_role_write(BOB, "rolebindings", "default", new, None)
-    refused = await write_refused(house, "rolebindings", "default", binding("q", "edit", "eve", namespace="default"))
+    refused = await write_refused(
+        house, "rolebindings", "default", binding("q", "edit", "eve", namespace="default")
+    )
     assert refused.code == 403
 
 
@@ -243,14 +264,20 @@ async def test_impersonation_takes_every_part_that_is_asked_for(house: House) ->
     ]
     found = await house.identity.authorizer.impersonate(ADMIN, headers, "acme", LIST_PODS)
     assert found == Caller(
-        User("alice", "77", ("g1", "system:authenticated"), {"acme.com/project": ("p",)}), "acme", impersonated=True
+        User("alice", "77", ("g1", "system:authenticated"), {"acme.com/project": ("p",)}),
+        "acme",
+        impersonated=True,
     )
 
 
 async def test_impersonating_a_service_account_brings_its_groups(house: House) -> None:
     headers = {"Impersonate-User": "system:serviceaccount:default:x"}
     found = await house.identity.authorizer.impersonate(ADMIN, headers, "acme", LIST_PODS)
-    assert found.user.groups == ("system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated")
+    assert found.user.groups == (
+        "system:serviceaccounts",
+        "system:serviceaccounts:default",
+        "system:authenticated",
+    )
 
 
 async def test_who_may_not_impersonate_is_refused(house: House) -> None:

@@ -24,18 +24,47 @@ def test_there_are_as_many_as_the_real_server_has() -> None:
     [
         (user("alice"), Attributes("get", "/api/v1", resource_request=False), True),
         (user("alice"), Attributes("get", "/metrics", resource_request=False), False),
-        (user("alice"), Attributes("create", group="authorization.k8s.io", resource="selfsubjectaccessreviews"), True),
-        (user("alice"), Attributes("list", resource="pods"), False),
-        (User("system:anonymous", groups=("system:unauthenticated",)), Attributes("get", "/version", resource_request=False), True),
-        (User("system:anonymous", groups=("system:unauthenticated",)), Attributes("get", "/api", resource_request=False), False),
-        (user("system:kube-controller-manager"), Attributes("list", group="apps", resource="deployments"), True),
-        (user("system:kube-controller-manager"), Attributes("delete", group="apps", resource="deployments"), False),
         (
-            user("system:kube-controller-manager"),
-            Attributes("get", resource="configmaps", namespace="kube-system", name="extension-apiserver-authentication"),
+            user("alice"),
+            Attributes("create", group="authorization.k8s.io", resource="selfsubjectaccessreviews"),
             True,
         ),
-        (user("system:kube-scheduler"), Attributes("create", resource="pods", subresource="binding", namespace="x"), True),
+        (user("alice"), Attributes("list", resource="pods"), False),
+        (
+            User("system:anonymous", groups=("system:unauthenticated",)),
+            Attributes("get", "/version", resource_request=False),
+            True,
+        ),
+        (
+            User("system:anonymous", groups=("system:unauthenticated",)),
+            Attributes("get", "/api", resource_request=False),
+            False,
+        ),
+        (
+            user("system:kube-controller-manager"),
+            Attributes("list", group="apps", resource="deployments"),
+            True,
+        ),
+        (
+            user("system:kube-controller-manager"),
+            Attributes("delete", group="apps", resource="deployments"),
+            False,
+        ),
+        (
+            user("system:kube-controller-manager"),
+            Attributes(
+                "get",
+                resource="configmaps",
+                namespace="kube-system",
+                name="extension-apiserver-authentication",
+            ),
+            True,
+        ),
+        (
+            user("system:kube-scheduler"),
+            Attributes("create", resource="pods", subresource="binding", namespace="x"),
+            True,
+        ),
         (
             user("system:serviceaccount:kube-system:deployment-controller"),
             Attributes("create", group="apps", resource="replicasets", namespace="x"),

@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcsync.controlplane.identity.caller import Attributes
-from vcsync.controlplane.identity.rbac import FULL_AUTHORITY, Rule, allows, compact, missing, parse_rules, url_covers
+from vcsync.controlplane.identity.rbac import (
+    FULL_AUTHORITY,
+    Rule,
+    allows,
+    compact,
+    missing,
+    parse_rules,
+    url_covers,
+)
 
 PODS = Rule(("get", "list"), ("",), ("pods",))
 
@@ -51,7 +59,9 @@ some = st.lists(words, min_size=1, max_size=3).map(tuple)
 resources = st.lists(st.sampled_from(["p", "q", "p/x", "q/x", "*/x", "*"]), min_size=1, max_size=3).map(tuple)
 names = st.lists(plain, max_size=2).map(tuple)
 resource_rules = st.builds(Rule, some, some, resources, names)
-url_rules = st.builds(Rule, some, urls=st.lists(st.sampled_from(["/a", "/a/*", "/b", "*"]), min_size=1).map(tuple))
+url_rules = st.builds(
+    Rule, some, urls=st.lists(st.sampled_from(["/a", "/a/*", "/b", "*"]), min_size=1).map(tuple)
+)
 rules = st.one_of(resource_rules, url_rules)
 questions = st.one_of(
     st.builds(
@@ -63,13 +73,18 @@ questions = st.one_of(
         name=st.sampled_from(["", "a", "b"]),
     ),
     st.builds(
-        Attributes, verb=plain, path=st.sampled_from(["/a", "/a/b", "/b", "/c"]), resource_request=st.just(False)
+        Attributes,
+        verb=plain,
+        path=st.sampled_from(["/a", "/a/b", "/b", "/c"]),
+        resource_request=st.just(False),
     ),
 )
 
 
 @given(st.lists(rules, max_size=3), st.lists(rules, max_size=3), questions)
-def test_what_is_covered_grants_nothing_new(held: list[Rule], wanted: list[Rule], question: Attributes) -> None:
+def test_what_is_covered_grants_nothing_new(
+    held: list[Rule], wanted: list[Rule], question: Attributes
+) -> None:
     if not missing(held, wanted) and any(allows(rule, question) for rule in wanted):
         assert any(allows(rule, question) for rule in held)
 
@@ -106,7 +121,8 @@ def test_a_rule_is_told_as_the_real_server_does() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "url", "covered"), [("/a*", "/ab", True), ("/a", "/a/", False), ("*", "/x", True), ("/a/*", "/a", False)]
+    ("pattern", "url", "covered"),
+    [("/a*", "/ab", True), ("/a", "/a/", False), ("*", "/x", True), ("/a/*", "/a", False)],
 )
 def test_url_patterns(pattern: str, url: str, covered: bool) -> None:
     assert url_covers(pattern, url) is covered

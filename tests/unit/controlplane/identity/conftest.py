@@ -6,12 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from vcsync.controlplane.identity.service import Identity
 from vcsync.controlplane.resources import object_key
 from vcsync.controlplane.store.interface import Batch, Change, Delete, Put, Store
 from vcsync.controlplane.store.sqlite import open_sqlite
 from vcsync.controlplane.tenants.lifecycle import Endpoint
+from vcsync.controlplane.tenants.records import Authority, Signer
 
 NOW = 1_800_000_000.0
 
@@ -31,6 +33,15 @@ class House:
 
     def __init__(self, store: Store, identity: Identity, clock: Clock) -> None:
         self.store, self.identity, self.clock = store, identity, clock
+
+    async def keys(self, tenant: str) -> tuple[Authority, Signer, ec.EllipticCurvePrivateKey]:
+        """Return a tenant's authority, the record of its signing key, and that key."""
+        found = await self.identity.tenants.credentials(tenant)
+        assert found
+        assert found.record.authority
+        assert found.record.signer
+        assert found.signing_key
+        return found.record.authority, found.record.signer, found.signing_key
 
     async def put(self, tenant: str, group: str, plural: str, body: dict[str, Any]) -> str:
         """Write an object as the REST server would; return its key."""

@@ -17,7 +17,7 @@ MAX_DEPTH = 256
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*')
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)?(?:\.[0-9]*)?(?:[eE][+-]?[0-9]*)?")
-_SPACED_KEY = re.compile(rb'"[ \t\r\n]+:')
+_UNSURE = re.compile(rb'"[ \t\r\n]+:|\\\\"')
 _LITERALS = {b"t": b"true", b"f": b"false", b"n": b"null"}
 
 _decode = msgspec.json.Decoder().decode
@@ -44,9 +44,10 @@ def loads(data: bytes) -> Any:
 def duplicates(data: bytes, value: Any) -> list[str]:
     """Return the paths of keys that stand twice in one object, in the order of the text; `value`: what it decoded to.
 
-    Cheap when there are none: as many `":` in the text as keys in the value prove it.
+    Cheap when there are none: as many `":` in the text (that are not within a string) as keys in the value prove it,
+    unless there is a space between, or a string that ends with a backslash.
     """
-    if not _SPACED_KEY.search(data) and data.count(b'":') == _keys(value):
+    if not _UNSURE.search(data) and data.count(b'":') - data.count(b'\\":') == _keys(value):
         return []
     return [path for path, repeated in key_order(data) if repeated]
 

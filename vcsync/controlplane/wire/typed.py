@@ -298,7 +298,7 @@ def _time(value: Any, _path: str, _findings: Findings) -> Any:
 
 
 def _micro_time(value: Any, _path: str, _findings: Findings) -> Any:
-    seconds, nanos = values.seconds_of(_text(value), "2006-01-02T15:04:05.000000Z07:00")
+    seconds, nanos = values.seconds_of(_text(value), values.MICRO_LAYOUT)
     return values.micro_time_text(seconds, nanos)
 
 

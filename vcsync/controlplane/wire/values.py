@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9})\d*)?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
 )
+MICROSECONDS = re.compile(r"[.,]\d{6}(?!\d)", re.ASCII)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ZERO_SECONDS = -62135596800
 """Go's zero time, 0001-01-01T00:00:00Z, which JSON shows as null."""
@@ -37,14 +38,20 @@ class BadValue(ValueError):
     """A text is not what its type wants; the message is the one of Go's parser."""
 
 
-def seconds_of(text: str, layout: str = "2006-01-02T15:04:05Z07:00") -> tuple[int, int]:
+TIME_LAYOUT = "2006-01-02T15:04:05Z07:00"
+MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
+
+
+def seconds_of(text: str, layout: str = TIME_LAYOUT) -> tuple[int, int]:
     """Return seconds since 1970 and nanoseconds of an RFC 3339 time.
+
+    A Time takes any fraction of a second, a MicroTime wants six digits.
 
     Raises:
         BadValue: it is none.
     """
     match = RFC3339.fullmatch(text)
-    if match is None:
+    if match is None or (layout == MICRO_LAYOUT and not MICROSECONDS.match(text, 19)):
         raise BadValue(_unparsed(text, layout))
     year, month, day, hour, minute, second = (int(each) for each in match.groups()[:6])
     try:
@@ -184,7 +191,10 @@ def _unparsed(text: str, layout: str) -> str:
         ):
             return f'parsing time "{text}" as "{layout}": cannot parse "{rest}" as "{element}"'
         rest = rest[width:]
-    return f'parsing time "{text}" as "{layout}": cannot parse "{rest}" as "Z07:00"'
+    element = "Z07:00"
+    if layout == MICRO_LAYOUT:
+        element, rest = (element, rest[7:]) if MICROSECONDS.match(rest) else (".000000", rest)
+    return f'parsing time "{text}" as "{layout}": cannot parse "{rest}" as "{element}"'
 
 
 def _part(text: str) -> str:

@@ -3,31 +3,36 @@
 import asyncio
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from prometheus_client import generate_latest
 
+from vcsync.controlplane.crd.catalogue import Catalogue
+from vcsync.controlplane.crd.convert import Reach, refuse
+from vcsync.controlplane.crd.establish import Establisher
+from vcsync.controlplane.identity.service import Identity as IdentityRoom
 from vcsync.controlplane.rest.answers import Answers
-from vcsync.controlplane.rest.deletion import Deleter, begin_namespace
+from vcsync.controlplane.rest.deletion import Deleter, begin_definition, begin_namespace
 from vcsync.controlplane.rest.eviction import Evictor
+from vcsync.controlplane.rest.guard import Guard
 from vcsync.controlplane.rest.hub import Hub, Tap
-from vcsync.controlplane.rest.paths import Paths
+from vcsync.controlplane.rest.paths import Operator, Paths
 from vcsync.controlplane.rest.reading import Reader
 from vcsync.controlplane.rest.registry import Registry
 from vcsync.controlplane.rest.scope import Admit
 from vcsync.controlplane.rest.server import Metrics, Server
-from vcsync.controlplane.rest.space import Spaces
+from vcsync.controlplane.rest.space import DEFINITIONS, Spaces
 from vcsync.controlplane.rest.subresources import Reviews, Subresources
 from vcsync.controlplane.rest.verbs import Verbs
 from vcsync.controlplane.rest.watching import Watches
 from vcsync.controlplane.rest.way import Identity, Way
-from vcsync.controlplane.store.interface import Store, StoreError
+from vcsync.controlplane.store.interface import Change, Store, StoreError
 
 
-class Who(Identity, Reviews, Protocol):
-    """What identity must offer beyond the way of a request."""
+class Who(Identity, Reviews, Operator, Protocol):
+    """Everything asked of identity; `guard.Guard` answers it."""
 
     def tenants(self) -> Sequence[str]:
         """Return all tenants, in order."""
@@ -35,11 +40,19 @@ class Who(Identity, Reviews, Protocol):
 
 
 class ControlPlane:
-    """Everything that serves; made by `assemble`."""
+    """Everything that serves; made by `assemble` and `control_plane`."""
 
-    def __init__(self, hub: Hub, server: Server) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        server: Server,
+        resume: Callable[[], Coroutine[Any, Any, None]],
+        run: Callable[[], Coroutine[Any, Any, None]],
+    ) -> None:
         """Take what must be started and stopped."""
         self._hub = hub
+        self._resume = resume
+        self._run = run
         self._tasks: list[asyncio.Task[None]] = []
         self.server = server
 
@@ -47,6 +60,8 @@ class ControlPlane:
         """Begin to serve; `self.server.port` tells where."""
         await self._hub.start()
         self._tasks.append(asyncio.create_task(self._hub.run(), name="hub"))
+        await self._resume()
+        self._tasks.append(asyncio.create_task(self._run(), name="definitions"))
         await self.server.start(host, port, tls)
 
     async def stop(self) -> None:
@@ -58,21 +73,47 @@ class ControlPlane:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
+def control_plane(store: Store, identity: IdentityRoom, *, reach: Reach = refuse) -> ControlPlane:
+    """Make the control plane of a store and its identity."""
+    guard = Guard(identity)
+    return assemble(store, guard, admit=(guard.check_roles,), taps=(identity.changed,), reach=reach)
+
+
 def assemble(
-    store: Store, identity: Who, *, admit: Sequence[Admit] = (), taps: Sequence[Tap] = ()
+    store: Store, who: Who, *, admit: Sequence[Admit] = (), taps: Sequence[Tap] = (), reach: Reach = refuse
 ) -> ControlPlane:
-    """Make a control plane of a store and of who may do what."""
-    hub = Hub(store, taps)
-    spaces = Spaces()
-    reader = Reader(store, identity.tenants)
+    """Make a control plane.
+
+    Args:
+        store: keeps everything.
+        who: may do what.
+        admit: what each write is put before, in order.
+        taps: who is told of all changes of the store before watches are.
+        reach: policy of conversion webhooks.
+    """
+    catalogue, establisher = Catalogue(reach=reach), Establisher(store, now)
+
+    def definitions(changes: Sequence[Change]) -> None:
+        for change in changes:
+            catalogue.apply(change)
+            establisher.observe(change)
+
+    hub = Hub(store, (*taps, definitions))
+    spaces = Spaces(catalogue, store)
+    reader = Reader(store, who.tenants)
     registry = Registry(store, admit)
     answers = Answers()
-    deleter = Deleter(registry, {("", "namespaces"): begin_namespace})
-    watches = Watches(hub, reader, time.monotonic)
-    verbs = Verbs(registry, reader, watches, deleter, answers)
-    metrics = Metrics()
+    deleter = Deleter(
+        registry,
+        {
+            ("", "namespaces"): begin_namespace,
+            (DEFINITIONS, "customresourcedefinitions"): begin_definition,
+        },
+    )
+    verbs = Verbs(registry, reader, Watches(hub, reader, time.monotonic), deleter, answers)
     evictor = Evictor(registry, deleter)
-    subresources = Subresources(verbs, registry, reader, answers, evictor, spaces, identity)
+    subresources = Subresources(verbs, registry, reader, answers, evictor, spaces, who)
+    metrics = Metrics()
 
     async def ready() -> bool:
         try:
@@ -81,9 +122,12 @@ def assemble(
             return False
         return True
 
-    paths = Paths(spaces, ready, lambda: generate_latest(metrics.registry))
-    way = Way(identity, spaces, verbs, subresources, paths, now, answers.error)
-    return ControlPlane(hub, Server(way, metrics))
+    async def resume() -> None:
+        await establisher.resume(who.tenants())
+
+    paths = Paths(spaces, who, ready, lambda: generate_latest(metrics.registry))
+    way = Way(who, spaces, verbs, subresources, paths, now, answers.error)
+    return ControlPlane(hub, Server(way, metrics), resume, establisher.run)
 
 
 def now() -> str:

@@ -12,6 +12,7 @@ from typing import Literal
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.crd import definition
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.rest import meta, stored
 from vcsync.controlplane.rest.lifecycle import check_deletion
@@ -311,3 +312,8 @@ def begin_namespace(working: Object, options: DeleteOptions, now: str) -> Begin:
     if options.orphan is not None or options.policy is not None:
         collect(metadata, options, ("", "namespaces"))
     return "marked"
+
+
+def begin_definition(working: Object, _: DeleteOptions, now: str) -> Begin:
+    """Begin the deletion of a CustomResourceDefinition: its objects go first."""
+    return "marked" if definition.terminate(working, now) else "on"

@@ -2,11 +2,12 @@
 
 import platform
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from vcsync.controlplane import errors
+from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.rest import legacy
 from vcsync.controlplane.rest.reply import Reply
 from vcsync.controlplane.rest.requestinfo import Query, RequestInfo
@@ -33,12 +34,27 @@ HEALTH = frozenset({"healthz", "livez", "readyz"})
 Check = Callable[[], Awaitable[bool]]
 
 
+class Operator(Protocol):
+    """What of identity has paths of its own; see `guard.Guard`."""
+
+    async def openid(self, tenant: str, *, keys: bool) -> Object:
+        """Return the discovery document of the issuer of tokens, or its keys."""
+        ...
+
+    async def administer(
+        self, caller: Any, method: str, path: str, query: Query, body: bytes
+    ) -> Any:
+        """Answer the operator."""
+        ...
+
+
 class Paths:
     """Answers requests for paths."""
 
-    def __init__(self, spaces: Spaces, ready: Check, metrics: Callable[[], bytes]) -> None:
-        """Take the kinds, whether the store answers, and the metrics' text."""
+    def __init__(self, spaces: Spaces, guard: Operator, ready: Check, metrics: Callable[[], bytes]) -> None:
+        """Take the kinds, identity, whether the store answers, and the metrics' text."""
         self._spaces = spaces
+        self._guard = guard
         self._ready = ready
         self._metrics = metrics
 
@@ -59,6 +75,11 @@ class Paths:
             return _json(VERSION)
         if parts == ["metrics"]:
             return Reply(200, [self._metrics()], "text/plain; version=0.0.4; charset=utf-8")
+        if info.path == "/.well-known/openid-configuration":
+            return _json(await self._guard.openid(tenant, keys=False))
+        if info.path == "/openid/v1/jwks":
+            keys = await self._guard.openid(tenant, keys=True)
+            return Reply(200, [msgspec.json.encode(keys)], "application/jwk-set+json")
         resources = self._spaces.resources(tenant)
         if parts == ["api"]:
             return _json(legacy.versions(incoming.headers.get("Host", "")))
@@ -72,6 +93,12 @@ class Paths:
         if parts[0] == "apis" and len(parts) == 3 and (parts[1], parts[2]) in known:
             return _json(legacy.listed(parts[1], parts[2], resources))
         raise errors.page_not_found()
+
+    async def operate(self, incoming: Any, info: RequestInfo, query: Query, caller: Any) -> Reply:
+        """Answer the operator's own paths."""
+        body = await incoming.body()
+        answer = await self._guard.administer(caller, incoming.method, info.path, query, body)
+        return Reply(answer.status, [answer.body], answer.content_type)
 
     async def _health(self, parts: list[str], query: Query) -> Reply:
         probe, excluded = parts[0], set(query.get("exclude", ()))

@@ -52,7 +52,7 @@ class Server:
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
         """Begin to listen; `port` 0: any, told by `self.port`."""
         server = web.Server(
-            self._handle,  # type: ignore[arg-type]
+            self._handle,
             access_log=None,
             handler_cancellation=True,
             keepalive_timeout=KEEPALIVE_SECONDS,

@@ -34,9 +34,7 @@ class Reviews(Protocol):
         """Answer a review."""
         ...
 
-    async def token_request(
-        self, caller: Any, tenant: str, namespace: str, name: str, body: Object, dry_run: bool = False
-    ) -> Object:
+    async def token_request(self, tenant: str, namespace: str, name: str, body: Object) -> Object:
         """Make a token of a ServiceAccount."""
         ...
 
@@ -131,12 +129,11 @@ class Subresources:
         )
 
     async def _token(self, request: Request) -> Reply:
-        options = write_options(request.query, "CreateOptions")
+        write_options(request.query, "CreateOptions")
         scope = request.scope
-        await self._reader.get(scope)
         body = await self._body(request, "authentication.k8s.io", "v1", "TokenRequest")
         answer = await self._reviews.token_request(
-            scope.caller, scope.tenant, scope.namespace, scope.name, body, options.dry_run
+            scope.tenant, scope.namespace, scope.name, body
         )
         return self._document(request, answer, 201)
 
@@ -157,7 +154,7 @@ class Subresources:
             options = write_options(request.query, "UpdateOptions")
             body = await self._body(request, "autoscaling", "v1", "Scale")
 
-            def scaled(_: Object) -> Object:
+            def scaled(live: Object) -> Object:  # noqa: ARG001
                 return copy.deepcopy(body)
 
         else:

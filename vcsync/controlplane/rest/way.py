@@ -26,6 +26,7 @@ from vcsync.controlplane.rest.verbs import Headers, Request, Verbs
 from vcsync.controlplane.wire import negotiation
 from vcsync.controlplane.wire.negotiation import Representation
 
+OPERATOR = "/vcsync/v1/"
 VIRTUAL = frozenset(
     {
         ("", "bindings"),
@@ -42,9 +43,11 @@ VIRTUAL = frozenset(
 
 
 class Identity(Protocol):
-    """Who may do what; `vcsync.controlplane.identity.service` is one."""
+    """Who may do what; see `guard.Guard`."""
 
-    async def authenticate(self, certificate: bytes | None, authorization: str | None, tenant: str | None) -> Caller:
+    async def authenticate(
+        self, certificate: bytes | None, authorization: str | None, tenant: str | None
+    ) -> Caller:
         """Find out who asks; raises StatusError 401."""
         ...
 
@@ -52,7 +55,9 @@ class Identity(Protocol):
         """Whether there is such a tenant."""
         ...
 
-    async def impersonate(self, caller: Caller, headers: Any, tenant: str) -> Caller:
+    async def impersonate(
+        self, caller: Caller, headers: Mapping[str, str], tenant: str, info: RequestInfo
+    ) -> Caller:
         """Return whom the caller acts as; raises StatusError 403."""
         ...
 
@@ -138,11 +143,15 @@ class Way:
     ) -> Reply | Stream:
         identity, headers = self._identity, incoming.headers
         caller = await identity.authenticate(incoming.certificate, headers.get("Authorization"), info.tenant)
+        if info.path.startswith(OPERATOR):
+            return await self._paths.operate(incoming, info, query, caller)
         tenant = settle_tenant(caller, info.tenant)
         if caller.system and tenant != ALL and not identity.exists(tenant):
             raise errors.not_found("tenants", "", tenant)
-        caller = await identity.impersonate(caller, headers, tenant)
+        caller = await identity.impersonate(caller, headers, tenant, info)
         await identity.authorize(caller, info)
+        if tenant != ALL:
+            await self._spaces.prepare(tenant)
         if not info.resource_request:
             return await self._paths.answer(incoming, info, query, caller, tenant)
         kind = self._spaces.kind(tenant, info.group, info.version, info.resource)

@@ -1,0 +1,88 @@
+"""Identity as the way of a request sees it, and its rules on writes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.identity.caller import Caller
+from vcsync.controlplane.identity.service import Identity
+from vcsync.controlplane.rest.requestinfo import RequestInfo
+from vcsync.controlplane.rest.scope import Admission
+from vcsync.controlplane.tenants.admin import Answer
+
+RBAC = "rbac.authorization.k8s.io"
+
+
+class Guard:
+    """Who may do what."""
+
+    def __init__(self, identity: Identity) -> None:
+        """Take the room of identity."""
+        self._identity = identity
+
+    async def authenticate(
+        self, certificate: bytes | None, authorization: str | None, tenant: str | None
+    ) -> Caller:
+        """Find out who asks.
+
+        Raises:
+            StatusError: 401.
+        """
+        return await self._identity.authenticator.authenticate(certificate, authorization, tenant)
+
+    def exists(self, tenant: str) -> bool:
+        """Whether there is such a tenant."""
+        return self._identity.tenants.exists(tenant)
+
+    def tenants(self) -> Sequence[str]:
+        """Return all tenants, in order."""
+        return self._identity.tenants.names()
+
+    async def impersonate(
+        self, caller: Caller, headers: Mapping[str, str], tenant: str, info: RequestInfo
+    ) -> Caller:
+        """Return whom the caller acts as.
+
+        Raises:
+            StatusError: 403.
+        """
+        return await self._identity.authorizer.impersonate(caller, headers, tenant, info)
+
+    async def authorize(self, caller: Caller, info: RequestInfo) -> None:
+        """Return if it may.
+
+        Raises:
+            StatusError: 403.
+        """
+        await self._identity.authorizer.authorize(caller, info)
+
+    async def create(self, caller: Any, tenant: str, plural: str, namespace: str, body: Object) -> Object:
+        """Answer a review."""
+        return await self._identity.reviews.create(caller, tenant, plural, namespace, body)
+
+    async def token_request(self, tenant: str, namespace: str, name: str, body: Object) -> Object:
+        """Make a token of a ServiceAccount."""
+        return await self._identity.token_requests.create(tenant, namespace, name, body)
+
+    async def openid(self, tenant: str, *, keys: bool) -> Object:
+        """Return the discovery document of the issuer of tokens, or its keys."""
+        requests = self._identity.token_requests
+        return await (requests.jwks(tenant) if keys else requests.openid_configuration(tenant))
+
+    async def administer(
+        self, caller: Caller, method: str, path: str, query: Mapping[str, Sequence[str]], body: bytes
+    ) -> Answer:
+        """Answer the operator."""
+        return await self._identity.admin.handle(caller, method, path, query, body)
+
+    async def check_roles(self, admission: Admission) -> None:
+        """Refuse roles and bindings that would give more than their author has.
+
+        Raises:
+            StatusError: 403, 404.
+        """
+        scope, resource = admission.scope, admission.scope.kind.resource
+        if resource.group == RBAC and admission.new is not None:
+            await self._identity.authorizer.check_role_write(
+                scope.caller, resource.plural, scope.namespace, admission.new, admission.old
+            )

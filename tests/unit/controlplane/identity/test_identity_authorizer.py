@@ -295,7 +295,7 @@ async def test_groups_without_a_user_make_no_sense(house: House) -> None:
     assert caught.value.code == 400
     assert caught.value.message == (
         'requested &user.DefaultInfo{Name:"", UID:"", Groups:[]string{"g1"}, '
-        "Extra:map[string][]string(nil)} without impersonating a user name",
+        "Extra:map[string][]string(nil)} without impersonating a user name"
     )
 
 

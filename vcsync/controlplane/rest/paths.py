@@ -6,12 +6,12 @@ from typing import Any, Protocol
 
 import msgspec
 
-from vcsync.controlplane import errors
+from vcsync.controlplane import discovery, errors
 from vcsync.controlplane.behaviour import Object
-from vcsync.controlplane.rest import legacy
 from vcsync.controlplane.rest.reply import Reply
 from vcsync.controlplane.rest.requestinfo import Query, RequestInfo
 from vcsync.controlplane.rest.space import Spaces
+from vcsync.controlplane.wire import encode, negotiation
 
 VERSION = {
     "major": "1",
@@ -80,19 +80,39 @@ class Paths:
         if info.path == "/openid/v1/jwks":
             keys = await self._guard.openid(tenant, keys=True)
             return Reply(200, [msgspec.json.encode(keys)], "application/jwk-set+json")
-        resources = self._spaces.resources(tenant)
-        if parts == ["api"]:
-            return _json(legacy.versions(incoming.headers.get("Host", "")))
-        if parts == ["api", "v1"]:
-            return _json(legacy.listed("", "v1", resources))
-        if parts == ["apis"]:
-            return _json(legacy.groups(resources))
-        known = {(each.group, each.version) for each in resources}
-        if parts[0] == "apis" and len(parts) == 2 and parts[1] in {each for each, _ in known}:
-            return _json(legacy.group(parts[1], resources))
-        if parts[0] == "apis" and len(parts) == 3 and (parts[1], parts[2]) in known:
-            return _json(legacy.listed(parts[1], parts[2], resources))
+        if parts[0] in ("api", "apis"):
+            return self._discovery(incoming, parts, tenant)
         raise errors.page_not_found()
+
+    def _discovery(self, incoming: Any, parts: list[str], tenant: str) -> Reply:
+        accept, custom = incoming.headers.get("Accept", ""), self._spaces.custom(tenant)
+        how, aggregated = negotiation.discovery(accept)
+        if len(parts) == 1 and aggregated:
+            document = discovery.aggregated(custom, core=parts[0] == "api")
+            headers = {"ETag": document.etag, "Vary": "Accept"}
+            if incoming.headers.get("If-None-Match") == document.etag:
+                return Reply(304, [], discovery.AGGREGATED_TYPE, headers)
+            kind = discovery.AGGREGATED_TYPE.replace("v=v2;", f"v={aggregated};")
+            return Reply(200, [document.body], kind, headers)
+        found: bytes | None = None
+        match parts:
+            case ["api"]:
+                found = discovery.api_versions(incoming.headers.get("Host", ""))
+            case ["api", version]:
+                found = discovery.resource_list("", version)
+            case ["apis"]:
+                found = discovery.group_list(custom)
+            case ["apis", group]:
+                found = discovery.group(group, custom)
+            case ["apis", group, version]:
+                found = discovery.resource_list(group, version, custom)
+        if found is None:
+            raise errors.page_not_found()
+        headers = {"Vary": "Accept"} if len(parts) == 1 else {}
+        if how.format == "json":
+            return Reply(200, [found], how.content_type, headers)
+        obj = {"apiVersion": "v1", **msgspec.json.decode(found)}
+        return Reply(200, [encode.document(obj, how)], how.content_type, headers)
 
     async def operate(self, incoming: Any, info: RequestInfo, query: Query, caller: Any) -> Reply:
         """Answer the operator's own paths."""

@@ -35,9 +35,9 @@ class Spaces:
             tenant, group, version, plural
         )
 
-    def resources(self, tenant: str) -> Sequence[Resource]:
-        """Return everything that is served to a tenant."""
-        return (*builtin.resources(), *self.catalogue.resources(tenant))
+    def custom(self, tenant: str) -> Sequence[Resource]:
+        """Return what only this tenant has, in the order of discovery."""
+        return self.catalogue.resources(tenant)
 
 
 @cache

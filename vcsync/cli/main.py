@@ -21,6 +21,8 @@ COMMANDS = {
     "super": ("vcsync.cli.supers:supers", "Register, list, cordon, drain and remove super clusters."),
     "tenant": ("vcsync.cli.tenants:tenants", "Register, list and remove tenants."),
     "run": ("vcsync.cli.run:run", "Run the syncers and schedulers."),
+    "backup": ("vcsync.cli.controlplane_backup:backup", "Copy the data of an embedded control plane."),
+    "restore": ("vcsync.cli.controlplane_backup:restore", "Put such a copy into an empty place."),
     "status": ("vcsync.cli.show:status", "Show super clusters, tenants and where namespaces are placed."),
     "explain": (
         "vcsync.cli.explain:explain",

@@ -106,6 +106,8 @@ def open_checked(path: Path) -> apsw.Connection:
         StoreRefused: it is damaged, not ours, or newer than this program.
     """
     require_sqlite()
+    if not path.exists():
+        path.touch(mode=0o600)  # it holds every tenant's Secrets; SQLite gives its other files the same mode
     connection = _guarded(path, lambda: _connect(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE))
     try:
         _guarded(path, lambda: _prepare(connection, path))
@@ -139,7 +141,7 @@ def check(connection: apsw.Connection, path: Path) -> int:
     if version > len(MIGRATIONS):
         raise StoreRefused(
             f"{path} was written by a newer vcsync (form {version}; this one knows {len(MIGRATIONS)}): "
-            f"run that vcsync, or put the file aside and {_restore(path)} from before the upgrade"
+            f"run that vcsync, or move it and {path.name}-* away and {_restore(path)} from before the upgrade"
         )
     found = connection.execute("PRAGMA quick_check(1)").get
     if found != "ok":
@@ -149,7 +151,9 @@ def check(connection: apsw.Connection, path: Path) -> int:
 
 def damaged(path: Path, detail: str) -> StoreRefused:
     """Say that a database is damaged, and what helps."""
-    return StoreRefused(f"{path} is damaged ({' '.join(detail.split())}): put it aside and {_restore(path)}")
+    return StoreRefused(
+        f"{path} is damaged ({' '.join(detail.split())}): move it and {path.name}-* away and {_restore(path)}"
+    )
 
 
 def require_sqlite(version: str | None = None) -> None:

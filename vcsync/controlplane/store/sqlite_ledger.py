@@ -24,7 +24,7 @@ _USE = (
     "ON CONFLICT (tenant) DO UPDATE SET objects = objects + excluded.objects, bytes = bytes + excluded.bytes"
 )
 _FORGET = "DELETE FROM log WHERE sequence IN (SELECT sequence FROM log WHERE sequence < ? ORDER BY sequence LIMIT ?)"
-_EXPIRED = "SELECT key FROM object WHERE expires <= ? ORDER BY expires LIMIT ?"
+_EXPIRED = "SELECT key FROM object WHERE expires <= ? ORDER BY expires, key LIMIT ?"
 
 
 def first_sequence(revision: int) -> int:

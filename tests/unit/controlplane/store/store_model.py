@@ -88,9 +88,12 @@ class Model:
         self.states |= dict.fromkeys(range(self.revision + 1, revision + 1), self.objects)
         self.revision = revision
 
-    def sweep(self) -> int:
+    def sweep(self, at_once: int) -> int:
+        """Delete what is over, oldest first, so many keys at each revision."""
         over = [key for key, expires in self.expires.items() if expires <= self.now]
-        self.txn([], [Delete(key) for key in over])
+        over.sort(key=lambda key: (self.expires[key], key.encode()))
+        for start in range(0, len(over), at_once):
+            self.txn([], [Delete(key) for key in over[start : start + at_once]])
         return len(over)
 
     def range(self, prefix: str, after: str, revision: int) -> list[Record]:
@@ -156,6 +159,9 @@ class StoreMachine(RuleBasedStateMachine):
     async def reopen(self) -> Store:
         """Another process's view of the same store, after the first was closed."""
         raise NotImplementedError
+
+    at_once = 200
+    """Keys that are deleted at one revision when their time is over."""
 
     async def sweep(self) -> int:
         """Delete what is over by the model's clock."""
@@ -279,7 +285,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(seconds=st.integers(0, 6))
     def time_passes(self, seconds: int) -> None:
         self.model.now += seconds
-        assert self.run(self.sweep()) == self.model.sweep()
+        assert self.run(self.sweep()) == self.model.sweep(self.at_once)
 
     @rule()
     def restart(self) -> None:

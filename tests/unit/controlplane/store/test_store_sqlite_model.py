@@ -39,9 +39,11 @@ class SqliteMachine(StoreMachine):
 class NarrowMachine(SqliteMachine):
     """With pages and buffers so small that every way of reading on is gone."""
 
+    at_once = 2
+
     def __init__(self) -> None:
         self.kept = (hub.MAX_PENDING, sqlite.PAGE_RECORDS, sqlite.BATCH_ROWS)
-        hub.MAX_PENDING, sqlite.PAGE_RECORDS, sqlite.BATCH_ROWS = 1, 2, 2
+        hub.MAX_PENDING, sqlite.PAGE_RECORDS, sqlite.BATCH_ROWS = 1, 2, self.at_once
         super().__init__()
 
     def teardown(self) -> None:

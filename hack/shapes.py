@@ -96,7 +96,9 @@ class Shapes:
             return "Q"
         if kind in TIMES:
             return TIMES[kind]
-        if kind in SCALARS or kind in OPAQUE or kind.endswith("IntOrString"):
+        if kind in OPAQUE:
+            return "R"
+        if kind in SCALARS or kind.endswith("IntOrString"):
             return ""
         if kind.startswith("[]"):
             return self.reference(package, kind[2:]) if kind != "[]byte" else ""
@@ -158,7 +160,7 @@ class Shapes:
         reference = self.reference(package, kind)
         optional = "omitempty" in options
         if kind.startswith("*"):
-            mode = "?"
+            mode = "?" if optional else "n"
         else:
             shape = self.shape(package, kind)
             if shape.startswith("scalar:"):
@@ -170,7 +172,7 @@ class Shapes:
             elif shape == "struct":
                 mode = "z" if "omitzero" in options else "+"
             else:
-                mode = "-" if optional or "omitzero" in options else "n"
+                mode = "?" if optional or "omitzero" in options else "n"
         return f"{mode} {reference}".rstrip()
 
 
@@ -194,11 +196,11 @@ def main() -> None:
         return f"{mode} {names.get(reference, reference)}".rstrip()
 
     types = {
-        names[key]: {field: short(code) for field, code in sorted(fields.items())}
+        names[key]: {field: short(code) for field, code in fields.items()}
         for key, fields in sorted(shapes.codes.items())
     }
     data = {"roots": {key: names[value] for key, value in sorted(roots.items())}, "types": types}
-    OUT.write_text(json.dumps(data, separators=(",", ":"), sort_keys=True) + "\n")
+    OUT.write_text(json.dumps(data, separators=(",", ":")) + "\n")
 
 
 if __name__ == "__main__":

@@ -203,7 +203,8 @@ def required(path: str, detail: str = "") -> FieldError:
 
 def wrong(path: str, value: Any, detail: str) -> FieldError:
     """Say that a field's value is invalid."""
-    return FieldError("FieldValueInvalid", path, f"Invalid value: {shown(value)}: {detail}")
+    told = f": {detail}" if detail else ""
+    return FieldError("FieldValueInvalid", path, f"Invalid value: {shown(value)}{told}")
 
 
 def wrong_type(path: str, value: Any, detail: str) -> FieldError:

@@ -13,12 +13,15 @@ from vcsync.controlplane.kinds.pods import drop_disabled_template
 from vcsync.controlplane.kinds.rules import (
     Findings,
     Object,
+    empty_selector,
     immutable,
     nonnegative,
     number,
     part,
+    selector,
     selects,
     text,
+    understood,
 )
 from vcsync.controlplane.kinds.statefulsets import STATEFUL_SETS
 from vcsync.controlplane.kinds.workloads import (
@@ -33,6 +36,7 @@ from vcsync.controlplane.kinds.workloads import (
     own_selector,
     running_template,
     selected_labels,
+    shown_strategy,
     workload_warnings,
 )
 
@@ -75,7 +79,7 @@ def _strategy(path: str, strategy: Object) -> Findings:
     elif kind == "RollingUpdate":
         yield from _rolling(f"{path}.rollingUpdate", rolling or {})
     else:
-        shown = {"Type": kind, "RollingUpdate": None}
+        shown = shown_strategy(strategy, "maxUnavailable", "maxSurge")
         yield errors.not_supported(path, shown, ("Recreate", "RollingUpdate"))
 
 
@@ -214,11 +218,12 @@ def _daemon_set_update(new: Object, old: Object, _: Context) -> None:
 
 def _daemon_set(found: Object) -> Findings:
     spec = part(found, "spec")
-    if spec.get("selector") is None:
-        yield errors.required("spec.selector")
-    else:
-        yield from own_selector("spec", spec, "daemonset")
+    chosen = spec.get("selector")
+    yield from selector("spec.selector", chosen)
+    if understood(chosen):
         yield from selected_labels("spec", spec)
+    if chosen is not None and empty_selector(chosen):
+        yield errors.wrong("spec.selector", chosen, "empty selector is invalid for daemonset")
     yield from pod_validation.template("spec.template", part(spec, "template"))
     yield from lasting("spec", spec, "DaemonSet")
     yield from nonnegative(spec, "spec", "minReadySeconds")
@@ -231,7 +236,8 @@ def _daemon_strategy(path: str, strategy: Object) -> Findings:
     if kind == "OnDelete":
         return
     if kind != "RollingUpdate":
-        yield errors.not_supported(path, {"Type": kind, "RollingUpdate": None}, ("RollingUpdate", "OnDelete"))
+        shown = shown_strategy(strategy, "maxUnavailable", "maxSurge")
+        yield errors.not_supported(path, shown, ("RollingUpdate", "OnDelete"))
         return
     unavailable, surge, here = rolling.get("maxUnavailable"), rolling.get("maxSurge"), f"{path}.rollingUpdate"
     yield from count(f"{here}.maxUnavailable", unavailable)

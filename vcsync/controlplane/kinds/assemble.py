@@ -47,6 +47,7 @@ def _behaviour(key: tuple[str, str], traits: Traits, part: Part) -> Behaviour:
 def _default(key: tuple[str, str], part: Part) -> Callable[[Object], None]:
     def default(found: Object) -> None:
         canonical.strip(*key, found)
+        canonical.complete(*key, found)
         part.default(found)
         canonical.complete(*key, found)
 

@@ -4,14 +4,14 @@ A Go program reads an object into typed fields and writes it again: what holds n
 is always written, stands there empty (`"resources":{}`). `shapes.json` (made by hack/shapes.py from the public Go
 types) tells which is which. A field's code is its mode and, after a space, the type of its value:
 
-* `?` a pointer: absent only when null
+* `?` a pointer or free-form JSON: absent only when null
 * `-` left out when it holds nothing: null, false, 0, an empty text, list or map
 * `=X` always there, X when it holds nothing
-* `n` a list or map that is always there, null when absent
+* `n` always there, null when absent
 * `+` an object that is always there; `z` an object that is left out when empty
 
-The type is `Q` a quantity, `T` a time in seconds, `U` one in microseconds, else another object's, also of a
-list's items or a map's values.
+The type is `Q` a quantity, `T` a time in seconds, `U` one in microseconds, `R` free-form JSON, else another
+object's, also of a list's items or a map's values. Members come in the order of the Go types, keys of maps sorted.
 """
 
 import json
@@ -67,7 +67,7 @@ def _strip(found: Object, fields: _FieldCodes, types: dict[str, _FieldCodes]) ->
             continue
         mode, _, reference = code
         value = found[key]
-        if reference:
+        if reference != "R":
             value = found[key] = _stripped(value, reference, types)
         if value is None or (mode in "-z" and _holds_nothing(value)):
             del found[key]
@@ -82,8 +82,10 @@ def _stripped(value: Any, reference: str, types: dict[str, _FieldCodes]) -> Any:
         return [_stripped(each, reference, types) for each in value]
     if (write := _TEXTS.get(reference)) is not None:
         if isinstance(value, dict):
-            return {key: write(each) for key, each in value.items()}
+            return {key: write(value[key]) for key in sorted(value)}
         return write(value)
+    if not reference and isinstance(value, dict):
+        return {key: value[key] for key in sorted(value)}
     if isinstance(value, dict) and (fields := types.get(reference)) is not None:
         if (
             value
@@ -98,19 +100,23 @@ def _stripped(value: Any, reference: str, types: dict[str, _FieldCodes]) -> Any:
 
 
 def _complete(found: Object, fields: _FieldCodes, types: dict[str, _FieldCodes]) -> None:
+    given = dict(found)
+    found.clear()
     for key, (mode, zero, reference) in fields.items():
-        if key not in found:
-            if mode == "=":
-                found[key] = zero
-            elif mode == "n":
-                found[key] = None
-            elif mode == "+":
-                found[key] = {}
-            else:
-                continue
+        if key in given:
+            found[key] = given.pop(key)
+        elif mode == "=":
+            found[key] = zero
+        elif mode == "n":
+            found[key] = None
+        elif mode == "+":
+            found[key] = {}
+        else:
+            continue
         inner = types.get(reference)
         if inner is not None:
             _complete_value(found[key], inner, types)
+    found.update(given)
 
 
 def _complete_value(value: Any, fields: _FieldCodes, types: dict[str, _FieldCodes]) -> None:

@@ -67,7 +67,7 @@ def default(found: Object) -> None:
         spec["completions"] = 1
     labels = part(spec, "template", "metadata", "labels")
     if labels and not part(found, "metadata", "labels"):
-        found["metadata"]["labels"] = dict(labels)
+        found["metadata"]["labels"] = labels  # one map: the real server's Job gets its generated labels too
     fill(
         spec,
         {
@@ -90,7 +90,7 @@ def prepare_create(new: Object, _: Context) -> None:
     if spec.get("manualSelector"):
         return
     inner = template.setdefault("metadata", {})
-    labels = dict(inner.get("labels") or {})
+    labels = inner.get("labels") or {}
     for keys, value in ((NAME_LABELS, text(metadata, "name")), (UID_LABELS, text(metadata, "uid"))):
         for key in keys:
             labels.setdefault(key, value)

@@ -11,22 +11,29 @@ from vcsync.controlplane.kinds.resources import default_pod_resources
 from vcsync.controlplane.kinds.rules import Object, items, part
 
 _CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
-_DIGEST = re.compile(r"@[A-Za-z][A-Za-z0-9+._-]*:")
+_PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_DOMAIN = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])(?:\.[a-zA-Z0-9-]+)*(?::[0-9]+)?"
+_IMAGE = re.compile(
+    rf"(?:(?P<domain>{_DOMAIN})/)?(?P<path>{_PART}(?:/{_PART})*)(?::(?P<tag>\w[\w.-]{{0,127}}))?"
+    r"(?P<digest>@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?",
+    re.ASCII,
+)
+_LONGEST_IMAGE = 1024
 
 
 def fill(found: Object, defaults: Object) -> None:
     """Set members that are absent."""
     for key, value in defaults.items():
-        if key not in found:
+        if found.get(key) is None:
             found[key] = dict(value) if isinstance(value, dict) else value
 
 
 def image_tag(image: str) -> str:
-    """Return an image's tag, `latest` if it names neither tag nor digest."""
-    if _DIGEST.search(image):
+    """Return an image's tag: `latest` if it names neither tag nor digest, empty if it is no reference at all."""
+    match = _IMAGE.fullmatch(image) if len(image) <= _LONGEST_IMAGE else None
+    if match is None:
         return ""
-    tag = image.rpartition("/")[2].partition(":")[2]
-    return tag or ("latest" if image else "")
+    return match["tag"] or ("" if match["digest"] else "latest")
 
 
 def _pull_policy(image: str) -> str:

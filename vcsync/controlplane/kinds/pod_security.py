@@ -126,32 +126,41 @@ def container_security(path: str, found: Object, host_users: bool) -> Findings:
     yield from app_armor(f"{path}.appArmorProfile", found.get("appArmorProfile"))
 
 
-_INTERNAL_ORDER = (
-    "capabilities",
-    "privileged",
-    "seLinuxOptions",
-    "windowsOptions",
-    "runAsUser",
-    "runAsGroup",
-    "runAsNonRoot",
-    "readOnlyRootFilesystem",
-    "allowPrivilegeEscalation",
-    "procMount",
-    "seccompProfile",
-    "appArmorProfile",
+_SHOWN = (
+    ("Capabilities", "capabilities", ("Add", "Drop")),
+    ("Privileged", "privileged", ()),
+    ("SELinuxOptions", "seLinuxOptions", ("User", "Role", "Type", "Level")),
+    (
+        "WindowsOptions",
+        "windowsOptions",
+        ("GMSACredentialSpecName", "GMSACredentialSpec", "RunAsUserName", "HostProcess"),
+    ),
+    ("RunAsUser", "runAsUser", ()),
+    ("RunAsGroup", "runAsGroup", ()),
+    ("RunAsNonRoot", "runAsNonRoot", ()),
+    ("ReadOnlyRootFilesystem", "readOnlyRootFilesystem", ()),
+    ("AllowPrivilegeEscalation", "allowPrivilegeEscalation", ()),
+    ("ProcMount", "procMount", ()),
+    ("SeccompProfile", "seccompProfile", ("Type", "LocalhostProfile")),
+    ("AppArmorProfile", "appArmorProfile", ("Type", "LocalhostProfile")),
 )
+"""How messages show a security context: name, field, names of its members."""
 
 
-def _capitals(value: object) -> object:
-    if isinstance(value, dict):
-        return {f"{key[0].upper()}{key[1:]}": _capitals(each) for key, each in value.items()}
-    return value
+def _shown(found: Object) -> Object:
+    shown: Object = {}
+    for name, key, members in _SHOWN:
+        value = found.get(key)
+        if isinstance(value, dict):
+            empty = "" if key == "seLinuxOptions" else None
+            given = {each.lower(): inner for each, inner in value.items()}
+            value = {member: given.get(member.lower(), empty) for member in members}
+        shown[name] = value
+    return shown
 
 
 def _escalation(path: str, found: Object) -> Findings:
-    shown = {f"{key[0].upper()}{key[1:]}": _capitals(found.get(key)) for key in _INTERNAL_ORDER}
-    if isinstance(shown["Capabilities"], dict):
-        shown["Capabilities"] = {"Add": None, "Drop": None} | shown["Capabilities"]
+    shown = _shown(found)
     if found.get("privileged"):
         yield errors.wrong(
             path, shown, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"

@@ -162,6 +162,8 @@ def _ports(path: str, spec: Object) -> Iterator[str]:
     for key, index, container in containers(spec, ephemeral=True):
         for place, port in enumerate(items(container, "ports")):
             here = f"{path}.{key}[{index}].ports[{place}]"
+            if text(port, "hostIP") and not port.get("hostPort"):
+                yield f"{here}: hostIP set without hostPort: {_go_port(port)}"
             others = seen.setdefault((port.get("containerPort"), text(port, "protocol")), [])
             for where, other in others:
                 if told := _overlap(port, other):
@@ -177,6 +179,11 @@ def _ports(path: str, spec: Object) -> Iterator[str]:
             elif name:
                 by_name[name] = here
     yield from names_told
+
+
+def _go_port(port: Object) -> str:
+    name, protocol, address = text(port, "name"), text(port, "protocol"), text(port, "hostIP")
+    return f"{{Name:{name} HostPort:0 ContainerPort:{port.get('containerPort', 0)} Protocol:{protocol} HostIP:{address}}}"
 
 
 def _overlap(port: Object, other: Object) -> str:

@@ -133,7 +133,9 @@ def _template(spec: Object) -> Findings:
     pod = {
         key: value for key, value in part(template, "spec").items() if key not in ("hostname", "subdomain")
     }
-    made = [text(part(each, "metadata"), "name") for each in items(spec, "volumeClaimTemplates")]
+    made = list(
+        dict.fromkeys(text(part(each, "metadata"), "name") for each in items(spec, "volumeClaimTemplates"))
+    )
     if made:
         own = [each for each in items(pod, "volumes") if text(each, "name") not in made]
         pod["volumes"] = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in made] + own
@@ -164,6 +166,14 @@ def _status(new: Object, old: Object) -> list[FieldError]:
     ]
 
 
+def _warnings(new: Object, old: Object | None) -> list[str]:
+    found = workload_warnings(new, old)
+    if number(part(new, "spec"), "revisionHistoryLimit") < 0:
+        told = "a negative value retains all historical revisions; a value >= 0 is recommended"
+        found.append(f"spec.revisionHistoryLimit: {told}")
+    return found
+
+
 STATEFUL_SETS = {
     ("apps", "StatefulSet"): Part(
         default=_default,
@@ -171,7 +181,7 @@ STATEFUL_SETS = {
         prepare_update=_update,
         validate=lambda found: list(_findings(part(found, "spec"), creating=True)),
         validate_update=_validate_update,
-        warnings=workload_warnings,
+        warnings=_warnings,
         status_validate=_status,
         name=names.label_name,
     )

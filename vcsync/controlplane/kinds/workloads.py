@@ -66,7 +66,7 @@ def own_selector(path: str, spec: Object, what: str) -> Findings:
 def selected_labels(path: str, spec: Object) -> Findings:
     """The template's labels match the selector."""
     found, labels = spec.get("selector"), part(spec, "template", "metadata", "labels")
-    if found is not None and not empty_selector(found) and not selects(found, labels):
+    if not selects(found, labels):
         yield errors.wrong(f"{path}.template.metadata.labels", labels or None, _MISMATCH)
 
 
@@ -94,6 +94,15 @@ def lasting(path: str, spec: Object, what: str) -> Findings:
         yield errors.not_allowed(
             f"{path}.template.spec.activeDeadlineSeconds", f"activeDeadlineSeconds in {what} is not Supported"
         )
+
+
+def shown_strategy(strategy: Object, *keys: str) -> Object:
+    """Write a strategy as messages do; `keys`: the members of its rolling update, zero by default."""
+    rolling = strategy.get("rollingUpdate")
+    return {
+        "Type": text(strategy, "type"),
+        "RollingUpdate": rolling and {f"{key[0].upper()}{key[1:]}": rolling.get(key, 0) for key in keys},
+    }
 
 
 def fewer_than_replicas(path: str, status: Object, *keys: str) -> Findings:

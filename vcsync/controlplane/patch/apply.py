@@ -25,7 +25,7 @@ Conflicts = dict[Manager, Set]
 
 
 def apply(
-    live: Object | None, applied: Object, *, manager: str, force: bool, now: str, tracking: Tracking
+    live: Object | None, applied: Any, *, manager: str, force: bool, now: str, tracking: Tracking
 ) -> Object:
     """Return the object that applying makes, with its managedFields but without defaults for what is new.
 
@@ -42,6 +42,8 @@ def apply(
             kind or carries managedFields, 500 it does not fit the schema (as kube-apiserver answers).
 
     """
+    if not isinstance(applied, dict):
+        raise errors.bad_request("error decoding YAML: the applied configuration is no object")
     _check_kind(applied, tracking)
     if (applied.get("metadata") or {}).get("managedFields") is not None:
         raise errors.bad_request("metadata.managedFields must be nil")
@@ -145,9 +147,13 @@ class _Application:
         return pruned if back is None else back
 
     def _moved(self, obj: Object, source: str, target: str) -> Object | None:
-        if source == target or self.tracking.convert is None:
+        if source == target:
             return obj
-        found = self.tracking.convert(obj, target)
+        found = (
+            self.tracking.at(obj, target)
+            if self.tracking.convert is None
+            else self.tracking.convert(obj, target)
+        )
         return found[0] if found else None
 
     def _check_conflicts(self, new: Object, wanted: Owners) -> None:
@@ -171,7 +177,8 @@ class _Application:
             if old_here is None or new_here is None:
                 continue
             changes = compare(new_here[1], managed.tracked(old_here[0]), managed.tracked(new_here[0]))
-            changed = self.tracking.reset.kept(fields.union(changes.modified, changes.added))
+            changes = self.tracking.owned_at(version, changes)
+            changed = fields.union(changes.modified, changes.added)
             for who, owned in others.items():
                 both = fields.intersection(owned.fields, changed) if owned.api_version == version else None
                 if both:

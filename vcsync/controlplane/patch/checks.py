@@ -86,7 +86,7 @@ def _check_scalar(schema: Schema, value: Any) -> str:
     elif kind == "string" and schema.format in {"", "byte"}:
         if not isinstance(value, str):
             return f"expected string, got &value.valueUnstructured{{Value:{_go(value)}}}"
-    elif isinstance(value, dict | list):
+    elif kind != "int-or-string" and isinstance(value, dict | list):
         return f"expected any scalar, got &{{{printed(value)}}}"
     return ""
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.patch import shapes
-from vcsync.controlplane.patch.fields import SELF, Set, without
+from vcsync.controlplane.patch.fields import SELF, Set
 from vcsync.controlplane.schema.node import Schema
 
 _NESTED = (dict, list)
@@ -19,14 +19,6 @@ class Comparison(NamedTuple):
     removed: Set
     modified: Set
     added: Set
-
-    def less(self, excluded: Set) -> "Comparison":
-        """Return the comparison without some fields and all below them."""
-        if not excluded:
-            return self
-        return Comparison(
-            without(self.removed, excluded), without(self.modified, excluded), without(self.added, excluded)
-        )
 
 
 def compare(schema: Schema, old: Object, new: Object) -> Comparison:

@@ -53,6 +53,8 @@ class Tracking:
         subresource: through which the request writes; empty: the resource itself.
         reset: what such a write never owns.
         empty: the object in which nothing is given, with what the API shows even then; None: it shows nothing.
+        versions: in which objects of this kind can be read; who wrote in another one owns nothing any more. None: in
+            any.
         convert: (object, wanted apiVersion) -> the object in that version with its schema; None as its result: that
             version is served no more. None: versions differ in nothing but their name.
     """
@@ -63,13 +65,24 @@ class Tracking:
     subresource: str = ""
     reset: Reset = NOTHING
     empty: Object | None = None
+    versions: frozenset[str] | None = None
     convert: Callable[[Object, str], Converted | None] | None = None
 
     def at(self, obj: Object, api_version: str) -> Converted | None:
         """Return an object of the request's version in another one; None: that one is gone."""
-        if api_version == self.api_version or self.convert is None:
+        if api_version == self.api_version:
+            return obj, self.schema
+        if self.versions is not None and api_version not in self.versions:
+            return None
+        if self.convert is None:
             return obj, self.schema
         return self.convert(obj, api_version)
+
+    def owned_at(self, api_version: str, changes: Comparison) -> Comparison:
+        """Return what counts of the changes of an object as seen in a version."""
+        if api_version != self.api_version and not self.reset.every_version:
+            return changes
+        return Comparison(*map(self.reset.kept, changes))
 
 
 def manager_name(field_manager: str, user_agent: str) -> str:
@@ -154,8 +167,7 @@ def taken(
     old: Object, new: Object, before: Owners, tracking: Tracking, who: Manager | None = None
 ) -> tuple[Owners, Comparison]:
     """Return the owners without the fields that a change took from all but `who`, and the change."""
-    changes = compare(tracking.schema, tracked(old), tracked(new))
-    changes = Comparison(*map(tracking.reset.kept, changes))
+    changes = tracking.owned_at(tracking.api_version, compare(tracking.schema, tracked(old), tracked(new)))
     at: dict[str, Comparison | None] = {tracking.api_version: changes}
     after: Owners = {}
     for each, owned in before.items():
@@ -183,7 +195,7 @@ def _changes_at(version: str, old: Object, new: Object, tracking: Tracking) -> C
     if before is None or after is None:
         return None
     changes = compare(after[1], tracked(before[0]), tracked(after[0]))
-    return Comparison(*map(tracking.reset.kept, changes))
+    return tracking.owned_at(version, changes)
 
 
 def tracked(obj: Object) -> Object:

@@ -15,10 +15,13 @@ class Reset:
     Attributes:
         gone: paths that are put back, with all below them.
         only: if set, the only paths that count, with all below them; `*` stands for any one element.
+        every_version: whether it holds for owners in other versions than the request's too. A write to a
+            custom resource itself is judged by the request's version only.
     """
 
     gone: Set
     only: Set | None = None
+    every_version: bool = True
 
     def kept(self, of: Set) -> Set:
         """Return what may be owned of a set."""
@@ -57,6 +60,7 @@ NOTHING = Reset(EMPTY)
 _STATUS = Reset(_paths("status"))
 _SPEC = Reset(_paths("spec"))
 _SPEC_AND_METADATA = Reset(_paths("spec", "metadata"))
+_CUSTOM_STATUS = Reset(_paths("status"), every_version=False)
 
 _WITH_STATUS: dict[str, str] = {
     "": "namespaces nodes persistentvolumeclaims persistentvolumes pods replicationcontrollers resourcequotas services",
@@ -120,4 +124,4 @@ def of_custom(has_status: bool, subresource: str = "") -> Reset:
     """Return what a write to a custom resource never owns; `has_status`: its status subresource is on."""
     if subresource == "status":
         return _SPEC_AND_METADATA
-    return _STATUS if has_status and not subresource else NOTHING
+    return _CUSTOM_STATUS if has_status and not subresource else NOTHING

@@ -4,6 +4,7 @@
 """
 
 import base64
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -131,10 +132,8 @@ def test_random_bytes_are_an_object_or_an_error_of_ours(data: bytes, kind: str) 
 def test_damaged_bytes_are_an_object_or_an_error_of_ours(sample: Any, at: int, noise: bytes) -> None:
     data = base64.b64decode(sample[1])
     at = len(protobuf.MAGIC) + at % (len(data) - len(protobuf.MAGIC))
-    try:
+    with contextlib.suppress(protobuf.ProtobufError):
         protobuf.decode(data[:at] + noise + data[at + len(noise) :])
-    except protobuf.ProtobufError:
-        pass
 
 
 def _scalar(base: str) -> st.SearchStrategy[Any]:

@@ -3,7 +3,6 @@
 import asyncio
 import re
 import secrets
-import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
@@ -23,6 +22,7 @@ from vcsync.api.names import (
 )
 from vcsync.api.resources import SUPER_CLUSTERS
 from vcsync.cli.common import meta_kubeconfig, meta_option, parse_amounts
+from vcsync.cli.controlplane import controlplane
 from vcsync.cli.errors import WrongInputError
 from vcsync.cli.help import example
 from vcsync.cli.roles import (
@@ -34,6 +34,7 @@ from vcsync.cli.roles import (
     make_syncer,
     open_meta,
 )
+from vcsync.cli.signals import until_signalled
 from vcsync.cli.supervise import Keeper, MakeRole
 from vcsync.kube import logs, loop
 from vcsync.kube.cache import Change
@@ -150,7 +151,10 @@ patience_options = options(
     )
 )
 def run() -> None:
-    """Run the syncers and schedulers; Ctrl-C or SIGTERM ends them gracefully."""
+    """Run the control plane, the syncers and schedulers; Ctrl-C or SIGTERM ends them gracefully."""
+
+
+run.add_command(controlplane)
 
 
 @run.command(
@@ -293,33 +297,6 @@ def _serve(main: Coroutine[Any, Any, None], log_level: str, log_format: str) -> 
     """Run until SIGTERM or Ctrl-C, which end it gracefully."""
     logs.configure(log_level, "console" if log_format == "console" else "json")
     loop.run(until_signalled(main))
-
-
-async def until_signalled(main: Coroutine[Any, Any, None]) -> None:
-    """Run `main` until SIGTERM or SIGINT cancels it; a second signal does not wait for what is in flight."""
-    task = asyncio.ensure_future(main)
-    signalled = False
-
-    def stop(name: str) -> None:
-        nonlocal signalled
-        if signalled:
-            _log.warning("stopping at once", signal=name)
-            raise SystemExit(1)
-        signalled = True
-        _log.info("stopping", signal=name)
-        task.cancel()
-
-    running = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        running.add_signal_handler(number, stop, number.name)
-    try:
-        await task
-    except asyncio.CancelledError:
-        if not signalled:
-            raise
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            running.remove_signal_handler(number)
 
 
 async def _one(settings: Settings, name: str, make: MakeRole) -> None:

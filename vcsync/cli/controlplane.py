@@ -1,0 +1,128 @@
+"""`vcsync run controlplane`: many tenants' Kubernetes APIs in one process."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from vcsync.cli.common import parse_endpoint
+from vcsync.cli.errors import WrongInputError
+from vcsync.cli.help import example
+from vcsync.status.server import parse_listen
+
+DEFAULT_LISTEN = "127.0.0.1:6443"
+data_option = click.option(
+    "--data",
+    required=True,
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder of the store, certificates and the admin kubeconfig; made if it is not there.",
+)
+
+
+@dataclass(frozen=True)
+class Etcd:
+    """Where an etcd is. The files are PEM; none: without TLS, or by the system's authorities."""
+
+    endpoints: tuple[str, ...]
+    prefix: str
+    authority: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+@dataclass(frozen=True)
+class ControlPlaneSettings:
+    """What `vcsync run controlplane` was asked for. `advertise`: host and port that clients are told."""
+
+    data: Path
+    listen: tuple[str, int]
+    advertise: tuple[str, int] | None
+    names: tuple[str, ...]
+    token_file: Path | None
+    etcd: Etcd | None
+
+
+@click.command(
+    epilog=example(
+        "vcsync run controlplane --data /var/lib/vcsync --listen 0.0.0.0:6443",
+        "vcsync tenant create acme --data /var/lib/vcsync",
+    )
+)
+@data_option
+@click.option(
+    "--listen", metavar="HOST:PORT", default=DEFAULT_LISTEN, show_default=True, help="Where to serve, by TLS."
+)
+@click.option(
+    "--advertise",
+    metavar="HOST:PORT",
+    help="Where clients find it, for kubeconfigs (default: --listen; this machine's address for 0.0.0.0).",
+)
+@click.option(
+    "--name", "names", multiple=True, metavar="NAME", help="Further host name or address in the certificate."
+)
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help='Static tokens: token,user,uid,"group,group"[,tenant] a line; read anew when it changes.',
+)
+@click.option("--etcd", multiple=True, metavar="URL", help="Keep objects in this etcd instead of a file.")
+@click.option("--etcd-prefix", default="/vcsync", show_default=True, help="Of all keys in that etcd.")
+@click.option("--etcd-cacert", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its CA.")
+@click.option(
+    "--etcd-cert", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Certificate."
+)
+@click.option("--etcd-key", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its key.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="Least severity that is logged.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["json", "console"]),
+    default="json",
+    show_default=True,
+    help="JSON lines for machines or text for people, on stderr.",
+)
+def controlplane(
+    *,
+    data: Path,
+    listen: str,
+    advertise: str | None,
+    names: tuple[str, ...],
+    token_file: Path | None,
+    etcd: tuple[str, ...],
+    etcd_prefix: str,
+    etcd_cacert: Path | None,
+    etcd_cert: Path | None,
+    etcd_key: Path | None,
+    log_level: str,
+    log_format: str,
+) -> None:
+    """Run the embedded control plane: a Kubernetes API for every tenant, under https://HOST:PORT/tenants/NAME.
+
+    The folder keeps the store, the server's certificate and admin.kubeconfig, by which 'vcsync tenant create'
+    and the like reach this process.
+    """
+    from vcsync.cli.controlplane_process import serve  # noqa: PLC0415  loads the whole control plane
+
+    host, port = parse_listen(listen)
+    if not port:
+        raise WrongInputError(
+            f"--listen {listen!r}: kubeconfigs need a port that stays; give one from 1 to 65535"
+        )
+    if bool(etcd_cert) != bool(etcd_key):
+        raise WrongInputError("--etcd-cert and --etcd-key belong together: give both or none")
+    settings = ControlPlaneSettings(
+        data=data,
+        listen=(host, port),
+        advertise=parse_endpoint("--advertise", advertise) if advertise else None,
+        names=names,
+        token_file=token_file,
+        etcd=Etcd(etcd, etcd_prefix, etcd_cacert, etcd_cert, etcd_key) if etcd else None,
+    )
+    serve(settings, log_level, log_format)

@@ -1,0 +1,152 @@
+"""The process of `vcsync run controlplane`: its store, identity, certificates and server, from start to end."""
+
+import asyncio
+import os
+import ssl
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import click
+import structlog
+
+from vcsync.cli.controlplane import ControlPlaneSettings, Etcd
+from vcsync.cli.errors import FailedError, WrongInputError
+from vcsync.cli.signals import until_signalled
+from vcsync.controlplane.identity.service import Identity
+from vcsync.controlplane.identity.token_file import TokenFileError
+from vcsync.controlplane.rest.assemble import control_plane
+from vcsync.controlplane.store.etcd import open_etcd
+from vcsync.controlplane.store.interface import Store, StoreError
+from vcsync.controlplane.store.sqlite import open_sqlite
+from vcsync.controlplane.tenants.folder import (
+    DataFolder,
+    is_wildcard,
+    own_address,
+    pod_address,
+    serving_names,
+)
+from vcsync.controlplane.tenants.lifecycle import Endpoint
+from vcsync.kube import logs, loop
+
+RENEWAL_SECONDS = 6 * 3600.0
+"""How often to look whether the serving certificate is to be renewed."""
+
+_log = structlog.get_logger(__name__)
+
+
+def serve(settings: ControlPlaneSettings, log_level: str, log_format: str) -> None:
+    """Run until SIGTERM or Ctrl-C, which end it gracefully.
+
+    Raises:
+        FailedError, WrongInputError: it cannot start; the text says why.
+    """
+    logs.configure(log_level, "console" if log_format == "console" else "json")
+    os.umask(0o077)
+    loop.run(until_signalled(_run(settings)))
+
+
+async def _run(settings: ControlPlaneSettings) -> None:
+    folder = DataFolder(settings.data)
+    endpoint = endpoint_of(settings)
+    try:
+        async with _store(settings, folder) as store:
+            await _serve(settings, folder, endpoint, store)
+    except StoreError as error:
+        raise FailedError(str(error)) from error
+
+
+async def _serve(
+    settings: ControlPlaneSettings, folder: DataFolder, endpoint: Endpoint, store: Store
+) -> None:
+    try:
+        identity = await Identity.open(store, endpoint, token_file=settings.token_file)
+    except TokenFileError as error:
+        raise WrongInputError(f"{settings.token_file}: {error}") from error
+    host, port = settings.listen
+    names = serving_names(host, _host_of(settings), *settings.names)
+    folder.serve_with(identity.server, names, time.time())
+    tls = await identity.tenants.ssl_context(folder.certificate, folder.key)
+    folder.write(folder.admin_kubeconfig, await identity.admin.kubeconfig("system"))
+    plane = control_plane(store, identity)
+    try:
+        await plane.start(host, port, tls)
+    except OSError as error:
+        raise FailedError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    try:
+        _tell(settings, folder, endpoint)
+        loop.tune_gc()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_renew(folder, identity, names, tls))
+            tasks.create_task(_resume(identity))
+    finally:
+        _log.info("control plane ends")
+        await plane.stop()
+
+
+def _tell(settings: ControlPlaneSettings, folder: DataFolder, endpoint: Endpoint) -> None:
+    click.echo(f"control plane: {endpoint.url}")
+    click.echo(f"admin kubeconfig: {folder.admin_kubeconfig}")
+    click.echo(f"next: vcsync tenant create acme --data {settings.data}")
+    _log.info("control plane serves", url=endpoint.url, listen=":".join(map(str, settings.listen)))
+
+
+async def _resume(identity: Identity) -> None:
+    with suppress(StoreError):
+        await identity.lifecycle.resume()
+
+
+async def _renew(folder: DataFolder, identity: Identity, names: list[str], tls: ssl.SSLContext) -> None:
+    """Put a new serving certificate in place before the old one ends."""
+    while True:
+        await asyncio.sleep(RENEWAL_SECONDS)
+        try:
+            if folder.serve_with(identity.server, names, time.time()):
+                tls.load_cert_chain(folder.certificate, folder.key)
+                folder.write(folder.admin_kubeconfig, await identity.admin.kubeconfig("system"))
+                _log.info("serving certificate renewed")
+        except (OSError, StoreError) as error:
+            _log.warning("serving certificate cannot be renewed", error=str(error))
+
+
+def _host_of(settings: ControlPlaneSettings) -> str:
+    """Return the host that clients are told."""
+    if settings.advertise:
+        return settings.advertise[0]
+    host = settings.listen[0]
+    return own_address() if is_wildcard(host) else host
+
+
+def endpoint_of(settings: ControlPlaneSettings) -> Endpoint:
+    """Return where clients and Pods find the API."""
+    host = _host_of(settings)
+    port = settings.advertise[1] if settings.advertise else settings.listen[1]
+    shown = f"[{host}]" if ":" in host else host
+    return Endpoint(f"https://{shown}:{port}", pod_address(host), port)
+
+
+@asynccontextmanager
+async def _store(settings: ControlPlaneSettings, folder: DataFolder) -> AsyncIterator[Store]:
+    store: Store
+    if settings.etcd:
+        store = await open_etcd(
+            settings.etcd.endpoints, prefix=settings.etcd.prefix, tls=_tls_of(settings.etcd)
+        )
+    else:
+        store = await open_sqlite(folder.store)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def _tls_of(etcd: Etcd) -> ssl.SSLContext | None:
+    if not any(url.startswith("https://") for url in etcd.endpoints):
+        return None
+    try:
+        context = ssl.create_default_context(cafile=etcd.authority)
+        if etcd.certificate and etcd.key:
+            context.load_cert_chain(etcd.certificate, etcd.key)
+    except ssl.SSLError as error:
+        raise WrongInputError(f"the files for etcd cannot be used: {error.reason or error}") from error
+    return context

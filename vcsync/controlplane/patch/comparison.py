@@ -36,7 +36,7 @@ def _maps(schema: Schema, old: Object, new: Object, found: Comparison) -> None:
             )
             continue
         before = old[name]
-        if before is not value and before != value:
+        if before is not value:
             _values(shapes.child(schema, name) or shapes.DEDUCED, before, value, f"f:{name}", found)
     for name, value in old.items():
         if name not in new:
@@ -46,7 +46,11 @@ def _maps(schema: Schema, old: Object, new: Object, found: Comparison) -> None:
 
 
 def _values(schema: Schema, old: Any, new: Any, element: str, found: Comparison) -> None:
-    """Compare two different values at one place."""
+    """Compare two values at one place."""
+    if old == new and (
+        _same(old, new) if not isinstance(new, _NESTED) else schema.definition and schema.type != "any"
+    ):
+        return
     if shapes.merges_maps(schema) and (isinstance(old, dict) or isinstance(new, dict)):
         before = old if isinstance(old, dict) else {}
         after = new if isinstance(new, dict) else {}
@@ -54,14 +58,23 @@ def _values(schema: Schema, old: Any, new: Any, element: str, found: Comparison)
             below = Comparison({}, {}, {})
             _maps(schema, before, after, below)
             _attach(below, element, found)
-        if not (before or after) or _is_other(old, dict) or _is_other(new, dict):
+        if _is_other(old, dict) or _is_other(new, dict) or not (before or after or old == new):
             found.modified[element] = {}
     elif shapes.merges_lists(schema) and (old or new):
         below = Comparison({}, {}, {})
         _lists(schema, old or [], new or [], below)
         _attach(below, element, found)
-    else:
+    elif not _same(old, new):
         found.modified[element] = {}
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Compare as JSON does: Python takes true for 1."""
+    if isinstance(old, bool) is not isinstance(new, bool) or old != new:
+        return False
+    if isinstance(new, dict):
+        return all(_same(old[name], each) for name, each in new.items())
+    return not isinstance(new, list) or all(map(_same, old, new))
 
 
 def _is_other(value: Any, kind: type) -> bool:
@@ -80,7 +93,7 @@ def _lists(schema: Schema, old: list[Any], new: list[Any], found: Comparison) ->
     for element in {**before, **after}:
         left, right = before.get(element, []), after.get(element, [])
         if len(left) > 1 and len(right) > 1:
-            if left != right:
+            if not _same(left, right):
                 found.modified[element] = {}
         elif len(left) > 1:
             if right:
@@ -94,7 +107,7 @@ def _lists(schema: Schema, old: list[Any], new: list[Any], found: Comparison) ->
             found.added[element] = _everything(below, right[0])
         elif not right:
             found.removed[element] = _everything(below, left[0])
-        elif left[0] != right[0]:
+        else:
             _values(below, left[0], right[0], element, found)
 
 

@@ -12,7 +12,7 @@ from vcsync.api.fields import PositiveQuantity, Quantity
 from vcsync.api.names import InvalidName, cluster_key, is_dns_label, new_cluster_key
 from vcsync.api.objects import NamespacePlacement, VirtualCluster, to_wire
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, TENANTS, VIRTUAL_CLUSTERS
-from vcsync.cli import manifests
+from vcsync.cli import embedded, manifests
 from vcsync.cli.common import (
     admin_client,
     as_given_option,
@@ -46,12 +46,17 @@ tenant_argument = click.argument("tenant", metavar="NAME")
 @click.group(
     name="tenant",
     epilog=example(
-        "vcsync tenant add acme --kubeconfig acme.kubeconfig",
+        "vcsync tenant create acme --data /var/lib/vcsync",
+        "vcsync tenant add umbrella --kubeconfig umbrella.kubeconfig",
         "vcsync tenant list",
     ),
 )
 def tenants() -> None:
-    """Register, list and remove tenants."""
+    """Create tenants with embedded control planes; register, list and remove tenants of the pool."""
+
+
+for command in (embedded.create, embedded.kubeconfig, embedded.delete, embedded.rotate, embedded.export):
+    tenants.add_command(command)
 
 
 @dataclass(frozen=True)

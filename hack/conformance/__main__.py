@@ -12,11 +12,12 @@ from pathlib import Path
 
 import click
 
-from hack.conformance.environment import Environment, EnvironmentFailed
+from hack.conformance.environment import FEW_NODES, MANY_NODES, Environment, EnvironmentFailed
 from hack.conformance.reports import Report, Result
 from hack.conformance.runner import Runner
 from hack.conformance.tests import (
     EXCLUDED,
+    FEW,
     HOLLOW,
     SHORT,
     InvalidList,
@@ -108,12 +109,20 @@ def conformance(
         tests = [test for test in tests if re.search(focus, test.name)]
     if not tests:
         raise InvalidList("no test is chosen; see --focus")
-    with Environment(directory) as environment:
-        click.echo(f"{len(tests)} tests, logs in {directory}")
-        started = time.monotonic()
-        runner = Runner(environment.target, directory, parallel=parallel, on_result=show)
-        results = runner.run(tests)
-        return Report(results, excluded, time.monotonic() - started)
+    click.echo(f"{len(tests)} tests, logs in {directory}")
+    few = set(read_names(FEW.read_text()))
+    started = time.monotonic()
+    results: list[Result] = []
+    for nodes, chosen in (
+        (MANY_NODES, [test for test in tests if test.name not in few]),
+        (FEW_NODES, [test for test in tests if test.name in few]),
+    ):
+        if chosen:
+            folder = directory / f"{nodes.count}-nodes"
+            with Environment(folder, nodes) as environment:
+                runner = Runner(environment.target, folder, parallel=parallel, on_result=show)
+                results += runner.run(chosen)
+    return Report(results, excluded, time.monotonic() - started)
 
 
 def show(result: Result) -> None:

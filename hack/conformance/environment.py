@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,10 +15,20 @@ from hack.testbed.servers import NodeShape
 
 TENANT = "acme"
 SUPER_CLUSTERS = 2
-NODES = 24
-NODE_SHAPE = NodeShape(cpu="8", memory="32Gi")
-"""Together the nodes hold the default quotas of twenty namespaces, more than the tests have at once. One is as large as a
-namespace's share of a super cluster: a test fills a node fivefold, by a fifth of its cpu each."""
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The hollow nodes of each super cluster. All together hold the default quotas of more namespaces than tests have at once."""
+
+    count: int
+    shape: NodeShape
+
+
+MANY_NODES = Nodes(24, NodeShape(cpu="8", memory="32Gi"))
+"""One is as large as a namespace's share of a super cluster: a test fills a node fivefold, by a fifth of its cpu each."""
+FEW_NODES = Nodes(3, NodeShape(cpu="48", memory="192Gi"))
+"""For tests that give each node one Pod by its host port and need some to find no room."""
 DEFAULT_QUOTA = "cpu=16,memory=32Gi"
 POD_POLICY = {
     "hostPath": "Allow",  # Job failure policies by exit code keep their count on the node
@@ -70,11 +81,17 @@ class Environment:
 
     Args:
         directory: for data and logs.
+        nodes: of each super cluster.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, nodes: Nodes = MANY_NODES) -> None:
+        self._nodes = nodes.count
         self._bed = TestBed(
-            supers=SUPER_CLUSTERS, nodes=NODES, tenants=(TENANT,), directory=directory, node_shape=NODE_SHAPE
+            supers=SUPER_CLUSTERS,
+            nodes=nodes.count,
+            tenants=(TENANT,),
+            directory=directory,
+            node_shape=nodes.shape,
         )
         self._directory = directory
         self._programs = ensure((*SERVERS, "e2e.test"), print)
@@ -109,9 +126,8 @@ class Environment:
     def target(self) -> Target:
         """The tenant, for the tests."""
         tenant = self._bed.tenants[TENANT]
-        return Target(
-            self._programs["e2e.test"], self._programs["kubectl"], tenant.kubeconfig, SUPER_CLUSTERS * NODES
-        )
+        nodes = SUPER_CLUSTERS * self._nodes
+        return Target(self._programs["e2e.test"], self._programs["kubectl"], tenant.kubeconfig, nodes)
 
     def _prepare(self) -> None:
         """What an operator does for this tenant: the Pod policy, and a runtime in the super clusters."""

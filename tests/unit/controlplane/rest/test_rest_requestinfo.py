@@ -1,0 +1,72 @@
+import pytest
+
+from vcsync.controlplane.errors import StatusError
+from vcsync.controlplane.rest.requestinfo import parse_path, parse_query, request_info
+
+ROWS = [
+    # method, url, verb, tenant, group, version, namespace, resource, name, subresource
+    ("GET", "/api/v1/pods", "list", None, "", "v1", "", "pods", "", ""),
+    ("GET", "/api/v1/pods?watch=true", "watch", None, "", "v1", "", "pods", "", ""),
+    ("GET", "/api/v1/pods?watch=false", "list", None, "", "v1", "", "pods", "", ""),
+    ("GET", "/api/v1/pods?watch", "watch", None, "", "v1", "", "pods", "", ""),
+    ("GET", "/api/v1/namespaces/n/pods/p", "get", None, "", "v1", "n", "pods", "p", ""),
+    ("GET", "/api/v1/namespaces/n/pods/p/log", "get", None, "", "v1", "n", "pods", "p", "log"),
+    ("GET", "/api/v1/namespaces/n", "get", None, "", "v1", "n", "namespaces", "n", ""),
+    ("PUT", "/api/v1/namespaces/n/finalize", "update", None, "", "v1", "n", "namespaces", "n", "finalize"),
+    ("GET", "/api/v1/namespaces", "list", None, "", "v1", "", "namespaces", "", ""),
+    ("POST", "/apis/apps/v1/namespaces/n/deployments", "create", None, "apps", "v1", "n", "deployments", "", ""),
+    ("DELETE", "/api/v1/namespaces/n/pods", "deletecollection", None, "", "v1", "n", "pods", "", ""),
+    ("DELETE", "/api/v1/namespaces/n/pods/p", "delete", None, "", "v1", "n", "pods", "p", ""),
+    ("HEAD", "/api/v1/namespaces/n/pods/p", "get", None, "", "v1", "n", "pods", "p", ""),
+    ("GET", "/api/v1/watch/namespaces/n/pods/p", "watch", None, "", "v1", "n", "pods", "p", ""),
+    ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dx", "list", None, "", "v1", "", "pods", "x", ""),
+    ("GET", "/tenants/t1/api/v1/pods", "list", "t1", "", "v1", "", "pods", "", ""),
+    ("GET", "/api/v1/tenants/t1/pods", "list", "t1", "", "v1", "", "pods", "", ""),
+    ("GET", "/apis/apps/v1/tenants/t1/namespaces/n/deployments/d", "get", "t1", "apps", "v1", "n",
+     "deployments", "d", ""),
+    ("GET", "/api/v1/tenants/all/pods?watch=1", "watch", "all", "", "v1", "", "pods", "", ""),
+    ("GET", "/api/v1/watch/tenants/t1/pods", "watch", "t1", "", "v1", "", "pods", "", ""),
+    ("GET", "/api/v1/tenants/t1/status", "get", None, "", "v1", "", "tenants", "t1", "status"),
+    ("GET", "/api/v1/tenants/t1", "get", None, "", "v1", "", "tenants", "t1", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]} {row[1]}")
+def test_a_url_says_what_a_request_is_about(row):
+    method, url, *expected = row
+    path, _, query = url.partition("?")
+    info = request_info(method, parse_path(path), parse_query(query))
+    found = [
+        info.verb, info.tenant, info.group, info.version, info.namespace, info.resource, info.name,
+        info.subresource,
+    ]  # fmt: skip
+    assert info.resource_request
+    assert found == expected
+
+
+@pytest.mark.parametrize("url", ["/", "/version", "/api", "/api/v1", "/apis/apps", "/apis/apps/v1", "/tenants/t"])
+def test_other_paths_are_no_resources(url):
+    info = request_info("GET", url, {})
+    assert not info.resource_request
+    assert info.verb == "get"
+
+
+def test_the_tenant_in_front_is_not_part_of_the_path():
+    info = request_info("GET", "/tenants/t1/apis", {})
+    assert (info.tenant, info.path) == ("t1", "/apis")
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/v1/pods/a%2Fb", "/api/v1/../v1/pods", "/api/./v1", "/api/v1/%2e%2e/x", "/a%00b", "/%ff"]
+)
+def test_odd_encodings_are_refused(path):
+    with pytest.raises(StatusError) as refused:
+        parse_path(path)
+    assert refused.value.code == 400
+
+
+def test_queries_are_bounded():
+    with pytest.raises(StatusError):
+        parse_query("&".join(f"a{number}=1" for number in range(1000)))
+    with pytest.raises(StatusError):
+        parse_query("a=" + "x" * 100_000)

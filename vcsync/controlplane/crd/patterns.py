@@ -38,6 +38,17 @@ class _Searcher:
         """Tell whether the expression matches somewhere in the text."""
         return self.compiled.search(text.encode("utf-8", "replace")) is not None
 
+    def all_in(self, text: str, most: int = -1) -> list[str]:
+        """Return what the expression matches in the text, at most so many; negative: all."""
+        found: list[str] = []
+        if most == 0:
+            return found
+        for match in self.compiled.finditer(text.encode("utf-8", "replace")):
+            found.append(match.group().decode("utf-8", "replace"))
+            if len(found) == most:
+                break
+        return found
+
 
 @lru_cache(maxsize=2048)
 def _compiled(pattern: str) -> _Searcher | str:

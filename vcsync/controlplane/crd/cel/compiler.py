@@ -1,0 +1,282 @@
+"""Rules parsed and type-checked by cel-expr-python, against the types of a schema.
+
+Objects are declared to the checker as messages; only their descriptors are made, never a message. The checker's
+words are turned into those of cel-go where they differ.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, struct_pb2, timestamp_pb2
+
+from vcsync.controlplane.crd import patterns
+from vcsync.controlplane.crd.cel.declared import Declared
+from vcsync.controlplane.crd.cel.expression import Checked, Expr, Type, below, read
+from vcsync.controlplane.crd.cel.libraries import GLOBALS, MEMBERS, OPAQUE, STANDARD
+from vcsync.controlplane.crd.cel.values import CelError, Duration, Timestamp
+
+LONGEST = 100_000
+_PACKAGE = "schema"
+_Field = descriptor_pb2.FieldDescriptorProto
+_SCALARS = {
+    "int": _Field.TYPE_INT64, "double": _Field.TYPE_DOUBLE, "bool": _Field.TYPE_BOOL, "string": _Field.TYPE_STRING,
+    "bytes": _Field.TYPE_BYTES,
+}  # fmt: skip
+_WELL_KNOWN = {
+    "timestamp": ".google.protobuf.Timestamp", "duration": ".google.protobuf.Duration",
+    "dyn": ".google.protobuf.Value", "list": ".google.protobuf.ListValue", "map": ".google.protobuf.Struct",
+}  # fmt: skip
+_CODES = {
+    "s": "string", "i": "int", "u": "uint", "d": "double", "b": "bool", "y": "bytes", "t": "timestamp",
+    "r": "duration", "n": "dyn",
+}  # fmt: skip
+_CONTAINERS = {"[": "list", "{": "map", "?": "optional_type"}
+
+
+class NotCompiled(Exception):
+    """The rule is no valid expression; the message is what the checker says."""
+
+
+@cache
+def _cel() -> Any:
+    """Load the library when the first rule is compiled: it is large, and most tenants have none."""
+    from cel_expr_python import cel
+
+    return cel
+
+
+def _named(name: str, *parameters: Any) -> dict[str, Any]:
+    """Write a type as configurations do."""
+    return {"type_name": name, "params": list(parameters)} if parameters else {"type_name": name}
+
+
+def _coded(code: str) -> dict[str, Any]:
+    if code[0] == "{":
+        return _named("map", _named("string"), _coded(code[1:]))
+    if code[0] in _CONTAINERS:
+        return _named(_CONTAINERS[code[0]], _coded(code[1:]))
+    if code == "A":
+        return {"type_name": "A", "is_type_param": True}
+    return _named(OPAQUE.get(code) or _CODES[code])
+
+
+@cache
+def _functions() -> list[Any]:
+    found: dict[str, list[Any]] = {}
+    for table, member in ((MEMBERS, True), (GLOBALS, False)):
+        for name, overload, result, arguments in table:
+            types = [_coded(each) for each in arguments.split()]
+            declared = {"id": overload, "args": types[1:] if member else types, "return": _coded(result)}
+            if member:
+                declared["target"] = types[0]
+            found.setdefault(name, []).append(declared)
+    return [{"name": name, "overloads": overloads} for name, overloads in found.items()]
+
+
+@lru_cache(maxsize=256)
+def _configuration(variables: str) -> Any:
+    """Return the environment with these variables (a JSON list); reading all the functions takes milliseconds."""
+    # JSON is YAML.
+    functions = {**STANDARD, "functions": _functions(), "variables": json.loads(variables)}
+    return _cel().NewEnvConfigFromYaml(json.dumps(functions))
+
+
+class _Messages:
+    """Descriptors of the objects of one schema."""
+
+    def __init__(self) -> None:
+        self.file = descriptor_pb2.FileDescriptorProto(
+            name=f"{_PACKAGE}.proto", package=_PACKAGE, syntax="proto2"
+        )
+        self.file.dependency.extend(
+            each.DESCRIPTOR.name for each in (struct_pb2, timestamp_pb2, duration_pb2)
+        )
+
+    def message(self, declared: Declared) -> str:
+        """Return the name of an object's message, and make it if it is not there yet."""
+        if declared.message:
+            return declared.message
+        declared.message = f"{_PACKAGE}.T{len(self.file.message_type)}"
+        message = self.file.message_type.add(name=declared.message.partition(".")[2])
+        entries: set[str] = set()
+        for number, (name, (_, type_)) in enumerate(declared.fields.items(), 1):
+            shift = 1000 if number >= 19000 else 0  # the numbers in between are reserved
+            own = message.field.add(
+                name=name, number=number + shift, label=_Field.LABEL_OPTIONAL, json_name=f"f{number}"
+            )
+            self._fill(message, own, type_, entries)
+        return declared.message
+
+    def _fill(self, message: Any, own: Any, type_: Declared, entries: set[str]) -> None:
+        element = type_.element
+        if type_.kind in ("list", "map") and element is not None and element.kind not in ("list", "map"):
+            if type_.kind == "list":
+                own.label = _Field.LABEL_REPEATED
+                self._scalar(own, element)
+                return
+            entry = "".join(each[:1].upper() + each[1:] for each in own.name.split("_")) + "Entry"
+            if entry not in entries:
+                entries.add(entry)
+                nested = message.nested_type.add(name=entry)
+                nested.options.map_entry = True
+                nested.field.add(name="key", number=1, label=_Field.LABEL_OPTIONAL, type=_Field.TYPE_STRING)
+                self._scalar(nested.field.add(name="value", number=2, label=_Field.LABEL_OPTIONAL), element)
+                own.label, own.type = _Field.LABEL_REPEATED, _Field.TYPE_MESSAGE
+                own.type_name = f".{_PACKAGE}.{message.name}.{entry}"
+                return
+        self._scalar(own, type_)
+
+    def _scalar(self, own: Any, type_: Declared) -> None:
+        if type_.kind in _SCALARS:
+            own.type = _SCALARS[type_.kind]
+            return
+        own.type = _Field.TYPE_MESSAGE
+        own.type_name = f".{self.message(type_)}" if type_.kind == "object" else _WELL_KNOWN[type_.kind]
+
+    def type(self, declared: Declared) -> dict[str, Any]:
+        """Return the checker's type of a declared one."""
+        if declared.kind == "object":
+            return _named(self.message(declared))
+        if declared.element is not None:
+            element = self.type(declared.element)
+            return (
+                _named("list", element)
+                if declared.kind == "list"
+                else _named("map", _named("string"), element)
+            )
+        return _named(declared.kind)
+
+    def pool(self) -> Any:
+        """Return a pool of all messages."""
+        pool = descriptor_pool.DescriptorPool()
+        for each in (struct_pb2, timestamp_pb2, duration_pb2):
+            pool.AddSerializedFile(each.DESCRIPTOR.serialized_pb)
+        pool.AddSerializedFile(self.file.SerializeToString())
+        return pool
+
+
+class Compiler:
+    """Compiles rules about values of one type."""
+
+    def __init__(self, declared: Declared) -> None:
+        """Take the type of `self`."""
+        self._declared = declared
+        self._environments: dict[bool, Any] = {}
+
+    def _environment(self, *, optional_old: bool) -> Any:
+        if optional_old not in self._environments:
+            cel = _cel()
+            _forget(self._declared)
+            messages = _Messages()
+            own = messages.type(self._declared)
+            old = _named("optional_type", own) if optional_old else own
+            variables = [{"name": "self", **own}, {"name": "oldSelf", **old}]
+            self._environments[optional_old] = cel.NewEnv(
+                messages.pool(), config=_configuration(json.dumps(variables))
+            )
+        return self._environments[optional_old]
+
+    def compile(self, source: str, *, optional_old: bool = False) -> Checked:
+        """Parse and check an expression.
+
+        Raises:
+            NotCompiled: it is not valid.
+        """
+        if len(source) > LONGEST:
+            raise NotCompiled(
+                f"ERROR: <input>:-1:-1: expression code point size exceeds limit: size: {len(source)}, limit {LONGEST}"
+            )
+        try:
+            expression = self._environment(optional_old=optional_old).compile(source)
+        except (RuntimeError, ValueError) as problem:
+            raise NotCompiled(_in_go_words(str(problem))) from None
+        checked = read(expression.serialize())
+        problems = list(_further(checked))
+        if problems:
+            raise NotCompiled(
+                "\n".join(_report(source, checked.positions.get(at, 0), told) for at, told in problems)
+            )
+        return checked
+
+
+def _forget(declared: Declared) -> None:
+    """Names of messages belong to one pool."""
+    stack = [declared]
+    while stack:
+        each = stack.pop()
+        each.message = ""
+        stack += [type_ for _, type_ in each.fields.values()]
+        if each.element is not None:
+            stack.append(each.element)
+
+
+def _in_go_words(told: str) -> str:
+    told = re.sub(r"^[A-Z_]+: (?=ERROR|Expression)", "", told)
+    told = re.sub(r" \[[A-Z_]+\]$", "", told)
+    told = re.sub(r"(undefined field '[^']*') not found in struct '[^']*'", r"\1", told)
+    return re.sub(rf"\b{_PACKAGE}\.T\d+\b", "object", told)
+
+
+def _report(source: str, at: int, told: str) -> str:
+    """Write an error with the line in which it is, as cel-go does."""
+    before = source[:at]
+    line, column = before.count("\n") + 1, at - (before.rfind("\n") + 1)
+    text = source.split("\n")[line - 1]
+    return f"ERROR: <input>:{line}:{column + 1}: {told}\n | {text}\n | {'.' * column}^"
+
+
+def _agree(left: Type, right: Type) -> bool:
+    if "dyn" in (left.kind, right.kind):
+        return True
+    if left.kind != right.kind or left.name != right.name or len(left.parameters) != len(right.parameters):
+        return False
+    return all(_agree(*pair) for pair in zip(left.parameters, right.parameters, strict=True))
+
+
+def _further(checked: Checked) -> Iterator[tuple[int, str]]:
+    """Yield what cel-go's validators find beyond types: mixed literals, and constants that cannot be parsed."""
+    mixable = {
+        each.args[-1].id
+        for each in below(checked.root)
+        if each.kind == "call" and each.name == "format" and each.args
+    }
+    for each in below(checked.root):
+        if each.kind == "list" and each.id not in mixable:
+            yield from _mixed(checked, [arg for at, arg in enumerate(each.args) if at not in each.optional])
+        elif each.kind == "map":
+            yield from _mixed(checked, each.args[0::2])
+            yield from _mixed(
+                checked, [arg for at, arg in enumerate(each.args[1::2]) if at not in each.optional]
+            )
+        elif each.kind == "call" and each.name in ("duration", "timestamp", "matches") and each.args:
+            argument = each.args[-1]
+            if (
+                isinstance(argument.value, str)
+                and argument.kind == "const"
+                and not _parses(each.name, argument.value)
+            ):
+                yield argument.id, f"invalid {each.name} argument"
+
+
+def _mixed(checked: Checked, elements: list[Expr]) -> Iterator[tuple[int, str]]:
+    types = [checked.types.get(each.id, Type("dyn")) for each in elements]
+    for each, type_ in zip(elements[1:], types[1:], strict=True):
+        if not _agree(types[0], type_):
+            yield each.id, f"expected type '{types[0]}' but found '{type_}'"
+            return
+
+
+def _parses(function: str, text: str) -> bool:
+    try:
+        if function == "matches":
+            patterns.compiled(text)
+        elif function == "duration":
+            Duration.parse(text)
+        else:
+            Timestamp.parse(text)
+    except (CelError, patterns.InvalidPattern):
+        return False
+    return True

@@ -1,0 +1,289 @@
+"""Checked expressions: read from the bytes in which cel-expr-python gives them (`cel.expr.CheckedExpr`). Pure.
+
+https://github.com/google/cel-spec/blob/master/proto/cel/expr/checked.proto
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from vcsync.controlplane.crd.cel.values import UInt
+
+_PRIMITIVES = {1: "bool", 2: "int", 3: "uint", 4: "double", 5: "string", 6: "bytes"}
+_WELL_KNOWN = {1: "dyn", 2: "timestamp", 3: "duration"}
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A type: `kind` is `int`, `list`, `map`, `message`, `opaque`, `dyn`, ...; `name` of a message or opaque type."""
+
+    kind: str
+    name: str = ""
+    parameters: tuple["Type", ...] = ()
+
+    def __str__(self) -> str:
+        told = self.name or self.kind
+        return f"{told}({', '.join(str(each) for each in self.parameters)})" if self.parameters else told
+
+
+@dataclass(slots=True)
+class Expr:
+    """One node.
+
+    Attributes:
+        kind: `const`, `ident`, `select`, `call`, `list`, `map`, `struct`, `fold`.
+        name: of an identifier, field, function or message.
+        value: of a constant.
+        target: operand of a selection, target of a call.
+        args: arguments, elements, or keys and values in turn.
+        test: a selection that only asks whether the field is there.
+        optional: positions of elements or entries that are left out when they have no value.
+        fold: a comprehension's parts.
+    """
+
+    id: int = 0
+    kind: str = ""
+    name: str = ""
+    value: Any = None
+    target: "Expr | None" = None
+    args: list["Expr"] = field(default_factory=list)
+    test: bool = False
+    optional: set[int] = field(default_factory=set)
+    fold: "Fold | None" = None
+
+
+@dataclass(slots=True)
+class Fold:
+    """A comprehension."""
+
+    variable: str
+    variable2: str
+    range: Expr
+    accumulator: str
+    initial: Expr
+    condition: Expr
+    step: Expr
+    result: Expr
+
+
+@dataclass(slots=True)
+class Checked:
+    """An expression with what checking found: types and overloads of its nodes, constants that names stand for."""
+
+    root: Expr
+    types: dict[int, Type]
+    overloads: dict[int, tuple[str, ...]]
+    names: dict[int, str]
+    constants: dict[int, Any]
+    positions: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def output(self) -> Type:
+        """Type of the result."""
+        return self.types.get(self.root.id, Type("dyn"))
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        wire = tag & 7
+        if wire == 0:
+            value: Any
+            value, at = _varint(data, at)
+        elif wire == 1:
+            value, at = data[at : at + 8], at + 8
+        elif wire == 2:
+            size, at = _varint(data, at)
+            value, at = data[at : at + size], at + size
+        else:
+            value, at = data[at : at + 4], at + 4
+        yield tag >> 3, value
+
+
+def _signed(value: int) -> int:
+    return value - 2**64 if value >= 2**63 else value
+
+
+def read(data: bytes) -> Checked:
+    """Read an expression as cel-expr-python serializes it: a CheckedExpr in a google.protobuf.Any."""
+    body = next(value for number, value in _fields(data) if number == 2)
+    checked = Checked(Expr(), {}, {}, {}, {})
+    for number, value in _fields(body):
+        if number == 2:
+            entry = dict(_fields(value))
+            _reference(checked, entry.get(1, 0), entry.get(2, b""))
+        elif number == 3:
+            entry = dict(_fields(value))
+            checked.types[entry.get(1, 0)] = _type(entry.get(2, b""))
+        elif number == 4:
+            checked.root = _expr(value)
+        elif number == 5:
+            for part, each in _fields(value):
+                if part == 4:
+                    entry = dict(_fields(each))
+                    checked.positions[entry.get(1, 0)] = entry.get(2, 0)
+    return checked
+
+
+def _reference(checked: Checked, node: int, data: bytes) -> None:
+    overloads = []
+    for number, value in _fields(data):
+        if number == 1:
+            checked.names[node] = value.decode()
+        elif number == 3:
+            overloads.append(value.decode())
+        elif number == 4:
+            checked.constants[node] = _constant(value)
+    if overloads:
+        checked.overloads[node] = tuple(overloads)
+
+
+def _type(data: bytes) -> Type:
+    number, value = next(_fields(data), (1, b""))
+    if number == 2:
+        return Type("null")
+    if number == 3:
+        return Type(_PRIMITIVES.get(value, "dyn"))
+    if number == 4:
+        return Type("wrapper", parameters=(Type(_PRIMITIVES.get(value, "dyn")),))
+    if number == 5:
+        return Type(_WELL_KNOWN.get(value, "dyn"))
+    if number == 6:
+        return Type("list", parameters=(_type(dict(_fields(value)).get(1, b"")),))
+    if number == 7:
+        entry = dict(_fields(value))
+        return Type("map", parameters=(_type(entry.get(1, b"")), _type(entry.get(2, b""))))
+    if number == 9:
+        return Type("message", value.decode())
+    if number == 10:
+        return Type("parameter", value.decode())
+    if number == 11:
+        return Type("type")
+    if number == 14:
+        parts = list(_fields(value))
+        name = next((each.decode() for at, each in parts if at == 1), "")
+        return Type("opaque", name, tuple(_type(each) for at, each in parts if at == 2))
+    return Type("dyn")
+
+
+def _constant(data: bytes) -> Any:
+    number, value = next(_fields(data), (1, 0))
+    if number == 2:
+        return bool(value)
+    if number == 3:
+        return _signed(value)
+    if number == 4:
+        return UInt(value)
+    if number == 5:
+        return struct.unpack("<d", value)[0]
+    if number == 6:
+        return value.decode()
+    return value if number == 7 else None
+
+
+def _expr(data: bytes) -> Expr:
+    expr = Expr()
+    for number, value in _fields(data):
+        if number == 2:
+            expr.id = value
+        elif number == 3:
+            expr.kind, expr.value = "const", _constant(value)
+        elif number == 4:
+            expr.kind, expr.name = "ident", dict(_fields(value)).get(1, b"").decode()
+        elif number == 5:
+            _select(expr, value)
+        elif number == 6:
+            _call(expr, value)
+        elif number == 7:
+            _list(expr, value)
+        elif number == 8:
+            _struct(expr, value)
+        elif number == 9:
+            _fold(expr, value)
+    return expr
+
+
+def _select(expr: Expr, data: bytes) -> None:
+    parts = dict(_fields(data))
+    expr.kind, expr.name = "select", parts.get(2, b"").decode()
+    expr.target, expr.test = _expr(parts[1]), bool(parts.get(3))
+
+
+def _call(expr: Expr, data: bytes) -> None:
+    expr.kind = "call"
+    for number, value in _fields(data):
+        if number == 1:
+            expr.target = _expr(value)
+        elif number == 2:
+            expr.name = value.decode()
+        elif number == 3:
+            expr.args.append(_expr(value))
+
+
+def _list(expr: Expr, data: bytes) -> None:
+    expr.kind = "list"
+    for number, value in _fields(data):
+        if number == 1:
+            expr.args.append(_expr(value))
+        elif isinstance(value, bytes):
+            at = 0
+            while at < len(value):
+                position, at = _varint(value, at)
+                expr.optional.add(position)
+        else:
+            expr.optional.add(value)
+
+
+def _struct(expr: Expr, data: bytes) -> None:
+    expr.kind = "map"
+    for number, value in _fields(data):
+        if number == 1 and value:
+            expr.kind, expr.name = "struct", value.decode()
+        elif number == 2:
+            entry = dict(_fields(value))
+            if entry.get(5):
+                expr.optional.add(len(expr.args) // 2)
+            key = _expr(entry[3]) if 3 in entry else Expr(kind="const", value=entry.get(2, b"").decode())
+            expr.args += [key, _expr(entry[4])]
+
+
+def _fold(expr: Expr, data: bytes) -> None:
+    parts = dict(_fields(data))
+    expr.kind = "fold"
+    expr.fold = Fold(
+        parts.get(1, b"").decode(),
+        parts.get(8, b"").decode(),
+        _expr(parts[2]),
+        parts.get(3, b"").decode(),
+        _expr(parts[4]),
+        _expr(parts[5]),
+        _expr(parts[6]),
+        _expr(parts[7]),
+    )
+
+
+def below(expr: Expr) -> Iterator[Expr]:
+    """Yield a node and every node below it."""
+    stack = [expr]
+    while stack:
+        each = stack.pop()
+        yield each
+        if each.target is not None:
+            stack.append(each.target)
+        stack += each.args
+        if each.fold is not None:
+            fold = each.fold
+            stack += [fold.range, fold.initial, fold.condition, fold.step, fold.result]

@@ -1,0 +1,118 @@
+"""`'%d of %s'.format([1, 'a'])`: strings' format of rules. Pure. As cel-go's `ext/formatting.go`."""
+
+import re
+from typing import Any
+
+from vcsync.controlplane.crd import gotext
+from vcsync.controlplane.crd.cel.values import (
+    CelError,
+    Duration,
+    Optional,
+    Struct,
+    Timestamp,
+    TypeValue,
+    Work,
+    is_number,
+    type_name,
+)
+
+_CLAUSE = re.compile(r"%(?:(%)|(?:\.(\d{1,3}))?([sdfeboxX]))")
+
+
+def text(value: Any, work: Work) -> str:
+    """Write a value as `%s` does.
+
+    Raises:
+        CelError: it cannot be written.
+    """
+    work.spend()
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "null"
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, Duration | Timestamp):
+        return value.text()
+    if is_number(value):
+        return gotext.number(value) if isinstance(value, float) else str(int(value))
+    if isinstance(value, TypeValue):
+        return value.name
+    if isinstance(value, list):
+        return f"[{', '.join(text(each, work) for each in value)}]"
+    if isinstance(value, dict):
+        entries = sorted((text(name, work), text(each, work)) for name, each in value.items())
+        return f"{{{', '.join(f'{name}: {each}' for name, each in entries)}}}"
+    raise _unfit("string", value)
+
+
+def _unfit(clause: str, value: Any) -> CelError:
+    told = {
+        "string": "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps",
+        "decimal": "decimal clause can only be used on integers",
+    }
+    return CelError(f"error during formatting: {told.get(clause, clause)}, was given {type_name(value)}")
+
+
+def _number(value: Any, precision: int, style: str) -> str:
+    if isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity"):
+        return value
+    if not is_number(value):
+        raise _unfit("fixed-point clause can only be used on doubles", value)
+    real = gotext.as_float(value)
+    return f"{real:.{precision}{style}}"
+
+
+def _digits(value: Any, style: str) -> str:
+    if style in "xX" and isinstance(value, str | bytes):
+        data = value.encode("utf-8", "replace") if isinstance(value, str) else value
+        return data.hex().upper() if style == "X" else data.hex()
+    if style == "b" and isinstance(value, bool):
+        return "1" if value else "0"
+    if not isinstance(value, int) or isinstance(value, bool | Duration | Timestamp):
+        raise _unfit("only integers can be formatted with this clause", value)
+    return f"{int(value):{style}}"
+
+
+def _clause(value: Any, style: str, precision: int, work: Work) -> str:
+    if isinstance(value, Optional | Struct):
+        raise _unfit("string", value)
+    if style == "s":
+        return text(value, work)
+    if style == "d":
+        if not is_number(value) or isinstance(value, float):
+            raise _unfit("decimal", value)
+        return str(int(value))
+    return _number(value, precision, style) if style in "fe" else _digits(value, style)
+
+
+def format_text(work: Work, template: str, values: list[Any]) -> str:
+    """Fill a template's clauses with values.
+
+    Raises:
+        CelError: a clause is malformed, or has no value that fits.
+    """
+    parts: list[str] = []
+    at = used = 0
+    while True:
+        found = template.find("%", at)
+        if found < 0:
+            break
+        clause = _CLAUSE.match(template, found)
+        if clause is None:
+            shown = template[found + 1 : found + 2]
+            raise CelError(f'could not parse formatting clause: unrecognized formatting clause "{shown}"')
+        parts.append(template[at:found])
+        at = clause.end()
+        if clause[1]:
+            parts.append("%")
+            continue
+        if used >= len(values):
+            raise CelError(f"index {used} out of range")
+        parts.append(_clause(values[used], clause[3], int(clause[2] or 6), work))
+        used += 1
+        work.spend(len(parts[-1]) // 256)
+    parts.append(template[at:])
+    return "".join(parts)

@@ -18,6 +18,9 @@ FACTS = Path(__file__).resolve().parent / "gotypes.json"
 REFERENCE = "#/$defs/"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 GROUP_VERSION_KIND = "x-kubernetes-group-version-kind"
+UNIONS = "x-kubernetes-unions"
+SHARED = (f"{META}Patch", "io.k8s.apimachinery.pkg.version.Info")
+"""Types that are no kinds but stand in OpenAPI documents."""
 
 SPECIAL: dict[str, dict[str, Any]] = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": {"t": "quantity"},
@@ -46,14 +49,14 @@ def data_files() -> Iterator[tuple[str, bytes]]:
     kinds = _kinds(published)
     names = _reachable(published, kinds)
     facts = json.loads(FACTS.read_text(encoding="utf-8"))
-    definitions = {name: _definition(name, published[name], facts[name]) for name in names}
-    go = {name: _fields(name, facts) for name in names if "p" in definitions[name]}
+    definitions = {name: _definition(name, published[name], facts) for name in names}
+    go = {name: _go_fields(name, facts) for name in names if "p" in definitions[name]}
     aliases = {name: fact["alias"] for name, fact in facts.items() if "alias" in fact}
     yield (
         "builtin.json.gz",
         _packed({"kinds": kinds, "definitions": definitions, "go": go, "aliases": aliases}),
     )
-    yield "descriptions.json.gz", _packed({name: _descriptions(published[name]) for name in names})
+    yield "openapi.json.gz", _packed({name: _told(published[name]) for name in names})
 
 
 def definition_names() -> list[str]:
@@ -84,6 +87,7 @@ def _kinds(published: dict[str, Any]) -> dict[str, str]:
 def _reachable(published: dict[str, Any], kinds: dict[str, str]) -> list[str]:
     found: set[str] = set()
     waiting = set(kinds.values())
+    waiting.update(SHARED)
     while waiting:
         name = waiting.pop()
         found.add(name)
@@ -102,36 +106,40 @@ def _references(node: Any) -> Iterator[str]:
             yield from _references(value)
 
 
-def _definition(name: str, published: dict[str, Any], fact: dict[str, Any]) -> dict[str, Any]:
+def _definition(name: str, published: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
     if name in SPECIAL:
         return SPECIAL[name]
     node = _node(published)
-    for field in fact.get("fields", ()):
+    for field, _ in _fields(name, facts):
         if "default" in field and field["name"] in node["p"]:
             node["p"][field["name"]]["d"] = json.loads(field["default"])
     return node
 
 
-def _fields(name: str, facts: dict[str, Any]) -> dict[str, list[str]]:
-    """Say of each field of a Go struct: its type, the options of its json tag, and through which embedded structs it comes."""
-    fields: dict[str, list[str]] = {}
-    for each in facts[name]["fields"]:
-        options = each.get("options", "")
-        if each["name"]:
-            short = ("e" if "omitempty" in options else "") + ("z" if "omitzero" in options else "")
-            fields[each["name"]] = [each["type"], short, ""]
-        else:
-            embedded = each["type"].rpartition(".")[2]
-            for key, (kind, short, through) in _fields(each["type"].lstrip("*"), facts).items():
-                fields[key] = [kind, short, f"{embedded}.{through}"]
+def _go_fields(name: str, facts: dict[str, Any]) -> dict[str, list[str]]:
+    """Say of each field of a Go struct: type, options of its json tag, and the embedded structs it comes through."""
+    fields = {}
+    for field, through in _fields(name, facts):
+        options = field.get("options", "")
+        short = ("e" if "omitempty" in options else "") + ("z" if "omitzero" in options else "")
+        fields[field["name"]] = [field["type"], short, through]
     return fields
+
+
+def _fields(name: str, facts: dict[str, Any], through: str = "") -> Iterator[tuple[dict[str, str], str]]:
+    for field in facts[name].get("fields", ()):
+        if field["name"]:
+            yield field, through
+        elif field["type"].lstrip("*") in facts:
+            embedded = field["type"].lstrip("*")
+            yield from _fields(embedded, facts, f"{through}{embedded.rpartition('.')[2]}.")
 
 
 def _node(published: dict[str, Any]) -> dict[str, Any]:
     """Write one schema in short names; vcsync/controlplane/schema/builtin.py reads them."""
     node: dict[str, Any] = {short: published[key] for key, short in _PLAIN.items() if key in published}
-    if published.get("x-kubernetes-map-type") == "atomic":
-        node["a"] = 1
+    if "x-kubernetes-map-type" in published:
+        node["a"] = int(published["x-kubernetes-map-type"] == "atomic")
     if published.get("x-kubernetes-int-or-string"):
         return {**node, "t": "int-or-string"}
     if "$ref" in published:
@@ -160,11 +168,12 @@ def _type(published: dict[str, Any]) -> str:
     return str(given)
 
 
-def _descriptions(published: dict[str, Any]) -> list[Any]:
-    """The description of a definition and of each of its properties."""
+def _told(published: dict[str, Any]) -> list[Any]:
+    """What only OpenAPI documents need of a definition: its description, those of its properties, and its extensions."""
     properties = published.get("properties", {})
     texts = {key: value["description"] for key, value in sorted(properties.items()) if "description" in value}
-    return [published.get("description", ""), texts]
+    extensions = {key: published[key] for key in (GROUP_VERSION_KIND, UNIONS) if key in published}
+    return [published.get("description", ""), texts, extensions]
 
 
 def _packed(value: Any) -> bytes:

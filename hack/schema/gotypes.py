@@ -15,7 +15,7 @@ from vcsync.controlplane.schema.table import TABLE
 
 HERE = Path(__file__).resolve().parent
 MODULES = HERE.parent / "testbed" / "modules" / "kubernetes"
-APIMACHINERY = ("apis/meta/v1", "api/resource", "util/intstr", "runtime", "types")
+APIMACHINERY = ("apis/meta/v1", "api/resource", "util/intstr", "runtime", "types", "version")
 OWN_MODULES = {
     "apiextensions.k8s.io": ("apiextensions-apiserver", "pkg/apis/apiextensions"),
     "apiregistration.k8s.io": ("kube-aggregator", "pkg/apis/apiregistration"),

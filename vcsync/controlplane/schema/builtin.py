@@ -53,9 +53,21 @@ def data() -> Mapping[str, Any]:
     return loaded
 
 
-def descriptions() -> Mapping[str, tuple[str, dict[str, str]]]:
-    """Read the descriptions of all definitions and their properties. Not kept: it is large and rarely asked for."""
-    return msgspec.json.decode(_unpacked("descriptions.json.gz"), type=dict[str, tuple[str, dict[str, str]]])
+def told() -> Mapping[str, tuple[str, dict[str, str], dict[str, Any]]]:
+    """Read what only OpenAPI documents need: of each definition its description, those of its properties, its extensions.
+
+    Not kept: it is large and rarely asked for.
+    """
+    return msgspec.json.decode(
+        _unpacked("openapi.json.gz"), type=dict[str, tuple[str, dict[str, str], dict[str, Any]]]
+    )
+
+
+@cache
+def digest() -> str:
+    """Return what tells these data apart from those of another release."""
+    both = hashlib.sha256(_packed("builtin.json.gz") + _packed("openapi.json.gz"))
+    return both.hexdigest()
 
 
 def storage_version_hash(group: str, version: str, kind: str) -> str:
@@ -64,8 +76,12 @@ def storage_version_hash(group: str, version: str, kind: str) -> str:
     return base64.b64encode(digest[:8]).decode()
 
 
+def _packed(name: str) -> bytes:
+    return (files("vcsync.controlplane.schema") / name).read_bytes()
+
+
 def _unpacked(name: str) -> bytes:
-    return gzip.decompress((files("vcsync.controlplane.schema") / name).read_bytes())
+    return gzip.decompress(_packed(name))
 
 
 def _resource(group: str, version: str, row: Row) -> Resource:
@@ -135,7 +151,7 @@ def _plain(node: Mapping[str, Any]) -> Schema:
         default=node.get("d"),
         list_type=node.get("l", "atomic"),
         map_keys=tuple(node.get("k", ())),
-        atomic="a" in node,
+        atomic=bool(node.get("a")),
         patch_strategy=_strategy(node),
         merge_key=node.get("g", ""),
         preserve_unknown="u" in node,
@@ -147,7 +163,7 @@ def _with(referred: Schema, node: Mapping[str, Any]) -> Schema:
     return replace(
         referred,
         default=node.get("d", referred.default),
-        atomic=referred.atomic or "a" in node,
+        atomic=bool(node.get("a", referred.atomic)),
         patch_strategy=_strategy(node) or referred.patch_strategy,
         merge_key=node.get("g", referred.merge_key),
     )

@@ -1,0 +1,141 @@
+"""The built-in kinds' definitions as OpenAPI documents write them, versions 2 and 3. Pure.
+
+Version 3 tells zero values as defaults and refers to other definitions inside `allOf`, because nothing may stand beside
+a `$ref`; version 2 does neither (kube-openapi's generators and `schemaconv`).
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from vcsync.controlplane.schema.builtin import data, told
+from vcsync.controlplane.schema.gotypes import Field, GoType, fields
+
+Schema = dict[str, Any]
+
+PREFIX = {2: "#/definitions/", 3: "#/components/schemas/"}
+_INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+_QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+_RAW = "io.k8s.apimachinery.pkg.runtime.RawExtension"
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1."
+_EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
+
+_FREE = {"type": "object"}
+_TIME = {"type": "string", "format": "date-time"}
+_OWN: Mapping[str, tuple[Schema, Schema]] = {
+    _INT_OR_STRING: (
+        {"type": "string", "format": "int-or-string"},
+        {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
+    ),
+    _QUANTITY: ({"type": "string"}, {"oneOf": [{"type": "string"}, {"type": "number"}]}),
+    f"{_META}Time": (_TIME, _TIME),
+    f"{_META}MicroTime": (_TIME, _TIME),
+    _RAW: (_FREE, _FREE),
+    f"{_META}FieldsV1": (_FREE, _FREE),
+    f"{_META}Patch": (_FREE, _FREE),
+    f"{_EXTENSIONS}CustomResourceSubresourceStatus": (_FREE, _FREE),
+    f"{_EXTENSIONS}JSON": ({}, {}),
+    f"{_EXTENSIONS}JSONSchemaPropsOrArray": ({}, {}),
+    f"{_EXTENSIONS}JSONSchemaPropsOrBool": ({}, {}),
+    f"{_EXTENSIONS}JSONSchemaPropsOrStringArray": ({}, {}),
+}
+"""Types that say themselves what they are, in versions 2 and 3."""
+
+_ZERO: Mapping[str, Any] = {"struct": {}, "string": "", "bool": False, "int32": 0, "int64": 0, "float64": 0}
+_EXTENSION_NAMES = {
+    "l": "x-kubernetes-list-type",
+    "k": "x-kubernetes-list-map-keys",
+    "g": "x-kubernetes-patch-merge-key",
+    "s": "x-kubernetes-patch-strategy",
+}
+
+
+def definitions(version: int) -> dict[str, Schema]:
+    """Return every definition by name, for OpenAPI 2 or 3. Large, and new each time."""
+    texts = told()
+    return {name: _definition(name, version, texts[name]) for name in sorted(data()["definitions"])}
+
+
+@cache
+def references(name: str) -> frozenset[str]:
+    """Return all definitions that one is made of, itself among them."""
+    found: set[str] = set()
+    waiting = {name}
+    while waiting:
+        each = waiting.pop()
+        found.add(each)
+        waiting |= _direct(data()["definitions"][each]) - found
+    return frozenset(found)
+
+
+def _direct(node: Mapping[str, Any]) -> set[str]:
+    found = {node["$"]} if "$" in node else set()
+    for each in (*node.get("p", {}).values(), *(node[key] for key in "iv" if key in node)):
+        found |= _direct(each)
+    return found
+
+
+def _definition(name: str, version: int, texts: tuple[str, dict[str, str], dict[str, Any]]) -> Schema:
+    description, of_properties, extensions = texts
+    head = {"description": description} if description else {}
+    if name in _OWN:
+        return {**head, **_OWN[name][version - 2]}
+    node = data()["definitions"][name]
+    known = fields(name)
+    properties = {
+        key: _property(value, known.get(key), version, of_properties.get(key, ""))
+        for key, value in node.get("p", {}).items()
+    }
+    return {
+        **head,
+        "type": "object",
+        **({"required": node["r"]} if node.get("r") else {}),
+        **({"properties": properties} if properties else {}),
+        **extensions,
+        **({"x-kubernetes-map-type": "atomic"} if "a" in node else {}),
+    }
+
+
+def _property(node: Mapping[str, Any], field: Field | None, version: int, description: str) -> Schema:
+    kind = field.type if field else None
+    written = {"description": description} if description else {}
+    return {
+        **written,
+        **_value(node, kind, version, omitted=field is None or field.omit_empty, alone=not description),
+    }
+
+
+def _value(
+    node: Mapping[str, Any], kind: GoType | None, version: int, *, omitted: bool, alone: bool
+) -> Schema:
+    """Write a property, an item or a value; `alone`: nothing else is said about it."""
+    extensions = {long: node[short] for short, long in _EXTENSION_NAMES.items() if short in node}
+    if "a" in node:
+        extensions["x-kubernetes-map-type"] = "atomic" if node["a"] else "granular"
+    default = _default(node, kind, version, omitted=omitted)
+    if "$" in node:
+        target = {"$ref": f"{PREFIX[version]}{node['$']}"}
+        beside = not alone or default or extensions
+        return {**default, **({"allOf": [target]} if version == 3 and beside else target), **extensions}
+    return {**_shape(node, kind, version), **default, **extensions}
+
+
+def _default(node: Mapping[str, Any], kind: GoType | None, version: int, *, omitted: bool) -> Schema:
+    if version == 2:
+        return {}
+    if "d" in node:
+        return {"default": node["d"]}
+    if kind is None or kind.pointer or (omitted and kind.sort != "struct"):
+        return {}
+    return {"default": _ZERO[kind.sort]} if kind.sort in _ZERO else {}
+
+
+def _shape(node: Mapping[str, Any], kind: GoType | None, version: int) -> Schema:
+    element = kind.element if kind else None
+    if "i" in node:
+        return {"type": "array", "items": _value(node["i"], element, version, omitted=False, alone=True)}
+    if "v" in node:
+        values = _value(node["v"], element, version, omitted=False, alone=True)
+        return {"type": "object", "additionalProperties": values}
+    shape = {} if node["t"] == "any" else {"type": node["t"]}
+    return {**shape, **({"format": node["f"]} if "f" in node else {})}

@@ -169,7 +169,6 @@ class Registry:
             raise self._uid_conflict(scope, uid, old_uid)
         served = await change(copy.deepcopy(old_served))
         self._check_version(scope, served["metadata"], record)
-        conditional = bool(served["metadata"].get("resourceVersion"))
         served["metadata"]["resourceVersion"] = str(record.revision)
         # What prepare drops from the request must not reach admission, as in apiserver's order.
         served = await self.admitted(scope, "UPDATE", served, old_served, options.dry_run)
@@ -190,7 +189,7 @@ class Registry:
         )
         if outcome.done:
             return Written(packed, outcome.revision), None
-        return None, self._lost(scope, outcome, key, conditional, reserved.lost)
+        return None, self._lost(outcome, key, reserved.lost)
 
     async def _remove(
         self, scope: Scope, key: str, record: Record, working: Object, options: WriteOptions
@@ -203,20 +202,14 @@ class Registry:
         outcome = await self.commit((Compare(key, record.revision),), (Delete(key), *reserved.operations))
         if outcome.done:
             return Written(packed, record.revision), None
-        return None, self._lost(scope, outcome, key, False, reserved.lost)
+        return None, self._lost(outcome, key, reserved.lost)
 
     def _lost(
-        self,
-        scope: Scope,
-        outcome: Outcome,
-        key: str,
-        conditional: bool,
-        claim_lost: Callable[[Outcome], StatusError],
+        self, outcome: Outcome, key: str, claim_lost: Callable[[Outcome], StatusError]
     ) -> Record | None:
+        """Return what another write left, for the next attempt: a condition of the caller's fails there."""
         for failed, there in outcome.failed:
             if failed == key:
-                if conditional and there is not None:
-                    raise self.conflict(scope)
                 return there
         raise claim_lost(outcome)
 

@@ -160,7 +160,7 @@ class Shapes:
         reference = self.reference(package, kind)
         optional = "omitempty" in options
         if kind.startswith("*"):
-            mode = "?" if optional else "n"
+            mode = "?" if optional else "N"
         else:
             shape = self.shape(package, kind)
             if shape.startswith("scalar:"):

@@ -6,15 +6,32 @@ from vcsync.controlplane.behaviour import Behaviour, Context, Object, StatusBeha
 from vcsync.controlplane.errors import FieldError
 from vcsync.controlplane.kinds import canonical
 from vcsync.controlplane.kinds.apps import APPS
+from vcsync.controlplane.kinds.autoscaling import AUTOSCALING
 from vcsync.controlplane.kinds.batch import BATCH
 from vcsync.controlplane.kinds.claims import CLAIMS
 from vcsync.controlplane.kinds.core import CORE
+from vcsync.controlplane.kinds.networking import NETWORKING
 from vcsync.controlplane.kinds.parts import Part
 from vcsync.controlplane.kinds.pods import PODS
+from vcsync.controlplane.kinds.quotas import QUOTAS
+from vcsync.controlplane.kinds.rbac import RBAC
 from vcsync.controlplane.kinds.services import SERVICES
+from vcsync.controlplane.kinds.small import SMALL
 from vcsync.controlplane.kinds.traits import TRAITS, Traits
 
-PARTS: tuple[Mapping[tuple[str, str], Part], ...] = (APPS, BATCH, CLAIMS, CORE, PODS, SERVICES)
+PARTS: tuple[Mapping[tuple[str, str], Part], ...] = (
+    APPS,
+    AUTOSCALING,
+    BATCH,
+    CLAIMS,
+    CORE,
+    NETWORKING,
+    PODS,
+    QUOTAS,
+    RBAC,
+    SERVICES,
+    SMALL,
+)
 """What the modules of kinds declare."""
 
 

@@ -7,7 +7,7 @@ types) tells which is which. A field's code is its mode and, after a space, the 
 * `?` a pointer or free-form JSON: absent only when null
 * `-` left out when it holds nothing: null, false, 0, an empty text, list or map
 * `=X` always there, X when it holds nothing
-* `n` always there, null when absent
+* `n` a list or map that is always there, null when it holds nothing; `N` a pointer that is null when absent
 * `+` an object that is always there; `z` an object that is left out when empty
 
 The type is `Q` a quantity, `T` a time in seconds, `U` one in microseconds, `R` free-form JSON, else another
@@ -69,7 +69,7 @@ def _strip(found: Object, fields: _FieldCodes, types: dict[str, _FieldCodes]) ->
         value = found[key]
         if reference != "R":
             value = found[key] = _stripped(value, reference, types)
-        if value is None or (mode in "-z" and _holds_nothing(value)):
+        if value is None or (mode in "-z" and _holds_nothing(value)) or (mode == "n" and value in ([], {})):
             del found[key]
 
 
@@ -107,7 +107,7 @@ def _complete(found: Object, fields: _FieldCodes, types: dict[str, _FieldCodes])
             found[key] = given.pop(key)
         elif mode == "=":
             found[key] = zero
-        elif mode == "n":
+        elif mode in "nN":
             found[key] = None
         elif mode == "+":
             found[key] = {}

@@ -70,7 +70,7 @@ def _exit_codes(path: str, found: Object, known: set[str]) -> Findings:
         told = "must be one of the container or initContainer names in the pod template"
         yield errors.wrong(f"{path}.containerName", container, told)
     if not values:
-        yield errors.wrong(f"{path}.values", found.get("values"), "at least one value is required")
+        yield errors.wrong(f"{path}.values", [], "at least one value is required")
     elif len(values) > 255:
         yield errors.too_many(f"{path}.values", len(values), 255)
     seen: set[int] = set()

@@ -55,7 +55,8 @@ def default_job_spec(spec: Object) -> None:
     pod_defaults.template(spec.get("template"))
     for rule in items(part(spec, "podFailurePolicy"), "rules"):
         for each in items(rule, "onPodConditions"):
-            fill(each, {"status": "True"})
+            if not text(each, "status"):
+                each["status"] = "True"
 
 
 def default(found: Object) -> None:
@@ -95,6 +96,8 @@ def prepare_create(new: Object, _: Context) -> None:
         for key in keys:
             labels.setdefault(key, value)
     inner["labels"] = labels
+    if not metadata.get("labels"):
+        metadata["labels"] = dict(labels)
     chosen = dict(spec.get("selector") or {})
     chosen["matchLabels"] = {UID_LABELS[1]: text(metadata, "uid"), **(chosen.get("matchLabels") or {})}
     spec["selector"] = chosen

@@ -53,6 +53,8 @@ def pod(found: Object) -> None:
     if spec.get("hostNetwork"):
         _host_ports(spec, ("containers", "initContainers"))
     pod_spec(spec)
+    if (spec["terminationGracePeriodSeconds"] or 0) < 0:
+        spec["terminationGracePeriodSeconds"] = 1
 
 
 def _requests_from_limits(container: Object) -> None:

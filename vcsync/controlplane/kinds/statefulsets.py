@@ -33,6 +33,7 @@ from vcsync.controlplane.kinds.workloads import (
     lasting,
     own_selector,
     selected_labels,
+    shown_strategy,
     workload_warnings,
 )
 
@@ -119,9 +120,10 @@ def _strategy(path: str, strategy: Object) -> Findings:
     elif kind == "RollingUpdate":
         yield from nonnegative(part(strategy, "rollingUpdate"), f"{path}.rollingUpdate", "partition")
     else:
-        yield errors.wrong(
-            path, {"Type": kind, "RollingUpdate": None}, "must be 'RollingUpdate' or 'OnDelete'"
-        )
+        shown = shown_strategy(strategy, "partition")
+        if shown["RollingUpdate"] is not None:
+            shown["RollingUpdate"]["MaxUnavailable"] = None
+        yield errors.wrong(path, shown, "must be 'RollingUpdate' or 'OnDelete'")
 
 
 def _template(spec: Object) -> Findings:

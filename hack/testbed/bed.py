@@ -5,15 +5,17 @@ import json
 import os
 import secrets
 import shutil
+import socket
 import tempfile
 import threading
 import urllib.request
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn, Self
 
-from hack.testbed import servers
+from hack.testbed import embedded, servers
 from hack.testbed import state as state_file
 from hack.testbed.binaries import KUBERNETES_VERSION, SERVERS, Progress, ensure, tail
 from hack.testbed.cluster import READY_SECONDS, Cluster, KubectlError
@@ -28,7 +30,8 @@ __all__ = ["Cluster", "KubectlError", "TestBed", "TestBedError", "stop_recorded"
 
 TENANT_NAMES = ("acme", "umbrella")
 SHARED = ""
-"""The key under which the state holds what belongs to no cluster: etcd."""
+"""The key under which the state holds what belongs to no cluster: etcd, and the embedded control plane."""
+CONTROL_PLANE = "controlplane"
 
 
 class TestBedError(Exception):
@@ -56,6 +59,7 @@ class TestBed:
         directory: Path | None = None,
         node_shape: NodeShape | None = None,
         without_admission: Sequence[str] = (),
+        embedded: bool = False,
         detached: bool = False,
         progress: Progress | None = None,
     ) -> None:
@@ -68,13 +72,15 @@ class TestBed:
             directory: for data, logs and kubeconfigs; a temporary one, removed at the end, when not given.
             node_shape: capacity of each node.
             without_admission: default admission plug-ins that every API server goes without.
+            embedded: the tenants share one embedded control plane instead of having a kube-apiserver each.
             detached: let the servers outlive this process; `stop_recorded(directory)` ends them.
             progress: called with a line of text now and then.
         """
         names = tenant_names(tenants) if isinstance(tenants, int) else tuple(tenants)
         self._wanted: list[tuple[str, Role]] = [("meta", "meta")]
         self._wanted += [(f"r{number}", "super") for number in range(1, supers + 1)]
-        self._wanted += [(name, "tenant") for name in names]
+        self._tenant_role: Role = "embedded" if embedded else "tenant"
+        self._wanted += [(name, self._tenant_role) for name in names]
         self._nodes = nodes
         self._shape = node_shape or NodeShape()
         self._without_admission = tuple(without_admission)
@@ -118,7 +124,12 @@ class TestBed:
 
     @property
     def tenants(self) -> dict[str, Cluster]:
-        return self._of_role("tenant")
+        return self._of_role("tenant") | self._of_role("embedded")
+
+    @property
+    def control_plane(self) -> Process:
+        """The process of all embedded tenants."""
+        return self.state.processes[SHARED][CONTROL_PLANE]
 
     def __enter__(self) -> Self:
         self.start()
@@ -142,6 +153,7 @@ class TestBed:
             self._start_etcd()
             for name, role in self._wanted:
                 self._plan(name, role)
+            self._start_control_plane()
             self._side_by_side([self._starter(cluster, self._nodes) for cluster in self._clusters.values()])
         except BaseException:
             self._temporary = False  # the logs are wanted now
@@ -157,6 +169,7 @@ class TestBed:
         stop_processes([*self.state.running(), *restarted], self._spawner.reap)
         self._spawner.close()
         shutil.rmtree(self.directory if self._temporary else self.directory / "etcd", ignore_errors=True)
+        shutil.rmtree(self.directory / CONTROL_PLANE, ignore_errors=True)
         (self.directory / state_file.FILE).unlink(missing_ok=True)
 
     def let_go(self) -> None:
@@ -165,7 +178,7 @@ class TestBed:
 
     def add_tenant(self, name: str) -> Cluster:
         """Start one more tenant control plane and wait until it is ready."""
-        return self._add(name, "tenant", 0)
+        return self._add(name, self._tenant_role, 0)
 
     def add_super(self, name: str, nodes: int = 2) -> Cluster:
         """Start one more super cluster with hollow nodes and wait until it is ready."""
@@ -201,6 +214,9 @@ class TestBed:
 
     def start_component(self, plan: Plan, component: str) -> None:
         """Start one server of a cluster."""
+        if component == "kube-apiserver" and plan.role == "embedded":
+            self._run_control_plane(plan.port)
+            return
         command = [str(ensure([component])[component]), *servers.arguments(component, plan)]
         self._run(plan.name, component, command, plan.folder / f"{component}.log")
 
@@ -247,7 +263,8 @@ class TestBed:
                 f"a test bed already runs in {self.directory}; end it with "
                 f"`python -m hack.testbed down --dir {self.directory}` or choose another --dir"
             )
-        shutil.rmtree(self.directory / "etcd", ignore_errors=True)
+        for shared in ("etcd", CONTROL_PLANE):
+            shutil.rmtree(self.directory / shared, ignore_errors=True)
         for name in old.plans if old else ():
             shutil.rmtree(self.directory / name, ignore_errors=True)
 
@@ -256,6 +273,30 @@ class TestBed:
         self.state.etcd_url = client
         command = [str(ensure(["etcd"])["etcd"]), *servers.etcd(self.directory / "etcd", client, peer)]
         self._run(SHARED, "etcd", command, self.directory / "etcd.log")
+
+    def _start_control_plane(self) -> None:
+        """Start what all embedded tenants share, if there are any, and wait until it serves."""
+        plans = [plan for plan in self.state.plans.values() if plan.role == "embedded"]
+        if not plans:
+            return
+        self._write_tokens()
+        self._run_control_plane(plans[0].port)
+        data = self.directory / CONTROL_PLANE
+        probe = Cluster(self, replace(plans[0], name=SHARED, path="", folder=data / "pki"))
+        probe.wait_for(CONTROL_PLANE, lambda: is_served(plans[0].port))
+
+    def _run_control_plane(self, port: int) -> None:
+        command = embedded.command(self.directory / CONTROL_PLANE, port, self._tokens)
+        self._run(SHARED, CONTROL_PLANE, command, self.directory / f"{CONTROL_PLANE}.log")
+
+    @property
+    def _tokens(self) -> Path:
+        return self.directory / "tokens.csv"
+
+    def _write_tokens(self) -> None:
+        with self._lock:
+            plans = [plan for plan in self.state.plans.values() if plan.role == "embedded"]
+            embedded.write_tokens(self._tokens, plans)
 
     def _wait_for_etcd(self) -> None:
         probe = Cluster(self, Plan(SHARED, "meta", 0, self.directory, 0, 0, self.state.etcd_url, ""))
@@ -286,17 +327,19 @@ class TestBed:
             if index is None:
                 raise TestBedError(f"a test bed holds {MAX_CLUSTERS} clusters at most")
             port, kwok_port = free_ports(2, {port for plan in plans for port in (plan.port, plan.kwok_port)})
+            shared = next((plan.port for plan in plans if plan.role == role == "embedded"), port)
             folder, token = self.directory / name, secrets.token_urlsafe(24)
             plan = Plan(
                 name,
                 role,
                 index,
                 folder,
-                port,
+                shared,
                 kwok_port,
                 self.state.etcd_url,
                 token,
                 self._without_admission,
+                embedded.path_of(name) if role == "embedded" else "",
             )
             self.state.plans[name] = plan
             self._clusters[name] = Cluster(self, plan)
@@ -318,8 +361,12 @@ class TestBed:
                 raise
 
     def _start_cluster(self, cluster: Cluster, nodes: int) -> None:
-        write_files(cluster.plan, cluster.kubeconfig)
-        self.start_component(cluster.plan, "kube-apiserver")
+        if cluster.role == "embedded":
+            self._write_tokens()
+            embedded.create(cluster.plan, self.directory / CONTROL_PLANE, cluster.kubeconfig)
+        else:
+            write_files(cluster.plan, cluster.kubeconfig)
+            self.start_component(cluster.plan, "kube-apiserver")
         cluster.wait_ready()
         for component in COMPONENTS[cluster.role]:
             if component != "kube-apiserver":
@@ -381,6 +428,12 @@ def controllers_work(cluster: Cluster) -> bool:
     )
     with cluster.session() as session:
         return all(session.call("GET", path)[0] == 200 for path in needed)
+
+
+def is_served(port: int) -> bool:
+    """Whether something accepts connections at a port of this machine."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5):
+        return True
 
 
 def nodes_ready(cluster: Cluster, count: int) -> bool:

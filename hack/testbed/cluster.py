@@ -60,7 +60,10 @@ class Cluster:
     @property
     def processes(self) -> dict[str, Process]:
         """The cluster's own servers by component (`kube-apiserver`, ...)."""
-        return dict(self._bed.state.processes.get(self.name, {}))
+        own = self._bed.state.processes.get(self.name, {})
+        if self.role == "embedded":
+            return {"kube-apiserver": self._bed.control_plane, **own}
+        return dict(own)
 
     @property
     def pids(self) -> dict[str, int]:
@@ -111,7 +114,7 @@ class Cluster:
         proxy = FaultProxy.tcp(*server) if tcp else FaultProxy.http(*server, self.ca_pem)
         authority = self.ca_pem if tcp else proxy.ca_pem
         proxy.kubeconfig = folder / f"{self.name}-{proxy.port}.kubeconfig"
-        url = f"https://127.0.0.1:{proxy.port}"
+        url = f"https://127.0.0.1:{proxy.port}{self.plan.path}"
         text = kubeconfig(self.plan, authority, token=self.admin_token, url=url)
         proxy.kubeconfig.write_text(text)
         return proxy
@@ -179,6 +182,7 @@ class Session:
         self._connection = http.client.HTTPSConnection(
             "127.0.0.1", cluster.plan.port, timeout=timeout, context=context
         )
+        self._path = cluster.plan.path
 
     def __enter__(self) -> "Session":
         return self
@@ -192,7 +196,7 @@ class Session:
         headers = dict(self._headers)
         if method == "PATCH":
             headers["Content-Type"] = "application/merge-patch+json"
-        self._connection.request(method, path, payload, headers)
+        self._connection.request(method, self._path + path, payload, headers)
         answer = self._connection.getresponse()
         text = answer.read().decode()
         is_json = answer.headers.get_content_type() == "application/json"

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from hack.testbed.pki import KeyPair
 
-Role = Literal["meta", "super", "tenant"]
+Role = Literal["meta", "super", "tenant", "embedded"]
+"""`embedded`: a tenant in the embedded control plane, which all of them share."""
 
 MAX_CLUSTERS = 64
 """Address ranges are dealt out by position: services in 10.64/16 ... 10.127/16, Pods in 10.128/16 ...
@@ -36,11 +37,13 @@ CONTROLLERS: dict[Role, tuple[str, ...]] = {
     "meta": META_CONTROLLERS,
     "super": ALL_CONTROLLERS,
     "tenant": ALL_CONTROLLERS,
+    "embedded": ALL_CONTROLLERS,
 }
 COMPONENTS: dict[Role, tuple[str, ...]] = {
     "meta": ("kube-apiserver", "kube-controller-manager"),
     "super": ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"),
     "tenant": ("kube-apiserver", "kube-controller-manager"),
+    "embedded": ("kube-controller-manager",),
 }
 
 
@@ -69,10 +72,12 @@ class Plan:
     admin_token: str
     without_admission: tuple[str, ...] = ()
     """Admission plug-ins, of those that are on by default, which its API server goes without."""
+    path: str = ""
+    """What goes before the path of every request."""
 
     @property
     def url(self) -> str:
-        return f"https://127.0.0.1:{self.port}"
+        return f"https://127.0.0.1:{self.port}{self.path}"
 
     @property
     def service_cidr(self) -> str:
@@ -164,7 +169,24 @@ def apiserver(plan: Plan) -> list[str]:
 def controller_manager(plan: Plan) -> list[str]:
     """Arguments of kube-controller-manager."""
     folder = plan.folder
+    keys = {
+        "--root-ca-file": "ca.crt",
+        "--service-account-private-key-file": "service-accounts.key",
+        "--cluster-signing-cert-file": "ca.crt",
+        "--cluster-signing-key-file": "ca.key",
+    }
+    own: list[str] = []
+    if plan.role == "embedded":
+        keys = {
+            "--root-ca-file": "keys/server-ca.crt",
+            "--service-account-private-key-file": "keys/sa.key",
+            "--cluster-signing-cert-file": "keys/ca.crt",
+            "--cluster-signing-key-file": "keys/ca.key",
+        }
+        own = ["--use-service-account-credentials"]
     return [
+        *own,
+        *(f"{flag}={folder}/{file}" for flag, file in keys.items()),
         f"--kubeconfig={folder}/kube-controller-manager.kubeconfig",
         f"--controllers={','.join(CONTROLLERS[plan.role])}",
         "--leader-elect=false",
@@ -172,10 +194,6 @@ def controller_manager(plan: Plan) -> list[str]:
         f"--kube-api-qps={CLIENT_QPS}",
         f"--kube-api-burst={CLIENT_BURST}",
         f"--cluster-name={plan.name}",
-        f"--root-ca-file={folder}/ca.crt",
-        f"--service-account-private-key-file={folder}/service-accounts.key",
-        f"--cluster-signing-cert-file={folder}/ca.crt",
-        f"--cluster-signing-key-file={folder}/ca.key",
         "--concurrent-namespace-syncs=20",
         "--concurrent-deployment-syncs=20",
         "--concurrent-replicaset-syncs=20",

@@ -1,0 +1,79 @@
+"""Tenants in one embedded control plane instead of a kube-apiserver each: its command line and their files."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from hack.testbed import servers
+from hack.testbed.servers import Plan
+
+COMMAND_SECONDS = 60.0
+CONTROLLER_MANAGER = "kube-controller-manager"
+
+
+class EmbeddedError(Exception):
+    """A command at the control plane failed; the text holds what it printed."""
+
+
+def command(data: Path, port: int, tokens: Path) -> list[str]:
+    """Return the command that serves all embedded tenants of a test bed."""
+    return [
+        *(sys.executable, "-m", "vcsync", "run", "controlplane"),
+        *("--data", str(data), "--listen", f"127.0.0.1:{port}", "--token-file", str(tokens)),
+    ]
+
+
+def path_of(tenant: str) -> str:
+    """Return what goes before every path of a tenant's requests."""
+    return f"/tenants/{tenant}"
+
+
+def write_tokens(path: Path, plans: list[Plan]) -> None:
+    """Make every tenant's admin known by the token of its plan; the control plane reads the file anew."""
+    lines = [f'{plan.admin_token},admin,admin,"vcsync:tenant-admins",{plan.name}\n' for plan in plans]
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.touch(mode=0o600)
+    unfinished.write_text("".join(lines))
+    unfinished.replace(path)
+
+
+def create(plan: Plan, data: Path, admin_kubeconfig: Path) -> None:
+    """Make a tenant, and the files with which its admin and its kube-controller-manager work.
+
+    Raises:
+        EmbeddedError: the control plane does not take it.
+    """
+    folder = plan.folder
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    vcsync(data, "tenant", "create", plan.name)
+    vcsync(data, "tenant", "export", plan.name, "--dir", str(folder / "keys"))
+    shutil.copyfile(folder / "keys" / "server-ca.crt", folder / "ca.crt")
+    texts = {
+        folder / "admin.kubeconfig": vcsync(data, "tenant", "kubeconfig", plan.name),
+        folder / f"{CONTROLLER_MANAGER}.kubeconfig": vcsync(
+            data, "tenant", "kubeconfig", plan.name, "--user", f"system:{CONTROLLER_MANAGER}"
+        ),
+        admin_kubeconfig: servers.kubeconfig(plan, (folder / "ca.crt").read_text(), token=plan.admin_token),
+    }
+    for path, text in texts.items():
+        path.touch(mode=0o600)
+        path.write_text(text)
+
+
+def vcsync(data: Path, *arguments: str) -> str:
+    """Run a vcsync command as the control plane's operator and return what it prints.
+
+    Raises:
+        EmbeddedError: it failed.
+    """
+    run = subprocess.run(
+        [sys.executable, "-m", "vcsync", *arguments, "--data", str(data)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=COMMAND_SECONDS,
+    )
+    if run.returncode != 0:
+        raise EmbeddedError(f"vcsync {' '.join(arguments)}: {run.stderr.strip()}")
+    return run.stdout

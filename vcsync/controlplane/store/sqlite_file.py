@@ -3,6 +3,7 @@
 import fcntl
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -76,6 +77,7 @@ class FileLock:
         """
         path = database.with_name(f"{database.name}.lock")
         try:
+            path.touch(mode=0o600)
             self._file: IO[str] = path.open("a+")
         except OSError as error:
             raise StoreRefused(
@@ -90,9 +92,10 @@ class FileLock:
             raise StoreRefused(
                 f"{database} is in use by another vcsync (process {holder}): stop that one first, or give this one another folder"
             ) from None
-        self._file.truncate(0)
-        self._file.write(str(os.getpid()))
-        self._file.flush()
+        with suppress(OSError):  # on a full disk; it only serves the message above
+            self._file.truncate(0)
+            self._file.write(str(os.getpid()))
+            self._file.flush()
 
     def release(self) -> None:
         """Let others open the database."""
@@ -219,6 +222,8 @@ def _guarded(path: Path, act: Callable[[], T]) -> T:
         raise damaged(path, str(error)) from None
     except apsw.CantOpenError as error:
         raise StoreRefused(f"{path}: {error}; give a folder that this user can write to") from None
+    except (apsw.IOError, apsw.FullError) as error:
+        raise StoreRefused(f"{path} cannot be opened: {error}; is there room left on the disk?") from None
 
 
 def _restore(path: Path) -> str:

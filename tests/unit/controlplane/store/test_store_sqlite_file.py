@@ -45,6 +45,13 @@ async def filled(path: Path, count: int = 300) -> None:
     await store.close()
 
 
+def run_program(program: str, path: Path) -> subprocess.CompletedProcess[str]:
+    """Run a Python program with a path as its argument."""
+    return subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False
+    )
+
+
 async def refusal(path: Path) -> str:
     with pytest.raises(StoreRefused) as caught:
         await open_sqlite(path)
@@ -130,17 +137,18 @@ async def test_a_second_process_is_refused_until_the_first_has_gone(store: Sqlit
         "asyncio.run(go())\n"
     )
 
-    def run() -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False
-        )
-
-    first = await asyncio.to_thread(run)
+    first = await asyncio.to_thread(run_program, program, path)
     assert first.returncode
     assert f"in use by another vcsync (process {os.getpid()})" in first.stderr
     await store.close()
-    second = await asyncio.to_thread(run)
+    second = await asyncio.to_thread(run_program, program, path)
     assert second.returncode == 0, second.stderr
+
+
+async def test_what_is_kept_is_for_its_owner_only(store: SqliteStore, path: Path) -> None:
+    await store.txn([], [Put("t/a", b"")])
+    modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
+    assert modes == {"store.db": 0o600, "store.db-wal": 0o600, "store.db-shm": 0o600, "store.db.lock": 0o600}
 
 
 async def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
@@ -181,6 +189,45 @@ async def test_a_full_disk_refuses_writes_and_nothing_else(store: SqliteStore) -
     assert (await store.txn([], [Put("t/big", big)])).revision == before + 2
     assert [change.key for change in await anext(watch)] == ["t/small", "t/before", "t/big"]
     await watch.aclose()
+
+
+NO_ROOM = """
+import asyncio, os, pathlib, resource, sys
+from vcsync.controlplane.store.interface import Put, StoreFull
+from vcsync.controlplane.store.sqlite import open_sqlite
+
+async def go(path):
+    store = await open_sqlite(path)
+    await store.txn([], [Put("t/first", b"1")])
+    # Writes beyond this size fail in the kernel, as on a full disk.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, resource.RLIM_INFINITY))
+    full = 0
+    for n in range(400):
+        try:
+            await store.txn([], [Put(f"t/a{n}", os.urandom(5000)), Put(f"t/b{n}", b"")])
+        except StoreFull:
+            full += 1
+    assert full > 100, full
+    assert await store.count("t/a") == await store.count("t/b") == 400 - full
+    assert await store.revision() == 402 - full
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    await store.txn([], [Put("t/last", bytes(1_000_000))])
+    await store.close()
+
+asyncio.run(go(pathlib.Path(sys.argv[1])))
+"""
+
+
+async def test_a_disk_that_takes_no_more_refuses_writes_and_nothing_else(path: Path) -> None:
+    ended = await asyncio.to_thread(run_program, NO_ROOM, path)
+    assert ended.returncode == 0, ended.stderr
+    with apsw.Connection(str(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").get == "ok"
+    connection.close()
+    store = await open_sqlite(path)
+    assert await store.count("t/a") == await store.count("t/b") > 0
+    assert (await store.get("t/last"))[0]
+    await store.close()
 
 
 async def test_one_transaction_that_does_not_fit_takes_none_of_its_group_along(store: SqliteStore) -> None:

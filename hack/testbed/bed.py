@@ -9,7 +9,7 @@ import socket
 import tempfile
 import threading
 import urllib.request
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from hack.testbed.files import write_files
 from hack.testbed.processes import Process, Spawner, boot_id, free_ports, start_time
 from hack.testbed.processes import stop as stop_processes
 from hack.testbed.processes import wait_gone as wait_processes_gone
-from hack.testbed.servers import COMPONENTS, MAX_CLUSTERS, NodeShape, Plan, Role
+from hack.testbed.servers import MAX_CLUSTERS, NodeShape, Plan, Role
 from hack.testbed.state import State
 
 __all__ = ["Cluster", "KubectlError", "TestBed", "TestBedError", "stop_recorded"]
@@ -59,7 +59,7 @@ class TestBed:
         directory: Path | None = None,
         node_shape: NodeShape | None = None,
         without_admission: Sequence[str] = (),
-        embedded: bool = False,
+        embedded: Collection[Role] = (),
         detached: bool = False,
         progress: Progress | None = None,
     ) -> None:
@@ -72,15 +72,15 @@ class TestBed:
             directory: for data, logs and kubeconfigs; a temporary one, removed at the end, when not given.
             node_shape: capacity of each node.
             without_admission: default admission plug-ins that every API server goes without.
-            embedded: the tenants share one embedded control plane instead of having a kube-apiserver each.
+            embedded: clusters of these roles share one embedded control plane instead of having a kube-apiserver each.
             detached: let the servers outlive this process; `stop_recorded(directory)` ends them.
             progress: called with a line of text now and then.
         """
         names = tenant_names(tenants) if isinstance(tenants, int) else tuple(tenants)
         self._wanted: list[tuple[str, Role]] = [("meta", "meta")]
         self._wanted += [(f"r{number}", "super") for number in range(1, supers + 1)]
-        self._tenant_role: Role = "embedded" if embedded else "tenant"
-        self._wanted += [(name, self._tenant_role) for name in names]
+        self._wanted += [(name, "tenant") for name in names]
+        self._embedded = frozenset(embedded)
         self._nodes = nodes
         self._shape = node_shape or NodeShape()
         self._without_admission = tuple(without_admission)
@@ -124,11 +124,11 @@ class TestBed:
 
     @property
     def tenants(self) -> dict[str, Cluster]:
-        return self._of_role("tenant") | self._of_role("embedded")
+        return self._of_role("tenant")
 
     @property
     def control_plane(self) -> Process:
-        """The process of all embedded tenants."""
+        """The process that serves all embedded clusters."""
         return self.state.processes[SHARED][CONTROL_PLANE]
 
     def __enter__(self) -> Self:
@@ -178,7 +178,7 @@ class TestBed:
 
     def add_tenant(self, name: str) -> Cluster:
         """Start one more tenant control plane and wait until it is ready."""
-        return self._add(name, self._tenant_role, 0)
+        return self._add(name, "tenant", 0)
 
     def add_super(self, name: str, nodes: int = 2) -> Cluster:
         """Start one more super cluster with hollow nodes and wait until it is ready."""
@@ -214,7 +214,7 @@ class TestBed:
 
     def start_component(self, plan: Plan, component: str) -> None:
         """Start one server of a cluster."""
-        if component == "kube-apiserver" and plan.role == "embedded":
+        if component == "kube-apiserver" and plan.embedded:
             self._run_control_plane(plan.port)
             return
         command = [str(ensure([component])[component]), *servers.arguments(component, plan)]
@@ -276,7 +276,7 @@ class TestBed:
 
     def _start_control_plane(self) -> None:
         """Start what all embedded tenants share, if there are any, and wait until it serves."""
-        plans = [plan for plan in self.state.plans.values() if plan.role == "embedded"]
+        plans = [plan for plan in self.state.plans.values() if plan.embedded]
         if not plans:
             return
         self._write_tokens()
@@ -295,7 +295,7 @@ class TestBed:
 
     def _write_tokens(self) -> None:
         with self._lock:
-            plans = [plan for plan in self.state.plans.values() if plan.role == "embedded"]
+            plans = [plan for plan in self.state.plans.values() if plan.embedded]
             embedded.write_tokens(self._tokens, plans)
 
     def _wait_for_etcd(self) -> None:
@@ -327,19 +327,21 @@ class TestBed:
             if index is None:
                 raise TestBedError(f"a test bed holds {MAX_CLUSTERS} clusters at most")
             port, kwok_port = free_ports(2, {port for plan in plans for port in (plan.port, plan.kwok_port)})
-            shared = next((plan.port for plan in plans if plan.role == role == "embedded"), port)
+            is_embedded = role in self._embedded
+            if is_embedded:
+                port = next((plan.port for plan in plans if plan.embedded), port)
             folder, token = self.directory / name, secrets.token_urlsafe(24)
             plan = Plan(
                 name,
                 role,
                 index,
                 folder,
-                shared,
+                port,
                 kwok_port,
                 self.state.etcd_url,
                 token,
                 self._without_admission,
-                embedded.path_of(name) if role == "embedded" else "",
+                embedded.path_of(name) if is_embedded else "",
             )
             self.state.plans[name] = plan
             self._clusters[name] = Cluster(self, plan)
@@ -361,14 +363,14 @@ class TestBed:
                 raise
 
     def _start_cluster(self, cluster: Cluster, nodes: int) -> None:
-        if cluster.role == "embedded":
+        write_files(cluster.plan, cluster.kubeconfig)
+        if cluster.plan.embedded:
             self._write_tokens()
             embedded.create(cluster.plan, self.directory / CONTROL_PLANE, cluster.kubeconfig)
         else:
-            write_files(cluster.plan, cluster.kubeconfig)
             self.start_component(cluster.plan, "kube-apiserver")
         cluster.wait_ready()
-        for component in COMPONENTS[cluster.role]:
+        for component in cluster.plan.components:
             if component != "kube-apiserver":
                 self.start_component(cluster.plan, component)
         if cluster.role == "super":

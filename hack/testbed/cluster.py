@@ -61,7 +61,7 @@ class Cluster:
     def processes(self) -> dict[str, Process]:
         """The cluster's own servers by component (`kube-apiserver`, ...)."""
         own = self._bed.state.processes.get(self.name, {})
-        if self.role == "embedded":
+        if self.plan.embedded:
             return {"kube-apiserver": self._bed.control_plane, **own}
         return dict(own)
 

@@ -1,4 +1,4 @@
-"""Tenants in one embedded control plane instead of a kube-apiserver each: its command line and their files."""
+"""Clusters in one embedded control plane instead of a kube-apiserver each: its command line and their files."""
 
 import shutil
 import subprocess
@@ -9,7 +9,8 @@ from hack.testbed import servers
 from hack.testbed.servers import Plan
 
 COMMAND_SECONDS = 60.0
-CONTROLLER_MANAGER = "kube-controller-manager"
+WITH_OWN_ROLES = ("kube-controller-manager", "kube-scheduler")
+"""Components for which every control plane has roles."""
 
 
 class EmbeddedError(Exception):
@@ -17,7 +18,7 @@ class EmbeddedError(Exception):
 
 
 def command(data: Path, port: int, tokens: Path) -> list[str]:
-    """Return the command that serves all embedded tenants of a test bed."""
+    """Return the command that serves all embedded clusters of a test bed."""
     return [
         *(sys.executable, "-m", "vcsync", "run", "controlplane"),
         *("--data", str(data), "--listen", f"127.0.0.1:{port}", "--token-file", str(tokens)),
@@ -30,7 +31,7 @@ def path_of(tenant: str) -> str:
 
 
 def write_tokens(path: Path, plans: list[Plan]) -> None:
-    """Make every tenant's admin known by the token of its plan; the control plane reads the file anew."""
+    """Make every cluster's admin known by the token of its plan; the control plane reads the file anew."""
     lines = [f'{plan.admin_token},admin,admin,"vcsync:tenant-admins",{plan.name}\n' for plan in plans]
     unfinished = path.with_suffix(".unfinished")
     unfinished.touch(mode=0o600)
@@ -39,23 +40,26 @@ def write_tokens(path: Path, plans: list[Plan]) -> None:
 
 
 def create(plan: Plan, data: Path, admin_kubeconfig: Path) -> None:
-    """Make a tenant, and the files with which its admin and its kube-controller-manager work.
+    """Make the tenant that a cluster is, and the files with which its admin and its components work.
 
     Raises:
         EmbeddedError: the control plane does not take it.
     """
     folder = plan.folder
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     vcsync(data, "tenant", "create", plan.name)
     vcsync(data, "tenant", "export", plan.name, "--dir", str(folder / "keys"))
     shutil.copyfile(folder / "keys" / "server-ca.crt", folder / "ca.crt")
+    admin = servers.kubeconfig(plan, (folder / "ca.crt").read_text(), token=plan.admin_token)
     texts = {
+        admin_kubeconfig: admin,
         folder / "admin.kubeconfig": vcsync(data, "tenant", "kubeconfig", plan.name),
-        folder / f"{CONTROLLER_MANAGER}.kubeconfig": vcsync(
-            data, "tenant", "kubeconfig", plan.name, "--user", f"system:{CONTROLLER_MANAGER}"
-        ),
-        admin_kubeconfig: servers.kubeconfig(plan, (folder / "ca.crt").read_text(), token=plan.admin_token),
     }
+    for component in plan.components:
+        texts[folder / f"{component}.kubeconfig"] = (
+            vcsync(data, "tenant", "kubeconfig", plan.name, "--user", f"system:{component}")
+            if component in WITH_OWN_ROLES
+            else admin
+        )
     for path, text in texts.items():
         path.touch(mode=0o600)
         path.write_text(text)

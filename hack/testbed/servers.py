@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from hack.testbed.pki import KeyPair
 
-Role = Literal["meta", "super", "tenant", "embedded"]
-"""`embedded`: a tenant in the embedded control plane, which all of them share."""
+Role = Literal["meta", "super", "tenant"]
 
 MAX_CLUSTERS = 64
 """Address ranges are dealt out by position: services in 10.64/16 ... 10.127/16, Pods in 10.128/16 ...
@@ -37,13 +36,11 @@ CONTROLLERS: dict[Role, tuple[str, ...]] = {
     "meta": META_CONTROLLERS,
     "super": ALL_CONTROLLERS,
     "tenant": ALL_CONTROLLERS,
-    "embedded": ALL_CONTROLLERS,
 }
 COMPONENTS: dict[Role, tuple[str, ...]] = {
     "meta": ("kube-apiserver", "kube-controller-manager"),
     "super": ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"),
     "tenant": ("kube-apiserver", "kube-controller-manager"),
-    "embedded": ("kube-controller-manager",),
 }
 
 
@@ -73,7 +70,17 @@ class Plan:
     without_admission: tuple[str, ...] = ()
     """Admission plug-ins, of those that are on by default, which its API server goes without."""
     path: str = ""
-    """What goes before the path of every request."""
+    """What goes before the path of every request: set where the embedded control plane serves it."""
+
+    @property
+    def embedded(self) -> bool:
+        """Whether it is a tenant of the embedded control plane, which all such clusters share."""
+        return bool(self.path)
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        """The processes of its own, in the order of their start."""
+        return COMPONENTS[self.role][1:] if self.embedded else COMPONENTS[self.role]
 
     @property
     def url(self) -> str:
@@ -176,7 +183,7 @@ def controller_manager(plan: Plan) -> list[str]:
         "--cluster-signing-key-file": "ca.key",
     }
     own: list[str] = []
-    if plan.role == "embedded":
+    if plan.embedded:
         keys = {
             "--root-ca-file": "keys/server-ca.crt",
             "--service-account-private-key-file": "keys/sa.key",

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from vcsync.controlplane.openapi import schemas, words
+from vcsync.controlplane.openapi import protobuf, schemas, words
 from vcsync.controlplane.openapi.operations import META, TEXT, Names, Operation, operations, tag
 from vcsync.controlplane.resources import Resource
 from vcsync.controlplane.schema.builtin import data, digest, resources
@@ -73,8 +73,13 @@ def document(path: str, custom: Sequence[Custom] = ()) -> Document | None:
 
 
 def swagger(custom: Sequence[Custom] = ()) -> Document:
-    """Return `/openapi/v2`."""
+    """Return `/openapi/v2` in JSON."""
     return _swagger(custom) if custom else _builtin_swagger()
+
+
+def swagger_protobuf(custom: Sequence[Custom] = ()) -> Document:
+    """Return `/openapi/v2` in protobuf; its ETag is that of the JSON form."""
+    return _in_protobuf(_swagger(custom)) if custom else _builtin_swagger_protobuf()
 
 
 def definition_name(group: str, version: str, kind: str) -> str:
@@ -257,6 +262,16 @@ def _mentioned(node: Any) -> set[str]:
 @cache
 def _builtin_swagger() -> Document:
     return _swagger(())
+
+
+@cache
+def _builtin_swagger_protobuf() -> Document:
+    return _in_protobuf(_builtin_swagger())
+
+
+def _in_protobuf(document: Document) -> Document:
+    packed = protobuf.encode(msgspec.json.decode(document.body))
+    return Document(gzip.compress(packed, _LEVEL, mtime=0), document.etag)
 
 
 @cache

@@ -11,6 +11,9 @@ SYSTEM = "system"
 ALL = "all"
 """Names every tenant at once; only system callers may."""
 
+ELSEWHERE = "forbidden: the credential is not valid here"
+"""What a tenant's credential is told everywhere but in its own tenant."""
+
 MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
@@ -101,7 +104,7 @@ def settle_tenant(caller: Caller, tenant_in_url: str | None) -> str:
     """
     if not tenant_in_url or tenant_in_url == caller.tenant or caller.system:
         return tenant_in_url or caller.tenant
-    raise StatusError(403, "Forbidden", "forbidden: the credential is not valid here", {})
+    raise StatusError(403, "Forbidden", ELSEWHERE, empty_details=True)
 
 
 def refusal(caller: Caller, asked: Asked, reason: str = "") -> StatusError:
@@ -121,7 +124,7 @@ def refusal(caller: Caller, asked: Asked, reason: str = "") -> StatusError:
 
 def _forbidden(subject: str, said: str, reason: str, details: dict[str, str]) -> StatusError:
     text = f"{said}: {reason}" if reason else said
-    return StatusError(403, "Forbidden", f"{subject}forbidden: {text}", dict(details))
+    return StatusError(403, "Forbidden", f"{subject}forbidden: {text}", dict(details), empty_details=True)
 
 
 def _quoted(text: str) -> str:

@@ -12,7 +12,7 @@ import msgspec
 
 from vcsync.controlplane.errors import StatusError, bad_request, method_not_allowed, not_found, page_not_found
 from vcsync.controlplane.identity.authorizer import Authorizer
-from vcsync.controlplane.identity.caller import Attributes, Caller
+from vcsync.controlplane.identity.caller import ELSEWHERE, Attributes, Caller
 from vcsync.controlplane.tenants import kubeconfig, pki
 from vcsync.controlplane.tenants.lifecycle import Lifecycle
 from vcsync.controlplane.tenants.records import Authority, TenantRecord
@@ -69,7 +69,7 @@ class Admin:
             StoreError: the store cannot be read or written.
         """
         if not caller.system:
-            raise StatusError(403, "Forbidden", "forbidden: the credential is not valid here", {})
+            raise StatusError(403, "Forbidden", ELSEWHERE, empty_details=True)
         await self._authorizer.authorize(caller, Attributes(method.lower(), path, resource_request=False))
         parts = path.removeprefix(PREFIX).split("/")
         if parts[0] != "tenants" or not all(parts):

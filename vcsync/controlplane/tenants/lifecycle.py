@@ -16,6 +16,7 @@ from vcsync.controlplane.tenants import defaults, pki
 from vcsync.controlplane.tenants.records import (
     SERVER,
     Authority,
+    Phase,
     TenantRecord,
     decode,
     decode_authority,
@@ -104,9 +105,12 @@ class Lifecycle:
         found, _ = await self._store.get(key)
         if found and decode(found.value).phase != "Creating":
             raise already_exists("tenants", "", tenant)
-        if (await self._store.range(f"{tenant}/", limit=1)).records:
-            await self._sweep(tenant)
         record = self._record(tenant)
+        revision = found.revision if found else 0
+        if (await self._store.range(f"{tenant}/", limit=1)).records:
+            # Left by an earlier one, or being written by somebody else: only who has the record may sweep.
+            revision = await self._write(record, "Creating", revision, [])
+            await self._sweep(tenant)
         assert record.authority is not None  # noqa: S101  _record has just made it
         objects = defaults.default_puts(
             tenant,
@@ -115,19 +119,27 @@ class Lifecycle:
             port=self._endpoint.port,
             authority=record.authority.certificate,
         )
-        revision = found.revision if found else 0
         room = MAX_OPERATIONS - 1
         for start in range(0, len(objects), room):
-            last = start + room >= len(objects)
-            phase = record if last else msgspec.structs.replace(record, phase="Creating")
-            writes = [*objects[start : start + room], Put(key, encode(phase))]
-            outcome = await self._store.txn([Compare(key, revision)], writes)
-            if not outcome.done:
-                raise already_exists("tenants", "", tenant)
-            revision = outcome.revision
+            phase: Phase = "Ready" if start + room >= len(objects) else "Creating"
+            revision = await self._write(record, phase, revision, objects[start : start + room])
         self._registry.learn(record, revision)
         self._on_gone(tenant)
         return record
+
+    async def _write(self, record: TenantRecord, phase: Phase, revision: int, objects: list[Put]) -> int:
+        """Write a record that nobody wrote since `revision`, and objects with it; return the new revision.
+
+        Raises:
+            StatusError: 409, somebody did.
+            StoreError: the store cannot be written.
+        """
+        key = record_key(record.name)
+        written = encode(msgspec.structs.replace(record, phase=phase))
+        outcome = await self._store.txn([Compare(key, revision)], [*objects, Put(key, written)])
+        if not outcome.done:
+            raise already_exists("tenants", "", record.name)
+        return outcome.revision
 
     def _record(self, tenant: str, uid: str = "", created: str = "") -> TenantRecord:
         """Make a record with new keys."""

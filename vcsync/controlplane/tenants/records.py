@@ -33,6 +33,9 @@ class Signer(msgspec.Struct, frozen=True):
     issuer: str
 
 
+Phase = Literal["Creating", "Ready", "Deleting"]
+
+
 class TenantRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """One tenant.
 
@@ -47,7 +50,7 @@ class TenantRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     uid: str
     created: str
-    phase: Literal["Creating", "Ready", "Deleting"] = "Ready"
+    phase: Phase = "Ready"
     authority: Authority | None = None
     signer: Signer | None = None
 

@@ -1,0 +1,255 @@
+"""Tenants come, go and get new keys."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.unit.controlplane.identity.conftest import Clock
+from vcsync.controlplane.errors import StatusError
+from vcsync.controlplane.identity.service import Identity
+from vcsync.controlplane.store.interface import Change, Outcome, Put, StoreUnavailable
+from vcsync.controlplane.store.sqlite import SqliteStore, open_sqlite
+from vcsync.controlplane.tenants import records
+from vcsync.controlplane.tenants.lifecycle import Endpoint
+
+ENDPOINT = Endpoint("https://cp.example:6443", "192.0.2.1", 6443)
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> Any:
+    found = await open_sqlite(tmp_path / "store.db", sweep_seconds=None)
+    yield found
+    await found.close()
+
+
+@pytest.fixture
+async def identity(store: SqliteStore) -> Identity:
+    return await Identity.open(store, ENDPOINT, clock=Clock())
+
+
+async def objects(store: SqliteStore, tenant: str) -> dict[str, dict[str, Any]]:
+    page = await store.range(f"{tenant}/")
+    return {
+        record.key.removeprefix(f"{tenant}/"): msgspec.json.decode(record.value) for record in page.records
+    }
+
+
+async def test_a_tenant_begins_with_what_a_fresh_server_has(identity: Identity, store: SqliteStore) -> None:
+    await identity.lifecycle.create("acme")
+    found = await objects(store, "acme")
+    counted: dict[str, int] = {}
+    for key in found:
+        plural = key.split("/")[1]
+        counted[plural] = counted.get(plural, 0) + 1
+    assert counted == {
+        "apiservices": 21,
+        "clusterrolebindings": 51,
+        "clusterroles": 69,
+        "configmaps": 2,
+        "endpoints": 1,
+        "endpointslices": 1,
+        "flowschemas": 11,
+        "ipaddresses": 1,
+        "namespaces": 4,
+        "priorityclasses": 2,
+        "prioritylevelconfigurations": 8,
+        "rolebindings": 7,
+        "roles": 7,
+        "servicecidrs": 1,
+        "services": 1,
+    }
+    assert found["core/endpoints/default/kubernetes"]["subsets"] == [
+        {"addresses": [{"ip": "192.0.2.1"}], "ports": [{"name": "https", "protocol": "TCP", "port": 6443}]}
+    ]
+    authority, _ = await store.get(records.record_key("acme"))
+    assert authority is not None
+    config = found["core/configmaps/kube-system/extension-apiserver-authentication"]
+    assert config["data"]["client-ca-file"] == records.decode(authority.value).authority.certificate  # type: ignore[union-attr]
+
+
+async def test_every_object_is_in_stored_form_and_has_a_uid_of_its_own(
+    identity: Identity, store: SqliteStore
+) -> None:
+    await identity.lifecycle.create("acme")
+    await identity.lifecycle.create("umbrella")
+    seen = set()
+    for tenant in ("acme", "umbrella"):
+        for record in (await store.range(f"{tenant}/")).records:
+            assert record.value.startswith(b'{"metadata":{"name":')
+            assert b"@" not in record.value
+            body = msgspec.json.decode(record.value)
+            assert not {"kind", "apiVersion"} & body.keys()
+            assert body["metadata"]["creationTimestamp"] == "2027-01-15T08:00:00Z"
+            seen.add(body["metadata"]["uid"])
+    assert len(seen) == 2 * 187
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        *((name, 422) for name in ("all", "system", "Acme", "", "a" * 64, "~vcsync", "a/b", "a.b")),
+        ("acme", 409),
+    ],
+)
+async def test_names_that_cannot_be_given(identity: Identity, name: str, code: int) -> None:
+    await identity.lifecycle.create("acme")
+    with pytest.raises(StatusError) as caught:
+        await identity.lifecycle.create(name)
+    assert caught.value.code == code
+
+
+async def test_of_many_who_create_one_tenant_one_succeeds(identity: Identity, store: SqliteStore) -> None:
+    answers = await asyncio.gather(
+        *(identity.lifecycle.create("acme") for _ in range(5)), return_exceptions=True
+    )
+    errors = [each for each in answers if isinstance(each, StatusError)]
+    made = [each for each in answers if not isinstance(each, BaseException)]
+    assert (len(made), {error.code for error in errors}) == (1, {409})
+    stored, _ = await store.get(records.record_key("acme"))
+    assert stored is not None
+    assert records.decode(stored.value) == made[0]
+    assert len(await objects(store, "acme")) == 187
+
+
+async def test_a_deleted_tenant_leaves_nothing(identity: Identity, store: SqliteStore) -> None:
+    before = await store.count("")
+    await identity.lifecycle.create("acme")
+    for start in range(0, 300, 100):
+        await store.txn(
+            [], [Put(f"acme/core/configmaps/default/c{start + n}", b'{"metadata":{}}') for n in range(100)]
+        )
+    await identity.lifecycle.delete("acme")
+    assert await store.count("acme/") == 0
+    assert await store.count("") == before
+    assert not identity.tenants.exists("acme")
+    with pytest.raises(StatusError) as caught:
+        await identity.lifecycle.delete("acme")
+    assert (caught.value.code, caught.value.message) == (404, 'tenants "acme" not found')
+
+
+async def test_neighbours_with_similar_names_stay(identity: Identity, store: SqliteStore) -> None:
+    for name in ("acme", "acme-2", "acm"):
+        await identity.lifecycle.create(name)
+    await identity.lifecycle.delete("acme")
+    assert [await store.count(f"{name}/") for name in ("acme-2", "acm")] == [187, 187]
+
+
+class Failing:
+    """A store whose transactions fail from the n-th on."""
+
+    def __init__(self, store: SqliteStore, after: int) -> None:
+        self._store, self._left = store, after
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def txn(self, compares: Sequence[Any], operations: Sequence[Any]) -> Outcome:
+        self._left -= 1
+        if self._left < 0:
+            raise StoreUnavailable("gone")
+        return await self._store.txn(compares, operations)
+
+
+async def test_a_deletion_that_was_cut_off_goes_on_at_the_next_start(
+    identity: Identity, store: SqliteStore
+) -> None:
+    await identity.lifecycle.create("acme")
+    failing = await Identity.open(Failing(store, 2), ENDPOINT, clock=Clock())  # type: ignore[arg-type]
+    with pytest.raises(StoreUnavailable):
+        await failing.lifecycle.delete("acme")
+    assert await store.count("acme/") > 0
+    again = await Identity.open(store, ENDPOINT, clock=Clock())
+    assert not again.tenants.exists("acme")
+    with pytest.raises(StatusError) as caught:
+        await again.lifecycle.create("acme")
+    assert caught.value.code == 409
+    await again.lifecycle.resume()
+    assert await store.count("acme/") == 0
+    await again.lifecycle.create("acme")
+
+
+async def test_a_creation_that_was_cut_off_can_be_repeated(store: SqliteStore) -> None:
+    await Identity.open(store, ENDPOINT, clock=Clock())
+    failing = await Identity.open(Failing(store, 1), ENDPOINT, clock=Clock())  # type: ignore[arg-type]
+    with pytest.raises(StoreUnavailable):
+        await failing.lifecycle.create("acme")
+    again = await Identity.open(store, ENDPOINT, clock=Clock())
+    assert not again.tenants.exists("acme")
+    await again.lifecycle.create("acme")
+    assert len(await objects(store, "acme")) == 187
+
+
+async def test_what_a_tenant_of_that_name_left_behind_is_no_part_of_the_next(
+    identity: Identity, store: SqliteStore
+) -> None:
+    await store.txn([], [Put("acme/core/secrets/default/old", b'{"metadata":{}}')])
+    await identity.lifecycle.create("acme")
+    assert "core/secrets/default/old" not in await objects(store, "acme")
+
+
+@pytest.mark.parametrize("what", ["delete", "rotate"])
+async def test_the_operators_space_stays_as_it_is(identity: Identity, what: str) -> None:
+    with pytest.raises(StatusError) as caught:
+        await getattr(identity.lifecycle, what)("system")
+    assert caught.value.code == 403
+
+
+async def test_rotation_tells_extension_servers_of_the_new_authority(
+    identity: Identity, store: SqliteStore
+) -> None:
+    old = await identity.lifecycle.create("acme")
+    new = await identity.lifecycle.rotate("acme")
+    assert (old.uid, old.created) == (new.uid, new.created)
+    assert old.authority != new.authority
+    assert old.signer != new.signer
+    config = (await objects(store, "acme"))["core/configmaps/kube-system/extension-apiserver-authentication"]
+    assert new.authority is not None
+    assert config["data"]["client-ca-file"] == new.authority.certificate
+
+
+async def test_the_server_keeps_its_authority_over_restarts(identity: Identity, store: SqliteStore) -> None:
+    again = await Identity.open(store, ENDPOINT, clock=Clock())
+    assert again.server == identity.server
+    assert again.tenants.names() == ["system"]
+
+
+# ---- two processes on one store ---------------------------------------------------------
+
+
+async def changes(store: SqliteStore, after: int) -> list[Change]:
+    async for batch in store.watch("", after, progress=0.01):
+        if batch.revision >= await store.revision():
+            return [*batch]
+    return []
+
+
+async def test_another_process_learns_of_tenants(identity: Identity, store: SqliteStore) -> None:
+    other = await Identity.open(store, ENDPOINT, clock=Clock())
+    after = await store.revision()
+    await identity.lifecycle.create("acme")
+    other.changed(await changes(store, after))
+    assert other.tenants.exists("acme")
+    after = await store.revision()
+    await identity.lifecycle.delete("acme")
+    other.changed(await changes(store, after))
+    assert not other.tenants.exists("acme")
+
+
+async def test_late_news_of_ones_own_writes_change_nothing(identity: Identity, store: SqliteStore) -> None:
+    after = await store.revision()
+    await identity.lifecycle.create("acme")
+    news = [change for change in await changes(store, after) if change.key.startswith(records.TENANTS)]
+    first, second = news
+    identity.changed([first])
+    assert identity.tenants.exists("acme")
+    identity.changed([second])
+    after = await store.revision()
+    await identity.lifecycle.delete("acme")
+    identity.changed([second])
+    assert not identity.tenants.exists("acme")
+    identity.changed(await changes(store, after))
+    assert not identity.tenants.exists("acme")

@@ -1,0 +1,1 @@
+"""The cells of `kubectl get` for every built-in kind, by column. Behaviour: Kubernetes' pkg/printers/internalversion. Pure."""

@@ -172,8 +172,14 @@ class Shapes:
             elif shape == "struct":
                 mode = "z" if "omitzero" in options else "+"
             else:
-                mode = "?" if optional or "omitzero" in options else "n"
+                mode = self.opaque_mode(kind, options)
         return f"{mode} {reference}".rstrip()
+
+    @staticmethod
+    def opaque_mode(kind: str, options: list[str]) -> str:
+        """Return the mode of free-form JSON or a time; a time is left out only where it says so."""
+        left_out = "omitzero" in options or ("omitempty" in options and kind not in TIMES)
+        return "?" if left_out else "N"
 
 
 def inlined_metadata(json_name: str, kind: str) -> bool:

@@ -10,13 +10,17 @@ from vcsync.controlplane.kinds.autoscaling import AUTOSCALING
 from vcsync.controlplane.kinds.batch import BATCH
 from vcsync.controlplane.kinds.claims import CLAIMS
 from vcsync.controlplane.kinds.core import CORE
+from vcsync.controlplane.kinds.discovery import DISCOVERY
+from vcsync.controlplane.kinds.events import EVENTS
 from vcsync.controlplane.kinds.networking import NETWORKING
+from vcsync.controlplane.kinds.nodes import NODES
 from vcsync.controlplane.kinds.parts import Part
 from vcsync.controlplane.kinds.pods import PODS
 from vcsync.controlplane.kinds.quotas import QUOTAS
 from vcsync.controlplane.kinds.rbac import RBAC
 from vcsync.controlplane.kinds.services import SERVICES
 from vcsync.controlplane.kinds.small import SMALL
+from vcsync.controlplane.kinds.storage import STORAGE
 from vcsync.controlplane.kinds.traits import TRAITS, Traits
 
 PARTS: tuple[Mapping[tuple[str, str], Part], ...] = (
@@ -25,12 +29,16 @@ PARTS: tuple[Mapping[tuple[str, str], Part], ...] = (
     BATCH,
     CLAIMS,
     CORE,
+    DISCOVERY,
+    EVENTS,
     NETWORKING,
+    NODES,
     PODS,
     QUOTAS,
     RBAC,
     SERVICES,
     SMALL,
+    STORAGE,
 )
 """What the modules of kinds declare."""
 
@@ -73,7 +81,7 @@ def _default(key: tuple[str, str], part: Part) -> Callable[[Object], None]:
 
 def _prepare_create(key: tuple[str, str], traits: Traits, part: Part) -> Callable[[Object, Context], None]:
     def prepare(new: Object, context: Context) -> None:
-        if traits.status:
+        if traits.status and not traits.status_on_create:
             new["status"] = {}
         part.prepare_create(new, context)
         canonical.complete(*key, new)

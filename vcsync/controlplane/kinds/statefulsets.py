@@ -113,16 +113,16 @@ def _strategy(path: str, strategy: Object) -> Findings:
     kind, rolling = text(strategy, "type"), strategy.get("rollingUpdate")
     if kind == "OnDelete":
         if rolling is not None:
-            shown = {"Partition": number(rolling, "partition"), "MaxUnavailable": None}
+            partition = {"Partition": number(rolling, "partition"), "MaxUnavailable": None}
             yield errors.wrong(
-                f"{path}.rollingUpdate", shown, "only allowed for updateStrategy 'RollingUpdate'"
+                f"{path}.rollingUpdate", partition, "only allowed for updateStrategy 'RollingUpdate'"
             )
     elif kind == "RollingUpdate":
         yield from nonnegative(part(strategy, "rollingUpdate"), f"{path}.rollingUpdate", "partition")
     else:
-        shown = shown_strategy(strategy, "partition")
-        if shown["RollingUpdate"] is not None:
-            shown["RollingUpdate"]["MaxUnavailable"] = None
+        shown: Object = shown_strategy(strategy, "partition")
+        if rolling is not None:
+            shown["RollingUpdate"] = {**shown["RollingUpdate"], "MaxUnavailable": None}
         yield errors.wrong(path, shown, "must be 'RollingUpdate' or 'OnDelete'")
 
 

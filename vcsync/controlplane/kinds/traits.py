@@ -14,6 +14,8 @@ class Traits:
     status: bool = False
     unconditional_update: bool = True
     create_on_update: bool = False
+    status_on_create: bool = False
+    """Whether a create may bring the status with it."""
 
 
 _SPEC = ("spec",)
@@ -24,7 +26,7 @@ TRAITS: dict[tuple[str, str], Traits] = {
     ("", "Event"): Traits(create_on_update=True),
     ("", "LimitRange"): Traits(create_on_update=True),
     ("", "Namespace"): Traits(status=True),
-    ("", "Node"): Traits(status=True),
+    ("", "Node"): Traits(status=True, status_on_create=True),
     ("", "PersistentVolume"): Traits(status=True),
     ("", "PersistentVolumeClaim"): Traits(status=True),
     ("", "Pod"): Traits(_SPEC, status=True),

@@ -113,14 +113,7 @@ def rotate(tenant: str, data: Path | None, meta: str | None) -> None:
     click.echo(f"next: vcsync tenant kubeconfig {tenant} > {tenant}.kubeconfig")
 
 
-@click.command(
-    epilog=example(
-        "vcsync tenant export acme --dir acme-keys",
-        "kube-controller-manager --kubeconfig kcm.kubeconfig --use-service-account-credentials \\",
-        "    --cluster-signing-cert-file acme-keys/ca.crt --cluster-signing-key-file acme-keys/ca.key \\",
-        "    --service-account-private-key-file acme-keys/sa.key --root-ca-file acme-keys/server-ca.crt",
-    )
-)
+@click.command(epilog=example("vcsync tenant export acme --dir acme-keys"))
 @_name
 @click.option(
     "--dir",
@@ -134,8 +127,10 @@ def rotate(tenant: str, data: Path | None, meta: str | None) -> None:
 def export(tenant: str, directory: Path, data: Path | None, meta: str | None) -> None:
     """Write the keys of the tenant NAME that a kube-controller-manager needs into files only you can read.
 
-    ca.crt and ca.key sign certificates of the tenant's users, sa.key its ServiceAccounts' tokens;
-    server-ca.crt is what clients trust. Whoever has them is everybody in that tenant.
+    ca.crt and ca.key go to its --cluster-signing-cert-file and --cluster-signing-key-file, sa.key to
+    --service-account-private-key-file, server-ca.crt to --root-ca-file; its --kubeconfig is that of
+    'vcsync tenant kubeconfig NAME --user system:kube-controller-manager'. Whoever has these keys can be
+    anybody in that tenant.
     """
     _check_name(tenant)
     files = msgspec.json.decode(asyncio.run(_get(tenant, "export", data, meta)), type=_Files).files
@@ -174,7 +169,7 @@ async def _call(  # noqa: PLR0917  one call
         try:
             return await client.request(method, f"{TENANTS}/{quote(tenant)}{rest}", timeout=seconds)
         except NotFound as error:
-            if "tenants" not in str(error):
+            if not error.status.message.startswith("tenants "):
                 raise FailedError(f"{client.name} is no embedded control plane of vcsync") from error
             raise FailedError(f"there is no tenant {tenant}") from error
 

@@ -169,4 +169,4 @@ def test_help_does_not_load_the_kubernetes_client() -> None:
     code = "import sys; from vcsync.cli.main import main; main(['--help']); print('vcsync.kube.client' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False"
-    assert "Register, list and remove tenants." in done.stdout
+    assert "Create, register, list and remove tenants." in done.stdout

@@ -1,0 +1,198 @@
+"""`vcsync run controlplane` and the commands for embedded tenants: input, and what reaches the server."""
+
+import json
+import stat
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+import yaml
+
+from vcsync.cli.controlplane import ControlPlaneSettings
+from vcsync.cli.controlplane_process import endpoint_of
+from vcsync.cli.main import main
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("VCSYNC_META", "KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "controlplane"], "Missing option '--data'"),
+        (["run", "controlplane", "--data", "d", "--listen", "here"], "listen address 'here'"),
+        (["run", "controlplane", "--data", "d", "--listen", "127.0.0.1:0"], "need a port that stays"),
+        (["run", "controlplane", "--data", "d", "--advertise", "a:b:c"], "--advertise 'a:b:c'"),
+        (["run", "controlplane", "--data", "d", "--token-file", "/nowhere"], "/nowhere"),
+        (["run", "controlplane", "--data", "d", "--etcd-cert", "/dev/null"], "belong together"),
+        (["tenant", "create", "a.b", "--data", "d"], "'a.b' is no tenant name"),
+        (["tenant", "create", "all", "--data", "d"], "'all' is no tenant name: it is reserved"),
+        (["tenant", "create", "acme", "--data", "/nowhere"], "there is no /nowhere/admin.kubeconfig"),
+        (["tenant", "create", "acme", "--data", "d", "--meta", "m"], "give one"),
+        (["tenant", "create", "acme"], "give a kubeconfig file"),
+        (["tenant", "delete", "A"], "'A' is no tenant name"),
+        (["tenant", "rotate", "A"], "'A' is no tenant name"),
+        (["tenant", "kubeconfig", "../x"], "'../x' is no tenant name"),
+        (["tenant", "export", "acme"], "Missing option '--dir'"),
+    ],
+)
+def test_wrong_input_is_one_line_and_code_2(
+    arguments: list[str],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["create", "kubeconfig", "delete", "rotate", "export"])
+def test_help_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tenant", command, "--help"]) == 0
+    assert f"vcsync tenant {command} acme" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("listen", "advertise", "url"),
+    [
+        (("127.0.0.1", 6443), None, "https://127.0.0.1:6443"),
+        (("::1", 6443), None, "https://[::1]:6443"),
+        (("0.0.0.0", 6443), ("cp.example", 443), "https://cp.example:443"),
+    ],
+)
+def test_what_clients_are_told(
+    listen: tuple[str, int], advertise: tuple[str, int] | None, url: str, tmp_path: Path
+) -> None:
+    assert endpoint_of(ControlPlaneSettings(tmp_path, listen, advertise, (), None, None)).url == url
+
+
+class StandIn(BaseHTTPRequestHandler):
+    """Answers as the table says, and remembers what it was asked."""
+
+    asked: list[tuple[str, str, bytes]]
+    answers: dict[str, tuple[int, bytes]]
+
+    def answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.asked.append((self.command, self.path, body))
+        code, content = self.answers.get(self.path, (200, b"{}"))
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_GET = do_POST = do_DELETE = answer  # noqa: N815
+
+    def log_message(self, *_: object) -> None:
+        """Be quiet."""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[type[StandIn]]:
+    StandIn.asked, StandIn.answers = [], {}
+    listening = HTTPServer(("127.0.0.1", 0), StandIn)
+    thread = Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    document = {
+        "clusters": [{"name": "x", "cluster": {"server": f"http://127.0.0.1:{listening.server_port}"}}],
+        "users": [{"name": "x", "user": {"token": "t"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+        "current-context": "x",
+    }
+    (tmp_path / "admin.kubeconfig").write_text(yaml.safe_dump(document))
+    yield StandIn
+    listening.shutdown()
+    thread.join()
+    listening.server_close()
+
+
+def status(code: int, reason: str, message: str) -> tuple[int, bytes]:
+    return code, json.dumps({"kind": "Status", "reason": reason, "message": message, "code": code}).encode()
+
+
+def test_create_says_what_to_type_next(
+    server: type[StandIn], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tenant", "create", "acme", "--data", str(tmp_path)]) == 0
+    assert server.asked == [("POST", "/vcsync/v1/tenants", b'{"name":"acme"}')]
+    out = capsys.readouterr().out
+    assert f"next: vcsync tenant kubeconfig acme --data {tmp_path} > acme.kubeconfig" in out
+
+
+def test_the_admin_kubeconfig_is_also_taken_from_the_environment(
+    server: type[StandIn], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VCSYNC_META", str(tmp_path / "admin.kubeconfig"))
+    assert main(["tenant", "rotate", "acme"]) == 0
+    assert server.asked == [("POST", "/vcsync/v1/tenants/acme/rotate", b"")]
+
+
+def test_a_kubeconfig_is_printed_as_it_is(
+    server: type[StandIn], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = "/vcsync/v1/tenants/acme/kubeconfig?user=a+b%26c&group=g1&group=g2"
+    server.answers[path] = (200, b"apiVersion: v1\n")
+    arguments = ["tenant", "kubeconfig", "acme", "--user", "a b&c", "--group", "g1", "--group", "g2"]
+    assert main([*arguments, "--data", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "apiVersion: v1\n"
+
+
+NO_SUCH_PATH = status(404, "NotFound", "the server could not find the requested resource")
+NO_SUCH_TENANT = status(404, "NotFound", 'tenants "acme" not found')
+KNOWN_ALREADY = status(409, "AlreadyExists", 'tenants "acme" already exists')
+ELSEWHERE = status(403, "Forbidden", "forbidden: the credential is not valid here")
+BASE = "/vcsync/v1/tenants"
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "answer", "said"),
+    [
+        ("create", BASE, KNOWN_ALREADY, "there is a tenant acme already"),
+        ("delete", f"{BASE}/acme", NO_SUCH_TENANT, "there is no tenant acme"),
+        ("rotate", f"{BASE}/acme/rotate", NO_SUCH_PATH, "is no embedded control plane"),
+        ("delete", f"{BASE}/acme", ELSEWHERE, "the credential is not valid here"),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_code_1(
+    server: type[StandIn],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    path: str,
+    answer: tuple[int, bytes],
+    said: str,
+) -> None:
+    server.answers[path] = answer
+    assert main(["tenant", command, "acme", "--data", str(tmp_path)]) == 1
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_exported_keys_are_for_their_owner_only(server: type[StandIn], tmp_path: Path) -> None:
+    files = {"ca.key": "secret", "ca.crt": "public"}
+    server.answers["/vcsync/v1/tenants/acme/export"] = (200, json.dumps({"files": files}).encode())
+    target = tmp_path / "keys"
+    for _ in range(2):
+        assert main(["tenant", "export", "acme", "--dir", str(target), "--data", str(tmp_path)]) == 0
+    assert {path.name: path.read_text() for path in target.iterdir()} == files
+    assert {stat.S_IMODE(path.stat().st_mode) for path in target.iterdir()} == {0o600}
+    assert stat.S_IMODE(target.stat().st_mode) == 0o700
+
+
+def test_files_that_would_land_elsewhere_are_refused(server: type[StandIn], tmp_path: Path) -> None:
+    server.answers["/vcsync/v1/tenants/acme/export"] = (200, b'{"files":{"../evil":"x"}}')
+    target = tmp_path / "keys"
+    assert main(["tenant", "export", "acme", "--dir", str(target), "--data", str(tmp_path)]) == 1
+    assert not (tmp_path / "evil").exists()

@@ -147,10 +147,10 @@ class Served:
             return found
         return {**found, VERSION_MARK: self._storage}
 
-    def published(self) -> dict[str, Any]:
-        """Return the OpenAPI schemas of this version: definition name -> schema."""
+    def published(self, *, v2: bool = False) -> dict[str, Any]:
+        """Return the OpenAPI schemas of this version: definition name -> schema; `v2`: for the document of version 2."""
         version = next(each for each in self._definition["spec"]["versions"] if each["name"] == self._name)
-        return published.schemas(self.resource, version)
+        return published.schemas(self.resource, version, v2=v2)
 
 
 def _resource(definition: Object, version: Object) -> Resource:

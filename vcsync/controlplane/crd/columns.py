@@ -142,21 +142,27 @@ class Scale:
 
 
 def _mistyped(path: str, value: Any, expected: str) -> str:
+    return f"{path} accessor error: {gotext.plain(value)} is of the type {_type(value)}, expected {expected}"
+
+
+def _type(value: Any) -> str:
+    """Name a value's type as Go does."""
     types = {
-        str: "string",
-        bool: "bool",
-        list: "[]interface {}",
-        dict: "map[string]interface {}",
-        float: "float64",
-    }
-    actual = types.get(type(value), "int64")
-    return f"{path} accessor error: {gotext.plain(value)} is of the type {actual}, expected {expected}"
+        str: "string", bool: "bool", list: "[]interface {}", dict: "map[string]interface {}", float: "float64",
+        type(None): "<nil>",
+    }  # fmt: skip
+    return types.get(type(value), "int64")
 
 
 def _replicas(obj: Object, path: str) -> list[FieldError]:
-    value = at(obj, split(path))
-    if value is None:
-        return []
+    value: Any = obj
+    for name in split(path):
+        if not isinstance(value, dict):
+            told = f"{path} accessor error: {gotext.plain(value)} is of the type {_type(value)}, expected map[string]interface{{}}"
+            return [wrong(path, 0, told)]
+        if name not in value:
+            return []
+        value = value[name]
     if not gotext.is_integer(value):
         return [wrong(path, 0, _mistyped(path, value, "int64"))]
     if value < 0:

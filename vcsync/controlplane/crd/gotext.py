@@ -25,6 +25,23 @@ def as_float(value: float) -> float:
         return math.inf if value > 0 else -math.inf
 
 
+def whole(value: float) -> bool:
+    """Tell whether a float64 counts as an integer in JSON: nearly one, and exactly representable."""
+    real = abs(as_float(value))
+    if not real <= 2**53 - 1:
+        return False
+    down = float(int(real))
+    return real == down or (down > 0 and (real - down) / (real + down) < 1e-9)
+
+
+def as_json(value: Any) -> str:
+    """Write a value as Go's encoding/json does, for which `<`, `>` and `&` are not safe in HTML."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    for each in "<>&":
+        text = text.replace(each, f"\\u{ord(each):04x}")
+    return text
+
+
 def number(value: float) -> str:
     """Write a number as `%v` does: shortest form, exponents below 1e-4 and from 1e21 on."""
     if is_integer(value):

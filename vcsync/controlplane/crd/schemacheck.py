@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from vcsync.controlplane.crd import fieldpath, objectmeta, schemarules, structural, validate
+from vcsync.controlplane.crd import fieldpath, gotext, objectmeta, schemarules, structural, validate
 from vcsync.controlplane.crd.paths import child, index, key
 from vcsync.controlplane.crd.structural import Structural
 from vcsync.controlplane.errors import FieldError, not_allowed, not_supported, required, wrong
@@ -408,9 +408,9 @@ def _expression(check: _Check, path: str, rule: Raw, found: Estimated, at: _Posi
         problems.append(not_allowed(where, _exceeds("estimated rule cost", cost, _EXPRESSION_LIMIT)))
     check.costs.observe(where, cost)
     if found.error:
-        problems.append(wrong(where, dict(rule), found.error))
+        problems.append(_told_rule(where, rule, found.error))
     if found.message_error:
-        problems.append(wrong(message, dict(rule), found.message_error))
+        problems.append(_told_rule(message, rule, found.message_error))
     elif found.has_message:
         if found.message_cost > _EXPRESSION_LIMIT and not check.free_cost:
             told = _exceeds("estimated messageExpression cost", found.message_cost, _EXPRESSION_LIMIT)
@@ -423,6 +423,19 @@ def _expression(check: _Check, path: str, rule: Raw, found: Estimated, at: _Posi
         told = "may not be set if oldSelf is not used in rule"
         problems.append(wrong(child(path, "optionalOldSelf"), rule["optionalOldSelf"], told))
     return problems
+
+
+def _told_rule(path: str, rule: Raw, why: str) -> FieldError:
+    """Write a rule as Go writes its internal type, whose members have no JSON names."""
+    told = {
+        "Rule": rule.get("rule") or "",
+        "Message": rule.get("message") or "",
+        "MessageExpression": rule.get("messageExpression") or "",
+        "Reason": rule.get("reason"),
+        "FieldPath": rule.get("fieldPath") or "",
+        "OptionalOldSelf": rule.get("optionalOldSelf"),
+    }
+    return FieldError("FieldValueInvalid", path, f"Invalid value: {gotext.as_json(told)}: {why}")
 
 
 def _exceeds(what: str, cost: int, limit: int) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 
 from vcsync.controlplane.crd import formats, gotext, patterns
 from vcsync.controlplane.crd.correlate import Correlated
-from vcsync.controlplane.crd.structural import Structural
 from vcsync.controlplane.errors import FieldError, not_supported, required, wrong, wrong_type
 
 _MOST_FINDINGS = 1000
@@ -155,7 +154,7 @@ def _type(
             result.matches += 1
         return
     actual, width = _json_type(value)
-    whole = actual == "number" and "integer" in types and gotext.as_float(value).is_integer()
+    whole = actual == "number" and "integer" in types and gotext.whole(value)
     widened = actual == "integer" and "number" in types
     textual = isinstance(value, str | list)
     if not textual and written and not (actual in types or width == written or whole or widened):
@@ -258,7 +257,7 @@ def _multiple(result: _Result, value: float, factor: float, path: str) -> None:
             result.add(_Problem("", path, factor, told))
             return
         quotient = (1 / real * value) if real < 1 else gotext.as_float(value) / real
-        fits, shown = abs(quotient - round(quotient)) < 1e-9, gotext.number(real)
+        fits, shown = gotext.whole(quotient), gotext.number(real)
     if not fits:
         result.add(_Problem("", path, value, f"{path} in body should be a multiple of {shown}"))
 
@@ -267,7 +266,11 @@ def _beyond(value: float, type_: str, written: str, what: str, path: str) -> _Pr
     if type_ == "integer":
         low, high = _RANGES.get(written, _RANGES["int64"])
         real = gotext.as_float(value)
-        inside = real.is_integer() and low <= value <= high
+        inside = (
+            gotext.is_integer(value) and low <= value <= high
+            if isinstance(value, int)
+            else real.is_integer() and low <= real < high
+        )
     elif written == "float":
         try:
             struct.pack("f", value)

@@ -136,6 +136,8 @@ def _spec(spec: Raw, options: _Options) -> list[FieldError]:
         status = bool((version.get("subresources") or {}).get("status") is not None)
         found += _parts(where, own, options, status=status, name=name, top=False)
     found += _version_set(versions, shared)
+    if versions and (why := wellformed.dns_label_1035(versions[0].get("name") or "")):
+        found.append(wrong("spec.version", versions[0].get("name") or "", ",".join(why)))
     naming = spec.get("names") or {}
     found += [
         required(f"spec.names.{each}")

@@ -33,6 +33,11 @@ _CODES = {
     "s": "string", "i": "int", "u": "uint", "d": "double", "b": "bool", "y": "bytes", "t": "timestamp",
     "r": "duration", "n": "dyn",
 }  # fmt: skip
+_ON_TARGETS = {name for name, *_ in MEMBERS} - {name for name, *_ in GLOBALS} | {
+    "startsWith", "endsWith", "contains", "matches", "hasValue", "value", "orValue", "or", "getFullYear", "getMonth",
+    "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getHours", "getMinutes", "getSeconds",
+    "getMilliseconds", "flatten", "slice", "distinct", "reverse", "sort",
+}  # fmt: skip
 _CONTAINERS = {"[": "list", "{": "map", "?": "optional_type"}
 
 
@@ -194,11 +199,9 @@ class Compiler:
         except (RuntimeError, ValueError) as problem:
             raise NotCompiled(_in_go_words(str(problem))) from None
         checked = read(expression.serialize())
-        problems = list(_further(checked))
+        problems = sorted((checked.positions.get(node, 0), told) for node, told in _further(checked))
         if problems:
-            raise NotCompiled(
-                "\n".join(_report(source, checked.positions.get(at, 0), told) for at, told in problems)
-            )
+            raise NotCompiled("\n".join(_report(source, *each) for each in problems))
         return checked
 
 
@@ -217,7 +220,27 @@ def _in_go_words(told: str) -> str:
     told = re.sub(r"^[A-Z_]+: (?=ERROR|Expression)", "", told)
     told = re.sub(r" \[[A-Z_]+\]$", "", told)
     told = re.sub(r"(undefined field '[^']*') not found in struct '[^']*'", r"\1", told)
-    return re.sub(rf"\b{_PACKAGE}\.T\d+\b", "object", told)
+    told = re.sub(rf"\b{_PACKAGE}\.T\d+\b", "object", told)
+    told = re.sub(r"(overload for '(\w+)' applied to )'\((.*)\)'", _called, told)
+    problems = [f"ERROR: {each}" for each in told.removeprefix("ERROR: ").split("\nERROR: ")]
+    return "\n".join(sorted(problems, key=_position)) if told.startswith("ERROR: ") else told
+
+
+def _called(match: re.Match[str]) -> str:
+    """Write the arguments of a call on a target: `string.(int)`."""
+    if match[2] not in _ON_TARGETS:
+        return match[0]
+    depth = 0
+    for at, each in enumerate(match[3]):
+        depth += (each in "(<") - (each in ")>")
+        if each == "," and depth == 0:
+            return f"{match[1]}'{match[3][:at]}.({match[3][at + 2 :]})'"
+    return f"{match[1]}'{match[3]}.()'"
+
+
+def _position(problem: str) -> tuple[int, int]:
+    match = re.match(r"ERROR: <input>:(-?\d+):(-?\d+)", problem)
+    return (int(match[1]), int(match[2])) if match is not None else (0, 0)
 
 
 def _report(source: str, at: int, told: str) -> str:

@@ -128,7 +128,7 @@ _COSTS: dict[str, Callable[[Sequence[Any]], int]] = {
 }
 
 
-def call_cost(name: str, overload: str, args: Sequence[Any]) -> int:
+def call_cost(name: str, args: Sequence[Any]) -> int:
     """Return the cost of one call with these arguments."""
     cost = _COSTS.get(name)
     return 1 if cost is None or not args else cost(args)

@@ -180,12 +180,10 @@ class _Planner:
         name = expr.name
         if function is None:
             raise KeyError(name)
-        declared = self._checked.overloads.get(expr.id, ("",))
-        overload = declared[0] if len(declared) == 1 else ""
 
         def call(run: Run) -> Any:
             arguments = [step(run) for step in steps]
-            run.charge(call_cost(name, overload, arguments))
+            run.charge(call_cost(name, arguments))
             result = function(run.work, *arguments)
             if isinstance(result, str | bytes | list | dict) and len(result) > MOST_ELEMENTS:
                 raise CostExceeded
@@ -374,8 +372,8 @@ def _equality(steps: list[Step], wanted: bool) -> Step:
 
     def check(run: Run) -> bool:
         arguments = [left(run), right(run)]
-        run.charge(call_cost("_==_", "equals", arguments))
-        return equal(*arguments, run.work) is wanted
+        run.charge(call_cost("_==_", arguments))
+        return equal(arguments[0], arguments[1], run.work) is wanted
 
     return check
 

@@ -152,6 +152,8 @@ def _reference(checked: Checked, node: int, data: bytes) -> None:
 
 
 def _type(data: bytes) -> Type:
+    number: int
+    value: Any
     number, value = next(_fields(data), (1, b""))
     if number == 2:
         return Type("null")
@@ -180,6 +182,8 @@ def _type(data: bytes) -> Type:
 
 
 def _constant(data: bytes) -> Any:
+    number: int
+    value: Any
     number, value = next(_fields(data), (1, 0))
     if number == 2:
         return bool(value)

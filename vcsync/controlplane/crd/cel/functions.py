@@ -4,7 +4,9 @@ Each takes the work that is left, then the arguments, target first. Messages are
 """
 
 import functools
+import itertools
 import json
+import math
 from collections.abc import Callable
 from datetime import timedelta, timezone
 from typing import Any
@@ -78,11 +80,10 @@ def _add(work: Work, left: Any, right: Any) -> Any:
         return Timestamp(int(left) + int(right))
     if isinstance(left, Duration) and isinstance(right, Timestamp | Duration):
         return type(right)(int(left) + int(right))
-    for type_ in (str, bytes, list):
-        if isinstance(left, type_) and isinstance(right, type_):
-            work.spend((len(left) + len(right)) // 256)
-            return _joined(work, left, right) if isinstance(left, SetList) else left + right
-    raise NoOverload
+    if not any(isinstance(left, type_) and isinstance(right, type_) for type_ in (str, bytes, list)):
+        raise NoOverload
+    work.spend((len(left) + len(right)) // 256)
+    return _joined(work, left, right) if isinstance(left, SetList) else left + right
 
 
 def _joined(work: Work, left: SetList, right: list[Any]) -> list[Any]:
@@ -129,7 +130,7 @@ def _divide(_: Work, left: Any, right: Any) -> Any:
         raise NoOverload
     if isinstance(left, float):
         if right == 0:
-            return float("nan") if left == 0 or left != left else float("inf") * (1 if left > 0 else -1)
+            return float("nan") if left == 0 or math.isnan(left) else float("inf") * (1 if left > 0 else -1)
         return left / right
     if right == 0:
         raise CelError("division by zero")
@@ -407,15 +408,13 @@ def _sorted_by(_: Work, items: list[Any], keys: list[Any] | None = None) -> list
     if not isinstance(items, list):
         raise NoOverload
     by = items if keys is None else keys
-    order = sorted(
-        range(len(items)), key=functools.cmp_to_key(lambda left, right: compare(by[left], by[right]))
-    )
-    return [items[at] for at in order]
+    order = functools.cmp_to_key(compare)
+    return [items[at] for at in sorted(range(len(items)), key=lambda at: order(by[at]))]
 
 
 @_is(list)
 def _is_sorted(_: Work, items: list[Any]) -> bool:
-    return all(compare(*pair) <= 0 for pair in zip(items, items[1:], strict=False))
+    return all(compare(*pair) <= 0 for pair in itertools.pairwise(items))
 
 
 def _extreme(name: str, sign: int) -> Function:

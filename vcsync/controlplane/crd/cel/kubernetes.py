@@ -96,7 +96,7 @@ class Semver:
     def order(self, other: "Semver") -> int:
         """Compare; a pre-release comes before its release."""
         left, right = self._key(), other._key()
-        return (left > right) - (left < right)
+        return int(left > right) - int(left < right)
 
     def _key(self) -> Any:
         parts = [(0, int(each), "") if each.isdigit() else (1, 0, each) for each in self.pre]
@@ -168,7 +168,7 @@ def _compared(check: Callable[[int], Any]) -> Callable[..., Any]:
     def compare(_: Work, left: Any, right: Any) -> Any:
         if type(left) is not type(right) or not isinstance(left, Quantity | Semver):
             raise NoOverload
-        return check(left.order(right))  # type: ignore[arg-type]
+        return check(left.order(right))
 
     return compare
 
@@ -187,7 +187,7 @@ def _url(_: Work, text: Any) -> Url:
     if not (absolute or text.startswith("/")) or re.search(r"[\x00-\x20\x7f]|%(?![0-9a-fA-F]{2})", text):
         raise CelError(fault)
     # Requests have no fragments: what follows `#` belongs to the path or query.
-    before, mark, query = text.partition("?")
+    _, mark, query = text.partition("?")
     path = parts.path if not parts.fragment or mark else f"{parts.path}#{parts.fragment}"
     return Url(parts.scheme, parts.netloc.rpartition("@")[2], path, query)
 
@@ -286,7 +286,7 @@ def _normalized(text: str) -> str:
     core = text.removeprefix("v")
     cut = min((at for at in (core.find("-"), core.find("+")) if at >= 0), default=len(core))
     parts = [each.lstrip("0") or "0" if each.isdigit() else each for each in core[:cut].split(".")]
-    return ".".join((parts + ["0", "0"])[: max(3, len(parts))]) + core[cut:]
+    return ".".join([*parts, "0", "0"][: max(3, len(parts))]) + core[cut:]
 
 
 def _prefixed(rule: Callable[[str], list[str]]) -> Callable[[str], list[str]]:

@@ -5,6 +5,7 @@ Integers are `int`, unsigned ones `UInt`; lists and maps are Python's; objects w
 
 import base64
 import binascii
+import math
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -316,9 +317,9 @@ def compare(left: Any, right: Any) -> int:
         if order is None or type(left) is not type(right):
             raise NoOverload
         return int(order(right))
-    if left != left or right != right:
+    if any(isinstance(each, float) and math.isnan(each) for each in (left, right)):
         raise CelError("NaN values cannot be ordered")
-    return (left > right) - (left < right)
+    return int(left > right) - int(left < right)
 
 
 def size(value: Any) -> int:

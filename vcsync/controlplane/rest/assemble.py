@@ -13,6 +13,7 @@ from vcsync.controlplane.crd.catalogue import Catalogue
 from vcsync.controlplane.crd.convert import Reach, refuse
 from vcsync.controlplane.crd.establish import Establisher
 from vcsync.controlplane.identity.service import Identity as IdentityRoom
+from vcsync.controlplane.kinds.service_claims import Network
 from vcsync.controlplane.rest.answers import Answers
 from vcsync.controlplane.rest.deletion import Deleter, begin_definition, begin_namespace
 from vcsync.controlplane.rest.eviction import Evictor
@@ -23,11 +24,13 @@ from vcsync.controlplane.rest.reading import Reader
 from vcsync.controlplane.rest.registry import Registry
 from vcsync.controlplane.rest.scope import Admit
 from vcsync.controlplane.rest.server import Metrics, Server
+from vcsync.controlplane.rest.services import ServiceClaims
 from vcsync.controlplane.rest.space import DEFINITIONS, Spaces
 from vcsync.controlplane.rest.subresources import Reviews, Subresources
 from vcsync.controlplane.rest.verbs import Verbs
 from vcsync.controlplane.rest.watching import Watches
 from vcsync.controlplane.rest.way import Identity, Way
+from vcsync.controlplane.tenants.defaults import SERVICE_CIDR
 from vcsync.controlplane.store.interface import Change, Store, StoreError
 
 
@@ -101,7 +104,7 @@ def assemble(
     hub = Hub(store, (*taps, definitions))
     spaces = Spaces(catalogue, store)
     reader = Reader(store, who.tenants)
-    registry = Registry(store, admit)
+    registry = Registry(store, admit, ServiceClaims(store, Network(SERVICE_CIDR)))
     answers = Answers()
     deleter = Deleter(
         registry,

@@ -1,37 +1,44 @@
 """Keys that a write reserves or frees in its own transaction: a kind's unique values, such as cluster IPs."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from vcsync.controlplane.behaviour import Object
-from vcsync.controlplane.errors import StatusError, internal
 from vcsync.controlplane.rest.scope import Scope
-from vcsync.controlplane.store.interface import Compare, Delete, Outcome, Put
-
-
-def _taken(_: Outcome) -> StatusError:
-    return internal("what the object reserves has just been taken")
+from vcsync.controlplane.store.interface import Compare, Delete, Put
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """What goes into the write's transaction.
-
-    `changed`: the object got values filled in. `lost`: what to say when a condition did not hold.
-    """
+    """What goes into the write's transaction. When a condition does not hold, the write is tried anew."""
 
     compares: tuple[Compare, ...] = ()
     operations: tuple[Put | Delete, ...] = ()
-    changed: bool = False
-    lost: Callable[[Outcome], StatusError] = _taken
 
 
-Claims = Callable[[Scope, Object | None, Object | None], Awaitable[Reservation]]
-"""(scope, new working object or None: deleted, old or None: created); may fill in the new one."""
+class Claims(Protocol):
+    """Finds out what a write reserves."""
+
+    async def __call__(
+        self, scope: Scope, new: Object | None, old: Object | None, *, dry_run: bool = False
+    ) -> Reservation:
+        """Reserve.
+
+        Args:
+            scope: of the request.
+            new: working object, whose values may be filled in; None: it is deleted.
+            old: as it stands; None: it is created.
+            dry_run: nothing will be written.
+        """
+        ...
+
 
 NOTHING = Reservation()
 
 
-async def no_claims(_scope: Scope, _new: Object | None, _old: Object | None) -> Reservation:
+async def no_claims(
+    scope: Scope, new: Object | None, old: Object | None, *, dry_run: bool = False
+) -> Reservation:
     """Reserve nothing."""
+    del scope, new, old, dry_run
     return NOTHING

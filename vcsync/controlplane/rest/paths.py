@@ -1,12 +1,15 @@
 """Paths that are no resources: versions, health, metrics, discovery, OpenAPI."""
 
+import asyncio
 import platform
+import time
 from collections.abc import Awaitable, Callable, Mapping
+from email.utils import formatdate
 from typing import Any, Protocol
 
 import msgspec
 
-from vcsync.controlplane import discovery, errors
+from vcsync.controlplane import discovery, errors, openapi
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.rest.reply import Reply
 from vcsync.controlplane.rest.requestinfo import Query, RequestInfo
@@ -30,6 +33,9 @@ VERSION = {
 }
 CHECKS = ("ping", "log", "store")
 HEALTH = frozenset({"healthz", "livez", "readyz"})
+
+PROTOBUF = "application/com.github.proto-openapi.spec.v2"
+YEAR = 365 * 86400
 
 Check = Callable[[], Awaitable[bool]]
 
@@ -80,6 +86,8 @@ class Paths:
         if info.path == "/openid/v1/jwks":
             keys = await self._guard.openid(tenant, keys=True)
             return Reply(200, [msgspec.json.encode(keys)], "application/jwk-set+json")
+        if parts[0] == "openapi":
+            return await self._openapi(incoming, parts, query, tenant)
         if parts[0] in ("api", "apis"):
             return self._discovery(incoming, parts, tenant)
         raise errors.page_not_found()
@@ -113,6 +121,35 @@ class Paths:
             return Reply(200, [found], how.content_type, headers)
         obj = {"apiVersion": "v1", **msgspec.json.decode(found)}
         return Reply(200, [encode.document(obj, how)], how.content_type, headers)
+
+    async def _openapi(self, incoming: Any, parts: list[str], query: Query, tenant: str) -> Reply:
+        headers, custom = incoming.headers, self._spaces.published(tenant)
+        accept = headers.get("Accept", "")
+        if parts == ["openapi", "v3"]:
+            index = await asyncio.to_thread(openapi.index, custom)
+            kind = "application/json" if "application/json" in accept else "text/plain; charset=utf-8"
+            return Reply(200, [index], kind)
+        kind = "application/json"
+        if parts == ["openapi", "v2"]:
+            make = openapi.swagger
+            if PROTOBUF in accept and "application/json" not in accept.partition(PROTOBUF)[0]:
+                make, kind = openapi.swagger_protobuf, openapi.PROTOBUF_TYPE
+            found: openapi.Document | None = await asyncio.to_thread(make, custom)
+            told = {"Vary": "Accept-Encoding"}
+        else:
+            found = await asyncio.to_thread(openapi.document, "/".join(parts[2:]), custom)
+            told = {"Vary": "Accept"}
+        if found is None or parts[1] not in ("v2", "v3"):
+            return Reply(404, [])
+        told["ETag"] = found.etag
+        if query.get("hash", ("",))[0] == found.etag.strip('"'):
+            told["Cache-Control"] = "public, immutable"
+            told["Expires"] = formatdate(time.time() + YEAR, usegmt=True)
+        if headers.get("If-None-Match") == found.etag:
+            return Reply(304, [], kind, told)
+        if "gzip" in headers.get("Accept-Encoding", ""):
+            return Reply(200, [found.gzipped], kind, {**told, "Content-Encoding": "gzip"})
+        return Reply(200, [found.body], kind, told)
 
     async def operate(self, incoming: Any, info: RequestInfo, query: Query, caller: Any) -> Reply:
         """Answer the operator's own paths."""

@@ -14,7 +14,7 @@ from vcsync.controlplane.behaviour import Behaviour, Object
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.patch.managed import keep_times
 from vcsync.controlplane.rest import meta, stored
-from vcsync.controlplane.rest.claims import Claims, no_claims
+from vcsync.controlplane.rest.claims import Claims, Reservation, no_claims
 from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.lifecycle import check_namespace
 from vcsync.controlplane.rest.options import WriteOptions
@@ -24,6 +24,7 @@ from vcsync.controlplane.store.interface import Compare, Delete, Outcome, Put, R
 
 GENERATE_ATTEMPTS = 8
 """So many names of a generateName are tried."""
+CLAIM_ATTEMPTS = 5
 UPDATE_ATTEMPTS = 30
 """How often an update without resourceVersion starts anew because another write came between."""
 EVENT_TTL = 3600
@@ -74,30 +75,29 @@ class Registry:
     async def _create(self, scope: Scope, served: Object, options: WriteOptions) -> Written:
         served = await self.admitted(scope, "CREATE", served, None, options.dry_run)
         await check_namespace(self.store, scope)
-        working = scope.kind.working(served)
-        self._prepare_create(scope, working)
-        name = working["metadata"]["name"]
-        key = scope.key(name)
-        packed = await self._packed(scope.kind, working)
-        reserved = await self.reserve(scope, working, None)
-        if reserved.changed:
+        for _attempt in range(CLAIM_ATTEMPTS):
+            # What is reserved may be taken in between: then everything is chosen anew, on a fresh copy.
+            working = scope.kind.working(copy.deepcopy(served))
+            reserved = await self._prepare_create(scope, working, options)
+            key = scope.key(working["metadata"]["name"])
             packed = await self._packed(scope.kind, working)
-        compares = (Compare(key, 0), *reserved.compares)
-        operations = (Put(key, packed, self.ttl(scope.kind)), *reserved.operations)
-        if options.dry_run:
-            record, _ = await self.store.get(key)
-            if record is not None:
-                raise self._exists(scope, name, record.value)
-            return Written(packed, 0, created=True)
-        outcome = await self.commit(compares, operations)
-        if not outcome.done:
+            if options.dry_run:
+                record, _ = await self.store.get(key)
+                if record is not None:
+                    raise self._exists(scope, record)
+                return Written(packed, 0, created=True)
+            outcome = await self.commit(
+                (Compare(key, 0), *reserved.compares),
+                (Put(key, packed, self.ttl(scope.kind)), *reserved.operations),
+            )
+            if outcome.done:
+                return Written(packed, outcome.revision, created=True)
             for failed, there in outcome.failed:
                 if failed == key and there is not None:
-                    raise self._exists(scope, name, there.value)
-            raise reserved.lost(outcome)
-        return Written(packed, outcome.revision, created=True)
+                    raise self._exists(scope, there)
+        raise errors.internal("what the object reserves was taken again and again")
 
-    def _prepare_create(self, scope: Scope, working: Object) -> None:
+    async def _prepare_create(self, scope: Scope, working: Object, options: WriteOptions) -> Reservation:
         kind, metadata = scope.kind, working["metadata"]
         behaviour = kind.behaviour
         namespaced = kind.resource.namespaced
@@ -107,11 +107,13 @@ class Registry:
         if behaviour.generation:
             metadata["generation"] = 1
         behaviour.prepare_create(working, scope.context)
+        reserved = await self.reserve(scope, working, None, dry_run=options.dry_run)
         found = meta.findings(metadata, namespaced=namespaced, own_name=True, behaviour=behaviour)
         found += behaviour.validate(working)
         if found:
             raise self._invalid(scope, metadata.get("name") or "", found)
         scope.warn(behaviour.warnings(working, None))
+        return reserved
 
     async def update(
         self,
@@ -151,8 +153,8 @@ class Registry:
             raise scope.kind.refusal
         served = await change(None)
         metadata = served["metadata"]
-        if metadata.get("resourceVersion") not in (None, "", "0"):
-            raise self.not_found(scope) if scope.kind.behaviour.create_on_update else self.conflict(scope)
+        if metadata.get("resourceVersion") not in (None, "", "0") and not scope.kind.behaviour.create_on_update:
+            raise self.conflict(scope)
         if metadata.get("uid"):
             raise self._uid_conflict(scope, metadata["uid"], "")
         meta.wipe(metadata)
@@ -173,13 +175,12 @@ class Registry:
         # What prepare drops from the request must not reach admission, as in apiserver's order.
         served = await self.admitted(scope, "UPDATE", served, old_served, options.dry_run)
         working = kind.working(served)
-        self._prepare_update(scope, working, old)
+        reserved = await self._prepare_update(scope, working, old, options)
         keep_times(old, working)
         if working == old:
             return Written(record.value, record.revision), record
         if finished(kind, working, old):
             return await self._remove(scope, key, record, working, options)
-        reserved = await self.reserve(scope, working, old)
         packed = await self._packed(kind, working)
         if options.dry_run:
             return Written(packed, record.revision), record
@@ -189,7 +190,7 @@ class Registry:
         )
         if outcome.done:
             return Written(packed, outcome.revision), None
-        return None, self._lost(outcome, key, reserved.lost)
+        return None, await self._lost(outcome, key)
 
     async def _remove(
         self, scope: Scope, key: str, record: Record, working: Object, options: WriteOptions
@@ -202,18 +203,18 @@ class Registry:
         outcome = await self.commit((Compare(key, record.revision),), (Delete(key), *reserved.operations))
         if outcome.done:
             return Written(packed, record.revision), None
-        return None, self._lost(outcome, key, reserved.lost)
+        return None, await self._lost(outcome, key)
 
-    def _lost(
-        self, outcome: Outcome, key: str, claim_lost: Callable[[Outcome], StatusError]
-    ) -> Record | None:
-        """Return what another write left, for the next attempt: a condition of the caller's fails there."""
+    async def _lost(self, outcome: Outcome, key: str) -> Record | None:
+        """Return what the next attempt begins with; a condition of the caller's fails there."""
         for failed, there in outcome.failed:
             if failed == key:
                 return there
-        raise claim_lost(outcome)
+        return (await self.store.get(key))[0]
 
-    def _prepare_update(self, scope: Scope, working: Object, old: Object) -> None:
+    async def _prepare_update(
+        self, scope: Scope, working: Object, old: Object, options: WriteOptions
+    ) -> Reservation:
         kind = scope.kind
         behaviour, resource = kind.behaviour, kind.resource
         metadata, old_metadata = working["metadata"], old["metadata"]
@@ -230,6 +231,7 @@ class Registry:
             behaviour.prepare_update(working, old, scope.context)
             move_generation(behaviour, working, old)
             validate = behaviour.validate_update
+        reserved = await self.reserve(scope, working, old, dry_run=options.dry_run)
         found = meta.findings(metadata, namespaced=resource.namespaced, own_name=False, behaviour=behaviour)
         found += meta.update_findings(metadata, old_metadata)
         found += validate(working, old)
@@ -237,6 +239,7 @@ class Registry:
             raise self._invalid(scope, metadata.get("name") or "", found)
         if scope.subresource in ("", "scale"):
             scope.warn(behaviour.warnings(working, old))
+        return reserved
 
     def _prepare_status(
         self, scope: Scope, working: Object, old: Object
@@ -323,10 +326,10 @@ class Registry:
             scope, f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {there}"
         )
 
-    def _exists(self, scope: Scope, name: str, value: bytes) -> StatusError:
+    def _exists(self, scope: Scope, there: Record) -> StatusError:
         resource = scope.kind.resource
-        error = errors.already_exists(resource.plural, resource.group, name)
-        if b'"deletionTimestamp":' in value and stored.deleting(value):
+        error = errors.already_exists(resource.plural, resource.group, there.key.rpartition("/")[2])
+        if b'"deletionTimestamp":' in there.value and stored.deleting(there.value):
             error.message = f"object is being deleted: {error.message}"
         return error
 

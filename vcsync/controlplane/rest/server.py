@@ -109,7 +109,7 @@ class Server:
         self, request: web.BaseRequest, answer: Reply, headers: dict[str, str], warnings: Sequence[str]
     ) -> web.StreamResponse:
         size = sum(map(len, answer.body))
-        packed = size > GZIP_FROM and "gzip" in request.headers.get("Accept-Encoding", "")
+        packed = size > GZIP_FROM and "Content-Encoding" not in headers and "gzip" in request.headers.get("Accept-Encoding", "")
         headers["Content-Type"] = answer.content_type
         if packed:
             headers["Content-Encoding"] = "gzip"

@@ -1,11 +1,13 @@
 """One tenant's view: which resources it has, built-in and its own."""
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
+from typing import Any
 
+from vcsync.controlplane import openapi
 from vcsync.controlplane.behaviour import Behaviour
 from vcsync.controlplane.crd import definition
-from vcsync.controlplane.crd.catalogue import Catalogue
+from vcsync.controlplane.crd.catalogue import Catalogue, Served
 from vcsync.controlplane.kinds import BEHAVIOURS
 from vcsync.controlplane.resources import Resource
 from vcsync.controlplane.rest.kind import BuiltinKind, Conversion, Kind
@@ -38,6 +40,17 @@ class Spaces:
     def custom(self, tenant: str) -> Sequence[Resource]:
         """Return what only this tenant has, in the order of discovery."""
         return self.catalogue.resources(tenant)
+
+    def published(self, tenant: str) -> Sequence[openapi.Custom]:
+        """Return what OpenAPI documents tell of this tenant's own kinds."""
+        found = []
+        for each in self.catalogue.served(tenant):
+            found.append(openapi.Custom(each.resource, partial(_definitions, each)))
+        return found
+
+
+def _definitions(served: Served, version: int) -> Mapping[str, Any]:
+    return served.published(v2=version == 2)
 
 
 @cache

@@ -45,7 +45,9 @@ def pack(obj: Object) -> bytes:
 def unpack(value: bytes, revision: int, kind: str, api_version: str) -> Object:
     """Return the object that a stored value is."""
     found = _decode(value)
-    metadata = {"resourceVersion": str(revision), **found.pop("metadata")}
+    metadata = found.pop("metadata")
+    if revision:
+        metadata = {"resourceVersion": str(revision), **metadata}
     return {"kind": kind, "apiVersion": api_version, "metadata": metadata, **found}
 
 
@@ -60,9 +62,10 @@ def item(value: bytes, revision: int) -> bytes:
 
 
 def spliced(value: bytes, revision: int, kind: str, api_version: str) -> bytes:
-    """Return an object's whole JSON."""
-    head = b'{"kind":"%b","apiVersion":"%b","metadata":{"resourceVersion":"%d",'
-    return head % (kind.encode(), api_version.encode(), revision) + value[len(HEAD) :]
+    """Return an object's whole JSON; a `revision` of 0 is not told: it is not kept."""
+    head = b'{"kind":"%b","apiVersion":"%b","metadata":{' % (kind.encode(), api_version.encode())
+    version = b'"resourceVersion":"%d",' % revision if revision else b""
+    return head + version + value[len(HEAD) :]
 
 
 def labels(value: bytes) -> dict[str, str]:

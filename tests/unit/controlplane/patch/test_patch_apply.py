@@ -1,0 +1,337 @@
+"""Server-side apply, and who owns which fields."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vcsync.controlplane.errors import StatusError
+from vcsync.controlplane.patch import apply, managed, resets, scale
+from vcsync.controlplane.patch.managed import Tracking
+from vcsync.controlplane.schema import builtin
+from vcsync.controlplane.wire import typed, types
+
+T1, T2 = "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z"
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def tracking(kind: str = "ConfigMap", **more: Any) -> Tracking:
+    schema = builtin.schema("", "v1", kind)
+    assert schema is not None
+    return Tracking(schema, "v1", kind, empty=managed.empty_object("", "v1", kind), **more)
+
+
+def config(data: dict[str, Any] | None, **metadata: Any) -> dict[str, Any]:
+    made: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", **metadata}}
+    return made if data is None else {**made, "data": data}
+
+
+def applied(
+    live: dict[str, Any] | None, what: dict[str, Any], by: str, now: str = T1, force: bool = False
+) -> Any:
+    return apply.apply(live, what, manager=by, force=force, now=now, tracking=tracking())
+
+
+def written(live: dict[str, Any] | None, new: dict[str, Any], by: str, now: str = T1) -> dict[str, Any]:
+    entries = managed.update(live, new, manager=by, now=now, tracking=tracking())
+    return {**new, "metadata": {**new["metadata"], "managedFields": entries}}
+
+
+def owners(obj: dict[str, Any]) -> dict[str, list[str]]:
+    """Return which keys of `data` each manager owns."""
+    entries = obj["metadata"].get("managedFields") or []
+    return {
+        f"{each['manager']} {each['operation']}": [
+            key for key in each["fieldsV1"].get("f:data", {}) if key != "."
+        ]
+        for each in entries
+    }
+
+
+def test_what_is_applied_no_more_goes_unless_somebody_else_owns_it() -> None:
+    first = applied(None, config({"a": "1", "b": "1", "c": "1"}), "one")
+    shared = applied(first, config({"b": "1"}), "two")
+    changed = applied(shared, config({"c": "1"}), "one")
+    assert changed["data"] == {"b": "1", "c": "1"}
+    assert owners(changed) == {"one Apply": ["f:c"], "two Apply": ["f:b"]}
+
+
+def test_a_conflict_names_manager_version_and_field() -> None:
+    live = written(None, config({"a": "1"}), "kubectl-client-side-apply")
+    with pytest.raises(StatusError) as refusal:
+        applied(live, config({"a": "2"}), "me")
+    assert refusal.value.status() == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": 'Apply failed with 1 conflict: conflict with "kubectl-client-side-apply" using v1: .data.a',
+        "reason": "Conflict",
+        "details": {
+            "causes": [
+                {
+                    "reason": "FieldManagerConflict",
+                    "message": 'conflict with "kubectl-client-side-apply" using v1',
+                    "field": ".data.a",
+                }
+            ]
+        },
+        "code": 409,
+    }
+
+
+def test_several_conflicts_are_told_by_manager() -> None:
+    live = applied(applied(None, config({"a": "1", "b": "1"}), "one"), config({"c": "1"}), "two")
+    with pytest.raises(StatusError) as refusal:
+        applied(live, config({"a": "2", "b": "2", "c": "2"}), "me")
+    assert refusal.value.message == (
+        'Apply failed with 3 conflicts: conflicts with "one":\n- .data.a\n- .data.b\nconflicts with "two":\n- .data.c'
+    )
+
+
+def test_force_takes_the_field_over() -> None:
+    live = applied(None, config({"a": "1", "b": "1"}), "one")
+    changed = applied(live, config({"a": "2"}), "two", force=True)
+    assert changed["data"] == {"a": "2", "b": "1"}
+    assert owners(changed) == {"one Apply": ["f:b"], "two Apply": ["f:a"]}
+
+
+def test_wanting_the_same_shares_the_field() -> None:
+    live = applied(None, config({"a": "1"}), "one")
+    shared = applied(live, config({"a": "1"}), "two", now=T2)
+    assert owners(shared) == {"one Apply": ["f:a"], "two Apply": ["f:a"]}
+
+
+def test_an_update_takes_what_it_changes() -> None:
+    live = applied(None, config({"a": "1", "b": "1"}), "one")
+    changed = written(live, {**live, "data": {"a": "2", "b": "1", "c": "1"}}, "two", now=T2)
+    assert owners(changed) == {"one Apply": ["f:b"], "two Update": ["f:a", "f:c"]}
+    assert [each["time"] for each in changed["metadata"]["managedFields"]] == [T1, T2]
+
+
+def test_an_update_that_changes_nothing_leaves_times_alone() -> None:
+    live = written(None, config({"a": "1"}), "one")
+    again = written(live, config({"a": "1"}), "one", now=T2)
+    assert again["metadata"]["managedFields"] == live["metadata"]["managedFields"]
+
+
+def test_times_are_put_back_if_nothing_else_changed() -> None:
+    old = written(None, config({"a": "1"}), "one", now=T1)
+    new = written(None, config({"a": "1"}), "one", now=T2)
+    managed.keep_times(old, new)
+    assert new == old
+    other = written(None, config({"a": "2"}), "one", now=T2)
+    managed.keep_times(old, other)
+    assert other["metadata"]["managedFields"][0]["time"] == T2
+
+
+def test_what_was_never_tracked_is_adopted_before_the_first_apply() -> None:
+    changed = applied(config({"a": "1", "b": "1"}), config({"b": "1"}), "me")
+    assert owners(changed) == {"me Apply": ["f:b"], "before-first-apply Update": ["f:a", "f:b"]}
+
+
+@pytest.mark.parametrize("reset", [[], [{}]])
+def test_an_empty_list_ends_tracking(reset: list[Any]) -> None:
+    live = written(None, config({"a": "1"}), "one")
+    assert (
+        managed.update(
+            live, config({"a": "1"}, managedFields=reset), manager="two", now=T2, tracking=tracking()
+        )
+        is None
+    )
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "text",
+        {"manager": "x", "operation": "Other"},
+        {"manager": "x", "operation": "Apply", "apiVersion": "", "fieldsType": "FieldsV1"},
+        {"manager": "x", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV2"},
+        {"manager": 3, "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1"},
+        {
+            "manager": "x",
+            "operation": "Apply",
+            "apiVersion": "v1",
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {"q": {}},
+        },
+    ],
+)
+def test_invalid_edits_of_managed_fields_are_ignored(entry: Any) -> None:
+    live = written(None, config({"a": "1"}), "one")
+    again = written(live, config({"a": "1"}, managedFields=[entry]), "two")
+    assert again["metadata"]["managedFields"] == live["metadata"]["managedFields"]
+
+
+def test_updaters_are_capped() -> None:
+    live = written(None, config({"k": "1"}), "m00")
+    for number in range(1, 30):
+        live = written(live, {**live, "data": {**live["data"], f"k{number}": "1"}}, f"m{number:02}")
+    assert len(live["metadata"]["managedFields"]) == 10
+    assert "ancient-changes Update" in owners(live)
+
+
+def test_owners_in_a_version_that_is_gone_own_nothing() -> None:
+    live = written(None, config({"a": "1"}), "one")
+    live["metadata"]["managedFields"][0]["apiVersion"] = "v0"
+    now_served = tracking(versions=frozenset({"v1"}))
+    entries = managed.update(
+        live, {**live, "data": {"a": "1", "b": "1"}}, manager="two", now=T2, tracking=now_served
+    )
+    assert [each["manager"] for each in entries or ()] == ["two"]
+
+
+def test_status_is_not_owned_by_who_writes_the_object() -> None:
+    pods = tracking("Pod", reset=resets.of_builtin("", "pods"))
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "x", "labels": {"a": "b"}},
+        "status": {"phase": "Running"},
+    }
+    entries = managed.update(None, pod, manager="me", now=T1, tracking=pods)
+    assert entries is not None
+    assert entries[0]["fieldsV1"] == {"f:metadata": {"f:labels": {".": {}, "f:a": {}}}}
+
+
+def test_who_resizes_owns_resources_only() -> None:
+    reset = resets.of_builtin("", "pods", "resize")
+    container: dict[str, Any] = {".": {}, "f:image": {}, "f:resources": {"f:limits": {"f:cpu": {}}}}
+    written_fields = {
+        "f:metadata": {"f:labels": {"f:a": {}}},
+        "f:spec": {"f:containers": {'k:{"name":"c"}': container}},
+    }
+    assert reset.kept(written_fields) == {
+        "f:spec": {"f:containers": {'k:{"name":"c"}': {".": {}, "f:resources": {"f:limits": {"f:cpu": {}}}}}}
+    }
+
+
+def test_kubectl_may_take_what_client_side_apply_set() -> None:
+    last = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1"}}'
+    live = written(None, config({"a": "1"}, annotations={LAST_APPLIED: last}), "kubectl-client-side-apply")
+    changed = applied(live, config({"a": "2"}), "kubectl")
+    assert changed["data"] == {"a": "2"}
+    assert '"a":"2"' in changed["metadata"]["annotations"][LAST_APPLIED]
+    with pytest.raises(StatusError, match="conflict"):
+        applied(live, config({"a": "2"}), "other")
+
+
+@pytest.mark.parametrize(
+    ("what", "code", "message"),
+    [
+        ({"apiVersion": "v2", "kind": "ConfigMap"}, 400, "invalid object type: /v2, Kind=ConfigMap"),
+        (config({}, managedFields=[]), 400, "metadata.managedFields must be nil"),
+        (
+            config({"a": 1}, namespace="d"),
+            500,
+            (
+                "failed to create typed patch object (d/x; /v1, Kind=ConfigMap):"
+                " .data.a: expected string, got &value.valueUnstructured{Value:1}"
+            ),
+        ),
+        (
+            {**config({}), "foo": 1},
+            500,
+            "failed to create typed patch object (/x; /v1, Kind=ConfigMap): .foo: field not declared in schema",
+        ),
+        (
+            config({}, finalizers=["a", "a"]),
+            500,
+            (
+                "failed to create typed patch object (/x; /v1, Kind=ConfigMap):"
+                ' .metadata.finalizers: duplicate entries for key [="a"]'
+            ),
+        ),
+        (
+            config({}, labels=["a"]),
+            500,
+            "failed to create typed patch object (/x; /v1, Kind=ConfigMap): .metadata.labels: expected map, got &{[a]}",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_the_real_words(
+    what: dict[str, Any], code: int, message: str
+) -> None:
+    with pytest.raises(StatusError) as refusal:
+        applied(None, what, "me")
+    assert (refusal.value.code, refusal.value.message) == (code, message)
+
+
+@pytest.mark.parametrize(
+    ("field_manager", "user_agent", "name"),
+    [
+        ("me", "kubectl/v1", "me"),
+        ("", "kubectl/v1.36 (linux)", "kubectl"),
+        ("", "a\x00b\x7f/1", "ab"),
+        ("", "é" * 100, "é" * 64),
+        ("", "", ""),
+    ],
+)
+def test_managers_are_named_by_the_request_or_the_program(
+    field_manager: str, user_agent: str, name: str
+) -> None:
+    assert managed.manager_name(field_manager, user_agent) == name
+
+
+def test_a_nameless_manager_is_unknown() -> None:
+    assert owners(written(None, config({"a": "1"}), "")) == {"unknown Update": ["f:a"]}
+
+
+def test_replicas_are_one_field_in_object_and_scale() -> None:
+    paths = {"apps/v1": scale.REPLICAS}
+    replicas: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
+    parent = [
+        {
+            "manager": "one",
+            "operation": "Apply",
+            "apiVersion": "apps/v1",
+            "time": T1,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": replicas,
+        },
+        {
+            "manager": "two",
+            "operation": "Update",
+            "apiVersion": "apps/v1",
+            "time": T1,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:spec": {"f:paused": {}}},
+        },
+    ]
+    shown = scale.to_scale(parent, paths)
+    assert shown == [{**parent[0], "apiVersion": "autoscaling/v1"}]
+    taken = [{**shown[0], "manager": "three", "operation": "Update", "subresource": "scale", "time": T2}]
+    assert scale.to_parent(parent, taken, "apps/v1", paths) == [
+        {
+            "manager": "three",
+            "operation": "Update",
+            "apiVersion": "apps/v1",
+            "fieldsType": "FieldsV1",
+            "fieldsV1": replicas,
+            "subresource": "scale",
+        },
+        parent[1],
+    ]
+
+
+DATA = st.dictionaries(st.sampled_from("abc"), st.sampled_from("12"), min_size=1, max_size=3)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.sampled_from(["one", "two"]), DATA), min_size=1, max_size=6))
+def test_the_last_forced_apply_of_each_manager_is_what_stands(
+    steps: list[tuple[str, dict[str, str]]],
+) -> None:
+    live = None
+    known = types.find("", "v1", "ConfigMap")
+    assert known is not None
+    for manager, data in steps:
+        live, _ = typed.fit(known, applied(live, config(data), manager, force=True))
+        assert data.items() <= (live.get("data") or {}).items()
+        assert typed.fit(known, applied(live, config(data), manager))[0] == live, (
+            "applying again changes nothing"
+        )
+    owned = {key for keys in owners(live or {}).values() for key in keys}
+    assert owned == {f"f:{key}" for key in (live or {}).get("data") or {}}

@@ -101,7 +101,7 @@ def _walker(rules: Mapping[str, _Rule], zeros: Sequence[tuple[str, Callable[[], 
                 written = item
             else:
                 raise _Odd
-            if written or keep:
+            if written or (keep and written is not None):
                 made[key] = written
         for key, zero in zeros:
             if key not in made:
@@ -121,12 +121,10 @@ def _struct(definition: str, complete: bool) -> Make:
 
 def _keeps_empty(kind: GoType, omit_empty: bool, kept_as_json: bool) -> bool:
     """Whether an empty value that was given stays."""
-    if kind.pointer or kind.sort in ("struct", "any", "int-or-string", "schema-or-bool"):
+    if kind.pointer or kind.sort in _NEVER_EMPTY:
         return True
     if kind.sort in ("list", "map"):
         return kept_as_json and not omit_empty
-    if kind.sort in ("time", "micro-time", "schema-or-list", "schema-or-strings"):
-        return False
     return not omit_empty
 
 
@@ -245,6 +243,8 @@ def _schema_or(sort: str, complete: bool) -> Make:
             return schema(value)
         if type(value) is bool and sort == "schema-or-bool":
             return value
+        if value == []:
+            return None
         if type(value) is list and sort == "schema-or-list":
             return [schema({} if item is None else item) for item in value]
         if type(value) is list and sort == "schema-or-strings" and all(type(item) is str for item in value):
@@ -312,6 +312,9 @@ def _anything(value: Any) -> Any:
     return value
 
 
+_NEVER_EMPTY = frozenset(
+    {"struct", "any", "int-or-string", "schema-or-bool", "schema-or-list", "schema-or-strings"}
+)
 _PLAIN: Mapping[str, type] = {"string": str, "bool": bool}
 _SCALARS: Mapping[str, Make] = {
     "string": _text,

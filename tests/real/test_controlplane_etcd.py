@@ -7,7 +7,7 @@ import time
 import urllib.request
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +93,12 @@ class EtcdMachine(StoreMachine):
 
     async def reopen(self) -> Store:
         return await open_etcd([self.url], prefix=self.prefix, pulse_seconds=3600)
+
+    async def settled(self) -> None:
+        async with aclosing(self.store.watch("", self.model.revision - 1, progress=0.001)) as batches:
+            async for batch in batches:
+                if batch.revision >= self.model.revision:
+                    return
 
 
 @pytest.mark.usefixtures("etcd")

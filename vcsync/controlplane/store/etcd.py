@@ -30,8 +30,10 @@ from vcsync.controlplane.store.interface import (
     Record,
     StoreError,
     StoreUnavailable,
+    Usage,
     require_valid,
 )
+from vcsync.controlplane.store.metering import Meter
 
 PAGE_RECORDS = 1000
 """Records asked for at a time; etcd holds its lock while it reads them."""
@@ -68,6 +70,7 @@ class EtcdStore:
         self._root = f"{prefix}/".encode()
         self._data = f"{prefix}/data/".encode()
         self._hub = Hub(published)
+        self._meter = Meter(self._read_page)
         self._pulse_seconds = pulse_seconds
         self._leases: dict[int, _Lease] = {}
         self._granting = asyncio.Lock()
@@ -133,6 +136,10 @@ class EtcdStore:
             if wire.COMPACTED not in error.message:
                 raise await self._explained(error) from None
 
+    async def usage(self, tenant: str) -> Usage:
+        """See `Store.usage`. The first time, it reads all that the tenant has."""
+        return await self._meter.usage(tenant)
+
     async def close(self) -> None:
         """See `Store.close`."""
         for task in self._tasks:
@@ -140,6 +147,9 @@ class EtcdStore:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._hub.fail(StoreUnavailable("the store is closed"))
         await self._gateway.close()
+
+    async def _read_page(self, prefix: str, after: str, revision: int) -> Page:
+        return await self.range(prefix, after=after, limit=PAGE_RECORDS, revision=revision)
 
     async def _txn(self, compares: Sequence[Compare], operations: Sequence[Put | Delete]) -> Outcome:
         request = {
@@ -241,6 +251,7 @@ class EtcdStore:
                 async with aclosing(self._events(self._hub.published + 1)) as events:
                     async for batch in events:
                         self._heard = time.monotonic()
+                        self._meter.note(batch)
                         self._hub.publish(batch, batch.revision)
                         pause = 0.1
             except Compacted as error:
@@ -256,6 +267,7 @@ class EtcdStore:
             revision = await pulse(self._gateway, self._root)
         except StoreError:
             return  # the next turn finds the same
+        self._meter.forget()
         self._hub.restart(revision, error)
 
     async def _pulse_for_ever(self) -> None:

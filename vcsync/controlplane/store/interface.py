@@ -130,6 +130,19 @@ class Change:
     created: int
 
 
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a tenant keeps: how many objects, and the bytes of their keys and values."""
+
+    objects: int
+    bytes: int
+
+
+def tenant_of(key: str) -> str:
+    """Return the first path segment of a key."""
+    return key.partition("/")[0]
+
+
 class Batch(list[Change]):
     """Changes that a watch is given at once.
 
@@ -211,6 +224,10 @@ class Store(Protocol):
 
     async def compact(self, revision: int) -> None:
         """Forget history before `revision`; current values stay."""
+        ...
+
+    async def usage(self, tenant: str) -> Usage:
+        """Return what is kept below a first path segment; cheap, kept up with every change."""
         ...
 
     async def close(self) -> None:

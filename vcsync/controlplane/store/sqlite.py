@@ -23,6 +23,7 @@ from vcsync.controlplane.store.interface import (
     Record,
     StoreError,
     StoreUnavailable,
+    Usage,
     require_valid,
 )
 from vcsync.controlplane.store.sqlite_file import FileLock, open_checked, open_reader
@@ -130,8 +131,8 @@ class SqliteStore:
             deleted += batch
         return deleted
 
-    async def usage(self, tenant: str) -> tuple[int, int]:
-        """Return how many objects are kept below a first path segment, and the bytes of their keys and values."""
+    async def usage(self, tenant: str) -> Usage:
+        """See `Store.usage`."""
         with self._reader.snapshot():
             return self._reader.usage(tenant)
 

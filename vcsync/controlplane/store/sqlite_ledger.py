@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import apsw
 
-from vcsync.controlplane.store.interface import Change, Compare, Delete, Outcome, Put, Record
+from vcsync.controlplane.store.interface import Change, Compare, Delete, Outcome, Put, Record, tenant_of
+from vcsync.controlplane.store.metering import size_of
 
 POSITION_BITS = 16
 """A sequence number in the log is `revision << POSITION_BITS | position in the transaction`."""
@@ -30,11 +31,6 @@ _EXPIRED = "SELECT key FROM object WHERE expires <= ? ORDER BY expires, key LIMI
 def first_sequence(revision: int) -> int:
     """Return the least sequence number that a change at this revision can have."""
     return revision << POSITION_BITS
-
-
-def tenant_of(key: str) -> str:
-    """Return the first path segment of a key."""
-    return key.partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +126,7 @@ class Ledger:
         self._connection.execute(_LOG, (sequence, change.key, change.created, before, change.previous))
         tenant = tenant_of(change.key)
         self._counted[tenant] += (change.value is not None) - (change.previous is not None)
-        self._used[tenant] += _size(change.key, change.value) - _size(change.key, change.previous)
+        self._used[tenant] += size_of(change.key, change.value) - size_of(change.key, change.previous)
 
 
 def _record(key: str, row: _Row | None) -> Record | None:
@@ -139,7 +135,3 @@ def _record(key: str, row: _Row | None) -> Record | None:
 
 def _put_change(put: Put, row: _Row | None, revision: int) -> Change:
     return Change(revision, put.key, put.value, row.value if row else None, row.created if row else revision)
-
-
-def _size(key: str, value: bytes | None) -> int:
-    return 0 if value is None else len(key.encode()) + len(value)

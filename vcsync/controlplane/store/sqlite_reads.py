@@ -13,6 +13,7 @@ from vcsync.controlplane.store.interface import (
     FutureRevision,
     Record,
     StoreUnavailable,
+    Usage,
 )
 from vcsync.controlplane.store.sqlite_ledger import POSITION_BITS, first_sequence
 
@@ -166,12 +167,12 @@ class Reader:
         expired = "SELECT EXISTS (SELECT 1 FROM object WHERE expires <= ?)"
         return bool(self._connection.execute(expired, (int(now * 1000),)).get)
 
-    def usage(self, tenant: str) -> tuple[int, int]:
-        """Return how many objects a tenant has, and the bytes of their keys and values."""
+    def usage(self, tenant: str) -> Usage:
+        """Return what a tenant keeps."""
         found = self._connection.execute(
             "SELECT objects, bytes FROM usage WHERE tenant = ?", (tenant,)
         ).fetchone()
-        return found or (0, 0)
+        return Usage(*found) if found else Usage(0, 0)
 
     def close(self) -> None:
         """Close the connection."""

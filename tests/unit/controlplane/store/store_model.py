@@ -22,6 +22,7 @@ from vcsync.controlplane.store.interface import (
     Put,
     Record,
     Store,
+    Usage,
 )
 
 T = TypeVar("T")
@@ -163,6 +164,9 @@ class StoreMachine(RuleBasedStateMachine):
     at_once = 200
     """Keys that are deleted at one revision when their time is over."""
 
+    async def settled(self) -> None:
+        """Wait until the store has heard of its own changes."""
+
     async def sweep(self) -> int:
         """Delete what is over by the model's clock."""
         raise NotImplementedError
@@ -219,6 +223,13 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(prefix=prefixes)
     def count(self, prefix: str) -> None:
         assert self.run(self.store.count(prefix)) == len(self.model.range(prefix, "", self.model.revision))
+
+    @rule(tenant=st.sampled_from(["a", "b", "c", "ab"]))
+    def usage(self, tenant: str) -> None:
+        records = [one for one in self.model.objects.values() if one.key.partition("/")[0] == tenant]
+        size = sum(len(one.key.encode()) + len(one.value) for one in records)
+        self.run(self.settled())
+        assert self.run(self.store.usage(tenant)) == Usage(len(records), size)
 
     @rule()
     def revision(self) -> None:

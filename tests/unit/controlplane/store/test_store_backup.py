@@ -10,7 +10,7 @@ import pytest
 
 from vcsync.cli.main import main
 from vcsync.controlplane.store.backup import BUMP, BackupFailed, backup, inspect, restore
-from vcsync.controlplane.store.interface import Compacted, Put, StoreRefused
+from vcsync.controlplane.store.interface import Compacted, Put, StoreRefused, Usage
 from vcsync.controlplane.store.sqlite import DATABASE, open_sqlite
 
 
@@ -53,7 +53,7 @@ async def test_what_is_restored_is_what_was_kept(data: Path, empty: Path, tmp_pa
         ("t/a", b"3", 3),
         ("t/b", b"2", 2),
     ]
-    assert await store.usage("t") == (2, 8)
+    assert await store.usage("t") == Usage(2, 8)
     # Whatever a client has seen since the backup was made, no revision comes twice.
     assert page.revision == 3 + BUMP
     with pytest.raises(Compacted):

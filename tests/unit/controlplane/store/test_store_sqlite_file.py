@@ -22,6 +22,7 @@ from vcsync.controlplane.store.interface import (
     StoreFull,
     StoreRefused,
     StoreUnavailable,
+    Usage,
 )
 from vcsync.controlplane.store.sqlite import SqliteStore, open_sqlite
 
@@ -319,7 +320,7 @@ async def test_a_long_range_lets_writers_go_on_and_does_not_see_them(path: Path)
 async def test_what_each_tenant_uses_is_counted(store: SqliteStore) -> None:
     await store.txn([], [Put("a/core/pods/x", b"12345"), Put("b/ü", b"1"), Put("a/y", b"")])
     await store.txn([], [Put("a/core/pods/x", b"1"), Delete("b/nothing")])
-    assert await store.usage("a") == (2, len("a/core/pods/x") + 1 + len("a/y"))
-    assert await store.usage("b") == (1, len("b/ü".encode()) + 1)
+    assert await store.usage("a") == Usage(2, len("a/core/pods/x") + 1 + len("a/y"))
+    assert await store.usage("b") == Usage(1, len("b/ü".encode()) + 1)
     await store.txn([], [Delete("b/ü")])
-    assert await store.usage("b") == await store.usage("nobody") == (0, 0)
+    assert await store.usage("b") == await store.usage("nobody") == Usage(0, 0)

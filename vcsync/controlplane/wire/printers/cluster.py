@@ -20,7 +20,6 @@ from vcsync.controlplane.wire.printers.cells import (
     lasting,
     look,
     name,
-    selector_text,
 )
 
 Kind = tuple[str, str]
@@ -180,7 +179,21 @@ def parameter(obj: Object, _: datetime) -> str:
     found = look(obj, "spec.paramRef", {})
     if found.get("name"):
         return f"{found.get('namespace') or '*'}/{found['name']}"
-    return selector_text(found["selector"]) if found.get("selector") is not None else UNSET
+    return _go_selector(found["selector"]) if found.get("selector") is not None else UNSET
+
+
+def _go_selector(selector: Object) -> str:
+    """Write a selector as Go writes the struct, which is what the real server shows."""
+    labels = "".join(f"{key}: {value}," for key, value in sorted(look(selector, "matchLabels", {}).items()))
+    rules = "".join(
+        f"LabelSelectorRequirement{{Key:{each.get('key', '')},Operator:{each.get('operator', '')},"
+        f"Values:[{' '.join(each.get('values') or ())}],}},"
+        for each in look(selector, "matchExpressions", ())
+    )
+    told = (
+        f"MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{rules}}},"
+    )
+    return f"&LabelSelector{{{told}}}"
 
 
 def dangling(obj: Object, _: datetime) -> Any:

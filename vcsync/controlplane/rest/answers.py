@@ -12,10 +12,11 @@ from vcsync.controlplane.rest import stored
 from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.reading import Listed
 from vcsync.controlplane.rest.watching import Bookmark, Failed, Told
-from vcsync.controlplane.wire import encode, partial, protobuf
+from vcsync.controlplane.wire import encode, partial, protobuf, tables
 from vcsync.controlplane.wire.negotiation import Representation
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+TABLE = "Table"
 Query = Mapping[str, Sequence[str]]
 _encode = msgspec.json.Encoder().encode
 
@@ -49,6 +50,8 @@ class Answers:
         """
         if how.target == partial.LIST_KIND:
             raise partial.no_object(_internal(kind, ""))
+        if how.target == TABLE:
+            return encode.document(await self._table(kind, [(value, revision)], _of(revision), how, query), how)
         if how.format == "protobuf":
             return await self.enveloped(kind, value, revision, how)
         return encode.written(await self.json(kind, value, revision, how), how)
@@ -64,6 +67,8 @@ class Answers:
         resource, metadata = kind.resource, encode.list_metadata(listed.revision, listed.continue_, listed.remaining)
         name = resource.list_kind or f"{resource.kind}List"
         items = [(_told(each.key, each.value, listed.tell_tenant), each.revision) for each in listed.records]
+        if how.target == TABLE:
+            return [encode.document(await self._table(kind, items, metadata, how, query), how)]
         if how.target == partial.LIST_KIND and how.format != "protobuf":
             parts = [partial.partial_object(value, revision, version=how.version) for value, revision in items]
             return [encode.written(partial.partial_list(parts, metadata, version=how.version), how)]
@@ -81,7 +86,57 @@ class Answers:
 
     def watch(self, kind: Kind, how: Representation, query: Query, *, tell_tenant: bool) -> "WatchAnswers":
         """Return what encodes one watch."""
-        return WatchAnswers(self, kind, how, tell_tenant)
+        include = tables.include_object(query.get("includeObject", ("",))[0]) if how.target == TABLE else ""
+        return WatchAnswers(self, kind, how, include, tell_tenant=tell_tenant)
+
+    async def _table(
+        self, kind: Kind, items: Sequence[tuple[bytes, int]], metadata: Object, how: Representation, query: Query
+    ) -> Object:
+        include = tables.include_object(query.get("includeObject", ("",))[0])
+        objects = await self.working(kind, items)
+        return self.table(kind, objects, metadata, how, include)
+
+    async def working(self, kind: Kind, items: Sequence[tuple[bytes, int]]) -> list[Object]:
+        """Return stored objects as Tables are made of them."""
+        resource = kind.resource
+        objects = [
+            stored.unpack(value, revision, resource.kind, resource.storage_api_version)
+            for value, revision in items
+        ]
+        return await kind.load(objects) if resource.custom and not kind.direct else objects
+
+    def table(
+        self,
+        kind: Kind,
+        objects: Sequence[Object],
+        metadata: Object,
+        how: Representation,
+        include: str,
+        *,
+        headers: bool = True,
+    ) -> Object:
+        """Make a Table."""
+        resource, now = kind.resource, self._now()
+        if resource.custom:
+            return tables.custom_table(
+                kind.columns,
+                objects,
+                now=now,
+                metadata=metadata,
+                include=include,
+                version=how.version,
+                headers=headers,
+            )
+        return tables.table(
+            resource.storage_group,
+            resource.kind,
+            objects,
+            now=now,
+            metadata=metadata,
+            include=include,
+            version=how.version,
+            headers=headers,
+        )
 
     async def json(self, kind: Kind, value: bytes, revision: int, how: Representation) -> bytes:
         """Encode one stored object as JSON, whole or its metadata."""
@@ -141,8 +196,12 @@ class Answers:
 class WatchAnswers:
     """Encodes one watch; what other watches of the same kind have encoded is not encoded again."""
 
-    def __init__(self, answers: Answers, kind: Kind, how: Representation, tell_tenant: bool) -> None:
-        """Take what is watched, and how."""
+    def __init__(
+        self, answers: Answers, kind: Kind, how: Representation, include: str, *, tell_tenant: bool
+    ) -> None:
+        """Take what is watched, and how; `include`: what rows of Tables carry of their objects."""
+        self._include = include
+        self._headers = True
         self._answers = answers
         self._kind = kind
         self._how = how
@@ -151,6 +210,9 @@ class WatchAnswers:
 
     async def event(self, told: Told) -> bytes:
         """Encode one event."""
+        if self._how.target == TABLE:
+            value = _told(told.key, told.value, self._tell_tenant)
+            return self._tabled(told.type, (await self._answers.working(self._kind, [(value, told.revision)]))[0])
         resource = self._kind.resource
         which = (resource.group, resource.version, self._how, told.type, self._tell_tenant)
         cache = told.event.encoded if told.event is not None and self._shared else {}
@@ -175,16 +237,30 @@ class WatchAnswers:
         kind, api_version = resource.kind, resource.api_version
         if self._how.target.startswith(partial.KIND):
             kind, api_version = partial.KIND, f"{partial.GROUP}/{self._how.version}"
+        if self._how.target == TABLE:
+            return self._tabled("BOOKMARK", {"kind": kind, "apiVersion": api_version, "metadata": metadata})
         return self._frame("BOOKMARK", {"kind": kind, "apiVersion": api_version, "metadata": metadata})
 
     def failed(self, failed: Failed) -> bytes:
         """Encode the event that ends a watch."""
         return self._frame("ERROR", failed.error.status())
 
+    def _tabled(self, change: str, obj: Object) -> bytes:
+        metadata = {"resourceVersion": obj["metadata"]["resourceVersion"]}
+        table = self._answers.table(
+            self._kind, [obj], metadata, self._how, self._include, headers=self._headers
+        )
+        self._headers = False
+        return self._frame(change, table)
+
     def _frame(self, change: str, obj: Object) -> bytes:
         if self._how.format == "protobuf":
             return protobuf.watch_frame(change, protobuf.encode(obj))
         return encode.watch_event(change, _encode(obj))
+
+
+def _of(revision: int) -> Object:
+    return {"resourceVersion": str(revision)} if revision else {}
 
 
 def _told(key: str, value: bytes, tell_tenant: bool) -> bytes:

@@ -70,7 +70,11 @@ def _uri(text: str) -> bool:
         parts.port  # noqa: B018 -- raises when it is no number
     except ValueError:
         return False
-    if any(ord(each) <= 0x20 or ord(each) == 0x7F for each in text) or re.search("%(?![0-9a-fA-F]{2})", text):
+    if (
+        any(ord(each) < 0x20 or ord(each) == 0x7F for each in text)
+        or " " in parts.netloc
+        or re.search("%(?![0-9a-fA-F]{2})", text)
+    ):
         return False
     return text.startswith("/") or (
         bool(parts.scheme) and re.match("[a-zA-Z][a-zA-Z0-9+.-]*:", text) is not None

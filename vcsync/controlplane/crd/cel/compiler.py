@@ -13,10 +13,11 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, struct_pb2, timestamp_pb2
 
 from vcsync.controlplane.crd import patterns
+from vcsync.controlplane.crd.cel import formatting
 from vcsync.controlplane.crd.cel.declared import Declared
 from vcsync.controlplane.crd.cel.expression import Checked, Expr, Type, below, read
 from vcsync.controlplane.crd.cel.libraries import GLOBALS, MEMBERS, OPAQUE, STANDARD
-from vcsync.controlplane.crd.cel.values import CelError, Duration, Timestamp
+from vcsync.controlplane.crd.cel.values import CelError, Duration, Timestamp, Work
 
 LONGEST = 100_000
 _PACKAGE = "schema"
@@ -38,6 +39,16 @@ _ON_TARGETS = {name for name, *_ in MEMBERS} - {name for name, *_ in GLOBALS} | 
     "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getHours", "getMinutes", "getSeconds",
     "getMilliseconds", "flatten", "slice", "distinct", "reverse", "sort",
 }  # fmt: skip
+_WORDS = (
+    (
+        r"expression of type '(.*)' cannot be the operand of a select operation",
+        r"type '\1' does not support field selection",
+    ),
+    (r"\w+\(\) variable name must be a simple identifier", "argument must be a simple name"),
+    (r"\bnull_type\b", "null"),
+    (r"\bgoogle\.protobuf\.Duration\b", "duration"),
+    (r"\bgoogle\.protobuf\.Timestamp\b", "timestamp"),
+)
 _CONTAINERS = {"[": "list", "{": "map", "?": "optional_type"}
 
 
@@ -219,6 +230,8 @@ def _forget(declared: Declared) -> None:
 def _in_go_words(told: str) -> str:
     told = re.sub(r"^[A-Z_]+: (?=ERROR|Expression)", "", told)
     told = re.sub(r" \[[A-Z_]+\]$", "", told)
+    for theirs, ours in _WORDS:
+        told = re.sub(theirs, ours, told)
     told = re.sub(r"(undefined field '[^']*') not found in struct '[^']*'", r"\1", told)
     told = re.sub(rf"\b{_PACKAGE}\.T\d+\b", "object", told)
     told = re.sub(r"(overload for '(\w+)' applied to )'\((.*)\)'", _called, told)
@@ -262,18 +275,21 @@ def _agree(left: Type, right: Type) -> bool:
 def _further(checked: Checked) -> Iterator[tuple[int, str]]:
     """Yield what cel-go's validators find beyond types: mixed literals, and constants that cannot be parsed."""
     mixable = {
-        each.args[-1].id
+        inner.id
         for each in below(checked.root)
         if each.kind == "call" and each.name == "format" and each.args
+        for inner in below(each.args[-1])
     }
     for each in below(checked.root):
         if each.kind == "list" and each.id not in mixable:
             yield from _mixed(checked, [arg for at, arg in enumerate(each.args) if at not in each.optional])
-        elif each.kind == "map":
+        elif each.kind == "map" and each.id not in mixable:
             yield from _mixed(checked, each.args[0::2])
             yield from _mixed(
                 checked, [arg for at, arg in enumerate(each.args[1::2]) if at not in each.optional]
             )
+        elif each.kind == "call" and each.name == "format" and each.args:
+            yield from _unformatted(each)
         elif each.kind == "call" and each.name in ("duration", "timestamp", "matches") and each.args:
             argument = each.args[-1]
             if (
@@ -282,6 +298,27 @@ def _further(checked: Checked) -> Iterator[tuple[int, str]]:
                 and not _parses(each.name, argument.value)
             ):
                 yield argument.id, f"invalid {each.name} argument"
+
+
+def _unformatted(call: Expr) -> Iterator[tuple[int, str]]:
+    """Yield what is wrong with a template that is a constant and the values given to it."""
+    template, values = call.target, call.args[-1]
+    if template is None or not isinstance(template.value, str) or values.kind != "list":
+        return
+    for at, style in enumerate(formatting.clauses(template.value)):
+        if not style:
+            shown = formatting.unknown(template.value)
+            yield call.id, f'could not parse formatting clause: unrecognized formatting clause "{shown}"'
+            return
+        if at >= len(values.args):
+            yield call.id, f"index {at} out of range"
+            return
+        value = values.args[at]
+        if value.kind == "const":
+            try:
+                formatting.clause(value.value, style, 6, Work(10_000))
+            except CelError as why:
+                yield value.id, str(why)
 
 
 def _mixed(checked: Checked, elements: list[Expr]) -> Iterator[tuple[int, str]]:

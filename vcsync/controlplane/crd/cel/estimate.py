@@ -490,7 +490,7 @@ def _slice(_: _Estimator, __: str, ___: _Operand | None, args: _Operands) -> _Ca
     ]
     start = ends[0] if ends and ends[0] is not None else 0
     end = ends[1] if len(ends) > 1 and ends[1] is not None else UNBOUNDED
-    size = fixed(max(end - start, 0))
+    size = fixed((end - start) % 2**64)
     return _Call(size.add(fixed(11)), size)
 
 

@@ -7,8 +7,9 @@ Kubernetes' of `pkg/cel/library/cost.go`; besides, every step is counted against
 from collections.abc import Callable
 from typing import Any
 
+from vcsync.controlplane.crd import patterns
 from vcsync.controlplane.crd.cel.costs import call_cost
-from vcsync.controlplane.crd.cel.expression import Checked, Expr
+from vcsync.controlplane.crd.cel.expression import Checked, Expr, below
 from vcsync.controlplane.crd.cel.functions import FUNCTIONS
 from vcsync.controlplane.crd.cel.values import (
     NONE,
@@ -62,6 +63,25 @@ def prepare(checked: Checked) -> Step:
     The result raises `CelError` when it has no value, `CostExceeded` when it costs too much.
     """
     return _Planner(checked).plan(checked.root)
+
+
+_FOLDED = frozenset({"int", "uint", "double", "bool", "string", "bytes", "duration", "timestamp"})
+
+
+def constant_fault(checked: Checked) -> str:
+    """Say why a conversion of a constant or a constant pattern can never succeed, empty: all can."""
+    for each in below(checked.root):
+        if each.kind != "call" or not each.args:
+            continue
+        value = each.args[0].value if each.args[0].kind == "const" else None
+        try:
+            if each.name in _FOLDED and value is not None:
+                FUNCTIONS[each.name](Work(1000), value)
+            elif each.name in ("find", "findAll") and isinstance(value, str):
+                patterns.compiled(value)
+        except (CelError, patterns.InvalidPattern) as why:
+            return str(why)
+    return ""
 
 
 class _Planner:

@@ -1,6 +1,7 @@
 """`'%d of %s'.format([1, 'a'])`: strings' format of rules. Pure. As cel-go's `ext/formatting.go`."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from vcsync.controlplane.crd import gotext
@@ -76,7 +77,33 @@ def _digits(value: Any, style: str) -> str:
     return f"{int(value):{style}}"
 
 
-def _clause(value: Any, style: str, precision: int, work: Work) -> str:
+def clauses(template: str) -> Iterator[str]:
+    """Yield the styles of a template's clauses; an empty one ends it: there is no such clause."""
+    at = template.find("%")
+    while at >= 0:
+        found = _CLAUSE.match(template, at)
+        if found is None:
+            yield ""
+            return
+        if not found[1]:
+            yield found[3]
+        at = template.find("%", found.end())
+
+
+def unknown(template: str) -> str:
+    """Return the letter of the first clause that there is not."""
+    at = template.find("%")
+    while at >= 0 and (found := _CLAUSE.match(template, at)) is not None:
+        at = template.find("%", found.end())
+    return template[at + 1 : at + 2]
+
+
+def clause(value: Any, style: str, precision: int, work: Work) -> str:
+    """Write a value in a style: a letter after `%`.
+
+    Raises:
+        CelError: the value does not fit.
+    """
     if isinstance(value, Optional | Struct):
         raise _unfit("string", value)
     if style == "s":
@@ -100,18 +127,18 @@ def format_text(work: Work, template: str, values: list[Any]) -> str:
         found = template.find("%", at)
         if found < 0:
             break
-        clause = _CLAUSE.match(template, found)
-        if clause is None:
+        part = _CLAUSE.match(template, found)
+        if part is None:
             shown = template[found + 1 : found + 2]
             raise CelError(f'could not parse formatting clause: unrecognized formatting clause "{shown}"')
         parts.append(template[at:found])
-        at = clause.end()
-        if clause[1]:
+        at = part.end()
+        if part[1]:
             parts.append("%")
             continue
         if used >= len(values):
             raise CelError(f"index {used} out of range")
-        parts.append(_clause(values[used], clause[3], int(clause[2] or 6), work))
+        parts.append(clause(values[used], part[3], int(part[2] or 6), work))
         used += 1
         work.spend(len(parts[-1]) // 256)
     parts.append(template[at:])

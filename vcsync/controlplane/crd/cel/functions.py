@@ -197,7 +197,7 @@ def _int(_: Work, value: Any) -> int:
                 raise ValueError(value)
             return _whole(int(value), 0)
         except ValueError:
-            raise CelError(f"strconv.ParseInt: parsing {gotext.quoted(value)}: invalid syntax") from None
+            raise _failed(value, "int") from None
     raise _failed(value, "int")
 
 
@@ -218,7 +218,7 @@ def _double(_: Work, value: Any) -> float:
                 raise ValueError(value)
             return float(value)
         except ValueError:
-            raise CelError(f"strconv.ParseFloat: parsing {gotext.quoted(value)}: invalid syntax") from None
+            raise _failed(value, "double") from None
     raise _failed(value, "double")
 
 
@@ -344,11 +344,11 @@ def _index_of(work: Work, target: Any, wanted: Any, start: int = 0) -> int:
         return next((at for at, each in enumerate(target) if equal(each, wanted, work)), -1)
     if not isinstance(target, str) or not isinstance(wanted, str):
         raise NoOverload
+    if start < 0:
+        raise CelError(f"index out of range: {start}")
     if not wanted:
         return start
-    if not 0 <= start <= len(target):
-        raise CelError(f"index out of range: {start}")
-    return target.find(wanted, start)
+    return target.find(wanted, start) if start <= len(target) else -1
 
 
 def _last_index_of(work: Work, target: Any, wanted: Any, start: int | None = None) -> int:
@@ -359,9 +359,9 @@ def _last_index_of(work: Work, target: Any, wanted: Any, start: int | None = Non
         raise NoOverload
     if start is None:
         return target.rfind(wanted)
-    if not 0 <= start <= len(target):
+    if start < 0:
         raise CelError(f"index out of range: {start}")
-    return target.rfind(wanted, 0, start + len(wanted))
+    return target.rfind(wanted, 0, start + len(wanted)) if start <= len(target) else -1
 
 
 @_is(str, str, str, int)

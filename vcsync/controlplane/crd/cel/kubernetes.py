@@ -183,8 +183,10 @@ def _url(_: Work, text: Any) -> Url:
         parts.port  # noqa: B018 -- raises when it is no number
     except ValueError:
         raise CelError(fault) from None
+    if " " in parts.netloc:
+        raise CelError(fault)
     absolute = bool(parts.scheme) and re.match("[a-zA-Z][a-zA-Z0-9+.-]*:", text) is not None
-    if not (absolute or text.startswith("/")) or re.search(r"[\x00-\x20\x7f]|%(?![0-9a-fA-F]{2})", text):
+    if not (absolute or text.startswith("/")) or re.search(r"[\x00-\x1f\x7f]|%(?![0-9a-fA-F]{2})", text):
         raise CelError(fault)
     # Requests have no fragments: what follows `#` belongs to the path or query.
     _, mark, query = text.partition("?")
@@ -233,8 +235,9 @@ def _range(_: Work, text: Any) -> Range:
             raise ValueError(text)
         found = ipaddress.ip_interface(text)
     except ValueError:
-        told = f"netip.ParsePrefix({gotext.quoted(text)}): unable to parse"
-        raise CelError(fault + told) from None
+        why = "unable to parse" if slash else "no '/'"
+        told = f"netip.ParsePrefix({gotext.quoted(text)}): {why}"
+        raise CelError(fault + fault + told) from None
     if isinstance(found, ipaddress.IPv6Interface) and found.ip.ipv4_mapped is not None:
         raise CelError(f"IPv4-mapped IPv6 address {gotext.quoted(text)} is not allowed")
     return Range(found)

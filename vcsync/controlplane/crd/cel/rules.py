@@ -13,7 +13,7 @@ from vcsync.controlplane.crd import fieldpath
 from vcsync.controlplane.crd.cel.compiler import Compiler, NotCompiled
 from vcsync.controlplane.crd.cel.declared import LARGEST_REQUEST, Declared, declare
 from vcsync.controlplane.crd.cel.estimate import estimate_cost
-from vcsync.controlplane.crd.cel.evaluate import Run, Step, prepare
+from vcsync.controlplane.crd.cel.evaluate import Run, Step, constant_fault, prepare
 from vcsync.controlplane.crd.cel.expression import Checked
 from vcsync.controlplane.crd.cel.values import NONE, CelError, CostExceeded, Optional, Work, from_json
 from vcsync.controlplane.crd.correlate import Correlated, composite_key, keyed
@@ -68,6 +68,8 @@ def _compiled_rule(compiler: Compiler, raw: Mapping[str, Any]) -> tuple[Checked,
         raise NotCompiled(f"compilation failed: {why}") from None
     if checked.output.kind != "bool":
         raise NotCompiled("cel expression must evaluate to a bool")
+    if fault := constant_fault(checked):
+        raise NotCompiled(f"program instantiation failed: {fault}")
     message, problem = None, ""
     if raw.get("messageExpression"):
         try:

@@ -166,9 +166,9 @@ class Struct:
         self._made: dict[str, Any] = {}
 
     def has(self, name: str) -> bool:
-        """Tell whether a field is there, by its escaped name."""
+        """Tell whether a field is there, by its escaped name; null is as if it were not."""
         known = self.declared.fields.get(name)
-        return known is not None and known[0] in self.raw
+        return known is not None and self.raw.get(known[0]) is not None
 
     def get(self, name: str) -> Any:
         """Return a field's value, by its escaped name.
@@ -179,7 +179,7 @@ class Struct:
         if name in self._made:
             return self._made[name]
         known = self.declared.fields.get(name)
-        if known is None or known[0] not in self.raw:
+        if known is None or self.raw.get(known[0]) is None:
             raise CelError(f"no such key: {known[0] if known else name}")
         value = self._made[name] = from_json(self.raw[known[0]], known[1])
         return value

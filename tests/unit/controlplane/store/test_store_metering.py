@@ -47,8 +47,9 @@ async def test_after_a_failure_it_is_counted_anew() -> None:
     pages = Pages()
     meter = Meter(pages.read)
     pages.broken = True
+    asking = [asyncio.create_task(meter.usage("t")) for _ in range(2)]
+    await asyncio.sleep(0)
     pages.gate.release()
-    asking = [meter.usage("t"), meter.usage("t")]
     results = await asyncio.gather(*asking, return_exceptions=True)
     assert [type(result) for result in results] == [StoreUnavailable] * 2
     pages.broken = False

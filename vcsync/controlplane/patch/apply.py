@@ -11,6 +11,7 @@ from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.patch import checks, fields, managed, merging, owners
 from vcsync.controlplane.patch.comparison import compare, field_set
+from vcsync.controlplane.patch.documents import too_deep
 from vcsync.controlplane.patch.fields import Set
 from vcsync.controlplane.patch.managed import Tracking
 from vcsync.controlplane.patch.owners import Manager, Owned, Owners
@@ -47,11 +48,15 @@ def apply(
     _check_kind(applied, tracking)
     if (applied.get("metadata") or {}).get("managedFields") is not None:
         raise errors.bad_request("metadata.managedFields must be nil")
+    if too_deep(applied):
+        raise errors.bad_request("error decoding YAML: exceeded max depth")
     wrong = checks.findings(tracking.schema, applied)
     if wrong:
         raise _failed(f"failed to create typed patch object ({_about(applied)}): {wrong}")
     try:
         return _Application(live, applied, manager, now, tracking).run(force)
+    except RecursionError:
+        raise errors.bad_request("error decoding YAML: exceeded max depth") from None
     except BadItem as bad:
         raise _failed(f"failed to create typed live object ({_about(applied)}): {bad}") from None
 
@@ -100,10 +105,10 @@ class _Application:
         new = merging.merge(self.tracking.schema, self.live, self.applied)
         if last is not None and last.fields:
             new = self._pruned(new, wanted, last)
+        changes = managed.Changes(self.live, new, self.tracking)
         if not force:
-            self._check_conflicts(new, wanted)
-        after, _ = managed.taken(self.live, new, wanted, self.tracking, self.who)
-        return self._finished(new, after)
+            self._check_conflicts(changes, wanted)
+        return self._finished(new, changes.taken(wanted, self.who))
 
     def _adopted(self) -> Owners:
         """Give everything in an object that nobody tracked to a manager of its own."""
@@ -118,8 +123,8 @@ class _Application:
         obj, schema = here
         mine = merging.with_named(schema, last.fields)
         pruned = merging.remove(schema, obj, mine)
-        for version in dict.fromkeys([last.api_version, *(each.api_version for each in wanted.values())]):
-            pruned = self._with_owned(obj, last.api_version, pruned, version, wanted)
+        for version, owned in self._owned_by_version(last.api_version, wanted).items():
+            pruned = self._with_owned(obj, last.api_version, pruned, version, owned)
         missing = fields.difference(
             merging.with_named(schema, field_set(schema, obj)),
             merging.with_named(schema, field_set(schema, pruned)),
@@ -128,12 +133,17 @@ class _Application:
         back = self._moved(left, last.api_version, self.tracking.api_version)
         return merged if back is None else back
 
-    def _with_owned(self, merged: Object, at: str, pruned: Object, version: str, wanted: Owners) -> Object:
-        """Return the pruned object with what anybody owns in a version put back."""
-        owned: Set = {}
+    def _owned_by_version(self, first: str, wanted: Owners) -> dict[str, Set]:
+        """Return what anybody owns, by the version in which it is looked at."""
+        found: dict[str, list[Set]] = {self.tracking.seen_as(first) or first: []}
         for each in wanted.values():
-            if each.api_version == version:
-                owned = fields.union(owned, each.fields)
+            seen = self.tracking.seen_as(each.api_version)
+            if seen is not None:
+                found.setdefault(seen, []).append(each.fields)
+        return {version: fields.union_all(each) for version, each in found.items()}
+
+    def _with_owned(self, merged: Object, at: str, pruned: Object, version: str, owned: Set) -> Object:
+        """Return the pruned object with what is owned in a version put back."""
         whole, part = self._moved(merged, at, version), self._moved(pruned, at, version)
         here = self.tracking.at(self.live, version)
         if whole is None or part is None or here is None:
@@ -156,34 +166,15 @@ class _Application:
         )
         return found[0] if found else None
 
-    def _check_conflicts(self, new: Object, wanted: Owners) -> None:
-        conflicts = self._conflicts(new, wanted)
-        if not conflicts:
-            return
-        if self.name == _KUBECTL:
-            allowed = self._last_applied_fields()
-            if allowed is not None:
-                conflicts = {
-                    who: left for who, own in conflicts.items() if (left := fields.difference(own, allowed))
-                }
+    def _check_conflicts(self, changes: managed.Changes, wanted: Owners) -> None:
+        conflicts = changes.contested({who: owned for who, owned in wanted.items() if who != self.who})
+        allowed = self._last_applied_fields() if conflicts and self.name == _KUBECTL else None
+        if allowed is not None:
+            conflicts = {
+                who: left for who, own in conflicts.items() if (left := fields.difference(own, allowed))
+            }
         if conflicts:
             raise _conflict(conflicts)
-
-    def _conflicts(self, new: Object, wanted: Owners) -> Conflicts:
-        found: Conflicts = {}
-        others = {who: owned for who, owned in wanted.items() if who != self.who}
-        for version in dict.fromkeys(owned.api_version for owned in others.values()):
-            old_here, new_here = self.tracking.at(self.live, version), self.tracking.at(new, version)
-            if old_here is None or new_here is None:
-                continue
-            changes = compare(new_here[1], managed.tracked(old_here[0]), managed.tracked(new_here[0]))
-            changes = self.tracking.owned_at(version, changes)
-            changed = fields.union(changes.modified, changes.added)
-            for who, owned in others.items():
-                both = fields.intersection(owned.fields, changed) if owned.api_version == version else None
-                if both:
-                    found[who] = both
-        return found
 
     def _last_applied_fields(self) -> Set | None:
         """Return what client-side apply set and nobody changed since: server-side apply by kubectl may take it."""

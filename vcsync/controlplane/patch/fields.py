@@ -6,7 +6,7 @@ The form and its order are those of structured-merge-diff's `fieldpath` (FieldsV
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -91,6 +91,17 @@ def _union_node(left: Set, right: Set) -> Set:
     if out and SELF not in out and (not left or not right or SELF in right):
         out = {SELF: {}, **out}
     return out
+
+
+def union_all(sets: Sequence[Set]) -> Set:
+    """Return what is in any. Pairs first, so that many small sets cost no more than their size."""
+    rest = list(sets)
+    while len(rest) > 1:
+        rest = [
+            union(rest[index], rest[index + 1] if index + 1 < len(rest) else EMPTY)
+            for index in range(0, len(rest), 2)
+        ]
+    return rest[0] if rest else EMPTY
 
 
 def intersection(left: Set, right: Set) -> Set:

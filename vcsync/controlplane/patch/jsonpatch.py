@@ -17,6 +17,9 @@ MAX_OPERATIONS = 10_000
 MAX_COPIED = 3 * 1024 * 1024
 """How many bytes all `copy` operations of a patch may copy together (apiserver's JSONPatchMaxCopyBytes)."""
 
+MAX_MOVED = 100_000_000
+"""How many items of lists all operations of a patch may move along, so that no patch takes long."""
+
 _INDEX = re.compile(r"[+-]?[0-9]{1,18}")
 
 
@@ -51,6 +54,32 @@ class _Run:
     def __init__(self, document: Any) -> None:
         self.document = document
         self.copied_bytes = 0
+        self._moved = 0
+
+    def insert(self, container: Any, part: str, value: Any) -> None:
+        """Put a value into an object or a list."""
+        if isinstance(container, dict):
+            container[part] = value
+        elif part == "-":
+            container.append(value)
+        else:
+            self._move_along(container)
+            container.insert(_position(part, len(container) + 1), value)
+
+    def delete(self, container: Any, part: str) -> None:
+        """Take a value out of an object or a list."""
+        if isinstance(container, list):
+            self._move_along(container)
+            del container[_position(part, len(container))]
+        elif part in container:
+            del container[part]
+        else:
+            raise DoesNotApply(f"Unable to remove nonexistent key: {part}")
+
+    def _move_along(self, container: list[Any]) -> None:
+        self._moved += len(container)
+        if self._moved > MAX_MOVED:
+            raise DoesNotApply(f"moves more than {MAX_MOVED} items")
 
 
 def _text(operation: dict[str, Any], member: str) -> str:
@@ -91,32 +120,14 @@ def _get(container: Any, part: str) -> Any:
     return container[_position(part, len(container))]
 
 
-def _insert(container: Any, part: str, value: Any) -> None:
-    if isinstance(container, dict):
-        container[part] = value
-    elif part == "-":
-        container.append(value)
-    else:
-        container.insert(_position(part, len(container) + 1), value)
-
-
-def _delete(container: Any, part: str) -> None:
-    if isinstance(container, dict):
-        if part not in container:
-            raise DoesNotApply(f"Unable to remove nonexistent key: {part}")
-        del container[part]
-    else:
-        del container[_position(part, len(container))]
-
-
 def _add(run: _Run, operation: dict[str, Any]) -> None:
     container, part = _find(run, _text(operation, "path"))
-    _insert(container, part, copied(operation.get("value")))
+    run.insert(container, part, copied(operation.get("value")))
 
 
 def _remove(run: _Run, operation: dict[str, Any]) -> None:
     container, part = _find(run, _text(operation, "path"))
-    _delete(container, part)
+    run.delete(container, part)
 
 
 def _replace(run: _Run, operation: dict[str, Any]) -> None:
@@ -136,9 +147,9 @@ def _replace(run: _Run, operation: dict[str, Any]) -> None:
 def _move(run: _Run, operation: dict[str, Any]) -> None:
     container, part = _find(run, _text(operation, "from"))
     value = _get(container, part)
-    _delete(container, part)
+    run.delete(container, part)
     container, part = _find(run, _text(operation, "path"))
-    _insert(container, part, value)
+    run.insert(container, part, value)
 
 
 def _copy(run: _Run, operation: dict[str, Any]) -> None:
@@ -148,7 +159,7 @@ def _copy(run: _Run, operation: dict[str, Any]) -> None:
     run.copied_bytes += len(msgspec.json.encode(value))
     if run.copied_bytes > MAX_COPIED:
         raise DoesNotApply(f"copies more than {MAX_COPIED} bytes")
-    _insert(container, part, copied(value))
+    run.insert(container, part, copied(value))
 
 
 def _test(run: _Run, operation: dict[str, Any]) -> None:

@@ -70,19 +70,76 @@ class Tracking:
 
     def at(self, obj: Object, api_version: str) -> Converted | None:
         """Return an object of the request's version in another one; None: that one is gone."""
+        seen = self.seen_as(api_version)
+        if seen is None or seen == self.api_version or self.convert is None:
+            return (obj, self.schema) if seen else None
+        return self.convert(obj, seen)
+
+    def seen_as(self, api_version: str) -> str | None:
+        """Return in which version objects of another one are looked at, the same for all alike; None: it is gone."""
         if api_version == self.api_version:
-            return obj, self.schema
+            return api_version
         if self.versions is not None and api_version not in self.versions:
             return None
-        if self.convert is None:
-            return obj, self.schema
-        return self.convert(obj, api_version)
+        return api_version if self.convert else self.api_version
 
-    def owned_at(self, api_version: str, changes: Comparison) -> Comparison:
-        """Return what counts of the changes of an object as seen in a version."""
-        if api_version != self.api_version and not self.reset.every_version:
-            return changes
-        return Comparison(*map(self.reset.kept, changes))
+
+class Changes:
+    """What differs between two objects, as seen in each version in which somebody owns fields."""
+
+    def __init__(self, old: Object, new: Object, tracking: Tracking) -> None:
+        self._old, self._new, self._tracking = tracked(old), tracked(new), tracking
+        self._seen: dict[str, Comparison | None] = {}
+        self._counted: dict[tuple[str, bool], Comparison] = {}
+
+    def at(self, api_version: str) -> Comparison | None:
+        """Return the changes that count for owners in a version; None: it is gone. Raises BadItem."""
+        seen = self._tracking.seen_as(api_version)
+        if seen is None:
+            return None
+        if seen not in self._seen:
+            self._seen[seen] = self._compared(seen)
+        changes = self._seen[seen]
+        if changes is None:
+            return None
+        reset = self._tracking.reset
+        judged = api_version == self._tracking.api_version or reset.every_version
+        if (seen, judged) not in self._counted:
+            self._counted[seen, judged] = Comparison(*map(reset.kept, changes)) if judged else changes
+        return self._counted[seen, judged]
+
+    def _compared(self, api_version: str) -> Comparison | None:
+        before, after = self._tracking.at(self._old, api_version), self._tracking.at(self._new, api_version)
+        return compare(after[1], before[0], after[0]) if before and after else None
+
+    def taken(self, before: Owners, who: Manager | None = None) -> Owners:
+        """Return the owners without the fields that the changes take from all but `who`."""
+        after: Owners = {}
+        for each, owned in before.items():
+            changes = self.at(owned.api_version)
+            if each == who:
+                after[each] = owned
+            elif changes is not None:
+                left = owned.fields
+                for part in changes:
+                    left = fields.difference(left, part)
+                if left:
+                    after[each] = owned if left is owned.fields else owned._replace(fields=left)
+        return after
+
+    def contested(self, others: Owners) -> dict[Manager, Set]:
+        """Return which fields of others the changes set to something else."""
+        found: dict[Manager, Set] = {}
+        for each, owned in others.items():
+            changes = self.at(owned.api_version)
+            if changes is not None:
+                both = fields.union(
+                    fields.intersection(owned.fields, changes.modified),
+                    fields.intersection(owned.fields, changes.added),
+                )
+                if both:
+                    found[each] = both
+        return found
 
 
 def manager_name(field_manager: str, user_agent: str) -> str:
@@ -124,7 +181,7 @@ def update(
     old = live if live is not None else _with_kind(tracking)
     try:
         result = updated(old, new, fitted(now_owned, old, tracking), tracking, who=who, now=now)
-    except BadItem:
+    except (BadItem, RecursionError):
         return None
     return owners.written(owners.capped(result)) or None
 
@@ -148,8 +205,10 @@ def updated(
     old: Object, new: Object, before: Owners, tracking: Tracking, *, who: Manager, now: str
 ) -> Owners:
     """Return who owns what after `who` has turned one object into another by an update. Raises BadItem."""
-    after, changes = taken(old, new, before, tracking)
-    own = stripped(tracking.reset.kept(fields.union(changes.modified, changes.added)))
+    changes = Changes(old, new, tracking)
+    mine = changes.at(tracking.api_version) or Comparison({}, {}, {})
+    after = changes.taken(before)
+    own = stripped(fields.union(mine.modified, mine.added))
     if own:
         previous = after.get(who)
         if previous is not None:
@@ -163,41 +222,6 @@ def stripped(own: Set) -> Set:
     return fields.difference(own, _STRIPPED)
 
 
-def taken(
-    old: Object, new: Object, before: Owners, tracking: Tracking, who: Manager | None = None
-) -> tuple[Owners, Comparison]:
-    """Return the owners without the fields that a change took from all but `who`, and the change."""
-    changes = tracking.owned_at(tracking.api_version, compare(tracking.schema, tracked(old), tracked(new)))
-    at: dict[str, Comparison | None] = {tracking.api_version: changes}
-    after: Owners = {}
-    for each, owned in before.items():
-        version = owned.api_version
-        if version not in at:
-            at[version] = _changes_at(version, old, new, tracking)
-        seen = at[version]
-        if each == who:
-            after[each] = owned
-        elif seen is not None:
-            left = _less(owned.fields, seen)
-            if left:
-                after[each] = owned if left is owned.fields else owned._replace(fields=left)
-    return after, changes
-
-
-def _less(owned: Set, changes: Comparison) -> Set:
-    for part in changes:
-        owned = fields.difference(owned, part)
-    return owned
-
-
-def _changes_at(version: str, old: Object, new: Object, tracking: Tracking) -> Comparison | None:
-    before, after = tracking.at(old, version), tracking.at(new, version)
-    if before is None or after is None:
-        return None
-    changes = compare(after[1], tracked(before[0]), tracked(after[0]))
-    return tracking.owned_at(version, changes)
-
-
 def tracked(obj: Object) -> Object:
     """Return an object without those parts of its metadata that change all the time and are nobody's."""
     metadata = obj.get("metadata")
@@ -208,11 +232,16 @@ def tracked(obj: Object) -> Object:
 
 def fitted(before: Owners, live: Object, tracking: Tracking) -> Owners:
     """Return the owners with their fields fitted to the schema as it is now."""
+    schemas: dict[str, Schema | None] = {}
     after: Owners = {}
     for each, owned in before.items():
-        here = tracking.at(live, owned.api_version)
-        if here is not None:
-            fitting = reconciled(here[1], owned.fields)
+        version = owned.api_version
+        if version not in schemas:
+            here = tracking.at(live, version)
+            schemas[version] = here[1] if here else None
+        schema = schemas[version]
+        if schema is not None:
+            fitting = reconciled(schema, owned.fields)
             after[each] = owned if fitting is owned.fields else owned._replace(fields=fitting)
     return after
 

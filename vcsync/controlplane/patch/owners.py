@@ -11,6 +11,7 @@ APPLY = "Apply"
 UPDATE = "Update"
 _MAX_UPDATERS = 10
 _ANCIENT = "ancient-changes"
+_MIN_MERGED = 2
 
 Entry = dict[str, Any]
 """One entry of managedFields as JSON."""
@@ -120,21 +121,29 @@ def capped(owners: Owners) -> Owners:
     excess = len(updaters) - _MAX_UPDATERS
     if excess <= 0:
         return owners
-    owners = dict(owners)
     updaters.sort(key=lambda each: (owners[each].time, each))
-    first: dict[str, Manager] = {}
+    merged: dict[str, list[Manager]] = {}
     for each in updaters:
         if excess <= 0:
             break
         version = owners[each].api_version
-        if version not in first:
-            first[version] = each
+        excess -= version in merged
+        merged.setdefault(version, []).append(each)
+    return _with_buckets(owners, merged)
+
+
+def _with_buckets(owners: Owners, merged: dict[str, list[Manager]]) -> Owners:
+    """Return the owners with those of each version that are to be one made one."""
+    kept = dict(owners)
+    for version, group in merged.items():
+        if len(group) < _MIN_MERGED:
             continue
         bucket = Manager(_ANCIENT, UPDATE, version)
-        if bucket not in owners:
-            owners[bucket] = owners.pop(first[version])
-        owned = owners.pop(each) if each != bucket else owners[each]
-        both = fields.ordered(fields.union(owned.fields, owners[bucket].fields if bucket in owners else {}))
-        owners[bucket] = Owned(both, version, owned.time)
-        excess -= 1
-    return owners
+        together = [kept.pop(each) for each in group]
+        if bucket in kept:
+            together.append(kept.pop(bucket))
+        time = owners[group[-1]].time
+        kept[bucket] = Owned(
+            fields.ordered(fields.union_all([each.fields for each in together])), version, time
+        )
+    return kept

@@ -105,7 +105,9 @@ def not_found(plural: str, group: str, name: str) -> StatusError:
 
 def page_not_found() -> StatusError:
     """404: no such resource type or path."""
-    return StatusError(404, "NotFound", "the server could not find the requested resource")
+    return StatusError(
+        404, "NotFound", "the server could not find the requested resource", empty_details=True
+    )
 
 
 def already_exists(plural: str, group: str, name: str) -> StatusError:

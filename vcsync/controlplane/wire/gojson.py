@@ -14,6 +14,9 @@ import msgspec
 MAX_DEPTH = 256
 """Nested objects and lists. The real server takes 10,000; nothing that it stores needs more than some dozens."""
 
+MAX_OBJECTS = 200_000
+"""Objects and lists in one text: of two bytes each they would take hundreds in memory."""
+
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*')
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)?(?:\.[0-9]*)?(?:[eE][+-]?[0-9]*)?")
@@ -33,7 +36,10 @@ def loads(data: bytes) -> Any:
     Raises:
         NotJSON: it is none, or nested too deep.
     """
-    if data.count(b"{") + data.count(b"[") > MAX_DEPTH and _too_deep(data):
+    opened = data.count(b"{") + data.count(b"[")
+    if opened > MAX_OBJECTS:
+        raise NotJSON("too many objects and lists")
+    if opened > MAX_DEPTH and _too_deep(data):
         raise NotJSON(complaint(data))
     try:
         return _decode(data)

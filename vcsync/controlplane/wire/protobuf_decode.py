@@ -15,6 +15,9 @@ from vcsync.controlplane.wire import gojson, typed, types, values
 MAX_DEPTH = 128
 """Messages within messages."""
 
+MAX_ITEMS = 100_000
+"""Items of one list: of two bytes each they would take hundreds in memory."""
+
 ENVELOPE = b"k8s\x00"
 
 LISTED, KEYED, INLINED = 1, 2, 3
@@ -73,6 +76,8 @@ def read_message(name: str, data: bytes) -> dict[str, Any]:
         return _message(_plan(name), data, 0, len(data), 0)
     except IndexError:
         raise ProtobufError("unexpected EOF") from None
+    except RecursionError:
+        raise ProtobufError("message is nested too deep") from None
     except (values.BadValue, gojson.NotJSON, struct.error) as error:
         raise ProtobufError(str(error)) from None
 
@@ -140,7 +145,10 @@ def _message(plan: _Plan, data: bytes, at: int, end: int, depth: int) -> dict[st
 
 def _gather(result: dict[str, Any], name: str, way: int, value: Any) -> None:
     if way == LISTED:
-        result.setdefault(name, []).append(value)
+        items = result.setdefault(name, [])
+        if len(items) >= MAX_ITEMS:
+            raise ProtobufError("message has too many items")
+        items.append(value)
     elif way == KEYED:
         result.setdefault(name, {})[value[0]] = value[1]
     else:

@@ -65,6 +65,8 @@ def fit(kind: types.Message, obj: Object) -> tuple[Object, Findings]:
         raise Unfit(str(error)) from None
     except values.BadValue as error:
         raise Unfit(str(error)) from None
+    except RecursionError:
+        raise Unfit("exceeded max depth") from None
 
 
 @cache

@@ -24,7 +24,7 @@ EVERYWHERE = frozenset(
 )
 OF_META = frozenset({"PartialObjectMetadata", "PartialObjectMetadataList", "Table", "TableOptions"})
 """Kinds that both versions of `meta.k8s.io` have in common."""
-UNVERSIONED = frozenset({"APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"})
+UNVERSIONED = frozenset({"APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "List", "Status"})
 """Kinds of `meta/v1` that are known as plain `v1`."""
 
 _TYPE = re.compile(r"(?:\{(?P<key>\w+)\})?(?P<base>[^\[]+)(?P<list>\[\])?")
@@ -92,7 +92,7 @@ def find(group: str, version: str, kind: str) -> Message | None:
         return None
     found = table.messages.get(f"{package}.{kind}")
     common = kind in EVERYWHERE or (kind in UNVERSIONED and package == "core/v1")
-    if found is None and (common or (kind in OF_META and package == "meta/v1beta1")):
+    if (found is None or not found.kind) and (common or (kind in OF_META and package == "meta/v1beta1")):
         found = table.messages.get(f"{META}.{kind}")
     if found is None or not (found.kind or kind == "WatchEvent"):
         return None

@@ -1,7 +1,7 @@
 """Values that are more than they look: times, durations, quantities, base64 - between JSON's text and protobuf. Pure."""
 
 import re
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9})\d*)?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
@@ -54,13 +54,17 @@ def seconds_of(text: str, layout: str = TIME_LAYOUT) -> tuple[int, int]:
     if match is None or (layout == MICRO_LAYOUT and not MICROSECONDS.match(text, 19)):
         raise BadValue(_unparsed(text, layout))
     year, month, day, hour, minute, second = (int(each) for each in match.groups()[:6])
+    zone_hours, zone_minutes = int(match[9] or 0), int(match[10] or 0)
+    zone = (zone_hours * 60 + zone_minutes) * 60
     try:
-        zone = timedelta(hours=int(match[9] or 0), minutes=int(match[10] or 0))
-        at = datetime(year, month, day, hour, minute, second, tzinfo=timezone.utc)  # noqa: UP017
-        moved = int((at - EPOCH).total_seconds()) - (-1 if match[8] == "-" else 1) * int(zone.total_seconds())
-    except (ValueError, OverflowError):
+        at = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+    except ValueError:
         raise BadValue(f'parsing time "{text}": {_part(text)} out of range') from None
-    return moved, int((match[7] or "0").ljust(9, "0"))
+    for name, wrong in (("hour", zone_hours > 24), ("minute", zone_minutes > 60)):
+        if wrong:
+            raise BadValue(f'parsing time "{text}": time zone offset {name} out of range')
+    seconds = int((at - EPOCH).total_seconds()) - (-zone if match[8] == "-" else zone)
+    return seconds, int((match[7] or "0").ljust(9, "0"))
 
 
 def time_text(seconds: int) -> str | None:

@@ -282,7 +282,8 @@ def test_a_controller_manager_signs_certificates_and_fills_token_secrets(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
     admin = plane.tenant("managed")
-    manager = start_manager(plane, "managed", tmp_path)
+    spawner = Spawner(die_with_us=True)
+    manager = start_manager(plane, "managed", tmp_path, spawner)
     try:
         wait(lambda: plane.try_kubectl(admin, "get", "serviceaccount", "default").returncode == 0)
         plane.kubectl(admin, "apply", "-f", "-", input=DEPLOYMENT)
@@ -303,7 +304,7 @@ def test_a_controller_manager_signs_certificates_and_fills_token_secrets(
         ) as answer:
             assert answer.status == 200
     finally:
-        stop([manager])
+        stop([manager], spawner.reap)
 
 
 TOKEN_SECRET = """
@@ -314,7 +315,7 @@ metadata: {name: tok, annotations: {kubernetes.io/service-account.name: default}
 """
 
 
-def start_manager(plane: ControlPlane, tenant: str, folder: Path) -> Process:
+def start_manager(plane: ControlPlane, tenant: str, folder: Path, spawner: Spawner) -> Process:
     """Start a kube-controller-manager with what `vcsync tenant` gives it."""
     kubeconfig = plane.kubeconfig(tenant, "--user", "system:kube-controller-manager")
     keys = folder / "keys"
@@ -341,7 +342,7 @@ def start_manager(plane: ControlPlane, tenant: str, folder: Path) -> Process:
             str(keys / "server-ca.crt"),
         ),
     ]
-    return Spawner(die_with_us=True).start(command, folder / "manager.log", folder)
+    return spawner.start(command, folder / "manager.log", folder)
 
 
 def signed(plane: ControlPlane, admin: str) -> tuple[bytes, bytes]:

@@ -18,6 +18,15 @@ class DecodeError(Exception):
     """The JSON does not fit the type; the message is what follows `... cannot be handled as a Pod: `."""
 
 
+class _Mismatch(DecodeError):
+    """A value is not of the type of its field, or of the whole. `names` lead to the field."""
+
+    def __init__(self, what: str, to: str, struct: str, names: tuple[str, ...]) -> None:
+        self.what, self.to, self.names = what, to, names
+        where = f"struct field {struct}.{'.'.join(names)}" if names else "value"
+        super().__init__(f"json: cannot unmarshal {what} into Go {where} of type {to}")
+
+
 def strict_error(unknown: list[str], duplicate: list[str] | None = None) -> str:
     """Say that fields are unknown or stand twice, as `fieldValidation=Strict` does; the order is that of the lists."""
     said = [f'unknown field "{each}"' for each in unknown] + [
@@ -38,7 +47,7 @@ def examine(obj: Any, definition: str) -> tuple[Any, list[str]]:
     except RecursionError:
         raise DecodeError("exceeded max depth") from None
     if search.mismatch:
-        raise DecodeError(search.mismatch)
+        raise search.mismatch
     return pruned, list(search.unknown)
 
 
@@ -51,16 +60,14 @@ class _Context:
         self.struct = struct
         self.names = names
 
-    def mismatch(self, what: str, to: str) -> str:
-        if not self.names:
-            return f"json: cannot unmarshal {what} into Go value of type {to}"
-        return f"json: cannot unmarshal {what} into Go struct field {self.struct}.{'.'.join(self.names)} of type {to}"
+    def mismatch(self, what: str, to: str, *below: str) -> DecodeError:
+        return _Mismatch(what, to, self.struct, (*self.names, *below))
 
 
 class _Search:
     def __init__(self) -> None:
         self.unknown: dict[str, None] = {}
-        self.mismatch = ""
+        self.mismatch: DecodeError | None = None
 
     def value(self, value: Any, kind: GoType, path: str, context: _Context) -> Any:
         """Return the value without unknown fields; what does not fit is noted and left out."""
@@ -68,6 +75,8 @@ class _Search:
             return value
         if kind.sort in _OWN_DECODERS:
             return _OWN_DECODERS[kind.sort](value, context)
+        if kind.sort == "bytes" and isinstance(value, list):
+            kind = _BYTES
         if isinstance(value, _SHAPES.get(kind.sort, ())):
             return self._inside(value, kind, path, context)
         if not _fits(value, kind.sort):
@@ -104,19 +113,24 @@ class _Search:
         try:
             return scalars.base64_text(value)
         except scalars.InvalidScalar as error:
-            self._note(str(error))
+            self._note(DecodeError(str(error)))
             return None
 
-    def _note(self, message: str) -> None:
-        self.mismatch = self.mismatch or message
+    def _note(self, mismatch: DecodeError) -> None:
+        self.mismatch = self.mismatch or mismatch
 
 
 def _below(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
 
 
+_BYTES = GoType("list", "[]uint8", GoType("uint8", "uint8"))
 _SHAPES: Mapping[str, type] = {"struct": dict, "map": dict, "list": list, "bytes": str}
-_NUMBERS: Mapping[str, range] = {"int32": range(-(2**31), 2**31), "int64": range(-(2**63), 2**63)}
+_NUMBERS: Mapping[str, range] = {
+    "uint8": range(2**8),
+    "int32": range(-(2**31), 2**31),
+    "int64": range(-(2**63), 2**63),
+}
 _TYPES: Mapping[str, tuple[type, ...]] = {"string": (str,), "bool": (bool,), "float64": (int, float)}
 
 
@@ -147,7 +161,7 @@ def _micro_time(value: Any, context: _Context) -> Any:
 
 def _text(value: Any, context: _Context, read: Callable[[str], Any]) -> Any:
     if not isinstance(value, str):
-        raise DecodeError(context.mismatch(_what(value, number=False), "string"))
+        raise context.mismatch(_what(value, number=False), "string")
     try:
         return read(value)
     except scalars.InvalidScalar as error:
@@ -166,35 +180,37 @@ def _quantity(value: Any, context: _Context) -> Any:  # noqa: ARG001
 def _int_or_string(value: Any, context: _Context) -> Any:
     if isinstance(value, str) or _fits(value, "int32"):
         return value
-    raise DecodeError(context.mismatch(_what(value, number=True), "int32"))
+    raise context.mismatch(_what(value, number=True), "int32")
 
 
-def _schema(value: Any) -> Any:
-    return examine(value, SCHEMA)[0]
+def _inner(value: Any, definition: str, context: _Context) -> Any:
+    """Examine what a type's own decoder hands to a decoder of its own: unknown fields in it are not told."""
+    try:
+        return examine(value, definition)[0]
+    except _Mismatch as inner:
+        raise context.mismatch(inner.what, inner.to, *inner.names) from None
 
 
-def _schema_or_bool(value: Any, context: _Context) -> Any:  # noqa: ARG001
+def _schema_or_bool(value: Any, context: _Context) -> Any:
     if isinstance(value, bool):
         return value
     if isinstance(value, dict):
-        return _schema(value)
+        return _inner(value, SCHEMA, context)
     raise DecodeError("boolean or JSON schema expected")
 
 
-def _schema_or_list(value: Any, context: _Context) -> Any:  # noqa: ARG001
-    if isinstance(value, dict):
-        return _schema(value)
-    if isinstance(value, list):
-        return examine(value, f"[]{SCHEMA}")[0]
-    return None
+def _schema_or_list(value: Any, context: _Context) -> Any:
+    return _schema_or(value, f"[]{SCHEMA}", context)
 
 
-def _schema_or_strings(value: Any, context: _Context) -> Any:  # noqa: ARG001
+def _schema_or_strings(value: Any, context: _Context) -> Any:
+    return _schema_or(value, "[]string", context)
+
+
+def _schema_or(value: Any, listed: str, context: _Context) -> Any:
     if isinstance(value, dict):
-        return _schema(value)
-    if isinstance(value, list):
-        return examine(value, "[]string")[0]
-    return None
+        return _inner(value, SCHEMA, context)
+    return _inner(value, listed, context) if isinstance(value, list) else None
 
 
 _OWN_DECODERS: Mapping[str, Callable[[Any, _Context], Any]] = {

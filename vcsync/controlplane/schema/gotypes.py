@@ -12,7 +12,7 @@ from typing import Literal
 from vcsync.controlplane.schema.builtin import data
 
 Sort = Literal[
-    "string", "bool", "int32", "int64", "float64", "bytes", "list", "map", "struct", "time", "micro-time",
+    "string", "bool", "uint8", "int32", "int64", "float64", "bytes", "list", "map", "struct", "time", "micro-time",
     "quantity", "int-or-string", "any", "schema-or-bool", "schema-or-list", "schema-or-strings",
 ]  # fmt: skip
 

@@ -185,6 +185,9 @@ def _out_of_range(text: str) -> str:
     return f'parsing time "{text}": day out of range'
 
 
+_DIGIT = re.compile(r"[A-Za-z0-9+/]")
+
+
 def base64_text(text: str) -> str:
     """Return bytes in canonical base64 (RFC 4648, no line breaks).
 
@@ -199,6 +202,36 @@ def base64_text(text: str) -> str:
 
 
 def _first_illegal(text: str) -> int:
-    legal = re.compile(r"[A-Za-z0-9+/\r\n]*").match(text)
-    end = legal.end() if legal else 0
-    return end if end < len(text) else max(len(text) // 4 * 4, 0)
+    """Say where Go's decoder stops: it reads four characters at a time and passes over line breaks."""
+    at = 0
+    while at < len(text):
+        digits = 0
+        while digits < 4:
+            if at == len(text):
+                return at - digits
+            character = text[at]
+            at += 1
+            if character == "=":
+                return _after_padding(text, at, digits)
+            if character in "\r\n":
+                continue
+            if not _DIGIT.match(character):
+                return at - 1
+            digits += 1
+    return at
+
+
+def _after_padding(text: str, at: int, digits: int) -> int:
+    """Say what is wrong about padding whose first character stands before `at`, behind so many digits."""
+    if digits < 2:
+        return at - 1
+    at = _over_breaks(text, at)
+    if digits == 3 or at == len(text):
+        return at
+    return _over_breaks(text, at + 1) if text[at] == "=" else at - 1
+
+
+def _over_breaks(text: str, at: int) -> int:
+    while at < len(text) and text[at] in "\r\n":
+        at += 1
+    return at

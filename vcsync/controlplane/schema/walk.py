@@ -5,6 +5,7 @@ does the same to JSON objects: what Go would not keep is gone, what Go would wri
 compiled once into a plan; what is in order is walked at once, anything else is looked at again by `findings`.
 """
 
+import base64
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -236,7 +237,7 @@ def _schema_or(sort: str, complete: bool) -> Make:
         try:
             return struct(value)  # type: ignore[no-any-return]
         except (_Odd, scalars.InvalidScalar):
-            return struct(findings.examine(value, SCHEMA)[0])  # type: ignore[no-any-return]
+            return struct(_pruned(value))  # type: ignore[no-any-return]
 
     def made(value: Any) -> Any:
         if type(value) is dict:
@@ -252,6 +253,13 @@ def _schema_or(sort: str, complete: bool) -> Make:
         raise _Odd
 
     return made
+
+
+def _pruned(schema: Object) -> Any:
+    try:
+        return findings.examine(schema, SCHEMA)[0]
+    except DecodeError:
+        raise _Odd from None  # to be told with the path that leads here
 
 
 def _text(value: Any) -> str:
@@ -305,6 +313,8 @@ def _micro_time(value: Any) -> str | None:
 
 
 def _bytes(value: Any) -> str:
+    if type(value) is list and all(type(each) is int and 0 <= each <= 255 for each in value):
+        return base64.b64encode(bytes(value)).decode()
     return scalars.base64_text(_text(value))
 
 

@@ -8,37 +8,45 @@ from vcsync.controlplane.kinds import canonical
 from vcsync.controlplane.kinds.apps import APPS
 from vcsync.controlplane.kinds.autoscaling import AUTOSCALING
 from vcsync.controlplane.kinds.batch import BATCH
+from vcsync.controlplane.kinds.certificates import CERTIFICATES
 from vcsync.controlplane.kinds.claims import CLAIMS
 from vcsync.controlplane.kinds.core import CORE
 from vcsync.controlplane.kinds.discovery import DISCOVERY
 from vcsync.controlplane.kinds.events import EVENTS
+from vcsync.controlplane.kinds.flowcontrol import FLOW
 from vcsync.controlplane.kinds.networking import NETWORKING
 from vcsync.controlplane.kinds.nodes import NODES
 from vcsync.controlplane.kinds.parts import Part
 from vcsync.controlplane.kinds.pods import PODS
+from vcsync.controlplane.kinds.policies import POLICIES
 from vcsync.controlplane.kinds.quotas import QUOTAS
 from vcsync.controlplane.kinds.rbac import RBAC
 from vcsync.controlplane.kinds.services import SERVICES
 from vcsync.controlplane.kinds.small import SMALL
 from vcsync.controlplane.kinds.storage import STORAGE
 from vcsync.controlplane.kinds.traits import TRAITS, Traits
+from vcsync.controlplane.kinds.webhooks import WEBHOOKS
 
 PARTS: tuple[Mapping[tuple[str, str], Part], ...] = (
     APPS,
     AUTOSCALING,
     BATCH,
+    CERTIFICATES,
     CLAIMS,
     CORE,
     DISCOVERY,
     EVENTS,
+    FLOW,
     NETWORKING,
     NODES,
     PODS,
+    POLICIES,
     QUOTAS,
     RBAC,
     SERVICES,
     SMALL,
     STORAGE,
+    WEBHOOKS,
 )
 """What the modules of kinds declare."""
 

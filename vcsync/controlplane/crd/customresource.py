@@ -105,7 +105,7 @@ def _compiled(text: bytes) -> Compiled:
         prepare_update=_prepare_update_status if status else _prepare_update,
         validate=rules.validate,
         validate_update=rules.validate_update,
-        warnings=warnings,
+        warnings=rules.warnings,
         fields=lambda obj: columns_of.selected(obj, fields),
         status=StatusBehaviour(prepare=_prepare_status, validate=rules.validate_status) if status else None,
         generation=(),
@@ -183,6 +183,12 @@ class _Rules:
         found += objectmeta.validate("", obj, self.node)
         found += listtypes.find_duplicates("", self.node, obj)
         return self._with_rules(found, obj, None, None)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        found = warnings(new, old)
+        if self.rules is not None and old is not None:
+            found += self.rules.warnings(new, old, Correlated(new, old, self.node))
+        return found
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         correlated = Correlated(new, old, self.node)

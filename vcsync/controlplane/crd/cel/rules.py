@@ -5,6 +5,7 @@ paths, ratcheting of what did not change, the budget of costs. Beyond it, all ru
 steps, since one process serves many tenants.
 """
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -148,12 +149,17 @@ class Validator:
             old: what it was, None: it is new.
             correlated: both together; broken rules on what did not change are not told.
         """
+        return self._checked(path, new, old, correlated).found
+
+    def warnings(self, new: Any, old: Any, correlated: Correlated) -> list[str]:
+        """Return which rules an object breaks where it did not change."""
+        return self._checked("", new, old, correlated).excused
+
+    def _checked(self, path: str, new: Any, old: Any, correlated: Correlated | None) -> "_Check":
         check = _Check()
-        try:
+        with contextlib.suppress(_Ended):
             check.node(self, path, new, old, correlated, None)
-        except _Ended:
-            pass
-        return check.found
+        return check
 
 
 class _Ended(Exception):
@@ -163,6 +169,7 @@ class _Ended(Exception):
 @dataclass(slots=True)
 class _Check:
     found: list[FieldError] = field(default_factory=list)
+    excused: list[str] = field(default_factory=list)
     budget: int = BUDGET
     work: Work = field(default_factory=lambda: Work(STEPS))
 
@@ -255,7 +262,7 @@ class _Check:
         nearest: Correlated | None,
     ) -> None:
         where = child(path, rule.field_path) if rule.field_path else path
-        detail = rule.raw.get("message") and rule.told or f"failed rule: {rule.told}"
+        detail = rule.told if rule.raw.get("message") else f"failed rule: {rule.told}"
         ended = ""
         if rule.message is not None:
             try:
@@ -268,11 +275,13 @@ class _Check:
             except CostExceeded:
                 source = quoted(rule.raw["messageExpression"])
                 ended = f"no further validation rules will be run due to call cost exceeds limit for messageExpression: {source}"
+        problem = _broken_rule(where or "<nil>", validator.node, new, detail, rule.raw.get("reason"))
         if not rule.uses_old and nearest is not None and nearest.unchanged():
+            self.excused.append(str(problem))
             return
         if ended:
             self._end(where, validator, ended)
-        self.found.append(_broken_rule(where or "<nil>", validator.node, new, detail, rule.raw.get("reason")))
+        self.found.append(problem)
 
 
 def _failure(problem: CelError, rule: _Rule) -> str:
@@ -318,7 +327,7 @@ def _validator(node: Structural, declared: Declared | None) -> Validator | None:
         found.additional = _validator(
             node.additional, element or declare(node.additional, whole=node.additional.embedded)
         )
-    known = {name: type_ for name, type_ in declared.fields.values()} if declared is not None else {}
+    known = dict(declared.fields.values()) if declared is not None else {}
     for name, each in node.properties.items():
         below = _validator(each, known.get(name) or declare(each, whole=each.embedded))
         if below is not None:

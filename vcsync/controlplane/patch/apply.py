@@ -234,14 +234,19 @@ def _with_last_applied(annotations: dict[str, Any], applied: Object) -> dict[str
 
 
 def _conflict(conflicts: Conflicts) -> errors.StatusError:
-    found = [(who, fields.shown(path)) for who in sorted(conflicts) for path in fields.paths(conflicts[who])]
-    causes = tuple(errors.Cause("FieldManagerConflict", f"conflict with {who}", path) for who, path in found)
-    if len(found) == 1:
-        message = f"Apply failed with 1 conflict: conflict with {found[0][0]}: {found[0][1]}"
+    found = {who: [fields.shown(path) for path in fields.paths(conflicts[who])] for who in sorted(conflicts)}
+    causes = tuple(
+        errors.Cause("FieldManagerConflict", f"conflict with {who}", path)
+        for who, paths in found.items()
+        for path in paths
+    )
+    if len(causes) == 1:
+        message = f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
     else:
-        lines = []
-        for who in sorted(conflicts):
-            lines.append(f"conflicts with {who}:")
-            lines += [f"- {path}" for manager, path in found if manager == who]
-        message = f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)
+        lines = [
+            line
+            for who, paths in found.items()
+            for line in (f"conflicts with {who}:", *(f"- {each}" for each in paths))
+        ]
+        message = f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
     return errors.StatusError(409, "Conflict", message, causes=causes, empty_details=True)

@@ -137,6 +137,9 @@ def test_patches_tell_repeated_keys() -> None:
         {"a": 2},
         ('duplicate field "a"',),
     )
+    assert decode.read_patch(b"{a: 1, b: [x]}", negotiation.APPLY_PATCH) == ({"a": 1, "b": ["x"]}, ())
+    repeated = ('line 1: key "a" already set in map',)
+    assert decode.read_patch(b'{"a": 1, "a": 2}', negotiation.APPLY_PATCH) == ({"a": 2}, repeated)
     assert decode.read_patch(b"a: 1\nb: [x]", negotiation.APPLY_PATCH) == ({"a": 1, "b": ["x"]}, ())
 
 

@@ -3,8 +3,8 @@
 The objects are those of a fresh kube-apiserver 1.36, without the traces of its own process.
 """
 
+import os
 import re
-import uuid
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -62,6 +62,7 @@ _API_SERVICES = (
     ("v1", "storage.k8s.io", 16800, 15),
     ("v2", "autoscaling", 17500, 30),
 )
+_UID = UID.encode()
 _MARKS = re.compile(rb"(@now@|@today@|@uid@|@address@|@authority@|99999)")
 
 
@@ -82,16 +83,25 @@ def default_puts(tenant: str, *, now: str, address: str, port: int, authority: s
         str(PORT).encode(): str(port).encode(),
         AUTHORITY.encode(): msgspec.json.encode(authority)[1:-1],
     }
+    filled = values.get
+    templates = _templates()
+    uids = _uids(len(templates))
     return [
-        Put(f"{tenant}/{suffix}", b"".join(_filled(part, values) for part in parts))
-        for suffix, parts in _templates()
+        Put(
+            f"{tenant}/{suffix}",
+            b"".join([next(uids) if part == _UID else filled(part, part) for part in parts]),
+        )
+        for suffix, parts in templates
     ]
 
 
-def _filled(part: bytes, values: Mapping[bytes, bytes]) -> bytes:
-    if part == b"@uid@":
-        return str(uuid.uuid4()).encode()
-    return values.get(part, part)
+def _uids(count: int) -> Iterator[bytes]:
+    """Yield random UUIDs (RFC 9562, version 4), made at once: one by one they are half the cost of a tenant."""
+    digits = os.urandom(16 * count).hex()
+    for start in range(0, 32 * count, 32):
+        one = digits[start : start + 32]
+        variant = "89ab"[int(one[16], 16) & 3]
+        yield f"{one[:8]}-{one[8:12]}-4{one[13:16]}-{variant}{one[17:20]}-{one[20:]}".encode()
 
 
 @cache

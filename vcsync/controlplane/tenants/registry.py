@@ -20,7 +20,7 @@ from vcsync.controlplane.tenants.records import TENANTS, TenantRecord, decode, r
 
 MAX_RECORDS = 1000
 """Tenants whose record and keys are kept in memory."""
-PAGE = 1000
+PAGE = 200
 
 
 class Credentials:

@@ -67,7 +67,11 @@ class StatusError(Exception):
         details = dict(self.details)
         if self.causes:
             details["causes"] = [
-                {"reason": each.reason, "message": each.message, **({"field": each.field} if each.field else {})}
+                {
+                    "reason": each.reason,
+                    "message": each.message,
+                    **({"field": each.field} if each.field else {}),
+                }
                 for each in self.causes
             ]
         if self.retry_after is not None:
@@ -113,7 +117,10 @@ def page_not_found() -> StatusError:
 def already_exists(plural: str, group: str, name: str) -> StatusError:
     """409: an object of that name stands already."""
     return StatusError(
-        409, "AlreadyExists", f'{qualified(plural, group)} "{name}" already exists', _about(name, group, plural)
+        409,
+        "AlreadyExists",
+        f'{qualified(plural, group)} "{name}" already exists',
+        _about(name, group, plural),
     )
 
 
@@ -139,7 +146,9 @@ def invalid(kind: str, group: str, name: str, findings: Sequence[FieldError]) ->
     return StatusError(
         422,
         "Invalid",
-        f'{qualified(kind, group)} "{name}" is invalid: {said}' if texts else f'{qualified(kind, group)} "{name}" is invalid',
+        f'{qualified(kind, group)} "{name}" is invalid: {said}'
+        if texts
+        else f'{qualified(kind, group)} "{name}" is invalid',
         _about(name, group, kind),
         tuple(Cause(each.reason, each.body, each.field) for each in findings),
     )
@@ -147,7 +156,11 @@ def invalid(kind: str, group: str, name: str, findings: Sequence[FieldError]) ->
 
 def forbidden(plural: str, group: str, name: str, why: str) -> StatusError:
     """403: admission refuses, or the operation is not allowed on this object."""
-    subject = f'{qualified(plural, group)} "{name}" is forbidden: {why}' if name else f"{qualified(plural, group)} is forbidden: {why}"
+    subject = (
+        f'{qualified(plural, group)} "{name}" is forbidden: {why}'
+        if name
+        else f"{qualified(plural, group)} is forbidden: {why}"
+    )
     return StatusError(403, "Forbidden", subject, _about(name, group, plural))
 
 
@@ -158,7 +171,12 @@ def unauthorized() -> StatusError:
 
 def method_not_allowed(verb: str) -> StatusError:
     """405: the resource has no such verb."""
-    return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    return StatusError(
+        405,
+        "MethodNotAllowed",
+        "the server does not allow this method on the requested resource",
+        empty_details=True,
+    )
 
 
 def unsupported_media_type(message: str) -> StatusError:

@@ -4,6 +4,7 @@ import copy
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.rest import stored
 from vcsync.controlplane.rest.eviction import set_condition
 from vcsync.controlplane.rest.registry import Registry
@@ -49,9 +50,9 @@ async def bind(registry: Registry, scope: Scope, binding: Object, dry_run: bool)
 
 def _check(target: Object) -> None:
     if target.get("kind") not in (None, "", "Node"):
-        raise errors.internal(str(errors.not_supported("target.kind", target["kind"], ("Node", "<empty>"))))
+        raise StatusError(500, "", str(errors.not_supported("target.kind", target["kind"], ("Node", "<empty>"))))
     if not target.get("name"):
-        raise errors.internal(str(errors.required("target.name")))
+        raise StatusError(500, "", str(errors.required("target.name")))
 
 
 def assigned(pod: Object, name: str, node: str, binding: Object, now: str) -> Object:

@@ -17,7 +17,7 @@ SYSTEM_FIELDS = ("creationTimestamp", "uid", "deletionTimestamp", "deletionGrace
 MAX_NAME, SUFFIX = 63, 5
 ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """Of generated suffixes: no vowels, nothing that looks like another."""
-MAX_FINALIZER_NAME = 128
+STANDARD_FINALIZERS = frozenset({"kubernetes", ORPHAN, FOREGROUND})
 
 
 def wipe(metadata: Object) -> None:
@@ -127,11 +127,12 @@ def findings(metadata: Object, *, namespaced: bool, own_name: bool, behaviour: B
         found += [wrong("metadata.name", name, each) for each in rule(name, False)]
     else:
         found.append(required("metadata.name", "name or generateName is required"))
-    return found + _namespace(metadata, namespaced) + _common(metadata)
+    found += _namespace(metadata, namespaced) + _common(metadata)
+    return found + (_standard_finalizers(metadata.get("finalizers") or ()) if own_name else [])
 
 
-def update_findings(new: Object, old: Object) -> list[FieldError]:
-    """Return which changes of metadata are not allowed."""
+def update_findings(new: Object, old: Object, *, own: bool = False) -> list[FieldError]:
+    """Return which changes of metadata are not allowed; `own`: as the rules of kinds tell it."""
     found: list[FieldError] = []
     if old.get("deletionTimestamp"):
         extra = sorted(set(new.get("finalizers") or ()) - set(old.get("finalizers") or ()))
@@ -147,7 +148,11 @@ def update_findings(new: Object, old: Object) -> list[FieldError]:
     for key in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
         if (new.get(key) or None) != (old.get(key) or None):
             found.append(wrong(f"metadata.{key}", new.get(key), "field is immutable"))
-    return found
+    found += rules.labels("metadata.labels", new.get("labels") or {})
+    found += rules.annotations("metadata.annotations", new.get("annotations") or {})
+    found += _owners(new.get("ownerReferences") or ())
+    found += _managed(new.get("managedFields") or ())
+    return found + (_standard_finalizers(new.get("finalizers") or ()) if own else [])
 
 
 def _namespace(metadata: Object, namespaced: bool) -> list[FieldError]:
@@ -203,6 +208,15 @@ def _finalizers(finalizers: Sequence[str]) -> list[FieldError]:
             wrong(path, list(finalizers), f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set")
         )
     return found
+
+
+def _standard_finalizers(finalizers: Sequence[str]) -> list[FieldError]:
+    why = "name is neither a standard finalizer name nor is it fully qualified"
+    return [
+        wrong(f"metadata.finalizers[{at}]", each, why)
+        for at, each in enumerate(finalizers)
+        if "/" not in each and each not in STANDARD_FINALIZERS
+    ]
 
 
 def _managed(entries: Sequence[Mapping[str, Any]]) -> list[FieldError]:

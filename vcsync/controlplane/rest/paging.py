@@ -52,29 +52,25 @@ def plan(options: ListOptions, prefix: str) -> Plan:
         if options.resource_version not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
         return Plan(revision=max(revision, 0), after=after)
-    version = parse_version(options.resource_version)
+    version = parse_version(options.resource_version, listed=True)
     if options.match == EXACT or (not options.match and options.limit > 0 and version > 0):
         return Plan(revision=version)
     return Plan(at_least=version if options.match in ("", NOT_OLDER_THAN) else 0)
 
 
-def parse_version(text: str) -> int:
+def parse_version(text: str, *, listed: bool = False) -> int:
     """Read a resourceVersion; empty is 0.
 
     Raises:
-        StatusError: 400.
+        StatusError: 400 for a list, else 500 without a reason, as the real server says it.
     """
     if not text:
         return 0
     if not (text.isascii() and text.isdigit()) or len(text) > 20:
         why = f'strconv.ParseUint: parsing "{text}": invalid syntax'
-        raise bad_request(f"invalid resource version: {invalid_version(text, why)}")
+        said = f'resourceVersion: Invalid value: "{text}": {why}'
+        raise bad_request(f"invalid resource version: {said}") if listed else StatusError(500, "", said)
     return int(text)
-
-
-def invalid_version(text: str, why: str) -> str:
-    """Word the finding on a resourceVersion that is no number."""
-    return f'resourceVersion: Invalid value: "{text}": {why}'
 
 
 def encode_token(key: str, prefix: str, revision: int) -> str:

@@ -90,7 +90,9 @@ class Paths:
             return await self._openapi(incoming, parts, query, tenant)
         if parts[0] in ("api", "apis"):
             return self._discovery(incoming, parts, tenant)
-        raise errors.page_not_found()
+        if parts[0] == "version":
+            raise errors.page_not_found()
+        return nowhere()
 
     def _discovery(self, incoming: Any, parts: list[str], tenant: str) -> Reply:
         accept, custom = incoming.headers.get("Accept", ""), self._spaces.custom(tenant)
@@ -115,7 +117,9 @@ class Paths:
             case ["apis", group, version]:
                 found = discovery.resource_list(group, version, custom)
         if found is None:
-            raise errors.page_not_found()
+            if len(parts) > 1 and discovery.group(parts[1]):
+                raise errors.page_not_found()
+            return nowhere()
         headers = {"Vary": "Accept"} if len(parts) == 1 else {}
         if how.format == "json":
             return Reply(200, [found], how.content_type, headers)
@@ -162,7 +166,7 @@ class Paths:
         checks = [each for each in CHECKS if each not in excluded]
         if len(parts) == 2:
             if parts[1] not in CHECKS:
-                raise errors.page_not_found()
+                return nowhere()
             checks = [parts[1]]
         failed = [each for each in checks if each == "store" and not await self._ready()]
         lines = [f"[-]{each} failed: reason withheld" if each in failed else f"[+]{each} ok" for each in checks]
@@ -173,6 +177,13 @@ class Paths:
         return Reply(
             200, [text.encode()], "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"}
         )
+
+
+def nowhere() -> Reply:
+    """Answer where no group or path of ours begins."""
+    return Reply(
+        404, [b"404 page not found\n"], "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"}
+    )
 
 
 def _json(obj: Mapping[str, Any]) -> Reply:

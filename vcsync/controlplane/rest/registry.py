@@ -234,6 +234,8 @@ class Registry:
         reserved = await self.reserve(scope, working, old, dry_run=options.dry_run)
         found = meta.findings(metadata, namespaced=resource.namespaced, own_name=False, behaviour=behaviour)
         found += meta.update_findings(metadata, old_metadata)
+        # The rules of each kind tell these again.
+        found += meta.update_findings(metadata, old_metadata, own=True)
         found += validate(working, old)
         if found:
             raise self._invalid(scope, metadata.get("name") or "", found)
@@ -271,15 +273,7 @@ class Registry:
                 )],
             )  # fmt: skip
         if not (said.isascii() and said.isdigit()):
-            resource = scope.kind.resource
-            raise errors.invalid(
-                resource.plural,
-                resource.group,
-                scope.name,
-                [errors.wrong(
-                    "resourceVersion", said, f'strconv.ParseUint: parsing "{said}": invalid syntax'
-                )],
-            )  # fmt: skip
+            raise StatusError(500, "", f'strconv.ParseUint: parsing "{said}": invalid syntax')
         if int(said) != record.revision:
             raise self.conflict(scope)
 

@@ -51,7 +51,7 @@ def apply_scale(kind: Kind, served: Object, scale: Object, name: str) -> None:
     uid = metadata.get("uid")
     if uid and uid != served["metadata"].get("uid"):
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {served['metadata'].get('uid')}"
-        raise errors.conflict(f"{resource.plural}/scale", resource.group, name, why)
+        raise errors.conflict(resource.plural, resource.group, name, why)
     if kind.scale is not None:
         kind.scale.apply_scale(served, scale)
     else:

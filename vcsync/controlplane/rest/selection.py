@@ -15,9 +15,13 @@ from vcsync.controlplane.rest.fieldselectors import (
     check_fields,
     parse_field_selector,
 )
+from vcsync.controlplane.rest.labelselectors import (
+    InvalidLabelSelector,
+    LabelSelector,
+    parse_label_selector,
+)
 from vcsync.controlplane.rest.kind import Kind, selectable
 from vcsync.controlplane.rest.options import ListOptions
-from vcsync.kube.selectors import InvalidSelector, Selector, parse_selector
 
 NAME, NAMESPACE = "metadata.name", "metadata.namespace"
 MAX_SELECTOR = 16384
@@ -31,7 +35,7 @@ class Selection:
         metadata_only: whether the fields selected by are those of all kinds.
     """
 
-    labels: Selector | None = None
+    labels: LabelSelector | None = None
     fields: FieldSelector | None = None
     metadata_only: bool = True
 
@@ -52,8 +56,8 @@ class Selection:
 
 
 @lru_cache(maxsize=1024)
-def _labels(text: str) -> Selector | None:
-    return parse_selector(text) if text.strip() else None
+def _labels(text: str) -> LabelSelector | None:
+    return parse_label_selector(text) if text.strip() else None
 
 
 @lru_cache(maxsize=1024)
@@ -73,8 +77,8 @@ def selection(kind: Kind, options: ListOptions, name: str = "") -> Selection:
         raise bad_request("the selectors are too long")
     try:
         labels = _labels(options.label_selector)
-    except InvalidSelector as error:
-        raise bad_request(f"unable to parse requirement: {error}") from None
+    except InvalidLabelSelector as error:
+        raise bad_request(str(error)) from None
     known: frozenset[str] = frozenset()
     try:
         fields = _fields(options.field_selector)

@@ -49,6 +49,12 @@ class Spaces:
         return found
 
 
+@cache
+def served_version(group: str) -> bool:
+    """Whether a built-in group of that name is served."""
+    return any(each.group == group for each in builtin.resources())
+
+
 def _definitions(served: Served, version: int) -> Mapping[str, Any]:
     return served.published(v2=version == 2)
 

@@ -19,7 +19,7 @@ from vcsync.controlplane.rest.registry import Change, Registry, Written
 from vcsync.controlplane.rest.reply import Reply, Stream
 from vcsync.controlplane.rest.space import Spaces
 from vcsync.controlplane.rest.subwrites import SUBWRITES
-from vcsync.controlplane.rest.tracking import track
+from vcsync.controlplane.rest.tracking import track_scale
 from vcsync.controlplane.rest.verbs import Request, Verbs
 from vcsync.controlplane.schema import builtin
 from vcsync.controlplane.wire import negotiation
@@ -168,8 +168,10 @@ class Subresources:
 
         async def change(live: Object | None) -> Object:
             new = copy.deepcopy(live or {})
-            scaling.apply_scale(kind, new, scaled(scaling.to_scale(kind, new)), scope.name)
-            track(scope, live, new, options.manager)
+            before = scaling.to_scale(kind, new)
+            after = scaled(before)
+            scaling.apply_scale(kind, new, after, scope.name)
+            track_scale(scope, new, before, after, options.manager)
             return new
 
         return change, options

@@ -3,10 +3,11 @@
 from functools import lru_cache
 
 from vcsync.controlplane.behaviour import Object
-from vcsync.controlplane.patch import apply, managed, resets
+from vcsync.controlplane.patch import apply, managed, resets, scale
 from vcsync.controlplane.patch.managed import Tracking
 from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.scope import Scope
+from vcsync.controlplane.schema import builtin
 from vcsync.controlplane.schema.node import Schema
 
 _ANYTHING = Schema(type="object", preserve_unknown=True)
@@ -28,6 +29,36 @@ def track(scope: Scope, live: Object | None, new: Object, manager: str) -> None:
         new["metadata"]["managedFields"] = entries
     else:
         new["metadata"].pop("managedFields", None)
+
+
+def track_scale(scope: Scope, new: Object, before: Object, after: Object, manager: str) -> None:
+    """Set what a write of its scale leaves in an object's managedFields.
+
+    Args:
+        scope: of the request.
+        new: the object with its new scale, served; changed in place.
+        before: the Scale that it showed.
+        after: the Scale that was sent.
+        manager: the request's fieldManager; empty: made of the User-Agent.
+    """
+    resource = scope.kind.resource
+    where = scale.path(scope.kind.scale.spec) if scope.kind.scale else scale.REPLICAS
+    paths = {resource.api_version: where}
+    metadata = new["metadata"]
+    old_entries = metadata.get("managedFields")
+    shown = {**before, "metadata": {**before["metadata"], "managedFields": scale.to_scale(old_entries, paths)}}
+    sent = {**after, "metadata": {**(after.get("metadata") or {}), "managedFields": None}}
+    schema = builtin.schema("autoscaling", "v1", "Scale") or _ANYTHING
+    tracking = Tracking(
+        schema=schema, api_version="autoscaling/v1", kind="Scale", subresource="scale"
+    )
+    name = managed.manager_name(manager, scope.agent)
+    owners = managed.update(shown, sent, name, scope.context.now, tracking)
+    entries = scale.to_parent(old_entries, owners, resource.api_version, paths)
+    if entries:
+        metadata["managedFields"] = entries
+    else:
+        metadata.pop("managedFields", None)
 
 
 def applied(scope: Scope, live: Object | None, wanted: Object, manager: str, force: bool) -> Object:

@@ -9,7 +9,7 @@ from vcsync.controlplane.behaviour import Context
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.identity.caller import Caller, settle_tenant
 from vcsync.controlplane.rest.kind import Kind
-from vcsync.controlplane.rest.paths import Paths
+from vcsync.controlplane.rest.paths import Paths, nowhere
 from vcsync.controlplane.rest.reply import Reply, Stream
 from vcsync.controlplane.rest.requestinfo import (
     ALL,
@@ -20,7 +20,7 @@ from vcsync.controlplane.rest.requestinfo import (
     request_info,
 )
 from vcsync.controlplane.rest.scope import Scope
-from vcsync.controlplane.rest.space import Spaces
+from vcsync.controlplane.rest.space import Spaces, served_version
 from vcsync.controlplane.rest.subresources import Subresources
 from vcsync.controlplane.rest.verbs import Headers, Request, Verbs
 from vcsync.controlplane.wire import negotiation
@@ -155,8 +155,12 @@ class Way:
         if not info.resource_request:
             return await self._paths.answer(incoming, info, query, caller, tenant)
         kind = self._spaces.kind(tenant, info.group, info.version, info.resource)
+        if incoming.method == "HEAD":
+            raise errors.method_not_allowed("head")
         if kind is None or info.prefix != ("apis" if info.group else "api"):
-            raise errors.page_not_found()
+            if served_version(info.group) or info.prefix == "api":
+                raise errors.page_not_found()
+            return nowhere()
         self._check(kind, info, tenant)
         resource = kind.resource
         if kind.warning:

@@ -47,8 +47,6 @@ REFUSED = [
     ("PUT", f"{BASE}/there", {"metadata": {"name": "there", "uid": "other"}}, 409, "Conflict", None),
     ("DELETE", f"{BASE}/none", None, 404, "NotFound", 'configmaps "none" not found'),
     ("GET", "/api/v1/nothing", None, 404, "NotFound", "the server could not find the requested resource"),
-    ("GET", "/apis/none/v1/things", None, 404, "NotFound", None),
-    ("GET", "/nothing", None, 404, "NotFound", None),
     ("GET", f"{BASE}/there/scale", None, 404, "NotFound", None),
     ("PUT", BASE, {"metadata": {"name": "x"}}, 405, "MethodNotAllowed",
      "the server does not allow this method on the requested resource"),
@@ -201,3 +199,9 @@ async def test_nothing_is_created_in_a_namespace_that_goes(api, config_map):
     assert finalized.status == 200, finalized.body
     assert (await api("GET", "/api/v1/namespaces/other")).status == 404
     assert (await api("DELETE", "/api/v1/namespaces/default")).status == 403
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/apis/none", "/apis/none/v1", "/apis/none/v1/things", "/healthz/none"])
+async def test_where_nothing_begins_the_answer_is_plain(api, path):
+    told = await api("GET", path)
+    assert (told.status, told.body) == (404, b"404 page not found\n")

@@ -110,7 +110,7 @@ def _value(
     if value is None:
         _type(result, schema, value, path, types, written)
         _enum(result, schema, value, path)
-        return result
+        return _ratcheted(result, correlated if ratchet else None)
     if types or written:
         _type(result, schema, value, path, types, written)
         result.matches += 1
@@ -127,7 +127,12 @@ def _value(
     if isinstance(value, dict):
         _object(result, schema, value, path, correlated)
     result.matches += 3
-    if ratchet and correlated is not None and not result.valid and correlated.unchanged():
+    return _ratcheted(result, correlated if ratchet else None)
+
+
+def _ratcheted(result: _Result, correlated: Correlated | None) -> _Result:
+    """Leave out problems of a value that is what it was."""
+    if correlated is not None and not result.valid and correlated.unchanged():
         return _Result(matches=result.matches)
     return result
 

@@ -109,6 +109,14 @@ def container(**fields: Any) -> dict[str, Any]:
         ),
         (
             CRD,
+            {"spec": {"versions": [{"schema": {"openAPIV3Schema": {"items": {"maximum": "x"}}}}]}},
+            (
+                "json: cannot unmarshal string into Go struct field"
+                " JSONSchemaProps.spec.versions.schema.openAPIV3Schema.items.maximum of type float64"
+            ),
+        ),
+        (
+            CRD,
             {"spec": {"versions": [{"schema": {"openAPIV3Schema": {"additionalProperties": 1}}}]}},
             "boolean or JSON schema expected",
         ),

@@ -122,7 +122,10 @@ def test_line_breaks_in_bytes_go() -> None:
     assert scalars.base64_text("YWJj\nZGVm\r\n") == "YWJjZGVm"
 
 
-@pytest.mark.parametrize(("text", "at"), [("a b=", 1), ("YWJ", 0), ("YWJjYWJ", 4)])
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [("a b=", 1), ("YWJ", 0), ("YWJjYWJ", 4), ("YQ==YQ==", 4), ("YQ=a", 2), ("=", 0), ("YQ=", 3)],
+)
 def test_what_is_no_base64_is_refused(text: str, at: int) -> None:
     with pytest.raises(InvalidScalar, match=f"illegal base64 data at input byte {at}"):
         scalars.base64_text(text)

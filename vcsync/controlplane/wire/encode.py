@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from vcsync.controlplane.wire import protobuf
+from vcsync.controlplane.wire import goyaml, protobuf
 from vcsync.controlplane.wire.negotiation import Representation
 
 Object = Mapping[str, Any]
@@ -21,6 +21,15 @@ class _Dumper(yaml.CSafeDumper):
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
+
+
+def _represent(dumper: Any, text: str) -> Any:
+    """Choose quotes and blocks for a text as Go's writer does."""
+    style = "|" if "\n" in text else '"' if goyaml.ambiguous(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent)
 
 
 def document(obj: Object, how: Representation) -> bytes:
@@ -52,7 +61,7 @@ def indented(data: bytes) -> bytes:
 def to_yaml(obj: Object) -> bytes:
     """Write YAML as the real server does: keys in order."""
     plain = _decode(_encode(obj))
-    text: str = yaml.dump(plain, Dumper=_Dumper, sort_keys=True, width=2**20, allow_unicode=True)
+    text: str = yaml.dump(plain, Dumper=_Dumper, sort_keys=True, width=80, allow_unicode=True)
     return text.encode()
 
 

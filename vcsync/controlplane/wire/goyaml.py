@@ -19,6 +19,7 @@ _FALSE = frozenset({"n", "N", "no", "No", "NO", "false", "False", "FALSE", "off"
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _INTEGER = re.compile(r"[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+_TIME = re.compile(r"\d{4}-\d\d?-\d\d?(?:$|[Tt ])", re.ASCII)
 _STRING_TAG = "tag:yaml.org,2002:str"
 _BINARY_TAG = "tag:yaml.org,2002:binary"
 
@@ -52,6 +53,14 @@ def loads(data: bytes) -> Document:
     finally:
         if loader is not None:
             loader.dispose()
+
+
+def ambiguous(text: str) -> bool:
+    """Tell whether a plain scalar of this text would be read as something else, or is a time."""
+    try:
+        return _TIME.match(text) is not None or not isinstance(_plain(text), str)
+    except NotYAML:
+        return True
 
 
 def _events(loader: Any) -> Iterator[Any]:

@@ -9,13 +9,13 @@ from vcsync.controlplane.behaviour import Behaviour
 from vcsync.controlplane.crd import definition
 from vcsync.controlplane.crd.catalogue import Catalogue, Served
 from vcsync.controlplane.kinds import BEHAVIOURS
+from vcsync.controlplane.kinds.views import VIEWS, View
 from vcsync.controlplane.resources import Resource
 from vcsync.controlplane.rest.kind import BuiltinKind, Conversion, Kind
 from vcsync.controlplane.schema import builtin
 from vcsync.controlplane.store.interface import Store
 
 DEFINITIONS = "apiextensions.k8s.io"
-CONVERSIONS: Mapping[tuple[str, str], Conversion] = {}
 
 
 class Spaces:
@@ -67,8 +67,17 @@ def builtin_kinds() -> Mapping[tuple[str, str, str], Kind]:
     for resource in builtin.resources():
         behaviour = behaviours.get((resource.storage_group, resource.kind)) or Behaviour(generation=())
         schema = builtin.schema(resource.group, resource.version, resource.kind)
-        conversion = CONVERSIONS.get((resource.storage_group, resource.kind))
+        view = VIEWS.get((resource.group, resource.version, resource.kind))
+        conversion = None if view is None else _conversion(view, resource.storage_api_version)
         kinds[resource.group, resource.version, resource.plural] = BuiltinKind(
             resource, behaviour, schema, conversion
         )
     return kinds
+
+
+def _conversion(view: View, storage: str) -> Conversion:
+    def convert(obj: dict[str, Any], wanted: str) -> dict[str, Any]:
+        found = view.to_storage(obj) if wanted == storage else view.from_storage(obj)
+        return {**found, "apiVersion": wanted}
+
+    return convert

@@ -19,11 +19,11 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DEFAULT_GOAL := help
-.PHONY: help environment binaries test-binaries up down test test-unit lint format generate bench conformance chaos parity clean
+.PHONY: help environment binaries test-binaries up down test test-unit lint format generate bench conformance conformance-embedded chaos parity clean
 
 help: ## Show this list
 	@echo "Targets:"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "Settings:"
 	@echo "  PYTHON       interpreter that makes .venv, >= 3.11        (now: $(or $(PYTHON),none found))"
 	@echo "  PYTEST_ARGS  more arguments for pytest                    (make test PYTEST_ARGS='-k quota')"
@@ -72,6 +72,9 @@ bench: binaries ## Measure throughput, latency and memory
 
 conformance: binaries ## Run the official Kubernetes conformance tests against a tenant
 	@$(VENV)/python -m hack.conformance
+
+conformance-embedded: binaries ## Run the official Kubernetes tests against an embedded control plane as a cluster
+	@$(VENV)/python -m hack.conformance --embedded
 
 parity: binaries ## Replay requests at kube-apiserver and at the embedded control plane and compare the answers
 	@$(VENV)/python -m hack.parity

@@ -12,14 +12,22 @@ from pathlib import Path
 
 import click
 
-from hack.conformance.environment import FEW_NODES, MANY_NODES, Environment, EnvironmentFailed
+from hack.conformance.environment import (
+    FEW_NODES,
+    MANY_NODES,
+    EmbeddedEnvironment,
+    Environment,
+    EnvironmentFailed,
+)
 from hack.conformance.reports import Report, Result
 from hack.conformance.runner import Runner
 from hack.conformance.tests import (
+    EMBEDDED_SHORT,
     EXCLUDED,
     FEW,
     HOLLOW,
     SHORT,
+    E2eTest,
     InvalidList,
     choose_named,
     exclusion_of,
@@ -34,6 +42,14 @@ DIRECTORY = Path(".testbed") / "conformance"
 
 @click.command()
 @click.option("--short", is_flag=True, help="The short form: a few minutes, every group of tests.")
+@click.option(
+    "--embedded",
+    is_flag=True,
+    help="Test an embedded control plane as a cluster instead of a tenant's Pods' way.",
+)
+@click.option(
+    "--content-type", default="", metavar="TYPE", help="What the tests speak to it (default: protobuf)."
+)
 @click.option("--focus", metavar="REGEX", help="Only tests whose name this matches.")
 @click.option(
     "--names",
@@ -57,6 +73,8 @@ DIRECTORY = Path(".testbed") / "conformance"
 def main(
     *,
     short: bool,
+    embedded: bool,
+    content_type: str,
     focus: str | None,
     names: Path | None,
     parallel: int,
@@ -64,14 +82,20 @@ def main(
     directory: Path,
 ) -> None:
     """Run the official Kubernetes tests against a tenant; ends with 1 unless all pass."""
+    chosen = read_names(names.read_text()) if names else None
+    folder = directory.absolute()
     try:
-        report = conformance(
-            short=short,
-            focus=focus,
-            names=read_names(names.read_text()) if names else None,
-            parallel=parallel,
-            directory=directory.absolute(),
-        )
+        if embedded:
+            report = embedded_conformance(
+                short=short,
+                content_type=content_type,
+                focus=focus,
+                names=chosen,
+                parallel=parallel,
+                directory=folder,
+            )
+        else:
+            report = conformance(short=short, focus=focus, names=chosen, parallel=parallel, directory=folder)
     except (InvalidList, EnvironmentFailed, TestBedError, BuildError) as error:
         click.echo(f"conformance: {error}", err=True)
         sys.exit(2)
@@ -100,15 +124,8 @@ def conformance(
     listed = read_tests(HOLLOW.read_text())
     exclusions = read_exclusions(EXCLUDED.read_text())
     excluded = {test.name: group for test in listed if (group := exclusion_of(test, exclusions))}
-    tests = [test for test in listed if test.name not in excluded]
-    if short:
-        tests = choose_named(tests, read_names(SHORT.read_text()))
-    if names is not None:
-        tests = choose_named(tests, names)
-    if focus:
-        tests = [test for test in tests if re.search(focus, test.name)]
-    if not tests:
-        raise InvalidList("no test is chosen; see --focus")
+    possible = [test for test in listed if test.name not in excluded]
+    tests = choose(possible, SHORT if short else None, names, focus)
     click.echo(f"{len(tests)} tests, logs in {directory}")
     few = set(read_names(FEW.read_text()))
     started = time.monotonic()
@@ -123,6 +140,47 @@ def conformance(
                 runner = Runner(environment.target, folder, parallel=parallel, on_result=show)
                 results += runner.run(chosen)
     return Report(results, excluded, time.monotonic() - started)
+
+
+def embedded_conformance(
+    *,
+    directory: Path,
+    short: bool = False,
+    content_type: str = "",
+    focus: str | None = None,
+    names: list[str] | None = None,
+    parallel: int = 2,
+) -> Report:
+    """Run the chosen tests against an embedded control plane that has nodes, a scheduler and controllers.
+
+    Raises:
+        InvalidList, TestBedError, BuildError: as `conformance` does.
+    """
+    tests = choose(read_tests(HOLLOW.read_text()), EMBEDDED_SHORT if short else None, names, focus)
+    started = time.monotonic()
+    with EmbeddedEnvironment(directory, content_type) as environment:
+        click.echo(f"{len(tests)} tests, logs in {directory}")
+        runner = Runner(environment.target, directory, parallel=parallel, on_result=show)
+        return Report(runner.run(tests), {}, time.monotonic() - started)
+
+
+def choose(
+    tests: list[E2eTest], listed: Path | None, names: list[str] | None, focus: str | None
+) -> list[E2eTest]:
+    """Narrow tests down to those that a file lists, that are named and that match.
+
+    Raises:
+        InvalidList: nothing is left, or there is no test of a name.
+    """
+    if listed is not None:
+        tests = choose_named(tests, read_names(listed.read_text()))
+    if names is not None:
+        tests = choose_named(tests, names)
+    if focus:
+        tests = [test for test in tests if re.search(focus, test.name)]
+    if not tests:
+        raise InvalidList("no test is chosen; see --focus")
+    return tests
 
 
 def show(result: Result) -> None:

@@ -43,6 +43,8 @@ RUNTIME_CLASS = {
     "handler": "test-handler",
 }
 """What the super clusters' nodes offer: the handler that the tests presume."""
+CLUSTER_NODES = 3
+"""Of an embedded control plane that is tested as a cluster; the list of tests was made with as many."""
 RESIDENT_PODS = 8
 RESIDENT_SECONDS = 60.0
 
@@ -165,3 +167,42 @@ class Environment:
         if self._system is not None:
             self._system.stop()
         self._bed.stop()
+
+
+class EmbeddedEnvironment:
+    """One embedded control plane as if it were a cluster of its own; a context manager.
+
+    Real kube-controller-manager, kube-scheduler and hollow nodes (kwok) work on it; vcsync's own roles do not run.
+
+    Args:
+        directory: for data and logs.
+        content_type: the media type in which the test program speaks, its default (protobuf) where empty.
+    """
+
+    def __init__(self, directory: Path, content_type: str = "") -> None:
+        self._bed = TestBed(
+            supers=1, nodes=CLUSTER_NODES, tenants=0, directory=directory, embedded={"super"}
+        )
+        self._flags = (f"--kube-api-content-type={content_type}",) if content_type else ()
+        self._programs = ensure((*SERVERS, "e2e.test"), print)
+
+    def __enter__(self) -> Self:
+        self._bed.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bed.stop()
+
+    @property
+    def target(self) -> Target:
+        """The embedded cluster, for the tests."""
+        (cluster,) = self._bed.supers.values()
+        return Target(
+            self._programs["e2e.test"],
+            self._programs["kubectl"],
+            cluster.kubeconfig,
+            CLUSTER_NODES,
+            self._flags,
+        )

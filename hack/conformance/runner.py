@@ -43,12 +43,16 @@ _COMMON_FLAGS = (
 
 @dataclass(frozen=True)
 class Target:
-    """What the tests run against. `nodes`: how many the cluster is said to have."""
+    """What the tests run against.
+
+    `nodes`: how many the cluster is said to have. `flags`: further ones for the test program.
+    """
 
     program: Path
     kubectl: Path
     kubeconfig: Path
     nodes: int
+    flags: tuple[str, ...] = ()
 
 
 class Runner:
@@ -139,6 +143,7 @@ class Runner:
         command = (
             str(self._target.program),
             *_COMMON_FLAGS,
+            *self._target.flags,
             f"--kubeconfig={self._target.kubeconfig}",
             f"--kubectl-path={self._target.kubectl}",
             f"--num-nodes={self._target.nodes}",

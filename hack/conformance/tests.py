@@ -12,6 +12,8 @@ EXCLUDED = FOLDER / "excluded.tsv"
 """Groups of them that a tenant does not have: group, pattern, reason, tab-separated."""
 SHORT = FOLDER / "short.txt"
 """Names of the short form's tests, one a line; `#` begins a comment."""
+EMBEDDED_SHORT = FOLDER / "embedded.txt"
+"""Names of the tests that an embedded control plane passes, for CI."""
 FEW = FOLDER / "few_nodes.txt"
 """Names of tests that need a cluster of few nodes."""
 

@@ -74,6 +74,7 @@ async def _serve(
     except OSError as error:
         raise FailedError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
     try:
+        await identity.reload()  # what another process changed before our watch began
         _tell(settings, folder, endpoint)
         loop.tune_gc()
         async with asyncio.TaskGroup() as tasks:

@@ -45,6 +45,12 @@ class Authorizer:
         if tenant in self._loading:
             self._changed[tenant] = self._changed.get(tenant, 0) + 1
 
+    def forget_all(self) -> None:
+        """Read every policy anew when it is next asked for."""
+        self._policies.clear()
+        for tenant in self._loading:
+            self._changed[tenant] = self._changed.get(tenant, 0) + 1
+
     async def policy(self, tenant: str) -> Policy:
         """Return a tenant's policy; of no tenant, or one that does not exist: what holds in a fresh one.
 

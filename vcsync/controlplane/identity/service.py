@@ -85,3 +85,12 @@ class Identity:
         """Take note of changes of the store; to be called with all of them, in order."""
         self.tenants.changed(changes)
         self.authorizer.changed(changes)
+
+    async def reload(self) -> None:
+        """Take nothing for granted any more; to be called when changes may have been missed.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        self.authorizer.forget_all()
+        await self.tenants.load()

@@ -59,13 +59,20 @@ class TenantRegistry:
         self._contexts: WeakSet[ssl.SSLContext] = WeakSet()
 
     async def load(self) -> None:
-        """Read all tenants.
+        """Read all tenants; those that are not there any more are forgotten.
 
         Raises:
             StoreError: the store cannot be read.
         """
+        as_of = await self._store.revision()
+        found = set()
         async for record, revision in self.records():
+            found.add(record.name)
             self.learn(record, revision)
+        for tenant in self._revisions.keys() - found:
+            if self._revisions[tenant] <= as_of:
+                self._forget(tenant)
+                del self._revisions[tenant]
 
     async def records(self) -> AsyncIterator[tuple[TenantRecord, int]]:
         """Yield every tenant's record with the revision of its last change."""

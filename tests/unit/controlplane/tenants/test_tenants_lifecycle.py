@@ -253,3 +253,13 @@ async def test_late_news_of_ones_own_writes_change_nothing(identity: Identity, s
     assert not identity.tenants.exists("acme")
     identity.changed(await changes(store, after))
     assert not identity.tenants.exists("acme")
+
+
+async def test_missed_changes_are_caught_up_with(identity: Identity, store: SqliteStore) -> None:
+    await identity.lifecycle.create("old")
+    other = await Identity.open(store, ENDPOINT, clock=Clock())
+    await identity.lifecycle.delete("old")
+    await identity.lifecycle.create("new")
+    assert other.tenants.names() == ["old", "system"]
+    await other.reload()
+    assert other.tenants.names() == ["new", "system"]

@@ -57,8 +57,8 @@ def _old_metric(metric: Object, what: str) -> Object:
             )
             old[key][f"{what}Value"] = "0" if value is None else value
         elif key == "pods":
-            old[key] = _some(metricName=text(name, "name"), selector=name.get("selector"))
-            old[key][f"{what}AverageValue"] = average
+            old[key] = {"metricName": text(name, "name"), f"{what}AverageValue": average}
+            old[key] |= _some(selector=name.get("selector"))
         else:
             old[key] = _some(metricName=text(name, "name"), metricSelector=name.get("selector")) | _some(
                 **{f"{what}Value": value, f"{what}AverageValue": average}

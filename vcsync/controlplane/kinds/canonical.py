@@ -79,7 +79,8 @@ def _holds_nothing(value: Any) -> bool:
 
 def _stripped(value: Any, reference: str, types: dict[str, _FieldCodes]) -> Any:
     if isinstance(value, list):
-        return [_stripped(each, reference, types) for each in value]
+        empty: Any = {} if reference in types else ""
+        return [_stripped(_copied(empty) if each is None else each, reference, types) for each in value]
     if (write := _TEXTS.get(reference)) is not None:
         if isinstance(value, dict):
             return {key: write(value[key]) for key in sorted(value)}
@@ -97,6 +98,10 @@ def _stripped(value: Any, reference: str, types: dict[str, _FieldCodes]) -> Any:
         else:
             _strip(value, fields, types)
     return value
+
+
+def _copied(empty: Any) -> Any:
+    return dict(empty) if isinstance(empty, dict) else empty
 
 
 def _complete(found: Object, fields: _FieldCodes, types: dict[str, _FieldCodes]) -> None:

@@ -74,7 +74,7 @@ def spec(path: str, found: Object) -> Findings:
         and reference is not None
         and any(source.get(key) != reference.get(key) for key in ("apiGroup", "kind", "name"))
     ):
-        yield errors.wrong(path, f"{path}.dataSource", "must match dataSourceRef")
+        yield errors.wrong(path, {}, "must match dataSourceRef")  # a path, as the real server shows it
     yield from _class(path, found, "volumeAttributesClassName")
 
 
@@ -116,18 +116,19 @@ def _default(claim: Object) -> None:
         default_spec(claim["spec"])
 
 
-def _mirror_source(claim: Object) -> None:
-    found = claim.get("spec")
-    if not isinstance(found, dict):
-        return
-    source, reference = found.get("dataSource"), found.get("dataSourceRef")
+def _drop_unknown_source(found: Object) -> None:
+    source = found.get("dataSource")
     known = source is not None and (
         (text(source, "apiGroup"), text(source, "kind"))
         in (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
     )
     if source is not None and not known:
         del found["dataSource"]
-    elif source is not None and reference is None:
+
+
+def _mirror_source(found: Object) -> None:
+    source, reference = found.get("dataSource"), found.get("dataSourceRef")
+    if source is not None and reference is None:
         found["dataSourceRef"] = dict(source)
     elif reference is not None and source is None and not text(reference, "namespace"):
         found["dataSource"] = {key: value for key, value in reference.items() if key != "namespace"}
@@ -135,12 +136,15 @@ def _mirror_source(claim: Object) -> None:
 
 def _prepare_create(new: Object, _: Context) -> None:
     new["status"] = {"phase": "Pending"}
-    _mirror_source(new)
+    _drop_unknown_source(part(new, "spec"))
+    _mirror_source(part(new, "spec"))
 
 
 def _prepare_update(new: Object, old: Object, _: Context) -> None:
-    if part(old, "spec").get("dataSource") is None and part(old, "spec").get("dataSourceRef") is None:
-        _mirror_source(new)
+    before = part(old, "spec")
+    if before.get("dataSource") is None and before.get("dataSourceRef") is None:
+        _drop_unknown_source(part(new, "spec"))
+    _mirror_source(part(new, "spec"))
 
 
 def _validate(claim: Object) -> list[FieldError]:

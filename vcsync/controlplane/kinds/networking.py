@@ -244,7 +244,7 @@ def _policy_update(new: Object, old: Object) -> list[FieldError]:
         for rule in items(part(old, "spec"), key):
             for peer in items(rule, side):
                 block = part(peer, "ipBlock")
-                known += [text(block, "cidr"), *items(block, "except")]
+                known += [text(block, "cidr"), *items(block, "except")] if block else []
     return list(_policy(new, tuple(known)))
 
 
@@ -323,9 +323,10 @@ def _parent_update(new: Object, old: Object) -> list[FieldError]:
     shown = parent and {
         key.capitalize(): text(parent, key) for key in ("group", "resource", "namespace", "name")
     }
-    if parent == part(old, "spec").get("parentRef"):
-        return []
-    return [errors.wrong("spec.parentRef", shown, IMMUTABLE)]
+    found = list(_parent(new))
+    if parent != part(old, "spec").get("parentRef"):
+        found.append(errors.wrong("spec.parentRef", shown, IMMUTABLE))
+    return found
 
 
 def _ranges(found: Object) -> Findings:

@@ -69,7 +69,7 @@ def _node(node: Object) -> Findings:
 
 
 def _update(new: Object, old: Object) -> list[FieldError]:
-    found = list(_resources(new))
+    found = list(_node(new))
     spec, before = part(new, "spec"), part(old, "spec")
     seen = []
     for each, here in indexed(part(new, "status"), "addresses", "status.addresses"):

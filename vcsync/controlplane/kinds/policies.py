@@ -58,6 +58,11 @@ def _resources(path: str, found: Object, operations: tuple[str, ...]) -> Finding
     for key in ("resourceRules", "excludeResourceRules"):
         for each, here in indexed(found, key, f"{path}.{key}"):
             yield from rule(here, each, operations=operations)
+            chosen = items(each, "resourceNames")
+            for index, name in enumerate(chosen):
+                yield from say(f"{here}.resourceNames[{index}]", name, names.path_segment(name))
+                if name in chosen[:index]:
+                    yield errors.duplicate(f"{here}.resourceNames[{index}]", name)
 
 
 def _param_kind(path: str, found: Object | None) -> Findings:
@@ -68,10 +73,17 @@ def _param_kind(path: str, found: Object | None) -> Findings:
         yield errors.required(f"{path}.apiVersion")
     elif version.count("/") > 1:
         yield errors.wrong(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}")
+    else:
+        group, _, name = version.rpartition("/")
+        if group:
+            yield from say(f"{path}.apiVersion", group, names.dns_subdomain(group))
+        yield from say(f"{path}.apiVersion", name, names.dns_label_1035(name))
     if not kind:
         yield errors.required(f"{path}.kind")
     else:
-        yield from say(f"{path}.kind", kind, names.dns_label_1035(kind.lower()))
+        wrong = names.dns_label_1035(kind.lower())
+        told = "may have mixed case, but should otherwise match: "
+        yield from say(f"{path}.kind", kind, [told + each for each in wrong])
 
 
 def _constraints(spec: Object, operations: tuple[str, ...]) -> Findings:
@@ -136,14 +148,16 @@ def _parameters(path: str, found: Object | None) -> Findings:
     name, chosen = text(found, "name"), found.get("selector")
     if name and chosen is not None:
         yield errors.not_allowed(f"{path}.name", "name and selector are mutually exclusive")
+    if name:
+        yield from say(f"{path}.name", name, names.path_segment(name))
     if not name and chosen is None:
         yield errors.required(path, "one of name or selector must be specified")
     yield from selector(f"{path}.selector", chosen)
     action = found.get("parameterNotFoundAction")
-    if action is None:
+    if not action:
         yield errors.required(f"{path}.parameterNotFoundAction")
     else:
-        yield from one_of(f"{path}.parameterNotFoundAction", action, ("Allow", "Deny"))
+        yield from one_of(f"{path}.parameterNotFoundAction", action, ("Deny", "Allow"))
 
 
 def _binding(found: Object, operations: tuple[str, ...]) -> Findings:
@@ -168,7 +182,8 @@ def _validating_binding(found: Object) -> Findings:
         if each in actions[:index]:
             yield errors.duplicate(f"{path}[{index}]", each)
     if {"Deny", "Warn"} <= set(actions):
-        told = "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)"
+        why = "repeating the same validation failure information in the API response and headers serves no purpose"
+        told = f"must not contain both Deny and Warn ({why})"
         yield errors.wrong(path, actions, told)
 
 

@@ -202,9 +202,10 @@ SMALL = {
     ),
     ("node.k8s.io", "RuntimeClass"): Part(
         validate=lambda found: list(_runtime(found)),
-        validate_update=lambda new, old: list(
-            immutable("handler", text(new, "handler"), text(old, "handler"))
-        ),
+        validate_update=lambda new, old: [
+            *_runtime(new),
+            *immutable("handler", text(new, "handler"), text(old, "handler")),
+        ],
         warnings=_runtime_warnings,
     ),
     ("coordination.k8s.io", "Lease"): Part(

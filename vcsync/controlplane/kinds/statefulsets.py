@@ -68,7 +68,7 @@ def _default(found: Object) -> None:
     fill(spec["persistentVolumeClaimRetentionPolicy"], {"whenDeleted": "Retain", "whenScaled": "Retain"})
     pod_defaults.template(spec.get("template"))
     for each in items(spec, "volumeClaimTemplates"):
-        fill(each, {"apiVersion": "v1", "kind": "PersistentVolumeClaim"})
+        each.update(apiVersion="v1", kind="PersistentVolumeClaim")
         fill(each.setdefault("status", {}), {"phase": "Pending"})
         if isinstance(each.get("spec"), dict):
             claims.default_spec(each["spec"])

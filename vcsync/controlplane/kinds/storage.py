@@ -95,7 +95,7 @@ def _topologies(found: Object) -> Findings:
 
 
 def _class_update(new: Object, old: Object) -> list[FieldError]:
-    found: list[FieldError] = []
+    found = list(_class(new))
     for key in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
         found.extend(immutable(key, new.get(key), old.get(key)))
     return found
@@ -223,7 +223,7 @@ def _capacity(found: Object) -> Findings:
 
 
 def _capacity_update(new: Object, old: Object) -> list[FieldError]:
-    found: list[FieldError] = []
+    found = list(_capacity(new))
     for key in ("nodeTopology", "storageClassName"):
         found.extend(immutable(key, new.get(key), old.get(key)))
     return found
@@ -266,7 +266,17 @@ def _attachment_status(status: Object) -> Findings:
 
 
 def _attachment_update(new: Object, old: Object) -> list[FieldError]:
-    return [*_attachment(new), *immutable("spec", new.get("spec"), old.get("spec"))]
+    found, spec = list(_attachment(new)), part(new, "spec")
+    if spec != part(old, "spec"):
+        source = part(spec, "source")
+        shown_source = {
+            "PersistentVolumeName": source.get("persistentVolumeName"),
+            "InlineVolumeSpec": source.get("inlineVolumeSpec"),
+        }
+        attacher, node = text(spec, "attacher"), text(spec, "nodeName")
+        shown = {"Attacher": attacher, "Source": shown_source, "NodeName": node}
+        found.append(errors.wrong("spec", shown, IMMUTABLE))
+    return found
 
 
 def _attributes(found: Object) -> Findings:

@@ -11,7 +11,7 @@ from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.patch import checks, fields, managed, merging, owners
 from vcsync.controlplane.patch.comparison import compare, field_set
-from vcsync.controlplane.patch.documents import too_deep
+from vcsync.controlplane.patch.documents import mismatch, too_deep
 from vcsync.controlplane.patch.fields import Set
 from vcsync.controlplane.patch.managed import Tracking
 from vcsync.controlplane.patch.owners import Manager, Owned, Owners
@@ -21,6 +21,7 @@ _BEFORE = "before-first-apply"
 _KUBECTL = "kubectl"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _MAX_ANNOTATIONS = 256 * 1024
+_NO_OBJECT = "error decoding YAML: error unmarshaling JSON: while decoding JSON: "
 
 Conflicts = dict[Manager, Set]
 
@@ -43,8 +44,9 @@ def apply(
             kind or carries managedFields, 500 it does not fit the schema (as kube-apiserver answers).
 
     """
+    applied = {} if applied is None else applied
     if not isinstance(applied, dict):
-        raise errors.bad_request("error decoding YAML: the applied configuration is no object")
+        raise errors.bad_request(_NO_OBJECT + mismatch(applied, "map[string]interface {}"))
     _check_kind(applied, tracking)
     if (applied.get("metadata") or {}).get("managedFields") is not None:
         raise errors.bad_request("metadata.managedFields must be nil")

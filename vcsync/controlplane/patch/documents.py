@@ -44,9 +44,7 @@ def apply_patch(content_type: str, live: Object, patch: Any, schema: Schema | No
         changed = _strategic(live, decoded, schema)
     if not isinstance(changed, dict):
         text = msgspec.json.encode(changed).decode()
-        finding = errors.wrong(
-            "patch", text, "couldn't get version/kind; json parse error: the result is no object"
-        )
+        finding = errors.wrong("patch", text, _NO_OBJECT)
         raise errors.invalid("", "", "", [finding])
     return changed
 
@@ -63,13 +61,13 @@ def _decode(content_type: str, patch: Any) -> Any:
         return _nothing(content_type)
     if content_type != JSON:
         if not isinstance(decoded, dict):
-            raise errors.bad_request(said + _mismatch(decoded, "map[string]interface {}"))
+            raise errors.bad_request(said + mismatch(decoded, "map[string]interface {}"))
     elif not isinstance(decoded, list):
-        raise errors.bad_request(said + _mismatch(decoded, "[]handlers.jsonPatchOp"))
+        raise errors.bad_request(said + mismatch(decoded, "[]handlers.jsonPatchOp"))
     else:
         for each in decoded:
             if each is not None and not isinstance(each, dict):
-                raise errors.bad_request(said + _mismatch(each, "handlers.jsonPatchOp"))
+                raise errors.bad_request(said + mismatch(each, "handlers.jsonPatchOp"))
     return decoded
 
 
@@ -78,7 +76,8 @@ def _syntax(failure: Exception) -> str:
     return "unexpected end of JSON input" if "truncated" in text else text
 
 
-def _mismatch(value: Any, into: str) -> str:
+def mismatch(value: Any, into: str) -> str:
+    """Say as Go's decoder does that a JSON value is not of the wanted type."""
     return f"json: cannot unmarshal {_WORDS[type(value)]} into Go value of type {into}"
 
 

@@ -222,6 +222,15 @@ def test_kubectl_may_take_what_client_side_apply_set() -> None:
     ("what", "code", "message"),
     [
         ({"apiVersion": "v2", "kind": "ConfigMap"}, 400, "invalid object type: /v2, Kind=ConfigMap"),
+        (None, 400, "invalid object type: /, Kind="),
+        (
+            [],
+            400,
+            (
+                "error decoding YAML: error unmarshaling JSON: while decoding JSON:"
+                " json: cannot unmarshal array into Go value of type map[string]interface {}"
+            ),
+        ),
         (config({}, managedFields=[]), 400, "metadata.managedFields must be nil"),
         (
             config({"a": 1}, namespace="d"),

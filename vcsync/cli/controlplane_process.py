@@ -19,6 +19,7 @@ from vcsync.controlplane.rest.assemble import control_plane
 from vcsync.controlplane.store.etcd import open_etcd
 from vcsync.controlplane.store.interface import Store, StoreError
 from vcsync.controlplane.store.sqlite import open_sqlite
+from vcsync.controlplane.store.window import keep_window
 from vcsync.controlplane.tenants.folder import (
     DataFolder,
     is_wildcard,
@@ -80,6 +81,7 @@ async def _serve(
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(_renew(folder, identity, names, tls))
             tasks.create_task(_resume(identity))
+            tasks.create_task(keep_window(store))
     finally:
         _log.info("control plane ends")
         await plane.stop()

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from hack.testbed import ensure
+from hack.testbed import ensure, servers
 from hack.testbed.processes import Process, Spawner, free_ports, stop
 
 READY_SECONDS = 60
@@ -40,8 +40,9 @@ spec:
 class ControlPlane:
     """One process, its data folder, and what talks to it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.data = folder, folder / "data"
+    def __init__(self, folder: Path, *options: str) -> None:
+        folder.mkdir(exist_ok=True)
+        self.folder, self.data, self._options = folder, folder / "data", options
         (self.port,) = free_ports(1)
         self.url = f"https://127.0.0.1:{self.port}"
         self._kubectl = ensure(["kubectl"])["kubectl"]
@@ -51,7 +52,8 @@ class ControlPlane:
     def start(self) -> None:
         log = self.folder / "controlplane.log"
         command = [sys.executable, "-m", "vcsync", "run", "controlplane", "--data", str(self.data)]
-        process = self._spawner.start([*command, "--listen", f"127.0.0.1:{self.port}"], log, self.folder)
+        command += ["--listen", f"127.0.0.1:{self.port}", *self._options]
+        process = self._spawner.start(command, log, self.folder)
         self._process = process
         wait(lambda: not process.alive or self.call("/readyz", anonymous=True)[0] == 200)
         assert process.alive, log.read_text()[-2000:]
@@ -276,6 +278,42 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
     plane.start()
     assert plane.kubectl(admin, "get", "configmap", "kept", "-o", "jsonpath={.data.a}") == "b"
     assert plane.end() == 0
+
+
+@pytest.fixture
+def etcd(tmp_path: Path) -> Iterator[str]:
+    """The URL of an etcd of our own."""
+    port, peer_port = free_ports(2)
+    url = f"http://127.0.0.1:{port}"
+    spawner = Spawner(die_with_us=True)
+    command = [
+        str(ensure(["etcd"])["etcd"]),
+        *servers.etcd(tmp_path / "etcd", url, f"http://127.0.0.1:{peer_port}"),
+    ]
+    process = spawner.start(command, tmp_path / "etcd.log", tmp_path)
+    yield url
+    stop([process], spawner.reap)
+
+
+def test_two_processes_on_one_etcd_serve_the_same_tenants(tmp_path: Path, etcd: str) -> None:
+    one, two = (ControlPlane(tmp_path / name, "--etcd", etcd) for name in ("one", "two"))
+    try:
+        one.start()
+        two.start()
+        admin = one.tenant("shared")
+        elsewhere = ("--server", f"{two.url}/tenants/shared")
+        wait(lambda: two.call("/tenants/shared/api/v1/namespaces", kubeconfig=admin)[0] == 200)
+        one.kubectl(admin, "create", "configmap", "c", "--from-literal=a=b")
+        assert one.kubectl(admin, *elsewhere, "get", "configmap", "c", "-o", "jsonpath={.data.a}") == "b"
+        alice = one.kubeconfig("shared", "--user", "alice")
+        assert two.call("/tenants/shared/api/v1/pods", kubeconfig=alice)[0] == 403
+        one.kubectl(admin, "create", "clusterrolebinding", "v", "--clusterrole=view", "--user=alice")
+        wait(lambda: two.call("/tenants/shared/api/v1/pods", kubeconfig=alice)[0] == 200)
+        assert two.vcsync("tenant", "delete", "shared").returncode == 0
+        wait(lambda: one.call("/tenants/shared/api", kubeconfig=admin)[0] == 401)
+    finally:
+        one.end()
+        two.end()
 
 
 def test_a_controller_manager_signs_certificates_and_fills_token_secrets(

@@ -15,6 +15,7 @@ from vcsync.api.names import InvalidName, is_dns_label
 from vcsync.cli.common import CALL_TIMEOUT, FIELD_MANAGER, meta_kubeconfig, meta_option
 from vcsync.cli.errors import FailedError, WrongInputError
 from vcsync.cli.help import example
+from vcsync.cli.output import print_objects
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
 from vcsync.kube.errors import AlreadyExists, NotFound
@@ -27,7 +28,7 @@ DELETE_TIMEOUT = 600.0
 """Seconds that deleting everything of a tenant may take."""
 
 _name = click.argument("tenant", metavar="NAME")
-_data = click.option(
+data_option = click.option(
     "--data",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
@@ -39,9 +40,20 @@ class _Files(msgspec.Struct):
     files: dict[str, str]
 
 
+class _Listed(msgspec.Struct):
+    name: str
+    uid: str
+    created: str
+    phase: str
+
+
+class _Items(msgspec.Struct):
+    items: list[_Listed]
+
+
 def _reaching(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that tell how to reach the control plane."""
-    return _data(meta_option(command))
+    return data_option(meta_option(command))
 
 
 @click.command(epilog=example("vcsync tenant create acme --data /var/lib/vcsync"))
@@ -64,6 +76,14 @@ async def _create(tenant: str, data: Path | None, meta: str | None) -> None:
             await client.request("POST", TENANTS, body=msgspec.json.encode({"name": tenant}))
         except AlreadyExists as error:
             raise FailedError(f"there is a tenant {tenant} already") from error
+
+
+async def list_(form: str, data: Path, meta: str | None) -> None:
+    """Print the tenants of a control plane, the operator's own space (`system`) among them."""
+    async with _control_plane(data, meta) as client:
+        found = msgspec.json.decode(await client.request("GET", TENANTS), type=_Items).items
+    rows = [(each.name, each.phase, each.created) for each in found]
+    print_objects([msgspec.to_builtins(each) for each in found], form, ("NAME", "PHASE", "CREATED"), rows)
 
 
 @click.command(

@@ -297,10 +297,11 @@ async def _set_running(meta_cluster: Client, vc: VirtualCluster, root: str) -> N
     ),
 )
 @output_option
+@embedded.data_option
 @meta_option
-def list_(form: str, meta: str | None) -> None:
-    """List the tenants."""
-    asyncio.run(_list(form, meta))
+def list_(form: str, data: Path | None, meta: str | None) -> None:
+    """List the tenants of the pool, or with --data those of an embedded control plane."""
+    asyncio.run(_list(form, meta) if data is None else embedded.list_(form, data, meta))
 
 
 HEADER = ("NAME", "PHASE", "WEIGHT", "QUOTA", "DEFAULT QUOTA", "ROOT NAMESPACE")

@@ -196,3 +196,21 @@ def test_files_that_would_land_elsewhere_are_refused(server: type[StandIn], tmp_
     target = tmp_path / "keys"
     assert main(["tenant", "export", "acme", "--dir", str(target), "--data", str(tmp_path)]) == 1
     assert not (tmp_path / "evil").exists()
+
+
+def test_tenants_of_a_control_plane_are_listed(
+    server: type[StandIn], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    item = {"name": "acme", "uid": "u", "created": "2026-01-01T00:00:00Z", "phase": "Ready"}
+    server.answers[BASE] = (200, json.dumps({"items": [item]}).encode())
+    assert main(["tenant", "list", "--data", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.split() == [
+        "NAME",
+        "PHASE",
+        "CREATED",
+        "acme",
+        "Ready",
+        "2026-01-01T00:00:00Z",
+    ]
+    assert main(["tenant", "list", "--data", str(tmp_path), "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [item]

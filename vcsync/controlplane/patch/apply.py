@@ -105,7 +105,7 @@ class _Application:
         own = self.tracking.reset.kept(field_set(self.tracking.schema, self.applied))
         wanted = {**before, self.who: Owned(own, self.tracking.api_version, last.time if last else "")}
         new = merging.merge(self.tracking.schema, self.live, self.applied)
-        if last is not None and last.fields:
+        if last is not None and self._drops_some(last, own):
             new = self._pruned(new, wanted, last)
         changes = managed.Changes(self.live, new, self.tracking)
         if not force:
@@ -116,6 +116,12 @@ class _Application:
         """Give everything in an object that nobody tracked to a manager of its own."""
         who = owners.manager(_BEFORE, owners.UPDATE, self.tracking.api_version, self.tracking.subresource)
         return managed.updated(_empty(self.tracking), self.live, {}, self.tracking, who=who, now=self.now)
+
+    def _drops_some(self, last: Owned, own: Set) -> bool:
+        """Say whether the manager applied something before that it does not apply any more."""
+        if last.api_version != self.tracking.api_version:
+            return bool(last.fields)
+        return bool(fields.difference(last.fields, own))
 
     def _pruned(self, merged: Object, wanted: Owners, last: Owned) -> Object:
         """Drop what the manager applied before, does not apply any more, and nobody else owns."""

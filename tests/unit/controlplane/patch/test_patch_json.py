@@ -173,8 +173,14 @@ def test_null_is_no_patch() -> None:
     assert documents.apply_patch(documents.JSON, {"a": 1}, b"null") == {"a": 1}
 
 
-def test_merge_patches_drop_nulls_inside_of_what_is_new() -> None:
-    merged = documents.apply_patch(
-        documents.MERGE, {"a": 1, "b": {"c": 1}}, b'{"b":{"c":null},"d":{"e":null,"f":[null]}}'
-    )
-    assert merged == {"a": 1, "b": {}, "d": {"f": [None]}}
+@pytest.mark.parametrize(
+    ("patch", "merged"),
+    [
+        (b'{"b":{"c":null},"d":{"e":null,"f":[null]}}', {"a": 1, "b": {}, "d": {"f": [None]}}),
+        (b'{"a":[{"x":null,"y":[{"z":null}]}]}', {"a": [{"y": [{}]}], "b": {"c": 1}}),
+        (b'{"b":[{"x":null}]}', {"a": 1, "b": [{"x": None}]}),
+        (b'{"a":{"x":null}}', {"a": {}, "b": {"c": 1}}),
+    ],
+)
+def test_merge_patches_drop_nulls_inside_of_what_is_new(patch: bytes, merged: dict[str, Any]) -> None:
+    assert documents.apply_patch(documents.MERGE, {"a": 1, "b": {"c": 1}}, patch) == merged

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from hack.testbed import ensure, servers
 from hack.testbed.faultproxy import FaultProxy
+from hack.testbed.faults import Stall
 from hack.testbed.processes import Process, Spawner, free_ports, stop
 from tests.unit.controlplane.store.store_model import StoreMachine
 from vcsync.controlplane.store.etcd import EtcdStore, open_etcd
@@ -104,7 +105,7 @@ class EtcdMachine(StoreMachine):
 @pytest.mark.usefixtures("etcd")
 class TestEtcdModel(EtcdMachine.TestCase):
     settings = settings(
-        max_examples=25,
+        max_examples=20,
         stateful_step_count=30,
         deadline=None,
         derandomize=True,
@@ -237,6 +238,21 @@ async def test_a_watch_whose_history_went_while_the_connection_was_lost_is_told(
         await store.close()
 
 
+async def test_a_connection_that_died_silently_is_left_for_another_member(
+    open_store: Open, etcd: Etcd
+) -> None:
+    direct = await open_store(prefix="/silent")
+    async with FaultProxy.tcp("127.0.0.1", etcd.port) as proxy:
+        members = [f"http://127.0.0.1:{proxy.port}", etcd.url]
+        store = await open_etcd(members, prefix="/silent", pulse_seconds=0.2)
+        watch = store.watch("t/", await store.revision(), progress=0.05)
+        await anext(watch)
+        with proxy.fault(Stall()):
+            await direct.txn([], [Put("t/a", b"")])
+            assert [one.key for one in await changes_of(watch, 1)] == ["t/a"]
+            await store.close()
+
+
 async def test_etcd_may_be_restarted(open_store: Open, etcd: Etcd) -> None:
     store = await open_store()
     await store.txn([], [Put("t/a", b"1")])
@@ -293,6 +309,18 @@ async def test_an_etcd_that_is_not_there_is_told() -> None:
     (port,) = free_ports(1)
     with pytest.raises(StoreUnavailable, match="does not answer"):
         await open_etcd([f"http://127.0.0.1:{port}"])
+
+
+async def test_a_server_that_is_no_etcd_is_told() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(StoreUnavailable, match="not an answer of etcd"):
+            await open_etcd([f"http://127.0.0.1:{port}"])
 
 
 async def test_members_that_are_down_are_passed_over(etcd: Etcd) -> None:

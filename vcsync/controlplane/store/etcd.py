@@ -44,6 +44,9 @@ PULSE_SECONDS = 5.0
 A watch of etcd has no other way to tell, at the JSON gateway, that nothing happened.
 """
 
+SILENT_PULSES = 3
+"""A watch that gives nothing for so many pulses is opened anew."""
+
 LEASE_SHARE = 0.05
 LEASE_SECONDS = 60
 """Keys with one time to live share a lease that is at most so old (kube-apiserver's leaseManager)."""
@@ -249,11 +252,17 @@ class EtcdStore:
         while True:
             try:
                 async with aclosing(self._events(self._hub.published + 1)) as events:
-                    async for batch in events:
+                    while True:
+                        # A pulse comes when nothing else does: silence is a connection that is dead.
+                        async with asyncio.timeout(SILENT_PULSES * self._pulse_seconds):
+                            batch = await anext(events)
                         self._heard = time.monotonic()
                         self._meter.note(batch)
                         self._hub.publish(batch, batch.revision)
                         pause = 0.1
+            except TimeoutError:
+                log.warning("etcd's watch is silent; another is opened")
+                self._gateway.move_on()
             except Compacted as error:
                 # What happened in between is gone: everyone has to list again.
                 await self._start_over(error)

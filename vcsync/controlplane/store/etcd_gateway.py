@@ -155,10 +155,11 @@ class Gateway:
             async with response:
                 body = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self.move_on()
             raise StoreUnavailable(f"etcd does not answer: {error!r}") from error
         if response.status != 200:
             raise _as_error(body)
-        return msgspec.json.decode(body, type=answer, strict=False)
+        return _decoded(body, answer)
 
     async def watch(self, request: dict[str, Any]) -> AsyncGenerator[WatchAnswer, None]:
         """Open a watch and yield its messages until it is closed.
@@ -180,9 +181,14 @@ class Gateway:
                         yield _message(b"".join((*rest, line)))
                         rest.clear()
                     rest.append(tail)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (aiohttp.ClientError, OSError) as error:
+            self.move_on()
             raise StoreUnavailable(f"etcd does not answer: {error!r}") from error
         raise StoreUnavailable("etcd ended a watch")
+
+    def move_on(self) -> None:
+        """Ask the next member first from now on."""
+        self._endpoints.append(self._endpoints.pop(0))
 
     async def close(self) -> None:
         """Close all connections."""
@@ -196,7 +202,7 @@ class Gateway:
                 return await session.post(endpoint + path, data=body)
             except aiohttp.ClientConnectorError as error:  # it was not heard: the next member may be asked
                 last = error
-                self._endpoints.append(self._endpoints.pop(0))
+                self.move_on()
         raise last or aiohttp.ClientError("no endpoints")
 
 
@@ -206,18 +212,22 @@ def end_of(prefix: bytes) -> bytes:
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else b"\0"
 
 
+def _decoded(body: bytes, kind: type[A]) -> A:
+    try:
+        return msgspec.json.decode(body, type=kind, strict=False)
+    except msgspec.MsgspecError as error:
+        raise StoreUnavailable(f"not an answer of etcd: {error}") from None
+
+
 def _message(line: bytes) -> WatchAnswer:
-    message = msgspec.json.decode(line, type=WatchMessage, strict=False)
+    message = _decoded(line, WatchMessage)
     if message.result is None:
         raise StoreUnavailable(f"etcd ended a watch: {message.error.message if message.error else 'unknown'}")
     return message.result
 
 
 def _as_error(body: bytes) -> StoreError:
-    try:
-        error = msgspec.json.decode(body, type=ErrorAnswer)
-    except msgspec.DecodeError:
-        return StoreUnavailable(f"not an etcd: {body[:100]!r}")
+    error = _decoded(body, ErrorAnswer)
     if NO_SPACE in error.message:
         return StoreFull("etcd's database is full: compact, defragment, disarm its alarm, or raise its quota")
     if error.code in _PASSING:

@@ -56,7 +56,9 @@ def data_files() -> Iterator[tuple[str, bytes]]:
         "builtin.json.gz",
         _packed({"kinds": kinds, "definitions": definitions, "go": go, "aliases": aliases}),
     )
-    yield "openapi.json.gz", _packed({name: _told(published[name]) for name in names})
+    told = {name: _told(published[name]) for name in names}
+    enums = {name: _enum(fact["values"]) for name, fact in facts.items() if "values" in fact}
+    yield "openapi.json.gz", _packed({"definitions": told, "enums": enums})
 
 
 def definition_names() -> list[str]:
@@ -174,6 +176,20 @@ def _told(published: dict[str, Any]) -> list[Any]:
     texts = {key: value["description"] for key, value in sorted(properties.items()) if "description" in value}
     extensions = {key: published[key] for key in (GROUP_VERSION_KIND, UNIONS) if key in published}
     return [published.get("description", ""), texts, extensions]
+
+
+def _enum(values: list[dict[str, str]]) -> list[list[str]]:
+    """Return an enumeration's values and what its constants' comments say of each (kube-openapi's generators/enum.go)."""
+    comments: dict[str, tuple[str, str]] = {}
+    for each in values:
+        comment = " ".join(each.get("comment", "").splitlines())
+        said, _ = comments.get(each["value"], ("", ""))
+        if len(comment) > len(said) or each["value"] not in comments:
+            comments[each["value"]] = (comment, each["name"])
+    return [
+        [value, " ".join(comment.strip().removeprefix(name).split())]
+        for value, (comment, name) in sorted(comments.items())
+    ]
 
 
 def _packed(value: Any) -> bytes:

@@ -26,8 +26,15 @@ type field struct {
 	Default string `json:"default,omitempty"`
 }
 
+type value struct {
+	Name    string `json:"name"`
+	Value   string `json:"value"`
+	Comment string `json:"comment,omitempty"`
+}
+
 type named struct {
 	Package string  `json:"package"`
+	Values  []value `json:"values,omitempty"` // of an enumeration
 	Fields  []field `json:"fields,omitempty"`
 	Alias   string  `json:"alias,omitempty"`
 	Own     bool    `json:"own,omitempty"` // has a MarshalJSON of its own
@@ -96,8 +103,48 @@ func fields(s *ast.StructType, self string, imports map[string]string) []field {
 	return found
 }
 
+// constants adds the values that a declaration gives to types of its package.
+func constants(declaration *ast.GenDecl, self string, values map[string][]value) {
+	for _, specification := range declaration.Specs {
+		c, is := specification.(*ast.ValueSpec)
+		if !is || declaration.Tok != token.CONST {
+			continue
+		}
+		t, is := c.Type.(*ast.Ident)
+		if !is || len(c.Values) != 1 {
+			continue
+		}
+		literal, is := c.Values[0].(*ast.BasicLit)
+		if !is || literal.Kind != token.STRING {
+			continue
+		}
+		text, _ := strconv.Unquote(literal.Value)
+		comment := c.Doc
+		if comment == nil && len(declaration.Specs) == 1 {
+			comment = declaration.Doc
+		}
+		values[self+"."+t.Name] = append(values[self+"."+t.Name], value{c.Names[0].Name, text, comment.Text()})
+	}
+}
+
+func enumeration(groups ...*ast.CommentGroup) bool {
+	for _, group := range groups {
+		if group == nil {
+			continue
+		}
+		for _, line := range group.List {
+			if strings.TrimSpace(strings.TrimPrefix(line.Text, "//")) == "+enum" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func main() {
 	types := map[string]*named{}
+	values := map[string][]value{}
+	enumerations := map[string]bool{}
 	own := map[string]bool{}
 	for _, argument := range os.Args[1:] {
 		self, folder, _ := strings.Cut(argument, "=")
@@ -128,6 +175,7 @@ func main() {
 				if !is {
 					continue
 				}
+				constants(general, self, values)
 				for _, specification := range general.Specs {
 					t, is := specification.(*ast.TypeSpec)
 					if !is || !t.Name.IsExported() {
@@ -142,8 +190,14 @@ func main() {
 						each.Alias = expression(t.Type, self, imports)
 					}
 					types[self+"."+t.Name.Name] = each
+					enumerations[self+"."+t.Name.Name] = enumeration(t.Doc, general.Doc)
 				}
 			}
+		}
+	}
+	for name, found := range values {
+		if types[name] != nil && enumerations[name] {
+			types[name].Values = found
 		}
 	}
 	for name := range own {

@@ -4,11 +4,12 @@ Version 3 tells zero values as defaults and refers to other definitions inside `
 a `$ref`; version 2 does neither (kube-openapi's generators and `schemaconv`).
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from vcsync.controlplane.schema.builtin import data, told
+from vcsync.controlplane.schema.builtin import Told, data, told
 from vcsync.controlplane.schema.gotypes import Field, GoType, fields
 
 Schema = dict[str, Any]
@@ -52,8 +53,8 @@ _EXTENSION_NAMES = {
 
 def definitions(version: int) -> dict[str, Schema]:
     """Return every definition by name, for OpenAPI 2 or 3. Large, and new each time."""
-    texts = told()
-    return {name: _definition(name, version, texts[name]) for name in sorted(data()["definitions"])}
+    writer = _Writer(version, told())
+    return {name: writer.definition(name) for name in sorted(data()["definitions"])}
 
 
 @cache
@@ -75,67 +76,86 @@ def _direct(node: Mapping[str, Any]) -> set[str]:
     return found
 
 
-def _definition(name: str, version: int, texts: tuple[str, dict[str, str], dict[str, Any]]) -> Schema:
-    description, of_properties, extensions = texts
-    head = {"description": description} if description else {}
-    if name in _OWN:
-        return {**head, **_OWN[name][version - 2]}
-    node = data()["definitions"][name]
-    known = fields(name)
-    properties = {
-        key: _property(value, known.get(key), version, of_properties.get(key, ""))
-        for key, value in node.get("p", {}).items()
-    }
-    return {
-        **head,
-        "type": "object",
-        **({"required": node["r"]} if node.get("r") else {}),
-        **({"properties": properties} if properties else {}),
-        **extensions,
-        **({"x-kubernetes-map-type": "atomic"} if "a" in node else {}),
-    }
+class _Writer:
+    """Writes definitions for one version of OpenAPI."""
+
+    def __init__(self, version: int, told: Told) -> None:
+        self.version = version
+        self.told = told
+
+    def definition(self, name: str) -> Schema:
+        description, of_properties, extensions = self.told.definitions[name]
+        head = {"description": description} if description else {}
+        if name in _OWN:
+            return {**head, **_OWN[name][self.version - 2]}
+        node = data()["definitions"][name]
+        known = fields(name)
+        properties = {
+            key: self.property(value, known.get(key), of_properties.get(key, ""))
+            for key, value in node.get("p", {}).items()
+        }
+        return {
+            **head,
+            "type": "object",
+            **({"required": node["r"]} if node.get("r") else {}),
+            **({"properties": properties} if properties else {}),
+            **extensions,
+            **({"x-kubernetes-map-type": "atomic"} if "a" in node else {}),
+        }
+
+    def property(self, node: Mapping[str, Any], field: Field | None, description: str) -> Schema:
+        kind = field.type if field else None
+        if kind and kind.alias in self.told.enums:
+            description = f"{description}{_POSSIBLE}{_possible(self.told.enums[kind.alias])}"
+        written = {"description": description} if description else {}
+        omitted = field is None or field.omit_empty
+        return {**written, **self.value(node, kind, omitted=omitted, alone=not description)}
+
+    def value(self, node: Mapping[str, Any], kind: GoType | None, *, omitted: bool, alone: bool) -> Schema:
+        """Write a property, an item or a value; `alone`: nothing else is said about it."""
+        extensions = {long: node[short] for short, long in _EXTENSION_NAMES.items() if short in node}
+        if "a" in node:
+            extensions["x-kubernetes-map-type"] = "atomic" if node["a"] else "granular"
+        default = self.default(node, kind, omitted=omitted)
+        if "$" in node:
+            target = {"$ref": f"{PREFIX[self.version]}{node['$']}"}
+            beside = not alone or default or extensions
+            return {
+                **default,
+                **({"allOf": [target]} if self.version == 3 and beside else target),
+                **extensions,
+            }
+        return {**self.shape(node, kind), **default, **extensions}
+
+    def default(self, node: Mapping[str, Any], kind: GoType | None, *, omitted: bool) -> Schema:
+        if self.version == 2:
+            return {}
+        if "d" in node:
+            return {"default": node["d"]}
+        if kind is None or kind.pointer or (omitted and kind.sort != "struct"):
+            return {}
+        return {"default": _ZERO[kind.sort]} if kind.sort in _ZERO else {}
+
+    def shape(self, node: Mapping[str, Any], kind: GoType | None) -> Schema:
+        element = kind.element if kind else None
+        if "i" in node:
+            return {"type": "array", "items": self.value(node["i"], element, omitted=False, alone=True)}
+        if "v" in node:
+            return {
+                "type": "object",
+                "additionalProperties": self.value(node["v"], element, omitted=False, alone=True),
+            }
+        values = self.told.enums.get(kind.alias, ()) if kind else ()
+        return {
+            **({} if node["t"] == "any" else {"type": node["t"]}),
+            **({"format": node["f"]} if "f" in node else {}),
+            **({"enum": [value for value, _ in values]} if values else {}),
+        }
 
 
-def _property(node: Mapping[str, Any], field: Field | None, version: int, description: str) -> Schema:
-    kind = field.type if field else None
-    written = {"description": description} if description else {}
-    return {
-        **written,
-        **_value(node, kind, version, omitted=field is None or field.omit_empty, alone=not description),
-    }
+_POSSIBLE = "\n\nPossible enum values:\n"
 
 
-def _value(
-    node: Mapping[str, Any], kind: GoType | None, version: int, *, omitted: bool, alone: bool
-) -> Schema:
-    """Write a property, an item or a value; `alone`: nothing else is said about it."""
-    extensions = {long: node[short] for short, long in _EXTENSION_NAMES.items() if short in node}
-    if "a" in node:
-        extensions["x-kubernetes-map-type"] = "atomic" if node["a"] else "granular"
-    default = _default(node, kind, version, omitted=omitted)
-    if "$" in node:
-        target = {"$ref": f"{PREFIX[version]}{node['$']}"}
-        beside = not alone or default or extensions
-        return {**default, **({"allOf": [target]} if version == 3 and beside else target), **extensions}
-    return {**_shape(node, kind, version), **default, **extensions}
-
-
-def _default(node: Mapping[str, Any], kind: GoType | None, version: int, *, omitted: bool) -> Schema:
-    if version == 2:
-        return {}
-    if "d" in node:
-        return {"default": node["d"]}
-    if kind is None or kind.pointer or (omitted and kind.sort != "struct"):
-        return {}
-    return {"default": _ZERO[kind.sort]} if kind.sort in _ZERO else {}
-
-
-def _shape(node: Mapping[str, Any], kind: GoType | None, version: int) -> Schema:
-    element = kind.element if kind else None
-    if "i" in node:
-        return {"type": "array", "items": _value(node["i"], element, version, omitted=False, alone=True)}
-    if "v" in node:
-        values = _value(node["v"], element, version, omitted=False, alone=True)
-        return {"type": "object", "additionalProperties": values}
-    shape = {} if node["t"] == "any" else {"type": node["t"]}
-    return {**shape, **({"format": node["f"]} if "f" in node else {})}
+def _possible(values: Sequence[tuple[str, str]]) -> str:
+    lines = [f" - `{json.dumps(value)}` {said}".rstrip() for value, said in values]
+    return "\n".join(sorted(lines))

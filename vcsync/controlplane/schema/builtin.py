@@ -53,14 +53,21 @@ def data() -> Mapping[str, Any]:
     return loaded
 
 
-def told() -> Mapping[str, tuple[str, dict[str, str], dict[str, Any]]]:
-    """Read what only OpenAPI documents need: of each definition its description, those of its properties, its extensions.
+class Told(msgspec.Struct):
+    """What only OpenAPI documents need.
 
-    Not kept: it is large and rarely asked for.
+    Attributes:
+        definitions: of each definition its description, those of its properties, and its extensions.
+        enums: of each enumeration, by its Go type's public name, the values and what is said of them.
     """
-    return msgspec.json.decode(
-        _unpacked("openapi.json.gz"), type=dict[str, tuple[str, dict[str, str], dict[str, Any]]]
-    )
+
+    definitions: dict[str, tuple[str, dict[str, str], dict[str, Any]]]
+    enums: dict[str, list[tuple[str, str]]]
+
+
+def told() -> Told:
+    """Read what only OpenAPI documents need. Not kept: it is large and rarely asked for."""
+    return msgspec.json.decode(_unpacked("openapi.json.gz"), type=Told)
 
 
 @cache

@@ -5,7 +5,7 @@ values are seen, which zeros are added and what a type error says. The facts com
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
@@ -54,6 +54,7 @@ class GoType:
         element: of a list or map.
         struct: the public name of a struct's definition.
         pointer: whether it is a pointer to that; zeros of pointers are values of their own.
+        alias: the public name of a named type that is no struct.
     """
 
     sort: Sort
@@ -61,6 +62,7 @@ class GoType:
     element: "GoType | None" = None
     struct: str = ""
     pointer: bool = False
+    alias: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ def go_type(text: str) -> GoType:
     """Read a type as the data file writes it: Go's syntax with public names (`[]io.k8s.api.core.v1.Container`)."""
     if text.startswith("*"):
         to = go_type(text[1:])
-        return GoType(to.sort, to.name, to.element, to.struct, pointer=True)
+        return replace(to, pointer=True)
     if text == "[]byte":
         return GoType("bytes", "[]uint8")
     if text.startswith("[]"):
@@ -116,7 +118,7 @@ def _named(text: str) -> GoType:
     if alias is None:
         return GoType("struct", _printed(text), struct=text)
     under = go_type(alias)
-    return GoType(under.sort, _printed(text), under.element, under.struct)
+    return replace(under, name=_printed(text), alias=text)
 
 
 def _printed(text: str) -> str:

@@ -115,6 +115,21 @@ def test_a_definition_says_what_patches_need() -> None:
     assert containers["description"]
 
 
+def test_an_enumeration_tells_its_values() -> None:
+    port = document("api/v1")["components"]["schemas"]["io.k8s.api.core.v1.ContainerPort"]
+    protocol = port["properties"]["protocol"]
+    assert protocol["enum"] == ["SCTP", "TCP", "UDP"]
+    assert protocol["default"] == "TCP"
+    assert protocol["description"].endswith(
+        """
+
+Possible enum values:
+ - `"SCTP"` is the SCTP protocol.
+ - `"TCP"` is the TCP protocol.
+ - `"UDP"` is the UDP protocol."""
+    )
+
+
 def test_version_2_has_everything_in_one(swagger: Any) -> None:
     assert len(swagger["paths"]) == 408
     assert len(swagger["definitions"]) == 584

@@ -99,7 +99,7 @@ class Shapes:
         if kind in OPAQUE:
             return "R"
         if kind in SCALARS or kind.endswith("IntOrString"):
-            return ""
+            return "I" if "int" in kind else ""
         if kind.startswith("[]"):
             return self.reference(package, kind[2:]) if kind != "[]byte" else ""
         if kind.startswith("map["):

@@ -10,7 +10,7 @@ types) tells which is which. A field's code is its mode and, after a space, the 
 * `n` a list or map that is always there, null when it holds nothing; `N` a pointer that is null when absent
 * `+` an object that is always there; `z` an object that is left out when empty
 
-The type is `Q` a quantity, `T` a time in seconds, `U` one in microseconds, `R` free-form JSON, else another
+The type is `Q` a quantity, `T` a time in seconds, `U` one in microseconds, `R` free-form JSON, `I` an integer, else another
 object's, also of a list's items or a map's values. Members come in the order of the Go types, keys of maps sorted.
 """
 
@@ -26,6 +26,7 @@ from vcsync.controlplane.kinds.rules import Object
 from vcsync.kube import quantity
 
 _EMPTY: tuple[Any, ...] = (None, "", 0, [], {})
+_EMPTY_ITEMS = {"I": 0, "Q": "0"}
 _FRACTION = re.compile(r"\.(\d+)")
 _FieldCodes = dict[str, tuple[str, Any, str]]
 
@@ -79,14 +80,15 @@ def _holds_nothing(value: Any) -> bool:
 
 def _stripped(value: Any, reference: str, types: dict[str, _FieldCodes]) -> Any:
     if isinstance(value, list):
-        empty: Any = {} if reference in types else ""
+        empty: Any = {} if reference in types else _EMPTY_ITEMS.get(reference, "")
         return [_stripped(_copied(empty) if each is None else each, reference, types) for each in value]
     if (write := _TEXTS.get(reference)) is not None:
         if isinstance(value, dict):
             return {key: write(value[key]) for key in sorted(value)}
         return write(value)
-    if not reference and isinstance(value, dict):
-        return {key: value[key] for key in sorted(value)}
+    if reference in ("", "I") and isinstance(value, dict):
+        empty = _EMPTY_ITEMS.get(reference, "")
+        return {key: empty if value[key] is None else value[key] for key in sorted(value)}
     if isinstance(value, dict) and (fields := types.get(reference)) is not None:
         if (
             value

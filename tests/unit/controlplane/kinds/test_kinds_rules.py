@@ -1,0 +1,186 @@
+"""Names, addresses, schedules, quantities and the canonical form."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vcsync.controlplane.kinds import BEHAVIOURS, addresses, canonical, names
+from vcsync.controlplane.kinds.pod_defaults import image_tag
+from vcsync.controlplane.kinds.rules import selects
+from vcsync.controlplane.kinds.schedules import schedule_error
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "told"),
+    [
+        (names.dns_label, "a-1", []),
+        (names.dns_label, "a.b", ["must not contain dots"]),
+        (names.dns_label, "a" * 64, ["must be no more than 63 characters"]),
+        (names.dns_subdomain, "a.b-c", []),
+        (names.qualified_name, "example.com/My_name", []),
+        (names.qualified_name, "/x", ["prefix part must be non-empty"]),
+        (names.label_value, "", []),
+        (names.config_key, "..", ["must not be '..'"]),
+        (names.config_key, "..x", ["must not start with '..'"]),
+        (names.port_name, "a--b", ["must not contain consecutive hyphens"]),
+        (names.port_name, "12", ["must contain at least one letter (a-z)"]),
+        (names.path_segment, "..", ["may not be '..'"]),
+        (names.path_segment, "a/b%", ["may not contain '/'", "may not contain '%'"]),
+        (names.environment_name, "A B", []),
+        (names.percent, "5%", []),
+    ],
+)
+def test_names(rule: names.Rule, text: str, told: list[str]) -> None:
+    assert rule(text) == told
+
+
+def test_a_name_that_breaks_its_pattern_is_told_the_pattern_and_an_example() -> None:
+    [told] = names.dns_subdomain("Bad!")
+    assert told.startswith(
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
+    )
+    assert told.endswith(
+        "(e.g. 'example.com', regex used for validation is"
+        " '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+    )
+
+
+def test_a_prefix_may_end_in_a_dash() -> None:
+    assert names.subdomain_name("web-", True) == []
+    assert names.subdomain_name("web-", False) != []
+
+
+@pytest.mark.parametrize(
+    "rule", [names.dns_subdomain, names.dns_subdomain_with_underscore, names.qualified_name]
+)
+def test_hostile_names_take_no_time(rule: names.Rule) -> None:
+    assert rule("a-" * 100_000 + "!")
+    assert rule("a." * 100_000 + "!")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("10.0.0.1", ""),
+        ("2001:db8::1", ""),
+        ("010.0.0.1", "must not have leading 0s"),
+        ("::ffff:1.2.3.4", "must not be an IPv4-mapped IPv6 address"),
+        ("x", "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"),
+        ("fe80::1%eth0", "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"),
+    ],
+)
+def test_addresses(text: str, told: str) -> None:
+    assert [each.body.rpartition('": ')[2] for each in addresses.address("ip", text)] == (
+        [told] if told else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("10.0.0.0/8", ""),
+        ("10.0.0.1/8", "must not have bits set beyond the prefix length"),
+        ("10.0.0.0/08", "must not have leading 0s in IP or prefix length"),
+        ("10.0.0.0", "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"),
+        ("10.0.0.0/33", "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"),
+    ],
+)
+def test_ranges(text: str, told: str) -> None:
+    assert [each.body.rpartition('": ')[2] for each in addresses.cidr("ip", text)] == ([told] if told else [])
+
+
+def test_what_was_there_before_may_stay() -> None:
+    assert list(addresses.address("ip", "010.0.0.1", ("010.0.0.1",))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("*/5 0-6 ? jan-mar MON,tue", ""),
+        ("@hourly", ""),
+        ("@every 1h30m", ""),
+        ("* * * *", "expected exactly 5 fields, found 4: [* * * *]"),
+        ("60 * * * *", "end of range (60) above maximum (59): 60"),
+        ("5-1 * * * *", "beginning of range (5) beyond end of range (1): 5-1"),
+        ("1/2/3 * * * *", "too many slashes: 1/2/3"),
+        ("*/0 * * * *", "step of range should be a positive number: */0"),
+        ("@sometimes", "unrecognized descriptor: @sometimes"),
+    ],
+)
+def test_schedules(text: str, told: str) -> None:
+    assert schedule_error(text) == told
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_schedule_or_not(text: str) -> None:
+    assert isinstance(schedule_error(text), str)
+
+
+@pytest.mark.parametrize(
+    ("image", "tag"),
+    [
+        ("nginx", "latest"),
+        ("nginx:1.25", "1.25"),
+        ("r.example:5000/a/b", "latest"),
+        ("r.example:5000/a/b:v1", "v1"),
+        (f"a@sha256:{'0' * 64}", ""),
+        ("Not An Image", ""),
+        ("", ""),
+    ],
+)
+def test_tags_of_images(image: str, tag: str) -> None:
+    assert image_tag(image) == tag
+
+
+def test_selectors_without_anything_select_nothing_and_empty_ones_everything() -> None:
+    assert not selects(None, {"a": "b"})
+    assert selects({}, {"a": "b"})
+    assert selects({"matchExpressions": [{"key": "x", "operator": "NotIn", "values": ["y"]}]}, {})
+
+
+def test_what_holds_nothing_is_left_out_and_what_is_always_there_is_added() -> None:
+    pod = {
+        "metadata": {"name": "a", "labels": {}},
+        "spec": {"hostNetwork": False, "hostname": "", "containers": [{"name": "c", "env": []}]},
+    }
+    canonical.strip("", "Pod", pod)
+    canonical.complete("", "Pod", pod)
+    assert pod == {
+        "metadata": {"name": "a"},
+        "spec": {"containers": [{"name": "c", "resources": {}}]},
+        "status": {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [("1000m", "1"), ("0.5", "500m"), ("1024Mi", "1Gi"), ("1e3", "1e3"), (2, "2"), ("x", "x")],
+)
+def test_quantities_are_kept_in_their_canonical_form(given: object, kept: str) -> None:
+    assert canonical.quantity_text(given) == kept
+
+
+def test_times_are_kept_in_utc() -> None:
+    assert canonical.time_text("2026-01-01T02:00:00+02:00") == "2026-01-01T00:00:00Z"
+    assert canonical.time_text("2026-01-01T00:00:00.5Z") == "2026-01-01T00:00:00Z"
+    assert canonical.micro_time_text("2026-01-01T00:00:00.5Z") == "2026-01-01T00:00:00.500000Z"
+
+
+def test_canonical_form_is_stable() -> None:
+    found = {"metadata": {"name": "x"}, "spec": {"template": {"spec": {"containers": [None]}}}}
+    canonical.strip("apps", "Deployment", found)
+    canonical.complete("apps", "Deployment", found)
+    once = repr(found)
+    canonical.strip("apps", "Deployment", found)
+    canonical.complete("apps", "Deployment", found)
+    assert repr(found) == once
+
+
+def test_every_kind_with_a_status_says_so() -> None:
+    assert {kind for (_, kind), each in BEHAVIOURS.items() if each.status} >= {
+        "Pod",
+        "Node",
+        "Deployment",
+        "Job",
+    }
+    assert BEHAVIOURS["", "ConfigMap"].status is None

@@ -10,6 +10,7 @@ from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.patch import apply, managed, resets, scale
 from vcsync.controlplane.patch.managed import Tracking
 from vcsync.controlplane.schema import builtin
+from vcsync.controlplane.schema.node import Schema
 from vcsync.controlplane.wire import typed, types
 
 T1, T2 = "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z"
@@ -344,3 +345,75 @@ def test_the_last_forced_apply_of_each_manager_is_what_stands(
         )
     owned = {key for keys in owners(live or {}).values() for key in keys}
     assert owned == {f"f:{key}" for key in (live or {}).get("data") or {}}
+
+
+TEXT = Schema("string")
+VERSIONS = {
+    f"example.com/{version}": Schema(
+        "object",
+        properties={
+            "apiVersion": TEXT,
+            "kind": TEXT,
+            "metadata": builtin.definition("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"),
+            "spec": Schema("object", properties={name: TEXT, "both": TEXT}),
+        },
+    )
+    for version, name in (("v1", "old"), ("v2", "new"))
+}
+
+
+def converted(obj: dict[str, Any], version: str) -> managed.Converted | None:
+    """Convert between versions of which the first calls `old` what the second calls `new`."""
+    schema = VERSIONS.get(version)
+    if schema is None:
+        return None
+    renamed = {"old": "new", "new": "old"} if obj["apiVersion"] != version else {}
+    spec = {renamed.get(name, name): each for name, each in (obj.get("spec") or {}).items()}
+    return {**obj, "apiVersion": version, "spec": spec}, schema
+
+
+def renamed_tracking(version: str) -> Tracking:
+    name = f"example.com/{version}"
+    return Tracking(VERSIONS[name], name, "Thing", convert=converted)
+
+
+def thing(version: str, **spec: str) -> dict[str, Any]:
+    return {"apiVersion": f"example.com/{version}", "kind": "Thing", "metadata": {"name": "x"}, "spec": spec}
+
+
+def applied_thing(
+    live: dict[str, Any] | None, what: dict[str, Any], by: str, version: str, force: bool = False
+) -> Any:
+    return apply.apply(live, what, manager=by, force=force, now=T1, tracking=renamed_tracking(version))
+
+
+def in_version(obj: dict[str, Any], version: str) -> dict[str, Any]:
+    found = converted(obj, f"example.com/{version}")
+    assert found is not None
+    return found[0]
+
+
+def test_owners_in_another_version_are_judged_by_the_converted_object() -> None:
+    live = in_version(applied_thing(None, thing("v1", old="1", both="1"), "one", "v1"), "v2")
+    with pytest.raises(StatusError, match=r"\.spec\.old"):
+        applied_thing(live, thing("v2", new="2"), "two", "v2")
+    taken = applied_thing(live, thing("v2", new="2"), "two", "v2", force=True)
+    assert taken["spec"] == {"new": "2", "both": "1"}
+    assert [each["fieldsV1"] for each in taken["metadata"]["managedFields"]] == [
+        {"f:spec": {"f:both": {}}},
+        {"f:spec": {"f:new": {}}},
+    ]
+
+
+def test_what_was_applied_in_another_version_goes_too() -> None:
+    live = in_version(applied_thing(None, thing("v1", old="1", both="1"), "one", "v1"), "v2")
+    changed = applied_thing(live, thing("v2", both="1"), "one", "v2")
+    assert changed["spec"] == {"both": "1"}
+    assert changed["apiVersion"] == "example.com/v2"
+
+
+def test_owners_in_a_version_that_cannot_be_read_vanish() -> None:
+    live = applied_thing(None, thing("v1", old="1"), "one", "v1")
+    live["metadata"]["managedFields"][0]["apiVersion"] = "example.com/v0"
+    changed = applied_thing(live, thing("v1", old="2"), "two", "v1")
+    assert [each["manager"] for each in changed["metadata"]["managedFields"]] == ["two"]

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from vcsync.controlplane.wire import types
-from vcsync.controlplane.wire.protobuf_decode import ProtobufError, read_message, read_unknown
+from vcsync.controlplane.wire.protobuf_decode import read_message, read_unknown
 from vcsync.controlplane.wire.protobuf_encode import length, member, write_message
+from vcsync.controlplane.wire.protobuf_wire import ProtobufError
 
 __all__ = [
     "ProtobufError",

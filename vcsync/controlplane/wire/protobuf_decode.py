@@ -4,13 +4,20 @@ Nothing but ProtobufError leaves this module, whatever the bytes; depth is bound
 """
 
 import base64
-import math
 import struct
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
 from vcsync.controlplane.wire import gojson, typed, types, values
+from vcsync.controlplane.wire.protobuf_wire import (
+    ProtobufError,
+    fixed,
+    integer,
+    sized_members,
+    varint,
+    varints,
+)
 
 MAX_DEPTH = 128
 """Messages within messages."""
@@ -24,18 +31,6 @@ LISTED, KEYED, INLINED = 1, 2, 3
 
 Read = Callable[[bytes, int, int, int], Any]
 """(data, start, end, depth) of a member with a length -> its value."""
-
-
-class ProtobufError(ValueError):
-    """Bytes are not the message they should be, or an object does not fit its message.
-
-    Attributes:
-        claimed: group, version and kind, as far as they are known.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.claimed = ("", "", "")
 
 
 class _Sized(NamedTuple):
@@ -92,8 +87,8 @@ def read_unknown(data: bytes, start: int) -> tuple[str, str, bytes]:
         ProtobufError: it is none.
     """
     try:
-        parts = _parts(data, start, len(data))
-        about = _parts(parts.get(10, b""), 0, len(parts.get(10, b"")))
+        parts = sized_members(data, start, len(data))
+        about = sized_members(parts.get(10, b""), 0, len(parts.get(10, b"")))
     except IndexError:
         raise ProtobufError("unexpected EOF") from None
     api_version, kind = (str(about.get(tag, b""), "utf-8", "replace") for tag in (10, 18))
@@ -110,13 +105,13 @@ def _message(plan: _Plan, data: bytes, at: int, end: int, depth: int) -> dict[st
         tag = data[at]
         at += 1
         if tag > 127:
-            tag, at = _varint(data, at - 1)
+            tag, at = varint(data, at - 1)
         wire = tag & 7
         if wire == 2:
             size = data[at]
             at += 1
             if size > 127:
-                size, at = _varint(data, at - 1)
+                size, at = varint(data, at - 1)
             stop = at + size
             if stop > end:
                 raise ProtobufError("unexpected EOF")
@@ -161,51 +156,16 @@ def _scalar(
     """Read a member without a length; return where it ends."""
     value: Any
     if wire == 0:
-        raw, at = _varint(data, at)
-        value = _integer(raw, found.bits) if found is not None else 0
+        raw, at = varint(data, at)
+        value = integer(raw, found.bits) if found is not None else 0
     else:
-        value, at = _fixed(data, at, end, wire)
+        value, at = fixed(data, at, end, wire)
     if found is not None and (value or found.keep):
         if found.many:
             result.setdefault(found.name, []).append(value)
         else:
             result[found.name] = value
     return at
-
-
-def _integer(raw: int, bits: int) -> int | bool:
-    if bits == 1:
-        return raw != 0
-    if bits == 32:
-        raw &= 0xFFFFFFFF
-        return raw - (1 << 32) if raw >> 31 else raw
-    return raw - (1 << 64) if raw >> 63 else raw
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        each = data[at]
-        at += 1
-        value |= (each & 127) << shift
-        if each < 128:
-            return value & 0xFFFFFFFFFFFFFFFF, at
-        shift += 7
-        if shift > 63:
-            raise ProtobufError("proto: integer overflow")
-
-
-def _fixed(data: bytes, at: int, end: int, wire: int) -> tuple[float, int]:
-    """Read a double (or skip four bytes, which no field of ours has)."""
-    width = {1: 8, 5: 4}.get(wire)
-    if width is None:
-        raise ProtobufError(f"proto: illegal wireType {wire}")
-    if at + width > end:
-        raise ProtobufError("unexpected EOF")
-    value = struct.unpack_from("<d", data, at)[0] if width == 8 else 0.0
-    if not math.isfinite(value):
-        raise ProtobufError("json: unsupported value")
-    return (int(value) if value.is_integer() and abs(value) < 1e15 else value), at + width
 
 
 @cache
@@ -244,7 +204,7 @@ def _reader(field: types.Field) -> Read | None:
             tag = data[at]
             if tag & 7 != 2:
                 raise ProtobufError("a map has texts or messages")
-            size, at = _varint(data, at + 1)
+            size, at = varint(data, at + 1)
             if at + size > end:
                 raise ProtobufError("unexpected EOF")
             if tag == 10:
@@ -270,43 +230,6 @@ def _single(base: str) -> Read | None:
     return lambda data, at, end, depth: _message(_plan(base), data, at, end, depth)
 
 
-def _parts(data: bytes, at: int, end: int) -> dict[int, bytes]:
-    """Return the members of a message that have a length, by tag; of several the last one."""
-    result = {}
-    while at < end:
-        tag, at = _varint(data, at)
-        if tag & 7 == 2:
-            size, at = _varint(data, at)
-            if at + size > end:
-                raise ProtobufError("unexpected EOF")
-            result[tag] = data[at : at + size]
-            at += size
-        elif tag & 7 == 0:
-            _, at = _varint(data, at)
-        else:
-            _, at = _fixed(data, at, end, tag & 7)
-    if at != end:
-        raise ProtobufError("unexpected EOF")
-    return result
-
-
-def _numbers(data: bytes, at: int, end: int) -> dict[int, int]:
-    """Return the varints of a message, by field number."""
-    result = {}
-    while at < end:
-        tag, at = _varint(data, at)
-        if tag & 7 == 2:
-            size, at = _varint(data, at)
-            at += size
-        elif tag & 7 == 0:
-            result[tag >> 3], at = _varint(data, at)
-        else:
-            _, at = _fixed(data, at, end, tag & 7)
-    if at != end:
-        raise ProtobufError("unexpected EOF")
-    return result
-
-
 def _bytes(data: bytes, at: int, end: int, _depth: int) -> Any:
     return base64.b64encode(data[at:end]).decode()
 
@@ -314,8 +237,8 @@ def _bytes(data: bytes, at: int, end: int, _depth: int) -> Any:
 def _texts(data: bytes, at: int, end: int, _depth: int) -> Any:
     result = []
     while at < end:
-        tag, at = _varint(data, at)
-        size, at = _varint(data, at)
+        tag, at = varint(data, at)
+        size, at = varint(data, at)
         if tag != 10 or at + size > end:
             raise ProtobufError("unexpected EOF")
         result.append(str(data[at : at + size], "utf-8", "replace"))
@@ -324,34 +247,34 @@ def _texts(data: bytes, at: int, end: int, _depth: int) -> Any:
 
 
 def _time(data: bytes, at: int, end: int, _depth: int) -> Any:
-    return values.time_text(_integer(_numbers(data, at, end).get(1, 0), 64)) if end > at else None
+    return values.time_text(integer(varints(data, at, end).get(1, 0), 64)) if end > at else None
 
 
 def _micro_time(data: bytes, at: int, end: int, _depth: int) -> Any:
     if end == at:
         return None
-    found = _numbers(data, at, end)
-    return values.micro_time_text(_integer(found.get(1, 0), 64), _integer(found.get(2, 0), 32))
+    found = varints(data, at, end)
+    return values.micro_time_text(integer(found.get(1, 0), 64), integer(found.get(2, 0), 32))
 
 
 def _duration(data: bytes, at: int, end: int, _depth: int) -> Any:
-    return values.duration_text(_integer(_numbers(data, at, end).get(1, 0), 64))
+    return values.duration_text(integer(varints(data, at, end).get(1, 0), 64))
 
 
 def _quantity(data: bytes, at: int, end: int, _depth: int) -> Any:
-    return values.quantity(str(_parts(data, at, end).get(10, b"0"), "utf-8", "replace") or "0")
+    return values.quantity(str(sized_members(data, at, end).get(10, b"0"), "utf-8", "replace") or "0")
 
 
 def _int_or_string(data: bytes, at: int, end: int, _depth: int) -> Any:
-    found = _numbers(data, at, end)
+    found = varints(data, at, end)
     if found.get(1, 0) == 1:
-        return str(_parts(data, at, end).get(26, b""), "utf-8", "replace")
-    return _integer(found.get(2, 0), 32)
+        return str(sized_members(data, at, end).get(26, b""), "utf-8", "replace")
+    return integer(found.get(2, 0), 32)
 
 
 def _json(data: bytes, at: int, end: int, depth: int) -> Any:
     """Read raw JSON, or a whole object in an envelope of its own."""
-    raw = _parts(data, at, end).get(10, b"")
+    raw = sized_members(data, at, end).get(10, b"")
     if raw.startswith(ENVELOPE):
         return _enveloped(raw, depth)
     return gojson.loads(raw) if raw else None
@@ -369,10 +292,10 @@ _SCHEMA = "apiextensions/v1.JSONSchemaProps"
 
 
 def _schema_or_bool(data: bytes, at: int, end: int, depth: int) -> Any:
-    schema = _parts(data, at, end).get(18)
+    schema = sized_members(data, at, end).get(18)
     if schema is not None:
         return _message(_plan(_SCHEMA), schema, 0, len(schema), depth)
-    return _numbers(data, at, end).get(1, 0) != 0
+    return varints(data, at, end).get(1, 0) != 0
 
 
 def _schema_or_list(data: bytes, at: int, end: int, depth: int) -> Any:

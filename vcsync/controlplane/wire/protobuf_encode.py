@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vcsync.controlplane.wire import types, values
-from vcsync.controlplane.wire.protobuf_decode import ProtobufError
+from vcsync.controlplane.wire.protobuf_wire import ProtobufError
 
 Write = Callable[[Any], bytes]
 """A member's value -> its bytes, with tag and length."""
@@ -82,6 +82,12 @@ def _tag(number: int, wire: int) -> bytes:
     return length(number << 3 | wire)
 
 
+@cache
+def _heads(number: int) -> tuple[bytes, ...]:
+    """Return tag and length for every short length."""
+    return tuple([_tag(number, 2) + each for each in _SMALL])
+
+
 def _writer(field: types.Field) -> Write:
     if field.key:
         return _map(field)
@@ -113,21 +119,23 @@ def _single(number: int, base: str) -> Write:
         body = content
         return lambda value: member(tag, body(value))
 
+    heads = _heads(number)
+
     def write(value: Any) -> bytes:
-        data = _message(_plan(base), value or {})
+        data = _message(_plan(base), value)
         size = len(data)
-        return tag + (_SMALL[size] if size < 128 else length(size)) + data
+        return heads[size] + data if size < 128 else tag + length(size) + data
 
     return write
 
 
 def _text(number: int) -> Write:
-    tag = _tag(number, 2)
+    tag, heads = _tag(number, 2), _heads(number)
 
     def write(value: Any) -> bytes:
-        data = value.encode()
+        data: bytes = value.encode()
         size = len(data)
-        return tag + (_SMALL[size] if size < 128 else length(size)) + data  # type: ignore[no-any-return]
+        return heads[size] + data if size < 128 else tag + length(size) + data
 
     return write
 

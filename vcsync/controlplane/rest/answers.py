@@ -51,7 +51,9 @@ class Answers:
         if how.target == partial.LIST_KIND:
             raise partial.no_object(_internal(kind, ""))
         if how.target == TABLE:
-            return encode.document(await self._table(kind, [(value, revision)], _of(revision), how, query), how)
+            return encode.document(
+                await self._table(kind, [(value, revision)], _of(revision), how, query), how
+            )
         if how.format == "protobuf":
             return await self.enveloped(kind, value, revision, how)
         return encode.written(await self.json(kind, value, revision, how), how)
@@ -64,13 +66,18 @@ class Answers:
         """
         if how.target == partial.KIND:
             raise partial.no_list(_internal(kind, "List"))
-        resource, metadata = kind.resource, encode.list_metadata(listed.revision, listed.continue_, listed.remaining)
+        resource, metadata = (
+            kind.resource,
+            encode.list_metadata(listed.revision, listed.continue_, listed.remaining),
+        )
         name = resource.list_kind or f"{resource.kind}List"
         items = [(_told(each.key, each.value, listed.tell_tenant), each.revision) for each in listed.records]
         if how.target == TABLE:
             return [encode.document(await self._table(kind, items, metadata, how, query), how)]
         if how.target == partial.LIST_KIND and how.format != "protobuf":
-            parts = [partial.partial_object(value, revision, version=how.version) for value, revision in items]
+            parts = [
+                partial.partial_object(value, revision, version=how.version) for value, revision in items
+            ]
             return [encode.written(partial.partial_list(parts, metadata, version=how.version), how)]
         if how.format == "protobuf":
             return [await self._protobuf_list(kind, items, listed, how)]
@@ -90,7 +97,12 @@ class Answers:
         return WatchAnswers(self, kind, how, include, tell_tenant=tell_tenant)
 
     async def _table(
-        self, kind: Kind, items: Sequence[tuple[bytes, int]], metadata: Object, how: Representation, query: Query
+        self,
+        kind: Kind,
+        items: Sequence[tuple[bytes, int]],
+        metadata: Object,
+        how: Representation,
+        query: Query,
     ) -> Object:
         include = tables.include_object(query.get("includeObject", ("",))[0])
         objects = await self.working(kind, items)
@@ -212,7 +224,9 @@ class WatchAnswers:
         """Encode one event."""
         if self._how.target == TABLE:
             value = _told(told.key, told.value, self._tell_tenant)
-            return self._tabled(told.type, (await self._answers.working(self._kind, [(value, told.revision)]))[0])
+            return self._tabled(
+                told.type, (await self._answers.working(self._kind, [(value, told.revision)]))[0]
+            )
         resource = self._kind.resource
         which = (resource.group, resource.version, self._how, told.type, self._tell_tenant)
         cache = told.event.encoded if told.event is not None and self._shared else {}

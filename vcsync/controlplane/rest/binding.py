@@ -35,7 +35,9 @@ async def bind(registry: Registry, scope: Scope, binding: Object, dry_run: bool)
             wanted = metadata.get(name)
             if wanted and wanted != there:
                 shown = {"uid": "UID", "resourceVersion": "ResourceVersion"}[name]
-                why = f"Precondition failed: {shown} in precondition: {wanted}, {shown} in object meta: {there}"
+                why = (
+                    f"Precondition failed: {shown} in precondition: {wanted}, {shown} in object meta: {there}"
+                )
                 raise registry.conflict(scope, why)
         bound = assigned(pod, scope.name, target["name"], metadata, scope.context.now)
         if dry_run:
@@ -50,7 +52,9 @@ async def bind(registry: Registry, scope: Scope, binding: Object, dry_run: bool)
 
 def _check(target: Object) -> None:
     if target.get("kind") not in (None, "", "Node"):
-        raise StatusError(500, "", str(errors.not_supported("target.kind", target["kind"], ("Node", "<empty>"))))
+        raise StatusError(
+            500, "", str(errors.not_supported("target.kind", target["kind"], ("Node", "<empty>")))
+        )
     if not target.get("name"):
         raise StatusError(500, "", str(errors.required("target.name")))
 

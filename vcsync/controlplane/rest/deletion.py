@@ -97,9 +97,7 @@ class Deleter:
         old = await self._registry.load(scope.kind, record)
         self._check(scope, old["metadata"], record, options)
         for each in self._registry.admission:
-            await each(
-                Admission(scope, "DELETE", scope.name, None, scope.kind.served(old), options.dry_run)
-            )
+            await each(Admission(scope, "DELETE", scope.name, None, scope.kind.served(old), options.dry_run))
         working = copy.deepcopy(old)
         now = scope.context.now
         resource = scope.kind.resource
@@ -218,9 +216,7 @@ class Deleter:
         metadata["deletionGracePeriodSeconds"] = asked
         return True, False
 
-    async def delete_all(
-        self, scope: Scope, names: list[tuple[str, str]], options: DeleteOptions
-    ) -> None:
+    async def delete_all(self, scope: Scope, names: list[tuple[str, str]], options: DeleteOptions) -> None:
         """Delete objects by (namespace, name); those that are gone already don't matter.
 
         Raises:

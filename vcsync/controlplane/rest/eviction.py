@@ -145,7 +145,9 @@ def decremented(budget: Object, pod: str, now: str) -> Object:
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
         error = errors.too_many_requests(REFUSED, RETRY_SECONDS)
         error.causes = (
-            Cause("DisruptionBudget", f"The disruption budget {name} is still being processed by the server."),
+            Cause(
+                "DisruptionBudget", f"The disruption budget {name} is still being processed by the server."
+            ),
         )
         raise error
     allowed = status.get("disruptionsAllowed", 0)

@@ -47,7 +47,9 @@ def parse_field_selector(text: str) -> FieldSelector:
     return FieldSelector(tuple(_term(each, text) for each in _split(text) if each))
 
 
-def check_fields(selector: FieldSelector, known: Callable[[str], bool], unknown: Callable[[str], str]) -> None:
+def check_fields(
+    selector: FieldSelector, known: Callable[[str], bool], unknown: Callable[[str], str]
+) -> None:
     """Refuse terms on what cannot be selected by.
 
     Raises:

@@ -32,7 +32,9 @@ async def check_namespace(store: Store, scope: Scope) -> None:
         )
         error.causes = (
             Cause(
-                "NamespaceTerminating", f"namespace {scope.namespace} is being terminated", "metadata.namespace"
+                "NamespaceTerminating",
+                f"namespace {scope.namespace} is being terminated",
+                "metadata.namespace",
             ),
         )
         raise error

@@ -45,7 +45,9 @@ def settle_namespace(metadata: Object, namespace: str) -> None:
     """
     said = metadata.get("namespace") or ""
     if said and namespace and said != namespace:
-        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
     if namespace:
         metadata["namespace"] = namespace
     else:
@@ -145,7 +147,14 @@ def update_findings(new: Object, old: Object, *, own: bool = False) -> list[Fiel
                     f"found new finalizers []string{{{said}}}",
                 )
             )
-    for key in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
+    for key in (
+        "name",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ):
         if (new.get(key) or None) != (old.get(key) or None):
             found.append(wrong(f"metadata.{key}", new.get(key), "field is immutable"))
     found += rules.labels("metadata.labels", new.get("labels") or {})
@@ -204,9 +213,7 @@ def _finalizers(finalizers: Sequence[str]) -> list[FieldError]:
     path = "metadata.finalizers"
     found = [wrong(path, each, word) for each in finalizers for word in names.qualified_name(each)]
     if ORPHAN in finalizers and FOREGROUND in finalizers:
-        found.append(
-            wrong(path, list(finalizers), f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set")
-        )
+        found.append(wrong(path, list(finalizers), f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set"))
     return found
 
 
@@ -224,7 +231,9 @@ def _managed(entries: Sequence[Mapping[str, Any]]) -> list[FieldError]:
     for at, each in enumerate(entries):
         path = f"metadata.managedFields[{at}]"
         if each.get("operation") not in ("Apply", "Update"):
-            found.append(wrong(f"{path}.operation", each.get("operation") or "", "must be `Apply` or `Update`"))
+            found.append(
+                wrong(f"{path}.operation", each.get("operation") or "", "must be `Apply` or `Update`")
+            )
         if each.get("fieldsType") not in (None, "", "FieldsV1"):
             found.append(wrong(f"{path}.fieldsType", each["fieldsType"], "must be `FieldsV1`"))
         found += manager_findings(each.get("manager") or "", f"{path}.manager")

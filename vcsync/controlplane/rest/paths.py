@@ -47,9 +47,7 @@ class Operator(Protocol):
         """Return the discovery document of the issuer of tokens, or its keys."""
         ...
 
-    async def administer(
-        self, caller: Any, method: str, path: str, query: Query, body: bytes
-    ) -> Any:
+    async def administer(self, caller: Any, method: str, path: str, query: Query, body: bytes) -> Any:
         """Answer the operator."""
         ...
 
@@ -74,7 +72,20 @@ class Paths:
         if incoming.method not in ("GET", "HEAD"):
             raise errors.method_not_allowed(info.verb) if parts else errors.page_not_found()
         if not parts:
-            return _json({"paths": ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/metrics", "/readyz", "/version"]})
+            return _json(
+                {
+                    "paths": [
+                        "/api",
+                        "/api/v1",
+                        "/apis",
+                        "/healthz",
+                        "/livez",
+                        "/metrics",
+                        "/readyz",
+                        "/version",
+                    ]
+                }
+            )
         if parts[0] in HEALTH:
             return await self._health(parts, query)
         if parts == ["version"]:
@@ -169,14 +180,20 @@ class Paths:
                 return nowhere()
             checks = [parts[1]]
         failed = [each for each in checks if each == "store" and not await self._ready()]
-        lines = [f"[-]{each} failed: reason withheld" if each in failed else f"[+]{each} ok" for each in checks]
+        lines = [
+            f"[-]{each} failed: reason withheld" if each in failed else f"[+]{each} ok" for each in checks
+        ]
         if failed:
             text = "\n".join([*lines, f"{probe} check failed", ""])
-            return Reply(500, [text.encode()], "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"})
-        text = "\n".join([*lines, f"{probe} check passed", ""]) if "verbose" in query and len(parts) == 1 else "ok"
-        return Reply(
-            200, [text.encode()], "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"}
+            return Reply(
+                500, [text.encode()], "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"}
+            )
+        text = (
+            "\n".join([*lines, f"{probe} check passed", ""])
+            if "verbose" in query and len(parts) == 1
+            else "ok"
         )
+        return Reply(200, [text.encode()], "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"})
 
 
 def nowhere() -> Reply:

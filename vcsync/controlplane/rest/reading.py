@@ -88,7 +88,11 @@ class Reader:
         self, scope: Scope, options: ListOptions, selection: Selection, plan: paging.Plan, prefix: str
     ) -> Listed:
         listed = Listed(tell_tenant=scope.tenant == ALL)
-        if selection.name is not None and scope.tenant != ALL and (scope.namespace or not scope.kind.resource.namespaced):
+        if (
+            selection.name is not None
+            and scope.tenant != ALL
+            and (scope.namespace or not scope.kind.resource.namespaced)
+        ):
             return await self._single(scope, selection, plan)
         limit = max(options.limit, 0)
         revision = plan.revision

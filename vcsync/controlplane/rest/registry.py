@@ -153,7 +153,10 @@ class Registry:
             raise scope.kind.refusal
         served = await change(None)
         metadata = served["metadata"]
-        if metadata.get("resourceVersion") not in (None, "", "0") and not scope.kind.behaviour.create_on_update:
+        if (
+            metadata.get("resourceVersion") not in (None, "", "0")
+            and not scope.kind.behaviour.create_on_update
+        ):
             raise self.conflict(scope)
         if metadata.get("uid"):
             raise self._uid_conflict(scope, metadata["uid"], "")

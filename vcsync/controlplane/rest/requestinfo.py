@@ -120,7 +120,13 @@ def request_info(method: str, path: str, query: Query) -> RequestInfo:
         verb, by_path, parts = parts[0], True, parts[1:]
     tenant, parts = _tenant_inside(tenant, parts)
     info = replace(
-        info, resource_request=True, prefix=prefix, group=group, version=version, by_path=by_path, tenant=tenant
+        info,
+        resource_request=True,
+        prefix=prefix,
+        group=group,
+        version=version,
+        by_path=by_path,
+        tenant=tenant,
     )
     return _resource(info, verb, parts, query)
 

@@ -84,7 +84,9 @@ def selection(kind: Kind, options: ListOptions, name: str = "") -> Selection:
         fields = _fields(options.field_selector)
         if fields.terms:
             known = selectable(kind.behaviour)
-            check_fields(fields, lambda each: each in (NAME, NAMESPACE) or each in known, _unknown(kind, known))
+            check_fields(
+                fields, lambda each: each in (NAME, NAMESPACE) or each in known, _unknown(kind, known)
+            )
     except InvalidFieldSelector as error:
         raise bad_request(str(error)) from None
     if name:

@@ -77,9 +77,7 @@ class Server:
         async def body() -> bytes:
             return await _body(request)
 
-        incoming = Incoming(
-            request.method, raw_path, query, request.headers, _certificate(request), body
-        )
+        incoming = Incoming(request.method, raw_path, query, request.headers, _certificate(request), body)
         try:
             outgoing = await self._way.go(incoming)
             return await self._send(request, outgoing, began)
@@ -109,7 +107,11 @@ class Server:
         self, request: web.BaseRequest, answer: Reply, headers: dict[str, str], warnings: Sequence[str]
     ) -> web.StreamResponse:
         size = sum(map(len, answer.body))
-        packed = size > GZIP_FROM and "Content-Encoding" not in headers and "gzip" in request.headers.get("Accept-Encoding", "")
+        packed = (
+            size > GZIP_FROM
+            and "Content-Encoding" not in headers
+            and "gzip" in request.headers.get("Accept-Encoding", "")
+        )
         headers["Content-Type"] = answer.content_type
         if packed:
             headers["Content-Encoding"] = "gzip"

@@ -64,7 +64,9 @@ class ServiceClaims:
         name = new["metadata"].get("name") or scope.name
         spec = dict(new.get("spec") or {})
         for _attempt in range(ATTEMPTS):
-            new["spec"] = {**spec, "ports": [dict(each) for each in spec["ports"]]} if spec.get("ports") else dict(spec)
+            new["spec"] = (
+                {**spec, "ports": [dict(each) for each in spec["ports"]]} if spec.get("ports") else dict(spec)
+            )
             found: Allocation = service_claims.allocate(
                 new, old, self._network, secrets.randbelow, dry_run=dry_run
             )

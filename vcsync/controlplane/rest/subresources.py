@@ -124,17 +124,13 @@ class Subresources:
     async def _eviction(self, request: Request) -> Reply:
         options = write_options(request.query, "CreateOptions")
         body = await self._body(request, "policy", "v1", "Eviction")
-        return self._document(
-            request, await self._evictor.evict(request.scope, body, options.dry_run), 201
-        )
+        return self._document(request, await self._evictor.evict(request.scope, body, options.dry_run), 201)
 
     async def _token(self, request: Request) -> Reply:
         write_options(request.query, "CreateOptions")
         scope = request.scope
         body = await self._body(request, "authentication.k8s.io", "v1", "TokenRequest")
-        answer = await self._reviews.token_request(
-            scope.tenant, scope.namespace, scope.name, body
-        )
+        answer = await self._reviews.token_request(scope.tenant, scope.namespace, scope.name, body)
         return self._document(request, answer, 201)
 
     async def _scale(self, request: Request) -> Reply:

@@ -46,12 +46,13 @@ def track_scale(scope: Scope, new: Object, before: Object, after: Object, manage
     paths = {resource.api_version: where}
     metadata = new["metadata"]
     old_entries = metadata.get("managedFields")
-    shown = {**before, "metadata": {**before["metadata"], "managedFields": scale.to_scale(old_entries, paths)}}
+    shown = {
+        **before,
+        "metadata": {**before["metadata"], "managedFields": scale.to_scale(old_entries, paths)},
+    }
     sent = {**after, "metadata": {**(after.get("metadata") or {}), "managedFields": None}}
     schema = builtin.schema("autoscaling", "v1", "Scale") or _ANYTHING
-    tracking = Tracking(
-        schema=schema, api_version="autoscaling/v1", kind="Scale", subresource="scale"
-    )
+    tracking = Tracking(schema=schema, api_version="autoscaling/v1", kind="Scale", subresource="scale")
     name = managed.manager_name(manager, scope.agent)
     owners = managed.update(shown, sent, name, scope.context.now, tracking)
     entries = scale.to_parent(old_entries, owners, resource.api_version, paths)

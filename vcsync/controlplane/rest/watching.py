@@ -114,7 +114,14 @@ class Watches:
                 if due:
                     bookmark, last = now + BOOKMARK_SECONDS, last and now < end - BOOKMARK_BEFORE_END
                     yield [Bookmark(position)]
-                deadlines = [end, *([bookmark, *([end - BOOKMARK_BEFORE_END] if last else [])] if options.bookmarks else [])]
+                deadlines = [
+                    end,
+                    *(
+                        [bookmark, *([end - BOOKMARK_BEFORE_END] if last else [])]
+                        if options.bookmarks
+                        else []
+                    ),
+                ]
                 await watcher.wait(max(0.0, min(deadlines) - now))
         except Compacted as error:
             message = f"too old resource version: {version} ({error.oldest})"

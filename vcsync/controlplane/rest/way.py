@@ -227,5 +227,9 @@ class Way:
             raise errors.method_not_allowed(info.verb)
         if info.verb in ("update", "patch") and not named:
             raise errors.method_not_allowed(info.verb)
-        if resource.namespaced and not info.namespace and info.verb not in ("list", "watch", "deletecollection"):
+        if (
+            resource.namespaced
+            and not info.namespace
+            and info.verb not in ("list", "watch", "deletecollection")
+        ):
             raise errors.page_not_found() if named else errors.method_not_allowed(info.verb)

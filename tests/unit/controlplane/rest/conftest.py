@@ -79,7 +79,9 @@ class Api:
         assert isinstance(answer, Reply), answer
         raw = b"".join(answer.body)
         json = answer.content_type == "application/json"
-        return Told(answer.status, msgspec.json.decode(raw) if json else raw, dict(answer.headers), warnings, raw)
+        return Told(
+            answer.status, msgspec.json.decode(raw) if json else raw, dict(answer.headers), warnings, raw
+        )
 
     async def _go(self, method, path, body, headers):
         sent = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)

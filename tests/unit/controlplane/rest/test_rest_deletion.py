@@ -34,7 +34,9 @@ async def test_finalizers_hold_an_object_until_they_are_gone(api):
     assert told["metadata.deletionGracePeriodSeconds"] == 0
     again = await api("POST", BASE, {"metadata": {"name": "a"}})
     assert again["message"] == 'object is being deleted: configmaps "a" already exists'
-    more = await api("PATCH", f"{BASE}/a", {"metadata": {"finalizers": ["example.com/wait", "example.com/more"]}}, **MERGE)
+    more = await api(
+        "PATCH", f"{BASE}/a", {"metadata": {"finalizers": ["example.com/wait", "example.com/more"]}}, **MERGE
+    )
     assert more.status == 422
     freed = await api("PATCH", f"{BASE}/a", {"metadata": {"finalizers": None}}, **MERGE)
     assert freed.status == 200
@@ -42,7 +44,8 @@ async def test_finalizers_hold_an_object_until_they_are_gone(api):
 
 
 @pytest.mark.parametrize(
-    ("query", "finalizer"), [("propagationPolicy=Foreground", "foregroundDeletion"), ("propagationPolicy=Orphan", "orphan")]
+    ("query", "finalizer"),
+    [("propagationPolicy=Foreground", "foregroundDeletion"), ("propagationPolicy=Orphan", "orphan")],
 )
 async def test_policies_become_finalizers(api, config_map, query, finalizer):
     await api("POST", BASE, config_map("a"))
@@ -115,10 +118,18 @@ async def test_evictions_respect_budgets(api):
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
     early = await api("POST", f"{CORE}/pods/p/eviction", eviction)
     assert (early.status, early["reason"]) == (429, "TooManyRequests")
-    status = {"observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}
+    status = {
+        "observedGeneration": 1,
+        "disruptionsAllowed": 0,
+        "currentHealthy": 1,
+        "desiredHealthy": 1,
+        "expectedPods": 1,
+    }
     await api("PATCH", f"{budgets}/b/status", {"status": status}, **MERGE)
     held = await api("POST", f"{CORE}/pods/p/eviction", eviction)
-    assert held["details.causes.0.message"] == "The disruption budget b needs 1 healthy pods and has 1 currently"
+    assert (
+        held["details.causes.0.message"] == "The disruption budget b needs 1 healthy pods and has 1 currently"
+    )
     await api("PATCH", f"{budgets}/b/status", {"status": {"disruptionsAllowed": 1}}, **MERGE)
     assert (await api("POST", f"{CORE}/pods/p/eviction", eviction)).status == 201
     assert (await api("GET", f"{CORE}/pods/p")).status == 404
@@ -131,25 +142,40 @@ async def test_scales_are_read_and_written(api):
     path = "/apis/apps/v1/namespaces/default/deployments"
     spec = {
         "selector": {"matchLabels": {"a": "b"}},
-        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+        "template": {
+            "metadata": {"labels": {"a": "b"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        },
     }
     await api("POST", path, {"metadata": {"name": "d"}, "spec": spec})
     shown = await api("GET", f"{path}/d/scale")
     assert (shown["kind"], shown["spec.replicas"], shown["status.selector"]) == ("Scale", 1, "a=b")
-    assert (await api("PUT", f"{path}/d/scale", {"metadata": {"name": "d"}, "spec": {"replicas": 4}}))["spec.replicas"] == 4
+    assert (await api("PUT", f"{path}/d/scale", {"metadata": {"name": "d"}, "spec": {"replicas": 4}}))[
+        "spec.replicas"
+    ] == 4
     assert (await api("PATCH", f"{path}/d/scale", {"spec": {"replicas": 2}}, **MERGE))["spec.replicas"] == 2
     assert (await api("GET", f"{path}/d"))["spec.replicas"] == 2
-    assert (await api("PUT", f"{path}/d/scale", {"metadata": {"name": "d"}, "spec": {"replicas": -1}})).status == 422
+    assert (
+        await api("PUT", f"{path}/d/scale", {"metadata": {"name": "d"}, "spec": {"replicas": -1}})
+    ).status == 422
 
 
 async def test_services_get_addresses_of_their_own(api):
     seen = set()
     for number in range(5):
-        made = await api("POST", f"{CORE}/services", {"metadata": {"name": f"s{number}"}, "spec": {"ports": [{"port": 80}]}})
+        made = await api(
+            "POST",
+            f"{CORE}/services",
+            {"metadata": {"name": f"s{number}"}, "spec": {"ports": [{"port": 80}]}},
+        )
         assert made.status == 201, made.body
         seen.add(made["spec.clusterIP"])
     assert len(seen) == 5
-    taken = await api("POST", f"{CORE}/services", {"metadata": {"name": "t"}, "spec": {"clusterIP": min(seen), "ports": [{"port": 80}]}})
+    taken = await api(
+        "POST",
+        f"{CORE}/services",
+        {"metadata": {"name": "t"}, "spec": {"clusterIP": min(seen), "ports": [{"port": 80}]}},
+    )
     assert taken.status == 422
     assert "provided IP is already allocated" in taken["message"]
     listed = await api("GET", "/apis/networking.k8s.io/v1/ipaddresses")

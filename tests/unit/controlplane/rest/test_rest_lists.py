@@ -10,7 +10,9 @@ BASE = "/api/v1/namespaces/default/configmaps"
 
 async def fill(api, count, base=BASE):
     for number in range(count):
-        made = await api("POST", base, {"metadata": {"name": f"c{number:02}", "labels": {"n": str(number % 3)}}})
+        made = await api(
+            "POST", base, {"metadata": {"name": f"c{number:02}", "labels": {"n": str(number % 3)}}}
+        )
         assert made.status == 201
 
 
@@ -93,7 +95,9 @@ async def test_what_is_forgotten_is_gone_and_pages_can_go_on_inconsistently(api,
     first = await api("GET", f"{BASE}?limit=2")
     await api("DELETE", f"{BASE}/c00")
     await store.compact(await store.revision())
-    gone = await api("GET", f"{BASE}?resourceVersion={first['metadata.resourceVersion']}&resourceVersionMatch=Exact")
+    gone = await api(
+        "GET", f"{BASE}?resourceVersion={first['metadata.resourceVersion']}&resourceVersionMatch=Exact"
+    )
     assert (gone.status, gone["reason"]) == (410, "Expired")
     page = await api("GET", f"{BASE}?limit=2&continue={first['metadata.continue']}")
     assert (page.status, page["reason"]) == (410, "Expired")
@@ -104,14 +108,22 @@ async def test_what_is_forgotten_is_gone_and_pages_can_go_on_inconsistently(api,
 REFUSED = [
     ("resourceVersion=x", 400, "invalid resource version"),
     ("resourceVersion=999999&resourceVersionMatch=Exact", 504, "Timeout: Too large resource version: 999999"),
-    ("resourceVersionMatch=Exact", 422, "resourceVersionMatch is forbidden unless resourceVersion is provided"),
+    (
+        "resourceVersionMatch=Exact",
+        422,
+        "resourceVersionMatch is forbidden unless resourceVersion is provided",
+    ),
     ("resourceVersion=0&resourceVersionMatch=Exact", 422, 'resourceVersionMatch "exact" is forbidden'),
     ("resourceVersion=1&resourceVersionMatch=Some", 422, "Unsupported value"),
     ("continue=nonsense", 400, "invalid continue token"),
     ("sendInitialEvents=true", 422, "sendInitialEvents is forbidden for list"),
     ("labelSelector=a+b", 400, "unable to parse requirement"),
     ("fieldSelector=a", 400, "invalid selector: 'a'; can't understand 'a'"),
-    ("fieldSelector=spec.x%3D1", 400, '"spec.x" is not a known field selector: only "metadata.name", "metadata.namespace"'),
+    (
+        "fieldSelector=spec.x%3D1",
+        400,
+        '"spec.x" is not a known field selector: only "metadata.name", "metadata.namespace"',
+    ),
     ("limit=x", 400, 'strconv.ParseInt: parsing "x": invalid syntax'),
 ]
 
@@ -125,9 +137,13 @@ async def test_what_cannot_be_listed_is_refused(api, query, status, message):
 
 async def test_a_token_leads_nowhere_else(api):
     await api("POST", f"/tenants/b{BASE}", {"metadata": {"name": "secret"}})
-    forged = base64.urlsafe_b64encode(
-        json.dumps({"v": "meta.k8s.io/v1", "rv": -1, "start": "../../../b/core/configmaps/"}).encode()
-    ).decode().rstrip("=")
+    forged = (
+        base64.urlsafe_b64encode(
+            json.dumps({"v": "meta.k8s.io/v1", "rv": -1, "start": "../../../b/core/configmaps/"}).encode()
+        )
+        .decode()
+        .rstrip("=")
+    )
     told = await api("GET", f"{BASE}?continue={forged}")
     assert told.status == 400
 

@@ -44,7 +44,9 @@ def test_a_url_says_what_a_request_is_about(row):
     assert found == expected
 
 
-@pytest.mark.parametrize("url", ["/", "/version", "/api", "/api/v1", "/apis/apps", "/apis/apps/v1", "/tenants/t"])
+@pytest.mark.parametrize(
+    "url", ["/", "/version", "/api", "/api/v1", "/apis/apps", "/apis/apps/v1", "/tenants/t"]
+)
 def test_other_paths_are_no_resources(url):
     info = request_info("GET", url, {})
     assert not info.resource_request

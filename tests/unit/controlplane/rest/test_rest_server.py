@@ -12,7 +12,9 @@ BASE = "/api/v1/namespaces/default/configmaps"
 
 @pytest.fixture
 async def client(plane, api):
-    async with aiohttp.ClientSession(f"http://127.0.0.1:{plane.server.port}", auto_decompress=False) as session:
+    async with aiohttp.ClientSession(
+        f"http://127.0.0.1:{plane.server.port}", auto_decompress=False
+    ) as session:
         yield session
 
 
@@ -30,7 +32,9 @@ async def test_long_lists_are_compressed_for_whoever_takes_it(client):
 
 
 async def test_a_body_that_is_too_large_is_refused(client):
-    async with client.post(BASE, data=io.BytesIO(b"x" * (3 * 2**20 + 1)), headers={"Content-Type": "application/json"}) as told:
+    async with client.post(
+        BASE, data=io.BytesIO(b"x" * (3 * 2**20 + 1)), headers={"Content-Type": "application/json"}
+    ) as told:
         assert told.status == 413
         assert msgspec.json.decode(await told.read())["reason"] == "RequestEntityTooLarge"
 

@@ -76,7 +76,9 @@ async def test_pods_are_watched_by_their_node(api):
         {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}},
     )
     assert bound.status == 201, bound.body
-    events = await api.watch(f"/api/v1/pods?watch=1&resourceVersion={start}&fieldSelector=spec.nodeName%3Dn", 1)
+    events = await api.watch(
+        f"/api/v1/pods?watch=1&resourceVersion={start}&fieldSelector=spec.nodeName%3Dn", 1
+    )
     assert told(events) == [("ADDED", "p")]
 
 

@@ -21,7 +21,11 @@ async def test_a_created_object_gets_what_the_server_gives(api, config_map):
 
 async def test_what_only_the_server_sets_is_not_taken_from_clients(api, config_map):
     given = config_map("a")
-    given["metadata"] |= {"uid": "mine", "creationTimestamp": "2001-01-01T00:00:00Z", "deletionTimestamp": "2001-01-01T00:00:00Z"}
+    given["metadata"] |= {
+        "uid": "mine",
+        "creationTimestamp": "2001-01-01T00:00:00Z",
+        "deletionTimestamp": "2001-01-01T00:00:00Z",
+    }
     made = await api("POST", BASE, given)
     assert made["metadata.uid"] != "mine"
     assert not made["metadata.creationTimestamp"].startswith("2001")
@@ -146,7 +150,9 @@ async def test_every_kind_of_patch_is_understood(api, config_map, form, patch, d
 
 async def test_applying_creates_what_is_not_there(api):
     body = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"new"},"data":{"a":"b"}}'
-    told = await api("PATCH", f"{BASE}/new?fieldManager=me", body, Content_Type="application/apply-patch+yaml")
+    told = await api(
+        "PATCH", f"{BASE}/new?fieldManager=me", body, Content_Type="application/apply-patch+yaml"
+    )
     assert told.status == 201, told.body
     assert told["metadata.managedFields.0.operation"] == "Apply"
     refused = await api("PATCH", f"{BASE}/x", body, Content_Type="application/apply-patch+yaml")
@@ -154,7 +160,9 @@ async def test_applying_creates_what_is_not_there(api):
     assert refused["message"].endswith("fieldManager: Required value: is required for apply patch")
 
 
-@pytest.mark.parametrize(("validation", "status", "warned"), [("Strict", 400, 0), ("Warn", 201, 1), ("Ignore", 201, 0)])
+@pytest.mark.parametrize(
+    ("validation", "status", "warned"), [("Strict", 400, 0), ("Warn", 201, 1), ("Ignore", 201, 0)]
+)
 async def test_unknown_fields_are_treated_as_asked(api, validation, status, warned):
     told = await api("POST", f"{BASE}?fieldValidation={validation}", {"metadata": {"name": "a"}, "date": {}})
     assert told.status == status
@@ -165,7 +173,10 @@ async def test_generation_counts_changes_of_spec_only(api):
     path = "/apis/apps/v1/namespaces/default/deployments"
     spec = {
         "selector": {"matchLabels": {"a": "b"}},
-        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+        "template": {
+            "metadata": {"labels": {"a": "b"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        },
     }
     made = await api("POST", path, {"metadata": {"name": "d"}, "spec": spec, "status": {"replicas": 5}})
     assert made.status == 201, made.body
@@ -176,7 +187,9 @@ async def test_generation_counts_changes_of_spec_only(api):
     assert labelled["metadata.generation"] == 1
     scaled = await api("PATCH", f"{path}/d", {"spec": {"replicas": 3}}, **merge)
     assert scaled["metadata.generation"] == 2
-    status = await api("PATCH", f"{path}/d/status", {"spec": {"replicas": 9}, "status": {"replicas": 2}}, **merge)
+    status = await api(
+        "PATCH", f"{path}/d/status", {"spec": {"replicas": 9}, "status": {"replicas": 2}}, **merge
+    )
     assert (status["metadata.generation"], status["spec.replicas"], status["status.replicas"]) == (2, 3, 2)
 
 
@@ -195,13 +208,19 @@ async def test_nothing_is_created_in_a_namespace_that_goes(api, config_map):
     told = await api("POST", "/api/v1/namespaces/other/configmaps", config_map("a"))
     assert (told.status, told["reason"]) == (403, "Forbidden")
     assert told["details.causes.0.reason"] == "NamespaceTerminating"
-    finalized = await api("PUT", "/api/v1/namespaces/other/finalize", {"metadata": {"name": "other"}, "spec": {"finalizers": []}})
+    finalized = await api(
+        "PUT",
+        "/api/v1/namespaces/other/finalize",
+        {"metadata": {"name": "other"}, "spec": {"finalizers": []}},
+    )
     assert finalized.status == 200, finalized.body
     assert (await api("GET", "/api/v1/namespaces/other")).status == 404
     assert (await api("DELETE", "/api/v1/namespaces/default")).status == 403
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/apis/none", "/apis/none/v1", "/apis/none/v1/things", "/healthz/none"])
+@pytest.mark.parametrize(
+    "path", ["/nothing", "/apis/none", "/apis/none/v1", "/apis/none/v1/things", "/healthz/none"]
+)
 async def test_where_nothing_begins_the_answer_is_plain(api, path):
     told = await api("GET", path)
     assert (told.status, told.body) == (404, b"404 page not found\n")

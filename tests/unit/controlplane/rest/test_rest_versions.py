@@ -1,0 +1,27 @@
+"""Kinds that are served in versions of different shape."""
+
+
+async def test_an_event_is_the_same_under_both_names(api):
+    made = await api(
+        "POST",
+        "/apis/events.k8s.io/v1/namespaces/default/events",
+        {
+            "metadata": {"name": "e"},
+            "eventTime": "2026-01-01T00:00:00.000000Z",
+            "note": "said",
+            "reason": "Why",
+            "action": "Act",
+            "type": "Normal",
+            "reportingController": "me",
+            "reportingInstance": "me-1",
+            "regarding": {"kind": "Pod", "namespace": "default", "name": "p"},
+        },
+    )
+    assert made.status == 201, made.body
+    assert made["apiVersion"] == "events.k8s.io/v1"
+    core = await api("GET", "/api/v1/namespaces/default/events/e")
+    assert (core["message"], core["involvedObject.name"], core["reportingComponent"]) == ("said", "p", "me")
+    listed = await api("GET", "/apis/events.k8s.io/v1/namespaces/default/events")
+    assert listed["items.0.note"] == "said"
+    events = await api.watch("/apis/events.k8s.io/v1/namespaces/default/events?watch=1", 1)
+    assert events[0]["object"]["note"] == "said"

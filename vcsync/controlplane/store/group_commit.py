@@ -22,6 +22,9 @@ MAX_WAITING = 1024
 MAX_GROUP = 256
 """Transactions in one commit."""
 
+MAX_GROUP_BYTES = 8 << 20
+"""A commit takes no further transaction once it has so many bytes of values: others wait behind it."""
+
 _FSYNC_FAILED = {apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC}
 
 
@@ -29,6 +32,7 @@ _FSYNC_FAILED = {apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC}
 class _Job:
     work: Work[Any]
     answer: asyncio.Future[Any]
+    size: int
 
 
 @dataclass(slots=True)
@@ -64,8 +68,10 @@ class GroupCommit:
         self._thread = threading.Thread(target=self._run, name="vcsync-store-writer", daemon=True)
         self._thread.start()
 
-    async def do(self, work: Work[T]) -> T:
+    async def do(self, work: Work[T], size: int = 0) -> T:
         """Run work in a transaction; return its result once that is durable. Cancelling does not undo it.
+
+        `size`: bytes that it will write, about.
 
         Raises:
             StoreFull: no room; nothing is in effect.
@@ -76,7 +82,7 @@ class GroupCommit:
             self._room.release()
             raise StoreUnavailable("the store is closed")
         answer: asyncio.Future[T] = self._loop.create_future()
-        self._jobs.put(_Job(work, answer))
+        self._jobs.put(_Job(work, answer, size))
         return await answer
 
     async def close(self) -> None:
@@ -99,9 +105,11 @@ class GroupCommit:
         """Wait for a job, and take along what else waits; False: no more will come."""
         job = self._jobs.get()
         group: list[_Job] = []
+        size = 0
         while job:
             group.append(job)
-            if len(group) == MAX_GROUP:
+            size += job.size
+            if len(group) == MAX_GROUP or size >= MAX_GROUP_BYTES:
                 return group, True
             try:
                 job = self._jobs.get_nowait()

@@ -101,7 +101,8 @@ class SqliteStore:
     async def txn(self, compares: Sequence[Compare], operations: Sequence[Put | Delete]) -> Outcome:
         """See `Store.txn`."""
         require_valid(compares, operations)
-        return await self._writer.do(lambda ledger: ledger.apply(compares, operations))
+        size = sum(len(one.value) for one in operations if isinstance(one, Put))
+        return await self._writer.do(lambda ledger: ledger.apply(compares, operations), size)
 
     def watch(self, prefix: str, after: int, *, progress: float | None = None) -> AsyncGenerator[Batch, None]:
         """See `Store.watch`."""

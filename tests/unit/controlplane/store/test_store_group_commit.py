@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import apsw
 import pytest
 
+from vcsync.controlplane.store import group_commit
 from vcsync.controlplane.store.group_commit import GroupCommit
 from vcsync.controlplane.store.interface import Change, Put, StoreUnavailable
 from vcsync.controlplane.store.sqlite_file import MIGRATIONS
@@ -79,5 +81,39 @@ async def test_a_defect_in_one_job_goes_to_its_caller_and_harms_no_other(tmp_pat
     first, broken, last = await asyncio.gather(*jobs, return_exceptions=True)
     assert isinstance(broken, ZeroDivisionError)
     assert (first.revision, last.revision) == (2, 3)
+    await writer.close()
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "commits"),
+    [([1] * 6, 1), ([10] * 3, 3), ([1, 10, 1, 1], 2)],
+    ids=["many small ones", "large ones", "a large one between"],
+)
+async def test_a_commit_takes_only_so_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: list[int], commits: int
+) -> None:
+    monkeypatch.setattr(group_commit, "MAX_GROUP_BYTES", 10)
+    connection = apsw.Connection(str(tmp_path / "x.db"))
+    connection.execute(MIGRATIONS[0])
+    published: list[int] = []
+    writer = GroupCommit(connection, lambda changes, revision: published.append(revision), clock=lambda: 0)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold(_: object) -> None:
+        begun.set()
+        go_on.wait(60)
+
+    first = asyncio.create_task(writer.do(hold))
+    await asyncio.to_thread(begun.wait, 60)
+    jobs = [
+        writer.do(lambda ledger, n=n: ledger.apply([], [Put(str(n), b"")]), size)
+        for n, size in enumerate(sizes)
+    ]
+    others = asyncio.gather(*jobs)
+    await asyncio.sleep(0)  # they wait behind the first, and so form groups
+    go_on.set()
+    await asyncio.gather(first, others)
+    assert len(published) == commits
     await writer.close()
     connection.close()

@@ -145,7 +145,7 @@ def _what(value: Any, *, number: bool) -> str:
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int | float):
-        return f"number {value}" if number else "number"
+        return f"number {value}" if number and abs(value) <= scalars.LARGEST_NUMBER else "number"
     if isinstance(value, str):
         return "string"
     return "array" if isinstance(value, list) else "object"
@@ -169,7 +169,9 @@ def _text(value: Any, context: _Context, read: Callable[[str], Any]) -> Any:
 
 
 def _quantity(value: Any, context: _Context) -> Any:  # noqa: ARG001
-    if isinstance(value, bool | list | dict):
+    if isinstance(value, bool | list | dict) or (
+        not isinstance(value, str) and abs(value) > scalars.LARGEST_NUMBER
+    ):
         raise DecodeError(scalars.FORMAT_WRONG)
     try:
         return scalars.quantity(str(value).strip())

@@ -23,6 +23,8 @@ _NANO = 10**9
 _LONGEST = 100
 """Nobody writes a longer number; the work grows with the square of its length."""
 _LARGEST_EXPONENT = 1000
+LARGEST_NUMBER = 10**_LONGEST
+"""A quantity that is written as a number is no larger."""
 
 FORMAT_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 SUFFIX_WRONG = "unable to parse quantity's suffix"

@@ -295,7 +295,7 @@ def _float(value: Any) -> float:
 def _quantity(value: Any) -> str:
     if type(value) is str:
         return scalars.quantity(value.strip() if value != "null" else "0")
-    if type(value) is not int and type(value) is not float:
+    if (type(value) is not int and type(value) is not float) or abs(value) > scalars.LARGEST_NUMBER:
         raise _Odd
     return scalars.quantity(str(value))
 

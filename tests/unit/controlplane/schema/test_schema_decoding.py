@@ -202,6 +202,14 @@ def test_numbers_are_quantities_too() -> None:
     assert found["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "500m", "memory": "1024"}}
 
 
+@pytest.mark.parametrize("number", [10**5000, float("inf"), -(10**101)], ids=["long", "infinite", "negative"])
+def test_an_enormous_number_is_refused(number: float) -> None:
+    with pytest.raises(DecodeError, match="quantities must match"):
+        decode(container(resources={"limits": {"cpu": number}}), POD)
+    with pytest.raises(DecodeError, match="cannot unmarshal number into"):
+        decode({"spec": {"priority": number}}, POD)
+
+
 def test_a_bottomless_object_is_refused() -> None:
     inner: dict[str, Any] = {}
     given = {"spec": {"versions": [{"schema": {"openAPIV3Schema": inner}}]}}

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +270,29 @@ async def test_a_closed_store_says_so(path: Path) -> None:
     ):
         with pytest.raises(StoreUnavailable):
             await act
+
+
+async def test_closing_finishes_what_was_begun(path: Path) -> None:
+    store = await open_sqlite(path, sweep_seconds=None)
+    writes = asyncio.gather(*(store.txn([], [Put(f"t/{n}", b"")]) for n in range(300)))
+    await asyncio.sleep(0)
+    await store.close()
+    assert [outcome.revision for outcome in await writes] == list(range(2, 302))
+    store = await open_sqlite(path, sweep_seconds=None)
+    assert await store.count("t/") == 300
+    await store.close()
+
+
+async def test_what_has_outlived_its_time_goes_by_itself(path: Path) -> None:
+    now = 1000.0
+    store = await open_sqlite(path, clock=lambda: now, sweep_seconds=0.001)
+    async with aclosing(store.watch("t/", await store.revision())) as watch:
+        await store.txn([], [Put("t/a", b"1", ttl=5), Put("t/b", b"2", ttl=60)])
+        assert [change.key for change in await anext(watch)] == ["t/a", "t/b"]
+        now += 5
+        (change,) = await anext(watch)
+        assert (change.key, change.value, change.previous) == ("t/a", None, b"1")
+    await store.close()
 
 
 async def test_a_cancelled_write_harms_nobody(store: SqliteStore) -> None:

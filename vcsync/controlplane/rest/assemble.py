@@ -9,12 +9,14 @@ from typing import Any, Protocol
 
 from prometheus_client import generate_latest
 
+from vcsync.controlplane.admission.quotas import QuotaClaims
 from vcsync.controlplane.crd.catalogue import Catalogue
 from vcsync.controlplane.crd.convert import Reach, refuse
 from vcsync.controlplane.crd.establish import Establisher
 from vcsync.controlplane.identity.service import Identity as IdentityRoom
 from vcsync.controlplane.kinds.service_claims import Network
 from vcsync.controlplane.rest.answers import Answers
+from vcsync.controlplane.rest.claims import AllClaims
 from vcsync.controlplane.rest.deletion import Deleter, begin_definition, begin_namespace
 from vcsync.controlplane.rest.eviction import Evictor
 from vcsync.controlplane.rest.guard import Guard
@@ -104,7 +106,8 @@ def assemble(
     hub = Hub(store, (*taps, definitions))
     spaces = Spaces(catalogue, store)
     reader = Reader(store, who.tenants)
-    registry = Registry(store, admit, ServiceClaims(store, Network(SERVICE_CIDR)))
+    claims = AllClaims(ServiceClaims(store, Network(SERVICE_CIDR)), QuotaClaims(store))
+    registry = Registry(store, admit, claims)
     answers = Answers()
     deleter = Deleter(
         registry,

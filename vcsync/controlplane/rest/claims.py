@@ -1,5 +1,7 @@
 """Keys that a write reserves or frees in its own transaction: a kind's unique values, such as cluster IPs."""
 
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,12 +35,35 @@ class Claims(Protocol):
         ...
 
 
+    def turn(self, scope: Scope) -> AbstractAsyncContextManager[None]:
+        """Hold what a write reserves against other writes of this process, from reserving to the commit."""
+        ...
+
+
 NOTHING = Reservation()
 
 
-async def no_claims(
-    scope: Scope, new: Object | None, old: Object | None, *, dry_run: bool = False
-) -> Reservation:
-    """Reserve nothing."""
-    del scope, new, old, dry_run
-    return NOTHING
+class AllClaims:
+    """Reserves what each of several claims reserves, in order; none: nothing."""
+
+    def __init__(self, *claims: Claims) -> None:
+        """Take them."""
+        self._claims = claims
+
+    async def __call__(
+        self, scope: Scope, new: Object | None, old: Object | None, *, dry_run: bool = False
+    ) -> Reservation:
+        """See `Claims`."""
+        found = [await each(scope, new, old, dry_run=dry_run) for each in self._claims]
+        return Reservation(
+            tuple(compare for each in found for compare in each.compares),
+            tuple(operation for each in found for operation in each.operations),
+        )
+
+    @asynccontextmanager
+    async def turn(self, scope: Scope) -> AsyncIterator[None]:
+        """See `Claims`."""
+        async with AsyncExitStack() as stack:
+            for each in self._claims:
+                await stack.enter_async_context(each.turn(scope))
+            yield

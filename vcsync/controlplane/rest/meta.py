@@ -10,6 +10,7 @@ from typing import Any
 from vcsync.controlplane.behaviour import Behaviour, Object
 from vcsync.controlplane.errors import FieldError, bad_request, not_allowed, required, wrong
 from vcsync.controlplane.kinds import names, rules
+from vcsync.controlplane.resources import Resource
 from vcsync.controlplane.rest.options import manager_findings
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
@@ -113,7 +114,7 @@ def drop_duplicate_owners(metadata: Object) -> list[str]:
     ]
 
 
-def findings(metadata: Object, *, namespaced: bool, own_name: bool, behaviour: Behaviour) -> list[FieldError]:
+def findings(metadata: Object, *, resource: Resource, own_name: bool, behaviour: Behaviour) -> list[FieldError]:
     """Return what is wrong with an object's metadata.
 
     `own_name`: the kind's own rule for names, not the rule of all kinds (path segments), is asked too.
@@ -129,8 +130,9 @@ def findings(metadata: Object, *, namespaced: bool, own_name: bool, behaviour: B
         found += [wrong("metadata.name", name, each) for each in rule(name, False)]
     else:
         found.append(required("metadata.name", "name or generateName is required"))
-    found += _namespace(metadata, namespaced) + _common(metadata)
-    return found + (_standard_finalizers(metadata.get("finalizers") or ()) if own_name else [])
+    found += _namespace(metadata, resource.namespaced) + _common(metadata)
+    built_in = own_name and not resource.custom
+    return found + (_standard_finalizers(metadata.get("finalizers") or ()) if built_in else [])
 
 
 def update_findings(new: Object, old: Object, *, own: bool = False) -> list[FieldError]:

@@ -14,7 +14,7 @@ from vcsync.controlplane.behaviour import Behaviour, Object
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.patch.managed import keep_times
 from vcsync.controlplane.rest import meta, stored
-from vcsync.controlplane.rest.claims import Claims, Reservation, no_claims
+from vcsync.controlplane.rest.claims import AllClaims, Claims, Reservation
 from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.lifecycle import check_namespace
 from vcsync.controlplane.rest.options import WriteOptions
@@ -46,11 +46,11 @@ class Written:
 class Registry:
     """Writes of every kind and tenant."""
 
-    def __init__(self, store: Store, admit: Sequence[Admit] = (), claims: Claims = no_claims) -> None:
+    def __init__(self, store: Store, admit: Sequence[Admit] = (), claims: Claims | None = None) -> None:
         """Take the store, what is asked before each write, in order, and what writes reserve."""
         self.store = store
         self.admission = admit
-        self.reserve = claims
+        self.reserve: Claims = claims or AllClaims()
 
     async def create(self, scope: Scope, served: Object, options: WriteOptions) -> Written:
         """Create an object.
@@ -75,6 +75,10 @@ class Registry:
     async def _create(self, scope: Scope, served: Object, options: WriteOptions) -> Written:
         served = await self.admitted(scope, "CREATE", served, None, options.dry_run)
         await check_namespace(self.store, scope)
+        async with self.reserve.turn(scope):
+            return await self._create_in_turn(scope, served, options)
+
+    async def _create_in_turn(self, scope: Scope, served: Object, options: WriteOptions) -> Written:
         for _attempt in range(CLAIM_ATTEMPTS):
             # What is reserved may be taken in between: then everything is chosen anew, on a fresh copy.
             working = scope.kind.working(copy.deepcopy(served))
@@ -108,7 +112,7 @@ class Registry:
             metadata["generation"] = 1
         behaviour.prepare_create(working, scope.context)
         reserved = await self.reserve(scope, working, None, dry_run=options.dry_run)
-        found = meta.findings(metadata, namespaced=namespaced, own_name=True, behaviour=behaviour)
+        found = meta.findings(metadata, resource=kind.resource, own_name=True, behaviour=behaviour)
         found += behaviour.validate(working)
         if found:
             raise self._invalid(scope, metadata.get("name") or "", found)
@@ -178,6 +182,13 @@ class Registry:
         # What prepare drops from the request must not reach admission, as in apiserver's order.
         served = await self.admitted(scope, "UPDATE", served, old_served, options.dry_run)
         working = kind.working(served)
+        async with self.reserve.turn(scope):
+            return await self._update_in_turn(scope, key, record, working, old, options)
+
+    async def _update_in_turn(
+        self, scope: Scope, key: str, record: Record, working: Object, old: Object, options: WriteOptions
+    ) -> tuple[Written | None, Record | None]:
+        kind = scope.kind
         reserved = await self._prepare_update(scope, working, old, options)
         keep_times(old, working)
         if working == old:
@@ -235,10 +246,10 @@ class Registry:
             move_generation(behaviour, working, old)
             validate = behaviour.validate_update
         reserved = await self.reserve(scope, working, old, dry_run=options.dry_run)
-        found = meta.findings(metadata, namespaced=resource.namespaced, own_name=False, behaviour=behaviour)
+        found = meta.findings(metadata, resource=resource, own_name=False, behaviour=behaviour)
         found += meta.update_findings(metadata, old_metadata)
         # The rules of each kind tell these again.
-        found += meta.update_findings(metadata, old_metadata, own=True)
+        found += meta.update_findings(metadata, old_metadata, own=not resource.custom)
         found += validate(working, old)
         if found:
             raise self._invalid(scope, metadata.get("name") or "", found)

@@ -93,12 +93,11 @@ def _approval(new: Object, old: Object, context: Context) -> None:
     keep_all_but(new, old)
     before = {each.get("type"): each for each in (old.get("status") or {}).get("conditions") or []}
     for each in conditions:
-        known = before.get(each.get("type"))
-        each.setdefault("lastUpdateTime", context.now)
-        if known and known.get("status") == each.get("status"):
-            each.setdefault("lastTransitionTime", known.get("lastTransitionTime", context.now))
-        each.setdefault("lastTransitionTime", context.now)
-    new["status"] = {**(new.get("status") or {}), "conditions": conditions}
+        known = before.get(each.get("type")) or {}
+        each["lastUpdateTime"] = each.get("lastUpdateTime") or context.now
+        turned = known.get("lastTransitionTime") or context.now
+        each["lastTransitionTime"] = each.get("lastTransitionTime") or turned
+    new["status"] = {**(old.get("status") or {}), "conditions": conditions}
 
 
 SUBWRITES: Mapping[tuple[str, str, str], SubWrite] = {

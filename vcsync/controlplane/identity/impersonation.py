@@ -3,6 +3,7 @@
 Behaviour: apiserver `pkg/endpoints/filters/impersonation` (constrained modes first, then the verb `impersonate`).
 """
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from urllib.parse import unquote
@@ -29,7 +30,11 @@ NODES = "system:nodes"
 MAX_WANTED = 256
 """Groups and extra values that a request may name."""
 
+ASSOCIATED = "associated-node"
+NODE_OF_ACCOUNT = "authentication.kubernetes.io/node-name"
 _EXTRA = "impersonate-extra-"
+_EXTRA_KEY = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[a-z0-9._~!$&'()*+,;=:@%/-]+")
+"""What constrained impersonation takes: a path below a domain, in lower case."""
 _LEGACY = "impersonate"
 
 Decide = Callable[[Caller, Asked], Awaitable[Decision]]
@@ -98,7 +103,7 @@ async def impersonated(
         StatusError: 403, it may not: the first refusal, as the real server tells it.
     """
     first: StatusError | None = None
-    for mode in _modes(wanted) if asked is not None else ():
+    for mode in _modes(caller, wanted) if asked is not None else ():
         assert asked is not None  # noqa: S101  for the type checker
         try:
             await _require(decide, caller, _on(asked, f"impersonate-on:{mode}:{asked.verb}"))
@@ -120,9 +125,12 @@ def _as_caller(caller: Caller, user: User, tenant: str) -> Caller:
     return Caller(user, target, system=caller.system and target == SYSTEM, impersonated=True)
 
 
-def _modes(wanted: User) -> Iterator[str]:
+def _modes(caller: Caller, wanted: User) -> Iterator[str]:
     only_name = not (wanted.uid or wanted.groups or wanted.extra)
     if wanted.name.startswith(NODE_PREFIX):
+        own = tuple(caller.user.extra.get(NODE_OF_ACCOUNT, ())) == (wanted.name.removeprefix(NODE_PREFIX),)
+        if only_name and own and _account(caller.user.name):
+            yield ASSOCIATED
         if only_name:
             yield "arbitrary-node"
     elif _account(wanted.name):
@@ -165,7 +173,8 @@ async def _check(decide: Decide, caller: Caller, wanted: User, verb: str, *, con
     whom = Attributes(verb, group=group, resource="users", name=wanted.name)
     account = _account(wanted.name)
     if constrained and wanted.name.startswith(NODE_PREFIX):
-        whom = replace(whom, resource="nodes", name=wanted.name.removeprefix(NODE_PREFIX))
+        node = "*" if verb.endswith(f":{ASSOCIATED}") else wanted.name.removeprefix(NODE_PREFIX)
+        whom = replace(whom, resource="nodes", name=node)
         groups = (NODES,)
     elif account:
         whom = replace(whom, resource="serviceaccounts", namespace=account[0], name=account[1])
@@ -178,6 +187,9 @@ async def _check(decide: Decide, caller: Caller, wanted: User, verb: str, *, con
     for asked in _group_questions(caller, wanted, verb, group, constrained=constrained):
         await _require(decide, caller, asked)
     for key, values in wanted.extra.items():
+        if constrained and not (_EXTRA_KEY.fullmatch(key) and all(values)):
+            extra = Attributes(verb, group=AUTHENTICATION, resource="userextras")
+            raise refusal(caller, extra, "impersonating an invalid key in extra is not allowed")
         for value in values:
             extra = Attributes(verb, group=AUTHENTICATION, resource="userextras", subresource=key, name=value)
             await _require(decide, caller, extra)

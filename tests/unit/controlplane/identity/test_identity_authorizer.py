@@ -326,3 +326,66 @@ async def test_a_policy_that_changes_while_it_is_read_is_not_kept(house: House) 
     assert not (await authorizer.decide(BOB, LIST_PODS)).allowed
     house.store.range = real  # type: ignore[method-assign]
     assert (await authorizer.decide(BOB, LIST_PODS)).allowed
+
+
+async def acting(
+    house: House, caller: Caller, headers: list[tuple[str, str]], asked: Attributes
+) -> Caller | None:
+    """Return whom the caller may act as; None: it may not."""
+    try:
+        return await house.identity.authorizer.impersonate(caller, headers, "acme", asked)
+    except StatusError as error:
+        return None if error.code == 403 else caller
+
+
+def may(name: str, *rules: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [("clusterroles", role(name, *rules)), ("clusterrolebindings", binding(name, name, "bob"))]
+
+
+CONSTRAINED = "authentication.k8s.io"
+PODS_ONLY = rule("impersonate-on:user-info:list impersonate-on:arbitrary-node:list", "pods")
+USERS = rule("impersonate:user-info", "users groups userextras/acme.io/a userextras/plain", CONSTRAINED)
+
+
+@pytest.mark.parametrize(
+    ("headers", "asked", "allowed"),
+    [
+        ([("Impersonate-User", "alice")], LIST_PODS, True),
+        ([("Impersonate-User", "alice")], Attributes("get", resource="pods"), False),
+        ([("Impersonate-User", "alice"), ("Impersonate-Group", "g")], LIST_PODS, True),
+        ([("Impersonate-User", "alice"), ("Impersonate-Group", "system:masters")], LIST_PODS, False),
+        ([("Impersonate-User", "alice"), ("Impersonate-Group", "")], LIST_PODS, False),
+        ([("Impersonate-User", "alice"), ("Impersonate-Uid", "7")], LIST_PODS, False),
+        ([("Impersonate-User", "alice"), ("Impersonate-Extra-acme.io%2Fa", "x")], LIST_PODS, True),
+        ([("Impersonate-User", "alice"), ("Impersonate-Extra-acme.io%2Fa", "")], LIST_PODS, False),
+        ([("Impersonate-User", "alice"), ("Impersonate-Extra-plain", "x")], LIST_PODS, False),
+        ([("Impersonate-User", "system:serviceaccount:default:x")], LIST_PODS, False),
+        ([("Impersonate-User", "system:node:n1")], LIST_PODS, False),
+    ],
+)
+async def test_constrained_impersonation_keeps_to_what_is_granted(
+    house: House, headers: list[tuple[str, str]], asked: Attributes, allowed: bool
+) -> None:
+    for plural, body in may("as-users", PODS_ONLY, USERS):
+        await house.put("acme", GROUP, plural, body)
+    found = await acting(house, BOB, headers, asked)
+    assert (found.user.name if found else None) == (headers[0][1] if allowed else None)
+
+
+@pytest.mark.parametrize(("node", "allowed"), [("n1", True), ("n2", False)])
+async def test_an_account_may_be_allowed_to_act_as_its_own_node(
+    house: House, node: str, allowed: bool
+) -> None:
+    name = "system:serviceaccount:kube-system:agent"
+    extra = {"authentication.kubernetes.io/node-name": ("n1",)}
+    agent = Caller(User(name, groups=("system:authenticated",), extra=extra), "acme")
+    rules = (
+        rule("impersonate-on:associated-node:list", "pods"),
+        rule("impersonate:associated-node", "nodes", CONSTRAINED),
+    )
+    await house.put("acme", GROUP, "clusterroles", role("as-node", *rules))
+    await house.put("acme", GROUP, "clusterrolebindings", binding("as-node", "as-node", name))
+    found = await acting(house, agent, [("Impersonate-User", f"system:node:{node}")], LIST_PODS)
+    assert (found.user.groups if found else None) == (
+        ("system:nodes", "system:authenticated") if allowed else None
+    )

@@ -1,0 +1,204 @@
+"""What an object counts against ResourceQuotas, in thousandths. Pure.
+
+Source: Kubernetes' `pkg/quota/v1/evaluator/core` and https://kubernetes.io/docs/concepts/policy/resource-quotas/.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.errors import qualified
+from vcsync.kube.quantity import milli
+
+Usage = dict[str, int]
+"""Name of a quota's resource -> thousandths."""
+
+ONE = 1000
+IGNORED = {("", "bindings"), ("", "componentstatuses"), ("", "events"), ("events.k8s.io", "events")}
+"""Not even counted."""
+_COUNTED_BY_NAME = {"configmaps", "secrets", "replicationcontrollers", "resourcequotas"}
+_COMPUTE = ("cpu", "memory", "ephemeral-storage")
+_POD_RESOURCES = {
+    "pods",
+    *_COMPUTE,
+    *(f"{kind}.{name}" for kind in ("requests", "limits") for name in _COMPUTE),
+}
+_MUST_BE_SET = {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
+_POD_LEVEL = ("cpu", "memory", "hugepages-")
+_CLASS = ".storageclass.storage.k8s.io/"
+
+
+def usage(group: str, plural: str, obj: Object) -> Usage:
+    """Return what an object counts."""
+    found = {f"count/{qualified(plural, group)}": ONE}
+    if not group:
+        count = _BY_KIND.get(plural)
+        if count is not None:
+            found |= count(obj)
+        elif plural in _COUNTED_BY_NAME:
+            found[plural] = ONE
+    return found
+
+
+def counted(group: str, plural: str, names: Iterable[str]) -> list[str]:
+    """Return those of a quota's resource names that objects of a kind can count against, in order."""
+    own = f"count/{qualified(plural, group)}"
+    return sorted(name for name in names if name == own or (not group and _tracked(plural, name)))
+
+
+def updates_count(group: str, plural: str) -> bool:
+    """Whether an update of an object can count, not only its creation."""
+    return not group and plural in ("services", "persistentvolumeclaims")
+
+
+def missing_in_pod(required: Iterable[str], pod: Object) -> str:
+    """Return what a Pod must specify because a quota limits it, as the message says it; empty: nothing."""
+    spec = pod.get("spec") or {}
+    if any(
+        _supported(name) for amounts in (spec.get("resources") or {}).values() for name in _names(amounts)
+    ):
+        return ""
+    wanted = _MUST_BE_SET.intersection(required)
+    lacking: dict[str, set[str]] = {}
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        resources = container.get("resources") or {}
+        has = _compute(_amounts(resources.get("requests")), _amounts(resources.get("limits")))
+        for name in wanted - has.keys():
+            lacking.setdefault(name, set()).add(container.get("name") or "")
+    return "; ".join(f"{name} for: {','.join(sorted(lacking[name]))}" for name in sorted(lacking))
+
+
+def is_terminating(pod: Object) -> bool:
+    """Whether a Pod has a deadline: the quota scope Terminating."""
+    deadline = (pod.get("spec") or {}).get("activeDeadlineSeconds")
+    return deadline is not None and deadline >= 0
+
+
+def pod_total(spec: Object, which: str) -> Usage:
+    """Add up a Pod's `requests` or `limits` as the node scheduler does (KEP-753, KEP-2837), with overhead."""
+    running: Usage = {}
+    for container in spec.get("containers") or ():
+        _add(running, _of(container, which))
+    sidecars: Usage = {}
+    starting: Usage = {}
+    for container in spec.get("initContainers") or ():
+        own = _of(container, which)
+        if container.get("restartPolicy") == "Always":
+            _add(running, own)
+            _add(sidecars, own)
+            own = sidecars
+        else:
+            own = _sum(own, sidecars)
+        starting = {
+            name: max(own.get(name, 0), starting.get(name, 0)) for name in own.keys() | starting.keys()
+        }
+    total = {
+        name: max(running.get(name, 0), starting.get(name, 0)) for name in running.keys() | starting.keys()
+    }
+    whole = _amounts((spec.get("resources") or {}).get(which))
+    total |= {name: amount for name, amount in whole.items() if _supported(name)}
+    for name, amount in _amounts(spec.get("overhead")).items():
+        if which == "requests" or name in total:
+            total[name] = total.get(name, 0) + amount
+    return total
+
+
+def _pod(pod: Object) -> Usage:
+    if (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
+        return {}
+    spec = pod.get("spec") or {}
+    return {"pods": ONE, **_compute(pod_total(spec, "requests"), pod_total(spec, "limits"))}
+
+
+def _compute(requests: Usage, limits: Usage) -> Usage:
+    found: Usage = {}
+    for name in _COMPUTE:
+        if name in requests:
+            found[name] = found[f"requests.{name}"] = requests[name]
+        if name in limits:
+            found[f"limits.{name}"] = limits[name]
+    for name, amount in requests.items():
+        if name.startswith("hugepages-"):
+            found[name] = amount
+        if name not in _COMPUTE and (name.startswith("hugepages-") or "/" in name):
+            found[f"requests.{name}"] = amount
+    return found
+
+
+def _service(service: Object) -> Usage:
+    spec = service.get("spec") or {}
+    ports = spec.get("ports") or []
+    kind = spec.get("type") or "ClusterIP"
+    node_ports = 0
+    if kind == "NodePort" or (
+        kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not False
+    ):
+        node_ports = len(ports)
+    elif kind == "LoadBalancer":
+        node_ports = sum(1 for port in ports if port.get("nodePort"))
+    return {
+        "services": ONE,
+        "services.nodeports": ONE * node_ports,
+        "services.loadbalancers": ONE if kind == "LoadBalancer" else 0,
+    }
+
+
+def _claim(claim: Object) -> Usage:
+    spec = claim.get("spec") or {}
+    found = {"persistentvolumeclaims": ONE}
+    asked = _amounts((spec.get("resources") or {}).get("requests")).get("storage")
+    if asked is not None:
+        found["requests.storage"] = asked
+    name = (claim["metadata"].get("annotations") or {}).get("volume.beta.kubernetes.io/storage-class")
+    name = name or spec.get("storageClassName")
+    if name:
+        found |= {f"{name}{_CLASS}{resource}": amount for resource, amount in list(found.items())}
+    return found
+
+
+_BY_KIND: Mapping[str, Callable[[Object], Usage]] = {
+    "pods": _pod,
+    "services": _service,
+    "persistentvolumeclaims": _claim,
+}
+
+
+def _tracked(plural: str, name: str) -> bool:
+    if plural == "pods":
+        return (
+            name in _POD_RESOURCES
+            or name.startswith(("hugepages-", "requests.hugepages-"))
+            or (name.startswith("requests.") and "/" in name)
+        )
+    if plural == "services":
+        return name in ("services", "services.nodeports", "services.loadbalancers")
+    if plural == "persistentvolumeclaims":
+        return name in ("persistentvolumeclaims", "requests.storage") or _CLASS in name
+    return plural in _COUNTED_BY_NAME and name == plural
+
+
+def _supported(name: str) -> bool:
+    return name.startswith(_POD_LEVEL)
+
+
+def _names(amounts: Any) -> Iterable[str]:
+    return amounts if isinstance(amounts, dict) else ()
+
+
+def _of(container: Object, which: str) -> Usage:
+    return _amounts((container.get("resources") or {}).get(which))
+
+
+def _amounts(given: Any) -> Usage:
+    return {name: milli(str(amount)) for name, amount in (given or {}).items()}
+
+
+def _add(total: Usage, more: Usage) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _sum(one: Usage, other: Usage) -> Usage:
+    total = dict(one)
+    _add(total, other)
+    return total

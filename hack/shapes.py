@@ -13,7 +13,14 @@ from pathlib import Path
 
 OUT = Path(__file__).parent.parent / "vcsync" / "controlplane" / "kinds" / "shapes.json"
 ROOTS = {
-    "admissionregistration/v1": ("admissionregistration.k8s.io", "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding MutatingWebhookConfiguration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration"),
+    "admissionregistration/v1": (
+        "admissionregistration.k8s.io",
+        (
+            "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding MutatingWebhookConfiguration "
+            "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding "
+            "ValidatingWebhookConfiguration"
+        ),
+    ),
     "apps/v1": ("apps", "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet"),
     "autoscaling/v2": ("autoscaling", "HorizontalPodAutoscaler"),
     "autoscaling/v1": ("autoscaling", "Scale"),
@@ -22,7 +29,14 @@ ROOTS = {
     "certificates/v1beta1": ("certificates.k8s.io", "ClusterTrustBundle PodCertificateRequest"),
     "coordination/v1": ("coordination.k8s.io", "Lease"),
     "coordination/v1beta1": ("coordination.k8s.io", "LeaseCandidate"),
-    "core/v1": ("", "ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolume PersistentVolumeClaim Pod PodTemplate ReplicationController ResourceQuota Secret Service ServiceAccount"),
+    "core/v1": (
+        "",
+        (
+            "ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolume "
+            "PersistentVolumeClaim Pod PodTemplate ReplicationController ResourceQuota Secret "
+            "Service ServiceAccount"
+        ),
+    ),
     "discovery/v1": ("discovery.k8s.io", "EndpointSlice"),
     "flowcontrol/v1": ("flowcontrol.apiserver.k8s.io", "FlowSchema PriorityLevelConfiguration"),
     "networking/v1": ("networking.k8s.io", "IPAddress Ingress IngressClass NetworkPolicy ServiceCIDR"),
@@ -32,9 +46,12 @@ ROOTS = {
     "resource/v1": ("resource.k8s.io", "DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice"),
     "resource/v1beta2": ("resource.k8s.io", "DeviceTaintRule"),
     "scheduling/v1": ("scheduling.k8s.io", "PriorityClass"),
-    "storage/v1": ("storage.k8s.io", "CSIDriver CSINode CSIStorageCapacity StorageClass VolumeAttachment VolumeAttributesClass"),
+    "storage/v1": (
+        "storage.k8s.io",
+        "CSIDriver CSINode CSIStorageCapacity StorageClass VolumeAttachment VolumeAttributesClass",
+    ),
     "storagemigration/v1beta1": ("storagemigration.k8s.io", "StorageVersionMigration"),
-}  # fmt: skip
+}
 SCALARS = {"string": '""', "bool": "false", "float64": "0"} | {
     f"{sign}int{size}": "0" for sign in ("", "u") for size in ("", "8", "16", "32", "64")
 }
@@ -67,6 +84,31 @@ def parse(text: str) -> Types:
     return found
 
 
+def simple_reference(kind: str) -> str | None:
+    """Return the reference of a type that is known by its name; None: it has to be looked up."""
+    if kind.endswith("resource.Quantity"):
+        return "Q"
+    if kind in OPAQUE:
+        return "R"
+    if kind in SCALARS or kind.endswith("IntOrString") or kind == "[]byte":
+        return "I" if "int" in kind else ""
+    return TIMES.get(kind)
+
+
+def simple_shape(kind: str) -> str:
+    """Return the shape of a type that is known by its name; empty: it has to be looked up."""
+    if kind in SCALARS:
+        return f"scalar:{SCALARS[kind]}"
+    known = {"[]byte": 'scalar:""'} | dict.fromkeys([*OPAQUE, *TIMES], "opaque")
+    if kind in known:
+        return known[kind]
+    ends = {"resource.Quantity": 'scalar:"0"', "IntOrString": "scalar:0"}
+    starts = {"[]": "list", "map[": "map"}
+    return next((shape for start, shape in starts.items() if kind.startswith(start)), "") or next(
+        (shape for end, shape in ends.items() if kind.endswith(end)), ""
+    )
+
+
 class Shapes:
     """Codes of the fields of every type that objects consist of."""
 
@@ -90,49 +132,28 @@ class Shapes:
         return package, name
 
     def reference(self, package: str, kind: str) -> str:
-        """Return what a value's type means to us: `` a scalar, `Q` a quantity, `T` a time, else a type's key."""
+        """Return what a value's type means to us: `` a scalar, `I` an integer, `Q` a quantity, ... or a type's key."""
         kind = kind.lstrip("*")
-        if kind.endswith("resource.Quantity"):
-            return "Q"
-        if kind in TIMES:
-            return TIMES[kind]
-        if kind in OPAQUE:
-            return "R"
-        if kind in SCALARS or kind.endswith("IntOrString"):
-            return "I" if "int" in kind else ""
-        if kind.startswith("[]"):
-            return self.reference(package, kind[2:]) if kind != "[]byte" else ""
-        if kind.startswith("map["):
+        simple = simple_reference(kind)
+        if simple is not None:
+            return simple
+        if kind.startswith(("[]", "map[")):
             return self.reference(package, kind.split("]", 1)[1])
         package, name = self.locate(package, kind)
-        target = self.packages.get(package, {}).get(name)
-        if target is None:
-            return ""
-        if isinstance(target, str):
-            return self.reference(package, target)
-        return self.struct(package, name)
+        target = self.packages.get(package, {}).get(name, "string")
+        return self.reference(package, target) if isinstance(target, str) else self.struct(package, name)
 
     def shape(self, package: str, kind: str) -> str:
         """Return `scalar:ZERO`, `list`, `map`, `struct` or `opaque` for a type."""
-        if kind in SCALARS:
-            return f"scalar:{SCALARS[kind]}"
-        if kind == "[]byte":
-            return 'scalar:""'
-        if kind.startswith("[]"):
-            return "list"
-        if kind.startswith("map["):
-            return "map"
-        if kind.endswith("resource.Quantity"):
-            return 'scalar:"0"'
-        if kind.endswith("IntOrString"):
-            return "scalar:0"
-        if kind in OPAQUE or kind in TIMES:
-            return "opaque"
+        simple = simple_shape(kind)
+        if simple:
+            return simple
         place, name = self.locate(package, kind)
         target = self.packages.get(place, {}).get(name)
-        if target is None:
-            return 'scalar:""' if name in ("UID", "NodeName") else "opaque"
-        return "struct" if isinstance(target, list) else self.shape(place, target)
+        if isinstance(target, str):
+            return self.shape(place, target)
+        unknown = 'scalar:""' if name in ("UID", "NodeName") else "opaque"
+        return unknown if target is None else "struct"
 
     def struct(self, package: str, name: str) -> str:
         """Add a struct's fields and return its key."""
@@ -142,8 +163,7 @@ class Shapes:
         codes: dict[str, str] = {}
         self.codes[key] = codes
         fields = self.packages[package][name]
-        assert isinstance(fields, list)
-        for field, kind, tag in fields:
+        for field, kind, tag in fields if isinstance(fields, list) else ():
             json_name, *options = tag.split(",")
             if not json_name and ("inline" in options or field == kind or "." in kind):
                 place, inlined = self.locate(package, kind)
@@ -165,7 +185,7 @@ class Shapes:
             shape = self.shape(package, kind)
             if shape.startswith("scalar:"):
                 zero = shape[7:]
-                quantity = kind.endswith("resource.Quantity") or kind.endswith("IntOrString")
+                quantity = kind.endswith(("resource.Quantity", "IntOrString"))
                 mode = "-" if optional and not quantity else f"={zero}"
             elif shape in ("list", "map"):
                 mode = "-" if optional else "n"

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from vcsync.controlplane.resources import Resource, Subresource
-from vcsync.controlplane.schema.builtin import resources
+from vcsync.controlplane.schema.builtin import resources, storage_version_hash
 
 AGGREGATED_TYPE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 """The Content-Type of aggregated documents."""
@@ -127,7 +127,7 @@ def _legacy(resource: Resource) -> Iterable[dict[str, Any]]:
         "verbs": resource.verbs,
         **_given("shortNames", resource.short_names),
         **_given("categories", resource.categories),
-        **_given("storageVersionHash", resource.storage_version_hash),
+        **_given("storageVersionHash", _storage_version_hash(resource)),
     }
     for each in resource.subresources.values():
         foreign = _is_foreign(resource, each)
@@ -139,6 +139,12 @@ def _legacy(resource: Resource) -> Iterable[dict[str, Any]]:
             "kind": each.kind,
             "verbs": each.verbs,
         }
+
+
+def _storage_version_hash(resource: Resource) -> str:
+    if resource.custom:
+        return storage_version_hash(resource.group, resource.storage or resource.version, resource.kind)
+    return resource.storage_version_hash
 
 
 def _is_foreign(resource: Resource, subresource: Subresource) -> bool:

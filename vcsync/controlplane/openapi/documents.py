@@ -7,19 +7,20 @@ joined to it. Making the whole of it takes some hundred milliseconds: let a thre
 import gzip
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import msgspec
 
 from vcsync.controlplane.openapi import protobuf, schemas, words
-from vcsync.controlplane.openapi.operations import META, TEXT, Names, Operation, operations, tag
+from vcsync.controlplane.openapi.operations import LISTING, META, TEXT, Names, Operation, operations, tag
 from vcsync.controlplane.resources import Resource
 from vcsync.controlplane.schema.builtin import data, digest, resources
 
 _LEVEL = 6
 _INFO = {"title": "Kubernetes", "version": "1.36"}
+_CUSTOM_INFO = {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
 _SCHEME = {
     "type": "apiKey",
     "description": "Bearer Token authentication",
@@ -201,7 +202,9 @@ def _builtin_document(path: str) -> Document:
     found = _sources()[path]()
     used = _used(found)
     every = _definitions(3)
-    body = _openapi3(words.paths(found, 3), {name: every[name] for name in sorted(used)})
+    listed = {name: every[name] for name in sorted(used)}
+    components = {**({"schemas": listed} if listed else {}), "securitySchemes": {"BearerToken": _SCHEME}}
+    body = _openapi3(_INFO, words.paths(found, 3), components)
     return Document(gzip.compress(body, _LEVEL, mtime=0), f'"{_builtin_hash(path)}"')
 
 
@@ -218,37 +221,41 @@ def _definitions(version: int) -> Mapping[str, msgspec.Raw]:
     }
 
 
-def _openapi3(paths: Mapping[str, Any], definitions: Mapping[str, Any]) -> bytes:
-    components = {
-        **({"schemas": definitions} if definitions else {}),
-        "securitySchemes": {"BearerToken": _SCHEME},
-    }
-    whole = {"openapi": "3.0.0", "info": _INFO, "paths": paths, "components": components}
-    return msgspec.json.encode(whole)
+def _openapi3(info: Mapping[str, str], paths: Mapping[str, Any], components: Mapping[str, Any]) -> bytes:
+    return msgspec.json.encode({"openapi": "3.0.0", "info": info, "paths": paths, "components": components})
 
 
 def _document(custom: Sequence[Custom]) -> Document:
-    found = _custom_operations(custom, discovery=True)
+    found = _custom_operations(custom)
     own = {name: each for one in custom for name, each in one.definitions(3).items()}
     used = _used(found) | _mentioned(own)
     definitions = {**{name: _definitions(3)[name] for name in used}, **own}
-    body = _openapi3(words.paths(found, 3, custom=True), dict(sorted(definitions.items())))
+    paths = words.paths(found, 3, custom=True)
+    body = _openapi3(_CUSTOM_INFO, paths, {"schemas": dict(sorted(definitions.items()))})
     return Document(gzip.compress(body, _LEVEL, mtime=0), f'"{_custom_hash(custom)}"')
 
 
-def _custom_operations(custom: Sequence[Custom], *, discovery: bool) -> list[Operation]:
+def _custom_operations(custom: Sequence[Custom]) -> list[Operation]:
     scale = {("autoscaling", "v1", "Scale"): "io.k8s.api.autoscaling.v1.Scale"}
-    found: dict[tuple[str, str], Operation] = {}
-    listed: list[Operation] = []
+    found: list[Operation] = []
     for each in custom:
         resource = each.resource
-        group, version = resource.group, resource.version
-        if discovery:
-            found.setdefault((group, version), _version_operation(group, version))
-        name = definition_name(group, version, resource.kind)
-        names = Names(name, definition_name(group, version, resource.list_kind))
-        listed += operations(resource, names, {**scale, (group, version, resource.kind): name}, watches=False)
-    return [*found.values(), *listed]
+        identity = (resource.group, resource.version, resource.kind)
+        name = definition_name(*identity)
+        names = Names(name, definition_name(resource.group, resource.version, resource.list_kind))
+        made = operations(resource, names, {**scale, identity: name}, watches=False)
+        found += [_as_custom(operation, identity) for operation in made]
+    return found
+
+
+def _as_custom(operation: Operation, identity: tuple[str, str, str]) -> Operation:
+    """Tell an operation as apiextensions-apiserver does (`pkg/controller/openapi/builder`), which is a little different."""
+    own = replace(operation, kind=identity)
+    if own.action == "deletecollection":
+        return replace(own, parameters=LISTING, body="")
+    if own.action == "get":
+        return replace(own, parameters=("resourceVersion",))
+    return replace(own, codes=(200,)) if own.patch else own
 
 
 def _mentioned(node: Any) -> set[str]:
@@ -294,7 +301,7 @@ def _builtin_definitions2() -> bytes:
 
 
 def _swagger(custom: Sequence[Custom]) -> Document:
-    paths = words.paths(_custom_operations(custom, discovery=True), 2, custom=True)
+    paths = words.paths(_custom_operations(custom), 2, custom=True)
     definitions = {name: each for one in custom for name, each in one.definitions(2).items()}
     head = msgspec.json.encode({"swagger": "2.0", "info": _INFO})[:-1]
     security = msgspec.json.encode({"BearerToken": _SCHEME})

@@ -16,7 +16,7 @@ def custom(group: str, version: str, plural: str = "foos") -> Resource:
     return Resource(
         group, version, plural, "foo", "Foo", True, CUSTOM_VERBS, list_kind="FooList", custom=True,
         subresources={"status": Subresource("status", ("get", "patch", "update"), group, version, "Foo")},
-        storage_version_hash="hash",
+        storage="v1",
     )  # fmt: skip
 
 
@@ -140,7 +140,7 @@ def test_custom_resources_are_told_like_others() -> None:
     listed = read(discovery.resource_list("example.com", "v1", added))
     assert listed["groupVersion"] == "example.com/v1"
     assert [each["name"] for each in listed["resources"]] == ["foos", "foos/status"]
-    assert listed["resources"][0]["storageVersionHash"] == "hash"
+    assert listed["resources"][0]["storageVersionHash"] == "4XyhoHMtUhg="
     last = read(discovery.aggregated(added).body)["items"][-1]
     assert last["metadata"] == {"name": "example.com"}
     entry = last["versions"][0]["resources"][0]

@@ -154,7 +154,6 @@ def test_every_operation_has_an_id_of_its_own(swagger: Any) -> None:
 def test_a_custom_resource_has_a_document_of_its_own() -> None:
     found = document("apis/example.com/v1", CUSTOM)
     assert set(found["paths"]) == {
-        "/apis/example.com/v1/",
         "/apis/example.com/v1/foos",
         "/apis/example.com/v1/namespaces/{namespace}/foos",
         "/apis/example.com/v1/namespaces/{namespace}/foos/{name}",
@@ -165,6 +164,12 @@ def test_a_custom_resource_has_a_document_of_its_own() -> None:
     patch = found["paths"]["/apis/example.com/v1/namespaces/{namespace}/foos/{name}"]["patch"]
     assert "application/strategic-merge-patch+json" not in patch["requestBody"]["content"]
     assert patch["operationId"] == "patchExampleComV1NamespacedFoo"
+    scale = found["paths"]["/apis/example.com/v1/namespaces/{namespace}/foos/{name}/scale"]["get"]
+    assert scale["x-kubernetes-group-version-kind"] == {
+        "group": "example.com",
+        "version": "v1",
+        "kind": "Foo",
+    }
 
 
 def test_the_index_follows_the_custom_definitions() -> None:

@@ -32,8 +32,8 @@ from vcsync.controlplane.rest.subresources import Reviews, Subresources
 from vcsync.controlplane.rest.verbs import Verbs
 from vcsync.controlplane.rest.watching import Watches
 from vcsync.controlplane.rest.way import Identity, Way
-from vcsync.controlplane.tenants.defaults import SERVICE_CIDR
 from vcsync.controlplane.store.interface import Change, Store, StoreError
+from vcsync.controlplane.tenants.defaults import SERVICE_CIDR
 
 
 class Who(Identity, Reviews, Operator, Protocol):

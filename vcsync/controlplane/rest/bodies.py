@@ -31,13 +31,13 @@ def read_object(scope: Scope, body: bytes, content_type: str, validation: str) -
     return obj
 
 
-def read_as(scope: Scope, body: bytes, content_type: str, group: str, version: str, kind: str) -> Object:
+def read_as(scope: Scope, body: bytes, content_type: str, expected: decode.Expected) -> Object:
     """Decode a body that is of another kind than the resource.
 
     Raises:
         StatusError: 400, 415.
     """
-    found = decode.read(body, negotiation.body_format(content_type), decode.Expected(group, version, kind))
+    found = decode.read(body, negotiation.body_format(content_type), expected)
     scope.warn(found.findings)
     _settle_meta(found.object)
     return found.object

@@ -34,7 +34,6 @@ class Claims(Protocol):
         """
         ...
 
-
     def turn(self, scope: Scope) -> AbstractAsyncContextManager[None]:
         """Hold what a write reserves against other writes of this process, from reserving to the commit."""
         ...

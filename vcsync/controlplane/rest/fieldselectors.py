@@ -1,6 +1,6 @@
-"""Field selectors: parsing and matching. Pure.
+r"""Field selectors: parsing and matching. Pure.
 
-As apimachinery's `fields/selector.go`: `a=b,c==d,e!=f`; `\\`, `,` and `=` in values are escaped by a backslash.
+As apimachinery's `fields/selector.go`: `a=b,c==d,e!=f`; `\`, `,` and `=` in values are escaped by a backslash.
 """
 
 from collections.abc import Callable, Mapping

@@ -33,21 +33,21 @@ class Kind(Protocol):
     """
 
     @property
-    def resource(self) -> Resource: ...
+    def resource(self) -> Resource: ...  # noqa: D102 - see the class
     @property
-    def behaviour(self) -> Behaviour: ...
+    def behaviour(self) -> Behaviour: ...  # noqa: D102 - see the class
     @property
-    def schema(self) -> Schema | None: ...
+    def schema(self) -> Schema | None: ...  # noqa: D102 - see the class
     @property
-    def direct(self) -> bool: ...
+    def direct(self) -> bool: ...  # noqa: D102 - see the class
     @property
-    def scale(self) -> Any: ...
+    def scale(self) -> Any: ...  # noqa: D102 - see the class
     @property
-    def columns(self) -> Sequence[Any]: ...
+    def columns(self) -> Sequence[Any]: ...  # noqa: D102 - see the class
     @property
-    def warning(self) -> str: ...
+    def warning(self) -> str: ...  # noqa: D102 - see the class
     @property
-    def refusal(self) -> StatusError | None: ...
+    def refusal(self) -> StatusError | None: ...  # noqa: D102 - see the class
 
     def __hash__(self) -> int: ...
 
@@ -96,7 +96,7 @@ class BuiltinKind:
         self._conversion = None if same else conversion
         self.direct = self._conversion is None
 
-    def decode(self, obj: Object) -> list[str]:
+    def decode(self, obj: Object) -> list[str]:  # noqa: ARG002 - other kinds need it
         """Nothing is left to do: the wire's decoder knows built-in kinds."""
         return []
 

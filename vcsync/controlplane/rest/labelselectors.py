@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from vcsync.controlplane.errors import wrong
 from vcsync.controlplane.kinds import names
 
-_TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!(),<>]|[^ \t\r\n=!(),<>]+|$)")
+_WORD = re.compile(r"[ \t\r\n]*(==|!=|[=!(),<>]|[^ \t\r\n=!(),<>]+|$)")
 _SPECIAL = frozenset({"", ",", "=", "==", "!=", "!", "(", ")", "<", ">"})
 _OPERATORS = {"in": "in", "notin": "notin", "=": "in", "==": "in", "!=": "notin", ">": "gt", "<": "lt"}
 _BINARY = "in, notin, =, ==, !=, gt, lt"
@@ -56,26 +56,26 @@ def parse_label_selector(text: str) -> LabelSelector:
 
 class _Parser:
     def __init__(self, text: str) -> None:
-        self._tokens: list[str] = [*filter(None, (match[1] for match in _TOKEN.finditer(text))), ""]
+        self._words: list[str] = [*filter(None, (match[1] for match in _WORD.finditer(text))), ""]
         self._at = 0
 
     def requirements(self) -> list[Requirement]:
         found: list[Requirement] = []
         while True:
-            token = self._peek()
-            if token == "":
+            word = self._peek()
+            if word == "":
                 return found
-            if token in _SPECIAL and token != "!":
-                raise InvalidLabelSelector(f"found '{token}', expected: !, identifier, or 'end of string'")
+            if word in _SPECIAL and word != "!":
+                raise InvalidLabelSelector(f"found '{word}', expected: !, identifier, or 'end of string'")
             try:
                 found.append(self._requirement())
             except InvalidLabelSelector as error:
                 raise InvalidLabelSelector(f"unable to parse requirement: {error}") from None
-            token = self._next()
-            if token == "":
+            word = self._next()
+            if word == "":
                 return found
-            if token != ",":
-                raise InvalidLabelSelector(f"found '{token}', expected: ',' or 'end of string'")
+            if word != ",":
+                raise InvalidLabelSelector(f"found '{word}', expected: ',' or 'end of string'")
             following = self._peek()
             if following in _SPECIAL and following != "!":
                 raise InvalidLabelSelector(f"found '{following}', expected: identifier after ','")
@@ -91,32 +91,32 @@ class _Parser:
             raise InvalidLabelSelector(str(wrong("<nil>", key, "; ".join(said))))
         if absent or self._peek() in ("", ","):
             return Requirement(key, "absent" if absent else "exists")
-        token = self._next()
-        operator = _OPERATORS.get(token)
+        word = self._next()
+        operator = _OPERATORS.get(word)
         if operator is None:
-            raise InvalidLabelSelector(f"found '{token}', expected: {_BINARY}")
-        values = self._values() if token in ("in", "notin") else {self._value()}
+            raise InvalidLabelSelector(f"found '{word}', expected: {_BINARY}")
+        values = self._values() if word in ("in", "notin") else {self._value()}
         self._check(key, operator, sorted(values))
         return Requirement(key, operator, frozenset(values))
 
     def _value(self) -> str:
         if self._peek() in ("", ","):
             return ""
-        token = self._next()
-        if token in _SPECIAL:
-            raise InvalidLabelSelector(f"found '{token}', expected: identifier")
-        return token
+        word = self._next()
+        if word in _SPECIAL:
+            raise InvalidLabelSelector(f"found '{word}', expected: identifier")
+        return word
 
     def _values(self) -> set[str]:
-        token = self._next()
-        if token != "(":
-            raise InvalidLabelSelector(f"found '{token}' expected: '('")
-        token = self._peek()
-        if token == ")":
+        word = self._next()
+        if word != "(":
+            raise InvalidLabelSelector(f"found '{word}' expected: '('")
+        word = self._peek()
+        if word == ")":
             self._next()
             return {""}
-        if token in _SPECIAL and token != ",":
-            raise InvalidLabelSelector(f"found '{token}', expected: ',', ')' or identifier")
+        if word in _SPECIAL and word != ",":
+            raise InvalidLabelSelector(f"found '{word}', expected: ',', ')' or identifier")
         values = self._identifiers()
         self._next()
         return values
@@ -124,19 +124,19 @@ class _Parser:
     def _identifiers(self) -> set[str]:
         values: set[str] = set()
         while True:
-            token = self._next()
+            word = self._next()
             following = self._peek()
-            if token == ",":
+            if word == ",":
                 if not values:
                     values.add("")
                 if following in (")", ","):
                     values.add("")
                 if following == ")":
                     return values
-            elif token in _SPECIAL:
-                raise InvalidLabelSelector(f"found '{token}', expected: ',', or identifier")
+            elif word in _SPECIAL:
+                raise InvalidLabelSelector(f"found '{word}', expected: ',', or identifier")
             else:
-                values.add(token)
+                values.add(word)
                 if following == ")":
                     return values
                 if following != ",":
@@ -155,12 +155,12 @@ class _Parser:
             raise InvalidLabelSelector(found[0] if len(found) == 1 else f"[{', '.join(found)}]")
 
     def _peek(self) -> str:
-        return self._tokens[min(self._at, len(self._tokens) - 1)]
+        return self._words[min(self._at, len(self._words) - 1)]
 
     def _next(self) -> str:
-        token = self._peek()
+        word = self._peek()
         self._at += 1
-        return token
+        return word
 
 
 def _compared(found: str | None, values: frozenset[str], sign: int) -> bool:

@@ -7,6 +7,8 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from vcsync.controlplane.behaviour import Behaviour, Object
 from vcsync.controlplane.errors import FieldError, bad_request, not_allowed, required, wrong
 from vcsync.controlplane.kinds import names, rules
@@ -15,6 +17,14 @@ from vcsync.controlplane.rest.options import manager_findings
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 SYSTEM_FIELDS = ("creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+IMMUTABLE = (
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
 MAX_NAME, SUFFIX = 63, 5
 ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """Of generated suffixes: no vowels, nothing that looks like another."""
@@ -99,22 +109,26 @@ def drop_duplicate_owners(metadata: Object) -> list[str]:
     owners = metadata.get("ownerReferences")
     if not owners:
         return []
-    kept: list[Any] = []
+    kept: dict[bytes, Any] = {}
+    duplicates: dict[str, None] = {}
     for each in owners:
-        if each not in kept:
-            kept.append(each)
-    if len(kept) == len(owners):
+        known = msgspec.json.encode(each, order="sorted")
+        if known in kept:
+            duplicates[each.get("uid", "")] = None
+        kept.setdefault(known, each)
+    if not duplicates:
         return []
-    duplicates = [each.get("uid", "") for at, each in enumerate(owners) if each in owners[:at]]
-    metadata["ownerReferences"] = kept
-    said = ", ".join(dict.fromkeys(duplicates))
-    return [
-        f".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, "
-        f"and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {said}"
-    ]
+    metadata["ownerReferences"] = list(kept.values())
+    told = (
+        ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, "
+        "and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
+    )
+    return [told + ", ".join(duplicates)]
 
 
-def findings(metadata: Object, *, resource: Resource, own_name: bool, behaviour: Behaviour) -> list[FieldError]:
+def findings(
+    metadata: Object, *, resource: Resource, own_name: bool, behaviour: Behaviour
+) -> list[FieldError]:
     """Return what is wrong with an object's metadata.
 
     `own_name`: the kind's own rule for names, not the rule of all kinds (path segments), is asked too.
@@ -149,16 +163,11 @@ def update_findings(new: Object, old: Object, *, own: bool = False) -> list[Fiel
                     f"found new finalizers []string{{{said}}}",
                 )
             )
-    for key in (
-        "name",
-        "namespace",
-        "uid",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-    ):
-        if (new.get(key) or None) != (old.get(key) or None):
-            found.append(wrong(f"metadata.{key}", new.get(key), "field is immutable"))
+    found += [
+        wrong(f"metadata.{key}", new.get(key), "field is immutable")
+        for key in IMMUTABLE
+        if (new.get(key) or None) != (old.get(key) or None)
+    ]
     found += rules.labels("metadata.labels", new.get("labels") or {})
     found += rules.annotations("metadata.annotations", new.get("annotations") or {})
     found += _owners(new.get("ownerReferences") or ())
@@ -191,9 +200,8 @@ def _owners(owners: Sequence[Mapping[str, Any]]) -> list[FieldError]:
         version = str(each.get("apiVersion") or "")
         if not version.rpartition("/")[2]:
             found.append(wrong(f"{path}.apiVersion", version, "version must not be empty"))
-        for key in ("kind", "name", "uid"):
-            if not each.get(key):
-                found.append(wrong(f"{path}.{key}", "", "must not be empty"))
+        missing = [key for key in ("kind", "name", "uid") if not each.get(key)]
+        found += [wrong(f"{path}.{key}", "", "must not be empty") for key in missing]
         if version == "v1" and each.get("kind") == "Event":
             found.append(wrong(path, each, "/v1, Kind=Event is disallowed from being an owner"))
         if each.get("controller"):

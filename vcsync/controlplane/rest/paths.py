@@ -62,7 +62,7 @@ class Paths:
         self._ready = ready
         self._metrics = metrics
 
-    async def answer(self, incoming: Any, info: RequestInfo, query: Query, caller: Any, tenant: str) -> Reply:
+    async def answer(self, incoming: Any, info: RequestInfo, query: Query, tenant: str) -> Reply:  # noqa: PLR0911 - one for each path
         """Answer one.
 
         Raises:

@@ -18,8 +18,8 @@ from vcsync.controlplane.rest.claims import AllClaims, Claims, Reservation
 from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.lifecycle import check_namespace
 from vcsync.controlplane.rest.options import WriteOptions
-from vcsync.controlplane.rest.subwrites import SUBWRITES, keep_all_but, keep_meta
 from vcsync.controlplane.rest.scope import Admission, Admit, Operation, Scope
+from vcsync.controlplane.rest.subwrites import SUBWRITES, keep_all_but, keep_meta
 from vcsync.controlplane.store.interface import Compare, Delete, Outcome, Put, Record, Store
 
 GENERATE_ATTEMPTS = 8
@@ -167,7 +167,7 @@ class Registry:
         meta.wipe(metadata)
         return await self._create(scope, served, options)
 
-    async def _try_update(
+    async def _try_update(  # noqa: PLR0917 - one step of `update`
         self, scope: Scope, key: str, record: Record, change: Change, options: WriteOptions, uid: str
     ) -> tuple[Written | None, Record | None]:
         kind = scope.kind
@@ -185,7 +185,7 @@ class Registry:
         async with self.reserve.turn(scope):
             return await self._update_in_turn(scope, key, record, working, old, options)
 
-    async def _update_in_turn(
+    async def _update_in_turn(  # noqa: PLR0917 - one step of `update`
         self, scope: Scope, key: str, record: Record, working: Object, old: Object, options: WriteOptions
     ) -> tuple[Written | None, Record | None]:
         kind = scope.kind

@@ -15,12 +15,12 @@ from vcsync.controlplane.rest.fieldselectors import (
     check_fields,
     parse_field_selector,
 )
+from vcsync.controlplane.rest.kind import Kind, selectable
 from vcsync.controlplane.rest.labelselectors import (
     InvalidLabelSelector,
     LabelSelector,
     parse_label_selector,
 )
-from vcsync.controlplane.rest.kind import Kind, selectable
 from vcsync.controlplane.rest.options import ListOptions
 
 NAME, NAMESPACE = "metadata.name", "metadata.namespace"

@@ -43,10 +43,8 @@ class Spaces:
 
     def published(self, tenant: str) -> Sequence[openapi.Custom]:
         """Return what OpenAPI documents tell of this tenant's own kinds."""
-        found = []
-        for each in self.catalogue.served(tenant):
-            found.append(openapi.Custom(each.resource, partial(_definitions, each)))
-        return found
+        served = self.catalogue.served(tenant)
+        return [openapi.Custom(each.resource, partial(_definitions, each)) for each in served]
 
 
 @cache

@@ -35,11 +35,8 @@ _envelope = msgspec.json.Decoder(Envelope).decode
 def pack(obj: Object) -> bytes:
     """Return the stored form of an object in its storage version."""
     metadata = {key: value for key, value in obj["metadata"].items() if key != "resourceVersion"}
-    kept = {"metadata": metadata}
-    for key, value in obj.items():
-        if key not in ("kind", "apiVersion", "metadata"):
-            kept[key] = value
-    return _encode(kept)
+    rest = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion", "metadata")}
+    return _encode({"metadata": metadata, **rest})
 
 
 def unpack(value: bytes, revision: int, kind: str, api_version: str) -> Object:

@@ -22,7 +22,7 @@ from vcsync.controlplane.rest.subwrites import SUBWRITES
 from vcsync.controlplane.rest.tracking import track_scale
 from vcsync.controlplane.rest.verbs import Request, Verbs
 from vcsync.controlplane.schema import builtin
-from vcsync.controlplane.wire import negotiation
+from vcsync.controlplane.wire import decode, negotiation
 
 STREAMS = frozenset({"log", "exec", "attach", "portforward", "proxy"})
 
@@ -42,7 +42,7 @@ class Reviews(Protocol):
 class Subresources:
     """Answers requests for subresources, and for resources that are nothing but a request."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - parts, each of its own type
         self,
         verbs: Verbs,
         registry: Registry,
@@ -174,7 +174,8 @@ class Subresources:
 
     async def _body(self, request: Request, group: str, version: str, kind: str) -> Object:
         body = await request.body()
-        return read_as(request.scope, body, request.headers.content_type, group, version, kind)
+        expected = decode.Expected(group, version, kind)
+        return read_as(request.scope, body, request.headers.content_type, expected)
 
     def _document(self, request: Request, obj: Object, status: int) -> Reply:
         return Reply(status, [self._answers.document(obj, request.how)], request.how.content_type)

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Context
@@ -96,7 +96,7 @@ class Outgoing:
 class Way:
     """Takes every request its way."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - parts, each of its own type
         self,
         identity: Identity,
         spaces: Spaces,
@@ -153,7 +153,7 @@ class Way:
         if tenant != ALL:
             await self._spaces.prepare(tenant)
         if not info.resource_request:
-            return await self._paths.answer(incoming, info, query, caller, tenant)
+            return await self._paths.answer(incoming, info, query, tenant)
         kind = self._spaces.kind(tenant, info.group, info.version, info.resource)
         if incoming.method == "HEAD":
             raise errors.method_not_allowed("head")

@@ -32,6 +32,10 @@ async def test_what_only_the_server_sets_is_not_taken_from_clients(api, config_m
     assert "deletionTimestamp" not in made["metadata"]
 
 
+CHANGED = (
+    'Operation cannot be fulfilled on configmaps "there": the object has been modified; please apply your changes '
+    "to the latest version and try again"
+)
 REFUSED = [
     # method, path, body, status, reason, message
     ("POST", BASE, {"metadata": {"name": "there"}}, 409, "AlreadyExists", 'configmaps "there" already exists'),
@@ -46,8 +50,7 @@ REFUSED = [
     ("PUT", f"{BASE}/there", {"metadata": {"name": "x"}}, 400, "BadRequest",
      "the name of the object (x) does not match the name on the URL (there)"),
     ("PUT", f"{BASE}/there", {"metadata": {"name": "there", "resourceVersion": "1"}}, 409, "Conflict",
-     'Operation cannot be fulfilled on configmaps "there": the object has been modified; please apply your '
-     "changes to the latest version and try again"),
+     CHANGED),
     ("PUT", f"{BASE}/there", {"metadata": {"name": "there", "uid": "other"}}, 409, "Conflict", None),
     ("DELETE", f"{BASE}/none", None, 404, "NotFound", 'configmaps "none" not found'),
     ("GET", "/api/v1/nothing", None, 404, "NotFound", "the server could not find the requested resource"),

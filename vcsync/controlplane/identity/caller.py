@@ -109,16 +109,16 @@ def settle_tenant(caller: Caller, tenant_in_url: str | None) -> str:
 
 def refusal(caller: Caller, asked: Asked, reason: str = "") -> StatusError:
     """Say that the caller may not, in the words of apiserver's `responsewriters.ForbiddenStatusError`."""
-    said = f"User {_quoted(caller.user.name)} cannot {asked.verb} "
+    said = f"User {quoted(caller.user.name)} cannot {asked.verb} "
     if not asked.resource_request:
-        return _forbidden("", said + f"path {_quoted(asked.path)}", reason, {})
+        return _forbidden("", said + f"path {quoted(asked.path)}", reason, {})
     resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
-    said += f'resource "{resource}" in API group "{asked.group}" '
-    said += f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+    said += f"resource {quoted(resource)} in API group {quoted(asked.group)} "
+    said += f"in the namespace {quoted(asked.namespace)}" if asked.namespace else "at the cluster scope"
     details = {"name": asked.name, "group": asked.group, "kind": asked.resource}
     subject = qualified(asked.resource, asked.group)
     if asked.name:
-        subject += f" {_quoted(asked.name)}"
+        subject += f" {quoted(asked.name)}"
     return _forbidden(f"{subject} is ", said, reason, {key: value for key, value in details.items() if value})
 
 
@@ -127,6 +127,32 @@ def _forbidden(subject: str, said: str, reason: str, details: dict[str, str]) ->
     return StatusError(403, "Forbidden", f"{subject}forbidden: {text}", dict(details), empty_details=True)
 
 
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+def quoted(text: str) -> str:
+    """Write a text as Go's `%q` does; what comes out can always be encoded."""
+    return '"' + "".join(_ESCAPES.get(each) or _shown(each) for each in text) + '"'
+
+
+_ESCAPES = {
+    "\a": r"\a",
+    "\b": r"\b",
+    "\f": r"\f",
+    "\n": r"\n",
+    "\r": r"\r",
+    "\t": r"\t",
+    "\v": r"\v",
+    "\\": r"\\",
+    '"': r"\"",
+}
+
+
+def _shown(character: str) -> str:
+    if character.isprintable():
+        return character
+    number = ord(character)
+    return (
+        f"\\x{number:02x}"
+        if number < 0x80
+        else f"\\u{number:04x}"
+        if number < 0x10000
+        else f"\\U{number:08x}"
+    )

@@ -10,9 +10,9 @@ from typing import Any
 
 from vcsync.controlplane.behaviour import User
 from vcsync.controlplane.errors import StatusError, forbidden, not_found
-from vcsync.controlplane.identity.caller import Attributes
+from vcsync.controlplane.identity.caller import Attributes, quoted
 from vcsync.controlplane.identity.policy import GROUP, Grant, Policy
-from vcsync.controlplane.identity.rbac import FULL_AUTHORITY, Rule, compact, missing, parse_rules, quoted
+from vcsync.controlplane.identity.rbac import FULL_AUTHORITY, Rule, compact, missing, parse_rules, quoted_all
 
 ROLES = frozenset({"roles", "clusterroles"})
 BINDINGS = frozenset({"rolebindings", "clusterrolebindings"})
@@ -111,7 +111,7 @@ def _check_rules(write: Write, wanted: Sequence[Rule]) -> None:
 def _told(write: Write, lacking: Sequence[Rule], grants: Sequence[Grant]) -> str:
     told = "\n".join(sorted({str(rule) for rule in compact(lacking)}))
     text = (
-        f'user "{write.user.name}" (groups={quoted(write.user.groups)}) is attempting to grant RBAC permissions '
+        f"user {quoted(write.user.name)} (groups={quoted_all(write.user.groups)}) is attempting to grant RBAC permissions "
         f"not currently held:\n{told}"
     )
     dangling = (grant.binding.role_name for grant in grants if grant.missing)

@@ -20,6 +20,7 @@ from vcsync.controlplane.identity.caller import (
     Attributes,
     Caller,
     Decision,
+    quoted,
     refusal,
 )
 from vcsync.controlplane.identity.policy import ACCOUNT_PREFIX
@@ -48,16 +49,16 @@ class _Headers:
     extra: dict[str, tuple[str, ...]] | None = None
 
     def __str__(self) -> str:
-        groups = "{" + ", ".join(f'"{each}"' for each in self.groups) + "}" if self.groups else "(nil)"
+        groups = "{" + ", ".join(map(quoted, self.groups)) + "}" if self.groups else "(nil)"
         extra = "(nil)"
         if self.extra is not None:
             items = (
-                f'"{key}":[]string{{' + ", ".join(f'"{each}"' for each in values) + "}"
+                f"{quoted(key)}:[]string{{" + ", ".join(map(quoted, values)) + "}"
                 for key, values in sorted(self.extra.items())
             )
             extra = "{" + ", ".join(items) + "}"
         return (
-            f'&user.DefaultInfo{{Name:"{self.user}", UID:"{self.uid}", Groups:[]string{groups}, '
+            f"&user.DefaultInfo{{Name:{quoted(self.user)}, UID:{quoted(self.uid)}, Groups:[]string{groups}, "
             f"Extra:map[string][]string{extra}}}"
         )
 
@@ -75,6 +76,8 @@ def wanted_user(headers: Iterable[tuple[str, str]]) -> User | None:
         if not low.startswith("impersonate-"):
             continue
         count += 1
+        if not _is_text(value):
+            raise bad_request("impersonation headers must be UTF-8")
         if low == "impersonate-user":
             found.user = found.user or value
         elif low == "impersonate-uid":
@@ -92,6 +95,15 @@ def wanted_user(headers: Iterable[tuple[str, str]]) -> User | None:
     if found.uid or found.groups or found.extra is not None:
         raise bad_request(f"requested {found} without impersonating a user name")
     return None
+
+
+def _is_text(value: str) -> bool:
+    """Tell whether a header's value was UTF-8: other bytes arrive as surrogates."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 async def impersonated(

@@ -4,12 +4,11 @@ Behaviour: kubernetes `pkg/apis/rbac/v1/evaluation_helpers.go`, component-helper
 kubernetes `pkg/registry/rbac/validation/policy_compact.go`.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vcsync.controlplane.identity.caller import Asked
+from vcsync.controlplane.identity.caller import Asked, quoted
 
 EVERY = "*"
 MAX_ATOMS = 100_000
@@ -35,7 +34,7 @@ class Rule:
             ("ResourceNames", self.names),
             ("Verbs", self.verbs),
         )
-        return "{" + ", ".join(f"{title}:{quoted(values)}" for title, values in parts if values) + "}"
+        return "{" + ", ".join(f"{title}:{quoted_all(values)}" for title, values in parts if values) + "}"
 
 
 FULL_AUTHORITY = (
@@ -44,9 +43,9 @@ FULL_AUTHORITY = (
 )
 
 
-def quoted(values: Iterable[str]) -> str:
+def quoted_all(values: Iterable[str]) -> str:
     """Write texts as Go's `%q` writes a slice: `["a" "b"]`."""
-    return "[" + " ".join(json.dumps(each, ensure_ascii=False) for each in values) + "]"
+    return "[" + " ".join(map(quoted, values)) + "]"
 
 
 def parse_rules(rules: Sequence[Mapping[str, Any]] | None) -> tuple[Rule, ...]:

@@ -57,7 +57,7 @@ def parse(lines: Iterable[str]) -> dict[bytes, Known]:
 
 def digest(token: str) -> bytes:
     """Return what a token is kept and looked up by, so that looking up tells nothing of its content."""
-    return hashlib.sha256(token.encode()).digest()
+    return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
 
 
 class TokenFile:

@@ -72,11 +72,11 @@ def key_id(token: str) -> str:
     Raises:
         TokenError: it is no token of the one kind that counts.
     """
-    if len(token) > MAX_BYTES:
-        raise TokenError("the token is too large")
+    if len(token) > MAX_BYTES or not token.isascii():
+        raise TokenError("the token is too large, or has characters that none has")
     try:
         header = jwt.get_unverified_header(token)
-    except jwt.PyJWTError as error:
+    except (jwt.PyJWTError, RecursionError) as error:
         raise TokenError("it is no JSON web token") from error
     identifier = header.get("kid")
     if header.get("alg") != ALGORITHM or not isinstance(identifier, str):
@@ -104,7 +104,7 @@ def verified(token: str, key: ec.EllipticCurvePublicKey, issuer: str) -> Claims:
                 "verify_jti": False,
             },
         )
-    except jwt.PyJWTError as error:
+    except (jwt.PyJWTError, RecursionError) as error:
         raise TokenError("the signature is wrong") from error
     if claims.get("iss") == LEGACY_ISSUER:
         return _legacy(claims)

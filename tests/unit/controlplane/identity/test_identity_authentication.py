@@ -14,6 +14,8 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.unit.controlplane.identity.conftest import NOW, House
 from vcsync.controlplane.errors import StatusError
@@ -333,7 +335,9 @@ async def test_anonymous_callers_of_the_systems_url_are_no_system_callers(house:
     assert not (await house.identity.authenticator.authenticate(None, None, "system")).system
 
 
-@pytest.mark.parametrize("token", ["wrong", "a.b.c", "x" * 20_000, "é", "..", "eyJhbGciOiJFUzI1NiJ9.e30."])
+@pytest.mark.parametrize(
+    "token", ["wrong", "a.b.c", "x" * 20_000, "é", "\udcff", "..", "eyJhbGciOiJFUzI1NiJ9.e30."]
+)
 async def test_unknown_tokens_are_refused(house: House, token: str) -> None:
     assert await refused(house, None, f"Bearer {token}")
 
@@ -408,3 +412,35 @@ async def test_the_admin_kubeconfig_identifies_an_admin(house: House) -> None:
         "admin",
         ("vcsync:tenant-admins", "system:authenticated"),
     )
+
+
+@given(st.one_of(st.text(max_size=200), st.from_regex(r"Bearer [A-Za-z0-9_.-]{0,80}", fullmatch=True)))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+async def test_no_header_makes_anything_but_a_refusal_or_nobody(house: House, header: str) -> None:
+    try:
+        caller = await house.identity.authenticator.authenticate(None, header, "acme")
+    except StatusError as error:
+        assert error.code == 401  # noqa: PT017  both ends are right
+    else:
+        assert caller.user.name == "system:anonymous"
+
+
+def header_of(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "[" * 5000 + "]" * 5000,
+        '{"a":' * 1500 + "1" + "}" * 1500,
+        "null",
+        "5",
+        '{"alg":"ES256","kid":["x"]}',
+        '{"alg":"ES256","kid":"x","crit":["b64"],"b64":false}',
+        "9" * 5000,
+        "{",
+    ],
+)
+async def test_hostile_token_headers_are_refused(house: House, header: str) -> None:
+    assert await refused(house, None, f"Bearer {header_of(header)}.e30.AA")

@@ -389,3 +389,15 @@ async def test_an_account_may_be_allowed_to_act_as_its_own_node(
     assert (found.user.groups if found else None) == (
         ("system:nodes", "system:authenticated") if allowed else None
     )
+
+
+async def test_names_are_told_as_go_quotes_them(house: House) -> None:
+    odd = Caller(User('a"b\\c\n\x1b\u200b\udcff', groups=()), "acme")
+    refused = await refusal_of(house, odd, LIST_PODS)
+    assert r'User "a\"b\\c\n\x1b\u200b\udcff" cannot list' in refused.message
+    refused.message.encode()
+
+
+async def test_impersonation_headers_that_are_no_text_are_refused(house: House) -> None:
+    with pytest.raises(StatusError, match="UTF-8"):
+        await house.identity.authorizer.impersonate(ADMIN, {"Impersonate-User": "\udcff"}, "acme", LIST_PODS)

@@ -158,8 +158,7 @@ def _replicas(obj: Object, path: str) -> list[FieldError]:
     value: Any = obj
     for name in split(path):
         if not isinstance(value, dict):
-            told = f"{path} accessor error: {gotext.plain(value)} is of the type {_type(value)}, expected map[string]interface{{}}"
-            return [wrong(path, 0, told)]
+            return [wrong(path, 0, _mistyped(path, value, "map[string]interface{}"))]
         if name not in value:
             return []
         value = value[name]

@@ -20,14 +20,19 @@ def is_true(definition: dict[str, Any], type_: str) -> bool:
     return found is not None and found.get("status") == "True"
 
 
-def set_condition(
-    definition: dict[str, Any], type_: str, status: str, reason: str, message: str, now: str
-) -> bool:
+def set_condition(definition: dict[str, Any], type_: str, state: tuple[str, str, str], now: str) -> bool:
     """Set a condition in place; its time moves only with its status.
+
+    Args:
+        definition: whose status.
+        type_: of the condition.
+        state: status, reason and message.
+        now: when.
 
     Returns:
         whether anything changed.
     """
+    status, reason, message = state
     found = condition(definition, type_)
     if found is None:
         conditions = definition.setdefault("status", {}).get("conditions") or []

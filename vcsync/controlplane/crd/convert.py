@@ -27,6 +27,10 @@ VERSION_MARK = "@version"
 """Top-level member of stored objects of definitions with a webhook: the version in which they were stored."""
 
 
+class _Nonsense(ValueError):
+    """An answer of a webhook that is none."""
+
+
 class Refused(Exception):
     """The operator's policy does not let this webhook be called; the message is for the tenant."""
 
@@ -84,7 +88,7 @@ class _Pinned(AbstractResolver):
         self._address = address
         self._port = port
 
-    async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[ResolveResult]:
+    async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[ResolveResult]:  # noqa: ARG002 -- aiohttp's interface
         """Return the address, whatever the name."""
         proto: ResolveResult = {
             "hostname": host, "host": self._address, "port": self._port, "family": family, "proto": 0, "flags": 0,
@@ -171,7 +175,7 @@ class Converter:
         try:
             answer = await self._post(webhook, request)
             converted = _converted(answer, uid, review)
-        except (Refused, aiohttp.ClientError, OSError, ValueError, TimeoutError) as why:
+        except (Refused, aiohttp.ClientError, OSError, ValueError) as why:
             raise _failed(f"{about} failed: {why or 'timed out'}") from why
         if len(converted) != len(objects):
             raise _failed(f"{about} returned {len(converted)} objects, expected {len(objects)}")
@@ -196,9 +200,9 @@ class Converter:
             while not answer.content.at_eof() and len(body) <= LARGEST_ANSWER:
                 body += await answer.content.read(LARGEST_ANSWER + 1 - len(body))
             if len(body) > LARGEST_ANSWER:
-                raise ValueError(f"the answer is larger than {LARGEST_ANSWER} bytes")
+                raise _Nonsense(f"the answer is larger than {LARGEST_ANSWER} bytes")
             if answer.status != 200:
-                raise ValueError(f"the server answered {answer.status}")
+                raise _Nonsense(f"the server answered {answer.status}")
             return json.loads(body)
 
 
@@ -209,27 +213,27 @@ def _converted(answer: Any, uid: str, review: str) -> list[Any]:
         ValueError: there are none; the message says why.
     """
     if not isinstance(answer, dict):
-        raise ValueError("the answer is no object")
+        raise _Nonsense("the answer is no object")
     if review == "v1" and (answer.get("apiVersion"), answer.get("kind")) != (
         "apiextensions.k8s.io/v1",
         "ConversionReview",
     ):
         expected = "apiextensions.k8s.io/v1, Kind=ConversionReview"
-        raise ValueError(f"expected webhook response of {expected}, got {_kind(answer)}")
+        raise _Nonsense(f"expected webhook response of {expected}, got {_kind(answer)}")
     response = answer.get("response")
     if not isinstance(response, dict):
-        raise ValueError("no response provided")
+        raise _Nonsense("no response provided")
     if review == "v1" and response.get("uid") != uid:
-        raise ValueError(
+        raise _Nonsense(
             f"expected response.uid={json.dumps(uid)}, got {json.dumps(response.get('uid') or '')}"
         )
     result = response.get("result") or {}
     status = result.get("status") or ""
     if status != "Success":
-        raise ValueError(result.get("message") or f"response.result.status was '{status}', not 'Success'")
+        raise _Nonsense(result.get("message") or f"response.result.status was '{status}', not 'Success'")
     converted = response.get("convertedObjects") or []
     if not isinstance(converted, list):
-        raise ValueError("the converted objects are no list")
+        raise _Nonsense("the converted objects are no list")
     return converted
 
 

@@ -126,7 +126,7 @@ def terminate(definition: Object, now: str) -> bool:
     if conditions.FINALIZER not in finalizers:
         finalizers.append(conditions.FINALIZER)
     told = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
-    conditions.set_condition(definition, "Terminating", "True", "InstanceDeletionPending", told, now)
+    conditions.set_condition(definition, "Terminating", ("True", "InstanceDeletionPending", told), now)
     return True
 
 

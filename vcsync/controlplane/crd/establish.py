@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
+import structlog
 
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.crd import conditions, validation
@@ -26,6 +27,7 @@ from vcsync.controlplane.store.interface import (
     StoreError,
 )
 
+_LOG = structlog.get_logger()
 RETRY_SECONDS = 1.0
 PAGE = 200
 Key = tuple[str, str]
@@ -78,6 +80,9 @@ class Establisher:
         try:
             done = await self.reconcile(*key)
         except StoreError:
+            done = False
+        except Exception:  # noqa: BLE001 -- one tenant's definition must not stop those of all others
+            _LOG.exception("definition not reconciled", tenant=key[0], definition=key[1])
             done = False
         if not done and key not in self._again:
             loop = asyncio.get_running_loop()
@@ -137,7 +142,7 @@ class Establisher:
         if conditions.is_true(definition, "Established"):
             told = "CustomResource deletion is in progress"
             if conditions.set_condition(
-                definition, "Terminating", "True", "InstanceDeletionInProgress", told, now
+                definition, "Terminating", ("True", "InstanceDeletionInProgress", told), now
             ):
                 # What changes with this write brings the definition here again.
                 return (await self._write(record, definition)).done
@@ -146,7 +151,7 @@ class Establisher:
             reason, told = "InstanceDeletionCompleted", "removed all instances"
         else:
             reason, told = "NeverEstablished", "resource was never established"
-        conditions.set_condition(definition, "Terminating", "False", reason, told, now)
+        conditions.set_condition(definition, "Terminating", ("False", reason, told), now)
         finalizers.remove(conditions.FINALIZER)
         if finalizers:
             return (await self._write(record, definition)).done
@@ -180,6 +185,8 @@ def settle(definition: Object, others: Iterable[Object], now: str) -> bool:
     """Write a definition's names and conditions into its status, in place.
 
     Args:
+        definition: in any state.
+        now: the time of conditions that change.
         others: the other definitions of its group and tenant.
 
     Returns:
@@ -232,16 +239,15 @@ def _accept_names(definition: Object, others: list[Object], now: str) -> None:
     if own == wanted and conditions.condition(definition, "NamesAccepted") is not None:
         return
     refused = {part: (reason, told) for part, reason, told in _conflicts(wanted, own, others)}
-    accepted = {part: own[part] if part in own else None for part in refused}
-    accepted = {part: value for part, value in accepted.items() if value is not None}
+    accepted = {part: own[part] for part in refused if part in own}
     accepted |= {part: value for part, value in wanted.items() if part not in refused}
     status["acceptedNames"] = {"plural": "", "kind": ""} | accepted
     if refused:
         reason, told = list(refused.values())[-1]
-        conditions.set_condition(definition, "NamesAccepted", "False", reason, told, now)
+        conditions.set_condition(definition, "NamesAccepted", ("False", reason, told), now)
     else:
         conditions.set_condition(
-            definition, "NamesAccepted", "True", "NoConflicts", "no conflicts found", now
+            definition, "NamesAccepted", ("True", "NoConflicts", "no conflicts found"), now
         )
 
 
@@ -256,7 +262,7 @@ def _establish(definition: Object, now: str) -> None:
         state = ("False", "InvalidCABundle", "The conversion webhook CABundle is invalid")
     else:
         state = ("True", "InitialNamesAccepted", "the initial names have been accepted")
-    conditions.set_condition(definition, "Established", *state, now)
+    conditions.set_condition(definition, "Established", state, now)
 
 
 _APPROVAL = {
@@ -274,4 +280,4 @@ def _approve(definition: Object, now: str) -> None:
     if state is None:
         conditions.remove_condition(definition, name)
         return
-    conditions.set_condition(definition, name, *_APPROVAL[state[0]], state[1], now)
+    conditions.set_condition(definition, name, (*_APPROVAL[state[0]], state[1]), now)

@@ -10,7 +10,7 @@ from vcsync.controlplane.crd.paths import child, key
 from vcsync.controlplane.crd.structural import Structural
 
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "'": "'", "\\": "\\"}
-_TOKEN = re.compile(r"'(?:[^'\\]|\\.)*'|[.\[\]]|[^.\[\]]+", re.DOTALL)
+_PART = re.compile(r"'(?:[^'\\]|\\.)*'|[.\[\]]|[^.\[\]]+", re.DOTALL)
 
 
 class InvalidPath(ValueError):
@@ -26,11 +26,11 @@ def _unescape(text: str) -> str:
     return re.sub(r"\\(.)", one, text, flags=re.DOTALL)
 
 
-def _next(tokens: Iterator[str]) -> str:
-    token = next(tokens, None)
-    if token is None:
+def _next(parts: Iterator[str]) -> str:
+    part = next(parts, None)
+    if part is None:
         raise InvalidPath("unexpected end of JSON path")
-    return token
+    return part
 
 
 def resolve(text: str, node: Structural, *, brackets: bool = True) -> tuple[str, Structural, list[str]]:
@@ -42,25 +42,25 @@ def resolve(text: str, node: Structural, *, brackets: bool = True) -> tuple[str,
     Raises:
         InvalidPath: it is malformed or leads nowhere.
     """
-    tokens = iter(_TOKEN.findall(text))
+    parts = iter(_PART.findall(text))
     where, names = "", []
-    for token in tokens:
-        if token == "[":
+    for part in parts:
+        if part == "[":
             if not brackets:
                 raise InvalidPath("array notation is not allowed")
-            quoted = _next(tokens)
+            quoted = _next(parts)
             if len(quoted) < 2 or quoted[0] != "'" or quoted[-1] != "'":
                 raise InvalidPath(f"expected single quoted string but got {quoted}")
             name = _unescape(quoted[1:-1])
             where, node = _step(where, node, name)
-            closing = _next(tokens)
+            closing = _next(parts)
             if closing != "]":
                 raise InvalidPath(f"expected ] but got {closing}")
-        elif token == ".":
-            name = _next(tokens)
+        elif part == ".":
+            name = _next(parts)
             where, node = _step(where, node, name)
         else:
-            raise InvalidPath(f"expected [ or . but got: {token}")
+            raise InvalidPath(f"expected [ or . but got: {part}")
         names.append(name)
     return where, node, names
 

@@ -20,7 +20,7 @@ _LISTS = {"ownerReferences", "finalizers", "managedFields"}
 _GO = {str: "string", bool: "bool", int: "number", float: "number", dict: "object", list: "array"}
 
 
-def _misfit(name: str, value: Any) -> str:
+def _misfit(name: str, value: Any) -> str:  # noqa: PLR0911 -- one case for each kind of field
     """Say why a value cannot be this field of ObjectMeta, empty: it can."""
     if value is None:
         return ""
@@ -55,6 +55,9 @@ def coerce(
     """Check the types of embedded apiVersion, kind and metadata and drop what ObjectMeta does not have, in place.
 
     Args:
+        path: where the value stands.
+        value: an object or a part of one.
+        node: its schema.
         unknown: gets the paths of what was dropped from metadata.
         lenient: drop what has the wrong type too, instead of telling it.
     """
@@ -83,7 +86,7 @@ def coerce(
     return None
 
 
-def _coerce_meta(
+def _coerce_meta(  # noqa: PLR0911 -- one case for each kind of field
     path: str, value: dict[str, Any], name: str, unknown: list[str], *, lenient: bool
 ) -> FieldError | None:
     where = paths.child(path, name)

@@ -20,7 +20,8 @@ _KIND_TEXT = (
     "Kind is a string value representing the REST resource this object represents. Servers may infer this from the"
     f" endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: {_CONVENTIONS}#types-kinds"
 )
-_EMBEDDED_VERSION = f"apiVersion defines the versioned schema of this representation of an object. More info: {_CONVENTIONS}#resources"
+_EMBEDDED_VERSION = "apiVersion defines the versioned schema of this representation of an object."
+    f" More info: {_CONVENTIONS}#resources"
 _EMBEDDED_KIND = (
     "kind is a string value representing the type of this object. In CamelCase."
     f" More info: {_CONVENTIONS}#types-kinds"
@@ -39,6 +40,7 @@ def schemas(resource: Resource, version: Mapping[str, Any], *, v2: bool = False)
     """Return the definitions of a custom resource and of its list, by name.
 
     Args:
+        resource: its declaration.
         version: the entry of `spec.versions`.
         v2: for the OpenAPI v2 document instead of v3.
     """

@@ -90,6 +90,7 @@ def check_schema(
     """Return what is wrong with a schema.
 
     Args:
+        schema: as written.
         path: of the parent of `openAPIV3Schema`.
         compile_rules: compiles x-kubernetes-validations.
         status: whether the status subresource is on.
@@ -129,7 +130,10 @@ def _root(where: str, schema: Raw, *, status: bool) -> list[FieldError]:
                 found.append(wrong(f"{where}.type", value, told))
                 break
             if name not in _AT_ROOT:
-                told = f"only [{' '.join(_AT_ROOT.values())}] fields are allowed at the root of the schema if the status subresource is enabled"
+                told = (
+                    f"only [{' '.join(_AT_ROOT.values())}] fields are allowed at the root of the schema"
+                    " if the status subresource is enabled"
+                )
                 found.append(wrong(where, dict(schema), told))
                 break
     if schema.get("nullable"):
@@ -446,5 +450,8 @@ def _exceeds(what: str, cost: int, limit: int) -> str:
         told = f"{factor:f}x"
     else:
         told = f"{factor:.1f}x"
-    advice = "try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared"
+    advice = (
+        "try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings"
+        " are declared"
+    )
     return f"{what} exceeds budget by factor of {told} ({advice})"

@@ -53,9 +53,11 @@ def unsupported(schema: Raw) -> str:
 
 def _below(schema: Raw) -> list[Raw]:
     found = list((schema.get("properties") or {}).values())
-    for name in ("items", "additionalProperties", "not"):
-        if isinstance(schema.get(name), Mapping):
-            found.append(schema[name])
+    found += [
+        schema[name]
+        for name in ("items", "additionalProperties", "not")
+        if isinstance(schema.get(name), Mapping)
+    ]
     for name in ("allOf", "anyOf", "oneOf"):
         found += schema.get(name) or ()
     return found
@@ -113,15 +115,14 @@ def _types(schema: Raw, level: str, path: str, type_: str) -> list[FieldError]:
 
 
 def _meta(schema: Raw, level: str, path: str) -> list[FieldError]:
-    found = []
     properties = schema.get("properties") or {}
     own = level == "root" or bool(schema.get("x-kubernetes-embedded-resource"))
     where = child(path, "properties")
-    for name in ("kind", "apiVersion"):
-        if own and name in properties and properties[name].get("type") != "string":
-            found.append(
-                wrong(child(key(where, name), "type"), properties[name].get("type") or "", "must be string")
-            )
+    found = [
+        wrong(child(key(where, name), "type"), properties[name].get("type") or "", "must be string")
+        for name in ("kind", "apiVersion")
+        if own and name in properties and properties[name].get("type") != "string"
+    ]
     metadata = properties.get("metadata")
     if metadata is None:
         return found

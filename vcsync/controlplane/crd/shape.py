@@ -20,6 +20,10 @@ _FLAGS = {
 }  # fmt: skip
 _WHOLE = {"maxLength", "minLength", "maxItems", "minItems", "maxProperties", "minProperties"}
 _NUMBERS = {"maximum", "minimum", "multipleOf"}
+_PLAIN: dict[str, type] = {
+    **dict.fromkeys(_TEXT, str), **dict.fromkeys(_FLAGS, bool), **dict.fromkeys(_WHOLE, int), "enum": list,
+}  # fmt: skip
+_OR_FLAG = {"additionalProperties", "additionalItems"}
 _TEXTS = {"required", "x-kubernetes-list-map-keys"}
 _SCHEMAS = {"properties", "patternProperties", "definitions"}
 _LISTS = {"allOf", "anyOf", "oneOf"}
@@ -83,9 +87,8 @@ def _texts(path: str, values: Any) -> None:
 
 
 def _definition(definition: Mapping[str, Any]) -> None:
-    spec = definition.get("spec")
+    spec: Any = definition.get("spec")
     _fields("spec", spec, _SPEC)
-    assert isinstance(spec, dict)
     names = spec.get("names") or {}
     _fields("spec.names", names, _NAMES)
     for name in ("shortNames", "categories"):
@@ -131,32 +134,29 @@ def _schema(path: str, schema: Any, depth: int) -> None:
 
 
 def _keyword(path: str, name: str, value: Any, depth: int) -> None:
-    if name in _TEXT:
-        _is(path, value, str)
-    elif name in _FLAGS:
-        _is(path, value, bool)
-    elif name in _WHOLE:
-        _is(path, value, int)
+    if name in _PLAIN:
+        _is(path, value, _PLAIN[name])
     elif name in _NUMBERS:
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise _Misshapen(path, value, "number")
     elif name in _TEXTS:
         _texts(path, value)
-    elif name == "enum":
-        _is(path, value, list)
     elif name in _SCHEMAS:
         _is(path, value, dict)
         for each, below in value.items():
             _schema(key(path, each), below, depth)
-    elif name in _LISTS or (name == "items" and isinstance(value, list)):
-        _is(path, value, list)
-        for at, each in enumerate(value):
-            _schema(index(path, at), each, depth)
-    elif name in ("items", "not") or (
-        name in ("additionalProperties", "additionalItems") and not isinstance(value, bool)
-    ):
-        _schema(path, value, depth)
     elif name == "x-kubernetes-validations":
         _is(path, value, list)
         for at, each in enumerate(value):
             _fields(index(path, at), each, _RULE)
+    else:
+        _nested(path, name, value, depth)
+
+
+def _nested(path: str, name: str, value: Any, depth: int) -> None:
+    if name in _LISTS or (name == "items" and isinstance(value, list)):
+        _is(path, value, list)
+        for at, each in enumerate(value):
+            _schema(index(path, at), each, depth)
+    elif name in ("items", "not") or (name in _OR_FLAG and not isinstance(value, bool)):
+        _schema(path, value, depth)

@@ -17,6 +17,10 @@ _MOST_FINDINGS = 1000
 """A tenant's object may be wrong in a million places; nobody reads further than this."""
 
 
+_Expected = tuple[tuple[str, ...], str]
+"""Types that a value may have, and its format."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Problem:
     """One finding. `code` says which kind of field error it becomes; `limit` and `choices` are for those."""
@@ -54,6 +58,7 @@ def validate(
     """Return what is wrong with a value.
 
     Args:
+        value: JSON data.
         path: where the value stands, before the paths of findings.
         schema: the openAPIV3Schema as written.
         correlated: the value with what it was before; problems of what did not change are not told.
@@ -62,7 +67,7 @@ def validate(
     return [_field_error(path, each) for each in result.problems.values()]
 
 
-def _field_error(path: str, problem: _Problem) -> FieldError:
+def _field_error(path: str, problem: _Problem) -> FieldError:  # noqa: PLR0911 -- one case for each kind of finding
     if problem.code == "composite":
         return wrong(path or "<nil>", "", problem.message)
     name = problem.path.removeprefix(".")
@@ -108,11 +113,11 @@ def _value(
     types = _types(schema)
     written = _format(schema, types)
     if value is None:
-        _type(result, schema, value, path, types, written)
+        _type(result, schema, value, path, (types, written))
         _enum(result, schema, value, path)
         return _ratcheted(result, correlated if ratchet else None)
     if types or written:
-        _type(result, schema, value, path, types, written)
+        _type(result, schema, value, path, (types, written))
         result.matches += 1
     _junctors(result, schema, value, path, correlated)
     if isinstance(value, str):
@@ -120,7 +125,7 @@ def _value(
         if written in formats.FORMATS or written.replace("-", "") in formats.FORMATS:
             _string_format(result, value, path, written)
     elif gotext.is_number(value):
-        _number(result, schema, value, path, types, written)
+        _number(result, schema, value, path, (types, written))
     elif isinstance(value, list):
         _array(result, schema, value, path, correlated)
     _enum(result, schema, value, path)
@@ -149,9 +154,8 @@ def _json_type(value: Any) -> tuple[str, str]:
     return ("array", "") if isinstance(value, list) else ("object", "")
 
 
-def _type(
-    result: _Result, schema: Mapping[str, Any], value: Any, path: str, types: tuple[str, ...], written: str
-) -> None:
+def _type(result: _Result, schema: Mapping[str, Any], value: Any, path: str, expected: _Expected) -> None:
+    types, written = expected
     if value is None:
         if types and not schema.get("nullable"):
             result.add(_misfit(path, ",".join(types), "null"))
@@ -219,9 +223,8 @@ def _string_format(result: _Result, value: str, path: str, written: str) -> None
 _RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (gotext.INT64_MIN, gotext.INT64_MAX)}
 
 
-def _number(
-    result: _Result, schema: Mapping[str, Any], value: float, path: str, types: tuple[str, ...], written: str
-) -> None:
+def _number(result: _Result, schema: Mapping[str, Any], value: float, path: str, expected: _Expected) -> None:
+    types, written = expected
     type_ = types[0] if len(types) == 1 and types[0] in ("integer", "number") else ""
     result.add(_beyond(value, type_, written, "Checked", path))
     factor, most, least = schema.get("multipleOf"), schema.get("maximum"), schema.get("minimum")

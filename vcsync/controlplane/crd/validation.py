@@ -289,11 +289,12 @@ def _stored(stored: list[str], versions: Any) -> list[FieldError]:
     path = "status.storedVersions"
     if not stored:
         return [wrong(path, None, "must have at least one stored version")]
-    found = []
     known = {each.get("name") for each in versions}
-    for each in versions:
-        if each.get("storage") and each.get("name") not in stored:
-            found.append(wrong(path, stored, f"must have the storage version {each.get('name')}"))
+    found = [
+        wrong(path, stored, f"must have the storage version {each.get('name')}")
+        for each in versions
+        if each.get("storage") and each.get("name") not in stored
+    ]
     for at, each in enumerate(stored):
         if each not in known:
             told = (

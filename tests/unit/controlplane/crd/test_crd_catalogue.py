@@ -199,9 +199,10 @@ async def test_work_left_over_from_before_a_restart_is_found(world):
     again = Establisher(store, lambda: NOW)
     await again.resume(["t", "u"])
     task = asyncio.create_task(again.run())
-    while not conditions.is_true(store.object(key_of("t", made)), "Established"):
+    for _ in range(100):
         await asyncio.sleep(0)
     task.cancel()
+    assert conditions.is_true(store.object(key_of("t", made)), "Established")
 
 
 async def test_a_tenant_loaded_late_sees_the_same(world):

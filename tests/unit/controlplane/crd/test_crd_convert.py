@@ -96,7 +96,7 @@ async def test_answers_that_make_no_sense_are_told(make, told):
 
 
 async def test_no_webhook_is_called_by_default():
-    with pytest.raises(StatusError, match="does not allow it to call hook.example"):
+    with pytest.raises(StatusError, match=r"does not allow it to call hook\.example"):
         await Converter("t", HOOK, refuse).convert([OLD], "a.b/v2")
 
 

@@ -4,6 +4,7 @@ Objects are declared to the checker as messages; only their descriptors are made
 words are turned into those of cel-go where they differ.
 """
 
+import importlib
 import json
 import re
 from collections.abc import Iterator
@@ -59,9 +60,7 @@ class NotCompiled(Exception):
 @cache
 def _cel() -> Any:
     """Load the library when the first rule is compiled: it is large, and most tenants have none."""
-    from cel_expr_python import cel
-
-    return cel
+    return importlib.import_module("cel_expr_python.cel")
 
 
 def _named(name: str, *parameters: Any) -> dict[str, Any]:

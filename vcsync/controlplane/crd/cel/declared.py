@@ -115,6 +115,7 @@ def declare(node: Structural, *, whole: bool) -> Declared | None:
     """Return the type of a schema, None: rules do not see it.
 
     Args:
+        node: the schema.
         whole: the schema is that of whole objects, which always have their identity.
     """
     if node.int_or_string:
@@ -129,5 +130,5 @@ def declare(node: Structural, *, whole: bool) -> Declared | None:
         return _string(node)
     if kind in _SCALARS:
         scalar, smallest = _SCALARS[kind]
-        return Declared(scalar, smallest)
+        return Declared(scalar, smallest, plain=scalar != "double")
     return None

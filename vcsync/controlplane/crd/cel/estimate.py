@@ -7,10 +7,10 @@ a definition may hold depends on these figures.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from vcsync.controlplane.crd.cel.declared import Declared
-from vcsync.controlplane.crd.cel.expression import Checked, Expr, Type
+from vcsync.controlplane.crd.cel.expression import Checked, Expr, Fold, Type
 
 UNBOUNDED = 2**64 - 1
 _TRAVERSAL, _REGEX = 0.1, 0.25
@@ -121,15 +121,15 @@ class _Estimator:
         return _ONE
 
     def _select(self, expr: Expr) -> Range:
-        assert expr.target is not None
+        target = cast("Expr", expr.target)
         if expr.id in self._checked.names:
             return _ONE
-        total = self.cost(expr.target)
+        total = self.cost(target)
         if expr.test:
             return total
-        if self._type(expr.target).kind in ("map", "message", "parameter"):
+        if self._type(target).kind in ("map", "message", "parameter"):
             total = total.add(_ONE)
-        self._paths[expr.id] = (*self._path(expr.target), expr.name)
+        self._paths[expr.id] = (*self._path(target), expr.name)
         return total
 
     def _list(self, expr: Expr) -> Range:
@@ -160,8 +160,7 @@ class _Estimator:
         self._locals.setdefault(name, []).append(local)
 
     def _fold(self, expr: Expr) -> Range:
-        fold = expr.fold
-        assert fold is not None
+        fold = cast("Fold", expr.fold)
         total = self.cost(fold.range).add(self.cost(fold.initial))
         self._push(
             fold.accumulator,
@@ -239,10 +238,9 @@ class _Estimator:
         """Return the size of a node's value, None: it is not known."""
         if expr.id in self._sizes:
             return self._sizes[expr.id]
-        if expr.kind == "const":
-            return fixed(len(expr.value) if isinstance(expr.value, str | bytes) else 1)
-        if expr.kind in ("list", "map"):
-            return fixed(len(expr.args) // (2 if expr.kind == "map" else 1))
+        literal = _literal_size(expr)
+        if literal is not None:
+            return literal
         declared = self._declared_size(self._path(expr))
         if declared is not None:
             self._sizes[expr.id] = declared
@@ -333,6 +331,14 @@ class _Estimator:
         if first is not None and second is not None:
             united = _Entry(first.kind, first.key.union(second.key), first.value.union(second.value))
             self._entries[expr.id] = united
+
+
+def _literal_size(expr: Expr) -> Range | None:
+    if expr.kind == "const":
+        return fixed(len(expr.value) if isinstance(expr.value, str | bytes) else 1)
+    if expr.kind in ("list", "map"):
+        return fixed(len(expr.args) // (2 if expr.kind == "map" else 1))
+    return None
 
 
 def _scalar(type_: Type) -> bool:

@@ -5,11 +5,11 @@ Kubernetes' of `pkg/cel/library/cost.go`; besides, every step is counted against
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from vcsync.controlplane.crd import patterns
 from vcsync.controlplane.crd.cel.costs import call_cost
-from vcsync.controlplane.crd.cel.expression import Checked, Expr, below
+from vcsync.controlplane.crd.cel.expression import Checked, Expr, Fold, below
 from vcsync.controlplane.crd.cel.functions import FUNCTIONS
 from vcsync.controlplane.crd.cel.values import (
     NONE,
@@ -124,11 +124,10 @@ class _Planner:
         return look
 
     def _select(self, expr: Expr) -> Step:
-        assert expr.target is not None
         if expr.id in self._checked.names:
             known = TypeValue(self._checked.names[expr.id])
             return lambda _: known
-        operand, name = self.plan(expr.target), expr.name
+        operand, name = self.plan(cast("Expr", expr.target)), expr.name
         if expr.test:
             return lambda run: has(operand(run), name)
 
@@ -212,8 +211,7 @@ class _Planner:
         return call
 
     def _fold(self, expr: Expr) -> Step:
-        fold = expr.fold
-        assert fold is not None
+        fold = cast("Fold", expr.fold)
         over, initial = self.plan(fold.range), self.plan(fold.initial)
         condition, step, result = self.plan(fold.condition), self.plan(fold.step), self.plan(fold.result)
         first, second, accumulator = fold.variable, fold.variable2, fold.accumulator

@@ -4,7 +4,7 @@ https://github.com/google/cel-spec/blob/master/proto/cel/expr/checked.proto
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -151,33 +151,39 @@ def _reference(checked: Checked, node: int, data: bytes) -> None:
         checked.overloads[node] = tuple(overloads)
 
 
+def _element(data: bytes) -> Type:
+    return _type(dict(_fields(data)).get(1, b""))
+
+
+def _map_type(data: bytes) -> Type:
+    entry = dict(_fields(data))
+    return Type("map", parameters=(_type(entry.get(1, b"")), _type(entry.get(2, b""))))
+
+
+def _opaque(data: bytes) -> Type:
+    parts = list(_fields(data))
+    name = next((each.decode() for at, each in parts if at == 1), "")
+    return Type("opaque", name, tuple(_type(each) for at, each in parts if at == 2))
+
+
+_TYPES: dict[int, Callable[[Any], Type]] = {
+    2: lambda _: Type("null"),
+    3: lambda value: Type(_PRIMITIVES.get(value, "dyn")),
+    4: lambda value: Type("wrapper", parameters=(Type(_PRIMITIVES.get(value, "dyn")),)),
+    5: lambda value: Type(_WELL_KNOWN.get(value, "dyn")),
+    6: lambda value: Type("list", parameters=(_element(value),)),
+    7: _map_type,
+    9: lambda value: Type("message", value.decode()),
+    10: lambda value: Type("parameter", value.decode()),
+    11: lambda _: Type("type"),
+    14: _opaque,
+}
+
+
 def _type(data: bytes) -> Type:
-    number: int
-    value: Any
-    number, value = next(_fields(data), (1, b""))
-    if number == 2:
-        return Type("null")
-    if number == 3:
-        return Type(_PRIMITIVES.get(value, "dyn"))
-    if number == 4:
-        return Type("wrapper", parameters=(Type(_PRIMITIVES.get(value, "dyn")),))
-    if number == 5:
-        return Type(_WELL_KNOWN.get(value, "dyn"))
-    if number == 6:
-        return Type("list", parameters=(_type(dict(_fields(value)).get(1, b"")),))
-    if number == 7:
-        entry = dict(_fields(value))
-        return Type("map", parameters=(_type(entry.get(1, b"")), _type(entry.get(2, b""))))
-    if number == 9:
-        return Type("message", value.decode())
-    if number == 10:
-        return Type("parameter", value.decode())
-    if number == 11:
-        return Type("type")
-    if number == 14:
-        parts = list(_fields(value))
-        name = next((each.decode() for at, each in parts if at == 1), "")
-        return Type("opaque", name, tuple(_type(each) for at, each in parts if at == 2))
+    for number, value in _fields(data):
+        if number in _TYPES:
+            return _TYPES[number](value)
     return Type("dyn")
 
 

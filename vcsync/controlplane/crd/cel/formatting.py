@@ -1,7 +1,7 @@
 """`'%d of %s'.format([1, 'a'])`: strings' format of rules. Pure. As cel-go's `ext/formatting.go`."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from vcsync.controlplane.crd import gotext
@@ -27,31 +27,34 @@ def text(value: Any, work: Work) -> str:
         CelError: it cannot be written.
     """
     work.spend()
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None:
-        return "null"
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, Duration | Timestamp):
-        return value.text()
-    if is_number(value):
-        return gotext.number(value) if isinstance(value, float) else str(int(value))
-    if isinstance(value, TypeValue):
-        return value.name
     if isinstance(value, list):
         return f"[{', '.join(text(each, work) for each in value)}]"
     if isinstance(value, dict):
         entries = sorted((text(name, work), text(each, work)) for name, each in value.items())
         return f"{{{', '.join(f'{name}: {each}' for name, each in entries)}}}"
+    for type_, write in _WRITERS:
+        if isinstance(value, type_):
+            return write(value)
     raise _unfit("string", value)
+
+
+_WRITERS: tuple[tuple[type, Callable[[Any], str]], ...] = (
+    (str, str),
+    (bool, lambda value: "true" if value else "false"),
+    (type(None), lambda _: "null"),
+    (bytes, lambda value: value.decode("utf-8", "replace")),
+    (Duration, Duration.text),
+    (Timestamp, Timestamp.text),
+    (float, gotext.number),
+    (int, lambda value: str(int(value))),
+    (TypeValue, lambda value: str(value.name)),
+)
 
 
 def _unfit(clause: str, value: Any) -> CelError:
     told = {
-        "string": "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps",
+        "string": "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types,"
+        " durations, and timestamps",
         "decimal": "decimal clause can only be used on integers",
     }
     return CelError(f"error during formatting: {told.get(clause, clause)}, was given {type_name(value)}")

@@ -194,7 +194,7 @@ def _int(_: Work, value: Any) -> int:
     if isinstance(value, str):
         try:
             if len(value) > 20 or "_" in value or value != value.strip():
-                raise ValueError(value)
+                raise ValueError(value)  # noqa: TRY301 -- told as what Python raises is
             return _whole(int(value), 0)
         except ValueError:
             raise _failed(value, "int") from None
@@ -215,7 +215,7 @@ def _double(_: Work, value: Any) -> float:
     if isinstance(value, str):
         try:
             if "_" in value or value != value.strip() or len(value) > 4096:
-                raise ValueError(value)
+                raise ValueError(value)  # noqa: TRY301 -- told as what Python raises is
             return float(value)
         except ValueError:
             raise _failed(value, "double") from None

@@ -232,7 +232,7 @@ def _range(_: Work, text: Any) -> Range:
     host, slash, bits = text.partition("/")
     try:
         if not slash or not re.fullmatch("0|[1-9][0-9]{0,2}", bits) or "%" in host:
-            raise ValueError(text)
+            raise ValueError(text)  # noqa: TRY301 -- told as what ipaddress raises is
         found = ipaddress.ip_interface(text)
     except ValueError:
         why = "unable to parse" if slash else "no '/'"

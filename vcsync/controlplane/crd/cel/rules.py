@@ -86,6 +86,7 @@ def estimate(node: Structural, whole: bool) -> list[Estimated]:
     """Compile the rules of one node of a schema and estimate what they cost.
 
     Args:
+        node: has rules.
         whole: the node is the schema of whole objects.
     """
     declared = declare(node, whole=whole or node.embedded)
@@ -146,6 +147,8 @@ class Validator:
         """Return which rules an object breaks.
 
         Args:
+            path: where the object stands.
+            new: the object.
             old: what it was, None: it is new.
             correlated: both together; broken rules on what did not change are not told.
         """
@@ -158,7 +161,7 @@ class Validator:
     def _checked(self, path: str, new: Any, old: Any, correlated: Correlated | None) -> "_Check":
         check = _Check()
         with contextlib.suppress(_Ended):
-            check.node(self, path, new, old, correlated, None)
+            check.node(self, path, new, old, correlated)
         return check
 
 
@@ -180,7 +183,8 @@ class _Check:
         new: Any,
         old: Any,
         correlated: Correlated | None,
-        parent: Correlated | None,
+        *,
+        parent: Correlated | None = None,
     ) -> None:
         """Check a value and what is below it; `parent`: the nearest value above that has a counterpart."""
         if new is None:
@@ -194,7 +198,7 @@ class _Check:
                 own = composite_key(validator.node.map_keys, each) if before else None
                 previous = before.get(own) if own is not None else None
                 below = correlated.item(at) if correlated is not None else None
-                self.node(validator.items, index(path, at), each, previous, below, nearest)
+                self.node(validator.items, index(path, at), each, previous, below, parent=nearest)
         elif isinstance(new, dict):
             before = old if isinstance(old, dict) else {}
             for name, each in new.items():
@@ -202,10 +206,14 @@ class _Check:
                 if parent is None and correlated is not None and name in META_FIELDS - {"metadata"}:
                     below = None
                 if validator.additional is not None:
-                    self.node(validator.additional, key(path, name), each, before.get(name), below, nearest)
+                    self.node(
+                        validator.additional, key(path, name), each, before.get(name), below, parent=nearest
+                    )
                 if name in validator.properties:
                     where = child(path, name)
-                    self.node(validator.properties[name], where, each, before.get(name), below, nearest)
+                    self.node(
+                        validator.properties[name], where, each, before.get(name), below, parent=nearest
+                    )
 
     def _end(self, path: str, validator: Validator, told: str) -> None:
         self.found.append(wrong(path or "<nil>", validator.node.type, told))
@@ -241,7 +249,7 @@ class _Check:
                 self.found.append(wrong(where, validator.node.type, _failure(problem, rule)))
                 continue
             if passed is not True:
-                self._broken(validator, rule, path, new, variables, nearest)
+                self._broken(validator, rule, path, new, variables, nearest=nearest)
 
     def _evaluate(self, step: Step, variables: dict[str, Any]) -> Any:
         run = Run(variables, min(PER_CALL, self.budget), self.work)
@@ -259,6 +267,7 @@ class _Check:
         path: str,
         new: Any,
         variables: dict[str, Any],
+        *,
         nearest: Correlated | None,
     ) -> None:
         where = child(path, rule.field_path) if rule.field_path else path

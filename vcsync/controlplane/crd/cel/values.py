@@ -131,7 +131,7 @@ class Timestamp(int):
         )
         try:
             if match is None:
-                raise ValueError(text)
+                raise ValueError(text)  # noqa: TRY301 -- told as what fromisoformat raises is
             zone = "+00:00" if (match[4] or "Z") in "Zz" else match[4]
             moment = datetime.fromisoformat(f"{match[1]}T{match[2] or '00:00:00'}{zone}")
         except ValueError:
@@ -195,7 +195,7 @@ class SetList(list[Any]):
         self.declared = declared
 
 
-def from_json(value: Any, declared: Declared | None) -> Any:
+def from_json(value: Any, declared: Declared | None) -> Any:  # noqa: PLR0911 -- one case for each type
     """Make a value of JSON data of a declared type; what does not fit raises when it is used."""
     if value is None or declared is None:
         return value
@@ -262,7 +262,7 @@ class Work:
             raise CostExceeded
 
 
-def equal(left: Any, right: Any, work: Work) -> bool:
+def equal(left: Any, right: Any, work: Work) -> bool:  # noqa: PLR0911 -- one case for each type
     """Compare two values; numbers of all types compare by value, other types never equal one another."""
     work.spend()
     if is_number(left) and is_number(right):

@@ -78,7 +78,13 @@ class Clause(NamedTuple):
 
 @lru_cache(maxsize=512)
 def accepted(
-    accept: str, *, custom: bool = False, watch: bool = False, transforms: bool = True, lists: bool = True
+    accept: str,
+    *,
+    custom: bool = False,
+    watch: bool = False,
+    transforms: bool = True,
+    tables: bool = True,
+    lists: bool = True,
 ) -> Representation:
     """Choose how to answer.
 
@@ -87,6 +93,7 @@ def accepted(
         custom: whether the resource is a custom one: it has no protobuf, except as partial metadata.
         watch: whether a stream of events is asked for; there is none in YAML.
         transforms: whether Tables and partial objects are to be had here (not from discovery).
+        tables: whether the resource has Tables: reviews, tokens and other things that are only made have none.
         lists: whether the route lists (the words of its refusal differ).
 
     Raises:
@@ -98,7 +105,7 @@ def accepted(
     for clause in _clauses(header or "*/*"):
         for form in MEDIA_TYPES:
             if _matches(clause, form):
-                found = _offered(clause.parameters, form, custom=custom, transforms=transforms)
+                found = _offered(clause.parameters, form, custom=custom, transforms=transforms, tables=tables)
                 if found is not None and not (watch and form == "yaml"):
                     return found
                 if found is not None:
@@ -124,7 +131,7 @@ def discovery(accept: str) -> tuple[Representation, str]:
                 continue
             if aggregated and asked.get("v") in DISCOVERY_VERSIONS and form == "json":
                 return Representation(form), asked["v"]
-            found = _offered(asked, form, custom=False, transforms=False)
+            found = _offered(asked, form, custom=False, transforms=False, tables=False)
             if found is not None:
                 return found, ""
     raise _only(MEDIA_TYPES)
@@ -166,7 +173,7 @@ def patch_type(content_type: str, *, custom: bool = False) -> str:
 
 
 def _offered(
-    parameters: Mapping[str, str], form: Format, *, custom: bool, transforms: bool
+    parameters: Mapping[str, str], form: Format, *, custom: bool, transforms: bool, tables: bool
 ) -> Representation | None:
     """Return what a clause that names this format gets, None: it cannot be had so."""
     if parameters.get("stream", "") not in ("", "watch") or (parameters.get("stream") and form == "yaml"):
@@ -178,7 +185,11 @@ def _offered(
         return None if custom and form == "protobuf" else Representation(form, pretty=pretty)
     target, version = parameters.get("as", ""), parameters.get("v", "")
     known = parameters.get("g", "") == "meta.k8s.io" and version in META_VERSIONS
-    if transforms and known and (target in PARTIAL_KINDS or (target == "Table" and form != "protobuf")):
+    if (
+        transforms
+        and known
+        and (target in PARTIAL_KINDS or (tables and target == "Table" and form != "protobuf"))
+    ):
         return Representation(form, target, version, pretty)
     return None
 

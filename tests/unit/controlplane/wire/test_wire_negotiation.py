@@ -71,6 +71,12 @@ def test_a_type_that_no_route_gives_is_refused_by_the_router(accept: str) -> Non
     assert refusal.value.status()["details"] == {}
 
 
+def test_what_is_only_made_has_no_tables() -> None:
+    with pytest.raises(StatusError, match="only the following media types"):
+        negotiation.accepted(TABLE, tables=False)
+    assert negotiation.accepted(f"{TABLE},application/json", tables=False) == JSON
+
+
 def test_a_watch_is_not_to_be_had_in_yaml() -> None:
     with pytest.raises(StatusError) as refusal:
         negotiation.accepted("application/yaml", watch=True)

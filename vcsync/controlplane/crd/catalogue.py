@@ -6,6 +6,7 @@ is not used costs nothing. Definitions are decoded when a request asks for them,
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -67,7 +68,7 @@ class Served:
             each.get("schema") for each in self._definition["spec"]["versions"] if each["name"] == name
         )
 
-    @property
+    @cached_property
     def _compiled(self) -> Compiled:
         return compile_version(self._definition, self._name)
 

@@ -20,8 +20,10 @@ _KIND_TEXT = (
     "Kind is a string value representing the REST resource this object represents. Servers may infer this from the"
     f" endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: {_CONVENTIONS}#types-kinds"
 )
-_EMBEDDED_VERSION = "apiVersion defines the versioned schema of this representation of an object."
+_EMBEDDED_VERSION = (
+    "apiVersion defines the versioned schema of this representation of an object."
     f" More info: {_CONVENTIONS}#resources"
+)
 _EMBEDDED_KIND = (
     "kind is a string value representing the type of this object. In CamelCase."
     f" More info: {_CONVENTIONS}#types-kinds"

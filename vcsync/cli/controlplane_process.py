@@ -15,7 +15,7 @@ from vcsync.cli.errors import FailedError, WrongInputError
 from vcsync.cli.signals import until_signalled
 from vcsync.controlplane.identity.service import Identity
 from vcsync.controlplane.identity.token_file import TokenFileError
-from vcsync.controlplane.rest.assemble import control_plane
+from vcsync.controlplane.rest.assemble import ControlPlane, control_plane
 from vcsync.controlplane.store.etcd import open_etcd
 from vcsync.controlplane.store.interface import Store, StoreError
 from vcsync.controlplane.store.sqlite import open_sqlite
@@ -71,10 +71,7 @@ async def _serve(
     folder.write(folder.admin_kubeconfig, await identity.admin.kubeconfig("system"))
     plane = control_plane(store, identity)
     try:
-        await plane.start(host, port, tls)
-    except OSError as error:
-        raise FailedError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
-    try:
+        await _listen(plane, host, port, tls)
         await identity.reload()  # what another process changed before our watch began
         _tell(settings, folder, endpoint)
         loop.tune_gc()
@@ -85,6 +82,13 @@ async def _serve(
     finally:
         _log.info("control plane ends")
         await plane.stop()
+
+
+async def _listen(plane: ControlPlane, host: str, port: int, tls: ssl.SSLContext) -> None:
+    try:
+        await plane.start(host, port, tls)
+    except OSError as error:
+        raise FailedError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
 
 
 def _tell(settings: ControlPlaneSettings, folder: DataFolder, endpoint: Endpoint) -> None:

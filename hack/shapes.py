@@ -138,7 +138,8 @@ class Shapes:
         if simple is not None:
             return simple
         if kind.startswith(("[]", "map[")):
-            return self.reference(package, kind.split("]", 1)[1])
+            inner = self.reference(package, kind.split("]", 1)[1])
+            return f"{{{inner}" if kind.startswith("map[") and "." in inner else inner
         package, name = self.locate(package, kind)
         target = self.packages.get(package, {}).get(name, "string")
         return self.reference(package, target) if isinstance(target, str) else self.struct(package, name)
@@ -219,7 +220,9 @@ def main() -> None:
 
     def short(code: str) -> str:
         mode, _, reference = code.partition(" ")
-        return f"{mode} {names.get(reference, reference)}".rstrip()
+        of_map = "{" if reference.startswith("{") else ""
+        reference = reference.removeprefix("{")
+        return f"{mode} {of_map}{names.get(reference, reference)}".rstrip()
 
     types = {
         names[key]: {field: short(code) for field, code in fields.items()}

@@ -58,6 +58,14 @@ def _deployment_default(found: Object) -> None:
     pod_defaults.template(spec.get("template"))
 
 
+def _deployment_update(new: Object, old: Object, context: Context) -> None:
+    _create(new, context)
+    metadata, before = new["metadata"], old["metadata"]
+    # Annotations go on to ReplicaSets, so their change counts like one of the spec.
+    if (metadata.get("annotations") or {}) != (before.get("annotations") or {}):
+        metadata["generation"] = number(before, "generation") + 1
+
+
 def _deployment(found: Object) -> Findings:
     spec = part(found, "spec")
     yield from nonnegative(spec, "spec", "replicas")
@@ -313,6 +321,7 @@ APPS = {
     ("apps", "Deployment"): Part(
         default=_deployment_default,
         prepare_create=_create,
+        prepare_update=_deployment_update,
         validate=lambda found: given(_deployment(found)),
         validate_update=lambda new, old: [*_deployment(new), *_same_selector(new, old)],
         warnings=workload_warnings,

@@ -11,6 +11,7 @@ from vcsync.controlplane.kinds.batch import BATCH
 from vcsync.controlplane.kinds.certificates import CERTIFICATES
 from vcsync.controlplane.kinds.claims import CLAIMS
 from vcsync.controlplane.kinds.core import CORE
+from vcsync.controlplane.kinds.devices import DEVICES
 from vcsync.controlplane.kinds.discovery import DISCOVERY
 from vcsync.controlplane.kinds.events import EVENTS
 from vcsync.controlplane.kinds.flowcontrol import FLOW
@@ -34,6 +35,7 @@ PARTS: tuple[Mapping[tuple[str, str], Part], ...] = (
     CERTIFICATES,
     CLAIMS,
     CORE,
+    DEVICES,
     DISCOVERY,
     EVENTS,
     FLOW,

@@ -10,8 +10,9 @@ types) tells which is which. A field's code is its mode and, after a space, the 
 * `n` a list or map that is always there, null when it holds nothing; `N` a pointer that is null when absent
 * `+` an object that is always there; `z` an object that is left out when empty
 
-The type is `Q` a quantity, `T` a time in seconds, `U` one in microseconds, `R` free-form JSON, `I` an integer, else another
-object's, also of a list's items or a map's values. Members come in the order of the Go types, keys of maps sorted.
+The type is `Q` a quantity, `T` a time in seconds, `U` one in microseconds, `R` free-form JSON, `I` an integer, else
+another object's, also of a list's items; `{` before it says that it is the type of a map's values. Members come in
+the order of the Go types, keys of maps sorted.
 """
 
 import json
@@ -89,16 +90,10 @@ def _stripped(value: Any, reference: str, types: dict[str, _FieldCodes]) -> Any:
     if reference in ("", "I") and isinstance(value, dict):
         empty = _EMPTY_ITEMS.get(reference, "")
         return {key: empty if value[key] is None else value[key] for key in sorted(value)}
+    if isinstance(value, dict) and reference[0] == "{":
+        return {key: _stripped(value[key] or {}, reference[1:], types) for key in sorted(value)}
     if isinstance(value, dict) and (fields := types.get(reference)) is not None:
-        if (
-            value
-            and not any(key in fields for key in value)
-            and all(isinstance(each, dict) for each in value.values())
-        ):
-            for each in value.values():
-                _strip(each, fields, types)
-        else:
-            _strip(value, fields, types)
+        _strip(value, fields, types)
     return value
 
 
@@ -120,9 +115,10 @@ def _complete(found: Object, fields: _FieldCodes, types: dict[str, _FieldCodes])
             found[key] = {}
         else:
             continue
-        inner = types.get(reference)
+        inner = types.get(reference.removeprefix("{"))
         if inner is not None:
-            _complete_value(found[key], inner, types)
+            value = found[key]
+            _complete_value(list((value or {}).values()) if reference[0] == "{" else value, inner, types)
     found.update(given)
 
 

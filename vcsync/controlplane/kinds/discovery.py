@@ -6,6 +6,7 @@ Source: Kubernetes' `pkg/apis/discovery`.
 from collections.abc import Callable
 
 from vcsync.controlplane import errors
+from vcsync.controlplane.behaviour import Context
 from vcsync.controlplane.errors import FieldError
 from vcsync.controlplane.kinds import names
 from vcsync.controlplane.kinds.address_warnings import address_warnings
@@ -143,6 +144,12 @@ def _update(new: Object, old: Object) -> list[FieldError]:
     return [*found, *immutable("addressType", kind, text(old, "addressType"))]
 
 
+def _prepare_update(new: Object, old: Object, _: Context) -> None:
+    metadata, before = new["metadata"], old["metadata"]
+    if (metadata.get("labels") or {}) != (before.get("labels") or {}):
+        metadata["generation"] = int(before.get("generation") or 0) + 1
+
+
 def _warnings(new: Object, _: Object | None) -> list[str]:
     if text(new, "addressType") == "FQDN":
         return ["FQDN endpoints are deprecated"]
@@ -156,6 +163,10 @@ def _warnings(new: Object, _: Object | None) -> list[str]:
 
 DISCOVERY = {
     ("discovery.k8s.io", "EndpointSlice"): Part(
-        default=_default, validate=_slice, validate_update=_update, warnings=_warnings
+        default=_default,
+        prepare_update=_prepare_update,
+        validate=_slice,
+        validate_update=_update,
+        warnings=_warnings,
     )
 }

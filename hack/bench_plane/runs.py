@@ -32,6 +32,8 @@ async def prepare(target: Target) -> None:
     async with session(target, 4) as ask:
         with suppress(Refused):
             await ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+            account = {"metadata": {"name": "default"}}
+            await ask("POST", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", account)
         for number in range(200):
             await ask("POST", CONFIG_MAPS, {"metadata": {"name": f"warm-{number}"}, "data": {"k": "v"}})
 

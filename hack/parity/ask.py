@@ -54,6 +54,8 @@ def replay(side: Side, scenario: Scenario) -> Iterator[tuple[Step, Answer]]:
     )
     if made.code != 201:
         raise RuntimeError(f"{side.name}: namespace {namespace}: {made.code} {made.body}")
+    account = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    _once(side, Step("account", "POST", account, {"metadata": {"name": "default"}}), known)
     for step in scenario.steps:
         answer = _until(side, step, known)
         for variable, path in step.keep.items():

@@ -23,6 +23,7 @@ _BY_NATURE = {
 }
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}\b")
 _AGE = re.compile(r"^(\d+s|<unknown>|<invalid>)$")
 _ABSENT = object()
 
@@ -61,7 +62,7 @@ def _masked(value: Any, name: str = "") -> Any:
     if isinstance(value, str):
         if name == "cells" and _AGE.match(value):
             return "<age>"
-        return _TIME.sub("<time>", _UUID.sub("<uid>", value))
+        return _TOKEN_VOLUME.sub("kube-api-access-<made>", _TIME.sub("<time>", _UUID.sub("<uid>", value)))
     return value
 
 

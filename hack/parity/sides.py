@@ -1,4 +1,4 @@
-"""The two servers: a kube-apiserver without its optional admission plug-ins, and the embedded control plane."""
+"""The two servers: a kube-apiserver, and the embedded control plane with one tenant."""
 
 import base64
 import ssl
@@ -19,18 +19,7 @@ WITHOUT_ADMISSION = (
     "CertificateApproval",
     "CertificateSigning",
     "CertificateSubjectRestriction",
-    "DefaultIngressClass",
-    "DefaultStorageClass",
-    "DefaultTolerationSeconds",
-    "LimitRanger",
-    "PersistentVolumeClaimResize",
     "PodSecurity",
-    "Priority",
-    "ResourceQuota",
-    "RuntimeClass",
-    "ServiceAccount",
-    "StorageObjectInUseProtection",
-    "TaintNodesByCondition",
 )
 
 

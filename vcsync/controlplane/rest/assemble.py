@@ -7,8 +7,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+import structlog
 from prometheus_client import generate_latest
 
+from vcsync.controlplane.admission.chain import admission
 from vcsync.controlplane.admission.quotas import QuotaClaims
 from vcsync.controlplane.crd.catalogue import Catalogue
 from vcsync.controlplane.crd.convert import Reach, refuse
@@ -34,6 +36,9 @@ from vcsync.controlplane.rest.watching import Watches
 from vcsync.controlplane.rest.way import Identity, Way
 from vcsync.controlplane.store.interface import Change, Store, StoreError
 from vcsync.controlplane.tenants.defaults import SERVICE_CIDR
+
+RETRY_SECONDS = 1.0
+_log = structlog.get_logger()
 
 
 class Who(Identity, Reviews, Operator, Protocol):
@@ -66,8 +71,17 @@ class ControlPlane:
         await self._hub.start()
         self._tasks.append(asyncio.create_task(self._hub.run(), name="hub"))
         await self._resume()
-        self._tasks.append(asyncio.create_task(self._run(), name="definitions"))
+        self._tasks.append(asyncio.create_task(self._definitions(), name="definitions"))
         await self.server.start(host, port, tls)
+
+    async def _definitions(self) -> None:
+        while True:
+            try:
+                await self._run()
+            except Exception:  # noqa: BLE001 - a defect over one definition must not end the work on all
+                _log.exception("definitions failed")
+            await asyncio.sleep(RETRY_SECONDS)
+            await self._resume()
 
     async def stop(self) -> None:
         """End watches, answer what is in flight, stop."""
@@ -81,7 +95,8 @@ class ControlPlane:
 def control_plane(store: Store, identity: IdentityRoom, *, reach: Reach = refuse) -> ControlPlane:
     """Make the control plane of a store and its identity."""
     guard = Guard(identity)
-    return assemble(store, guard, admit=(guard.check_roles,), taps=(identity.changed,), reach=reach)
+    admit = (admission(store), guard.check_roles)
+    return assemble(store, guard, admit=admit, taps=(identity.changed,), reach=reach)
 
 
 def assemble(
@@ -103,7 +118,11 @@ def assemble(
             catalogue.apply(change)
             establisher.observe(change)
 
-    hub = Hub(store, (*taps, definitions))
+    def missed() -> None:
+        for tenant in who.tenants():
+            catalogue.forget(tenant)
+
+    hub = Hub(store, (*taps, definitions), missed)
     spaces = Spaces(catalogue, store)
     reader = Reader(store, who.tenants)
     claims = AllClaims(ServiceClaims(store, Network(SERVICE_CIDR)), QuotaClaims(store))

@@ -1,0 +1,40 @@
+"""The plug-ins in the order in which kube-apiserver asks them. ResourceQuotas come last, in the write's transaction."""
+
+from collections.abc import Sequence
+
+from vcsync.controlplane.admission import limits, pods, storage
+from vcsync.controlplane.admission.plugin import Lookup, Plugin
+from vcsync.controlplane.rest.scope import Admission, Admit
+from vcsync.controlplane.store.interface import Store
+
+PLUGINS: Sequence[Plugin] = (
+    limits.limit_ranger,
+    pods.service_account,
+    storage.taint_new_node,
+    pods.priority,
+    pods.default_tolerations,
+    storage.default_storage_class,
+    storage.in_use_protection,
+    storage.claim_resize,
+    pods.runtime_class,
+    storage.default_ingress_class,
+)
+"""Kubernetes' `pkg/kubeapiserver/options/plugins.go` has the order."""
+
+DEFAULTED = {("", "pods"), ("", "persistentvolumeclaims")}
+"""What plug-ins look into: they see it with its kind's defaults."""
+
+
+def admission(store: Store, plugins: Sequence[Plugin] = PLUGINS) -> Admit:
+    """Return what asks all plug-ins in order."""
+    lookup = Lookup(store)
+
+    async def admit(asked: Admission) -> None:
+        resource = asked.scope.kind.resource
+        known = (resource.group, resource.plural) in DEFAULTED and not asked.scope.subresource
+        if known and asked.operation == "CREATE" and asked.new is not None:
+            asked.scope.kind.behaviour.default(asked.new)
+        for plugin in plugins:
+            await plugin(asked, lookup)
+
+    return admit

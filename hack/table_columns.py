@@ -2,6 +2,7 @@
 
 python -m hack.table_columns KUBECONFIG
 
+The server must hold a Deployment, whose Scale is asked for too.
 KUBECONFIG is one of a test bed's (`<dir>/<cluster>.kubeconfig`). Writes vcsync/controlplane/wire/printers/columns.jsonl.
 """
 
@@ -48,6 +49,9 @@ def record(server: Server) -> dict[tuple[str, str], Any]:
             if "/" not in resource["name"] and "list" in resource["verbs"]:
                 table = server.get(f"{path}/{resource['name']}?limit=1", TABLE)
                 found[group, resource["kind"]] = table["columnDefinitions"]
+    one = server.get("/apis/apps/v1/deployments?limit=1")["items"][0]["metadata"]
+    scale = f"/apis/apps/v1/namespaces/{one['namespace']}/deployments/{one['name']}/scale"
+    found["autoscaling", "Scale"] = server.get(scale, TABLE)["columnDefinitions"]
     return found
 
 

@@ -15,7 +15,11 @@ ANSWERS: dict[str, Any] = {
     },
     "/apis/apps/v1": {"resources": [{"name": "deployments", "kind": "Deployment", "verbs": ["list"]}]},
     "/api/v1/pods?limit=1": {"columnDefinitions": [{"name": "Name"}]},
-    "/apis/apps/v1/deployments?limit=1": {"columnDefinitions": [{"name": "Ready"}]},
+    "/apis/apps/v1/deployments?limit=1": {
+        "columnDefinitions": [{"name": "Ready"}],
+        "items": [{"metadata": {"name": "d", "namespace": "n"}}],
+    },
+    "/apis/apps/v1/namespaces/n/deployments/d/scale": {"columnDefinitions": [{"name": "Desired"}]},
 }
 
 
@@ -33,5 +37,6 @@ def test_columns_are_recorded_by_group_and_kind() -> None:
     assert table_columns.record(server) == {
         ("", "Pod"): [{"name": "Name"}],
         ("apps", "Deployment"): [{"name": "Ready"}],
+        ("autoscaling", "Scale"): [{"name": "Desired"}],
     }
-    assert server.accepted.count(table_columns.TABLE) == 2
+    assert server.accepted.count(table_columns.TABLE) == 3

@@ -86,6 +86,13 @@ def test_flow_schemas_stand_in_the_order_in_which_they_match() -> None:
     assert [row["cells"][0] for row in made["rows"]] == ["b", "c", "a"]
 
 
+def test_a_scale_shows_wanted_and_found_replicas() -> None:
+    obj = {"metadata": {"name": "a"}, "spec": {"replicas": 2}, "status": {"replicas": 1}}
+    made = tables.table("autoscaling", "Scale", [obj], now=NOW, metadata={})
+    assert [column["name"] for column in made["columnDefinitions"]] == ["Name", "Desired", "Available", "Age"]
+    assert made["rows"][0]["cells"] == ["a", 2, 1, "<unknown>"]
+
+
 def test_kinds_without_a_printer_show_name_and_creation() -> None:
     obj = {"metadata": {"name": "a", "creationTimestamp": "2026-01-01T00:00:00Z"}}
     made = tables.table("x.example", "Unheard", [obj], now=NOW, metadata={})

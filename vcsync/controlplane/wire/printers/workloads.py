@@ -148,6 +148,12 @@ PRINTERS: Mapping[Kind, Printer] = {
         **containers_of("spec.jobTemplate.spec.template"),
         "Selector": selector_at("spec.jobTemplate.spec.selector"),
     },
+    ("autoscaling", "Scale"): {
+        "Name": name,
+        "Desired": field("spec.replicas", 0),
+        "Available": field("status.replicas", 0),
+        "Age": age,
+    },
     ("autoscaling", "HorizontalPodAutoscaler"): {
         "Name": name,
         "Reference": reference,

@@ -70,6 +70,9 @@ class Answers:
             kind.resource,
             encode.list_metadata(listed.revision, listed.continue_, listed.remaining),
         )
+        if resource.custom and not how.target:
+            # Lists of custom resources are unstructured: they tell an empty continuation.
+            metadata = {"continue": listed.continue_, **metadata}
         name = resource.list_kind or f"{resource.kind}List"
         items = [(_told(each.key, each.value, listed.tell_tenant), each.revision) for each in listed.records]
         if how.target == TABLE:

@@ -104,8 +104,11 @@ class Hub:
         position: every change up to this revision has been handed out.
     """
 
-    def __init__(self, store: Store, taps: Sequence[Tap] = ()) -> None:
-        """Take the store, and who is told of every batch of changes before watches are."""
+    def __init__(
+        self, store: Store, taps: Sequence[Tap] = (), lost: Callable[[], None] = lambda: None
+    ) -> None:
+        """Take the store, who is told of every batch of changes before watches are, and of missing some."""
+        self._lost = lost
         self._store = store
         self._taps = list(taps)
         self._watchers: dict[Topic, set[Watcher]] = defaultdict(set)
@@ -128,7 +131,9 @@ class Hub:
                         self._publish(batch)
                     self.position = max(self.position, batch.revision)
             except Compacted:
+                _log.warning("store watch is behind the window of history", position=self.position)
                 self._restart(await self._store.revision())
+                self._lost()
             except StoreError as error:
                 _log.warning("store watch ended", error=str(error))
                 self._restart(self.position)
@@ -152,7 +157,10 @@ class Hub:
 
     def _publish(self, changes: Sequence[Change]) -> None:
         for tap in self._taps:
-            tap(changes)
+            try:
+                tap(changes)
+            except Exception:  # noqa: BLE001 - a defect of one listener must not stop the changes for all
+                _log.exception("a listener to changes failed")
         for change in changes:
             tenant, group, plural = change.key.split("/", 3)[:3]
             if tenant.startswith("~"):

@@ -107,7 +107,11 @@ class Paths:
 
     def _discovery(self, incoming: Any, parts: list[str], tenant: str) -> Reply:
         accept, custom = incoming.headers.get("Accept", ""), self._spaces.custom(tenant)
-        how, aggregated = negotiation.discovery(accept)
+        aggregated = ""
+        if len(parts) == 1:
+            how, aggregated = negotiation.discovery(accept)
+        else:
+            how = negotiation.accepted(accept, transforms=False, lists=False)
         if len(parts) == 1 and aggregated:
             document = discovery.aggregated(custom, core=parts[0] == "api")
             headers = {"ETag": document.etag, "Vary": "Accept"}

@@ -177,7 +177,12 @@ class Way:
             warnings=warnings,
         )
         streamed = info.verb == "watch"
-        how = negotiation.accepted(headers.get("Accept", ""), custom=resource.custom, watch=streamed)
+        how = negotiation.accepted(
+            headers.get("Accept", ""),
+            custom=resource.custom,
+            watch=streamed,
+            lists=streamed or info.verb == "list",
+        )
         if negotiation.wants_pretty(query.get("pretty", (None,))[0], scope.agent) and not streamed:
             how = Representation(how.format, how.target, how.version, pretty=True)
         told = Headers(headers.get("Content-Type", ""), headers.get("Accept", ""), scope.agent)

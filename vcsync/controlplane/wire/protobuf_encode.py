@@ -173,7 +173,9 @@ _SCALARS: dict[str, Callable[[int], Write]] = {
 def _time(value: Any) -> bytes:
     if value is None:
         return b""
-    seconds, _ = values.seconds_of(value)
+    seconds = values.whole_seconds(value) if len(value) == 20 else None
+    if seconds is None:
+        seconds, _ = values.seconds_of(value)
     return b"\x08" + length(seconds & _MASK) + b"\x10\x00"
 
 

@@ -296,7 +296,9 @@ def _text(value: Any) -> str:
 
 
 def _time(value: Any, _path: str, _findings: Findings) -> Any:
-    return values.time_text(values.seconds_of(_text(value))[0])
+    text = _text(value)
+    seconds = values.whole_seconds(text) if len(text) == 20 else None
+    return values.time_text(values.seconds_of(text)[0] if seconds is None else seconds)
 
 
 def _micro_time(value: Any, _path: str, _findings: Findings) -> Any:

@@ -2,10 +2,12 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9})\d*)?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
 )
+PLAIN_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 MICROSECONDS = re.compile(r"[.,]\d{6}(?!\d)", re.ASCII)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ZERO_SECONDS = -62135596800
@@ -67,6 +69,21 @@ def seconds_of(text: str, layout: str = TIME_LAYOUT) -> tuple[int, int]:
     return seconds, int((match[7] or "0").ljust(9, "0"))
 
 
+@lru_cache(maxsize=8192)
+def whole_seconds(text: str) -> int | None:
+    """Return the seconds since 1970 of a time written as the server writes it (`2006-01-02T15:04:05Z`), else None.
+
+    A shortcut: an object tells few different times, many times over.
+    """
+    if not PLAIN_TIME.fullmatch(text):
+        return None
+    try:
+        return int(datetime.fromisoformat(text).timestamp())
+    except ValueError:
+        return None
+
+
+@lru_cache(maxsize=8192)
 def time_text(seconds: int) -> str | None:
     """Write seconds since 1970 as JSON has a Time; None for Go's zero time."""
     if seconds == ZERO_SECONDS:

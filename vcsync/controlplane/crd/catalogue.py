@@ -164,6 +164,7 @@ def _resource(definition: Object, version: Object) -> Resource:
         subresources["status"] = Subresource("status", _SUB_VERBS, group, version["name"], names["kind"])
     if declared.get("scale") is not None:
         subresources["scale"] = Subresource("scale", _SUB_VERBS, "autoscaling", "v1", "Scale")
+    storage = next(each["name"] for each in spec["versions"] if each.get("storage"))
     return Resource(
         group=group,
         version=version["name"],
@@ -175,7 +176,7 @@ def _resource(definition: Object, version: Object) -> Resource:
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
         subresources=subresources,
-        storage=next(each["name"] for each in spec["versions"] if each.get("storage")),
+        storage=storage,
         storage_group=group,
         list_kind=names.get("listKind") or f"{names['kind']}List",
         custom=True,

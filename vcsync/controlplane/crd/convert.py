@@ -175,7 +175,7 @@ class Converter:
         try:
             answer = await self._post(webhook, request)
             converted = _converted(answer, uid, review)
-        except (Refused, aiohttp.ClientError, OSError, ValueError) as why:
+        except (Refused, aiohttp.ClientError, OSError, ValueError, RecursionError) as why:
             raise _failed(f"{about} failed: {why or 'timed out'}") from why
         if len(converted) != len(objects):
             raise _failed(f"{about} returned {len(converted)} objects, expected {len(objects)}")

@@ -57,40 +57,41 @@ def schemas(resource: Resource, version: Mapping[str, Any], *, v2: bool = False)
 
 def _reference(prefix: str, target: str, text: str, *, v2: bool) -> dict[str, Any]:
     where = {"$ref": f"{prefix}{target}"}
-    return {"description": text, **where} if v2 else {"description": text, "allOf": [where], "default": {}}
+    return {"description": text, **where} if v2 else {"description": text, "allOf": [where]}
 
 
 def _identity(resource: Resource, kind: str) -> list[dict[str, str]]:
     return [{"group": resource.group, "kind": kind, "version": resource.version}]
 
 
-def _selectable(version: Mapping[str, Any], *, v2: bool) -> dict[str, Any]:
+def _selectable(version: Mapping[str, Any]) -> dict[str, Any]:
     fields = [
         {"fieldPath": each["jsonPath"].removeprefix(".")} for each in version.get("selectableFields") or ()
     ]
-    return {"x-kubernetes-selectable-fields": fields} if fields and not v2 else {}
+    return {"x-kubernetes-selectable-fields": fields} if fields else {}
 
 
 def _own(resource: Resource, version: Mapping[str, Any], prefix: str, *, v2: bool) -> dict[str, Any]:
     raw = (version.get("schema") or {}).get("openAPIV3Schema")
     extensions = {"x-kubernetes-group-version-kind": _identity(resource, resource.kind)}
     if raw is None or (v2 and raw.get("x-kubernetes-preserve-unknown-fields")):
-        return {"type": "object", **extensions, **_selectable(version, v2=v2)}
+        return {"type": "object", **extensions, **_selectable(version)}
     schema = copy.deepcopy(dict(raw))
     if v2:
         _simplify(schema)
+    else:
+        _name_both(schema)
     _embed(schema, prefix, v2=v2)
     properties = schema.setdefault("properties", {})
     properties["metadata"] = _reference(prefix, f"{_META}.ObjectMeta", _METADATA_TEXT, v2=v2)
     properties["apiVersion"] = {"description": _VERSION_TEXT, "type": "string"}
     properties["kind"] = {"description": _KIND_TEXT, "type": "string"}
-    return {**schema, **extensions, **_selectable(version, v2=v2)}
+    return {**schema, **extensions, **_selectable(version)}
 
 
 def _list(
     resource: Resource, version: Mapping[str, Any], prefix: str, name: str, *, v2: bool
 ) -> dict[str, Any]:
-    item = {"$ref": f"{prefix}{name}"}
     return {
         "description": f"{resource.list_kind} is a list of {resource.kind}",
         "type": "object",
@@ -100,13 +101,13 @@ def _list(
             "items": {
                 "description": f"List of {resource.plural}. More info: {_CONVENTIONS}",
                 "type": "array",
-                "items": item if v2 else {"allOf": [item], "default": {}},
+                "items": {"$ref": f"{prefix}{name}"},
             },
             "kind": {"description": _KIND_TEXT, "type": "string"},
             "metadata": _reference(prefix, f"{_META}.ListMeta", _LIST_METADATA_TEXT, v2=v2),
         },
         "x-kubernetes-group-version-kind": _identity(resource, resource.list_kind),
-        **_selectable(version, v2=v2),
+        **_selectable(version),
     }
 
 
@@ -116,6 +117,14 @@ def _below(schema: dict[str, Any]) -> list[dict[str, Any]]:
         schema[name] for name in ("items", "additionalProperties") if isinstance(schema.get(name), dict)
     ]
     return found
+
+
+def _name_both(schema: dict[str, Any]) -> None:
+    """Tell the types of what may be an integer or a string, in place."""
+    if schema.get("x-kubernetes-int-or-string") and not schema.get("anyOf") and not schema.get("allOf"):
+        schema["anyOf"] = [{"type": "integer"}, {"type": "string"}]
+    for each in _below(schema):
+        _name_both(each)
 
 
 def _embed(schema: dict[str, Any], prefix: str, *, v2: bool) -> None:
@@ -136,7 +145,7 @@ def _embed(schema: dict[str, Any], prefix: str, *, v2: bool) -> None:
 
 def _simplify(schema: dict[str, Any]) -> None:
     """Leave out what OpenAPI v2 cannot say, in place."""
-    for name in _JUNCTORS:
+    for name in (*_JUNCTORS, "default"):
         schema.pop(name, None)
     nullable, free = schema.pop("nullable", False), schema.get("x-kubernetes-preserve-unknown-fields")
     if nullable or free:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 META_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
-MAX_DEPTH = 200
+MAX_DEPTH = 100
 """How deep a schema may nest; deeper ones are refused before they are built."""
 
 

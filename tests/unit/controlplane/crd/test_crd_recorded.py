@@ -8,6 +8,9 @@ import pytest
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Context, User
+from vcsync.controlplane.crd import published
+from vcsync.controlplane.crd.catalogue import Served
+from vcsync.controlplane.crd.convert import refuse
 from vcsync.controlplane.crd.customresource import compile_version
 from vcsync.controlplane.crd.definition import BEHAVIOUR
 
@@ -16,6 +19,7 @@ DEFINITIONS = json.loads((RECORDED / "definitions.json").read_text())
 OBJECTS = json.loads((RECORDED / "objects.json").read_text())
 RULES = json.loads((RECORDED / "rules.json").read_text())
 UPDATES = json.loads((RECORDED / "updates.json").read_text())
+PUBLISHED = json.loads((RECORDED / "published.json").read_text())
 CONTEXT = Context("t", User("admin"), "2026-01-01T00:00:00Z")
 
 
@@ -119,3 +123,29 @@ def test_status_is_checked_by_its_own_schema(tightened, name):
     assert (
         told("Rat", "example.com", "r", tightened.behaviour.status.validate(new, old)) == recorded["message"]
     )
+
+
+@pytest.fixture(scope="module")
+def served():
+    definition = PUBLISHED["definition"]
+    return Served("t", definition, definition["spec"]["versions"][0], refuse)
+
+
+def test_schemas_are_published_alike(served):
+    version = PUBLISHED["definition"]["spec"]["versions"][0]
+    assert served.published() == PUBLISHED["v3"]
+    assert published.schemas(served.resource, version, v2=True) == PUBLISHED["v2"]
+
+
+def test_tables_have_the_same_columns(served):
+    found = [
+        {
+            "name": each.name,
+            "type": each.type,
+            "format": each.format,
+            "description": each.description,
+            "priority": each.priority,
+        }
+        for each in served.columns
+    ]
+    assert found == PUBLISHED["columns"]

@@ -17,6 +17,7 @@ from vcsync.controlplane.crd import (
 )
 from vcsync.controlplane.crd.cel.rules import estimate
 from vcsync.controlplane.crd.correlate import Correlated
+from vcsync.controlplane.crd.customresource import compile_version
 from vcsync.controlplane.crd.schemacheck import check_schema
 
 NAMES = st.sampled_from(["a", "b", "c", "kind", "metadata", "apiVersion"])
@@ -176,3 +177,29 @@ def test_schemas_may_not_nest_without_end():
 def test_unknown_fields_go(schema, value, kept, removed):
     assert structural.prune(value, structural.build(schema)) == removed
     assert value == kept
+
+
+def test_the_deepest_schema_works_everywhere():
+    schema = {"type": "string", "x-kubernetes-validations": [{"rule": "self != 'a'"}]}
+    value = "a"
+    for _ in range(structural.MAX_DEPTH - 2):
+        schema = {"type": "object", "properties": {"a": schema}}
+        value = {"a": value}
+    made = {
+        "metadata": {"name": "foos.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Cluster",
+            "names": {"plural": "foos", "kind": "Foo"},
+            "versions": [
+                {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+            ],
+        },
+    }
+    definition.default(made)
+    assert definition.validate(made) == []
+    version = compile_version(made, "v1")
+    obj = {**value, "metadata": {"name": "x"}, "apiVersion": "example.com/v1", "kind": "Foo"}
+    assert version.decode(obj) == []
+    assert len(version.behaviour.validate(obj)) == 1
+    assert len(version.behaviour.validate_update(obj, copy.deepcopy(obj))) == 0

@@ -1,11 +1,10 @@
 """Bindings: giving a Pod its node (`registry/core/pod/storage/storage.go` in Kubernetes)."""
 
-import copy
-
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.rest import stored
+from vcsync.controlplane.rest.copies import copied
 from vcsync.controlplane.rest.eviction import set_condition
 from vcsync.controlplane.rest.registry import Registry
 from vcsync.controlplane.rest.scope import Scope
@@ -65,7 +64,7 @@ def assigned(pod: Object, name: str, node: str, binding: Object, now: str) -> Ob
     Raises:
         StatusError: 409.
     """
-    bound = copy.deepcopy(pod)
+    bound = copied(pod)
     metadata, spec = bound["metadata"], bound.setdefault("spec", {})
     why = ""
     if metadata.get("deletionTimestamp"):

@@ -4,7 +4,6 @@ Behaviour: apiserver's `registry/rest/delete.go` and the deletion half of `regis
 """
 
 import asyncio
-import copy
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -15,6 +14,7 @@ from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.crd import definition
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.rest import meta, stored
+from vcsync.controlplane.rest.copies import copied
 from vcsync.controlplane.rest.lifecycle import check_deletion
 from vcsync.controlplane.rest.options import DeleteOptions
 from vcsync.controlplane.rest.registry import Registry
@@ -98,7 +98,7 @@ class Deleter:
         self._check(scope, old["metadata"], record, options)
         for each in self._registry.admission:
             await each(Admission(scope, "DELETE", scope.name, None, scope.kind.served(old), options.dry_run))
-        working = copy.deepcopy(old)
+        working = copied(old)
         now = scope.context.now
         resource = scope.kind.resource
         uid = old["metadata"].get("uid", "")

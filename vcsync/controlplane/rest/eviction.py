@@ -3,7 +3,6 @@
 Source: `registry/core/pod/storage/eviction.go` in Kubernetes.
 """
 
-import copy
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +12,7 @@ from vcsync.controlplane.errors import Cause, StatusError
 from vcsync.controlplane.kinds import rules
 from vcsync.controlplane.resources import collection_key
 from vcsync.controlplane.rest import stored
+from vcsync.controlplane.rest.copies import copied
 from vcsync.controlplane.rest.deletion import Deleter
 from vcsync.controlplane.rest.options import DeleteOptions, WriteOptions, delete_options
 from vcsync.controlplane.rest.registry import Registry
@@ -97,7 +97,7 @@ class Evictor:
 
     async def _condition(self, scope: Scope, options: DeleteOptions) -> None:
         async def change(live: Object | None) -> Object:
-            pod = copy.deepcopy(live or {})
+            pod = copied(live or {})
             if options.uid is not None and options.uid != pod["metadata"].get("uid"):
                 raise errors.conflict(
                     "Pod",

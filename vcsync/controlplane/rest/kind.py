@@ -4,7 +4,6 @@ An object has three forms: *stored* (storage version), *working* (the version it
 and *served* (the version of the request). Built-in kinds work in their storage version, custom ones in the served one.
 """
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -12,6 +11,7 @@ from vcsync.controlplane.behaviour import Behaviour, Object
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.kinds import canonical
 from vcsync.controlplane.resources import Resource
+from vcsync.controlplane.rest.copies import copied
 from vcsync.controlplane.schema.node import Schema
 
 Conversion = Callable[[Object, str], Object]
@@ -109,7 +109,7 @@ class BuiltinKind:
 
     def served(self, working: Object) -> Object:
         """Bring a copy of an object to the version of the request, as answers have it."""
-        whole = copy.deepcopy(working)
+        whole = copied(working)
         self._complete(whole)
         return self._in(whole, self.resource.api_version)
 

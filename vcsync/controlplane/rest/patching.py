@@ -1,12 +1,11 @@
 """PATCH: from a patch to the object that shall stand there."""
 
-import copy
-
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.patch import documents
 from vcsync.controlplane.rest import meta
 from vcsync.controlplane.rest.bodies import fitted
+from vcsync.controlplane.rest.copies import copied
 from vcsync.controlplane.rest.options import WriteOptions
 from vcsync.controlplane.rest.registry import Change
 from vcsync.controlplane.rest.scope import Scope
@@ -54,7 +53,7 @@ def _apply(scope: Scope, patch: bytes, options: WriteOptions) -> Change:
         scope.warn(seen)
 
     async def change(live: Object | None) -> Object:
-        merged = applied(scope, live, copy.deepcopy(wanted), options.manager, bool(options.force))
+        merged = applied(scope, live, copied(wanted), options.manager, bool(options.force))
         version = (wanted.get("metadata") or {}).get("resourceVersion")
         new = fitted(scope, merged, "Ignore")
         if version:

@@ -4,7 +4,6 @@ Behaviour: apiserver's `registry/generic/registry/store.go` and `registry/rest/{
 """
 
 import asyncio
-import copy
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.patch.managed import keep_times
 from vcsync.controlplane.rest import meta, stored
 from vcsync.controlplane.rest.claims import AllClaims, Claims, Reservation
+from vcsync.controlplane.rest.copies import copied
 from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.lifecycle import check_namespace
 from vcsync.controlplane.rest.options import WriteOptions
@@ -63,7 +63,7 @@ class Registry:
         if name or not prefix:
             return await self._create(scope, served, options)
         for attempt in range(1, GENERATE_ATTEMPTS + 1):
-            candidate = copy.deepcopy(served)
+            candidate = copied(served)
             candidate["metadata"]["name"] = meta.generated(prefix)
             try:
                 return await self._create(scope, candidate, options)
@@ -81,7 +81,7 @@ class Registry:
     async def _create_in_turn(self, scope: Scope, served: Object, options: WriteOptions) -> Written:
         for _attempt in range(CLAIM_ATTEMPTS):
             # What is reserved may be taken in between: then everything is chosen anew, on a fresh copy.
-            working = scope.kind.working(copy.deepcopy(served))
+            working = scope.kind.working(copied(served))
             reserved = await self._prepare_create(scope, working, options)
             key = scope.key(working["metadata"]["name"])
             packed = await self._packed(scope.kind, working)
@@ -176,7 +176,7 @@ class Registry:
         old_uid = old["metadata"].get("uid", "")
         if uid and uid != old_uid:
             raise self._uid_conflict(scope, uid, old_uid)
-        served = await change(copy.deepcopy(old_served))
+        served = await change(copied(old_served))
         self._check_version(scope, served["metadata"], record)
         served["metadata"]["resourceVersion"] = str(record.revision)
         # What prepare drops from the request must not reach admission, as in apiserver's order.

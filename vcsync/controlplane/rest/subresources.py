@@ -1,6 +1,5 @@
 """What lies below an object: status, scale, binding, eviction and their like."""
 
-import copy
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
@@ -12,6 +11,7 @@ from vcsync.controlplane.rest import scaling
 from vcsync.controlplane.rest.answers import Answers
 from vcsync.controlplane.rest.binding import bind
 from vcsync.controlplane.rest.bodies import read_as
+from vcsync.controlplane.rest.copies import copied
 from vcsync.controlplane.rest.eviction import Evictor
 from vcsync.controlplane.rest.options import write_options
 from vcsync.controlplane.rest.reading import Reader
@@ -151,7 +151,7 @@ class Subresources:
             body = await self._body(request, "autoscaling", "v1", "Scale")
 
             def scaled(live: Object) -> Object:  # noqa: ARG001
-                return copy.deepcopy(body)
+                return copied(body)
 
         else:
             form = negotiation.patch_type(request.headers.content_type, custom=kind.resource.custom)
@@ -163,7 +163,7 @@ class Subresources:
                 return documents.apply_patch(form, live, patch, schema)
 
         async def change(live: Object | None) -> Object:
-            new = copy.deepcopy(live or {})
+            new = copied(live or {})
             before = scaling.to_scale(kind, new)
             after = scaled(before)
             scaling.apply_scale(kind, new, after, scope.name)

@@ -1,12 +1,12 @@
 """Writes of a part of an object, through a subresource: what the write may touch, and its rules. Pure."""
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from vcsync.controlplane.behaviour import Context, Object
 from vcsync.controlplane.errors import FieldError
 from vcsync.controlplane.kinds import pod_updates
+from vcsync.controlplane.rest.copies import copied
 
 KEPT = ("kind", "apiVersion", "metadata")
 RESET = ("labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp")
@@ -35,7 +35,7 @@ def keep_all_but(new: Object, old: Object, *changing: str) -> None:
         if key in KEPT or key in changing:
             continue
         if key in old:
-            new[key] = copy.deepcopy(old[key])
+            new[key] = copied(old[key])
         else:
             del new[key]
 
@@ -45,7 +45,7 @@ def keep_meta(new: Object, old: Object) -> None:
     metadata = new["metadata"]
     managed = metadata.get("managedFields")
     metadata.clear()
-    metadata.update(copy.deepcopy(old["metadata"]))
+    metadata.update(copied(old["metadata"]))
     metadata.pop("managedFields", None)
     if managed:
         metadata["managedFields"] = managed
@@ -55,7 +55,7 @@ def _reset_meta(new: Object, old: Object) -> None:
     metadata, before = new["metadata"], old["metadata"]
     for key in RESET:
         if key in before:
-            metadata[key] = copy.deepcopy(before[key])
+            metadata[key] = copied(before[key])
         else:
             metadata.pop(key, None)
 

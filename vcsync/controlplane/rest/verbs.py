@@ -3,7 +3,6 @@
 Behaviour: apiserver's `endpoints/handlers/{get,create,update,patch,delete}.go`.
 """
 
-import copy
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 
@@ -12,6 +11,7 @@ from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.rest import meta
 from vcsync.controlplane.rest.answers import Answers
 from vcsync.controlplane.rest.bodies import read_object, read_options
+from vcsync.controlplane.rest.copies import copied
 from vcsync.controlplane.rest.deletion import Deleter, status_of
 from vcsync.controlplane.rest.options import delete_options, list_options, write_options
 from vcsync.controlplane.rest.patching import defaulted, patched
@@ -139,7 +139,7 @@ class Verbs:
         served = defaulted(scope, served)
 
         async def change(live: Object | None) -> Object:
-            new = copy.deepcopy(served)
+            new = copied(served)
             track(scope, live, new, options.manager)
             return new
 

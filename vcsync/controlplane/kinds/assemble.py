@@ -53,6 +53,10 @@ PARTS: tuple[Mapping[tuple[str, str], Part], ...] = (
 """What the modules of kinds declare."""
 
 
+_SHAPED_AS = {("events.k8s.io", "Event"): ("", "Event")}
+"""Kinds that are kept in the form of another."""
+
+
 def behaviours() -> dict[tuple[str, str], Behaviour]:
     """Return the behaviour of every built-in kind."""
     parts: dict[tuple[str, str], Part] = {}
@@ -62,10 +66,11 @@ def behaviours() -> dict[tuple[str, str], Behaviour]:
 
 
 def _behaviour(key: tuple[str, str], traits: Traits, part: Part) -> Behaviour:
+    shape = _SHAPED_AS.get(key, key)
     return Behaviour(
-        default=_default(key, part),
-        prepare_create=_prepare_create(key, traits, part),
-        prepare_update=_prepare_update(key, traits, part),
+        default=_default(shape, part),
+        prepare_create=_prepare_create(shape, traits, part),
+        prepare_update=_prepare_update(shape, traits, part),
         validate=part.validate,
         validate_update=part.validate_update or _validate_again(part),
         warnings=part.warnings,

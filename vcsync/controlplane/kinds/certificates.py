@@ -105,9 +105,11 @@ def _findings(found: Object) -> Findings:
         yield errors.required("spec.usages")
     for index, each in enumerate(usages):
         yield from one_of(f"spec.usages[{index}]", each, _USAGES)
+    known: set[str] = set()
     for index, each in enumerate(usages):
-        if each in usages[:index]:
+        if each in known:
             yield errors.duplicate(f"spec.usages[{index}]", each)
+        known.add(each)
     signer = text(spec, "signerName")
     if signer == _LEGACY:
         yield errors.wrong(

@@ -127,11 +127,12 @@ def _claim(path: str, spec: Object) -> Findings:
 
 
 def _references(path: str, found: Object, known: set[str]) -> Findings:
-    listed = items(found, "requests")
-    for index, each in enumerate(listed):
+    seen: set[str] = set()
+    for index, each in enumerate(items(found, "requests")):
         here = f"{path}.requests[{index}]"
-        if each in listed[:index]:
+        if each in seen:
             yield errors.duplicate(here, each)
+        seen.add(each)
         for segment in each.split("/") if each.count("/") < 2 else ():
             yield from _label(here, segment)
         if each not in known:

@@ -136,17 +136,25 @@ def _well_formed(key: str, listed: str, completions: int) -> Findings:
 
 def _overlap(completed: str, failed: str, completions: int) -> Findings:
     try:
-        pairs = (
-            (max(first, other), min(last, end))
-            for first, last in intervals(completed, completions)
-            for other, end in intervals(failed, completions)
-        )
-        both = next((low for low, high in pairs if low <= high), None)
+        both = _first_shared(intervals(completed, completions), intervals(failed, completions))
     except ValueError:
         return
     if both is not None:
         told = f"failedIndexes and completedIndexes overlap at index: {both}"
         yield errors.wrong("status.failedIndexes", failed, told)
+
+
+def _first_shared(ones: list[tuple[int, int]], others: list[tuple[int, int]]) -> int | None:
+    one = other = 0
+    while one < len(ones) and other < len(others):
+        low, high = max(ones[one][0], others[other][0]), min(ones[one][1], others[other][1])
+        if low <= high:
+            return low
+        if ones[one][1] < others[other][1]:
+            one += 1
+        else:
+            other += 1
+    return None
 
 
 def _criteria(status: Object, spec: Object) -> Findings:

@@ -71,12 +71,13 @@ def _node(node: Object) -> Findings:
 def _update(new: Object, old: Object) -> list[FieldError]:
     found = list(_node(new))
     spec, before = part(new, "spec"), part(old, "spec")
-    seen = []
+    seen: set[tuple[str, str]] = set()
     for each, here in indexed(part(new, "status"), "addresses", "status.addresses"):
-        if each in seen:
+        key = (text(each, "type"), text(each, "address"))
+        if key in seen:
             shown = {"Type": text(each, "type"), "Address": text(each, "address")}
             found.append(errors.duplicate(here, shown))
-        seen.append(each)
+        seen.add(key)
     ranges, known = items(spec, "podCIDRs"), items(before, "podCIDRs")
     if known and ranges != known:
         found.append(errors.not_allowed("spec.podCIDRs", _PODS_ONCE))

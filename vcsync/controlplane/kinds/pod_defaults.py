@@ -42,6 +42,7 @@ def _pull_policy(image: str) -> str:
 
 def pod(found: Object) -> None:
     """Fill in a Pod."""
+    _addresses(part(found, "status"))
     spec = found.get("spec")
     if not isinstance(spec, dict):
         return
@@ -55,6 +56,15 @@ def pod(found: Object) -> None:
     pod_spec(spec)
     if (spec["terminationGracePeriodSeconds"] or 0) < 0:
         spec["terminationGracePeriodSeconds"] = 1
+
+
+def _addresses(status: Object) -> None:
+    """Let the one address and the list of them agree, as clients may know only one."""
+    one, listed = status.get("podIP"), items(status, "podIPs")
+    if one and (not listed or listed[0].get("ip") != one):
+        status["podIPs"] = [{"ip": one}]
+    elif listed and not one and listed[0].get("ip"):
+        status["podIP"] = listed[0]["ip"]
 
 
 def _requests_from_limits(container: Object) -> None:

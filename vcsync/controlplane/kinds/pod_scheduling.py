@@ -181,16 +181,17 @@ def _toleration_value(path: str, operator: str, value: str) -> Findings:
 
 def spread(path: str, found: list[Object]) -> Findings:
     """How Pods spread over domains."""
+    last = {
+        (text(each, "topologyKey"), text(each, "whenUnsatisfiable")): index
+        for index, each in enumerate(found)
+    }
     for index, each in enumerate(found):
         here = f"{path}[{index}]"
         key, action = text(each, "topologyKey"), text(each, "whenUnsatisfiable")
         yield from positive(f"{here}.maxSkew", number(each, "maxSkew"))
         yield from needed(each, "topologyKey", here, "can not be empty")
         yield from one_of(f"{here}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway"))
-        if any(
-            (text(other, "topologyKey"), text(other, "whenUnsatisfiable")) == (key, action)
-            for other in found[index + 1 :]
-        ):
+        if last[key, action] > index:
             yield errors.duplicate(f"{here}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}")
         domains = each.get("minDomains")
         if isinstance(domains, int):

@@ -101,12 +101,12 @@ def _deadline(now: Any, was: Any) -> tuple[list[FieldError], bool]:
     return found, bool(found)
 
 
-def _without_seconds(found: Object) -> Object:
-    return {key: value for key, value in found.items() if key != "tolerationSeconds"}
+def _without_seconds(found: Object) -> tuple[str, ...]:
+    return tuple(text(found, key) for key in ("key", "operator", "value", "effect"))
 
 
 def _tolerations(path: str, now: list[Object], was: list[Object]) -> Findings:
-    kept = [_without_seconds(each) for each in now]
+    kept = {_without_seconds(each) for each in now}
     if any(_without_seconds(each) not in kept for each in was):
         yield errors.not_allowed(path, "existing toleration can not be modified except its tolerationSeconds")
         return

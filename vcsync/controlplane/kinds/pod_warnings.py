@@ -8,6 +8,7 @@ from typing import Any
 
 from vcsync.controlplane.kinds import names
 from vcsync.controlplane.kinds.node_labels import deprecated_label, node_term_warnings
+from vcsync.controlplane.kinds.overlapping_paths import overlapping_paths
 from vcsync.controlplane.kinds.pod_annotations import APP_ARMOR
 from vcsync.controlplane.kinds.pod_defaults import containers
 from vcsync.controlplane.kinds.resources import milli
@@ -30,6 +31,8 @@ _VOLUMES = {
     "rbd": ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
 }
 _NULL_SELECTOR = "a null labelSelector results in matching no pod"
+_MOST_PORTS = 100
+"""Definitions of one port that are compared with a further one."""
 _SECCOMP = 'non-functional in v1.27+; use the "seccompProfile" field instead'
 
 
@@ -67,6 +70,7 @@ def _warnings(base: str, spec: Object, annotations: Object) -> Iterator[str]:
         for key, (place, told) in _VOLUMES.items():
             if key in volume:
                 yield f"{path}.volumes[{index}].{place}: {told}"
+    yield from overlapping_paths(spec)
     yield from _duplicates(f"{path}.hostAliases", items(spec, "hostAliases"), "ip")
     yield from _duplicates(f"{path}.imagePullSecrets", items(spec, "imagePullSecrets"), "name")
     for index, each in enumerate(items(spec, "imagePullSecrets")):
@@ -165,7 +169,7 @@ def _ports(path: str, spec: Object) -> Iterator[str]:
             if text(port, "hostIP") and not port.get("hostPort"):
                 yield f"{here}: hostIP set without hostPort: {_go_port(port)}"
             others = seen.setdefault((port.get("containerPort"), text(port, "protocol")), [])
-            for where, other in others:
+            for where, other in others[:_MOST_PORTS]:
                 if told := _overlap(port, other):
                     yield f"{here}: {told} port definition with {where}"
             others.append((here, port))

@@ -58,11 +58,16 @@ def _resources(path: str, found: Object, operations: tuple[str, ...]) -> Finding
     for key in ("resourceRules", "excludeResourceRules"):
         for each, here in indexed(found, key, f"{path}.{key}"):
             yield from rule(here, each, operations=operations)
-            chosen = items(each, "resourceNames")
-            for index, name in enumerate(chosen):
-                yield from say(f"{here}.resourceNames[{index}]", name, names.path_segment(name))
-                if name in chosen[:index]:
-                    yield errors.duplicate(f"{here}.resourceNames[{index}]", name)
+            yield from _resource_names(f"{here}.resourceNames", items(each, "resourceNames"))
+
+
+def _resource_names(path: str, found: list[str]) -> Findings:
+    seen: set[str] = set()
+    for index, name in enumerate(found):
+        yield from say(f"{path}[{index}]", name, names.path_segment(name))
+        if name in seen:
+            yield errors.duplicate(f"{path}[{index}]", name)
+        seen.add(name)
 
 
 def _param_kind(path: str, found: Object | None) -> Findings:
@@ -176,11 +181,13 @@ def _validating_binding(found: Object) -> Findings:
     path, actions = "spec.validationActions", items(part(found, "spec"), "validationActions")
     if not actions:
         yield errors.required(path, "at least one validation action is required")
+    seen: set[str] = set()
     for index, each in enumerate(actions):
         if each not in _ACTIONS:
             yield errors.not_supported(f"{path}[{index}]", each, _ACTIONS)
-        if each in actions[:index]:
+        if each in seen:
             yield errors.duplicate(f"{path}[{index}]", each)
+        seen.add(each)
     if {"Deny", "Warn"} <= set(actions):
         why = "repeating the same validation failure information in the API response and headers serves no purpose"
         told = f"must not contain both Deny and Warn ({why})"

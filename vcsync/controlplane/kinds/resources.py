@@ -186,6 +186,7 @@ def _within_limit(path: str, name: str, value: Any, limits: Mapping[str, Any]) -
 
 def _claims(path: str, found: Mapping[str, Any], known: frozenset[str]) -> Findings:
     seen: set[str] = set()
+    asked: set[str] = set()
     for each, here in indexed(found, "claims", path):
         name, request = text(each, "name"), text(each, "request")
         if not name:
@@ -199,9 +200,10 @@ def _claims(path: str, found: Mapping[str, Any], known: frozenset[str]) -> Findi
                 key = f"{name}/{request}"
             if key in seen:
                 yield errors.duplicate(here, key)
-            elif not request and any(other.partition("/")[0] == name for other in seen):
+            elif not request and name in asked:
                 yield errors.duplicate(here, name)
             seen.add(key)
+            asked.add(name)
         if name not in known:
             told = f": {', '.join(sorted(known))}" if known else " which is empty"
             yield errors.FieldError(

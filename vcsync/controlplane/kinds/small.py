@@ -117,14 +117,14 @@ def _runtime(found: Object) -> Findings:
     scheduling = part(found, "scheduling")
     yield from labels("scheduling.nodeSelector", part(scheduling, "nodeSelector"))
     yield from tolerations("scheduling.tolerations", items(scheduling, "tolerations"))
-    seen = []
+    seen: set[tuple[str, ...]] = set()
     for index, each in enumerate(items(scheduling, "tolerations")):
         key = tuple(text(each, name) for name in ("key", "operator", "value", "effect"))
         if key in seen:
             shown = dict(zip(("Key", "Operator", "Value", "Effect"), key, strict=True))
             shown_all = {**shown, "TolerationSeconds": each.get("tolerationSeconds")}
             yield errors.duplicate(f"scheduling.tolerations[{index}]", shown_all)
-        seen.append(key)
+        seen.add(key)
 
 
 def _runtime_warnings(new: Object, _: Object | None) -> list[str]:

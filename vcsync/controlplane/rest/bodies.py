@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.rest.scope import Scope
 from vcsync.controlplane.wire import decode, negotiation
@@ -28,6 +30,8 @@ def read_object(scope: Scope, body: bytes, content_type: str, validation: str) -
     if validation != "Ignore":
         scope.warn(findings)
     _settle_meta(obj)
+    if form == "json" and b'"managedFields"' in body:
+        _keep_reset(msgspec.json.decode(body), obj)
     return obj
 
 
@@ -60,7 +64,10 @@ def fitted(scope: Scope, obj: Object, validation: str, seen: Sequence[str] = ())
         _settle_meta(obj)
         findings = [*seen, *_unknown(scope, obj)]
     else:
-        obj, unknown = decode.conform(resource.group, resource.version, resource.kind, obj)
+        made = obj
+        obj, unknown = decode.conform(resource.group, resource.version, resource.kind, made)
+        _settle_meta(obj)
+        _keep_reset(made, obj)
         findings = [*seen, *unknown]
     if findings and validation == "Strict":
         raise decode.strict_error(resource.kind, resource.version, resource.kind, tuple(findings))
@@ -77,6 +84,13 @@ def read_options(body: bytes, content_type: str) -> dict[str, Any] | None:
         StatusError: 400, 415.
     """
     return decode.read_options(body, content_type) if body else None
+
+
+def _keep_reset(given: Object, obj: Object) -> None:
+    """Keep managedFields that hold nothing: with these clients reset them; Go's types have them as absent."""
+    entries = (given.get("metadata") or {}).get("managedFields")
+    if entries in ([], [{}]):
+        obj["metadata"]["managedFields"] = entries
 
 
 def _unknown(scope: Scope, obj: Object) -> list[str]:

@@ -12,10 +12,17 @@ from vcsync.controlplane.rest.scope import Scope
 from vcsync.controlplane.rest.tracking import applied, track
 from vcsync.controlplane.wire import decode, negotiation
 
+RESETS: tuple[list[object], ...] = ([], [{}])
+"""What a client sends as managedFields to be rid of them all."""
+
 
 def defaulted(scope: Scope, served: Object) -> Object:
     """Return a served object with its defaults, as ownership of fields is told of it."""
-    return scope.kind.served(scope.kind.working(served))
+    given = served["metadata"].get("managedFields")
+    whole = scope.kind.served(scope.kind.working(served))
+    if given in RESETS:
+        whole["metadata"]["managedFields"] = given
+    return whole
 
 
 def patched(scope: Scope, form: str, patch: bytes, options: WriteOptions) -> Change:

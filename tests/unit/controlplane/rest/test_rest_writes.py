@@ -227,3 +227,15 @@ async def test_nothing_is_created_in_a_namespace_that_goes(api, config_map):
 async def test_where_nothing_begins_the_answer_is_plain(api, path):
     told = await api("GET", path)
     assert (told.status, told.body) == (404, b"404 page not found\n")
+
+
+@pytest.mark.parametrize("entries", [[], [{}]])
+async def test_managed_fields_can_be_reset(api, config_map, entries):
+    await api("POST", BASE, config_map("a"))
+    merge = {"Content_Type": "application/merge-patch+json"}
+    told = await api("PATCH", f"{BASE}/a", {"metadata": {"managedFields": entries}}, **merge)
+    assert "managedFields" not in told["metadata"]
+    await api("POST", BASE, config_map("b"))
+    given = (await api("GET", f"{BASE}/b")).body
+    given["metadata"]["managedFields"] = entries
+    assert "managedFields" not in (await api("PUT", f"{BASE}/b", given))["metadata"]

@@ -32,8 +32,10 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     if folder := os.environ.get("VCSYNC_POOL"):
         yield from _attached(Path(folder))
         return
+    embedded = ("tenant",) if os.environ.get("VCSYNC_TENANTS") == "embedded" else ()
+    tenants = ("acme", "umbrella")
     with (
-        TestBed(supers=2, nodes=2, tenants=("acme", "umbrella"), directory=directory / "bed") as bed,
+        TestBed(supers=2, nodes=2, tenants=tenants, directory=directory / "bed", embedded=embedded) as bed,
         System(bed, directory / "system") as system,
     ):
         yield Pool(bed, system)

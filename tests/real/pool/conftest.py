@@ -1,7 +1,8 @@
 """A system of its own for the end-to-end tests: two super clusters, two tenants, every role a process.
 
 VCSYNC_POOL=<folder> uses the servers of a running `python -m hack.testbed up --tenants 2 --dir <folder>` that nobody
-else uses; vcsync is installed there once and started anew.
+else uses; vcsync is installed there once and started anew. VCSYNC_TENANTS=embedded gives the tenants embedded control
+planes instead of a kube-apiserver each.
 """
 
 import os

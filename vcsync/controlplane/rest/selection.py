@@ -1,7 +1,7 @@
 """Which objects a list or a watch is about: label and field selectors on stored objects."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -24,6 +24,15 @@ from vcsync.controlplane.rest.labelselectors import (
 from vcsync.controlplane.rest.options import ListOptions
 
 NAME, NAMESPACE = "metadata.name", "metadata.namespace"
+_REGARDING = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+ALIASES: Mapping[tuple[str, str], Mapping[str, str]] = {
+    ("events.k8s.io", "Event"): {
+        "reportingController": "reportingComponent",
+        **{f"regarding.{each}": f"involvedObject.{each}" for each in _REGARDING},
+    },
+    ("", "Pod"): {"spec.host": "spec.nodeName"},
+}
+"""Fields that clients of a group name otherwise than the kind itself does."""
 MAX_SELECTOR = 16384
 
 
@@ -82,6 +91,11 @@ def selection(kind: Kind, options: ListOptions, name: str = "") -> Selection:
     known: frozenset[str] = frozenset()
     try:
         fields = _fields(options.field_selector)
+        aliases = ALIASES.get((kind.resource.group, kind.resource.kind))
+        if fields.terms and aliases:
+            fields = FieldSelector(
+                tuple(replace(each, field=aliases.get(each.field, each.field)) for each in fields.terms)
+            )
         if fields.terms:
             known = selectable(kind.behaviour)
             check_fields(

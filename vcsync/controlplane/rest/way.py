@@ -181,6 +181,7 @@ class Way:
             headers.get("Accept", ""),
             custom=resource.custom,
             watch=streamed,
+            transforms=(resource.group, resource.plural) not in VIRTUAL,
             lists=streamed or info.verb == "list",
         )
         if negotiation.wants_pretty(query.get("pretty", (None,))[0], scope.agent) and not streamed:

@@ -197,3 +197,9 @@ async def test_tokens_and_reviews_are_answered_by_identity(api):
     assert (token.status, token["status.token"]) == (201, "a/default/s")
     review = await api("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"spec": {}})
     assert review["status.allowed"] is True
+
+
+async def test_what_is_only_a_question_has_no_table(api):
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    told = await api("POST", path, {"spec": {}}, Accept="application/json;as=Table;v=v1;g=meta.k8s.io")
+    assert told.status == 406

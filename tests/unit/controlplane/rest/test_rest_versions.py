@@ -25,3 +25,8 @@ async def test_an_event_is_the_same_under_both_names(api):
     assert listed["items.0.note"] == "said"
     events = await api.watch("/apis/events.k8s.io/v1/namespaces/default/events?watch=1", 1)
     assert events[0]["object"]["note"] == "said"
+    for selector in ("reportingController%3Dme", "regarding.name%3Dp"):
+        chosen = await api(
+            "GET", f"/apis/events.k8s.io/v1/namespaces/default/events?fieldSelector={selector}"
+        )
+        assert len(chosen["items"]) == 1, chosen.body

@@ -31,11 +31,41 @@ VERSION = {
     "compiler": platform.python_implementation(),
     "platform": f"linux/{platform.machine()}",
 }
-CHECKS = ("ping", "log", "store")
-HEALTH = frozenset({"healthz", "livez", "readyz"})
+STORE = "etcd"
+"""The check that asks the store, under the name that clients know."""
+CHECKS = (
+    "ping",
+    "log",
+    STORE,
+    "poststarthook/start-apiserver-admission-initializer",
+    "poststarthook/generic-apiserver-start-informers",
+    "poststarthook/start-apiextensions-informers",
+    "poststarthook/start-apiextensions-controllers",
+    "poststarthook/crd-informer-synced",
+    "poststarthook/start-system-namespaces-controller",
+    "poststarthook/start-cluster-authentication-info-controller",
+    "poststarthook/storage-readiness",
+    "poststarthook/start-service-ip-repair-controllers",
+    "poststarthook/rbac/bootstrap-roles",
+    "poststarthook/scheduling/bootstrap-system-priority-classes",
+    "poststarthook/bootstrap-controller",
+    "poststarthook/start-kube-aggregator-informers",
+    "poststarthook/apiservice-status-local-available-controller",
+    "poststarthook/apiservice-status-remote-available-controller",
+    "poststarthook/apiservice-registration-controller",
+    "poststarthook/kube-apiserver-autoregistration",
+    "autoregister-completion",
+    "poststarthook/apiservice-openapi-controller",
+)
+"""Checks by the names that kube-apiserver has; what a hook after its start does is done here before it listens."""
+READY_CHECKS = (*CHECKS[:3], "etcd-readiness", "informer-sync", *CHECKS[3:])
+STORE_CHECKS = frozenset({STORE, "etcd-readiness"})
+HEALTH = {"healthz": CHECKS, "livez": CHECKS, "readyz": READY_CHECKS}
 
 PROTOBUF = "application/com.github.proto-openapi.spec.v2"
 YEAR = 365 * 86400
+
+METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 Check = Callable[[], Awaitable[bool]]
 
@@ -91,7 +121,9 @@ class Paths:
         if parts == ["version"]:
             return _json(VERSION)
         if parts == ["metrics"]:
-            return Reply(200, [self._metrics()], "text/plain; version=0.0.4; charset=utf-8")
+            return Reply(200, [self._metrics()], METRICS)
+        if parts == ["metrics", "slis"]:
+            return Reply(200, [health_metrics(await self._ready())], METRICS)
         if info.path == "/.well-known/openid-configuration":
             return _json(await self._guard.openid(tenant, keys=False))
         if info.path == "/openid/v1/jwks":
@@ -178,16 +210,17 @@ class Paths:
 
     async def _health(self, parts: list[str], query: Query) -> Reply:
         probe, excluded = parts[0], set(query.get("exclude", ()))
-        checks = [each for each in CHECKS if each not in excluded]
-        if len(parts) == 2:
-            if parts[1] not in CHECKS:
+        checks = [each for each in HEALTH[probe] if each not in excluded]
+        if len(parts) > 1:
+            one = "/".join(parts[1:])
+            if one not in HEALTH[probe]:
                 return nowhere()
-            checks = [parts[1]]
-        failed = [each for each in checks if each == "store" and not await self._ready()]
+            checks = [one]
+        failed = STORE_CHECKS if STORE_CHECKS & set(checks) and not await self._ready() else ()
         lines = [
             f"[-]{each} failed: reason withheld" if each in failed else f"[+]{each} ok" for each in checks
         ]
-        if failed:
+        if any(each in failed for each in checks):
             text = "\n".join([*lines, f"{probe} check failed", ""])
             return Reply(
                 500, [text.encode()], "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"}
@@ -198,6 +231,18 @@ class Paths:
             else "ok"
         )
         return Reply(200, [text.encode()], "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"})
+
+
+def health_metrics(ready: bool) -> bytes:
+    """Write what each check says as metrics; `ready`: the store answers."""
+    lines = [
+        "# HELP kubernetes_healthcheck [STABLE] This metric records the result of a single healthcheck.",
+        "# TYPE kubernetes_healthcheck gauge",
+    ]
+    for check, probe in sorted((check, probe) for probe, checks in HEALTH.items() for check in checks):
+        value = int(ready or check not in STORE_CHECKS)
+        lines.append(f'kubernetes_healthcheck{{name="{check}",type="{probe}"}} {value}')
+    return "\n".join([*lines, ""]).encode()
 
 
 def nowhere() -> Reply:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import parse_qs, unquote_to_bytes
 
 from vcsync.controlplane.errors import StatusError, bad_request
+from vcsync.controlplane.wire.values import BadValue, duration_of
 
 ALL = "all"
 """Names every tenant at once; only system callers may."""
@@ -16,6 +17,8 @@ ALL = "all"
 NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 TENANT_SUBRESOURCES = frozenset({"status", "finalize"})
 SPECIAL_VERBS = frozenset({"proxy", "watch"})
+STREAMED = frozenset({"attach", "exec", "log", "portforward", "proxy"})
+"""Subresources whose answers last; the limit in a URL does not hold for them."""
 VERBS = {
     "POST": "create",
     "GET": "get",
@@ -153,6 +156,21 @@ def _resource(info: RequestInfo, verb: str, parts: list[str], query: Query) -> R
         subresource=subresource,
         parts=tuple(parts),
     )
+
+
+def check_timeout(info: RequestInfo, query: Query) -> None:
+    """Refuse a `timeout` that is no duration, whatever the request is about.
+
+    Raises:
+        StatusError: 400, in the words of apiserver's `endpoints/filters/request_deadline.go`.
+    """
+    asked = query.get("timeout", ("",))[0]
+    if not asked or info.verb in SPECIAL_VERBS or info.subresource in STREAMED:
+        return
+    try:
+        duration_of(asked)
+    except BadValue as wrong:
+        raise bad_request(f"invalid timeout specified in the request URL - {wrong}") from None
 
 
 def truth(values: Sequence[str]) -> bool:

@@ -15,6 +15,7 @@ from vcsync.controlplane.rest.requestinfo import (
     ALL,
     Query,
     RequestInfo,
+    check_timeout,
     parse_path,
     parse_query,
     request_info,
@@ -122,6 +123,7 @@ class Way:
         try:
             query = parse_query(incoming.query)
             info = request_info(incoming.method, parse_path(incoming.path), query)
+            check_timeout(info, query)
             answer = await self._go(incoming, info, query, warnings)
         except StatusError as error:
             answer = self.refused(error, incoming.headers.get("Accept", ""))

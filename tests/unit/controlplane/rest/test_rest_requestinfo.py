@@ -1,7 +1,7 @@
 import pytest
 
 from vcsync.controlplane.errors import StatusError
-from vcsync.controlplane.rest.requestinfo import parse_path, parse_query, request_info
+from vcsync.controlplane.rest.requestinfo import check_timeout, parse_path, parse_query, request_info
 
 ROWS = [
     # method, url, verb, tenant, group, version, namespace, resource, name, subresource
@@ -72,3 +72,30 @@ def test_queries_are_bounded():
         parse_query("&".join(f"a{number}=1" for number in range(1000)))
     with pytest.raises(StatusError):
         parse_query("a=" + "x" * 100_000)
+
+
+def timed(url):
+    path, _, query = url.partition("?")
+    asked = parse_query(query)
+    check_timeout(request_info("GET", parse_path(path), asked), asked)
+
+
+@pytest.mark.parametrize("url", ["/version?timeout=soon", "/api/v1/pods?timeout=5", "/healthz?timeout=1x"])
+def test_a_timeout_that_is_no_duration_is_refused(url):
+    with pytest.raises(StatusError, match="invalid timeout specified in the request URL") as caught:
+        timed(url)
+    assert caught.value.code == 400
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "/version",
+        "/version?timeout=",
+        "/version?timeout=3m",
+        "/api/v1/pods?watch=1&timeout=soon",
+        "/api/v1/namespaces/n/pods/p/log?timeout=soon",
+    ],
+)
+def test_other_timeouts_are_left_to_the_request(url):
+    timed(url)

@@ -5,7 +5,9 @@ from typing import Any
 
 import msgspec
 
+from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.rest.scope import Scope
 from vcsync.controlplane.wire import decode, negotiation
 
@@ -60,6 +62,7 @@ def fitted(scope: Scope, obj: Object, validation: str, seen: Sequence[str] = ())
         StatusError: 400.
     """
     resource = scope.kind.resource
+    before = msgspec.json.encode(obj, order="sorted").decode() if validation == "Strict" else ""
     if resource.custom:
         _settle_meta(obj)
         findings = [*seen, *_unknown(scope, obj)]
@@ -70,11 +73,16 @@ def fitted(scope: Scope, obj: Object, validation: str, seen: Sequence[str] = ())
         _keep_reset(made, obj)
         findings = [*seen, *unknown]
     if findings and validation == "Strict":
-        raise decode.strict_error(resource.kind, resource.version, resource.kind, tuple(findings))
+        raise _strict_patch(before, findings)
     if validation != "Ignore":
         scope.warn(findings)
     _settle_meta(obj)
     return obj
+
+
+def _strict_patch(made: str, findings: Sequence[str]) -> StatusError:
+    why = f"strict decoding error: {', '.join(findings)}"
+    return errors.invalid("", "", "", [errors.wrong("patch", made, why)])
 
 
 def read_options(body: bytes, content_type: str) -> dict[str, Any] | None:

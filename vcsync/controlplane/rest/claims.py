@@ -42,6 +42,14 @@ class Claims(Protocol):
 NOTHING = Reservation()
 
 
+def joined(*found: Reservation) -> Reservation:
+    """Return what reserves all that several reserve."""
+    return Reservation(
+        tuple(compare for each in found for compare in each.compares),
+        tuple(operation for each in found for operation in each.operations),
+    )
+
+
 class AllClaims:
     """Reserves what each of several claims reserves, in order; none: nothing."""
 
@@ -54,10 +62,7 @@ class AllClaims:
     ) -> Reservation:
         """See `Claims`."""
         found = [await each(scope, new, old, dry_run=dry_run) for each in self._claims]
-        return Reservation(
-            tuple(compare for each in found for compare in each.compares),
-            tuple(operation for each in found for operation in each.operations),
-        )
+        return joined(*found)
 
     @asynccontextmanager
     async def turn(self, scope: Scope) -> AsyncIterator[None]:

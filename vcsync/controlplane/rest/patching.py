@@ -1,5 +1,7 @@
 """PATCH: from a patch to the object that shall stand there."""
 
+from collections.abc import Mapping
+
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.patch import documents
@@ -12,6 +14,7 @@ from vcsync.controlplane.rest.scope import Scope
 from vcsync.controlplane.rest.tracking import applied, track
 from vcsync.controlplane.wire import decode, negotiation
 
+GO_TYPES: Mapping[type, str] = {list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 RESETS: tuple[list[object], ...] = ([], [{}])
 """What a client sends as managedFields to be rid of them all."""
 
@@ -52,7 +55,10 @@ def patched(scope: Scope, form: str, patch: bytes, options: WriteOptions) -> Cha
 def _apply(scope: Scope, patch: bytes, options: WriteOptions) -> Change:
     wanted, seen = decode.read_patch(patch, negotiation.APPLY_PATCH)
     if not isinstance(wanted, dict):
-        raise errors.bad_request("error decoding YAML: the patch is no object")
+        into = f"cannot unmarshal {GO_TYPES.get(type(wanted), 'null')} into Go value of type map[string]interface {{}}"
+        raise errors.bad_request(
+            f"error decoding YAML: error unmarshaling JSON: while decoding JSON: json: {into}"
+        )
     if seen and options.validation == "Strict":
         resource = scope.kind.resource
         raise decode.strict_error(resource.kind, resource.version, resource.kind, seen)

@@ -13,7 +13,7 @@ from vcsync.controlplane.behaviour import Behaviour, Object
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.patch.managed import keep_times
 from vcsync.controlplane.rest import meta, stored
-from vcsync.controlplane.rest.claims import AllClaims, Claims, Reservation
+from vcsync.controlplane.rest.claims import AllClaims, Claims, Reservation, joined
 from vcsync.controlplane.rest.copies import copied
 from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.lifecycle import check_namespace
@@ -46,11 +46,30 @@ class Written:
 class Registry:
     """Writes of every kind and tenant."""
 
-    def __init__(self, store: Store, admit: Sequence[Admit] = (), claims: Claims | None = None) -> None:
-        """Take the store, what is asked before each write, in order, and what writes reserve."""
+    def __init__(
+        self,
+        store: Store,
+        admit: Sequence[Admit] = (),
+        claims: Claims | None = None,
+        *,
+        validate: Sequence[Admit] = (),
+        charges: Claims | None = None,
+    ) -> None:
+        """Take what writes pass.
+
+        Args:
+            store: keeps everything.
+            admit: asked before each write, in order.
+            claims: what writes reserve of what they are given.
+            validate: asked, in order, when the kind's own rules have found nothing; objects are working ones.
+            charges: what writes that nothing refused count against.
+        """
         self.store = store
         self.admission = admit
         self.reserve: Claims = claims or AllClaims()
+        self._validation = validate
+        self._charge: Claims = charges or AllClaims()
+        self._turns = AllClaims(self.reserve, self._charge)
 
     async def create(self, scope: Scope, served: Object, options: WriteOptions) -> Written:
         """Create an object.
@@ -73,9 +92,9 @@ class Registry:
         raise AssertionError("unreachable")
 
     async def _create(self, scope: Scope, served: Object, options: WriteOptions) -> Written:
-        served = await self.admitted(scope, "CREATE", served, None, options.dry_run)
         await check_namespace(self.store, scope)
-        async with self.reserve.turn(scope):
+        served = await self.admitted(scope, "CREATE", served, None, options.dry_run)
+        async with self._turns.turn(scope):
             return await self._create_in_turn(scope, served, options)
 
     async def _create_in_turn(self, scope: Scope, served: Object, options: WriteOptions) -> Written:
@@ -117,7 +136,7 @@ class Registry:
         if found:
             raise self._invalid(scope, metadata.get("name") or "", found)
         scope.warn(behaviour.warnings(working, None))
-        return reserved
+        return joined(reserved, await self._charged(scope, "CREATE", working, None, options.dry_run))
 
     async def update(
         self,
@@ -156,15 +175,13 @@ class Registry:
         if scope.kind.refusal:
             raise scope.kind.refusal
         served = await change(None)
-        metadata = served["metadata"]
-        if (
-            metadata.get("resourceVersion") not in (None, "", "0")
-            and not scope.kind.behaviour.create_on_update
-        ):
-            raise self.conflict(scope)
-        if metadata.get("uid"):
-            raise self._uid_conflict(scope, metadata["uid"], "")
-        meta.wipe(metadata)
+        uid = served["metadata"].get("uid")
+        if uid and scope.kind.behaviour.create_on_update:
+            raise self._uid_conflict(scope, uid, "")
+        if uid:
+            why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            raise self.conflict(scope, why)
+        meta.wipe(served["metadata"])
         return await self._create(scope, served, options)
 
     async def _try_update(  # noqa: PLR0917 - one step of `update`
@@ -182,7 +199,7 @@ class Registry:
         # What prepare drops from the request must not reach admission, as in apiserver's order.
         served = await self.admitted(scope, "UPDATE", served, old_served, options.dry_run)
         working = kind.working(served)
-        async with self.reserve.turn(scope):
+        async with self._turns.turn(scope):
             return await self._update_in_turn(scope, key, record, working, old, options)
 
     async def _update_in_turn(  # noqa: PLR0917 - one step of `update`
@@ -255,7 +272,7 @@ class Registry:
             raise self._invalid(scope, metadata.get("name") or "", found)
         if scope.subresource in ("", "scale"):
             scope.warn(behaviour.warnings(working, old))
-        return reserved
+        return joined(reserved, await self._charged(scope, "UPDATE", working, old, options.dry_run))
 
     def _prepare_status(
         self, scope: Scope, working: Object, old: Object
@@ -300,6 +317,14 @@ class Registry:
             for each in self.admission:
                 await each(Admission(scope, operation, name, new, old, dry_run))
         return new
+
+    async def _charged(
+        self, scope: Scope, operation: Operation, new: Object, old: Object | None, dry_run: bool
+    ) -> Reservation:
+        name = new["metadata"].get("name") or scope.name
+        for each in self._validation:
+            await each(Admission(scope, operation, name, new, old, dry_run))
+        return await self._charge(scope, new, old, dry_run=dry_run)
 
     async def commit(self, compares: Sequence[Compare], operations: Sequence[Put | Delete]) -> Outcome:
         """Commit, whatever becomes of the client: what is on its way to disk has an outcome."""

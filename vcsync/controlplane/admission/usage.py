@@ -16,6 +16,7 @@ Usage = dict[str, int]
 ONE = 1000
 IGNORED = {("", "bindings"), ("", "componentstatuses"), ("", "events"), ("events.k8s.io", "events")}
 """Not even counted."""
+_RESOURCE_CLAIMS = ("resource.k8s.io", "resourceclaims")
 _COUNTED_BY_NAME = {"configmaps", "secrets", "replicationcontrollers", "resourcequotas"}
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
 _POD_RESOURCES = {
@@ -26,6 +27,9 @@ _POD_RESOURCES = {
 _MUST_BE_SET = {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
 _POD_LEVEL = ("cpu", "memory", "hugepages-")
 _CLASS = ".storageclass.storage.k8s.io/"
+_DEVICES = ".deviceclass.resource.k8s.io/devices"
+_MOST_DEVICES = 32
+"""What a claim for all devices of a class counts: the most that it can be given."""
 
 
 def usage(group: str, plural: str, obj: Object) -> Usage:
@@ -37,18 +41,24 @@ def usage(group: str, plural: str, obj: Object) -> Usage:
             found |= count(obj)
         elif plural in _COUNTED_BY_NAME:
             found[plural] = ONE
+    elif (group, plural) == _RESOURCE_CLAIMS:
+        found |= _devices(obj)
     return found
 
 
 def counted(group: str, plural: str, names: Iterable[str]) -> list[str]:
     """Return those of a quota's resource names that objects of a kind can count against, in order."""
     own = f"count/{qualified(plural, group)}"
+    if (group, plural) == _RESOURCE_CLAIMS:
+        return sorted(name for name in names if name == own or name.endswith(_DEVICES))
     return sorted(name for name in names if name == own or (not group and _tracked(plural, name)))
 
 
 def updates_count(group: str, plural: str) -> bool:
     """Whether an update of an object can count, not only its creation."""
-    return not group and plural in ("services", "persistentvolumeclaims")
+    return (group, plural) == _RESOURCE_CLAIMS or (
+        not group and plural in ("services", "persistentvolumeclaims")
+    )
 
 
 def missing_in_pod(required: Iterable[str], pod: Object) -> str:
@@ -154,6 +164,29 @@ def _claim(claim: Object) -> Usage:
     if name:
         found |= {f"{name}{_CLASS}{resource}": amount for resource, amount in list(found.items())}
     return found
+
+
+def _devices(claim: Object) -> Usage:
+    """Count a claim's devices by class; of alternatives, the most that one of them asks of a class."""
+    found: Usage = {}
+    for request in ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ():
+        worst: Usage = {}
+        for each in request.get("firstAvailable") or [request.get("exactly") or {}]:
+            number = _asked_devices(each)
+            if number is not None:
+                name = f"{each.get('deviceClassName') or ''}{_DEVICES}"
+                worst[name] = max(worst.get(name, 0), ONE * number)
+        _add(found, worst)
+    return found
+
+
+def _asked_devices(request: Object) -> int | None:
+    match request.get("allocationMode"):
+        case "ExactCount":
+            return request.get("count") or 0
+        case "All":
+            return _MOST_DEVICES
+    return None
 
 
 _BY_KIND: Mapping[str, Callable[[Object], Usage]] = {

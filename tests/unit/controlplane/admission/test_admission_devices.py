@@ -1,0 +1,37 @@
+import pytest
+
+from vcsync.controlplane.admission.usage import counted, updates_count, usage
+
+GROUP, PLURAL = "resource.k8s.io", "resourceclaims"
+GOLD = "gold.deviceclass.resource.k8s.io/devices"
+SILVER = "silver.deviceclass.resource.k8s.io/devices"
+
+
+def asked(device_class, mode="ExactCount", count=1):
+    return {"deviceClassName": device_class, "allocationMode": mode, "count": count}
+
+
+def claim(*requests):
+    return {"metadata": {"name": "c"}, "spec": {"devices": {"requests": list(requests)}}}
+
+
+@pytest.mark.parametrize(
+    ("requests", "devices"),
+    [
+        ([], {}),
+        ([{"exactly": asked("gold")}], {GOLD: 1000}),
+        ([{"exactly": asked("gold", count=2)}, {"exactly": asked("gold")}], {GOLD: 3000}),
+        ([{"exactly": asked("gold", "All", 0)}], {GOLD: 32000}),
+        ([{"exactly": asked("gold", "Later")}], {}),
+        ([{"firstAvailable": [asked("gold", count=3), asked("gold"), asked("silver")]}], {GOLD: 3000, SILVER: 1000}),
+    ],
+)  # fmt: skip
+def test_a_resource_claim_counts_its_devices_by_class(requests, devices):
+    found = usage(GROUP, PLURAL, claim(*requests))
+    assert found == {"count/resourceclaims.resource.k8s.io": 1000, **devices}
+
+
+def test_quotas_on_devices_are_those_of_claims():
+    names = [GOLD, "pods", "count/resourceclaims.resource.k8s.io"]
+    assert counted(GROUP, PLURAL, names) == ["count/resourceclaims.resource.k8s.io", GOLD]
+    assert updates_count(GROUP, PLURAL)

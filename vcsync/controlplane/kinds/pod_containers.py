@@ -281,6 +281,7 @@ def _environment_from(path: str, found: Object) -> Findings:
 
 def _mounts(path: str, found: Object, around: Surroundings) -> Findings:
     devices = {text(each, "name"): text(each, "devicePath") for each in items(found, "volumeDevices")}
+    devices_at = set(devices.values())
     seen: set[str] = set()
     for each, here in indexed(found, "volumeMounts", path):
         name, place = text(each, "name"), text(each, "mountPath")
@@ -293,7 +294,7 @@ def _mounts(path: str, found: Object, around: Surroundings) -> Findings:
         seen.add(place)
         if name in devices:
             yield errors.wrong(f"{here}.name", name, "must not already exist in volumeDevices")
-        if place in devices.values():
+        if place in devices_at:
             yield errors.wrong(
                 f"{here}.mountPath", place, "must not already exist as a path in volumeDevices"
             )
@@ -338,6 +339,7 @@ def _mount_options(path: str, here: str, each: Object, container: Object) -> Fin
 
 def _devices(path: str, found: Object, around: Surroundings) -> Findings:
     mounts = {text(each, "name"): text(each, "mountPath") for each in items(found, "volumeMounts")}
+    mounts_at = set(mounts.values())
     names_seen: set[str] = set()
     places: set[str] = set()
     for each, here in indexed(found, "volumeDevices", path):
@@ -363,7 +365,7 @@ def _devices(path: str, found: Object, around: Surroundings) -> Findings:
             places.add(place)
         if name in mounts:
             yield errors.wrong(f"{here}.name", name, "must not already exist in volumeMounts")
-        if place in mounts.values():
+        if place in mounts_at:
             yield errors.wrong(
                 f"{here}.devicePath", place, "must not already exist as a path in volumeMounts"
             )

@@ -127,15 +127,16 @@ def _label_keys(path: str, found: Object) -> Findings:
         elif listed:
             for index, each in enumerate(listed):
                 yield from label_key(f"{path}.{key}[{index}]", each)
+    last = {each: index for index, each in enumerate(match)}
+    unwanted = set(mismatch)
     seen = set(part(own, "matchLabels"))
     for each in items(own, "matchExpressions"):
         key = text(each, "key")
-        if key in match and key in seen:
-            index = len(match) - 1 - match[::-1].index(key)
-            yield errors.wrong(f"{path}[{index}]", key, "exists in both matchLabelKeys and labelSelector")
+        if key in last and key in seen:
+            yield errors.wrong(f"{path}[{last[key]}]", key, "exists in both matchLabelKeys and labelSelector")
         seen.add(key)
     for index, each in enumerate(match):
-        if each in mismatch:
+        if each in unwanted:
             yield errors.wrong(
                 f"{path}.matchLabelKeys[{index}]", each, "exists in both matchLabelKeys and mismatchLabelKeys"
             )

@@ -8,6 +8,7 @@ from vcsync.controlplane import openapi
 from vcsync.controlplane.behaviour import Behaviour
 from vcsync.controlplane.crd import definition
 from vcsync.controlplane.crd.catalogue import Catalogue, Served
+from vcsync.controlplane.crd.cel import conditions
 from vcsync.controlplane.kinds import BEHAVIOURS
 from vcsync.controlplane.kinds.views import VIEWS, View
 from vcsync.controlplane.resources import Resource
@@ -61,7 +62,11 @@ def _definitions(served: Served, version: int) -> Mapping[str, Any]:
 def builtin_kinds() -> Mapping[tuple[str, str, str], Kind]:
     """Return the built-in kinds by group, version and plural."""
     kinds: dict[tuple[str, str, str], Kind] = {}
-    behaviours = {**BEHAVIOURS, (DEFINITIONS, "CustomResourceDefinition"): definition.BEHAVIOUR}
+    behaviours = {
+        **BEHAVIOURS,
+        (DEFINITIONS, "CustomResourceDefinition"): definition.BEHAVIOUR,
+        **{key: conditions.compiled(BEHAVIOURS[key]) for key in conditions.KINDS},
+    }
     for resource in builtin.resources():
         behaviour = behaviours.get((resource.storage_group, resource.kind)) or Behaviour(generation=())
         schema = builtin.schema(resource.group, resource.version, resource.kind)

@@ -24,6 +24,7 @@ from vcsync.controlplane.rest.verbs import Request, Verbs
 from vcsync.controlplane.schema import builtin
 from vcsync.controlplane.wire import decode, negotiation
 
+STORE = "etcd-0"
 STREAMS = frozenset({"log", "exec", "attach", "portforward", "proxy"})
 
 
@@ -94,15 +95,18 @@ class Subresources:
         return self._document(request, answer, 201)
 
     async def _components(self, request: Request) -> Reply:
+        """Tell of the store, under the name by which clients know it; this request has reached it."""
+        request.scope.warnings.append("v1 ComponentStatus is deprecated in v1.19+")
+        one = {
+            "metadata": {"name": STORE},
+            "conditions": [{"type": "Healthy", "status": "True", "message": "ok"}],
+        }
         if request.info.verb == "list":
-            empty = {
-                "kind": "ComponentStatusList",
-                "apiVersion": "v1",
-                "metadata": {},
-                "items": [],
-            }
-            return self._document(request, empty, 200)
-        raise self._registry.not_found(request.scope)
+            found = {"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": [one]}
+            return self._document(request, found, 200)
+        if request.scope.name != STORE:
+            raise self._registry.not_found(request.scope)
+        return self._document(request, {"kind": "ComponentStatus", "apiVersion": "v1", **one}, 200)
 
     async def _stream(self, request: Request) -> Reply:
         await self._reader.get(request.scope)

@@ -7,7 +7,7 @@ words are turned into those of cel-go where they differ.
 import importlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Any
 
@@ -200,19 +200,37 @@ class Compiler:
         Raises:
             NotCompiled: it is not valid.
         """
-        if len(source) > LONGEST:
-            raise NotCompiled(
-                f"ERROR: <input>:-1:-1: expression code point size exceeds limit: size: {len(source)}, limit {LONGEST}"
-            )
-        try:
-            expression = self._environment(optional_old=optional_old).compile(source)
-        except (RuntimeError, ValueError) as problem:
-            raise NotCompiled(_in_go_words(str(problem))) from None
-        checked = read(expression.serialize())
-        problems = sorted((checked.positions.get(node, 0), told) for node, told in _further(checked))
-        if problems:
-            raise NotCompiled("\n".join(_report(source, *each) for each in problems))
-        return checked
+        return check(lambda: self._environment(optional_old=optional_old), source)
+
+
+def environment(variables: Mapping[str, Declared]) -> Any:
+    """Make an environment of variables of these types."""
+    messages = _Messages()
+    for each in variables.values():
+        _forget(each)
+    told = [{"name": name, **messages.type(each)} for name, each in variables.items()]
+    return _cel().NewEnv(messages.pool(), config=_configuration(json.dumps(told)))
+
+
+def check(environment_of: Callable[[], Any], source: str) -> Checked:
+    """Parse and check an expression in an environment, which is made only if the expression is not too long.
+
+    Raises:
+        NotCompiled: it is not valid.
+    """
+    if len(source) > LONGEST:
+        raise NotCompiled(
+            f"ERROR: <input>:-1:-1: expression code point size exceeds limit: size: {len(source)}, limit {LONGEST}"
+        )
+    try:
+        expression = environment_of().compile(source)
+    except (RuntimeError, ValueError) as problem:
+        raise NotCompiled(_in_go_words(str(problem))) from None
+    checked = read(expression.serialize())
+    problems = sorted((checked.positions.get(node, 0), told) for node, told in _further(checked))
+    if problems:
+        raise NotCompiled("\n".join(_report(source, *each) for each in problems))
+    return checked
 
 
 def _forget(declared: Declared) -> None:

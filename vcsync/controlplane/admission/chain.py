@@ -1,4 +1,8 @@
-"""The plug-ins in the order in which kube-apiserver asks them. ResourceQuotas come last, in the write's transaction."""
+"""The plug-ins in the order in which kube-apiserver asks them.
+
+Those that change objects come before a kind's own rules, those that refuse them after; ResourceQuotas are last, in the
+write's transaction.
+"""
 
 from collections.abc import Sequence
 
@@ -7,26 +11,31 @@ from vcsync.controlplane.admission.plugin import Lookup, Plugin
 from vcsync.controlplane.rest.scope import Admission, Admit
 from vcsync.controlplane.store.interface import Store
 
-PLUGINS: Sequence[Plugin] = (
-    limits.limit_ranger,
-    pods.service_account,
+MUTATING: Sequence[Plugin] = (
+    limits.limit_defaults,
+    pods.ServiceAccounts(),
     storage.taint_new_node,
     pods.priority,
     pods.default_tolerations,
     storage.default_storage_class,
     storage.in_use_protection,
-    storage.claim_resize,
     pods.runtime_class,
     storage.default_ingress_class,
 )
 """Kubernetes' `pkg/kubeapiserver/options/plugins.go` has the order."""
 
+VALIDATING: Sequence[Plugin] = (
+    limits.limit_bounds,
+    pods.one_default_priority,
+    storage.claim_resize,
+)
+
 DEFAULTED = {("", "pods"), ("", "persistentvolumeclaims")}
 """What plug-ins look into: they see it with its kind's defaults."""
 
 
-def admission(store: Store, plugins: Sequence[Plugin] = PLUGINS) -> Admit:
-    """Return what asks all plug-ins in order."""
+def mutation(store: Store, plugins: Sequence[Plugin] = MUTATING) -> Admit:
+    """Return what asks all plug-ins that change objects, in order."""
     lookup = Lookup(store)
 
     async def admit(asked: Admission) -> None:
@@ -34,6 +43,17 @@ def admission(store: Store, plugins: Sequence[Plugin] = PLUGINS) -> Admit:
         known = (resource.group, resource.plural) in DEFAULTED and not asked.scope.subresource
         if known and asked.operation == "CREATE" and asked.new is not None:
             asked.scope.kind.behaviour.default(asked.new)
+        for plugin in plugins:
+            await plugin(asked, lookup)
+
+    return admit
+
+
+def validation(store: Store, plugins: Sequence[Plugin] = VALIDATING) -> Admit:
+    """Return what asks all plug-ins that refuse, in order; objects are working ones."""
+    lookup = Lookup(store)
+
+    async def admit(asked: Admission) -> None:
         for plugin in plugins:
             await plugin(asked, lookup)
 

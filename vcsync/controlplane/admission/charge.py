@@ -7,9 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vcsync.controlplane.admission.usage import Usage, counted, is_terminating, missing_in_pod, usage
+from vcsync.controlplane.admission.usage import (
+    NONE,
+    Amount,
+    Usage,
+    amount,
+    counted,
+    is_terminating,
+    missing_in_pod,
+    usage,
+)
 from vcsync.controlplane.behaviour import Object
-from vcsync.kube.quantity import canonical, milli
+from vcsync.kube.quantity import milli
 
 _POD_AFFINITIES = ("podAffinity", "podAntiAffinity")
 _REQUIRED, _PREFERRED = (
@@ -50,7 +59,7 @@ def charge(write: Write, quotas: Sequence[Object]) -> list[tuple[int, dict[str, 
         _check_countable(write, quota, tracked, used)
         counts_less = before is not None and matches(write, quota, write.old or {})
         delta = _more(after, before or {}) if counts_less else after
-        asked = {name: delta[name] for name in tracked if delta.get(name)}
+        asked = {name: delta[name] for name in tracked if delta.get(name, NONE).milli}
         if asked:
             charged.append((position, _charged(quota, asked, hard, used)))
     return charged
@@ -80,16 +89,16 @@ def _check_countable(write: Write, quota: Object, tracked: Sequence[str], used: 
 
 
 def _charged(quota: Object, asked: Usage, hard: Mapping[str, str], used: Mapping[str, str]) -> dict[str, str]:
-    then = {name: milli(used[name]) + amount for name, amount in asked.items()}
-    over = [name for name, amount in then.items() if amount > milli(hard[name])]
+    then = {name: amount(used[name]) + more for name, more in asked.items()}
+    over = [name for name, total in then.items() if total.milli > milli(hard[name])]
     if over:
         raise QuotaExceeded(
             f"exceeded quota: {quota['metadata']['name']}, "
-            f"requested: {_told({name: canonical(asked[name], hard[name]) for name in over})}, "
+            f"requested: {_told({name: str(asked[name]) for name in over})}, "
             f"used: {_told({name: used[name] for name in over})}, "
             f"limited: {_told({name: hard[name] for name in over})}"
         )
-    return {**used, **{name: canonical(amount, used[name]) for name, amount in then.items()}}
+    return {**used, **{name: str(total) for name, total in then.items()}}
 
 
 def _told(amounts: Mapping[str, str]) -> str:
@@ -97,7 +106,10 @@ def _told(amounts: Mapping[str, str]) -> str:
 
 
 def _more(after: Usage, before: Usage) -> Usage:
-    return {name: max(0, amount - before.get(name, 0)) for name, amount in after.items()}
+    return {
+        name: Amount(max(0, each.milli - before.get(name, NONE).milli), each.like)
+        for name, each in after.items()
+    }
 
 
 def _in_scope(write: Write, selector: Mapping[str, Any], obj: Object) -> bool:
@@ -125,11 +137,11 @@ def _is_best_effort(pod: Object) -> bool:
     spec = pod.get("spec") or {}
     places = [spec, *(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     return not any(
-        milli(str(amount)) > 0
+        milli(str(given)) > 0
         for place in places
         for amounts in (place.get("resources") or {}).values()
         if isinstance(amounts, dict)
-        for name, amount in amounts.items()
+        for name, given in amounts.items()
         if name in ("cpu", "memory")
     )
 

@@ -9,31 +9,42 @@ from vcsync.controlplane.admission.plugin import Lookup, refusal
 from vcsync.controlplane.admission.usage import pod_total
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.rest.scope import Admission
-from vcsync.kube.quantity import canonical, milli
+from vcsync.kube.quantity import milli
 
 ANNOTATION = "kubernetes.io/limit-ranger"
 Amounts = Mapping[str, str]
 
 
-async def limit_ranger(admission: Admission, lookup: Lookup) -> None:
-    """Apply the namespace's LimitRanges to a Pod or a claim.
+async def limit_defaults(admission: Admission, lookup: Lookup) -> None:
+    """Give a Pod's containers what the namespace's LimitRanges say they have."""
+    if admission.new is not None and _kind(admission) == "pods" and not _ends(admission):
+        for limits in await _ranges(admission, lookup):
+            fill(admission.new, limits)
+
+
+async def limit_bounds(admission: Admission, lookup: Lookup) -> None:
+    """Hold a Pod or a claim to the namespace's LimitRanges.
 
     Raises:
         StatusError: 403 a bound is passed.
     """
     new, kind = admission.new, _kind(admission)
-    if not kind or new is None or ((admission.old or {}).get("metadata") or {}).get("deletionTimestamp"):
+    if not kind or new is None or _ends(admission):
         return
-    ranges = await lookup.all(admission.scope.tenant, "", "limitranges", admission.scope.namespace)
-    for each in ranges:
-        limits = (each.get("spec") or {}).get("limits") or []
-        if kind == "pods":
-            fill(new, limits)
-    for each in ranges:
-        limits = (each.get("spec") or {}).get("limits") or []
+    for limits in await _ranges(admission, lookup):
         found = list(pod_findings(new, limits) if kind == "pods" else claim_findings(new, limits))
         if found:
             raise refusal(admission, found[0] if len(found) == 1 else f"[{', '.join(found)}]")
+
+
+async def _ranges(admission: Admission, lookup: Lookup) -> list[list[Object]]:
+    scope = admission.scope
+    ranges = await lookup.all(scope.tenant, "", "limitranges", scope.namespace)
+    return [(each.get("spec") or {}).get("limits") or [] for each in ranges]
+
+
+def _ends(admission: Admission) -> bool:
+    return bool(((admission.old or {}).get("metadata") or {}).get("deletionTimestamp"))
 
 
 def _kind(admission: Admission) -> str:
@@ -151,5 +162,4 @@ _CHECKS: Mapping[str, Callable[[str, str, str, Amounts, Amounts], Iterable[str]]
 
 
 def _total(spec: Object, which: str) -> dict[str, str]:
-    binary = {"memory": "1Ki", "ephemeral-storage": "1Ki"}
-    return {name: canonical(amount, binary.get(name, "")) for name, amount in pod_total(spec, which).items()}
+    return {name: str(each) for name, each in pod_total(spec, which).items()}

@@ -5,7 +5,7 @@ Source: Kubernetes' `plugin/pkg/admission/{serviceaccount,priority,defaulttolera
 
 import asyncio
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from vcsync.controlplane.admission.plugin import Lookup, creates, refusal, spec_of
@@ -27,30 +27,53 @@ _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _TRUE = {"1", "t", "T", "true", "TRUE", "True"}
 
 
-async def service_account(admission: Admission, lookup: Lookup) -> None:
-    """Give a Pod its ServiceAccount, that one's pull Secrets and a token for the API.
+class ServiceAccounts:
+    """Gives Pods their ServiceAccount; a plug-in."""
 
-    Raises:
-        StatusError: 403 there is no such account, or it may not use a Secret.
-    """
-    if not creates(admission, "pods"):
-        return
-    spec = spec_of(admission)
-    if MIRROR in _annotations(admission.new):
-        _check_mirror(admission, spec)
-        return
-    name = spec.get("serviceAccountName") or DEFAULT_ACCOUNT
-    spec["serviceAccountName"] = spec["serviceAccount"] = name
-    account = await _account(admission, lookup, name)
-    automount = spec.get("automountServiceAccountToken")
-    if automount is None:
-        automount = account.get("automountServiceAccountToken", True)
-    if automount:
-        _mount_token(spec)
-    if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
-        spec["imagePullSecrets"] = [{"name": each.get("name", "")} for each in account["imagePullSecrets"]]
-    if _annotations(account).get(ENFORCE_SECRETS) in _TRUE:
-        _check_secrets(admission, spec, account)
+    def __init__(
+        self, attempts: int = ACCOUNT_ATTEMPTS, pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        """Take how often a default account is looked for, and what waits between, given seconds."""
+        self._attempts = attempts
+        self._pause = pause
+
+    async def __call__(self, admission: Admission, lookup: Lookup) -> None:
+        """Give a Pod its ServiceAccount, that one's pull Secrets and a token for the API.
+
+        Raises:
+            StatusError: 403 there is no such account, or it may not use a Secret.
+        """
+        if not creates(admission, "pods"):
+            return
+        spec = spec_of(admission)
+        if MIRROR in _annotations(admission.new):
+            _check_mirror(admission, spec)
+            return
+        name = spec.get("serviceAccountName") or DEFAULT_ACCOUNT
+        spec["serviceAccountName"] = spec["serviceAccount"] = name
+        account = await self._account(admission, lookup, name)
+        automount = spec.get("automountServiceAccountToken")
+        if automount is None:
+            automount = account.get("automountServiceAccountToken", True)
+        if automount:
+            _mount_token(spec)
+        if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
+            spec["imagePullSecrets"] = [
+                {"name": each.get("name", "")} for each in account["imagePullSecrets"]
+            ]
+        if _annotations(account).get(ENFORCE_SECRETS) in _TRUE:
+            _check_secrets(admission, spec, account)
+
+    async def _account(self, admission: Admission, lookup: Lookup, name: str) -> Object:
+        tenant, namespace = admission.scope.tenant, admission.scope.namespace
+        for attempt in range(self._attempts if name == DEFAULT_ACCOUNT else 1):
+            if attempt:
+                await self._pause(ACCOUNT_PAUSE_SECONDS)
+            found = await lookup.get(tenant, "", "serviceaccounts", name, namespace)
+            if found is not None:
+                return found
+        missing = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
+        raise refusal(admission, missing)
 
 
 def _check_mirror(admission: Admission, spec: Object) -> None:
@@ -58,18 +81,6 @@ def _check_mirror(admission: Admission, spec: Object) -> None:
         raise refusal(admission, "a mirror pod may not reference service accounts")
     if any(True for _ in _secrets_used(spec)) or any("secret" in each for each in spec.get("volumes") or ()):
         raise refusal(admission, "a mirror pod may not reference secrets")
-
-
-async def _account(admission: Admission, lookup: Lookup, name: str) -> Object:
-    tenant, namespace = admission.scope.tenant, admission.scope.namespace
-    for attempt in range(ACCOUNT_ATTEMPTS if name == DEFAULT_ACCOUNT else 1):
-        if attempt:
-            await asyncio.sleep(ACCOUNT_PAUSE_SECONDS)
-        found = await lookup.get(tenant, "", "serviceaccounts", name, namespace)
-        if found is not None:
-            return found
-    missing = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
-    raise refusal(admission, missing)
 
 
 def _mount_token(spec: Object) -> None:
@@ -139,31 +150,40 @@ def _secrets_used(spec: Object) -> Iterable[tuple[str, str]]:
 
 
 async def priority(admission: Admission, lookup: Lookup) -> None:
-    """Resolve a Pod's PriorityClass, keep it on updates, and hold PriorityClasses to one default.
+    """Resolve a Pod's PriorityClass; keep what it came to on updates.
 
     Raises:
-        StatusError: 403 there is no such class, the Pod says otherwise, or there is a default already.
+        StatusError: 403 there is no such class, or the Pod says otherwise.
     """
-    resource, scope = admission.scope.kind.resource, admission.scope
-    if scope.subresource or admission.operation not in ("CREATE", "UPDATE"):
+    resource, old = admission.scope.kind.resource, admission.old
+    if (resource.group, resource.plural) != ("", "pods") or admission.scope.subresource:
         return
-    if (resource.group, resource.plural) == ("", "pods"):
+    if admission.operation == "CREATE":
+        await _resolve(admission, lookup, spec_of(admission))
+    elif admission.operation == "UPDATE" and old is not None:
         spec = spec_of(admission)
-        if admission.operation == "CREATE":
-            await _resolve(admission, lookup, spec)
-        elif admission.old is not None:
-            for field in ("priority", "preemptionPolicy"):
-                if spec.get(field) is None and field in (admission.old.get("spec") or {}):
-                    spec[field] = admission.old["spec"][field]
-    elif resource.plural == "priorityclasses" and (admission.new or {}).get("globalDefault"):
-        there = await _default_class(admission, lookup)
-        if there is not None and (
-            admission.operation == "CREATE" or there["metadata"]["name"] != admission.name
-        ):
-            name = there["metadata"]["name"]
-            raise refusal(
-                admission, f"PriorityClass {name} is already marked as default. Only one default can exist"
-            )
+        for field in ("priority", "preemptionPolicy"):
+            if spec.get(field) is None and field in (old.get("spec") or {}):
+                spec[field] = old["spec"][field]
+
+
+async def one_default_priority(admission: Admission, lookup: Lookup) -> None:
+    """Hold PriorityClasses to one default.
+
+    Raises:
+        StatusError: 403 there is one already.
+    """
+    resource = admission.scope.kind.resource
+    if (resource.group, resource.plural) != ("scheduling.k8s.io", "priorityclasses"):
+        return
+    if not (admission.new or {}).get("globalDefault"):
+        return
+    there = await _default_class(admission, lookup)
+    if there is not None and (admission.operation == "CREATE" or there["metadata"]["name"] != admission.name):
+        name = there["metadata"]["name"]
+        raise refusal(
+            admission, f"PriorityClass {name} is already marked as default. Only one default can exist"
+        )
 
 
 async def _resolve(admission: Admission, lookup: Lookup, spec: Object) -> None:

@@ -6,17 +6,23 @@ kube-apiserver writes the quota first and the object after; here both are one tr
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from weakref import WeakValueDictionary
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.admission.charge import QuotaExceeded, Write, charge
 from vcsync.controlplane.admission.usage import IGNORED, is_terminating, updates_count
 from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.patch import managed, resets
+from vcsync.controlplane.patch.managed import Tracking
 from vcsync.controlplane.resources import collection_key
 from vcsync.controlplane.rest import stored
 from vcsync.controlplane.rest.claims import NOTHING, Reservation
 from vcsync.controlplane.rest.scope import Scope
+from vcsync.controlplane.schema import builtin
 from vcsync.controlplane.store.interface import Compare, Put, Record, Store
+
+MANAGER = "kube-apiserver"
 
 
 class QuotaClaims:
@@ -52,8 +58,8 @@ class QuotaClaims:
         operations = []
         for position, used in charged:
             quota = quotas[position]
-            status = {**(quota.get("status") or {}), "used": used}
-            operations.append(Put(records[position].key, stored.pack({**quota, "status": status})))
+            changed = _with_used(quota, used, scope.context.now)
+            operations.append(Put(records[position].key, stored.pack(changed)))
         compares = (Compare(records[position].key, records[position].revision) for position, _ in charged)
         return Reservation(tuple(compares), tuple(operations))
 
@@ -72,6 +78,31 @@ class QuotaClaims:
 
     async def _quotas(self, scope: Scope) -> list[Record]:
         return (await self._store.range(_prefix(scope))).records
+
+
+def _with_used(quota: Object, used: dict[str, str], now: str) -> Object:
+    """Return a quota with other usage, which the server has written."""
+    status = {**(quota.get("status") or {}), "used": used}
+    changed = {**quota, "metadata": dict(quota["metadata"]), "status": status}
+    entries = managed.update(quota, changed, MANAGER, now, _tracking())
+    if entries:
+        changed["metadata"]["managedFields"] = entries
+    return changed
+
+
+@cache
+def _tracking() -> Tracking:
+    schema = builtin.schema("", "v1", "ResourceQuota")
+    if schema is None:
+        raise AssertionError("ResourceQuota is a built-in kind")
+    return Tracking(
+        schema=schema,
+        api_version="v1",
+        kind="ResourceQuota",
+        subresource="status",
+        reset=resets.of_builtin("", "resourcequotas", "status"),
+        empty=managed.empty_object("", "v1", "ResourceQuota"),
+    )
 
 
 def _prefix(scope: Scope) -> str:

@@ -1,19 +1,46 @@
-"""What an object counts against ResourceQuotas, in thousandths. Pure.
+"""What an object counts against ResourceQuotas. Pure.
 
 Source: Kubernetes' `pkg/quota/v1/evaluator/core` and https://kubernetes.io/docs/concepts/policy/resource-quotas/.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.errors import qualified
-from vcsync.kube.quantity import milli
+from vcsync.kube.quantity import canonical, milli
 
-Usage = dict[str, int]
-"""Name of a quota's resource -> thousandths."""
 
-ONE = 1000
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A quantity.
+
+    Attributes:
+        milli: thousandths.
+        like: a quantity in whose notation it is written.
+    """
+
+    milli: int
+    like: str = ""
+
+    def __add__(self, more: "Amount") -> "Amount":
+        """Add; what is added to nothing keeps its notation."""
+        return Amount(self.milli + more.milli, self.like if self.milli else more.like)
+
+    def __str__(self) -> str:
+        return canonical(self.milli, self.like)
+
+
+def amount(text: Any) -> Amount:
+    """Read a quantity."""
+    return Amount(milli(str(text)), str(text))
+
+
+Usage = dict[str, Amount]
+"""Name of a quota's resource -> how much."""
+
+NONE, ONE = Amount(0), Amount(1000)
 IGNORED = {("", "bindings"), ("", "componentstatuses"), ("", "events"), ("events.k8s.io", "events")}
 """Not even counted."""
 _RESOURCE_CLAIMS = ("resource.k8s.io", "resourceclaims")
@@ -99,17 +126,13 @@ def pod_total(spec: Object, which: str) -> Usage:
             own = sidecars
         else:
             own = _sum(own, sidecars)
-        starting = {
-            name: max(own.get(name, 0), starting.get(name, 0)) for name in own.keys() | starting.keys()
-        }
-    total = {
-        name: max(running.get(name, 0), starting.get(name, 0)) for name in running.keys() | starting.keys()
-    }
+        starting = _most(own, starting)
+    total = _most(running, starting)
     whole = _amounts((spec.get("resources") or {}).get(which))
-    total |= {name: amount for name, amount in whole.items() if _supported(name)}
-    for name, amount in _amounts(spec.get("overhead")).items():
+    total |= {name: each for name, each in whole.items() if _supported(name)}
+    for name, each in _amounts(spec.get("overhead")).items():
         if which == "requests" or name in total:
-            total[name] = total.get(name, 0) + amount
+            total[name] = total.get(name, NONE) + each
     return total
 
 
@@ -127,11 +150,11 @@ def _compute(requests: Usage, limits: Usage) -> Usage:
             found[name] = found[f"requests.{name}"] = requests[name]
         if name in limits:
             found[f"limits.{name}"] = limits[name]
-    for name, amount in requests.items():
+    for name, each in requests.items():
         if name.startswith("hugepages-"):
-            found[name] = amount
+            found[name] = each
         if name not in _COMPUTE and (name.startswith("hugepages-") or "/" in name):
-            found[f"requests.{name}"] = amount
+            found[f"requests.{name}"] = each
     return found
 
 
@@ -148,8 +171,8 @@ def _service(service: Object) -> Usage:
         node_ports = sum(1 for port in ports if port.get("nodePort"))
     return {
         "services": ONE,
-        "services.nodeports": ONE * node_ports,
-        "services.loadbalancers": ONE if kind == "LoadBalancer" else 0,
+        "services.nodeports": Amount(ONE.milli * node_ports),
+        "services.loadbalancers": ONE if kind == "LoadBalancer" else NONE,
     }
 
 
@@ -162,7 +185,7 @@ def _claim(claim: Object) -> Usage:
     name = (claim["metadata"].get("annotations") or {}).get("volume.beta.kubernetes.io/storage-class")
     name = name or spec.get("storageClassName")
     if name:
-        found |= {f"{name}{_CLASS}{resource}": amount for resource, amount in list(found.items())}
+        found |= {f"{name}{_CLASS}{resource}": each for resource, each in list(found.items())}
     return found
 
 
@@ -175,7 +198,7 @@ def _devices(claim: Object) -> Usage:
             number = _asked_devices(each)
             if number is not None:
                 name = f"{each.get('deviceClassName') or ''}{_DEVICES}"
-                worst[name] = max(worst.get(name, 0), ONE * number)
+                worst = _most(worst, {name: Amount(ONE.milli * number)})
         _add(found, worst)
     return found
 
@@ -223,15 +246,22 @@ def _of(container: Object, which: str) -> Usage:
 
 
 def _amounts(given: Any) -> Usage:
-    return {name: milli(str(amount)) for name, amount in (given or {}).items()}
+    return {name: amount(each) for name, each in (given or {}).items()}
 
 
 def _add(total: Usage, more: Usage) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount
+    for name, each in more.items():
+        total[name] = total.get(name, NONE) + each
 
 
 def _sum(one: Usage, other: Usage) -> Usage:
     total = dict(one)
     _add(total, other)
     return total
+
+
+def _most(one: Usage, other: Usage) -> Usage:
+    return {
+        name: max(one.get(name, NONE), other.get(name, NONE), key=lambda each: each.milli)
+        for name in one.keys() | other.keys()
+    }

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import structlog
 from prometheus_client import generate_latest
 
-from vcsync.controlplane.admission.chain import admission
+from vcsync.controlplane.admission import chain
 from vcsync.controlplane.admission.quotas import QuotaClaims
 from vcsync.controlplane.crd.catalogue import Catalogue
 from vcsync.controlplane.crd.convert import Reach, refuse
@@ -18,7 +18,6 @@ from vcsync.controlplane.crd.establish import Establisher
 from vcsync.controlplane.identity.service import Identity as IdentityRoom
 from vcsync.controlplane.kinds.service_claims import Network
 from vcsync.controlplane.rest.answers import Answers
-from vcsync.controlplane.rest.claims import AllClaims
 from vcsync.controlplane.rest.deletion import Deleter, begin_definition, begin_namespace
 from vcsync.controlplane.rest.eviction import Evictor
 from vcsync.controlplane.rest.guard import Guard
@@ -95,12 +94,18 @@ class ControlPlane:
 def control_plane(store: Store, identity: IdentityRoom, *, reach: Reach = refuse) -> ControlPlane:
     """Make the control plane of a store and its identity."""
     guard = Guard(identity)
-    admit = (admission(store), guard.check_roles)
-    return assemble(store, guard, admit=admit, taps=(identity.changed,), reach=reach)
+    admit, validate = (chain.mutation(store), guard.check_roles), (chain.validation(store),)
+    return assemble(store, guard, admit=admit, validate=validate, taps=(identity.changed,), reach=reach)
 
 
 def assemble(
-    store: Store, who: Who, *, admit: Sequence[Admit] = (), taps: Sequence[Tap] = (), reach: Reach = refuse
+    store: Store,
+    who: Who,
+    *,
+    admit: Sequence[Admit] = (),
+    validate: Sequence[Admit] = (),
+    taps: Sequence[Tap] = (),
+    reach: Reach = refuse,
 ) -> ControlPlane:
     """Make a control plane.
 
@@ -108,6 +113,7 @@ def assemble(
         store: keeps everything.
         who: may do what.
         admit: what each write is put before, in order.
+        validate: what each write is put before once its kind's rules have passed it, in order.
         taps: who is told of all changes of the store before watches are.
         reach: policy of conversion webhooks.
     """
@@ -125,8 +131,8 @@ def assemble(
     hub = Hub(store, (*taps, definitions), missed)
     spaces = Spaces(catalogue, store)
     reader = Reader(store, who.tenants)
-    claims = AllClaims(ServiceClaims(store, Network(SERVICE_CIDR)), QuotaClaims(store))
-    registry = Registry(store, admit, claims)
+    claims = ServiceClaims(store, Network(SERVICE_CIDR))
+    registry = Registry(store, admit, claims, validate=validate, charges=QuotaClaims(store))
     answers = Answers()
     deleter = Deleter(
         registry,

@@ -24,7 +24,8 @@ from vcsync.controlplane.store.interface import Compare, Delete, Outcome, Put, R
 
 GENERATE_ATTEMPTS = 8
 """So many names of a generateName are tried."""
-CLAIM_ATTEMPTS = 5
+CLAIM_ATTEMPTS = 32
+"""How often a creation starts anew because other writes took what it reserves."""
 UPDATE_ATTEMPTS = 30
 """How often an update without resourceVersion starts anew because another write came between."""
 EVENT_TTL = 3600

@@ -15,6 +15,14 @@ from hack.parity.corpus import Scenario, Step
 TIMEOUT_SECONDS = 20.0
 EVENTUALLY_SECONDS = 20.0
 POLL_SECONDS = 0.1
+GROUPS = (
+    "/api/v1",
+    "/apis/apps/v1",
+    "/apis/batch/v1",
+    "/apis/networking.k8s.io/v1",
+    "/apis/rbac.authorization.k8s.io/v1",
+)
+"""Where a replay may have left something."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +88,25 @@ def _remove(side: Side, namespace: str) -> None:
     found = _once(side, Step("leftover", "DELETE", path), {})
     if found.code == 404:
         return
-    for group in ("/api/v1", "/apis/apps/v1", "/apis/batch/v1", "/apis/rbac.authorization.k8s.io/v1"):
+    for group in GROUPS:
         for each in at(_once(side, Step("kinds", "GET", group), {}).body, "resources") or ():
             if each["namespaced"] and "deletecollection" in each["verbs"]:
                 within = f"{group}/namespaces/{namespace}/{each['name']}"
-                _once(side, Step("leftover", "DELETE", within), {})
+                _empty(side, within)
     left = _once(side, Step("leftover", "GET", path), {}).body
     _once(side, Step("leftover", "PUT", f"{path}/finalize", {**left, "spec": {"finalizers": []}}), {})
+
+
+def _empty(side: Side, collection: str) -> None:
+    """Delete all of a collection at once, whoever would have to finish something first."""
+    deleted = _once(side, Step("leftover", "DELETE", f"{collection}?gracePeriodSeconds=0"), {}).body
+    for each in at(deleted, "items") or ():
+        metadata = each.get("metadata") or {}
+        if metadata.get("finalizers"):
+            freed = {"metadata": {"finalizers": None}}
+            content = "application/merge-patch+json"
+            path = f"{collection}/{metadata['name']}"
+            _once(side, Step("leftover", "PATCH", path, freed, content=content), {})
 
 
 def _until(side: Side, step: Step, known: Mapping[str, str]) -> Answer:

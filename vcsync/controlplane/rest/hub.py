@@ -138,6 +138,11 @@ class Hub:
                 _log.warning("store watch ended", error=str(error))
                 self._restart(self.position)
                 await asyncio.sleep(RETRY_SECONDS)
+            except Exception:  # noqa: BLE001 - without changes nobody could watch any more
+                _log.exception("handing out changes failed")
+                self._restart(await self._store.revision())
+                self._lost()
+                await asyncio.sleep(RETRY_SECONDS)
 
     def close(self) -> None:
         """End every watch, for good."""
@@ -162,13 +167,14 @@ class Hub:
             except Exception:  # noqa: BLE001 - a defect of one listener must not stop the changes for all
                 _log.exception("a listener to changes failed")
         for change in changes:
-            tenant, group, plural = change.key.split("/", 3)[:3]
-            if tenant.startswith("~"):
+            topic = _topic(change.key)
+            if topic is None:
                 continue
+            tenant, group, plural = topic
             event = Event(change, tenant)
             self._remember(event)
-            for topic in ((tenant, group, plural), (ALL, group, plural)):
-                for watcher in self._watchers.get(topic, ()):
+            for each in (topic, (ALL, group, plural)):
+                for watcher in self._watchers.get(each, ()):
                     watcher.put(event)
 
     def _remember(self, event: Event) -> None:
@@ -224,9 +230,15 @@ class Hub:
         return reversed(found)
 
 
+def _topic(key: str) -> Topic | None:
+    """Return what a key is about; None: no tenant's object."""
+    parts = key.split("/", 3)
+    return (parts[0], parts[1], parts[2]) if len(parts) == 4 and not key.startswith("~") else None
+
+
 def _about(event: Event, topic: Topic) -> bool:
-    tenant, group, plural = event.change.key.split("/", 3)[:3]
-    return (group, plural) == topic[1:] and topic[0] in (tenant, ALL) and not tenant.startswith("~")
+    found = _topic(event.change.key)
+    return found is not None and found[1:] == topic[1:] and topic[0] in (found[0], ALL)
 
 
 def _size(event: Event) -> int:

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from vcsync.controlplane.store.interface import Put
 from vcsync.controlplane.wire import encode
 
 BASE = "/api/v1/namespaces/default/configmaps"
@@ -177,3 +178,13 @@ async def test_watches_end_when_the_server_stops(plane, api):
 )
 async def test_what_cannot_be_watched_is_refused(api, query, status):
     assert (await api("GET", f"{BASE}?{query}")).status == status
+
+
+async def test_keys_that_are_no_objects_trouble_no_watch(api, store, config_map):
+    start = await version(api)
+    await store.txn((), (Put("~own", b"{}"), Put("a/~claims", b"{}"), Put("~own/x/y/z", b"{}")))
+    await api("POST", BASE, config_map("a"))
+    assert told(await api.watch(f"{BASE}?watch=1&resourceVersion={start}", 1)) == [("ADDED", "a")]
+    assert told(await api.watch(f"/api/v1/tenants/all/configmaps?watch=1&resourceVersion={start}", 1)) == [
+        ("ADDED", "a")
+    ]

@@ -1,0 +1,42 @@
+"""Command line of the fuzzer."""
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from hack.fuzz.run import Tally, run
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--requests", default=1_000_000, show_default=True, help="How many to send.")
+@click.option("--seed", default=1, show_default=True, help="Of all that is random.")
+@click.option("--only", default="", help="Send only the requests of these numbers: 17,204.")
+@click.option("--log", type=click.Path(dir_okay=False, path_type=Path), help="Keep the server's log here.")
+def main(requests: int, seed: int, only: str, log: Path | None) -> None:
+    """Send hostile requests to one tenant of an embedded control plane; the exit code tells whether all went well."""
+
+    def told(tally: Tally) -> None:
+        click.echo(
+            f"{tally.sent:,} requests, {tally.sent / tally.seconds:.0f}/s, slowest {tally.slowest:.1f} s, "
+            f"memory {tally.memory[1] / 2**20:.0f} MB, {len(tally.findings)} findings"
+        )
+
+    numbers = tuple(int(each) for each in only.split(",") if each)
+    with tempfile.TemporaryDirectory(prefix="vcsync-fuzz-") as folder:
+        tally = asyncio.run(run(Path(folder), requests, seed, only=numbers, told=told))
+        if log is not None:
+            log.write_bytes((Path(folder) / "controlplane.log").read_bytes())
+    for each in tally.findings:
+        click.echo(each, err=True)
+    codes = ", ".join(f"{code or 'closed'}: {count:,}" for code, count in sorted(tally.codes.items()))
+    click.echo(
+        f"{tally.sent:,} requests in {tally.seconds:.0f} s; answers {codes}; {len(tally.findings)} findings"
+    )
+    sys.exit(1 if tally.findings else 0)
+
+
+if __name__ == "__main__":
+    main()

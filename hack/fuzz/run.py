@@ -1,0 +1,157 @@
+"""A run: two tenants on one control plane, requests at one of them, and the checks."""
+
+import asyncio
+import base64
+import re
+import ssl
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from tempfile import NamedTemporaryFile
+
+import yaml
+
+from hack.embedded import ControlPlane
+from hack.fuzz import aware, raw
+from hack.fuzz.client import Client, HangError
+from hack.fuzz.judge import finding
+from hack.fuzz.request import Request
+from hack.fuzz.witness import Witness
+from hack.testbed.processes import resident_memory
+
+CONNECTIONS = 8
+BOUND_SECONDS = 30.0
+RAW_SHARE = 0.1
+WARM_UP = 0.25
+MAX_GROWTH = 1.5
+GROWTH_FREE = 100 * 2**20
+"""Bytes of growth that say nothing: caches fill, and what was sent is kept."""
+MAX_FINDINGS = 50
+LOGGED = re.compile(
+    r"Traceback|request failed|never retrieved|was never awaited|Task was destroyed|MemoryError|RecursionError"
+)
+
+
+@dataclass
+class Tally:
+    """What a run has come to."""
+
+    sent: int = 0
+    seconds: float = 0.0
+    slowest: float = 0.0
+    codes: Counter[int] = field(default_factory=Counter)
+    findings: list[str] = field(default_factory=list)
+    memory: tuple[int, int] = (0, 0)
+
+
+def request(seed: int, number: int) -> Request:
+    """Make the request of a number: always the same one under the same seed and corpus."""
+    random = Random(f"{seed}/{number}")  # noqa: S311 - no secret
+    make = raw.request if random.random() < RAW_SHARE else aware.request
+    return make(number, random)
+
+
+async def run(  # noqa: PLR0913
+    folder: Path,
+    requests: int,
+    seed: int,
+    *,
+    seconds: float = float("inf"),
+    only: tuple[int, ...] = (),
+    told: Callable[[Tally], None] = lambda _: None,
+) -> Tally:
+    """Fuzz a control plane of its own in a folder.
+
+    Args:
+        folder: empty; for its data and log.
+        requests: how many.
+        seed: of all that is random.
+        seconds: stop sending after so many.
+        only: send only the requests of these numbers.
+        told: called every 1,000 requests.
+    """
+    tally = Tally()
+    with ControlPlane(folder) as plane:
+        paths = {name: plane.create(name) for name in ("fuzz", "witness")}
+        tls = {name: credentials(path) for name, path in paths.items()}
+        witness = Witness(plane.port, tls["witness"])
+        try:
+            await witness.prepare()
+            numbers = iter(only or range(requests))
+            until = time.monotonic() + seconds
+            began = time.monotonic()
+            warm = asyncio.Event()
+            before = resident_memory(plane.pid)
+
+            async def work() -> None:
+                nonlocal before
+                client = Client(plane.port, tls["fuzz"], BOUND_SECONDS)
+                for number in numbers:
+                    if time.monotonic() > until or len(tally.findings) >= MAX_FINDINGS:
+                        break
+                    await _one(client, request(seed, number), tally)
+                    if not warm.is_set() and tally.sent >= requests * WARM_UP:
+                        warm.set()
+                        before = resident_memory(plane.pid)
+                    if tally.sent % 1000 == 0:
+                        tally.memory = (before, resident_memory(plane.pid))
+                        tally.seconds = time.monotonic() - began
+                        told(tally)
+                await client.close()
+
+            await asyncio.gather(*(work() for _ in range(CONNECTIONS)))
+            tally.seconds = time.monotonic() - began
+            tally.memory = (before, resident_memory(plane.pid))
+            tally.findings += await witness.problems()
+            if tally.memory[1] > tally.memory[0] * MAX_GROWTH + GROWTH_FREE:
+                tally.findings.append(f"memory grew from {tally.memory[0]:,} to {tally.memory[1]:,} bytes")
+        except OSError as error:
+            tally.findings.append(f"the server cannot be reached: {error}")
+        finally:
+            await witness.close()
+        code = plane.stop()
+    if code != 0:
+        tally.findings.append(f"the server ended with {code}")
+    tally.findings += [
+        f"its log: {line[:600]}"
+        for line in plane.log.read_text(errors="replace").splitlines()
+        if LOGGED.search(line)
+    ][:MAX_FINDINGS]
+    return tally
+
+
+async def _one(client: Client, sent: Request, tally: Tally) -> None:
+    began = time.monotonic()
+    try:
+        answer = await client.send(sent)
+    except HangError as error:
+        problem, status, told = str(error), 0, b""
+    else:
+        problem, status, told = finding(sent, answer), answer.status, answer.body
+    tally.slowest = max(tally.slowest, time.monotonic() - began)
+    tally.sent += 1
+    tally.codes[status] += 1
+    if problem:
+        data = b"".join(sent.pieces)
+        tally.findings.append(
+            f"request {sent.number}: {problem}\n  sent {data[:1500]!r}\n  answered {status} {told[:600]!r}"
+        )
+
+
+def credentials(kubeconfig: Path) -> ssl.SSLContext:
+    """Return the TLS settings of a tenant's kubeconfig, with its certificate."""
+    content = yaml.safe_load(kubeconfig.read_text())
+    user, cluster = content["users"][0]["user"], content["clusters"][0]["cluster"]
+    context = ssl.create_default_context(
+        cadata=base64.b64decode(cluster["certificate-authority-data"]).decode()
+    )
+    context.check_hostname = False
+    with NamedTemporaryFile() as file:
+        for key in ("client-certificate-data", "client-key-data"):
+            file.write(base64.b64decode(user[key]) + b"\n")
+        file.flush()
+        context.load_cert_chain(file.name)
+    return context

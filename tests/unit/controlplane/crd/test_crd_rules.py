@@ -156,3 +156,10 @@ def test_numbers_of_all_types_are_equal_by_value():
     assert equal(1, 1.0, work)
     assert not equal(True, 1, work)
     assert not equal("1", 1, work)
+
+
+def test_a_rule_that_takes_too_much_is_named(monkeypatch):
+    monkeypatch.setattr(module, "STEPS", 20_000)
+    rule = "self.list.all(a, self.list.all(b, a == a))"
+    [found] = findings(rule, MANY)
+    assert f"call cost exceeds limit for rule: {rule}" in found

@@ -241,7 +241,7 @@ class _Check:
             try:
                 passed = self._evaluate(rule.step, variables)
             except CostExceeded:
-                if self.work.left < 0 or self.budget <= 0:
+                if self.budget <= 0:
                     self._end(path, validator, _OUT)
                 told = "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to"
                 self._end(path, validator, f"{told} call cost exceeds limit for rule: {rule.told}")

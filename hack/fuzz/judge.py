@@ -13,6 +13,7 @@ MARK = b"witness-e3b0c44298fc"
 
 ALLOWED_500 = {
     r"strconv\.ParseUint: parsing": "kube-apiserver answers so to resource versions that are none",
+    r"failed to create (manager for|typed (patch|live)|typed)": "kube-apiserver does not class what structured-merge-diff refuses",
     r"unable to determine kind and namespace from url": "kube-apiserver's answer to a watch path cut short",
     r"[Ii]nvalid resource version": "kube-apiserver does not class this error",
     r"^(target\.kind|target\.name): ": "kube-apiserver does not class what is wrong with a Binding's target",
@@ -33,6 +34,8 @@ def finding(request: Request, answer: Answer) -> str:
         return "" if request.lenient else "the connection was closed without an answer"
     if answer.status < 400 or request.method == "HEAD":
         return _bad_code(answer.status, "", lenient=request.lenient) if answer.status >= 500 else ""
+    if not answer.body and answer.status in (404, 406):
+        return ""  # what kube-openapi answers
     kind = answer.headers.get("content-type", "").split(";")[0].strip()
     if kind == "application/vnd.kubernetes.protobuf":
         if not answer.body.startswith(b"k8s\x00") or b"Status" not in answer.body[:40]:

@@ -21,7 +21,7 @@ from vcsync.controlplane.rest.answers import Answers
 from vcsync.controlplane.rest.deletion import Deleter, begin_definition, begin_namespace
 from vcsync.controlplane.rest.eviction import Evictor
 from vcsync.controlplane.rest.guard import Guard
-from vcsync.controlplane.rest.hub import Hub, Tap
+from vcsync.controlplane.rest.hub import Hub, Lost, Tap
 from vcsync.controlplane.rest.paths import Operator, Paths
 from vcsync.controlplane.rest.reading import Reader
 from vcsync.controlplane.rest.registry import Registry
@@ -95,7 +95,15 @@ def control_plane(store: Store, identity: IdentityRoom, *, reach: Reach = refuse
     """Make the control plane of a store and its identity."""
     guard = Guard(identity)
     admit, validate = (chain.mutation(store), guard.check_roles), (chain.validation(store),)
-    return assemble(store, guard, admit=admit, validate=validate, taps=(identity.changed,), reach=reach)
+    return assemble(
+        store,
+        guard,
+        admit=admit,
+        validate=validate,
+        taps=(identity.changed,),
+        missed=identity.reload,
+        reach=reach,
+    )
 
 
 def assemble(
@@ -105,6 +113,7 @@ def assemble(
     admit: Sequence[Admit] = (),
     validate: Sequence[Admit] = (),
     taps: Sequence[Tap] = (),
+    missed: Lost | None = None,
     reach: Reach = refuse,
 ) -> ControlPlane:
     """Make a control plane.
@@ -115,6 +124,7 @@ def assemble(
         admit: what each write is put before, in order.
         validate: what each write is put before once its kind's rules have passed it, in order.
         taps: who is told of all changes of the store before watches are.
+        missed: called when changes may have been missed, before it goes on.
         reach: policy of conversion webhooks.
     """
     catalogue, establisher = Catalogue(reach=reach), Establisher(store, now)
@@ -124,11 +134,14 @@ def assemble(
             catalogue.apply(change)
             establisher.observe(change)
 
-    def missed() -> None:
+    async def lost() -> None:
+        if missed is not None:
+            await missed()
         for tenant in who.tenants():
             catalogue.forget(tenant)
+        await establisher.resume(who.tenants())
 
-    hub = Hub(store, (*taps, definitions), missed)
+    hub = Hub(store, (*taps, definitions), lost)
     spaces = Spaces(catalogue, store)
     reader = Reader(store, who.tenants)
     claims = ServiceClaims(store, Network(SERVICE_CIDR))

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
 import structlog
 
@@ -20,6 +20,8 @@ PROGRESS_SECONDS = 1.0
 RETRY_SECONDS = 1.0
 
 Tap = Callable[[Sequence[Change]], None]
+Lost = Callable[[], Awaitable[None]]
+"""Called when changes were missed; what is read then is at least as new as where the hub goes on."""
 Topic = tuple[str, str, str]
 """(tenant, group or `core`, plural)."""
 _log = structlog.get_logger()
@@ -104,9 +106,7 @@ class Hub:
         position: every change up to this revision has been handed out.
     """
 
-    def __init__(
-        self, store: Store, taps: Sequence[Tap] = (), lost: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, store: Store, taps: Sequence[Tap] = (), lost: Lost | None = None) -> None:
         """Take the store, who is told of every batch of changes before watches are, and of missing some."""
         self._lost = lost
         self._store = store
@@ -132,17 +132,30 @@ class Hub:
                     self.position = max(self.position, batch.revision)
             except Compacted:
                 _log.warning("store watch is behind the window of history", position=self.position)
-                self._restart(await self._store.revision())
-                self._lost()
+                await self._begin_anew()
             except StoreError as error:
                 _log.warning("store watch ended", error=str(error))
                 self._restart(self.position)
                 await asyncio.sleep(RETRY_SECONDS)
             except Exception:  # noqa: BLE001 - without changes nobody could watch any more
                 _log.exception("handing out changes failed")
-                self._restart(await self._store.revision())
-                self._lost()
+                await self._begin_anew()
                 await asyncio.sleep(RETRY_SECONDS)
+
+    async def _begin_anew(self) -> None:
+        """Go on from the newest revision; whoever keeps knowledge in memory hears that changes were missed."""
+        self._close_all("lost")
+        while True:
+            try:
+                position = await self._store.revision()
+                if self._lost is not None:
+                    await self._lost()
+            except StoreError as error:
+                _log.warning("store cannot be read", error=str(error))
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                self._restart(position)
+                return
 
     def close(self) -> None:
         """End every watch, for good."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import logging
 import ssl
 import time
 import uuid
@@ -9,7 +10,8 @@ from collections.abc import Sequence
 
 import structlog
 from aiohttp import web
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from aiohttp.http_exceptions import HttpProcessingError
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.rest.reply import Reply, Stream
@@ -21,7 +23,20 @@ CHUNK = 64 * 1024
 KEEPALIVE_SECONDS = 120.0
 STOP_SECONDS = 5.0
 BODY_SECONDS = 60.0
+APPLY = "application/apply-patch"
 _log = structlog.get_logger()
+
+
+class _Defects(logging.Filter):
+    """Lets through what is the server's own fault: a client could fill the disk with what is its fault."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
+
+
+_http_log = logging.getLogger(f"{__name__}.http")
+_http_log.addFilter(_Defects())
 
 
 class Metrics:
@@ -37,6 +52,11 @@ class Metrics:
             "apiserver_request_duration_seconds", "Duration of answers.", ("verb",), registry=self.registry
         )
         self.watches = Gauge("apiserver_longrunning_requests", "Open watches.", registry=self.registry)
+        self.tenants = Meter()
+
+    def text(self, tenant: str) -> bytes:
+        """Write what a tenant may read: its own requests; the system space reads of the whole process."""
+        return generate_latest(self.registry) if tenant in (SYSTEM, ALL) else self.tenants.text(tenant)
 
 
 class Server:
@@ -54,6 +74,9 @@ class Server:
         server = web.Server(
             self._handle,
             access_log=None,
+            logger=_http_log,
+            # kube-apiserver reads no packed bodies, and a small one could unpack to anything.
+            auto_decompress=False,
             handler_cancellation=True,
             keepalive_timeout=KEEPALIVE_SECONDS,
             max_line_size=16384,
@@ -80,6 +103,7 @@ class Server:
         incoming = Incoming(request.method, raw_path, query, request.headers, _certificate(request), body)
         try:
             outgoing = await self._way.go(incoming)
+            self._count(incoming, outgoing)
             return await self._send(request, outgoing, began)
         except (asyncio.CancelledError, ConnectionError):
             raise
@@ -89,6 +113,12 @@ class Server:
             error = errors.internal(f"unexpected error, id {known}")
             refused = self._way.refused(error, request.headers.get("Accept", ""))
             return await self._send(request, Outgoing(refused, []), began)
+
+    def _count(self, incoming: Incoming, outgoing: Outgoing) -> None:
+        if incoming.tenant and outgoing.info is not None:
+            code = 200 if isinstance(outgoing.answer, Stream) else outgoing.answer.status
+            applies = incoming.headers.get("Content-Type", "").startswith(APPLY)
+            self._metrics.tenants.count(incoming.tenant, outgoing.info, code, applies=applies)
 
     async def _send(self, request: web.BaseRequest, outgoing: Outgoing, began: float) -> web.StreamResponse:
         verb = outgoing.info.verb if outgoing.info and outgoing.info.resource_request else "path"
@@ -171,6 +201,8 @@ async def _body(request: web.BaseRequest) -> bytes:
                 body += chunk
                 if len(body) > MAX_BODY:
                     raise too_large
+    except web.RequestPayloadError:
+        raise errors.bad_request("the request's body is malformed") from None
     except TimeoutError:
         raise errors.StatusError(408, "Timeout", "the request's body did not come") from None
     return bytes(body)

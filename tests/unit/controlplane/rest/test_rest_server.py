@@ -1,5 +1,6 @@
 """What only shows over HTTP."""
 
+import asyncio
 import gzip
 import io
 
@@ -107,3 +108,22 @@ async def test_a_client_that_goes_leaves_no_watch_behind(client, plane, config_m
         if not plane._hub._watchers:
             break
     assert not plane._hub._watchers
+
+
+async def test_packed_bodies_are_not_unpacked(client):
+    for encoding in ("gzip", "br", "deflate"):
+        packed = gzip.compress(b'{"metadata":{"name":"a"}}')
+        headers = {"Content-Type": "application/json", "Content-Encoding": encoding}
+        answer = await client.post("/api/v1/namespaces/default/configmaps", data=packed, headers=headers)
+        assert answer.status == 400
+        assert (await answer.json())["kind"] == "Status"
+
+
+async def test_malformed_requests_leave_nothing_in_the_log(client, plane, caplog):
+    for data in (b"GET * HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nNoColon\r\n\r\n", b"\x00\x01\r\n\r\n"):
+        reader, writer = await asyncio.open_connection("127.0.0.1", plane.server.port)
+        writer.write(data)
+        assert b" 400 " in await reader.readline()
+        writer.close()
+        await writer.wait_closed()
+    assert caplog.text == ""

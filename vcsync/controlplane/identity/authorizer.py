@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from vcsync.controlplane.identity import escalation, impersonation
+from vcsync.controlplane.identity import escalation, impersonation, nodes
 from vcsync.controlplane.identity.bootstrap import default_policy
 from vcsync.controlplane.identity.caller import MASTERS, Asked, Caller, Decision, refusal
 from vcsync.controlplane.identity.policy import GROUP, Policy
@@ -22,7 +22,7 @@ _MARK = f"/{GROUP}/"
 
 
 class Authorizer:
-    """Decides by RBAC."""
+    """Decides by RBAC; nodes may read besides what their Pods name."""
 
     def __init__(self, store: Store, exists: Callable[[str], bool], *, capacity: int = MAX_POLICIES) -> None:
         """Take the store, what tells whether there is a tenant, and how many policies to keep."""
@@ -90,7 +90,16 @@ class Authorizer:
         """
         if caller.system and MASTERS in caller.user.groups:
             return Decision(True)
-        return (await self.policy(caller.tenant)).decide(caller.user, asked)
+        decision = (await self.policy(caller.tenant)).decide(caller.user, asked)
+        node = nodes.node_of(caller.user)
+        if (
+            decision.allowed
+            or not node
+            or not nodes.is_read_by_nodes(asked)
+            or not self._exists(caller.tenant)
+        ):
+            return decision
+        return await nodes.decide(self._store, caller.tenant, node, asked)
 
     async def authorize(self, caller: Caller, asked: Asked) -> None:
         """Make sure that a caller may.

@@ -4,6 +4,7 @@
 PYTEST_ARGS ?=
 UP_ARGS     ?=
 BENCH_ARGS  ?=
+FUZZ_ARGS   ?=
 
 # The first interpreter on the PATH that is new enough
 ifndef PYTHON
@@ -19,7 +20,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DEFAULT_GOAL := help
-.PHONY: help environment binaries test-binaries up down test test-unit lint format generate bench conformance conformance-embedded chaos parity clean
+.PHONY: help environment binaries test-binaries up down test test-unit lint format generate bench conformance conformance-embedded chaos fuzz parity clean
 
 help: ## Show this list
 	@echo "Targets:"
@@ -29,6 +30,7 @@ help: ## Show this list
 	@echo "  PYTEST_ARGS  more arguments for pytest                    (make test PYTEST_ARGS='-k quota')"
 	@echo "  UP_ARGS      arguments of 'make up'                       (make up UP_ARGS=--once)"
 	@echo "  BENCH_ARGS   arguments of 'make bench'"
+	@echo "  FUZZ_ARGS    arguments of 'make fuzz'               (make fuzz FUZZ_ARGS='--seed 7')"
 	@echo "  KUBEBUILDER_ASSETS  folder with ready etcd, kube-apiserver, kubectl: nothing is compiled then"
 
 environment:
@@ -81,6 +83,9 @@ parity: binaries ## Replay requests at kube-apiserver and at the embedded contro
 
 chaos: binaries ## Kill roles and cut connections for 10 minutes, then audit (CHAOS_SECONDS, CHAOS_SEED)
 	@$(VENV)/python -m pytest -s tests/chaos $(PYTEST_ARGS)
+
+fuzz: environment ## Send 1,000,000 hostile requests to a tenant of the embedded control plane (FUZZ_ARGS)
+	@$(VENV)/python -m hack.fuzz $(FUZZ_ARGS)
 
 clean: ## Remove the environment and every cache in the checkout
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

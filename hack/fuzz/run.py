@@ -116,7 +116,7 @@ async def run(  # noqa: PLR0913
     if code != 0:
         tally.findings.append(f"the server ended with {code}")
     tally.findings += [
-        f"its log: {line[:600]}"
+        f"its log: {line[:200]} ... {line[-600:]}"
         for line in plane.log.read_text(errors="replace").splitlines()
         if LOGGED.search(line)
     ][:MAX_FINDINGS]

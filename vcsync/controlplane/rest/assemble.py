@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import structlog
-from prometheus_client import generate_latest
 
 from vcsync.controlplane.admission import chain
 from vcsync.controlplane.admission.quotas import QuotaClaims
@@ -169,7 +168,7 @@ def assemble(
     async def resume() -> None:
         await establisher.resume(who.tenants())
 
-    paths = Paths(spaces, who, ready, lambda: generate_latest(metrics.registry))
+    paths = Paths(spaces, who, ready, metrics.text)
     way = Way(who, spaces, verbs, subresources, paths, now, answers.error)
     return ControlPlane(hub, Server(way, metrics), resume, establisher.run)
 

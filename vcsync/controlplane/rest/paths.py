@@ -85,8 +85,10 @@ class Operator(Protocol):
 class Paths:
     """Answers requests for paths."""
 
-    def __init__(self, spaces: Spaces, guard: Operator, ready: Check, metrics: Callable[[], bytes]) -> None:
-        """Take the kinds, identity, whether the store answers, and the metrics' text."""
+    def __init__(
+        self, spaces: Spaces, guard: Operator, ready: Check, metrics: Callable[[str], bytes]
+    ) -> None:
+        """Take the kinds, identity, whether the store answers, and the metrics' text for a tenant."""
         self._spaces = spaces
         self._guard = guard
         self._ready = ready
@@ -121,7 +123,7 @@ class Paths:
         if parts == ["version"]:
             return _json(VERSION)
         if parts == ["metrics"]:
-            return Reply(200, [self._metrics()], METRICS)
+            return Reply(200, [self._metrics(tenant)], METRICS)
         if parts == ["metrics", "slis"]:
             return Reply(200, [health_metrics(await self._ready())], METRICS)
         if info.path == "/.well-known/openid-configuration":

@@ -14,6 +14,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from vcsync.controlplane import errors
+from vcsync.controlplane.identity.caller import ALL, SYSTEM
+from vcsync.controlplane.rest.metering import Meter
 from vcsync.controlplane.rest.reply import Reply, Stream
 from vcsync.controlplane.rest.way import Incoming, Outgoing, Way
 

@@ -100,7 +100,9 @@ class ServiceClaims:
     def _value(scope: Scope, new: Object, claim: str) -> bytes:
         kind, _, what = claim.partition("/")
         metadata = new["metadata"]
-        about = {"resource": "services", "namespace": metadata["namespace"], "name": metadata["name"]}
+        # Validation comes afterwards and refuses what has no name.
+        name = metadata.get("name", "")
+        about = {"resource": "services", "namespace": metadata["namespace"], "name": name}
         if kind != "ip":
             return stored.pack({"metadata": {"name": what}, "spec": {"parentRef": about}})
         own = {

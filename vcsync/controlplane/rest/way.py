@@ -75,6 +75,7 @@ class Incoming:
         path: as it was sent, percent-encoded.
         certificate: of the client, DER; None: it showed none.
         body: reads it.
+        tenant: whose it is, once the caller is known and let in.
     """
 
     method: str
@@ -83,6 +84,7 @@ class Incoming:
     headers: Mapping[str, str]
     certificate: bytes | None
     body: Callable[[], Awaitable[bytes]]
+    tenant: str = ""
 
 
 @dataclass(slots=True)
@@ -152,6 +154,7 @@ class Way:
             raise errors.not_found("tenants", "", tenant)
         caller = await identity.impersonate(caller, headers, tenant, info)
         await identity.authorize(caller, info)
+        incoming.tenant = tenant
         if tenant != ALL:
             await self._spaces.prepare(tenant)
         if not info.resource_request:

@@ -239,3 +239,10 @@ async def test_managed_fields_can_be_reset(api, config_map, entries):
     given = (await api("GET", f"{BASE}/b")).body
     given["metadata"]["managedFields"] = entries
     assert "managedFields" not in (await api("PUT", f"{BASE}/b", given))["metadata"]
+
+
+@pytest.mark.parametrize("body", [{}, {"spec": {"ports": [{"port": 80}]}}, {"spec": {"clusterIP": "None"}}])
+async def test_services_without_a_name_are_refused(api, body):
+    answer = await api("POST", "/api/v1/namespaces/default/services", body)
+    assert answer.status == 422
+    assert "name or generateName is required" in answer["message"]

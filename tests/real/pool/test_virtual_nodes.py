@@ -86,6 +86,10 @@ def test_changes_of_a_node_show_at_once_and_cost_nothing_else(pool: Pool, space:
     finally:
         r1.kubectl("uncordon", real)
     eventually(lambda: not virtual_nodes(space)[virtual]["spec"].get("unschedulable"))
+    # The tenant's own node controller repeats it in a taint, a moment later.
+    eventually(
+        lambda: "node.kubernetes.io/unschedulable" not in json.dumps(virtual_nodes(space)[virtual]["spec"])
+    )
 
     # Heartbeats of the real node are not handed on one by one: only its Lease beats.
     before = virtual_nodes(space)[virtual]["metadata"]["resourceVersion"]

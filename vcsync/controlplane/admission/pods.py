@@ -11,6 +11,7 @@ from typing import Any
 from vcsync.controlplane.admission.plugin import Lookup, creates, refusal, spec_of
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.rest.scope import Admission
+from vcsync.kube.quantity import milli
 
 MIRROR = "kubernetes.io/config.mirror"
 ENFORCE_SECRETS = "kubernetes.io/enforce-mountable-secrets"
@@ -270,7 +271,7 @@ async def runtime_class(admission: Admission, lookup: Lookup) -> None:
         if found is None:
             raise refusal(admission, f'pod rejected: RuntimeClass "{name}" not found')
     overhead = ((found or {}).get("overhead") or {}).get("podFixed") or {}
-    if spec.get("overhead") and spec["overhead"] != overhead:
+    if spec.get("overhead") and _amounts(spec["overhead"]) != _amounts(overhead):
         raise refusal(
             admission,
             "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
@@ -280,6 +281,10 @@ async def runtime_class(admission: Admission, lookup: Lookup) -> None:
     if overhead:
         spec["overhead"] = overhead
     _schedule(admission, spec, (found or {}).get("scheduling") or {})
+
+
+def _amounts(given: Mapping[str, Any]) -> dict[str, int]:
+    return {name: milli(str(each)) for name, each in given.items()}
 
 
 def _schedule(admission: Admission, spec: Object, scheduling: Object) -> None:

@@ -28,7 +28,10 @@ def claim(*requests):
 )  # fmt: skip
 def test_a_resource_claim_counts_its_devices_by_class(requests, devices):
     found = usage(GROUP, PLURAL, claim(*requests))
-    assert found == {"count/resourceclaims.resource.k8s.io": 1000, **devices}
+    assert {name: each.milli for name, each in found.items()} == {
+        "count/resourceclaims.resource.k8s.io": 1000,
+        **devices,
+    }
 
 
 def test_quotas_on_devices_are_those_of_claims():

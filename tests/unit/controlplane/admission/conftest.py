@@ -1,0 +1,75 @@
+"""Asks plug-ins on a store in memory that is as good as one in a file."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from vcsync.controlplane.admission.plugin import Lookup
+from vcsync.controlplane.rest.scope import Admission
+
+
+@dataclass
+class Things:
+    """What a tenant has; told apart by group, plural, namespace and name."""
+
+    there: dict[tuple[str, str, str, str], dict[str, Any]] = field(default_factory=dict)
+
+    def add(self, group, plural, name, namespace="", **content):
+        metadata = {"name": name, **content.pop("metadata", {})}
+        self.there[group, plural, namespace, name] = {"metadata": metadata, **content}
+
+    async def get(self, tenant, group, plural, name, namespace=""):
+        return self.there.get((group, plural, namespace, name))
+
+    async def all(self, tenant, group, plural, namespace=""):
+        return [each for key, each in sorted(self.there.items()) if key[:3] == (group, plural, namespace)]
+
+
+@dataclass
+class Resource:
+    group: str
+    plural: str
+    kind: str = ""
+
+
+@dataclass
+class Kind:
+    resource: Resource
+
+
+@dataclass
+class Scope:
+    kind: Kind
+    namespace: str = "n"
+    subresource: str = ""
+    tenant: str = "t"
+    caller: Any = None
+    warnings: list[str] = field(default_factory=list)
+
+    def warn(self, texts):
+        self.warnings.extend(texts)
+
+
+@pytest.fixture
+def things() -> Things:
+    return Things()
+
+
+@pytest.fixture
+def asked(things):
+    """Ask a plug-in about a write; returns the object as it left it."""
+
+    async def ask(plugin, new, *, of=("", "pods"), old=None, operation="", subresource="", scope=None):
+        found = None if new is None else json.loads(json.dumps(new))
+        scope = scope or Scope(Kind(Resource(*of)), subresource=subresource)
+        operation = operation or ("CREATE" if old is None else "UPDATE")
+        name = (found or old)["metadata"].get("name", "")
+        await plugin(Admission(scope, operation, name, found, old, False), things)
+        return found
+
+    return ask
+
+
+__all__ = ["Kind", "Lookup", "Resource", "Scope", "Things"]

@@ -1,0 +1,173 @@
+"""Quotas on a store: exact however many write at once, and only what is written counts."""
+
+import asyncio
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from vcsync.controlplane.admission import chain
+from vcsync.controlplane.admission.quotas import QuotaClaims
+from vcsync.controlplane.behaviour import User
+from vcsync.controlplane.identity.caller import Caller
+from vcsync.controlplane.rest.assemble import assemble
+from vcsync.controlplane.rest.way import Incoming
+from vcsync.controlplane.store.sqlite import open_sqlite
+
+MAPS, QUOTA = "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/resourcequotas/q"
+
+
+class Anybody:
+    """Lets everybody do everything in the one tenant."""
+
+    async def authenticate(self, certificate, authorization, tenant):
+        return Caller(User("tester", groups=("system:masters",)), "a", True)
+
+    def exists(self, tenant):
+        return tenant == "a"
+
+    def tenants(self):
+        return ["a"]
+
+    async def impersonate(self, caller, headers, tenant, info):
+        return caller
+
+    async def authorize(self, caller, info):
+        return None
+
+
+class Asks:
+    """One process on a store."""
+
+    def __init__(self, store):
+        plane = assemble(
+            store, Anybody(), admit=(chain.mutation(store),), validate=(chain.validation(store),)
+        )
+        self._way = plane.server._way
+
+    async def __call__(self, method, path, body=None, content="application/json"):
+        async def read():
+            return b"" if body is None else msgspec.json.encode(body)
+
+        route, _, query = path.partition("?")
+        headers = {"Content-Type": content, "Accept": "application/json"}
+        outgoing = await self._way.go(Incoming(method, route, query, headers, None, read))
+        answer = outgoing.answer
+        return SimpleNamespace(status=answer.status, body=msgspec.json.decode(b"".join(answer.body)))
+
+
+@pytest.fixture
+async def store(tmp_path):
+    opened = await open_sqlite(tmp_path / "store.db", sweep_seconds=None)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def api(store):
+    found = Asks(store)
+    made = await found("POST", "/api/v1/namespaces", {"metadata": {"name": "default"}})
+    assert made.status == 201, made.body
+    return found
+
+
+async def limit(api, **hard):
+    hard = {name.replace("__", "/"): amount for name, amount in hard.items()}
+    path = QUOTA.rpartition("/")[0]
+    made = await api("POST", path, {"metadata": {"name": "q"}, "spec": {"hard": hard}})
+    assert made.status == 201, made.body
+    status = {"status": {"hard": hard, "used": dict.fromkeys(hard, "0")}}
+    made = await api("PATCH", f"{QUOTA}/status", status, "application/merge-patch+json")
+    assert made.status == 200, made.body
+
+
+async def used(api):
+    return (await api("GET", QUOTA)).body["status"]["used"]
+
+
+def config_map(name, **content):
+    return {"metadata": {"name": name}, **content}
+
+
+async def test_fifty_at_once_get_no_more_than_there_is(api):
+    await limit(api, configmaps="10")
+    answers = await asyncio.gather(*(api("POST", MAPS, config_map(f"m{each}")) for each in range(50)))
+    assert sorted(each.status for each in answers) == [201] * 10 + [403] * 40
+    assert len((await api("GET", MAPS)).body["items"]) == 10
+    assert await used(api) == {"configmaps": "10"}
+
+
+async def test_several_processes_on_one_store_stay_exact(api, store):
+    await limit(api, configmaps="10")
+    other = Asks(store)
+    answers = await asyncio.gather(
+        *((api, other)[each % 2]("POST", MAPS, config_map(f"m{each}")) for each in range(50))
+    )
+    assert sorted(each.status for each in answers) == [201] * 10 + [403] * 40
+    assert len((await api("GET", MAPS)).body["items"]) == 10
+    assert await used(api) == {"configmaps": "10"}
+
+
+async def test_names_that_are_made_count_like_others(api):
+    await limit(api, configmaps="3")
+    bodies = [{"metadata": {"generateName": "m-"}} for _ in range(8)]
+    answers = await asyncio.gather(*(api("POST", MAPS, each) for each in bodies))
+    assert sorted(each.status for each in answers) == [201] * 3 + [403] * 5
+
+
+NOT_WRITTEN = [
+    (f"{MAPS}?dryRun=All", config_map("new"), 201),
+    (MAPS, config_map("there"), 409),
+    (MAPS, config_map("Bad Name"), 422),
+    (MAPS, config_map("new", immutable="yes"), 400),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "status"), NOT_WRITTEN)
+async def test_what_is_not_written_does_not_count(api, path, body, status):
+    await limit(api, configmaps="5")
+    assert (await api("POST", MAPS, config_map("there"))).status == 201
+    assert (await api("POST", path, body)).status == status
+    assert await used(api) == {"configmaps": "1"}
+
+
+async def test_an_invalid_object_is_told_so_even_if_the_quota_is_full(api):
+    await limit(api, configmaps="0")
+    assert (await api("POST", MAPS, config_map("Bad Name"))).status == 422
+    refused = await api("POST", MAPS, config_map("m"))
+    assert refused.body["message"] == (
+        'configmaps "m" is forbidden: exceeded quota: q, requested: configmaps=1, used: configmaps=0, '
+        "limited: configmaps=0"
+    )
+    assert (await api("POST", f"{MAPS}?dryRun=All", config_map("m"))).status == 403
+
+
+async def test_updates_of_what_counts_once_are_free(api):
+    await limit(api, configmaps="1")
+    assert (await api("POST", MAPS, config_map("m"))).status == 201
+    assert (await api("PUT", f"{MAPS}/m", config_map("m", data={"a": "b"}))).status == 200
+    assert (await api("DELETE", f"{MAPS}/m")).status == 200
+    # What is deleted is counted anew by the tenant's controller, as with kube-apiserver.
+    assert await used(api) == {"configmaps": "1"}
+
+
+async def test_the_server_owns_the_usage_it_writes(api):
+    await limit(api, configmaps="5")
+    await api("POST", MAPS, config_map("m"))
+    entries = (await api("GET", QUOTA)).body["metadata"]["managedFields"]
+    (own,) = [each for each in entries if each["manager"] == "kube-apiserver"]
+    assert own["fieldsV1"] == {"f:status": {"f:used": {"f:configmaps": {}}}}
+    assert own["subresource"] == "status"
+
+
+async def test_other_namespaces_have_their_own(api):
+    await limit(api, configmaps="0")
+    await api("POST", "/api/v1/namespaces", {"metadata": {"name": "other"}})
+    assert (await api("POST", "/api/v1/namespaces/other/configmaps", config_map("m"))).status == 201
+
+
+async def test_namespaces_without_quotas_do_not_wait_for_each_other(store):
+    claims = QuotaClaims(store)
+    scope = SimpleNamespace(tenant="a", namespace="free")
+    async with claims.turn(scope), claims.turn(scope):
+        pass

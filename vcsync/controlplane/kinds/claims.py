@@ -186,6 +186,23 @@ def _validate_update(new: Object, old: Object) -> list[FieldError]:
     return found
 
 
+def _warnings(claim: Object, old: Object | None) -> list[str]:
+    del old
+    found = []
+    if _CLASS_ANNOTATION in part(claim, "metadata", "annotations"):
+        found.append(
+            f"metadata.annotations[{_CLASS_ANNOTATION}]: deprecated since v1.8; "
+            'use "storageClassName" attribute instead'
+        )
+    for field in ("requests", "limits"):
+        size = part(claim, "spec", "resources", field).get("storage", 0)
+        if milli(size) % 1000:
+            found.append(
+                f'spec.resources.{field}[storage]: fractional byte value "{size}" is invalid, must be an integer'
+            )
+    return found
+
+
 CLAIMS = {
     ("", "PersistentVolumeClaim"): Part(
         default=_default,
@@ -193,5 +210,6 @@ CLAIMS = {
         prepare_update=_prepare_update,
         validate=_validate,
         validate_update=_validate_update,
+        warnings=_warnings,
     )
 }

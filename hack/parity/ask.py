@@ -21,6 +21,13 @@ GROUPS = (
     "/apis/batch/v1",
     "/apis/networking.k8s.io/v1",
     "/apis/rbac.authorization.k8s.io/v1",
+    "/apis/autoscaling/v2",
+    "/apis/policy/v1",
+    "/apis/coordination.k8s.io/v1",
+    "/apis/discovery.k8s.io/v1",
+    "/apis/events.k8s.io/v1",
+    "/apis/storage.k8s.io/v1",
+    "/apis/resource.k8s.io/v1",
 )
 """Where a replay may have left something."""
 

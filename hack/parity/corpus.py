@@ -20,7 +20,19 @@ import yaml
 
 FOLDER = Path(__file__).parent / "corpus"
 VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
-OPTIONS = {"body", "raw", "content", "headers", "keep", "events", "mask", "sort", "as", "eventually"}
+OPTIONS = {
+    "body",
+    "raw",
+    "content",
+    "headers",
+    "keep",
+    "events",
+    "mask",
+    "sort",
+    "as",
+    "eventually",
+    "may_fail",
+}
 
 
 class CorpusError(Exception):
@@ -41,6 +53,7 @@ class Step:
         sort: compare the items of the answer's list regardless of their order.
         user: name of the credentials to use (`admin` or `nobody`).
         eventually: path -> value that must be reached before the answer counts (what controllers write).
+        may_fail: its answer is not compared: it takes away what an earlier replay may have left.
     """
 
     name: str
@@ -56,6 +69,7 @@ class Step:
     sort: bool = False
     user: str = "admin"
     eventually: dict[str, Any] = field(default_factory=dict)
+    may_fail: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,4 +129,5 @@ def _step(where: str, at: int, given: dict[str, Any]) -> Step:
         sort=bool(given.get("sort", False)),
         user=str(given.get("as", "admin")),
         eventually=dict(given.get("eventually", {})),
+        may_fail=bool(given.get("may_fail", False)),
     )

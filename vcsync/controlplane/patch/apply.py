@@ -48,7 +48,7 @@ def apply(
     if not isinstance(applied, dict):
         raise errors.bad_request(_NO_OBJECT + mismatch(applied, "map[string]interface {}"))
     _check_kind(applied, tracking)
-    if (applied.get("metadata") or {}).get("managedFields") is not None:
+    if _metadata(applied).get("managedFields") is not None:
         raise errors.bad_request("metadata.managedFields must be nil")
     if too_deep(applied):
         raise errors.bad_request("error decoding YAML: exceeded max depth")
@@ -74,8 +74,14 @@ def _kind(obj: Object) -> str:
     return f"{version if '/' in version else '/' + version}, Kind={obj.get('kind') or ''}"
 
 
+def _metadata(obj: Object) -> Object:
+    """What is sent has not met its schema yet, and may hold anything there."""
+    metadata = obj.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}
+
+
 def _about(obj: Object) -> str:
-    metadata = obj.get("metadata") or {}
+    metadata = _metadata(obj)
     return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; {_kind(obj)}"
 
 

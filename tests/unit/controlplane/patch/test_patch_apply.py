@@ -417,3 +417,13 @@ def test_owners_in_a_version_that_cannot_be_read_vanish() -> None:
     live["metadata"]["managedFields"][0]["apiVersion"] = "example.com/v0"
     changed = applied_thing(live, thing("v1", old="2"), "two", "v1")
     assert [each["manager"] for each in changed["metadata"]["managedFields"]] == ["two"]
+
+
+@pytest.mark.parametrize("metadata", ["x", ["x"], 1, True])
+def test_metadata_of_a_wrong_type_does_not_fit_the_schema(metadata: Any) -> None:
+    with pytest.raises(StatusError) as refused:
+        applied(None, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}, "a")
+    assert refused.value.code == 500
+    assert refused.value.message.startswith(
+        "failed to create typed patch object (/; /v1, Kind=ConfigMap): .metadata"
+    )

@@ -7,7 +7,9 @@ write's transaction.
 from collections.abc import Sequence
 
 from vcsync.controlplane.admission import limits, pods, storage
+from vcsync.controlplane.admission.certificates import May, Signers, no_masters
 from vcsync.controlplane.admission.plugin import Lookup, Plugin
+from vcsync.controlplane.admission.pod_security import pod_security
 from vcsync.controlplane.rest.scope import Admission, Admit
 from vcsync.controlplane.store.interface import Store
 
@@ -24,11 +26,22 @@ MUTATING: Sequence[Plugin] = (
 )
 """Kubernetes' `pkg/kubeapiserver/options/plugins.go` has the order."""
 
-VALIDATING: Sequence[Plugin] = (
-    limits.limit_bounds,
-    pods.one_default_priority,
-    storage.claim_resize,
-)
+
+def validating(may: May) -> Sequence[Plugin]:
+    """Return the plug-ins that refuse, in order.
+
+    Args:
+        may: who approves and signs for whom.
+    """
+    return (
+        limits.limit_bounds,
+        pod_security,
+        pods.one_default_priority,
+        storage.claim_resize,
+        Signers(may),
+        no_masters,
+    )
+
 
 DEFAULTED = {("", "pods"), ("", "persistentvolumeclaims")}
 """What plug-ins look into: they see it with its kind's defaults."""
@@ -49,9 +62,9 @@ def mutation(store: Store, plugins: Sequence[Plugin] = MUTATING) -> Admit:
     return admit
 
 
-def validation(store: Store, plugins: Sequence[Plugin] = VALIDATING) -> Admit:
+def validation(store: Store, may: May) -> Admit:
     """Return what asks all plug-ins that refuse, in order; objects are working ones."""
-    lookup = Lookup(store)
+    lookup, plugins = Lookup(store), validating(may)
 
     async def admit(asked: Admission) -> None:
         for plugin in plugins:

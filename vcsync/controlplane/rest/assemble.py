@@ -93,7 +93,7 @@ class ControlPlane:
 def control_plane(store: Store, identity: IdentityRoom, *, reach: Reach = refuse) -> ControlPlane:
     """Make the control plane of a store and its identity."""
     guard = Guard(identity)
-    admit, validate = (chain.mutation(store), guard.check_roles), (chain.validation(store),)
+    admit, validate = (chain.mutation(store), guard.check_roles), (chain.validation(store, guard.may),)
     return assemble(
         store,
         guard,

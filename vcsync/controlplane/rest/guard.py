@@ -75,6 +75,19 @@ class Guard:
         """Answer the operator."""
         return await self._identity.admin.handle(caller, method, path, query, body)
 
+    async def may(self, caller: Caller, verb: str, signer: str) -> bool:
+        """Tell whether a caller may approve or sign for a signer; see `admission.certificates.May`."""
+        asked = RequestInfo(
+            verb,
+            "",
+            resource_request=True,
+            group="certificates.k8s.io",
+            version="*",
+            resource="signers",
+            name=signer,
+        )
+        return (await self._identity.authorizer.decide(caller, asked)).allowed
+
     async def check_roles(self, admission: Admission) -> None:
         """Refuse roles and bindings that would give more than their author has.
 

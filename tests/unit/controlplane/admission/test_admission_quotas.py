@@ -36,12 +36,16 @@ class Anybody:
         return None
 
 
+async def everybody(caller, verb, signer):
+    return True
+
+
 class Asks:
     """One process on a store."""
 
     def __init__(self, store):
         plane = assemble(
-            store, Anybody(), admit=(chain.mutation(store),), validate=(chain.validation(store),)
+            store, Anybody(), admit=(chain.mutation(store),), validate=(chain.validation(store, everybody),)
         )
         self._way = plane.server._way
 

@@ -1,0 +1,75 @@
+"""CertificateSigningRequests: who may approve and sign for which signer, and what a client's certificate never says.
+
+Source: Kubernetes' `plugin/pkg/admission/certificates`.
+"""
+
+import base64
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from vcsync.controlplane.admission.plugin import Lookup, creates, refusal
+from vcsync.controlplane.rest.scope import Admission
+
+GROUP, PLURAL = "certificates.k8s.io", "certificatesigningrequests"
+CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client"
+MASTERS = "system:masters"
+
+May = Callable[[Any, str, str], Awaitable[bool]]
+"""(caller, `approve` or `sign`, name of a signer or `domain/*`) -> whether the caller may."""
+
+
+class Signers:
+    """Lets those approve and sign who may for the request's signer; a plug-in."""
+
+    def __init__(self, may: May) -> None:
+        """Take who knows."""
+        self._may = may
+
+    async def __call__(self, admission: Admission, lookup: Lookup) -> None:
+        """Refuse approvals and certificates of others.
+
+        Raises:
+            StatusError: 403.
+        """
+        del lookup
+        resource, old = admission.scope.kind.resource, admission.old
+        if (resource.group, resource.plural) != (GROUP, PLURAL) or old is None or admission.new is None:
+            return
+        verb = {"approval": "approve", "status": "sign"}.get(admission.scope.subresource)
+        if verb is None or admission.operation != "UPDATE":
+            return
+        if verb == "sign" and _signed(admission.new) == _signed(old):
+            return
+        # The old object's: the new one may claim another signer.
+        signer = (old.get("spec") or {}).get("signerName") or ""
+        domain = signer.partition("/")[0]
+        for name in (signer, f"{domain}/*"):
+            if await self._may(admission.scope.caller, verb, name):
+                return
+        raise refusal(admission, f'user not permitted to {verb} requests with signerName "{signer}"')
+
+
+def _signed(obj: Any) -> tuple[Any, Any]:
+    status = obj.get("status") or {}
+    return status.get("certificate") or None, status.get("conditions") or []
+
+
+async def no_masters(admission: Admission, lookup: Lookup) -> None:
+    """Refuse requests of client certificates for the group that may everything.
+
+    Raises:
+        StatusError: 403.
+    """
+    del lookup
+    spec = (admission.new or {}).get("spec") or {}
+    if not creates(admission, PLURAL, GROUP) or spec.get("signerName") != CLIENT_SIGNER:
+        return
+    # The kind's own rules have parsed it before.
+    request = x509.load_pem_x509_csr(base64.b64decode(spec["request"]))
+    if any(
+        each.value == MASTERS for each in request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    ):
+        raise refusal(admission, f"use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed")

@@ -210,7 +210,7 @@ def test_a_config_map_that_admission_refuses_is_explained_and_not_asked_for_agai
     space.running("free")
     before = super_writes(pool, "configmaps")
     time.sleep(CALM_SECONDS)
-    assert super_writes(pool, "configmaps") - before <= 4
+    assert super_writes(pool, "configmaps") - before <= 8  # backing off in both super clusters, not spinning
     assert phase(space.get("pods", "needs-it")) == "Pending"
     neighbour.runs_a_pod()
     patch(space, "configmaps", "refused", {"metadata": {"labels": {REFUSE: None}}})
@@ -228,7 +228,7 @@ def test_a_pod_that_admission_refuses_is_explained(
     space.running("free")
     before = super_writes(pool, "pods")
     time.sleep(CALM_SECONDS)
-    assert super_writes(pool, "pods") - before <= 4
+    assert super_writes(pool, "pods") - before <= 8  # backing off in both super clusters, not spinning
     neighbour.runs_a_pod()
     delete(space, "pods", "refused")
     eventually(lambda: space.get("pods", "refused") is None)
@@ -245,7 +245,7 @@ def test_a_change_that_admission_refuses_is_explained_and_leaves_what_stands(
     assert f"label {REFUSE}" in message
     before = super_writes(pool, "configmaps")
     time.sleep(CALM_SECONDS)
-    assert super_writes(pool, "configmaps") - before <= 4
+    assert super_writes(pool, "configmaps") - before <= 8  # backing off in both super clusters, not spinning
     assert [each["data"] for each in stands_everywhere(space, "configmaps", "changed")] == [{"a": "1"}] * 2
     patch(space, "configmaps", "changed", {"data": {"a": "3"}, "metadata": {"labels": {REFUSE: None}}})
     eventually(
@@ -297,7 +297,7 @@ def test_labels_annotations_and_finalizers_of_ours_mean_nothing_when_a_tenant_se
         eventually(lambda: space.there(super_id, "pods", "liar") is None)
         before = writes(space.tenant, "pods", verbs=("PATCH", "POST", "DELETE"))
         time.sleep(CALM_SECONDS)
-        assert writes(space.tenant, "pods", verbs=("PATCH", "POST", "DELETE")) - before <= 4
+        assert writes(space.tenant, "pods", verbs=("PATCH", "POST", "DELETE")) - before <= 8  # backing off in both super clusters, not spinning
         for plural in ("pods", "configmaps"):
             assert space.get(plural, "liar") is not None, (
                 "the tenant's finalizer holds it, nobody else takes it off"
@@ -364,7 +364,7 @@ def test_annotations_without_room_for_ours_are_explained(pool: Pool, space: Spac
     assert "change " in message
     before = super_writes(pool, "configmaps")
     time.sleep(CALM_SECONDS)
-    assert super_writes(pool, "configmaps") - before <= 4
+    assert super_writes(pool, "configmaps") - before <= 8  # backing off in both super clusters, not spinning
 
 
 @pytest.mark.parametrize("character", ["x", "<", "漢"])
@@ -397,7 +397,7 @@ def test_a_config_map_too_large_to_be_written_is_explained(pool: Pool, neighbour
         stands_everywhere(space, "configmaps", "light")
         before = super_writes(pool, "configmaps")
         time.sleep(CALM_SECONDS)
-        assert super_writes(pool, "configmaps") - before <= 4
+        assert super_writes(pool, "configmaps") - before <= 8  # backing off in both super clusters, not spinning
         neighbour.runs_a_pod()
         patch(space, "configmaps", "heavy", {"data": {"a": "", "b": "small"}})
         eventually(

@@ -20,7 +20,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DEFAULT_GOAL := help
-.PHONY: help environment binaries test-binaries up down test test-unit lint format generate bench conformance conformance-embedded chaos fuzz parity clean
+.PHONY: help environment binaries test-binaries up down test test-embedded test-unit lint format generate bench conformance conformance-embedded chaos fuzz parity clean
 
 help: ## Show this list
 	@echo "Targets:"
@@ -51,6 +51,9 @@ test-binaries: environment
 
 test: test-binaries ## Run every test: unit tests, then those against real Kubernetes API servers
 	@$(VENV)/python -m pytest tests/unit tests/real $(PYTEST_ARGS)
+
+test-embedded: test-binaries ## Run the end-to-end tests of the pool again, with tenants in an embedded control plane
+	@VCSYNC_TENANTS=embedded $(VENV)/python -m pytest tests/real/pool $(PYTEST_ARGS)
 
 test-unit: environment ## Run the unit tests only (seconds)
 	@$(VENV)/python -m pytest tests/unit $(PYTEST_ARGS)

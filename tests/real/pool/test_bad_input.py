@@ -297,7 +297,7 @@ def test_labels_annotations_and_finalizers_of_ours_mean_nothing_when_a_tenant_se
         eventually(lambda: space.there(super_id, "pods", "liar") is None)
         before = writes(space.tenant, "pods", verbs=("PATCH", "POST", "DELETE"))
         time.sleep(CALM_SECONDS)
-        assert writes(space.tenant, "pods", verbs=("PATCH", "POST", "DELETE")) - before <= 8  # backing off in both super clusters, not spinning
+        assert writes(space.tenant, "pods", verbs=("PATCH", "POST", "DELETE")) - before <= 8
         for plural in ("pods", "configmaps"):
             assert space.get(plural, "liar") is not None, (
                 "the tenant's finalizer holds it, nobody else takes it off"

@@ -118,13 +118,13 @@ def _definition(name: str, published: dict[str, Any], facts: dict[str, Any]) -> 
     return node
 
 
-def _go_fields(name: str, facts: dict[str, Any]) -> dict[str, list[str]]:
-    """Say of each field of a Go struct: type, options of its json tag, and the embedded structs it comes through."""
-    fields = {}
+def _go_fields(name: str, facts: dict[str, Any]) -> list[list[str]]:
+    """Say of each field of a Go struct, in Go's order: name, type, options of its json tag, embedded structs above it."""
+    fields = []
     for field, through in _fields(name, facts):
         options = field.get("options", "")
         short = ("e" if "omitempty" in options else "") + ("z" if "omitzero" in options else "")
-        fields[field["name"]] = [field["type"], short, through]
+        fields.append([field["name"], field["type"], short, through])
     return fields
 
 

@@ -1,10 +1,10 @@
 """Make one Behaviour of a kind's traits and rules. Pure."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from vcsync.controlplane.behaviour import Behaviour, Context, Object, StatusBehaviour
 from vcsync.controlplane.errors import FieldError
-from vcsync.controlplane.kinds import canonical
 from vcsync.controlplane.kinds.apps import APPS
 from vcsync.controlplane.kinds.autoscaling import AUTOSCALING
 from vcsync.controlplane.kinds.batch import BATCH
@@ -27,6 +27,8 @@ from vcsync.controlplane.kinds.small import SMALL
 from vcsync.controlplane.kinds.storage import STORAGE
 from vcsync.controlplane.kinds.traits import TRAITS, Traits
 from vcsync.controlplane.kinds.webhooks import WEBHOOKS
+from vcsync.controlplane.schema import builtin, walk
+from vcsync.controlplane.schema.node import Schema
 
 PARTS: tuple[Mapping[tuple[str, str], Part], ...] = (
     APPS,
@@ -86,10 +88,9 @@ def _behaviour(key: tuple[str, str], traits: Traits, part: Part) -> Behaviour:
 
 def _default(key: tuple[str, str], part: Part) -> Callable[[Object], None]:
     def default(found: Object) -> None:
-        canonical.strip(*key, found)
-        canonical.complete(*key, found)
+        _normalize(key, found)
         part.default(found)
-        canonical.complete(*key, found)
+        _normalize(key, found)
 
     return default
 
@@ -99,7 +100,7 @@ def _prepare_create(key: tuple[str, str], traits: Traits, part: Part) -> Callabl
         if traits.status and not traits.status_on_create:
             new["status"] = {}
         part.prepare_create(new, context)
-        canonical.complete(*key, new)
+        _normalize(key, new)
 
     return prepare
 
@@ -113,9 +114,27 @@ def _prepare_update(
             if "status" in old:
                 new["status"] = old["status"]
         part.prepare_update(new, old, context)
-        canonical.complete(*key, new)
+        _normalize(key, new)
 
     return prepare
+
+
+def _normalize(key: tuple[str, str], found: Object) -> None:
+    """Bring an object in its storage version into the form in which it is kept, in place."""
+    schema = _schemas().get(key)
+    if schema is not None:
+        normal = walk.normalize(found, schema)
+        found.clear()
+        found.update(normal)
+
+
+@cache
+def _schemas() -> Mapping[tuple[str, str], Schema | None]:
+    """Return the schemas of storage versions."""
+    return {
+        (each.storage_group, each.kind): builtin.schema(each.storage_group, each.storage, each.kind)
+        for each in builtin.resources()
+    }
 
 
 def _validate_again(part: Part) -> Callable[[Object, Object], list[FieldError]]:

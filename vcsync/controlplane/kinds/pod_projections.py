@@ -8,7 +8,6 @@ import re
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.kinds import names
-from vcsync.controlplane.kinds.canonical import quantity_text
 from vcsync.controlplane.kinds.paths import file_mode, local
 from vcsync.controlplane.kinds.rules import (
     Findings,
@@ -122,7 +121,7 @@ def resource_reference(path: str, found: Object, *, volume: bool) -> Findings:
         yield errors.required(f"{path}.resource")
     elif name not in _RESOURCES and not name.startswith(_HUGE):
         yield errors.not_supported(f"{path}.resource", name, _RESOURCES)
-    divisor = quantity_text(found.get("divisor", "0"))
+    divisor = found.get("divisor", "0")
     if divisor == "0":
         return
     choices, what = _DIVISORS.get(name.partition(".")[2], (_SIZES, "hugepages"))

@@ -1,6 +1,6 @@
 """Small rules of which the validation of every kind is made. Pure.
 
-Objects are canonical: fields that hold nothing are absent (see `canonical`). Paths are texts
+Objects are canonical: as `schema.walk.normalize` leaves them. Paths are texts
 (`spec.containers[0].name`); a rule yields what it finds, in the order in which the real server tells it.
 """
 

@@ -16,8 +16,8 @@ from vcsync.controlplane.patch.owners import Entry, Manager, Owned, Owners
 from vcsync.controlplane.patch.reconcile import reconciled
 from vcsync.controlplane.patch.resets import NOTHING, Reset
 from vcsync.controlplane.patch.shapes import BadItem
+from vcsync.controlplane.schema import builtin, walk
 from vcsync.controlplane.schema.node import Schema
-from vcsync.controlplane.wire import typed, types
 
 _MAX_NAME = 128
 _NEVER_OWNED = frozenset(
@@ -153,8 +153,8 @@ def manager_name(field_manager: str, user_agent: str) -> str:
 @cache
 def empty_object(group: str, version: str, kind: str) -> Object | None:
     """Return the object of a built-in kind in which nothing is given. Read only. None: no such kind."""
-    known = types.find(group, version, kind)
-    return typed.fit(known, {})[0] if known else None
+    schema = builtin.schema(group, version, kind)
+    return walk.normalize({}, schema) if schema else None
 
 
 def update(

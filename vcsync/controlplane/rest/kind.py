@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 from vcsync.controlplane.behaviour import Behaviour, Object
 from vcsync.controlplane.errors import StatusError
-from vcsync.controlplane.kinds import canonical
 from vcsync.controlplane.resources import Resource
 from vcsync.controlplane.rest.copies import copied
+from vcsync.controlplane.schema import builtin, walk
 from vcsync.controlplane.schema.node import Schema
 
 Conversion = Callable[[Object, str], Object]
@@ -91,6 +91,7 @@ class BuiltinKind:
         self.resource = resource
         self.behaviour = behaviour
         self.schema = schema
+        self._stored = builtin.schema(resource.storage_group, resource.storage, resource.kind)
         self.warning = warning
         same = resource.api_version == resource.storage_api_version
         self._conversion = None if same else conversion
@@ -101,34 +102,25 @@ class BuiltinKind:
         return []
 
     def working(self, served: Object) -> Object:
-        """Bring what came in to the storage version, without what holds nothing, with defaults."""
+        """Bring what came in to the storage version, with defaults."""
         found = self._in(served, self.resource.storage_api_version)
-        self._strip(found)
         self.behaviour.default(found)
         return found
 
     def served(self, working: Object) -> Object:
         """Bring a copy of an object to the version of the request, as answers have it."""
-        whole = copied(working)
-        self._complete(whole)
-        return self._in(whole, self.resource.api_version)
+        return self._in(self._normal(copied(working)), self.resource.api_version)
 
     async def load(self, stored: list[Object]) -> list[Object]:
-        """Take away what holds nothing: rules are written for objects without it."""
-        for each in stored:
-            self._strip(each)
+        """Nothing is to be done: rules are written for the form in which objects are kept."""
         return stored
 
     async def store(self, working: Object) -> Object:
-        """Add what is always there: answers are made of stored bytes."""
-        self._complete(working)
-        return working
+        """Bring it into the form that answers have: they are made of stored bytes."""
+        return self._normal(working)
 
-    def _strip(self, obj: Object) -> None:
-        canonical.strip(self.resource.storage_group, self.resource.kind, obj)
-
-    def _complete(self, obj: Object) -> None:
-        canonical.complete(self.resource.storage_group, self.resource.kind, obj)
+    def _normal(self, obj: Object) -> Object:
+        return obj if self._stored is None else walk.normalize(obj, self._stored)
 
     def _in(self, obj: Object, api_version: str) -> Object:
         if obj.get("apiVersion") == api_version:

@@ -83,11 +83,11 @@ class Field:
 
 @cache
 def fields(struct: str) -> Mapping[str, Field]:
-    """Return the fields of a struct, given the public name of its definition, by their JSON names."""
-    listed = data()["go"].get(struct, {})
+    """Return the fields of a struct, given the public name of its definition, by their JSON names, in Go's order."""
+    listed = data()["go"].get(struct, ())
     return {
         name: Field(go_type(kind), "e" in options, "z" in options, through)
-        for name, (kind, options, through) in listed.items()
+        for name, kind, options, through in listed
     }
 
 

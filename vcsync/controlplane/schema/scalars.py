@@ -154,6 +154,9 @@ def _time(text: str, layout: str) -> str | None:
     except ValueError:
         raise InvalidScalar(_out_of_range(text)) from None
     if match["sign"]:
+        for name, most in (("hour", 24), ("minute", 60)):
+            if int(match[f"{name}s"]) > most:
+                raise InvalidScalar(f'parsing time "{text}": time zone offset {name} out of range')
         away = timedelta(hours=int(match["hours"]), minutes=int(match["minutes"]))
         try:
             moment = moment - away if match["sign"] == "+" else moment + away

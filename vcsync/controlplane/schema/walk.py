@@ -28,19 +28,22 @@ class _Odd(Exception):
     """Something that is not as it should be."""
 
 
-def decode(obj: Any, schema: Schema) -> tuple[Object, list[str]]:
+def decode(obj: Any, schema: Schema, *, complete: bool = False) -> tuple[Object, list[str]]:
     """Read an object as a request carries it: without unknown fields, nulls and empty values that Go does not see.
 
-    Zeros that the API adds are not added yet, so that defaults see what was left out; `normalize` adds them.
+    Args:
+        obj: what was sent.
+        schema: of its kind.
+        complete: add the zeros that the API adds, as `normalize` does.
 
     Returns:
-        the object (new, but for free-form parts), and the paths of unknown fields (`spec.foo`), at most 100, in
-        the order in which kube-apiserver names them.
+        the object (new, but for free-form parts, and lists and maps of texts), and the paths of unknown fields (`spec.foo`),
+        at most 100, in the order in which kube-apiserver names them.
 
     Raises:
         DecodeError: a value is of the wrong type.
     """
-    plan = _plan(schema.definition, False)
+    plan = _plan(schema.definition, complete)
     try:
         return plan(obj), []
     except (_Odd, scalars.InvalidScalar):
@@ -53,17 +56,12 @@ def decode(obj: Any, schema: Schema) -> tuple[Object, list[str]]:
 def normalize(obj: Any, schema: Schema) -> Object:
     """Return an object as the API stores and answers it; idempotent. Unknown fields are dropped without a word.
 
+    Members come in the order of the Go types, keys of maps sorted.
+
     Raises:
         DecodeError: a value is of the wrong type.
     """
-    plan = _plan(schema.definition, True)
-    try:
-        written: Object = plan(obj)
-    except (_Odd, scalars.InvalidScalar):
-        written = plan(findings.examine(obj, schema.definition)[0])
-    except RecursionError:
-        raise DecodeError("exceeded max depth") from None
-    return written
+    return decode(obj, schema, complete=True)[0]
 
 
 @cache
@@ -71,7 +69,8 @@ def _plan(definition: str, complete: bool) -> Make:
     """Compile the rules of a struct; `complete`: with the zeros that are written though nothing was given."""
     rules: dict[str, _Rule] = {}
     zeros: list[tuple[str, Callable[[], Any]]] = []
-    struct = _COMPILING[definition, complete] = _walker(rules, zeros)
+    order: list[str] = []
+    struct = _COMPILING[definition, complete] = _walker(rules, zeros, order)
     kept_empty = definition.startswith(_KEPT_AS_JSON)
     for name, field in fields(definition).items():
         kind = field.type
@@ -79,11 +78,21 @@ def _plan(definition: str, complete: bool) -> Make:
         rules[name] = (*_rule(kind, complete), keep)
         if complete and not _omitted(kind, field.omit_empty, field.omit_zero):
             zeros.append((name, _zero(kind, complete)))
+    if complete:
+        order += rules
     return struct
 
 
-def _walker(rules: Mapping[str, _Rule], zeros: Sequence[tuple[str, Callable[[], Any]]]) -> Make:
-    """Return what walks one struct. This is where the time goes: it runs for every object of every write."""
+def _walker(
+    rules: Mapping[str, _Rule], zeros: Sequence[tuple[str, Callable[[], Any]]], order: Sequence[str]
+) -> Make:
+    """Return what walks one struct. This is where the time goes: it runs for every object of every write.
+
+    Args:
+        rules: of its fields.
+        zeros: what is written though nothing was given.
+        order: of its fields; empty: the one in which they were given.
+    """
 
     def struct(value: Any) -> Object:
         if type(value) is not dict:
@@ -107,6 +116,8 @@ def _walker(rules: Mapping[str, _Rule], zeros: Sequence[tuple[str, Callable[[], 
         for key, zero in zeros:
             if key not in made:
                 made[key] = zero()
+        if order and len(made) > 1:
+            return {key: made[key] for key in order if key in made}
         return made
 
     return struct
@@ -216,7 +227,7 @@ def _map(element: GoType, complete: bool) -> Make:
     def made(value: Any) -> Object:
         if type(value) is not dict:
             raise _Odd
-        return {key: zero() if item is None else make(item) for key, item in value.items()}
+        return {key: zero() if value[key] is None else make(value[key]) for key in sorted(value)}
 
     def texts(value: Any) -> Object:
         if type(value) is not dict:
@@ -224,7 +235,8 @@ def _map(element: GoType, complete: bool) -> Make:
         for item in value.values():
             if type(item) is not str:
                 return made(value)
-        return value
+        ordered = sorted(value)
+        return value if ordered == [*value] else {key: value[key] for key in ordered}
 
     return texts if element.sort == "string" else made
 

@@ -7,7 +7,9 @@ import contextlib
 from typing import Any, NamedTuple
 
 from vcsync.controlplane.errors import StatusError, bad_request
-from vcsync.controlplane.wire import gojson, goyaml, protobuf, typed, types
+from vcsync.controlplane.schema import builtin, walk
+from vcsync.controlplane.schema.findings import DecodeError
+from vcsync.controlplane.wire import gojson, goyaml, protobuf, types
 from vcsync.controlplane.wire.negotiation import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Format, body_format
 
 Object = dict[str, Any]
@@ -149,14 +151,26 @@ def conform(group: str, version: str, kind: str, obj: Object) -> tuple[Object, t
     Raises:
         StatusError: 400, a value does not fit.
     """
-    known = types.find(group, version, kind)
-    if known is None:
-        return obj, ()
     try:
-        fitted, findings = typed.fit(known, obj)
-    except typed.Unfit as error:
+        fitted, findings = _typed(group, version, kind, obj)
+    except DecodeError as error:
         raise bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {error}') from None
     return fitted, tuple(findings)
+
+
+def _typed(group: str, version: str, kind: str, obj: Object) -> tuple[Object, list[str]]:
+    """Return an object as Go's types hold it, and a text for each unknown field.
+
+    Kinds of versions that are not served are left as they are: nothing takes them.
+
+    Raises:
+        DecodeError: a value does not fit.
+    """
+    schema = builtin.schema(group, version, kind)
+    if schema is None:
+        return obj, []
+    fitted, unknown = walk.decode(obj, schema, complete=True)
+    return fitted, [f'unknown field "{path}"' for path in unknown]
 
 
 def _read(body: bytes, form: Format, expected: Expected, *, look: bool) -> Decoded:
@@ -243,8 +257,8 @@ def _fit(obj: Object, claimed: tuple[str, str, str], expected: Expected) -> tupl
             f'no kind "{kind}" is registered for version "{api_version}" in scheme "{SCHEME}"', claimed
         )
     try:
-        fitted, findings = typed.fit(known, obj)
-    except typed.Unfit as error:
+        fitted, findings = _typed(group, version, kind, obj)
+    except DecodeError as error:
         raise _Undecodable(str(error), claimed) from None
     if known.name != wanted.name:
         if kind == expected.kind and (group == expected.group or kind == "Event"):

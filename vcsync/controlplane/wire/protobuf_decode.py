@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
-from vcsync.controlplane.wire import gojson, typed, types, values
+from vcsync.controlplane.wire import gojson, types, values, zeros
 from vcsync.controlplane.wire.protobuf_wire import (
     ProtobufError,
     fixed,
@@ -187,7 +187,7 @@ def _plan(name: str) -> _Plan:
             way=INLINED if field.inline else LISTED if field.many else KEYED if field.key else 0,
             keep=keep or (struct_like and not field.omits_struct),
         )
-    return _Plan(sized, numbers, typed.plan_of(name).always)
+    return _Plan(sized, numbers, zeros.always(name))
 
 
 _BITS = {"bool": 1, "int32": 32, "int64": 64, "double": 0}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcsync.controlplane.kinds import BEHAVIOURS, addresses, canonical, names
+from vcsync.controlplane.kinds import BEHAVIOURS, addresses, names
 from vcsync.controlplane.kinds.pod_defaults import image_tag
 from vcsync.controlplane.kinds.rules import selects
 from vcsync.controlplane.kinds.schedules import schedule_error
@@ -136,44 +136,6 @@ def test_selectors_without_anything_select_nothing_and_empty_ones_everything() -
     assert not selects(None, {"a": "b"})
     assert selects({}, {"a": "b"})
     assert selects({"matchExpressions": [{"key": "x", "operator": "NotIn", "values": ["y"]}]}, {})
-
-
-def test_what_holds_nothing_is_left_out_and_what_is_always_there_is_added() -> None:
-    pod = {
-        "metadata": {"name": "a", "labels": {}},
-        "spec": {"hostNetwork": False, "hostname": "", "containers": [{"name": "c", "env": []}]},
-    }
-    canonical.strip("", "Pod", pod)
-    canonical.complete("", "Pod", pod)
-    assert pod == {
-        "metadata": {"name": "a"},
-        "spec": {"containers": [{"name": "c", "resources": {}}]},
-        "status": {},
-    }
-
-
-@pytest.mark.parametrize(
-    ("given", "kept"),
-    [("1000m", "1"), ("0.5", "500m"), ("1024Mi", "1Gi"), ("1e3", "1e3"), (2, "2"), ("x", "x")],
-)
-def test_quantities_are_kept_in_their_canonical_form(given: object, kept: str) -> None:
-    assert canonical.quantity_text(given) == kept
-
-
-def test_times_are_kept_in_utc() -> None:
-    assert canonical.time_text("2026-01-01T02:00:00+02:00") == "2026-01-01T00:00:00Z"
-    assert canonical.time_text("2026-01-01T00:00:00.5Z") == "2026-01-01T00:00:00Z"
-    assert canonical.micro_time_text("2026-01-01T00:00:00.5Z") == "2026-01-01T00:00:00.500000Z"
-
-
-def test_canonical_form_is_stable() -> None:
-    found = {"metadata": {"name": "x"}, "spec": {"template": {"spec": {"containers": [None]}}}}
-    canonical.strip("apps", "Deployment", found)
-    canonical.complete("apps", "Deployment", found)
-    once = repr(found)
-    canonical.strip("apps", "Deployment", found)
-    canonical.complete("apps", "Deployment", found)
-    assert repr(found) == once
 
 
 def test_every_kind_with_a_status_says_so() -> None:

@@ -189,3 +189,16 @@ def test_decoding_first_changes_nothing(drawn: tuple[Schema, Any]) -> None:
     decoded, _ = decode(obj, found)
     assert normalize(decoded, found) == normalize(obj, found)
     assert decode(normalize(obj, found), found)[1] == []
+
+
+def test_members_come_in_the_order_of_go_and_keys_sorted() -> None:
+    labels = {"b": "", "a": ""}
+    given = {
+        "status": {},
+        "spec": {"nodeName": "n", "hostname": "h", "containers": []},
+        "metadata": {"labels": labels},
+    }
+    written = normalize({**given, "kind": "Pod"}, kind("", "v1", "Pod"))
+    assert list(written) == ["kind", "metadata", "spec", "status"]
+    assert list(written["spec"]) == ["containers", "nodeName", "hostname"]
+    assert list(written["metadata"]["labels"]) == ["a", "b"]

@@ -23,7 +23,8 @@ LONGEST_QUANTITY = 256
 _NO_DIGITS = frozenset({"+", "-", ".", "+.", "-."})
 """What Go's parser takes for zero although it has no digit."""
 BASE64 = re.compile(r"[A-Za-z0-9+/\r\n]*={0,2}[\r\n]*", re.ASCII)
-DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)(?=[.\d]|\Z)", re.ASCII)
+NUMBER_AND_UNIT = re.compile(r"(?:\d+\.?\d*|\.\d+)([^.\d]*)", re.ASCII)
 NANOSECONDS = {
     "ns": 1,
     "us": 10**3,
@@ -152,8 +153,18 @@ def duration_of(text: str) -> int:
         total += int(whole or "0") * unit + int(part or "0") * unit // 10 ** len(part)
         end = match.end()
     if not rest or end != len(rest):
-        raise BadValue(f'time: invalid duration "{text}"')
+        raise BadValue(_bad_duration(text, rest[end:]))
     return sign * total
+
+
+def _bad_duration(text: str, wrong: str) -> str:
+    """Say what Go says of a duration in which `wrong` is the first number and unit that cannot be read."""
+    found = NUMBER_AND_UNIT.match(wrong)
+    if found is None:
+        return f'time: invalid duration "{text}"'
+    if not found[1]:
+        return f'time: missing unit in duration "{text}"'
+    return f'time: unknown unit "{found[1]}" in duration "{text}"'
 
 
 def duration_text(nanos: int) -> str:

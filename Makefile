@@ -72,8 +72,9 @@ format: environment ## Format the code
 generate: environment ## Write the generated files (CRDs, RBAC) in config/
 	@$(VENV)/python -m hack.generate
 
-bench: binaries ## Measure throughput, latency and memory
+bench: binaries ## Measure Pods' way through the pool, and the embedded control plane
 	@$(VENV)/python -m hack.bench $(BENCH_ARGS)
+	@$(VENV)/python -m hack.bench_plane
 
 conformance: binaries ## Run the official Kubernetes conformance tests against a tenant
 	@$(VENV)/python -m hack.conformance

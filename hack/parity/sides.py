@@ -15,12 +15,8 @@ from hack.parity.ask import Credentials, Side
 from hack.testbed import TestBed
 
 TENANT = "parity"
-WITHOUT_ADMISSION = (
-    "CertificateApproval",
-    "CertificateSigning",
-    "CertificateSubjectRestriction",
-    "PodSecurity",
-)
+WITHOUT_ADMISSION: tuple[str, ...] = ()
+"""Default plug-ins that the embedded control plane does not have."""
 
 
 @contextmanager

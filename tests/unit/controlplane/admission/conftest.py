@@ -72,4 +72,14 @@ def asked(things):
     return ask
 
 
+@pytest.fixture
+def scope():
+    """Make the scope of a request, to see its warnings."""
+
+    def made(group, plural):
+        return Scope(Kind(Resource(group, plural)))
+
+    return made
+
+
 __all__ = ["Kind", "Lookup", "Resource", "Scope", "Things"]

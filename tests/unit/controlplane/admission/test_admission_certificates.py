@@ -1,0 +1,85 @@
+"""Who approves and signs certificate requests, and which subject none may have."""
+
+import base64
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from vcsync.controlplane.admission.certificates import CLIENT_SIGNER, GROUP, PLURAL, Signers, no_masters
+from vcsync.controlplane.errors import StatusError
+
+OF = (GROUP, PLURAL)
+
+
+def csr(signer, **status):
+    return {"metadata": {"name": "r"}, "spec": {"signerName": signer}, "status": status}
+
+
+def signers(*granted):
+    async def may(caller, verb, signer):
+        return (verb, signer) in granted
+
+    return Signers(may)
+
+
+CONDITION = [{"type": "Approved", "status": "True"}]
+WRITES = [
+    # granted, subresource, new status, refused
+    ([("approve", "a.b/c")], "approval", {"conditions": CONDITION}, False),
+    ([("approve", "a.b/*")], "approval", {"conditions": CONDITION}, False),
+    ([("approve", "a.b/d"), ("sign", "a.b/c")], "approval", {"conditions": CONDITION}, True),
+    ([], "approval", {}, True),
+    ([("sign", "a.b/c")], "status", {"certificate": "x"}, False),
+    ([("sign", "a.b/*")], "status", {"conditions": CONDITION}, False),
+    ([("approve", "a.b/c")], "status", {"certificate": "x"}, True),
+    ([], "status", {}, False),
+    ([], "", {}, False),
+]
+
+
+@pytest.mark.parametrize(("granted", "subresource", "status", "refused"), WRITES)
+async def test_signers_are_for_those_who_may(asked, granted, subresource, status, refused):
+    ask = asked(signers(*granted), csr("a.b/c", **status), of=OF, old=csr("a.b/c"), subresource=subresource)
+    if not refused:
+        await ask
+        return
+    with pytest.raises(
+        StatusError, match=r'user not permitted to (approve|sign) requests with signerName "a\.b/c"'
+    ):
+        await ask
+
+
+async def test_the_signer_that_counts_is_the_one_that_stands(asked):
+    with pytest.raises(StatusError, match=r'signerName "a\.b/c"'):
+        await asked(
+            signers(("approve", "mine/one")), csr("mine/one"), of=OF, old=csr("a.b/c"), subresource="approval"
+        )
+
+
+def request(*organizations):
+    names = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
+    subject = x509.Name([*names, x509.NameAttribute(NameOID.COMMON_NAME, "someone")])
+    made = x509.CertificateSigningRequestBuilder().subject_name(subject)
+    signed = made.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
+    return base64.b64encode(signed.public_bytes(serialization.Encoding.PEM)).decode()
+
+
+@pytest.mark.parametrize(
+    ("signer", "organizations", "refused"),
+    [
+        (CLIENT_SIGNER, [], False),
+        (CLIENT_SIGNER, ["a", "system:nodes"], False),
+        (CLIENT_SIGNER, ["a", "system:masters"], True),
+        ("a.b/c", ["system:masters"], False),
+    ],
+)
+async def test_clients_do_not_become_masters(asked, signer, organizations, refused):
+    found = {"metadata": {"name": "r"}, "spec": {"signerName": signer, "request": request(*organizations)}}
+    if not refused:
+        await asked(no_masters, found, of=OF)
+        return
+    with pytest.raises(StatusError, match="signer with system:masters group is not allowed"):
+        await asked(no_masters, found, of=OF)

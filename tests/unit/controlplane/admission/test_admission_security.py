@@ -1,0 +1,288 @@
+"""Pod Security Standards: what each check says, in which versions, and what a namespace's labels make of it."""
+
+import pytest
+
+from vcsync.controlplane.admission.pod_checks import findings
+from vcsync.controlplane.admission.pod_security import MAX_PODS, Standard, existing, pod_security, policy
+from vcsync.controlplane.errors import StatusError
+
+LABEL = "pod-security.kubernetes.io/"
+SAFE = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+GOOD = {
+    "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+    "containers": [{"name": "c", "image": "i", "securityContext": SAFE}],
+}
+
+
+def spec(context=None, **more):
+    return {"containers": [{"name": "c", "image": "i", "securityContext": context or {}}], **more}
+
+
+BASELINE = [
+    # spec, what is told
+    (spec(), []),
+    (spec(hostNetwork=True, hostPID=True, hostIPC=True),
+     ["host namespaces (hostNetwork=true, hostPID=true, hostIPC=true)"]),
+    (spec({"privileged": True}), ['privileged (container "c" must not set securityContext.privileged=true)']),
+    (spec({"capabilities": {"add": ["SYS_ADMIN", "CHOWN", "NET_RAW"]}}),
+     [('non-default capabilities (container "c" must not include "NET_RAW", "SYS_ADMIN" in '
+      "securityContext.capabilities.add)")]),
+    (spec(volumes=[{"name": "a", "hostPath": {}}, {"name": "b", "hostPath": {}}]),
+     ['hostPath volumes (volumes "a", "b")']),
+    (spec() | {"initContainers": [{"name": "i", "ports": [{"hostPort": 81}, {"hostPort": 80}]}]},
+     ['hostPort (container "i" uses hostPorts 80, 81)']),
+    (spec({"seccompProfile": {"type": "Unconfined"}}, securityContext={"seccompProfile": {"type": "Unconfined"}}),
+     ['seccompProfile (pod and container "c" must not set securityContext.seccompProfile.type to "Unconfined")']),
+    (spec({"appArmorProfile": {"type": "Unconfined"}}),
+     ['forbidden AppArmor profile (container "c" must not set AppArmor profile type to "Unconfined")']),
+    (spec({"seLinuxOptions": {"type": "spc_t", "user": "u", "role": "r"}}),
+     [('seLinuxOptions (container "c" set forbidden securityContext.seLinuxOptions: type "spc_t"; '
+      "user may not be set; role may not be set)")]),
+    (spec({"seLinuxOptions": {"type": "container_engine_t", "level": "s0"}}), []),
+    (spec({"procMount": "Unmasked"}),
+     ['procMount (container "c" must not set securityContext.procMount to "Unmasked")']),
+    (spec({"procMount": "Unmasked"}, hostUsers=False), []),
+    (spec(securityContext={"sysctls": [{"name": "kernel.msgmax"}, {"name": "net.ipv4.tcp_rmem"}]}),
+     ["forbidden sysctls (kernel.msgmax)"]),
+    (spec({"windowsOptions": {"hostProcess": True}}, securityContext={"windowsOptions": {"hostProcess": True}}),
+     ['hostProcess (pod and container "c" must not set securityContext.windowsOptions.hostProcess=true)']),
+    ({"containers": [{"name": "c", "livenessProbe": {"httpGet": {"host": "a"}},
+                      "lifecycle": {"preStop": {"tcpSocket": {"host": "b"}}}}]},
+     ['probe or lifecycle host (container "c" uses probe or lifecycle hosts "a", "b")']),
+    (spec() | {"ephemeralContainers": [{"name": "e", "securityContext": {"privileged": True}}]},
+     ['privileged (container "e" must not set securityContext.privileged=true)']),
+]  # fmt: skip
+
+
+def told(found):
+    return [f"{reason} ({detail})" for reason, detail in found]
+
+
+@pytest.mark.parametrize(("given", "expected"), BASELINE)
+def test_baseline_keeps_pods_off_the_host(given, expected):
+    assert told(findings(False, 36, {}, given)) == expected
+
+
+RESTRICTED = [
+    (GOOD, []),
+    (spec(), [
+        'allowPrivilegeEscalation != false (container "c" must set securityContext.allowPrivilegeEscalation=false)',
+        'unrestricted capabilities (container "c" must set securityContext.capabilities.drop=["ALL"])',
+        'runAsNonRoot != true (pod or container "c" must set securityContext.runAsNonRoot=true)',
+        ('seccompProfile (pod or container "c" must set securityContext.seccompProfile.type to "RuntimeDefault" or '
+        '"Localhost")'),
+    ]),
+    (GOOD | {"volumes": [{"name": "n", "nfs": {}}, {"name": "h", "hostPath": {}}, {"name": "e", "emptyDir": {}}]},
+     ['restricted volume types (volumes "n", "h" use restricted volume types "hostPath", "nfs")']),
+    (GOOD | {"volumes": [{"name": "x"}]},
+     ['restricted volume types (volume "x" uses restricted volume type "unknown")']),
+    (GOOD | {"containers": [{"name": "c", "securityContext": SAFE | {"runAsUser": 0, "runAsNonRoot": False}}]},
+     ['runAsNonRoot != true (container "c" must not set securityContext.runAsNonRoot=false)',
+      'runAsUser=0 (container "c" must not set runAsUser=0)']),
+    (GOOD | {"containers": [{"name": "c", "securityContext": SAFE | {
+        "capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE", "CHOWN"]}}}]},
+     ['unrestricted capabilities (container "c" must not include "CHOWN" in securityContext.capabilities.add)']),
+    ({"os": {"name": "windows"}, "securityContext": {"runAsNonRoot": True}, "containers": [{"name": "c"}]}, []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "expected"), RESTRICTED)
+def test_restricted_wants_pods_to_give_up_privileges(given, expected):
+    assert told(findings(True, 36, {}, given)) == expected
+
+
+VERSIONS = [
+    # restricted, minor, spec, reasons
+    (False, 33, {"containers": [{"name": "c", "livenessProbe": {"httpGet": {"host": "a"}}}]}, []),
+    (False, 34, {"containers": [{"name": "c", "livenessProbe": {"httpGet": {"host": "a"}}}]},
+     ["probe or lifecycle host"]),
+    (False, 30, spec({"seLinuxOptions": {"type": "container_engine_t"}}), ["seLinuxOptions"]),
+    (False, 34, spec({"procMount": "Unmasked"}, hostUsers=False), ["procMount"]),
+    (True, 35, GOOD | spec(SAFE | {"procMount": "Unmasked"}, hostUsers=False), ["procMount"]),
+    (True, 7, spec(), ["runAsNonRoot != true"]),
+    (True, 18, spec(), ["allowPrivilegeEscalation != false", "runAsNonRoot != true"]),
+    (True, 21, spec({"capabilities": {"add": ["SYS_ADMIN"]}, "allowPrivilegeEscalation": False}),
+     ["non-default capabilities", "runAsNonRoot != true", "seccompProfile"]),
+    (True, 24, {"os": {"name": "windows"}, **GOOD, "containers": [{"name": "c"}]},
+     ["allowPrivilegeEscalation != false", "unrestricted capabilities"]),
+    (False, 26, spec(securityContext={"sysctls": [{"name": "net.ipv4.ip_local_reserved_ports"}]}),
+     ["forbidden sysctls"]),
+    (False, 27, spec(securityContext={"sysctls": [{"name": "net.ipv4.ip_local_reserved_ports"}]}), []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("restricted", "minor", "given", "reasons"), VERSIONS)
+def test_a_standard_is_that_of_its_version(restricted, minor, given, reasons):
+    assert [reason for reason, _ in findings(restricted, minor, {}, given)] == reasons
+
+
+def test_annotations_of_old_are_judged():
+    metadata = {"annotations": {"container.apparmor.security.beta.kubernetes.io/c": "unconfined"}}
+    assert told(findings(False, 36, metadata, spec())) == [
+        (
+            "forbidden AppArmor profile (annotation must not set AppArmor profile type to "
+            '"container.apparmor.security.beta.kubernetes.io/c="unconfined"")'
+        )
+    ]
+    metadata = {"annotations": {"seccomp.security.alpha.kubernetes.io/pod": "unconfined"}}
+    assert told(findings(False, 18, metadata, spec())) == [
+        'seccompProfile (forbidden annotation seccomp.security.alpha.kubernetes.io/pod="unconfined")'
+    ]
+    assert findings(False, 19, metadata, spec()) == []
+
+
+POLICIES = [
+    ({}, ("privileged:latest", "privileged:latest", "privileged:latest")),
+    ({"enforce": "baseline"}, ("baseline:latest", "privileged:latest", "baseline:latest")),
+    ({"enforce": "restricted", "enforce-version": "v1.30"},
+     ("restricted:v1.30", "privileged:latest", "restricted:v1.30")),
+    ({"enforce": "restricted", "enforce-version": "v1.30", "warn-version": "v1.20"},
+     ("restricted:v1.30", "privileged:latest", "restricted:v1.20")),
+    ({"enforce": "restricted", "warn": "privileged"},
+     ("restricted:latest", "privileged:latest", "privileged:latest")),
+    ({"enforce": "nonsense", "warn": "nonsense", "audit": "nonsense"},
+     ("restricted:latest", "privileged:latest", "privileged:latest")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("labels", "expected"), POLICIES)
+def test_labels_make_a_policy(labels, expected):
+    found = policy({f"{LABEL}{name}": value for name, value in labels.items()})
+    assert (str(found.enforce), str(found.audit), str(found.warn)) == expected
+
+
+@pytest.mark.parametrize("version", ["1.2", "v1", "v1.02", "v2.1", "v1.-1", "v1.1\n", ""])
+def test_versions_that_are_none_are_found(version):
+    (wrong,) = policy({f"{LABEL}enforce-version": version}).wrong
+    assert wrong.field == f"metadata.labels[{LABEL}enforce-version]"
+    assert wrong.body.endswith('must be "latest" or "v1.x"')
+
+
+def pod(**more):
+    return {"metadata": {"name": "p"}, "spec": spec(**more)}
+
+
+@pytest.fixture
+def labelled(things):
+    def add(**labels):
+        found = {f"{LABEL}{name}": value for name, value in labels.items()}
+        things.add("", "namespaces", "n", metadata={"labels": found})
+
+    return add
+
+
+async def test_a_pod_that_breaks_what_is_enforced_is_refused(asked, labelled):
+    labelled(enforce="baseline")
+    with pytest.raises(StatusError) as refused:
+        await asked(pod_security, pod(hostPID=True))
+    assert refused.value.message == (
+        'pods "p" is forbidden: violates PodSecurity "baseline:latest": host namespaces (hostPID=true)'
+    )
+
+
+async def test_images_and_containers_are_judged_again_and_labels_are_not(asked, labelled):
+    labelled(enforce="baseline")
+    old = pod(hostPID=True)
+    await asked(pod_security, {**old, "metadata": {"name": "p", "labels": {"a": "b"}}}, old=old)
+    other = pod(hostPID=True)
+    other["spec"]["containers"][0]["image"] = "other"
+    more = pod(hostPID=True)
+    more["spec"]["ephemeralContainers"] = [{"name": "e", "image": "i"}]
+    for each in (other, more):
+        with pytest.raises(StatusError, match="violates PodSecurity"):
+            await asked(pod_security, each, old=old)
+    await asked(pod_security, other, old=old, subresource="status")
+
+
+async def test_a_namespace_without_labels_binds_nobody(asked, labelled):
+    labelled()
+    await asked(pod_security, pod(hostPID=True))
+
+
+WOULD = 'would violate PodSecurity "baseline:latest": host namespaces (hostPID=true)'
+
+
+async def test_pods_and_templates_are_warned_of(asked, labelled, scope):
+    labelled(warn="baseline")
+    here = scope("", "pods")
+    await asked(pod_security, pod(hostPID=True), scope=here)
+    assert here.warnings == [WOULD]
+    template = {"metadata": {}, "spec": spec(hostPID=True)}
+    for group, plural, content in (
+        ("apps", "deployments", {"spec": {"template": template}}),
+        ("batch", "cronjobs", {"spec": {"jobTemplate": {"spec": {"template": template}}}}),
+        ("", "podtemplates", {"template": template}),
+    ):
+        here = scope(group, plural)
+        await asked(pod_security, {"metadata": {"name": "x"}, **content}, scope=here)
+        assert here.warnings == [WOULD], plural
+
+
+async def test_templates_are_not_refused(asked, labelled, scope):
+    labelled(enforce="baseline", warn="privileged")
+    here = scope("apps", "deployments")
+    content = {"metadata": {"name": "x"}, "spec": {"template": {"spec": spec(hostPID=True)}}}
+    await asked(pod_security, content, scope=here)
+    assert here.warnings == []
+
+
+def namespace(**labels):
+    return {"metadata": {"name": "n", "labels": {f"{LABEL}{name}": value for name, value in labels.items()}}}
+
+
+NAMESPACES = ("", "namespaces")
+
+
+async def test_labels_that_cannot_be_read_are_refused_when_they_are_new(asked):
+    with pytest.raises(StatusError) as refused:
+        await asked(pod_security, namespace(enforce="strict"), of=NAMESPACES)
+    assert refused.value.code == 422
+    assert refused.value.message.endswith(
+        f'metadata.labels[{LABEL}enforce]: Invalid value: "strict": must be one of privileged, baseline, restricted'
+    )
+    with pytest.raises(StatusError, match="Invalid value"):
+        await asked(pod_security, namespace(enforce="strict"), of=NAMESPACES, old=namespace())
+    await asked(pod_security, namespace(enforce="strict"), of=NAMESPACES, old=namespace(enforce="strict"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "warned"),
+    [
+        ({}, {"enforce": "baseline"}, True),
+        ({"enforce": "baseline"}, {"enforce": "restricted"}, True),
+        ({"enforce": "restricted"}, {"enforce": "baseline"}, False),
+        ({"enforce": "baseline"}, {"enforce": "baseline", "enforce-version": "v1.30"}, True),
+        ({"enforce": "baseline"}, {}, False),
+        ({"enforce": "baseline"}, {"enforce": "baseline", "warn": "restricted"}, False),
+    ],
+)
+async def test_a_stricter_level_warns_of_pods_that_stand(asked, things, scope, before, after, warned):
+    things.add("", "pods", "p", "n", spec=spec(hostPID=True))
+    here = scope(*NAMESPACES)
+    await asked(pod_security, namespace(**after), old=namespace(**before), scope=here)
+    assert bool(here.warnings) is warned
+
+
+def test_warnings_of_a_namespace_are_put_together():
+    def named(name, owner="", **more):
+        owners = [{"uid": owner, "controller": True}] if owner else []
+        return {"metadata": {"name": name, "ownerReferences": owners}, "spec": spec(**more)}
+
+    pods = [named("b", hostPID=True), named("a", hostPID=True), named("c")]
+    pods = [*pods, named("d", "o", hostPID=True), named("e", "o", hostPID=True), named("fine")]
+    pods[2]["spec"] = spec({"privileged": True})
+    assert existing("n", Standard("baseline"), pods) == [
+        'existing pods in namespace "n" violate the new PodSecurity enforce level "baseline:latest"',
+        "a (and 3 other pods): host namespaces",
+        "c: privileged",
+    ]
+    assert existing("n", Standard("baseline"), [named("a", hostPID=True), named("b", hostPID=True)])[1:] == [
+        "a (and 1 other pod): host namespaces"
+    ]
+
+
+def test_only_so_many_pods_are_looked_at():
+    pods = [{"metadata": {"name": f"p{each}"}, "spec": spec()} for each in range(MAX_PODS + 1)]
+    assert existing("n", Standard("baseline"), pods) == [
+        f"new PodSecurity enforce level only checked against the first {MAX_PODS} of {MAX_PODS + 1} existing pods"
+    ]

@@ -169,7 +169,7 @@ def unauthorized() -> StatusError:
     return StatusError(401, "Unauthorized", "Unauthorized")
 
 
-def method_not_allowed(verb: str) -> StatusError:
+def method_not_allowed() -> StatusError:
     """405: the resource has no such verb."""
     return StatusError(
         405,

@@ -62,4 +62,4 @@ def collection_key(tenant: str, group: str, plural: str, namespace: str = "") ->
 
 def object_key(tenant: str, group: str, plural: str, namespace: str, name: str) -> str:
     """Return the key of one object; `namespace` is empty for what is in none."""
-    return f"{tenant}/{group or 'core'}/{plural}/{namespace}/{name}" if namespace else f"{tenant}/{group or 'core'}/{plural}/{name}"
+    return collection_key(tenant, group, plural, namespace) + name

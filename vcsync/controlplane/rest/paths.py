@@ -102,7 +102,7 @@ class Paths:
         """
         parts = [each for each in info.path.split("/") if each]
         if incoming.method not in ("GET", "HEAD"):
-            raise errors.method_not_allowed(info.verb) if parts else errors.page_not_found()
+            raise errors.method_not_allowed() if parts else errors.page_not_found()
         if not parts:
             return _json(
                 {

@@ -68,7 +68,8 @@ def builtin_kinds() -> Mapping[tuple[str, str, str], Kind]:
         **{key: conditions.compiled(BEHAVIOURS[key]) for key in conditions.KINDS},
     }
     for resource in builtin.resources():
-        behaviour = behaviours.get((resource.storage_group, resource.kind)) or Behaviour(generation=())
+        own = behaviours.get((resource.group, resource.kind))
+        behaviour = own or behaviours.get((resource.storage_group, resource.kind)) or Behaviour(generation=())
         schema = builtin.schema(resource.group, resource.version, resource.kind)
         view = VIEWS.get((resource.group, resource.version, resource.kind))
         conversion = None if view is None else _conversion(view, resource.storage_api_version)

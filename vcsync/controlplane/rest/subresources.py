@@ -19,7 +19,7 @@ from vcsync.controlplane.rest.registry import Change, Registry, Written
 from vcsync.controlplane.rest.reply import Reply, Stream
 from vcsync.controlplane.rest.space import Spaces
 from vcsync.controlplane.rest.subwrites import SUBWRITES
-from vcsync.controlplane.rest.tracking import track_scale
+from vcsync.controlplane.rest.tracking import track, track_scale
 from vcsync.controlplane.rest.verbs import Request, Verbs
 from vcsync.controlplane.schema import builtin
 from vcsync.controlplane.wire import decode, negotiation
@@ -88,7 +88,11 @@ class Subresources:
             return await self._binding(request)
         if request.info.verb != "create":
             return await self._components(request)
+        options = write_options(request.query, "CreateOptions")
         body = await self._body(request, resource.group, resource.version, resource.kind)
+        if not body.get("metadata"):
+            body["metadata"] = {}
+        track(scope, None, body, options.manager)
         answer = await self._reviews.create(
             scope.caller, scope.tenant, resource.plural, scope.namespace, body
         )

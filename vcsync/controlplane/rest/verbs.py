@@ -177,7 +177,7 @@ class Verbs:
         body = read_options(await request.body(), request.headers.content_type)
         options = delete_options(request.query, body)
         if scope.kind.resource.namespaced and not scope.namespace:
-            raise errors.method_not_allowed("deletecollection")
+            raise errors.method_not_allowed()
         listed = await self._reader.collection(scope, listing, chosen)
         names = [record.key.rpartition("/")[2] for record in listed.records]
         await self._deleter.delete_all(scope, [(scope.namespace, name) for name in names], options)

@@ -161,7 +161,7 @@ class Way:
             return await self._paths.answer(incoming, info, query, tenant)
         kind = self._spaces.kind(tenant, info.group, info.version, info.resource)
         if incoming.method == "HEAD":
-            raise errors.method_not_allowed("head")
+            raise errors.method_not_allowed()
         if kind is None or info.prefix != ("apis" if info.group else "api"):
             if served_version(info.group) or info.prefix == "api":
                 raise errors.page_not_found()
@@ -226,21 +226,23 @@ class Way:
             raise errors.page_not_found()
         if info.subresource:
             subresource = resource.subresources.get(info.subresource)
-            if subresource is None:
+            if subresource is None and resource.custom:
+                raise errors.not_found(resource.plural, resource.group, info.name)
+            if subresource is None or (len(info.parts) > 3 and info.subresource != "proxy"):
                 raise errors.page_not_found()
             if info.verb not in subresource.verbs:
-                raise errors.method_not_allowed(info.verb)
+                raise errors.method_not_allowed()
             return
         if tenant == ALL and info.verb not in ("list", "watch"):
-            raise errors.method_not_allowed(info.verb)
+            raise errors.method_not_allowed()
         named = len(info.parts) > 1
         if info.verb not in resource.verbs or (info.verb == "create" and named):
-            raise errors.method_not_allowed(info.verb)
+            raise errors.method_not_allowed()
         if info.verb in ("update", "patch") and not named:
-            raise errors.method_not_allowed(info.verb)
+            raise errors.method_not_allowed()
         if (
             resource.namespaced
             and not info.namespace
             and info.verb not in ("list", "watch", "deletecollection")
         ):
-            raise errors.page_not_found() if named else errors.method_not_allowed(info.verb)
+            raise errors.page_not_found() if named else errors.method_not_allowed()

@@ -91,7 +91,7 @@ class Admin:
     @staticmethod
     async def _choose(method: str, **answers: Callable[[], Awaitable[Answer]]) -> Answer:
         if method not in answers:
-            raise method_not_allowed(method)
+            raise method_not_allowed()
         return await answers[method]()
 
     async def _list(self) -> Answer:

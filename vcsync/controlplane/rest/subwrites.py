@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from vcsync.controlplane.behaviour import Context, Object
 from vcsync.controlplane.errors import FieldError
-from vcsync.controlplane.kinds import pod_updates
+from vcsync.controlplane.kinds import certificates, pod_updates
 from vcsync.controlplane.rest.copies import copied
 
 KEPT = ("kind", "apiVersion", "metadata")
@@ -89,15 +89,8 @@ def _resize(new: Object, old: Object, _: Context) -> None:
 
 
 def _approval(new: Object, old: Object, context: Context) -> None:
-    conditions = (new.get("status") or {}).get("conditions") or []
-    keep_all_but(new, old)
-    before = {each.get("type"): each for each in (old.get("status") or {}).get("conditions") or []}
-    for each in conditions:
-        known = before.get(each.get("type")) or {}
-        each["lastUpdateTime"] = each.get("lastUpdateTime") or context.now
-        turned = known.get("lastTransitionTime") or context.now
-        each["lastTransitionTime"] = each.get("lastTransitionTime") or turned
-    new["status"] = {**(old.get("status") or {}), "conditions": conditions}
+    certificates.prepare_approval(new, old, context)
+    keep_all_but(new, old, "status")
 
 
 SUBWRITES: Mapping[tuple[str, str, str], SubWrite] = {
@@ -106,6 +99,8 @@ SUBWRITES: Mapping[tuple[str, str, str], SubWrite] = {
         _ephemeral, lambda new, old: list(pod_updates.ephemeral_changes(new, old))
     ),
     ("", "pods", "resize"): SubWrite(_resize, lambda new, old: list(pod_updates.resize_changes(new, old))),
-    ("certificates.k8s.io", "certificatesigningrequests", "approval"): SubWrite(_approval, nothing_wrong),
+    ("certificates.k8s.io", "certificatesigningrequests", "approval"): SubWrite(
+        _approval, certificates.validate_approval
+    ),
 }
 """By group, plural and subresource; `status` is each kind's own (`Behaviour.status`)."""

@@ -106,7 +106,11 @@ def _remove(side: Side, namespace: str) -> None:
 
 def _empty(side: Side, collection: str) -> None:
     """Delete all of a collection at once, whoever would have to finish something first."""
-    deleted = _once(side, Step("leftover", "DELETE", f"{collection}?gracePeriodSeconds=0"), {}).body
+    deleted = _once(
+        side,
+        Step("leftover", "DELETE", f"{collection}?gracePeriodSeconds=0&propagationPolicy=Background"),
+        {},
+    ).body
     for each in at(deleted, "items") or ():
         metadata = each.get("metadata") or {}
         if metadata.get("finalizers"):

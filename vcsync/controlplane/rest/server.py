@@ -34,7 +34,7 @@ class _Defects(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
-        return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
+        return not isinstance(error, HttpProcessingError | web.RequestPayloadError | ConnectionError)
 
 
 _http_log = logging.getLogger(f"{__name__}.http")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.rest import meta
-from vcsync.controlplane.rest.answers import Answers
+from vcsync.controlplane.rest.answers import Answers, WatchAnswers
 from vcsync.controlplane.rest.bodies import read_object, read_options
 from vcsync.controlplane.rest.copies import copied
 from vcsync.controlplane.rest.deletion import Deleter, status_of
@@ -82,15 +82,17 @@ class Verbs:
         scope = request.scope
         chosen = selection(scope.kind, options, scope.name)
         if options.watch:
+            # What encodes is made first: it may refuse, which no stream that has begun could tell.
+            all_tenants = scope.tenant == ALL
+            writer = self._answers.watch(scope.kind, request.how, request.query, tell_tenant=all_tenants)
             stream = await self._watches.open(scope, options, chosen)
-            return Stream(request.how.stream_type, self._pieces(request, stream))
+            return Stream(request.how.stream_type, self._pieces(writer, stream))
         listed = await self._reader.collection(scope, options, chosen)
         pieces = await self._answers.listed(scope.kind, listed, request.how, request.query)
         return Reply(200, pieces, request.how.content_type)
 
-    async def _pieces(self, request: Request, stream: AsyncIterator[list[Item]]) -> AsyncIterator[bytes]:
-        kind, how = request.scope.kind, request.how
-        writer = self._answers.watch(kind, how, request.query, tell_tenant=request.scope.tenant == ALL)
+    @staticmethod
+    async def _pieces(writer: WatchAnswers, stream: AsyncIterator[list[Item]]) -> AsyncIterator[bytes]:
         async for items in stream:
             pieces = []
             for item in items:

@@ -188,3 +188,12 @@ async def test_keys_that_are_no_objects_trouble_no_watch(api, store, config_map)
     assert told(await api.watch(f"/api/v1/tenants/all/configmaps?watch=1&resourceVersion={start}", 1)) == [
         ("ADDED", "a")
     ]
+
+
+async def test_a_watch_of_tables_with_a_wrong_includeobject_is_refused(api):
+    answer = await api(
+        "GET",
+        "/api/v1/namespaces/default/pods?watch=1&timeoutSeconds=1&includeObject=x",
+        Accept="application/json;as=Table;v=v1;g=meta.k8s.io",
+    )
+    assert answer.status == 400

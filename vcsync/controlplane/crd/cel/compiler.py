@@ -45,7 +45,7 @@ _WORDS = (
         r"expression of type '(.*)' cannot be the operand of a select operation",
         r"type '\1' does not support field selection",
     ),
-    (r"\w+\(\) variable name must be a simple identifier", "argument must be a simple name"),
+    (r"\b\w+\(\) variable name must be a simple identifier", "argument must be a simple name"),
     (r"\bnull_type\b", "null"),
     (r"\bgoogle\.protobuf\.Duration\b", "duration"),
     (r"\bgoogle\.protobuf\.Timestamp\b", "timestamp"),

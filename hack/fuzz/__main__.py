@@ -17,10 +17,15 @@ from hack.fuzz.run import Tally, run
 @click.option("--log", type=click.Path(dir_okay=False, path_type=Path), help="Keep the server's log here.")
 def main(requests: int, seed: int, only: str, log: Path | None) -> None:
     """Send hostile requests to one tenant of an embedded control plane; the exit code tells whether all went well."""
+    shown = 0
 
     def told(tally: Tally) -> None:
+        nonlocal shown
+        for each in tally.findings[shown:]:
+            click.echo(each, err=True)
+        shown = len(tally.findings)
         click.echo(
-            f"{tally.sent:,} requests, {tally.sent / tally.seconds:.0f}/s, slowest {tally.slowest:.1f} s, "
+            f"{tally.sent:,} requests, {tally.sent / tally.seconds:.0f}/s, slowest {tally.slowest[0]:.1f} s (number {tally.slowest[1]}), "
             f"memory {tally.memory[1] / 2**20:.0f} MB, {len(tally.findings)} findings"
         )
 
@@ -29,7 +34,7 @@ def main(requests: int, seed: int, only: str, log: Path | None) -> None:
         tally = asyncio.run(run(Path(folder), requests, seed, only=numbers, told=told))
         if log is not None:
             log.write_bytes((Path(folder) / "controlplane.log").read_bytes())
-    for each in tally.findings:
+    for each in tally.findings[shown:]:
         click.echo(each, err=True)
     codes = ", ".join(f"{code or 'closed'}: {count:,}" for code, count in sorted(tally.codes.items()))
     click.echo(

@@ -116,7 +116,7 @@ def _custom(number: int, random: Random) -> Request:
     return _send(number, random, resource, sub, lambda: definitions.instance(random, plural))
 
 
-def _send(  # noqa: PLR0913
+def _send(
     number: int,
     random: Random,
     resource: Resource,
@@ -310,7 +310,7 @@ def damaged(data: bytes, random: Random) -> bytes:
     return bytes(changed)
 
 
-def _patch(number: int, random: Random, path: str, query: str, headers: dict[str, str], made: Any) -> Request:  # noqa: PLR0913
+def _patch(number: int, random: Random, path: str, query: str, headers: dict[str, str], made: Any) -> Request:
     kind = random.choice(PATCH_TYPES) if random.random() < 0.97 else random.choice(CONTENTS)
     if "json-patch" in kind:
         made = [_operation(random) for _ in range(random.choice((1, 1, 2, 5)))]

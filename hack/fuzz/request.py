@@ -36,7 +36,7 @@ class Answer:
 def http(number: int, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Request:
     """Write a well-formed request; the target is sent as it is, but for what no request line may hold."""
     safe = b"".join(
-        b"%%%02X" % each if each <= 0x20 or each == 0x7F else bytes((each,)) for each in target.encode()
+        b"%%%02X" % each if each <= 0x20 or each >= 0x7F else bytes((each,)) for each in target.encode()
     )
     lines = [method.encode() + b" " + safe + b" HTTP/1.1", b"Host: fuzz"]
     lines += [f"{key}: {value}".encode("utf-8", "replace") for key, value in headers.items()]

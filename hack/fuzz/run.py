@@ -41,7 +41,7 @@ class Tally:
 
     sent: int = 0
     seconds: float = 0.0
-    slowest: float = 0.0
+    slowest: tuple[float, int] = (0.0, 0)
     codes: Counter[int] = field(default_factory=Counter)
     findings: list[str] = field(default_factory=list)
     memory: tuple[int, int] = (0, 0)
@@ -54,7 +54,7 @@ def request(seed: int, number: int) -> Request:
     return make(number, random)
 
 
-async def run(  # noqa: PLR0913
+async def run(
     folder: Path,
     requests: int,
     seed: int,
@@ -131,7 +131,7 @@ async def _one(client: Client, sent: Request, tally: Tally) -> None:
         problem, status, told = str(error), 0, b""
     else:
         problem, status, told = finding(sent, answer), answer.status, answer.body
-    tally.slowest = max(tally.slowest, time.monotonic() - began)
+    tally.slowest = max(tally.slowest, (time.monotonic() - began, sent.number))
     tally.sent += 1
     tally.codes[status] += 1
     if problem:

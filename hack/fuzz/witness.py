@@ -3,12 +3,13 @@
 import asyncio
 import json
 import ssl
+from typing import Any
 
 from hack.fuzz.client import Client
 from hack.fuzz.judge import MARK
 from hack.fuzz.request import http
 
-PLACES = {
+PLACES: dict[str, dict[str, Any]] = {
     "/api/v1/namespaces/default/configmaps": {"data": {"a": MARK.decode()}},
     "/api/v1/namespaces/default/secrets": {"stringData": {"a": MARK.decode()}},
     "/apis/rbac.authorization.k8s.io/v1/clusterroles": {"rules": []},
@@ -33,7 +34,10 @@ class Witness:
         """Make its objects and begin to watch."""
         for place, rest in PLACES.items():
             for at in range(COUNT):
-                made = {"metadata": {"name": f"w{at}", "annotations": {"mark": MARK.decode()}}, **rest}
+                made: dict[str, Any] = {
+                    "metadata": {"name": f"w{at}", "annotations": {"mark": MARK.decode()}},
+                    **rest,
+                }
                 answer = await self._client.send(
                     http(0, "POST", place, {"Content-Type": "application/json"}, json.dumps(made).encode())
                 )

@@ -10,8 +10,9 @@ from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.rest.scope import Admission
 
 PROTECTED = {
-    "persistentvolumeclaims": "kubernetes.io/pvc-protection",
-    "persistentvolumes": "kubernetes.io/pv-protection",
+    ("", "persistentvolumeclaims"): "kubernetes.io/pvc-protection",
+    ("", "persistentvolumes"): "kubernetes.io/pv-protection",
+    ("storage.k8s.io", "volumeattributesclasses"): "kubernetes.io/vac-protection",
 }
 DEFAULT_STORAGE = (
     "storageclass.kubernetes.io/is-default-class",
@@ -26,8 +27,8 @@ NOT_READY = "node.kubernetes.io/not-ready"
 async def in_use_protection(admission: Admission, lookup: Lookup) -> None:
     """Let a volume or a claim not vanish while something uses it."""
     del lookup
-    for plural, finalizer in PROTECTED.items():
-        if creates(admission, plural) and admission.new is not None:
+    for (group, plural), finalizer in PROTECTED.items():
+        if creates(admission, plural, group) and admission.new is not None:
             finalizers = admission.new["metadata"].setdefault("finalizers", [])
             if finalizer not in finalizers:
                 finalizers.append(finalizer)

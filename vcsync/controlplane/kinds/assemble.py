@@ -5,6 +5,7 @@ from functools import cache
 
 from vcsync.controlplane.behaviour import Behaviour, Context, Object, StatusBehaviour
 from vcsync.controlplane.errors import FieldError
+from vcsync.controlplane.kinds.api_services import API_SERVICES
 from vcsync.controlplane.kinds.apps import APPS
 from vcsync.controlplane.kinds.autoscaling import AUTOSCALING
 from vcsync.controlplane.kinds.batch import BATCH
@@ -31,6 +32,7 @@ from vcsync.controlplane.schema import builtin, walk
 from vcsync.controlplane.schema.node import Schema
 
 PARTS: tuple[Mapping[tuple[str, str], Part], ...] = (
+    API_SERVICES,
     APPS,
     AUTOSCALING,
     BATCH,

@@ -99,7 +99,7 @@ def _findings(found: Object) -> Findings:
     spec = part(found, "spec")
     wrong = _request_error(text(spec, "request"))
     if wrong:
-        yield errors.wrong("spec.request", text(spec, "request"), wrong)
+        yield errors.wrong("spec.request", spec.get("request"), wrong)
     usages = items(spec, "usages")
     if not usages:
         yield errors.required("spec.usages")

@@ -18,6 +18,7 @@ _FROZEN = (
     "firstTimestamp",
     "lastTimestamp",
     "count",
+    "reason",
     "type",
     "eventTime",
     "action",

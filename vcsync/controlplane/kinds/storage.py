@@ -110,6 +110,11 @@ def _class_warnings(new: Object, _: Object | None) -> list[str]:
     ]
 
 
+def _driver_create(new: Object, _: Context) -> None:
+    """Generations of CSIDrivers count changes only: a new one has none."""
+    new["metadata"].pop("generation", None)
+
+
 def _driver_default(found: Object) -> None:
     spec = found.get("spec")
     if isinstance(spec, dict):
@@ -307,6 +312,7 @@ STORAGE = {
     ),
     (_GROUP, "CSIDriver"): Part(
         default=_driver_default,
+        prepare_create=_driver_create,
         validate=lambda found: list(_driver(found)),
         validate_update=_driver_update,
         warnings=_driver_warnings,

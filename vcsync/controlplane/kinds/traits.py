@@ -88,9 +88,7 @@ TRAITS: dict[tuple[str, str], Traits] = {
     ("resource.k8s.io", "ResourceClaim"): Traits(status=True),
     ("resource.k8s.io", "ResourceClaimTemplate"): Traits(),
     ("resource.k8s.io", "ResourceSlice"): Traits(_SPEC),
-    ("scheduling.k8s.io", "PriorityClass"): Traits(
-        ("value", "globalDefault", "description", "preemptionPolicy")
-    ),
+    ("scheduling.k8s.io", "PriorityClass"): Traits(("value",)),
     ("storage.k8s.io", "CSIDriver"): Traits(_SPEC, unconditional_update=False),
     ("storage.k8s.io", "CSINode"): Traits(unconditional_update=False),
     ("storage.k8s.io", "CSIStorageCapacity"): Traits(unconditional_update=False),

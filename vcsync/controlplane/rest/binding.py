@@ -50,12 +50,13 @@ async def bind(registry: Registry, scope: Scope, binding: Object, dry_run: bool)
 
 
 def _check(target: Object) -> None:
+    wrong = []
     if target.get("kind") not in (None, "", "Node"):
-        raise StatusError(
-            500, "", str(errors.not_supported("target.kind", target["kind"], ("Node", "<empty>")))
-        )
+        wrong.append(str(errors.not_supported("target.kind", target["kind"], ("Node", "<empty>"))))
     if not target.get("name"):
-        raise StatusError(500, "", str(errors.required("target.name")))
+        wrong.append(str(errors.required("target.name")))
+    if wrong:
+        raise StatusError(500, "", wrong[0] if len(wrong) == 1 else f"[{', '.join(wrong)}]")
 
 
 def assigned(pod: Object, name: str, node: str, binding: Object, now: str) -> Object:

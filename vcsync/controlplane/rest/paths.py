@@ -101,7 +101,7 @@ class Paths:
             StatusError: 404, 405.
         """
         parts = [each for each in info.path.split("/") if each]
-        if incoming.method not in ("GET", "HEAD"):
+        if incoming.method not in ("GET", "HEAD") and parts != ["apis"]:
             raise errors.method_not_allowed() if parts else errors.page_not_found()
         if not parts:
             return _json(
@@ -166,7 +166,7 @@ class Paths:
             case ["apis", group, version]:
                 found = discovery.resource_list(group, version, custom)
         if found is None:
-            if len(parts) > 1 and discovery.group(parts[1]):
+            if len(parts) > 1 and (parts[0] == "api" or discovery.group(parts[1])):
                 raise errors.page_not_found()
             return nowhere()
         headers = {"Vary": "Accept"} if len(parts) == 1 else {}

@@ -369,7 +369,7 @@ class Registry:
 
     def _invalid(self, scope: Scope, name: str, found: Sequence[errors.FieldError]) -> StatusError:
         resource = scope.kind.resource
-        return errors.invalid(resource.kind, resource.group, name, found)
+        return errors.invalid(resource.kind, resource.storage_group, name, found)
 
 
 def move_generation(behaviour: Behaviour, working: Object, old: Object) -> None:

@@ -58,6 +58,12 @@ def _definitions(served: Served, version: int) -> Mapping[str, Any]:
     return served.published(v2=version == 2)
 
 
+DEPRECATED: Mapping[str, Mapping[str, str]] = {
+    "v1": {"Endpoints": "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"}
+}
+"""What every answer about a built-in kind warns of, by version and kind."""
+
+
 @cache
 def builtin_kinds() -> Mapping[tuple[str, str, str], Kind]:
     """Return the built-in kinds by group, version and plural."""
@@ -74,7 +80,11 @@ def builtin_kinds() -> Mapping[tuple[str, str, str], Kind]:
         view = VIEWS.get((resource.group, resource.version, resource.kind))
         conversion = None if view is None else _conversion(view, resource.storage_api_version)
         kinds[resource.group, resource.version, resource.plural] = BuiltinKind(
-            resource, behaviour, schema, conversion
+            resource,
+            behaviour,
+            schema,
+            conversion,
+            DEPRECATED.get(resource.api_version, {}).get(resource.kind, ""),
         )
     return kinds
 

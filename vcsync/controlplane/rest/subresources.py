@@ -109,7 +109,7 @@ class Subresources:
             found = {"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": [one]}
             return self._document(request, found, 200)
         if request.scope.name != STORE:
-            raise self._registry.not_found(request.scope)
+            raise errors.not_found("componentstatus", "", request.scope.name)
         return self._document(request, {"kind": "ComponentStatus", "apiVersion": "v1", **one}, 200)
 
     async def _stream(self, request: Request) -> Reply:

@@ -32,7 +32,7 @@ CUSTOM_PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
 
 PARTIAL_KINDS = frozenset({"PartialObjectMetadata", "PartialObjectMetadataList"})
 META_VERSIONS = frozenset({"v1", "v1beta1"})
-DISCOVERY_VERSIONS = ("v2", "v2beta1")
+DISCOVERY_VERSIONS = ("v2",)
 TRUE_TEXTS = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 """What Go's strconv.ParseBool takes for true."""
 BROWSERS = ("curl", "Wget", "Mozilla/5.0")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from vcsync.controlplane.behaviour import Context, Object
 from vcsync.controlplane.errors import FieldError
-from vcsync.controlplane.kinds import certificates, pod_updates
+from vcsync.controlplane.kinds import certificates, pod_updates, pods
 from vcsync.controlplane.rest.copies import copied
 
 KEPT = ("kind", "apiVersion", "metadata")
@@ -95,10 +95,8 @@ def _approval(new: Object, old: Object, context: Context) -> None:
 
 SUBWRITES: Mapping[tuple[str, str, str], SubWrite] = {
     ("", "namespaces", "finalize"): SubWrite(_finalize, nothing_wrong),
-    ("", "pods", "ephemeralcontainers"): SubWrite(
-        _ephemeral, lambda new, old: list(pod_updates.ephemeral_changes(new, old))
-    ),
-    ("", "pods", "resize"): SubWrite(_resize, lambda new, old: list(pod_updates.resize_changes(new, old))),
+    ("", "pods", "ephemeralcontainers"): SubWrite(_ephemeral, pods.validate_ephemeral_containers),
+    ("", "pods", "resize"): SubWrite(_resize, pods.validate_resize),
     ("certificates.k8s.io", "certificatesigningrequests", "approval"): SubWrite(
         _approval, certificates.validate_approval
     ),

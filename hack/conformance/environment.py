@@ -180,9 +180,7 @@ class EmbeddedEnvironment:
     """
 
     def __init__(self, directory: Path, content_type: str = "") -> None:
-        self._bed = TestBed(
-            supers=1, nodes=CLUSTER_NODES, tenants=0, directory=directory, embedded={"super"}
-        )
+        self._bed = TestBed(supers=1, nodes=CLUSTER_NODES, tenants=0, directory=directory, embedded={"super"})
         self._flags = (f"--kube-api-content-type={content_type}",) if content_type else ()
         self._programs = ensure((*SERVERS, "e2e.test"), print)
 

@@ -397,7 +397,9 @@ def test_a_config_map_too_large_to_be_written_is_explained(pool: Pool, neighbour
         stands_everywhere(space, "configmaps", "light")
         before = super_writes(pool, "configmaps")
         time.sleep(CALM_SECONDS)
-        assert super_writes(pool, "configmaps") - before <= 8  # backing off in both super clusters, not spinning
+        assert (
+            super_writes(pool, "configmaps") - before <= 8
+        )  # backing off in both super clusters, not spinning
         neighbour.runs_a_pod()
         patch(space, "configmaps", "heavy", {"data": {"a": "", "b": "small"}})
         eventually(

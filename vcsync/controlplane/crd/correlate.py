@@ -33,6 +33,17 @@ def keyed(node: Structural, items: Any) -> dict[tuple[Any, ...], Any]:
     return found
 
 
+def identical(old: Any, new: Any) -> bool:
+    """Tell whether two JSON values are the same; true is not 1, and 1 is not 1.0."""
+    if type(old) is not type(new):
+        return False
+    if isinstance(old, dict):
+        return old.keys() == new.keys() and all(identical(value, new[name]) for name, value in old.items())
+    if isinstance(old, list):
+        return len(old) == len(new) and all(map(identical, old, new))
+    return bool(old == new)
+
+
 class Correlated:
     """A value of the new object with what it was; comparisons are made once."""
 
@@ -86,13 +97,18 @@ class Correlated:
     def _compare(self) -> bool:
         old, new = self.old, self.new
         if isinstance(new, dict) and isinstance(old, dict):
-            if len(old) != len(new):
-                return False
-            below = [self.field(name) for name in new]
-            return all(each is not None and each.unchanged() for each in below)
+            return len(old) == len(new) and all(self._field_unchanged(name) for name in new)
         if isinstance(new, list) and isinstance(old, list) and self.node.list_type == "map":
-            if len(old) != len(new):
-                return False
-            below = [self.item(at) for at in range(len(new))]
-            return all(each is not None and each.unchanged() for each in below)
-        return type(old) is type(new) and bool(old == new)
+            return len(old) == len(new) and all(self._item_unchanged(at) for at in range(len(new)))
+        return identical(old, new)
+
+    def _field_unchanged(self, name: str) -> bool:
+        child = self.field(name)
+        if child is not None:
+            return child.unchanged()
+        # What the schema knows nothing of has no counterpart, yet it may be what it was.
+        return name in self.old and identical(self.old[name], self.new[name])
+
+    def _item_unchanged(self, at: int) -> bool:
+        child = self.item(at)
+        return identical(self.old[at], self.new[at]) if child is None else child.unchanged()

@@ -8,6 +8,7 @@ import msgspec
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.errors import StatusError
+from vcsync.controlplane.resources import Resource
 from vcsync.controlplane.rest.scope import Scope
 from vcsync.controlplane.wire import decode, negotiation
 
@@ -26,6 +27,7 @@ def read_object(scope: Scope, body: bytes, content_type: str, validation: str) -
     obj, findings = found.object, list(found.findings)
     if resource.custom:
         _settle_meta(obj)
+        _check_kind(found.kind, resource, obj)
         findings += _unknown(scope, obj)
         if strict and findings:
             raise decode.strict_error(resource.kind, resource.version, resource.kind, tuple(findings))
@@ -35,6 +37,12 @@ def read_object(scope: Scope, body: bytes, content_type: str, validation: str) -
     if form == "json" and b'"managedFields"' in body:
         _keep_reset(msgspec.json.decode(body), obj)
     return obj
+
+
+def _check_kind(said: str, resource: Resource, obj: Object) -> None:
+    if said != resource.kind:
+        why = errors.wrong("kind", said, f"must be {resource.kind}")
+        raise errors.invalid(said, resource.group, obj["metadata"].get("name") or "", [why])
 
 
 def read_as(scope: Scope, body: bytes, content_type: str, expected: decode.Expected) -> Object:

@@ -186,6 +186,8 @@ def _read(body: bytes, form: Format, expected: Expected, *, look: bool) -> Decod
     obj: Object = parsed.value or {}
     strict = [_YAML_ERRORS + "\n  ".join(parsed.yaml_duplicates)] if parsed.yaml_duplicates else []
     if expected.custom:
+        if not obj.get("kind"):
+            raise _Undecodable(f"Object 'Kind' is missing in '{body.decode('utf-8', 'replace')}'", claimed)
         findings = [*strict, *parsed.duplicates]
         if (group, version) != (expected.group, expected.version):
             raise _other_version(group, version, expected)

@@ -69,9 +69,15 @@ def test_large_numbers_and_free_form_parts_stay_as_they_are() -> None:
 
 def test_nothing_of_a_custom_resource_is_pruned() -> None:
     expected = Expected("x.example", "v1", "Foo", custom=True)
-    found = decode.read(b'{"spec":{"a":null,"a":1},"metadata":{}}', "json", expected)
+    found = decode.read(b'{"kind":"Foo","spec":{"a":null,"a":1},"metadata":{}}', "json", expected)
     assert found.object == {"kind": "Foo", "apiVersion": "x.example/v1", "metadata": {}, "spec": {"a": 1}}
     assert found.findings == ('duplicate field "spec.a"',)
+
+
+def test_a_custom_resource_must_say_its_kind() -> None:
+    expected = Expected("x.example", "v1", "Foo", custom=True)
+    with pytest.raises(StatusError, match="Object 'Kind' is missing"):
+        decode.read(b'{"metadata":{}}', "json", expected)
 
 
 def test_a_body_in_protobuf_is_read_like_one_in_json() -> None:

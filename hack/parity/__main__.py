@@ -1,4 +1,4 @@
-"""`python -m hack.parity`: replay the corpus against both servers and tell every difference that is not allowed."""
+"""`python -m hack.parity`: replay the corpus against both servers and tell every difference that is neither allowed nor known."""
 
 import argparse
 import json
@@ -17,6 +17,7 @@ from hack.parity import ask, corpus, sides
 from hack.parity.compare import differences
 
 ALLOWED = Path(__file__).parent / "allowed.yaml"
+KNOWN = Path(__file__).parent / "known.yaml"
 
 
 @dataclass
@@ -52,10 +53,11 @@ def main() -> int:
             else stack.enter_context(sides.embedded(folder / "ours"))
         )
         result = compare(real, ours, wanted, allowances())
+    settle_known(result)
     report(result, whole=not options.only)
     if options.json:
         options.json.write_text(json.dumps(result, indent=1))
-    return 1 if result["different"] or (result["unused"] and not options.only) else 0
+    return 1 if result["different"] else 0
 
 
 def allowances() -> list[Allowance]:
@@ -90,6 +92,18 @@ def compare(
     }
 
 
+def settle_known(result: dict[str, Any]) -> None:
+    """Set apart the requests of which it is known that they differ."""
+    known = tuple(each["step"] for each in yaml.safe_load(KNOWN.read_text()))
+    is_known = {name: any(_is_step(name, each) for each in known) for name in result["different"]}
+    result["known"] = {name: found for name, found in result["different"].items() if is_known[name]}
+    result["different"] = {name: found for name, found in result["different"].items() if not is_known[name]}
+
+
+def _is_step(name: str, known: str) -> bool:
+    return name.startswith(known) and (known.endswith("#") or not name[len(known)].isdigit())
+
+
 def _allowed(step: corpus.Step, difference: str, allowed: list[Allowance]) -> bool:
     for each in allowed:
         if each.pattern.search(f"{step.name} | {difference}"):
@@ -107,6 +121,8 @@ def report(result: dict[str, Any], *, whole: bool) -> None:
     for group, count in sorted(result["total"].items()):
         print(f"{group:24} {result['same'].get(group, 0):5} of {count}")
     print(f"{'all':24} {sum(result['same'].values()):5} of {sum(result['total'].values())}")
+    if result["known"]:
+        print(f"{len(result['known'])} differ as known.yaml says")
     for pattern in result["unused"] if whole else ():
         print(f"allowed.yaml: nothing matches {pattern!r} any more", file=sys.stderr)
 

@@ -196,9 +196,10 @@ class Pool:
         found = items(self.bed.meta, f"/apis/{names.API_VERSION}/superclusters")
         assert len(found) == len(self.supers)
         for each in found:
-            nodes = each["status"]["nodes"]
-            assert condition(each, "Ready").get("status") == "True", each["status"]
-            assert nodes["ready"] == nodes["total"] > 0, each["status"]
+            status = each.get("status") or {}  # none before the syncer's first heartbeat
+            nodes = status.get("nodes") or {}
+            assert condition(each, "Ready").get("status") == "True", status
+            assert nodes["ready"] == nodes["total"] > 0, status
         return True
 
     @contextmanager

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from vcsync.controlplane.behaviour import Behaviour, Context, Object, StatusBehaviour
+from vcsync.controlplane.cel.rules import Validator, compile_rules
 from vcsync.controlplane.crd import columns as columns_of
 from vcsync.controlplane.crd import listtypes, nodes, objectmeta, structural, validate
-from vcsync.controlplane.crd.cel.rules import Validator, compile_rules
 from vcsync.controlplane.crd.columns import Column, Scale
 from vcsync.controlplane.crd.correlate import Correlated
 from vcsync.controlplane.crd.structural import Structural

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vcsync.controlplane.behaviour import Behaviour, Context, Object, StatusBehaviour
+from vcsync.controlplane.cel.rules import estimate
 from vcsync.controlplane.crd import conditions, formats, shape, validation
-from vcsync.controlplane.crd.cel.rules import estimate
 from vcsync.controlplane.errors import FieldError
 
 

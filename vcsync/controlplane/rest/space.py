@@ -6,9 +6,9 @@ from typing import Any
 
 from vcsync.controlplane import openapi
 from vcsync.controlplane.behaviour import Behaviour
+from vcsync.controlplane.cel import conditions
 from vcsync.controlplane.crd import definition
 from vcsync.controlplane.crd.catalogue import Catalogue, Served
-from vcsync.controlplane.crd.cel import conditions
 from vcsync.controlplane.kinds import BEHAVIOURS
 from vcsync.controlplane.kinds.views import VIEWS, View
 from vcsync.controlplane.resources import Resource

@@ -1,7 +1,7 @@
 import pytest
 
 from vcsync.controlplane.behaviour import Behaviour
-from vcsync.controlplane.crd.cel.conditions import compiled, fault
+from vcsync.controlplane.cel.conditions import compiled, fault
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcsync.controlplane.crd.cel import rules as module
-from vcsync.controlplane.crd.cel.declared import declare, escape
-from vcsync.controlplane.crd.cel.rules import compile_rules, estimate
-from vcsync.controlplane.crd.cel.values import CelError, Duration, Timestamp, Work, equal
+from vcsync.controlplane.cel import rules as module
+from vcsync.controlplane.cel.declared import declare, escape
+from vcsync.controlplane.cel.rules import compile_rules, estimate
+from vcsync.controlplane.cel.values import CelError, Duration, Timestamp, Work, equal
 from vcsync.controlplane.crd.structural import build
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vcsync.controlplane.cel.rules import estimate
 from vcsync.controlplane.crd import (
     definition,
     listtypes,
@@ -15,7 +16,6 @@ from vcsync.controlplane.crd import (
     structural,
     validate,
 )
-from vcsync.controlplane.crd.cel.rules import estimate
 from vcsync.controlplane.crd.correlate import Correlated
 from vcsync.controlplane.crd.customresource import compile_version
 from vcsync.controlplane.crd.schemacheck import check_schema

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from vcsync.controlplane.crd.cel.values import UInt
+from vcsync.controlplane.cel.values import UInt
 
 _PRIMITIVES = {1: "bool", 2: "int", 3: "uint", 4: "double", 5: "string", 6: "bytes"}
 _WELL_KNOWN = {1: "dyn", 2: "timestamp", 3: "duration"}

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from vcsync.controlplane.crd.cel.values import Struct, size
+from vcsync.controlplane.cel.values import Struct, size
 
 TRAVERSAL = 0.1
 REGEX = 0.25

@@ -13,12 +13,12 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, struct_pb2, timestamp_pb2
 
+from vcsync.controlplane.cel import formatting
+from vcsync.controlplane.cel.declared import Declared
+from vcsync.controlplane.cel.expression import Checked, Expr, Type, below, read
+from vcsync.controlplane.cel.libraries import GLOBALS, MEMBERS, OPAQUE, STANDARD
+from vcsync.controlplane.cel.values import CelError, Duration, Timestamp, Work
 from vcsync.controlplane.crd import patterns
-from vcsync.controlplane.crd.cel import formatting
-from vcsync.controlplane.crd.cel.declared import Declared
-from vcsync.controlplane.crd.cel.expression import Checked, Expr, Type, below, read
-from vcsync.controlplane.crd.cel.libraries import GLOBALS, MEMBERS, OPAQUE, STANDARD
-from vcsync.controlplane.crd.cel.values import CelError, Duration, Timestamp, Work
 
 LONGEST = 100_000
 _PACKAGE = "schema"

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from vcsync.controlplane.cel.compiler import Compiler, NotCompiled
+from vcsync.controlplane.cel.declared import LARGEST_REQUEST, Declared, declare
+from vcsync.controlplane.cel.estimate import estimate_cost
+from vcsync.controlplane.cel.evaluate import Run, Step, constant_fault, prepare
+from vcsync.controlplane.cel.expression import Checked
+from vcsync.controlplane.cel.values import NONE, CelError, CostExceeded, Optional, Work, from_json
 from vcsync.controlplane.crd import fieldpath
-from vcsync.controlplane.crd.cel.compiler import Compiler, NotCompiled
-from vcsync.controlplane.crd.cel.declared import LARGEST_REQUEST, Declared, declare
-from vcsync.controlplane.crd.cel.estimate import estimate_cost
-from vcsync.controlplane.crd.cel.evaluate import Run, Step, constant_fault, prepare
-from vcsync.controlplane.crd.cel.expression import Checked
-from vcsync.controlplane.crd.cel.values import NONE, CelError, CostExceeded, Optional, Work, from_json
 from vcsync.controlplane.crd.correlate import Correlated, composite_key, keyed
 from vcsync.controlplane.crd.gotext import quoted
 from vcsync.controlplane.crd.paths import child, index, key

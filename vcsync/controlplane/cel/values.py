@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from vcsync.controlplane.crd.cel.declared import Declared
+from vcsync.controlplane.cel.declared import Declared
 
 INT_MIN, INT_MAX, UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 _SECOND = 1_000_000_000

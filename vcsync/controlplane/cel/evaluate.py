@@ -7,11 +7,10 @@ Kubernetes' of `pkg/cel/library/cost.go`; besides, every step is counted against
 from collections.abc import Callable
 from typing import Any, cast
 
-from vcsync.controlplane.crd import patterns
-from vcsync.controlplane.crd.cel.costs import call_cost
-from vcsync.controlplane.crd.cel.expression import Checked, Expr, Fold, below
-from vcsync.controlplane.crd.cel.functions import FUNCTIONS
-from vcsync.controlplane.crd.cel.values import (
+from vcsync.controlplane.cel.costs import call_cost
+from vcsync.controlplane.cel.expression import Checked, Expr, Fold, below
+from vcsync.controlplane.cel.functions import FUNCTIONS
+from vcsync.controlplane.cel.values import (
     NONE,
     CelError,
     CostExceeded,
@@ -23,6 +22,7 @@ from vcsync.controlplane.crd.cel.values import (
     equal,
     iterate,
 )
+from vcsync.controlplane.crd import patterns
 
 _TYPES = {"timestamp": "google.protobuf.Timestamp", "duration": "google.protobuf.Duration"}
 _LIST_COST, _MAP_COST = 10, 30

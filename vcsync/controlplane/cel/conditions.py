@@ -11,8 +11,8 @@ from typing import Any
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Behaviour, Object
-from vcsync.controlplane.crd.cel.compiler import NotCompiled, check, environment
-from vcsync.controlplane.crd.cel.declared import Declared
+from vcsync.controlplane.cel.compiler import NotCompiled, check, environment
+from vcsync.controlplane.cel.declared import Declared
 from vcsync.controlplane.errors import FieldError
 
 _GROUP = "admissionregistration.k8s.io"

@@ -4,8 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from vcsync.controlplane.crd import gotext
-from vcsync.controlplane.crd.cel.values import (
+from vcsync.controlplane.cel.values import (
     CelError,
     Duration,
     Optional,
@@ -16,6 +15,7 @@ from vcsync.controlplane.crd.cel.values import (
     is_number,
     type_name,
 )
+from vcsync.controlplane.crd import gotext
 
 _CLAUSE = re.compile(r"%(?:(%)|(?:\.(\d{1,3}))?([sdfeboxX]))")
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
-from vcsync.controlplane.crd.cel.declared import Declared
-from vcsync.controlplane.crd.cel.expression import Checked, Expr, Fold, Type
+from vcsync.controlplane.cel.declared import Declared
+from vcsync.controlplane.cel.expression import Checked, Expr, Fold, Type
 
 UNBOUNDED = 2**64 - 1
 _TRAVERSAL, _REGEX = 0.1, 0.25

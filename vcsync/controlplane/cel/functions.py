@@ -12,9 +12,8 @@ from datetime import timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from vcsync.controlplane.crd import gotext, patterns
-from vcsync.controlplane.crd.cel import formatting, kubernetes
-from vcsync.controlplane.crd.cel.values import (
+from vcsync.controlplane.cel import formatting, kubernetes
+from vcsync.controlplane.cel.values import (
     INT_MAX,
     INT_MIN,
     NONE,
@@ -33,6 +32,7 @@ from vcsync.controlplane.crd.cel.values import (
     is_number,
     type_name,
 )
+from vcsync.controlplane.crd import gotext, patterns
 
 Function = Callable[..., Any]
 _LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")

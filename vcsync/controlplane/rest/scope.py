@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from vcsync.controlplane.audit.trail import SILENT, Trail
 from vcsync.controlplane.behaviour import Context, Object
 from vcsync.controlplane.resources import collection_key, object_key
 from vcsync.controlplane.rest.kind import Kind
@@ -20,6 +21,7 @@ class Scope:
         caller: who asks, for authorization.
         warnings: texts that go out as Warning headers.
         agent: the User-Agent header.
+        audit: takes annotations of the request's audit event: `scope.audit.annotate(key, value)`.
     """
 
     tenant: str
@@ -31,6 +33,7 @@ class Scope:
     caller: Any = None
     agent: str = ""
     warnings: list[str] = field(default_factory=list)
+    audit: Trail = SILENT
 
     @property
     def collection(self) -> str:

@@ -28,6 +28,9 @@ Verdict = Assign | Wait | None
 """None: leave the Pod as it is."""
 
 
+_UNTOLD = ("untold",)
+
+
 class Space(Struct):
     """One namespace. `granted`: where it holds slices; `shares` may have more, where Pods still are."""
 
@@ -144,11 +147,9 @@ class Book:
         space = self._spaces.get(pod.namespace)
         return None if space is None else space.waiting.get(pod.name)
 
-    def forget_told(self, pod: Pod) -> None:
-        """It could not be told after all; it waits nevertheless."""
-        space = self._space(pod.namespace)
-        if pod.name in space.waiting:
-            space.waiting[pod.name] = ()
+    def wait_untold(self, pod: Pod) -> None:
+        """Remember that a Pod waits and has not been told why."""
+        self._space(pod.namespace).waiting[pod.name] = _UNTOLD
 
     def waiting(self, namespace: str) -> list[Key]:
         """Pods of a namespace that wait, the longest first."""

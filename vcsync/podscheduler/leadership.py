@@ -48,6 +48,7 @@ class TenantSession:
             door,
             lambda: leadership.pool.views,
             lambda item, urgent: leadership.work.add(key, item, priority=urgent),
+            lambda item, delay: leadership.work.add_after(key, item, delay),
         )
 
     def _observe(self, change: Change) -> None:

@@ -19,6 +19,8 @@ from vcsync.scheduling.shares import PodDecision
 from vcsync.scheduling.snapshot import SuperView
 
 _FAILED = "FailedScheduling"
+DEALING_SECONDS = 2.0
+"""A Pod of a namespace without slices is told so after this long: a new namespace's slices are being dealt meanwhile."""
 
 
 class PodDoor(Struct, frozen=True):
@@ -46,8 +48,8 @@ class Outcome(Struct, frozen=True):
 class TenantPods:
     """Follows a tenant's Pods in the books and schedules one at a time.
 
-    `add(item, urgent)` asks for `schedule` of a Pod, or with an empty name for `wake` of a namespace. Nothing
-    is asked for before `begin`: first all Pods must be counted.
+    `add(item, urgent)` asks for `schedule` of a Pod, or with an empty name for `wake` of a namespace;
+    `add_after(item, seconds)` asks for it later. Nothing is asked for before `begin`: first all Pods must be counted.
     """
 
     def __init__(
@@ -55,12 +57,14 @@ class TenantPods:
         door: PodDoor,
         views: Callable[[], Mapping[str, SuperView]],
         add: Callable[[Key, bool], None],
+        add_after: Callable[[Key, float], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.book = Book()
         self._door = door
         self._views = views
         self._add = add
+        self._add_after = add_after
         self._clock = clock
         self._begun = False
 
@@ -130,6 +134,12 @@ class TenantPods:
         outcome = Outcome("waiting", "", verdict.decision)
         message = verdict.decision.reasons()
         told_before = self.book.told(pod)
+        if not verdict.signature and not pod.told:
+            patience = pod.seen_at + DEALING_SECONDS - self._clock()
+            if patience > 0:
+                self.book.wait_untold(pod)
+                self._add_after(pod.key, patience)
+                return outcome
         self.book.wait(pod, verdict.signature)
         if told_before == verdict.signature or (told_before is None and pod.told == message):
             return outcome
@@ -137,7 +147,8 @@ class TenantPods:
         try:
             await self._door.patch_status(pod.namespace, pod.name, unschedulable(pod, message, now))
         except BaseException:
-            self.book.forget_told(pod)
+            if self.book.told(pod) is not None:
+                self.book.wait_untold(pod)
             raise
         self._door.emit(pod, message)
         return outcome

@@ -28,8 +28,10 @@ class Tenant:
         self.queue: list[tuple[tuple[str, str], bool]] = []
         self.cache = Cache()
         self.version = 0
+        self.now = 0.0
+        self.later: list[tuple[tuple[str, str], float]] = []
         door = PodDoor(self.patch, self.patch_status, self.gone, self.emit)
-        self.pods = TenantPods(door, lambda: self.views, self.add, lambda: 0.0)
+        self.pods = TenantPods(door, lambda: self.views, self.add, self.add_after, lambda: self.now)
 
     # The API server
 
@@ -60,6 +62,9 @@ class Tenant:
     def add(self, item: tuple[str, str], urgent: bool) -> None:
         if (item, urgent) not in self.queue:
             self.queue.append((item, urgent))
+
+    def add_after(self, item: tuple[str, str], delay: float) -> None:
+        self.later.append((item, self.now + delay))
 
     async def patch(self, namespace: str, name: str, patch: dict[str, Any]) -> None:
         self.patches.append((name, patch))
@@ -100,6 +105,13 @@ class Tenant:
             else:
                 self.pods.wake(key[0])
         raise AssertionError("it does not settle")
+
+    async def pass_time(self) -> None:
+        for item, due in self.later:
+            self.now = max(self.now, due)
+            self.add(item, False)
+        self.later.clear()
+        await self.settle()
 
     def home(self, name: str) -> str:
         metadata = self.objects[name]["metadata"]
@@ -167,10 +179,37 @@ async def test_after_a_restart_nobody_is_told_the_same_again(tenant):
     assert again.home("large") == "r1"
 
 
+async def test_a_pod_made_with_its_namespace_is_told_nothing_while_slices_are_being_dealt():
+    tenant = Tenant()
+    tenant.pods.begin()
+    tenant.create("p")
+    await tenant.settle()
+    assert (tenant.patches, tenant.events) == ([], [])
+    tenant.pods.grant(NS, SIZE, {"r1": 1})
+    await tenant.settle()
+    await tenant.pass_time()
+    assert tenant.home("p") == "r1"
+    assert (len(tenant.patches), tenant.events) == (1, [])
+
+
+async def test_a_pod_without_slices_that_could_not_be_told_is_told_the_next_time():
+    tenant = Tenant()
+    tenant.pods.begin()
+    tenant.create("p")
+    await tenant.settle()
+    tenant.fail = [ServerError(Status(500))]
+    with pytest.raises(ServerError):
+        await tenant.pass_time()
+    await tenant.pods.schedule((NS, "p"))
+    await tenant.pods.schedule((NS, "p"))
+    assert [name for name, _ in tenant.events] == ["p"]
+
+
 async def test_pods_wait_for_slices_and_move_with_them(tenant):
     tenant.pods.grant(NS, {}, {})
     tenant.create("p")
     await tenant.settle()
+    await tenant.pass_time()
     assert tenant.home("p") == ""
     assert "needs a ResourceQuota" in tenant.events[0][1]
     tenant.pods.grant(NS, SIZE, {"r2": 1})

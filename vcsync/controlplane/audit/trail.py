@@ -20,7 +20,7 @@ class Level(IntEnum):
     REQUEST_RESPONSE = 3
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Trail:
     """What is gathered of one request; of `SILENT` nothing is.
 

@@ -1,24 +1,39 @@
 """Authorization: who may do what, by the RBAC objects of the tenant from which the credential comes.
 
-Policies are read when somebody of a tenant asks, and forgotten when a role or binding of it changes; a tenant in
-which nobody asks costs nothing.
+Policies are read when somebody of a tenant asks, and changed with every role or binding of it that changes; a tenant
+in which nobody asks costs nothing.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from vcsync.controlplane.identity import escalation, impersonation, nodes
 from vcsync.controlplane.identity.bootstrap import default_policy
 from vcsync.controlplane.identity.caller import MASTERS, Asked, Caller, Decision, refusal
-from vcsync.controlplane.identity.policy import GROUP, Policy
-from vcsync.controlplane.identity.policy_reader import read_policy
-from vcsync.controlplane.store.interface import Change, Store
+from vcsync.controlplane.identity.policy import Policy
+from vcsync.controlplane.identity.policy_reader import MARK, apply, read_policy
+from vcsync.controlplane.store.interface import Change, Store, tenant_of
 
 MAX_POLICIES = 1000
 """Tenants whose policy is kept in memory."""
 
-_MARK = f"/{GROUP}/"
+
+@dataclass(slots=True)
+class _Known:
+    """A policy, and the revision that it was read at: changes up to there are in it."""
+
+    policy: Policy
+    revision: int
+
+
+@dataclass(slots=True)
+class _Loading:
+    """What happened to a tenant's policy while it is read. `lost`: what it cannot be told, it must not be kept."""
+
+    changes: list[Change] = field(default_factory=list)
+    lost: bool = False
 
 
 class Authorizer:
@@ -29,27 +44,33 @@ class Authorizer:
         self._store = store
         self._exists = exists
         self._capacity = capacity
-        self._policies: OrderedDict[str, Policy] = OrderedDict()
-        self._changed: dict[str, int] = {}
-        self._loading: dict[str, int] = {}
+        self._policies: OrderedDict[str, _Known] = OrderedDict()
+        self._loading: dict[str, list[_Loading]] = {}
 
     def changed(self, changes: Iterable[Change]) -> None:
-        """Forget what changes of roles and bindings make untrue; cheap for all other changes."""
+        """Take over changes of roles and bindings; cheap for all other changes."""
         for change in changes:
-            if _MARK in change.key:
-                self.forget(change.key.partition("/")[0])
+            if MARK in change.key:
+                self._change(change)
+
+    def _change(self, change: Change) -> None:
+        tenant = tenant_of(change.key)
+        for loading in self._loading.get(tenant, ()):
+            loading.changes.append(change)
+        known = self._policies.get(tenant)
+        if known is not None and change.revision > known.revision:
+            apply(known.policy, change)
 
     def forget(self, tenant: str) -> None:
         """Read a tenant's policy anew when it is next asked for."""
         self._policies.pop(tenant, None)
-        if tenant in self._loading:
-            self._changed[tenant] = self._changed.get(tenant, 0) + 1
+        for loading in self._loading.get(tenant, ()):
+            loading.lost = True
 
     def forget_all(self) -> None:
         """Read every policy anew when it is next asked for."""
-        self._policies.clear()
-        for tenant in self._loading:
-            self._changed[tenant] = self._changed.get(tenant, 0) + 1
+        for tenant in {*self._policies, *self._loading}:
+            self.forget(tenant)
 
     async def policy(self, tenant: str) -> Policy:
         """Return a tenant's policy; of no tenant, or one that does not exist: what holds in a fresh one.
@@ -60,27 +81,30 @@ class Authorizer:
         found = self._policies.get(tenant)
         if found is not None:
             self._policies.move_to_end(tenant)
-            return found
+            return found.policy
         if not tenant or not self._exists(tenant):
             return default_policy()
         return await self._load(tenant)
 
     async def _load(self, tenant: str) -> Policy:
-        """Read a policy; keep it unless something changed meanwhile, which it may or may not hold."""
-        self._loading[tenant] = self._loading.get(tenant, 0) + 1
-        before = self._changed.get(tenant, 0)
+        """Read a policy and keep it, with what changed meanwhile."""
+        loading = _Loading()
+        self._loading.setdefault(tenant, []).append(loading)
         try:
-            policy = await read_policy(self._store, tenant)
-            if self._changed.get(tenant, 0) == before:
-                self._policies[tenant] = policy
-                while len(self._policies) > self._capacity:
-                    self._policies.popitem(last=False)
-            return policy
+            revision = await self._store.revision()
+            known = _Known(await read_policy(self._store, tenant, revision), revision)
         finally:
-            self._loading[tenant] -= 1
+            self._loading[tenant].remove(loading)
             if not self._loading[tenant]:
                 del self._loading[tenant]
-                self._changed.pop(tenant, None)
+        for change in loading.changes:
+            if change.revision > revision:
+                apply(known.policy, change)
+        if not loading.lost:
+            self._policies[tenant] = known
+            while len(self._policies) > self._capacity:
+                self._policies.popitem(last=False)
+        return known.policy
 
     async def decide(self, caller: Caller, asked: Asked) -> Decision:
         """Tell whether a caller may.

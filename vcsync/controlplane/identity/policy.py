@@ -60,7 +60,7 @@ class Grant:
 
 
 class Policy:
-    """Answers who may do what in one tenant."""
+    """Answers who may do what in one tenant; roles and bindings may be changed one by one."""
 
     def __init__(
         self,
@@ -68,20 +68,44 @@ class Policy:
         roles: Mapping[tuple[str, str], Rules],
         bindings: Iterable[Binding],
     ) -> None:
-        """Take cluster roles by name, roles by (namespace, name), and bindings in the order of their names."""
-        self._cluster_roles = cluster_roles
-        self._roles = roles
-        self._by_subject: dict[str, dict[tuple[str, str], list[tuple[int, Binding, Subject]]]] = {}
+        """Take cluster roles by name, roles by (namespace, name), and bindings."""
+        self._roles: dict[tuple[str, str], Rules] = {
+            ("", name): rules for name, rules in cluster_roles.items()
+        }
+        self._roles.update(roles)
+        self._bindings: dict[tuple[str, str], Binding] = {}
+        self._by_subject: dict[tuple[str, str, str], dict[str, None]] = {}
         self._remembered: dict[tuple[str, tuple[str, ...], str], tuple[Grant, ...]] = {}
-        for number, binding in enumerate(bindings):
-            spoken_of = self._by_subject.setdefault(binding.namespace, {})
-            for subject in binding.subjects:
-                key = _key(subject, binding.namespace)
-                if key is not None:
-                    spoken_of.setdefault(key, []).append((number, binding, subject))
+        for binding in bindings:
+            self._bind(binding)
+
+    def set_role(self, namespace: str, name: str, rules: Rules | None) -> None:
+        """Give a Role (a ClusterRole when `namespace` is empty) these rules; None: it is gone."""
+        self._remembered.clear()
+        if rules is None:
+            self._roles.pop((namespace, name), None)
+        else:
+            self._roles[namespace, name] = rules
+
+    def set_binding(self, namespace: str, name: str, binding: Binding | None) -> None:
+        """Put a binding in the place of the one of that name; None: it is gone."""
+        self._remembered.clear()
+        old = self._bindings.pop((namespace, name), None)
+        for key in _keys(old) if old else ():
+            spoken_of = self._by_subject[key]
+            del spoken_of[name]
+            if not spoken_of:
+                del self._by_subject[key]
+        if binding is not None:
+            self._bind(binding)
+
+    def _bind(self, binding: Binding) -> None:
+        self._bindings[binding.namespace, binding.name] = binding
+        for key in _keys(binding):
+            self._by_subject.setdefault(key, {})[binding.name] = None
 
     def grants(self, user: User, namespace: str) -> tuple[Grant, ...]:
-        """Return what bindings give a user in a namespace; in none: cluster-wide only."""
+        """Return what bindings give a user in a namespace, by their names; in none: cluster-wide only."""
         key = (user.name, user.groups, namespace)
         found = self._remembered.get(key)
         if found is None:
@@ -92,18 +116,15 @@ class Policy:
         return found
 
     def _grants(self, user: User, namespace: str) -> Iterator[Grant]:
+        meant = {("User", user.name), *(("Group", group) for group in user.groups)}
         for scope in ("", namespace) if namespace else ("",):
-            spoken_of = self._by_subject.get(scope)
-            if not spoken_of:
-                continue
-            first: dict[int, tuple[Binding, Subject]] = {}
-            for key in (("User", user.name), *(("Group", group) for group in user.groups)):
-                for number, binding, subject in spoken_of.get(key, ()):
-                    known = first.get(number)
-                    if known is None or binding.subjects.index(subject) < binding.subjects.index(known[1]):
-                        first[number] = (binding, subject)
-            for number in sorted(first):
-                yield self._grant(*first[number])
+            names: set[str] = set()
+            for key in meant:
+                names.update(self._by_subject.get((scope, *key), ()))
+            for name in sorted(names):
+                binding = self._bindings[scope, name]
+                subject = next(each for each in binding.subjects if _key(each, scope) in meant)
+                yield self._grant(binding, subject)
 
     def _grant(self, binding: Binding, subject: Subject) -> Grant:
         rules = self.rules_of(binding.role_kind, binding.role_name, binding.namespace)
@@ -115,8 +136,8 @@ class Policy:
     def rules_of(self, kind: str, name: str, namespace: str) -> Rules | None:
         """Return the rules of the role that a binding refers to; None: there is no such role."""
         if kind == "ClusterRole":
-            return self._cluster_roles.get(name)
-        return self._roles.get((namespace, name)) if kind == "Role" else None
+            return self._roles.get(("", name))
+        return self._roles.get((namespace, name)) if kind == "Role" and namespace else None
 
     def decide(self, user: User, asked: Asked) -> Decision:
         """Tell whether a user may."""
@@ -132,6 +153,12 @@ class Policy:
         """Say which roles bindings refer to that do not exist; empty: none."""
         said = list(dict.fromkeys(grant.missing for grant in grants if grant.missing))
         return said[0] if len(said) == 1 else f"[{', '.join(said)}]" if said else ""
+
+
+def _keys(binding: Binding) -> set[tuple[str, str, str]]:
+    """Return under what a binding is found: its namespace, and what a user must be."""
+    found = (_key(subject, binding.namespace) for subject in binding.subjects)
+    return {(binding.namespace, *key) for key in found if key is not None}
 
 
 def _key(subject: Subject, namespace: str) -> tuple[str, str] | None:

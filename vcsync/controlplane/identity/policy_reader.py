@@ -1,16 +1,19 @@
-"""Reads a tenant's roles and bindings from the store and makes a policy of them."""
+"""Reads a tenant's roles and bindings from the store, makes a policy of them, and changes it as they change."""
 
 from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
 
+from vcsync.controlplane.identity.escalation import BINDINGS, ROLES
 from vcsync.controlplane.identity.policy import GROUP, Binding, Policy, Rules, Subject
 from vcsync.controlplane.identity.rbac import parse_rules
 from vcsync.controlplane.resources import collection_key
-from vcsync.controlplane.store.interface import Store
+from vcsync.controlplane.store.interface import Change, Store
 
 PAGE = 500
+MARK = f"/{GROUP}/"
+"""Stands in the keys of RBAC objects, after the tenant."""
 
 
 class _Metadata(msgspec.Struct):
@@ -52,13 +55,12 @@ def _rules(raw: bytes) -> Rules:
     return parse_rules(rules)
 
 
-async def read_policy(store: Store, tenant: str) -> Policy:
+async def read_policy(store: Store, tenant: str, revision: int) -> Policy:
     """Read a tenant's RBAC objects at one revision.
 
     Raises:
         StoreError: the store cannot be read.
     """
-    revision = await store.revision()
     cluster_roles = await _read(store, tenant, "clusterroles", _roles, revision)
     roles = await _read(store, tenant, "roles", _roles, revision)
     cluster_bindings = await _read(store, tenant, "clusterrolebindings", _bindings, revision)
@@ -68,6 +70,19 @@ async def read_policy(store: Store, tenant: str) -> Policy:
         {(role.metadata.namespace, role.metadata.name): _rules(bytes(role.rules)) for role in roles},
         [_binding(each) for each in (*cluster_bindings, *bindings)],
     )
+
+
+def apply(policy: Policy, change: Change) -> None:
+    """Change a policy as one of its tenant's RBAC objects changed; costs what that object costs, not the tenant."""
+    _, _, rest = change.key.partition(MARK)
+    plural, *place = rest.split("/")
+    namespace, name = ("", *place)[-2:]
+    if plural in ROLES:
+        role = None if change.value is None else _rules(bytes(_roles.decode(change.value).rules))
+        policy.set_role(namespace, name, role)
+    elif plural in BINDINGS:
+        binding = None if change.value is None else _binding(_bindings.decode(change.value))
+        policy.set_binding(namespace, name, binding)
 
 
 def _binding(read: _Binding) -> Binding:

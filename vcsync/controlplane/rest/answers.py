@@ -1,8 +1,8 @@
 """Turns what is stored into the bytes that a client asked for: JSON, YAML, protobuf, Tables, partial objects."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,6 +18,7 @@ from vcsync.controlplane.wire.negotiation import Representation
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 TABLE = "Table"
 Query = Mapping[str, Sequence[str]]
+_T = TypeVar("_T")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -221,7 +222,22 @@ class WatchAnswers:
         self._kind = kind
         self._how = how
         self._tell_tenant = tell_tenant
-        self._shared = not kind.resource.custom or kind.direct
+        self._shared = how.target != TABLE and (not kind.resource.custom or kind.direct)
+        resource = kind.resource
+        tenants = "all" if tell_tenant else ""
+        self._which = {
+            change: f"{change} {tenants} {resource.api_version} {how}"
+            for change in ("ADDED", "MODIFIED", "DELETED")
+        }
+
+    def at_once(self, events: Sequence[Told]) -> bytes | None:
+        """Encode events without waiting; None: it takes what may wait, or depends on what was sent before."""
+        if not self._shared:
+            return None
+        return b"".join([self._known(each) or at_once(self.event(each)) for each in events])
+
+    def _known(self, told: Told) -> bytes | None:
+        return told.event.encoded.get(self._which[told.type]) if told.event is not None else None
 
     async def event(self, told: Told) -> bytes:
         """Encode one event."""
@@ -230,10 +246,7 @@ class WatchAnswers:
             return self._tabled(
                 told.type, (await self._answers.working(self._kind, [(value, told.revision)]))[0]
             )
-        resource = self._kind.resource
-        which = (resource.group, resource.version, self._how, told.type, self._tell_tenant)
-        cache = told.event.encoded if told.event is not None and self._shared else {}
-        found = cache.get(which)
+        found = self._known(told) if self._shared else None
         if found is None:
             value = _told(told.key, told.value, self._tell_tenant)
             if self._how.format == "protobuf":
@@ -242,7 +255,8 @@ class WatchAnswers:
             else:
                 obj = await self._answers.json(self._kind, value, told.revision, self._how)
                 found = encode.watch_event(told.type, obj)
-            cache[which] = found
+            if self._shared and told.event is not None:
+                told.event.encoded[self._which[told.type]] = found
         return found
 
     def bookmark(self, mark: Bookmark) -> bytes:
@@ -274,6 +288,17 @@ class WatchAnswers:
         if self._how.format == "protobuf":
             return protobuf.watch_frame(change, protobuf.encode(obj))
         return encode.watch_event(change, _encode(obj))
+
+
+def at_once(work: Coroutine[Any, Any, _T]) -> _T:
+    """Return what work that waits for nothing comes to."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: _T = done.value
+        return result
+    work.close()
+    raise RuntimeError("what cannot wait waits")
 
 
 def _of(revision: int) -> Object:

@@ -16,6 +16,8 @@ RECENT_BYTES = 16 * 2**20
 """How much of the newest history is kept at hand, for watches that resume."""
 MAX_WAITING = 20_000
 """Events that wait for one watch; whoever is slower is cut off and resumes."""
+FLUSHED_AT_ONCE = 200
+"""Watches that are written to before others in the event loop get their turn."""
 PROGRESS_SECONDS = 1.0
 RETRY_SECONDS = 1.0
 
@@ -24,6 +26,8 @@ Lost = Callable[[], Awaitable[None]]
 """Called when changes were missed; what is read then is at least as new as where the hub goes on."""
 Topic = tuple[str, str, str]
 """(tenant, group or `core`, plural)."""
+Sink = Callable[[list["Event"]], bool]
+"""Takes events on the spot; False: it cannot, and they wait."""
 _log = structlog.get_logger()
 
 
@@ -40,7 +44,7 @@ class Event:
         """Take a change of a tenant's object."""
         self.change = change
         self.tenant = tenant
-        self.encoded: dict[object, bytes] = {}
+        self.encoded: dict[str, bytes] = {}
         self.fields: dict[object, dict[str, str]] = {}
         self._labels: dict[bool, dict[str, str]] = {}
 
@@ -61,12 +65,14 @@ class Watcher:
         closed: why nothing more comes; empty: it goes on.
     """
 
-    def __init__(self, base: int) -> None:
-        """Begin after a revision."""
+    def __init__(self, base: int, due: Callable[["Watcher"], None]) -> None:
+        """Begin after a revision; `due` is told when `flush` is to be called soon."""
         self.base = base
         self.closed = ""
+        self._due = due
         self._waiting: list[Event] = []
         self._wake = asyncio.Event()
+        self._sink: Sink | None = None
 
     def put(self, event: Event) -> None:
         """Let one more event wait."""
@@ -74,7 +80,23 @@ class Watcher:
             self.close("slow")
             return
         self._waiting.append(event)
-        self._wake.set()
+        if self._sink is None:
+            self._wake.set()
+        elif len(self._waiting) == 1:
+            self._due(self)
+
+    def flush(self) -> None:
+        """Give what waits to the sink of whoever is in `wait`; what it does not take ends the waiting."""
+        if self._sink is None or not self._waiting:
+            return
+        try:
+            taken = self._sink(self._waiting)
+        except Exception:  # noqa: BLE001 - who waits meets the same defect, and tells of it
+            taken = False
+        if taken:
+            self._waiting = []
+        else:
+            self._wake.set()
 
     def close(self, why: str) -> None:
         """Give nothing more."""
@@ -88,15 +110,21 @@ class Watcher:
         taken, self._waiting = self._waiting, []
         return taken
 
-    async def wait(self, seconds: float) -> None:
-        """Return when something waits, it is closed, or so many seconds are over."""
+    async def wait(self, seconds: float, sink: Sink | None = None) -> None:
+        """Return when something waits, it is closed, or so many seconds are over.
+
+        What `sink` takes does not wait: most events of most watches wake nobody.
+        """
         if self._wake.is_set():
             return
+        self._sink = sink
         try:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
         except TimeoutError:
             return
+        finally:
+            self._sink = None
 
 
 class Hub:
@@ -116,6 +144,7 @@ class Hub:
         self._recent_bytes = 0
         self._floor = 0
         self._ended = False
+        self._due: deque[Watcher] = deque()
         self.position = 0
 
     async def start(self) -> None:
@@ -190,6 +219,18 @@ class Hub:
                 for watcher in self._watchers.get(each, ()):
                     watcher.put(event)
 
+    def _flush_soon(self, watcher: Watcher) -> None:
+        """Once the loop comes to it: by then several changes may go out as one."""
+        if not self._due:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._due.append(watcher)
+
+    def _flush(self) -> None:
+        for _ in range(min(FLUSHED_AT_ONCE, len(self._due))):
+            self._due.popleft().flush()
+        if self._due:
+            asyncio.get_running_loop().call_soon(self._flush)
+
     def _remember(self, event: Event) -> None:
         self._recent.append(event)
         self._recent_bytes += _size(event)
@@ -200,7 +241,7 @@ class Hub:
 
     def subscribe(self, topic: Topic) -> Watcher:
         """Begin to keep what comes for somebody."""
-        watcher = Watcher(self.position)
+        watcher = Watcher(self.position, self._flush_soon)
         if self._ended:
             watcher.close("shutdown")
         self._watchers[topic].add(watcher)

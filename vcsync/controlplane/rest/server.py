@@ -6,7 +6,7 @@ import logging
 import ssl
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 from aiohttp import web
@@ -22,6 +22,8 @@ from vcsync.controlplane.rest.way import Incoming, Outgoing, Way
 MAX_BODY = 3 * 2**20
 GZIP_FROM = 128 * 1024
 CHUNK = 64 * 1024
+FULL = 64 * 1024
+"""Bytes on the way to one client beyond which pieces of a stream wait for room."""
 KEEPALIVE_SECONDS = 120.0
 STOP_SECONDS = 5.0
 BODY_SECONDS = 60.0
@@ -175,6 +177,8 @@ class Server:
         response.enable_chunked_encoding()
         await response.prepare(request)
         self._metrics.watches.inc()
+        if request.transport is not None:
+            answer.outlet.write = _straight(request.transport)
         try:
             async for piece in answer.pieces:
                 await response.write(piece)
@@ -208,6 +212,18 @@ async def _body(request: web.BaseRequest) -> bytes:
     except TimeoutError:
         raise errors.StatusError(408, "Timeout", "the request's body did not come") from None
     return bytes(body)
+
+
+def _straight(transport: asyncio.Transport) -> Callable[[bytes], bool]:
+    """Return what writes one piece of a chunked answer to a connection that has room for it."""
+
+    def write(piece: bytes) -> bool:
+        if transport.get_write_buffer_size() > FULL or transport.is_closing():
+            return False
+        transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        return True
+
+    return write
 
 
 def _certificate(request: web.BaseRequest) -> bytes | None:

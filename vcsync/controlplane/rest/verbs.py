@@ -3,7 +3,7 @@
 Behaviour: apiserver's `endpoints/handlers/{get,create,update,patch,delete}.go`.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from vcsync.controlplane import errors
@@ -17,12 +17,12 @@ from vcsync.controlplane.rest.options import delete_options, list_options, write
 from vcsync.controlplane.rest.patching import defaulted, patched
 from vcsync.controlplane.rest.reading import Reader
 from vcsync.controlplane.rest.registry import Registry, Written
-from vcsync.controlplane.rest.reply import Reply, Stream
+from vcsync.controlplane.rest.reply import Outlet, Reply, Stream
 from vcsync.controlplane.rest.requestinfo import ALL, Query, RequestInfo
 from vcsync.controlplane.rest.scope import Scope
 from vcsync.controlplane.rest.selection import selection
 from vcsync.controlplane.rest.tracking import track
-from vcsync.controlplane.rest.watching import Bookmark, Failed, Item, Watches
+from vcsync.controlplane.rest.watching import Bookmark, Failed, Item, Told, Watches
 from vcsync.controlplane.wire import negotiation
 from vcsync.controlplane.wire.negotiation import Representation
 
@@ -85,8 +85,14 @@ class Verbs:
             # What encodes is made first: it may refuse, which no stream that has begun could tell.
             all_tenants = scope.tenant == ALL
             writer = self._answers.watch(scope.kind, request.how, request.query, tell_tenant=all_tenants)
-            stream = await self._watches.open(scope, options, chosen)
-            return Stream(request.how.stream_type, self._pieces(writer, stream))
+            outlet = Outlet()
+
+            def push(events: Sequence[Told]) -> bool:
+                piece = writer.at_once(events)
+                return piece is not None and outlet.write(piece)
+
+            stream = await self._watches.open(scope, options, chosen, push)
+            return Stream(request.how.stream_type, self._pieces(writer, stream), outlet)
         listed = await self._reader.collection(scope, options, chosen)
         pieces = await self._answers.listed(scope.kind, listed, request.how, request.query)
         return Reply(200, pieces, request.how.content_type)

@@ -4,7 +4,7 @@ Behaviour: apiserver's `storage/cacher` and `endpoints/handlers/watch.go`.
 """
 
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -54,6 +54,12 @@ class Failed:
 
 
 Item = Told | Bookmark | Failed
+Push = Callable[[Sequence[Told]], bool]
+"""Sends events past the stream while that is being waited for; False: it cannot."""
+
+
+def _no_push(_: Sequence[Told]) -> bool:
+    return False
 
 
 class Watches:
@@ -66,9 +72,9 @@ class Watches:
         self._clock = clock
 
     async def open(
-        self, scope: Scope, options: ListOptions, selection: Selection
+        self, scope: Scope, options: ListOptions, selection: Selection, push: Push = _no_push
     ) -> AsyncIterator[list[Item]]:
-        """Begin a watch; iterate what is returned.
+        """Begin a watch; iterate what is returned. What `push` takes is not in it.
 
         Raises:
             StatusError: 400, 504; what goes wrong later is an item of the stream.
@@ -80,10 +86,16 @@ class Watches:
             initial = version == 0
         elif version:
             await self._reader.fresh(version)
-        return self._stream(scope, options, selection, version, initial)
+        return self._stream(scope, options, selection, version, initial, push)
 
-    async def _stream(
-        self, scope: Scope, options: ListOptions, selection: Selection, version: int, initial: bool
+    async def _stream(  # noqa: PLR0917 - the rest of `open`
+        self,
+        scope: Scope,
+        options: ListOptions,
+        selection: Selection,
+        version: int,
+        initial: bool,
+        push: Push,
     ) -> AsyncIterator[list[Item]]:
         resource = scope.kind.resource
         topic: Topic = (scope.tenant, resource.storage_group or "core", resource.plural)
@@ -100,6 +112,12 @@ class Watches:
             async for events in self._hub.history(topic, position, watcher.base):
                 if items := await chosen.told(events, position):
                     yield items
+            begun = position
+
+            def sink(events: list[Event]) -> bool:
+                told = chosen.at_once(events, begun)
+                return told is not None and (not told or push(told))
+
             bookmark = self._clock() + BOOKMARK_SECONDS
             last = options.bookmarks
             while not watcher.closed:
@@ -122,7 +140,7 @@ class Watches:
                         else []
                     ),
                 ]
-                await watcher.wait(max(0.0, min(deadlines) - now))
+                await watcher.wait(max(0.0, min(deadlines) - now), sink)
         except Compacted as error:
             message = f"too old resource version: {version} ({error.oldest})"
             yield [Failed(expired(message))]
@@ -160,26 +178,49 @@ class _Chosen:
 
     async def told(self, events: list[Event], after: int) -> list[Item]:
         """Turn events after a revision into what this watch is told."""
-        items: list[Item] = []
-        for event in events:
-            if event.change.revision > after and self._within(event.change.key):
-                told = await self._one(event)
-                if told is not None:
-                    items.append(told)
-        return items
+        events = self._about(events, after)
+        for event, before in self._unknown(events):
+            value = event.change.previous if before else event.change.value
+            event.fields[self._which(before=before)] = await fields_of(self._kind, value or b"")
+        return [told for event in events if (told := self._one(event)) is not None]
+
+    def at_once(self, events: list[Event], after: int) -> list[Told] | None:
+        """Do the same without waiting; None: it cannot be done so."""
+        events = self._about(events, after)
+        if self._unknown(events):
+            return None
+        return [told for event in events if (told := self._one(event)) is not None]
+
+    def _about(self, events: list[Event], after: int) -> list[Event]:
+        return [each for each in events if each.change.revision > after and self._within(each.change.key)]
 
     def _within(self, key: str) -> bool:
         if self._prefix:
             return key.startswith(self._prefix)
         return not self._namespace or key.split("/", 4)[3] == self._namespace
 
-    async def _one(self, event: Event) -> Told | None:
+    def _which(self, *, before: bool) -> tuple[str, str, bool]:
+        resource = self._kind.resource
+        return resource.group, resource.version, before
+
+    def _unknown(self, events: list[Event]) -> list[tuple[Event, bool]]:
+        """Return the sides of events whose fields this watch selects by and nobody has read yet."""
+        if self._selection.metadata_only:
+            return []
+        return [
+            (event, before)
+            for event in events
+            for before, value in ((True, event.change.previous), (False, event.change.value))
+            if value is not None and self._which(before=before) not in event.fields
+        ]
+
+    def _one(self, event: Event) -> Told | None:
         change = event.change
         if self._selection.everything:
             before, after = change.previous is not None, change.value is not None
         else:
-            before = change.previous is not None and await self._matches(event, before=True)
-            after = change.value is not None and await self._matches(event, before=False)
+            before = change.previous is not None and self._matches(event, before=True)
+            after = change.value is not None and self._matches(event, before=False)
         kind: EventType = "MODIFIED" if before else "ADDED"
         value = change.value
         if not after:
@@ -188,7 +229,7 @@ class _Chosen:
                 return None
         return Told(kind, value or b"", change.revision, event.tenant, change.key, event)
 
-    async def _matches(self, event: Event, *, before: bool) -> bool:
+    def _matches(self, event: Event, *, before: bool) -> bool:
         selection = self._selection
         if selection.labels is not None and not selection.labels.matches(event.labels(before=before)):
             return False
@@ -196,10 +237,5 @@ class _Chosen:
             return True
         fields = metadata_fields(self._kind, event.change.key)
         if not selection.metadata_only:
-            resource = self._kind.resource
-            which = (resource.group, resource.version, before)
-            if which not in event.fields:
-                value = event.change.previous if before else event.change.value
-                event.fields[which] = await fields_of(self._kind, value or b"")
-            fields = {**fields, **event.fields[which]}
+            fields = {**fields, **event.fields[self._which(before=before)]}
         return selection.fields.matches(fields)

@@ -13,7 +13,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, struct_pb2, timestamp_pb2
 
-from vcsync.controlplane.cel import formatting
+from vcsync.controlplane.cel import formatting, patience
 from vcsync.controlplane.cel.declared import Declared
 from vcsync.controlplane.cel.expression import Checked, Expr, Type, below, read
 from vcsync.controlplane.cel.libraries import GLOBALS, MEMBERS, OPAQUE, STANDARD
@@ -21,11 +21,13 @@ from vcsync.controlplane.cel.values import CelError, Duration, Timestamp, Work
 from vcsync.controlplane.crd import patterns
 
 LONGEST = 100_000
+_STEPS_PER_CHARACTER, _STEPS_PER_ENVIRONMENT = 12, 30_000
+"""How long compiling takes, in the steps of evaluations."""
 _PACKAGE = "schema"
 _Field = descriptor_pb2.FieldDescriptorProto
 _SCALARS = {
-    "int": _Field.TYPE_INT64, "double": _Field.TYPE_DOUBLE, "bool": _Field.TYPE_BOOL, "string": _Field.TYPE_STRING,
-    "bytes": _Field.TYPE_BYTES,
+    "int": _Field.TYPE_INT64, "uint": _Field.TYPE_UINT64, "double": _Field.TYPE_DOUBLE, "bool": _Field.TYPE_BOOL,
+    "string": _Field.TYPE_STRING, "bytes": _Field.TYPE_BYTES,
 }  # fmt: skip
 _WELL_KNOWN = {
     "timestamp": ".google.protobuf.Timestamp", "duration": ".google.protobuf.Duration",
@@ -114,7 +116,8 @@ class _Messages:
         """Return the name of an object's message, and make it if it is not there yet."""
         if declared.message:
             return declared.message
-        declared.message = f"{_PACKAGE}.T{len(self.file.message_type)}"
+        named = f"_{declared.title}" if declared.title else ""
+        declared.message = f"{_PACKAGE}.T{len(self.file.message_type)}{named}"
         message = self.file.message_type.add(name=declared.message.partition(".")[2])
         entries: set[str] = set()
         for number, (name, (_, type_)) in enumerate(declared.fields.items(), 1):
@@ -149,7 +152,11 @@ class _Messages:
             own.type = _SCALARS[type_.kind]
             return
         own.type = _Field.TYPE_MESSAGE
-        own.type_name = f".{self.message(type_)}" if type_.kind == "object" else _WELL_KNOWN[type_.kind]
+        own.type_name = (
+            f".{self.message(type_)}"
+            if type_.kind == "object"
+            else _WELL_KNOWN.get(type_.kind, _WELL_KNOWN["dyn"])
+        )
 
     def type(self, declared: Declared) -> dict[str, Any]:
         """Return the checker's type of a declared one."""
@@ -183,6 +190,7 @@ class Compiler:
 
     def _environment(self, *, optional_old: bool) -> Any:
         if optional_old not in self._environments:
+            patience.heavy(_STEPS_PER_ENVIRONMENT)
             cel = _cel()
             _forget(self._declared)
             messages = _Messages()
@@ -205,6 +213,7 @@ class Compiler:
 
 def environment(variables: Mapping[str, Declared]) -> Any:
     """Make an environment of variables of these types."""
+    patience.heavy(_STEPS_PER_ENVIRONMENT)
     messages = _Messages()
     for each in variables.values():
         _forget(each)
@@ -218,6 +227,7 @@ def check(environment_of: Callable[[], Any], source: str) -> Checked:
     Raises:
         NotCompiled: it is not valid.
     """
+    patience.heavy(_STEPS_PER_CHARACTER * len(source))
     if len(source) > LONGEST:
         raise NotCompiled(
             f"ERROR: <input>:-1:-1: expression code point size exceeds limit: size: {len(source)}, limit {LONGEST}"
@@ -250,10 +260,16 @@ def _in_go_words(told: str) -> str:
     for theirs, ours in _WORDS:
         told = re.sub(theirs, ours, told)
     told = re.sub(r"(undefined field '[^']*') not found in struct '[^']*'", r"\1", told)
-    told = re.sub(rf"\b{_PACKAGE}\.T\d+\b", "object", told)
+    told = shown(told)
     told = re.sub(r"(overload for '(\w+)' applied to )'\((.*)\)'", _called, told)
     problems = [f"ERROR: {each}" for each in told.removeprefix("ERROR: ").split("\nERROR: ")]
     return "\n".join(sorted(problems, key=_position)) if told.startswith("ERROR: ") else told
+
+
+def shown(told: str) -> str:
+    """Write the names of types as cel-go does."""
+    told = re.sub(rf"\b{_PACKAGE}\.T\d+_(\w+)", r"kubernetes.\1", told)
+    return re.sub(rf"\b{_PACKAGE}\.T\d+\b", "object", told)
 
 
 def _called(match: re.Match[str]) -> str:

@@ -1,80 +1,95 @@
-"""Match conditions of webhooks compiled against what admission's expressions see.
+"""Match conditions of webhooks and policies: found fault with when they are written, evaluated on requests.
 
-As `BuildRequestType`, `BuildNamespaceType` of apiserver's `pkg/admission/plugin/cel` and
-`validateMatchConditionsExpression` of Kubernetes' `pkg/apis/admissionregistration/validation`.
+As `validateMatchConditionsExpression` of Kubernetes' `pkg/apis/admissionregistration/validation` and
+`pkg/admission/plugin/webhook/matchconditions` of apiserver.
 """
 
-import re
-from dataclasses import replace
-from functools import cache
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Behaviour, Object
-from vcsync.controlplane.cel.compiler import NotCompiled, check, environment
-from vcsync.controlplane.cel.declared import Declared
+from vcsync.controlplane.cel.patience import patiently
+from vcsync.controlplane.cel.programs import CONDITIONS_BUDGET, Evaluation, Kept, OutOfBudget, Program
+from vcsync.controlplane.cel.request import Attributes, plain_environment
 from vcsync.controlplane.errors import FieldError
 
 _GROUP = "admissionregistration.k8s.io"
 KINDS = ((_GROUP, "MutatingWebhookConfiguration"), (_GROUP, "ValidatingWebhookConfiguration"))
-_AUTHORIZER = re.compile(r"\bauthorizer\b")
-"""Expressions that ask the authorizer are taken as they are: its methods are not declared."""
-_TEXT, _DYN = Declared("string"), Declared("dyn")
-_TEXTS = Declared("list", element=_TEXT)
-_LABELS = Declared("map", element=_TEXT)
+_KEPT = 1_000_000
+_programs: Kept[str, Program] = Kept(_KEPT)
 
 
-def _object(**fields: Declared) -> Declared:
-    return Declared("object", fields={name: (name, type_) for name, type_ in fields.items()})
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What conditions say of a request.
+
+    Attributes:
+        matches: all are true.
+        failed: name of the condition that is false.
+        error: why it is not known, where none is false: with failure policy Fail the request is refused with this
+            text, with Ignore it does not match.
+    """
+
+    matches: bool
+    failed: str = ""
+    error: str = ""
 
 
-def _texts(*names: str) -> dict[str, Declared]:
-    return dict.fromkeys(names, _TEXT)
+def condition(expression: str) -> Program:
+    """Compile a webhook's condition, or return it as it was compiled before."""
+    known = _programs.get(expression)
+    if known is None:
+        known = plain_environment(params=False).compile(expression, ("bool",))
+        _programs.put(expression, known, len(expression))
+    return known
 
 
-@cache
-def _environment() -> Any:
-    kind = _object(**_texts("group", "version", "kind"))
-    resource = _object(**_texts("group", "version", "resource"))
-    user = _object(**_texts("username", "uid"), groups=_TEXTS, extra=Declared("map", element=_TEXTS))
-    request = _object(
-        **_texts("subResource", "requestSubResource", "name", "namespace", "operation"),
-        kind=kind,
-        requestKind=kind,
-        resource=resource,
-        requestResource=resource,
-        userInfo=user,
-        dryRun=Declared("bool"),
-        options=_DYN,
-    )
-    time = Declared("timestamp")
-    metadata = _object(
-        **_texts("name", "generateName", "namespace", "UID", "resourceVersion"),
-        labels=_LABELS,
-        annotations=_LABELS,
-        generation=Declared("int"),
-        creationTimestamp=time,
-        deletionTimestamp=time,
-        deletionGracePeriodSeconds=Declared("int"),
-    )
-    condition = _object(**_texts("status", "type", "message", "reason"), lastTransitionTime=time)
-    namespace = _object(
-        metadata=metadata,
-        spec=_object(finalizers=_TEXTS),
-        status=_object(**_texts("phase"), conditions=Declared("list", element=condition)),
-    )
-    return environment({"object": _DYN, "oldObject": _DYN, "request": request, "namespaceObject": namespace})
+async def evaluate_conditions(conditions: Sequence[Object], attributes: Attributes) -> Match:
+    """Evaluate the match conditions of one webhook on a request.
+
+    Args:
+        conditions: `matchConditions`; each has a name and an expression.
+        attributes: of the request; `namespace` is left out, as the real server does for webhooks.
+    """
+    if not conditions:
+        return Match(True)
+    values = replace(attributes, namespace=None).variables()
+
+    def evaluate() -> Match:
+        programs = [condition(each.get("expression") or "") for each in conditions]
+        return matched([each.get("name") or "" for each in conditions], programs, values)
+
+    return await patiently(attributes.tenant, evaluate)
+
+
+def matched(
+    names: Sequence[str],
+    programs: Sequence[Program],
+    values: dict[str, object],
+    variables: Mapping[str, Program] | None = None,
+) -> Match:
+    """Evaluate compiled conditions; for `patience.patiently`."""
+    try:
+        results = Evaluation.begin(CONDITIONS_BUDGET).all(programs, values, variables)
+    except OutOfBudget as why:
+        return Match(False, error=str(why))
+    for name, result in zip(names, results, strict=True):
+        if not result.error and result.value is False:
+            return Match(False, failed=name)
+    found = [each.error for each in results if each.error]
+    return Match(not found, error=_aggregate(found))
+
+
+def _aggregate(found: Sequence[str]) -> str:
+    """Write several errors as Go's `utilerrors.Aggregate` does."""
+    told = list(dict.fromkeys(found))
+    return told[0] if len(told) == 1 else f"[{', '.join(told)}]" if told else ""
 
 
 def fault(expression: str) -> str:
     """Return what is wrong with a match condition, empty: nothing."""
-    if _AUTHORIZER.search(expression):
-        return ""
-    try:
-        output = check(_environment, expression).output
-    except NotCompiled as why:
-        return f"compilation failed: {why}"
-    return "" if output.kind == "bool" else f"must evaluate to bool but got {output}"
+    return condition(expression).error
 
 
 def findings(configuration: Object) -> list[FieldError]:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from vcsync.controlplane.cel.authorizing import CHECK_COST
 from vcsync.controlplane.cel.values import Struct, size
 
 TRAVERSAL = 0.1
@@ -99,6 +100,11 @@ def _copied(args: Sequence[Any]) -> int:
     return 11 + (size(args[0]) if isinstance(args[0], list) else args[0] if isinstance(args[0], int) else 1)
 
 
+def _selected(args: Sequence[Any]) -> int:
+    length = size(args[1])
+    return 10 + _traversed(length) + 50 * _traversed(length, 0.5)
+
+
 def _converted(args: Sequence[Any]) -> int:
     return _first(args) if isinstance(args[0], str | bytes) else 1
 
@@ -114,6 +120,8 @@ _COSTS: dict[str, Callable[[Sequence[Any]], int]] = {
     **dict.fromkeys(("sets.contains", "sets.intersects", "sets.equivalent"), _sets),
     **dict.fromkeys(("sort", "@sortByAssociatedKeys", "distinct"), _square),
     **dict.fromkeys(("slice", "flatten", "reverse", "lists.range"), _copied),
+    "check": lambda _: CHECK_COST,
+    **dict.fromkeys(("fieldSelector", "labelSelector"), _selected),
     "join": _join,
     "ip": _address,
     "containsIP": _contains_address,

@@ -28,6 +28,7 @@ class Declared:
         largest: most elements, or bytes of a text.
         fields: of an object: escaped name -> (name, type).
         element: of a list or map.
+        title: what messages call an object.
         list_type: of a list: how items are told apart when two are compared.
     """
 
@@ -39,6 +40,7 @@ class Declared:
     list_type: str = ""
     map_keys: tuple[str, ...] = ()
     message: str = ""
+    title: str = ""
     plain: bool = True
 
 

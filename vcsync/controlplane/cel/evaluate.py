@@ -14,6 +14,7 @@ from vcsync.controlplane.cel.values import (
     NONE,
     CelError,
     CostExceeded,
+    Made,
     NoOverload,
     Optional,
     Struct,
@@ -25,7 +26,9 @@ from vcsync.controlplane.cel.values import (
 from vcsync.controlplane.crd import patterns
 
 _TYPES = {"timestamp": "google.protobuf.Timestamp", "duration": "google.protobuf.Duration"}
-_LIST_COST, _MAP_COST = 10, 30
+_LIST_COST, _MAP_COST, _STRUCT_COST = 10, 30, 40
+_STEP_COST = 10
+"""So much of what one call costs counts as a step."""
 MOST_ELEMENTS = 1_000_000
 """Longest list or text that an expression may make."""
 
@@ -125,8 +128,9 @@ class _Planner:
 
     def _select(self, expr: Expr) -> Step:
         if expr.id in self._checked.names:
-            known = TypeValue(self._checked.names[expr.id])
-            return lambda _: known
+            whole = self._checked.names[expr.id]
+            known = TypeValue(whole)
+            return lambda run: run.variables.get(whole, known)
         operand, name = self.plan(cast("Expr", expr.target)), expr.name
         if expr.test:
             return lambda run: has(operand(run), name)
@@ -183,10 +187,26 @@ class _Planner:
         return make
 
     def _struct(self, expr: Expr) -> Step:
-        def refuse(_: Run) -> Any:
-            raise CelError(f"unknown type '{expr.name}'")
+        names = [str(each.value) for each in expr.args[0::2]]
+        steps = [self.plan(each) for each in expr.args[1::2]]
 
-        return refuse
+        def make(run: Run) -> Made:
+            found: dict[str, Any] = {}
+            for at, (name, step) in enumerate(zip(names, steps, strict=True)):
+                value = step(run)
+                if at in expr.optional:
+                    if not isinstance(value, Optional):
+                        raise CelError(
+                            f"cannot initialize optional entry '{name}' from non-optional value {value}"
+                        )
+                    if not value.present:
+                        continue
+                    value = value.value
+                found[name] = value
+            run.charge(_STRUCT_COST)
+            return Made(expr.name, found)
+
+        return make
 
     def _call(self, expr: Expr) -> Step:
         steps = [self.plan(each) for each in ([expr.target] if expr.target is not None else []) + expr.args]
@@ -202,7 +222,10 @@ class _Planner:
 
         def call(run: Run) -> Any:
             arguments = [step(run) for step in steps]
-            run.charge(call_cost(name, arguments))
+            cost = call_cost(name, arguments)
+            run.charge(cost)
+            if cost > _STEP_COST and name != "check":
+                run.work.spend(cost // _STEP_COST)
             result = function(run.work, *arguments)
             if isinstance(result, str | bytes | list | dict) and len(result) > MOST_ELEMENTS:
                 raise CostExceeded
@@ -267,6 +290,8 @@ def has(value: Any, name: str) -> bool:
         return value.has(name)
     if isinstance(value, dict):
         return name in value
+    if isinstance(value, Made):
+        return name in value.fields
     if isinstance(value, Optional):
         return value.present and has(value.value, name)
     raise NoOverload
@@ -284,6 +309,8 @@ def field_of(value: Any, name: str) -> Any:
         if name not in value:
             raise CelError(f"no such key: {name}")
         return value[name]
+    if isinstance(value, Made):
+        return value.get(name)
     if isinstance(value, Optional):
         return optional_field(value, name)
     raise NoOverload

@@ -12,7 +12,7 @@ from datetime import timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from vcsync.controlplane.cel import formatting, kubernetes
+from vcsync.controlplane.cel import authorizing, formatting, kubernetes
 from vcsync.controlplane.cel.values import (
     INT_MAX,
     INT_MIN,
@@ -603,5 +603,6 @@ FUNCTIONS: dict[str, Function] = {
     "value": _value,
     "cel.@mapInsert": _insert,
     **kubernetes.FUNCTIONS,
+    **authorizing.FUNCTIONS,
 }
 """Name -> implementation."""

@@ -18,6 +18,11 @@ OPAQUE = {
     "C": "net.CIDR",
     "V": "kubernetes.Semver",
     "F": "kubernetes.NamedFormat",
+    "Z": "kubernetes.authorization.Authorizer",
+    "H": "kubernetes.authorization.PathCheck",
+    "G": "kubernetes.authorization.GroupCheck",
+    "R": "kubernetes.authorization.ResourceCheck",
+    "D": "kubernetes.authorization.Decision",
 }
 
 _ORDERED = (
@@ -97,6 +102,21 @@ MEMBERS: tuple[tuple[str, str, str, str], ...] = (
     ("minor", "semver_minor", "i", "V"),
     ("patch", "semver_patch", "i", "V"),
     ("validate", "format-validate", "?[s", "F s"),
+    ("path", "authorizer_path", "H", "Z s"),
+    ("group", "authorizer_group", "G", "Z s"),
+    ("serviceAccount", "authorizer_serviceaccount", "Z", "Z s s"),
+    ("resource", "groupcheck_resource", "R", "G s"),
+    ("subresource", "resourcecheck_subresource", "R", "R s"),
+    ("namespace", "resourcecheck_namespace", "R", "R s"),
+    ("name", "resourcecheck_name", "R", "R s"),
+    ("fieldSelector", "authorizer_fieldselector", "R", "R s"),
+    ("labelSelector", "authorizer_labelselector", "R", "R s"),
+    ("check", "pathcheck_check", "D", "H s"),
+    ("check", "resourcecheck_check", "D", "R s"),
+    ("errored", "decision_errored", "b", "D"),
+    ("error", "decision_error", "s", "D"),
+    ("allowed", "decision_allowed", "b", "D"),
+    ("reason", "decision_reason", "s", "D"),
 )
 """Functions called on a target: (name, overload, result, arguments). Types: `s` string, `i` int, `u` uint, `d` double,
 `b` bool, `y` bytes, `t` timestamp, `r` duration, `n` dyn, `A` any one type, `[` list of, `{` map of strings to, `?`

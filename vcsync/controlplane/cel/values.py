@@ -185,6 +185,20 @@ class Struct:
         return value
 
 
+class Made:
+    """An object that an expression makes: `Object.spec{replicas: 1}`."""
+
+    __slots__ = ("fields", "type_name")
+
+    def __init__(self, type_name: str, fields: dict[str, Any]) -> None:
+        self.type_name = type_name
+        self.fields = fields
+
+    def get(self, name: str) -> Any:
+        """Return a field's value; null if it was not given."""
+        return self.fields.get(name)
+
+
 class SetList(list[Any]):
     """A list whose items' order does not matter: `set` or `map` by its keys."""
 
@@ -269,6 +283,8 @@ def equal(left: Any, right: Any, work: Work) -> bool:  # noqa: PLR0911 -- one ca
         return bool(left == right)
     if isinstance(left, Struct) or isinstance(right, Struct):
         return isinstance(left, Struct) and isinstance(right, Struct) and _equal_structs(left, right, work)
+    if isinstance(left, Made) and isinstance(right, Made):
+        return left.type_name == right.type_name and equal(left.fields, right.fields, work)
     if isinstance(left, list) and isinstance(right, list):
         return _equal_lists(left, right, work)
     if isinstance(left, dict) and isinstance(right, dict):

@@ -1,0 +1,110 @@
+"""Where a tenant's Service is: at its own Pods, as its EndpointSlices tell.
+
+Nothing that a tenant writes is believed further: whether an address may be called, the operator's policy says.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+
+import msgspec
+
+from vcsync.controlplane.egress.failure import CallFailed
+from vcsync.controlplane.egress.networks import Address
+from vcsync.controlplane.egress.target import Target
+from vcsync.controlplane.resources import collection_key, object_key
+from vcsync.controlplane.store.interface import Store
+
+Object = dict[str, Any]
+
+DISCOVERY = "discovery.k8s.io"
+SERVICE_LABEL = "kubernetes.io/service-name"
+MOST_SLICES = 1000
+"""EndpointSlices of one namespace that are looked at."""
+MOST_ENDPOINTS = 8
+"""Pods of one Service that are looked up: a call needs one."""
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where to connect to."""
+
+    address: Address
+    port: int
+
+
+class Services:
+    """Finds the endpoints of tenants' Services."""
+
+    def __init__(self, store: Store) -> None:
+        """Take where objects are kept."""
+        self._store = store
+
+    async def endpoints(self, target: Target) -> list[Endpoint]:
+        """Return where the Pods of a target's Service are that are ready.
+
+        Raises:
+            CallFailed: there is no such Service, or nobody serves it.
+        """
+        assert target.service is not None  # noqa: S101 - the caller has looked
+        tenant, namespace, name = target.tenant, target.service.namespace, target.service.name
+        record, _ = await self._store.get(object_key(tenant, "", "services", namespace, name))
+        if record is None:
+            raise CallFailed(f'service "{name}" not found')
+        port = _port(_decode(record.value), target.port)
+        if port is None:
+            raise CallFailed(f'no service port {target.port} found for service "{name}"')
+        page = await self._store.range(
+            collection_key(tenant, DISCOVERY, "endpointslices", namespace), limit=MOST_SLICES
+        )
+        slices = [_decode(each.value) for each in page.records]
+        found: list[Endpoint] = []
+        for address, pod, number in _ready(slices, name, port.get("name") or ""):
+            if len(found) < MOST_ENDPOINTS and await self._has(tenant, namespace, pod, address):
+                found.append(Endpoint(address, number))
+        if not found:
+            raise CallFailed(f'no endpoints available for service "{name}"')
+        return found
+
+    async def _has(self, tenant: str, namespace: str, pod: str, address: Address) -> bool:
+        record, _ = await self._store.get(object_key(tenant, "", "pods", namespace, pod))
+        if record is None:
+            return False
+        status = _decode(record.value).get("status") or {}
+        told = {status.get("podIP"), *(each.get("ip") for each in status.get("podIPs") or ())}
+        return str(address) in told
+
+
+def _port(service: Object, number: int) -> Object | None:
+    ports: Sequence[Object] = (service.get("spec") or {}).get("ports") or ()
+    return next((each for each in ports if each.get("port") == number), None)
+
+
+def _ready(slices: Sequence[Object], name: str, port: str) -> list[tuple[Address, str, int]]:
+    """Return address, Pod and port number of every endpoint that is ready."""
+    found = []
+    for each in slices:
+        if (each["metadata"].get("labels") or {}).get(SERVICE_LABEL) != name:
+            continue
+        number = next((p.get("port") for p in each.get("ports") or () if (p.get("name") or "") == port), None)
+        if not number:
+            continue
+        for endpoint in each.get("endpoints") or ():
+            reference = endpoint.get("targetRef") or {}
+            if (endpoint.get("conditions") or {}).get("ready") is False or reference.get("kind") != "Pod":
+                continue
+            found += [
+                (address, reference.get("name") or "", number)
+                for address in map(_address, endpoint.get("addresses") or ())
+                if address is not None
+            ]
+    return found
+
+
+def _address(text: str) -> Address | None:
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None

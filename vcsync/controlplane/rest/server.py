@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Sequence
 
 import structlog
-from aiohttp import web
+from aiohttp import web, web_response
 from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -29,6 +29,8 @@ STOP_SECONDS = 5.0
 BODY_SECONDS = 60.0
 APPLY = "application/apply-patch"
 _log = structlog.get_logger()
+
+vars(web_response)["SERVER_SOFTWARE"] = "vcsync"  # which versions serve is nobody's business
 
 
 class _Defects(logging.Filter):

@@ -7,7 +7,7 @@ from typing import Protocol
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Context
 from vcsync.controlplane.errors import StatusError
-from vcsync.controlplane.identity.caller import Caller, settle_tenant
+from vcsync.controlplane.identity.caller import SYSTEM, Caller, settle_tenant
 from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.paths import Paths, nowhere
 from vcsync.controlplane.rest.reply import Reply, Stream
@@ -148,15 +148,15 @@ class Way:
         identity, headers = self._identity, incoming.headers
         caller = await identity.authenticate(incoming.certificate, headers.get("Authorization"), info.tenant)
         if info.path.startswith(OPERATOR):
+            if caller.system:
+                caller = await identity.impersonate(caller, headers, SYSTEM, info)
             return await self._paths.operate(incoming, info, query, caller)
         tenant = settle_tenant(caller, info.tenant)
         if caller.system and tenant != ALL and not identity.exists(tenant):
             raise errors.not_found("tenants", "", tenant)
         caller = await identity.impersonate(caller, headers, tenant, info)
         await identity.authorize(caller, info)
-        incoming.tenant = tenant
-        if tenant != ALL:
-            await self._spaces.prepare(tenant)
+        await self._enter(incoming, tenant)
         if not info.resource_request:
             return await self._paths.answer(incoming, info, query, tenant)
         kind = self._spaces.kind(tenant, info.group, info.version, info.resource)
@@ -198,6 +198,14 @@ class Way:
         if (resource.group, resource.plural) in VIRTUAL:
             return await self._subresources.virtual(request)
         return await self._verb(request)
+
+    async def _enter(self, incoming: Incoming, tenant: str) -> None:
+        """Make a tenant's kinds known. Of names that there are not, which anybody may make up, nothing is kept."""
+        if tenant == ALL:
+            incoming.tenant = tenant
+        elif self._identity.exists(tenant):
+            incoming.tenant = tenant
+            await self._spaces.prepare(tenant)
 
     async def _verb(self, request: Request) -> Reply | Stream:
         verbs, verb = self._verbs, request.info.verb

@@ -44,12 +44,22 @@ class ListOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Of creates, updates and patches. `force` None: not given."""
+    """Of creates, updates and patches. `force` None: not given; `told_validation`: as it was given."""
 
     dry_run: bool = False
     manager: str = ""
     validation: str = "Warn"
     force: bool | None = None
+    told_validation: str = ""
+
+    def as_object(self) -> dict[str, Any]:
+        """Return CreateOptions or UpdateOptions as the API writes them, without kind and apiVersion."""
+        told: dict[str, Any] = {"dryRun": ["All"]} if self.dry_run else {}
+        if self.manager:
+            told["fieldManager"] = self.manager
+        if self.told_validation:
+            told["fieldValidation"] = self.told_validation
+        return told
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +74,17 @@ class DeleteOptions:
     resource_version: str | None = None
 
     def as_object(self) -> dict[str, Any]:
-        """Return what `Behaviour.grace_seconds` is given."""
-        return {} if self.grace_seconds is None else {"gracePeriodSeconds": self.grace_seconds}
+        """Return DeleteOptions as the API writes them, without kind and apiVersion."""
+        conditions = {"uid": self.uid, "resourceVersion": self.resource_version}
+        preconditions = {name: value for name, value in conditions.items() if value is not None}
+        told = {
+            "gracePeriodSeconds": self.grace_seconds,
+            "preconditions": preconditions or None,
+            "orphanDependents": self.orphan,
+            "propagationPolicy": self.policy,
+            "dryRun": ["All"] if self.dry_run else None,
+        }
+        return {name: value for name, value in told.items() if value is not None}
 
 
 def list_options(query: Query, *, watch: bool = False) -> ListOptions:
@@ -160,6 +179,7 @@ def write_options(query: Query, kind: str, *, apply: bool | None = None) -> Writ
         manager=manager,
         validation=validation or "Warn",
         force=truth(force) if force is not None else None,
+        told_validation=validation,
     )
 
 

@@ -55,7 +55,11 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """One write, as an admission function sees it. Objects are served ones; None: there is none."""
+    """One write, as an admission function sees it. Objects are served ones; None: there is none.
+
+    Attributes:
+        options: CreateOptions, UpdateOptions or DeleteOptions as the API writes them, without kind and apiVersion.
+    """
 
     scope: Scope
     operation: Operation
@@ -63,6 +67,7 @@ class Admission:
     new: Object | None
     old: Object | None
     dry_run: bool
+    options: Object = field(default_factory=dict)
 
 
 Admit = Callable[[Admission], Awaitable[None]]

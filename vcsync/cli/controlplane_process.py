@@ -67,7 +67,7 @@ async def _serve(
     host, port = settings.listen
     names = serving_names(host, _host_of(settings), *settings.names)
     folder.serve_with(identity.server, names, time.time())
-    tls = await identity.tenants.ssl_context(folder.certificate, folder.key)
+    tls = await identity.tenants.ssl_context(folder.certificate, folder.key, folder.authorities)
     folder.write(folder.admin_kubeconfig, await identity.admin.kubeconfig("system"))
     plane = control_plane(store, identity)
     try:

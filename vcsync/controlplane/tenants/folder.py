@@ -44,6 +44,7 @@ class DataFolder:
         self.authority = path / "ca.crt"
         self.certificate = path / "server.crt"
         self.key = path / "server.key"
+        self.authorities = path / "authorities"
         self.admin_kubeconfig = path / "admin.kubeconfig"
 
     @staticmethod

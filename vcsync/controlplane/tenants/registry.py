@@ -1,20 +1,21 @@
 """All tenants that there are, by name and by their keys, as the store has them.
 
 Little is held of each: its name and the ids of its keys. Records are read when they are needed and kept while they
-are used. Authorities go into the TLS contexts, so that clients can show that they hold a certificate's key.
+are used. Authorities lie in a folder where TLS finds them, so that clients can show that they hold a certificate's key.
 """
 
+import asyncio
 import ssl
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
-from weakref import WeakSet
 
 import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from vcsync.controlplane.store.interface import Change, Store
+from vcsync.controlplane.tenants.authorities import AuthorityFolder
 from vcsync.controlplane.tenants.pki import private_key
 from vcsync.controlplane.tenants.records import TENANTS, TenantRecord, decode, record_key
 
@@ -39,9 +40,12 @@ class Credentials:
             self.verification_key = self.signing_key.public_key()
 
 
-class _Ids(msgspec.Struct, frozen=True):
+class _Ids(msgspec.Struct, frozen=True, gc=False):
+    """`file`: of the authority in the folder; empty: there is no folder."""
+
     authority: str
     signer: str
+    file: str = ""
 
 
 class TenantRegistry:
@@ -56,7 +60,7 @@ class TenantRegistry:
         self._signers: dict[str, str] = {}
         self._revisions: dict[str, int] = {}
         self._records: OrderedDict[str, Credentials] = OrderedDict()
-        self._contexts: WeakSet[ssl.SSLContext] = WeakSet()
+        self._folder: AuthorityFolder | None = None
 
     async def load(self) -> None:
         """Read all tenants; those that are not there any more are forgotten.
@@ -102,17 +106,16 @@ class TenantRegistry:
 
         Whoever wrote a record tells of it before the store's watch does, which then has nothing new to say.
         """
-        if revision < self._revisions.get(record.name, 0):
+        if revision <= self._revisions.get(record.name, 0):
             return
         self._revisions[record.name] = revision
         self._forget(record.name)
         if record.phase != "Ready" or record.authority is None or record.signer is None:
             return
-        self._ids[record.name] = _Ids(record.authority.id, record.signer.id)
+        file = self._folder.add(record.authority.certificate.encode()) if self._folder else ""
+        self._ids[record.name] = _Ids(record.authority.id, record.signer.id, file)
         self._authorities[record.authority.id] = record.name
         self._signers[record.signer.id] = record.name
-        for context in self._contexts:
-            context.load_verify_locations(cadata=record.authority.certificate)
 
     def _forget(self, tenant: str) -> None:
         """Know nothing of a tenant; its credentials are worthless from now on."""
@@ -121,6 +124,8 @@ class TenantRegistry:
         if ids:
             self._authorities.pop(ids.authority, None)
             self._signers.pop(ids.signer, None)
+            if self._folder and ids.file:
+                self._folder.remove(ids.file)
 
     def exists(self, tenant: str) -> bool:
         """Tell whether there is such a tenant."""
@@ -162,13 +167,14 @@ class TenantRegistry:
             self._records.popitem(last=False)
         return found
 
-    async def ssl_context(self, certificate: Path, key: Path) -> ssl.SSLContext:
+    async def ssl_context(self, certificate: Path, key: Path, authorities: Path) -> ssl.SSLContext:
         """Return a server's TLS context that asks clients for certificates of any tenant's authority, now or later.
 
-        Which tenant a certificate is good for is decided per request, by who issued it.
+        Which tenant a certificate is good for is decided per request, by who issued it. `authorities` is a folder of
+        its own for them, which this fills.
 
         Raises:
-            OSError: the files cannot be read.
+            OSError: the files cannot be read or written.
             StoreError: the store cannot be read.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -176,8 +182,14 @@ class TenantRegistry:
         context.set_alpn_protocols(["http/1.1"])
         context.load_cert_chain(certificate, key)
         context.verify_mode = ssl.CERT_OPTIONAL
-        self._contexts.add(context)
-        authorities = [record.authority.certificate async for record, _ in self.records() if record.authority]
-        if authorities:
-            context.load_verify_locations(cadata="".join(authorities))
+        self._folder = await asyncio.to_thread(AuthorityFolder, authorities)
+        found = {
+            record.name: record.authority.certificate.encode()
+            async for record, _ in self.records()
+            if record.authority
+        }
+        files = await asyncio.to_thread(self._folder.fill, found)
+        for tenant, ids in self._ids.items():
+            self._ids[tenant] = _Ids(ids.authority, ids.signer, files.get(tenant, ""))
+        context.load_verify_locations(capath=authorities)
         return context

@@ -223,7 +223,7 @@ async def test_the_server_asks_for_certificates_of_tenants_that_come_later_too(
     now = time.time()
     authority = pki.new_authority("server", now)
     folder.serve_with(authority, ["localhost"], now)
-    context = await identity.tenants.ssl_context(folder.certificate, folder.key)
+    context = await identity.tenants.ssl_context(folder.certificate, folder.key, folder.authorities)
     identity.lifecycle._clock = lambda: now
     record = await identity.lifecycle.create("late")
     assert record.authority is not None

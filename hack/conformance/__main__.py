@@ -186,6 +186,8 @@ def choose(
 def show(result: Result) -> None:
     """Print a result as it comes."""
     click.echo(f"{result.outcome:<8}{result.seconds:7.1f} s  {result.name}")
+    if result.outcome != "passed":
+        click.echo(f"    {result.message}")
 
 
 if __name__ == "__main__":

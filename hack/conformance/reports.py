@@ -16,12 +16,13 @@ _LONGEST_MESSAGE = 500
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one test. `message`: the first lines of its failure."""
+    """What came of one test. `message`: the first lines of its failure; of the first one, if it was `repeated`."""
 
     name: str
     outcome: Outcome
     seconds: float
     message: str = ""
+    repeated: bool = False
 
 
 def read_junit(text: str, tests: Iterable[E2eTest]) -> dict[str, Result]:
@@ -88,6 +89,11 @@ class Report:
         """All that did not pass, those that skipped themselves too: on an ordinary cluster they pass."""
         return [result for result in self.results if result.outcome != "passed"]
 
+    @property
+    def repeated(self) -> list[Result]:
+        """Those that passed only when they ran again, alone: each hides a race, ours or the test's."""
+        return [result for result in self.results if result.repeated and result.outcome == "passed"]
+
     def as_json(self) -> dict[str, Any]:
         """The report as plain values."""
         return {
@@ -110,6 +116,10 @@ class Report:
         for exclusion in self.excluded.values():
             groups[exclusion.group] = groups.get(exclusion.group, 0) + 1
         lines += ["", *(f"left out: {group} ({count} tests)" for group, count in sorted(groups.items()))]
+        lines += [
+            "",
+            *(f"passed when repeated: {result.name}\n    {result.message}" for result in self.repeated),
+        ]
         lines += ["", *(f"{result.outcome}: {result.name}\n    {result.message}" for result in self.failed)]
         lines += ["", f"{self.passed} passed of {len(self.results)} possible, in {self.seconds:.0f} s"]
         return "\n".join(lines)

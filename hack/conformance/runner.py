@@ -4,7 +4,7 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,11 @@ INTERRUPT_SECONDS = 60.0
 POLL_SECONDS = 0.25
 ATTEMPTS = 3
 """How often a test is begun whose process gave no account of it."""
+REPEATED = 3
+"""So many failures of a run are tried again, each alone; more are no accident.
+
+Some of the tests look only once, after a wait that a kubelet would need, for what comes in its own time.
+"""
 
 _RULE = "------------------------------"
 _COMMON_FLAGS = (
@@ -81,13 +86,25 @@ class Runner:
         self._runs = 0
 
     def run(self, tests: Sequence[E2eTest]) -> list[Result]:
-        """Run all tests and return what came of them."""
+        """Run all tests, a few failed ones twice, and return what came of them."""
         together = [test for test in tests if not test.serial]
         alone = [test for test in tests if test.serial]
-        return [
+        results = [
             *self._side_by_side(batches(together), self._parallel),
             *self._side_by_side(batches(alone), 1),
         ]
+        return self._repeat(results, {test.name: test for test in tests})
+
+    def _repeat(self, results: list[Result], tests: Mapping[str, E2eTest]) -> list[Result]:
+        failed = [result for result in results if result.outcome == "failed"]
+        if len(failed) > REPEATED:
+            return results
+        again = {
+            first.name: replace(second, message=first.message, repeated=True)
+            for first in failed
+            for second in self._run_batch([tests[first.name]])
+        }
+        return [again.get(result.name, result) for result in results]
 
     def _side_by_side(self, dealt: Iterable[list[E2eTest]], parallel: int) -> list[Result]:
         left: queue.SimpleQueue[list[E2eTest]] = queue.SimpleQueue()

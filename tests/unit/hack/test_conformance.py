@@ -1,13 +1,15 @@
 """The lists of official tests, how they are dealt out, and what the test program's reports are read as."""
 
 import re
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hack.conformance.reports import Report, Result, read_junit
-from hack.conformance.runner import Progress
+from hack.conformance.reports import Outcome, Report, Result, read_junit
+from hack.conformance.runner import Progress, Runner, Target
 from hack.conformance.tests import (
     BATCH_SECONDS,
     BATCH_TESTS,
@@ -141,3 +143,34 @@ def test_progress_follows_the_tests_that_are_named_after_a_rule() -> None:
     assert progress.current == QUOTA
     assert progress.read(f"{rule}\n[SynchronizedAfterSuite]\n")
     assert progress.current is None
+
+
+class Scripted(Runner):
+    """A runner whose test program answers as it is told to."""
+
+    def __init__(self, outcomes: dict[str, list[Outcome]]) -> None:
+        super().__init__(Target(Path(), Path(), Path(), 1), Path(), parallel=1, on_result=lambda result: None)
+        self.outcomes = outcomes
+
+    def _run_once(self, tests: Sequence[E2eTest]) -> dict[str, Result]:
+        return {test.name: Result(test.name, self.outcomes[test.name].pop(0), 1, "why") for test in tests}
+
+
+def test_a_failed_test_that_passes_when_repeated_alone_is_told_apart() -> None:
+    report = Report(
+        Scripted({PODS.name: ["failed", "passed"], QUOTA.name: ["passed"]}).run([PODS, QUOTA]), {}, 3
+    )
+    assert report.failed == []
+    assert [(result.name, result.message) for result in report.repeated] == [(PODS.name, "why")]
+    assert f"passed when repeated: {PODS.name}" in report.as_text()
+
+
+def test_a_test_that_fails_twice_has_failed() -> None:
+    report = Report(Scripted({PODS.name: ["failed", "failed"]}).run([PODS]), {}, 3)
+    assert [result.name for result in report.failed] == [PODS.name]
+
+
+def test_many_failures_are_not_repeated() -> None:
+    tests = [E2eTest(f"[sig-x] test {number}", 1) for number in range(4)]
+    report = Report(Scripted({test.name: ["failed"] for test in tests}).run(tests), {}, 3)
+    assert len(report.failed) == 4

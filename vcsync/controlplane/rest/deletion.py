@@ -18,7 +18,7 @@ from vcsync.controlplane.rest.copies import copied
 from vcsync.controlplane.rest.lifecycle import check_deletion
 from vcsync.controlplane.rest.options import DeleteOptions
 from vcsync.controlplane.rest.registry import Registry
-from vcsync.controlplane.rest.scope import Admission, Scope
+from vcsync.controlplane.rest.scope import Scope
 from vcsync.controlplane.store.interface import Compare, Delete, Put, Record
 
 ATTEMPTS = 30
@@ -74,8 +74,13 @@ class Deleter:
         self._store = registry.store
         self._special = special or {}
 
-    async def delete(self, scope: Scope, options: DeleteOptions) -> Deleted:
+    async def delete(self, scope: Scope, options: DeleteOptions, *, evicting: bool = False) -> Deleted:
         """Delete an object, or mark it where something must happen first.
+
+        Args:
+            scope: of the request.
+            options: of the request.
+            evicting: an eviction deletes it, about which admission was asked already.
 
         Raises:
             StatusError: as the API refuses.
@@ -86,18 +91,18 @@ class Deleter:
         for _attempt in range(ATTEMPTS):
             if record is None:
                 raise self._registry.not_found(scope)
-            done, record = await self._try(scope, key, record, options)
+            done, record = await self._try(scope, key, record, options, evicting=evicting)
             if done is not None:
                 return done
         raise self._registry.conflict(scope)
 
     async def _try(
-        self, scope: Scope, key: str, record: Record, options: DeleteOptions
+        self, scope: Scope, key: str, record: Record, options: DeleteOptions, *, evicting: bool
     ) -> tuple[Deleted | None, Record | None]:
         old = await self._registry.load(scope.kind, record)
         self._check(scope, old["metadata"], record, options)
-        for each in self._registry.admission:
-            await each(Admission(scope, "DELETE", scope.name, None, scope.kind.served(old), options.dry_run))
+        if not evicting:
+            await self._registry.may_delete(scope, old, options)
         working = copied(old)
         now = scope.context.now
         resource = scope.kind.resource

@@ -93,7 +93,8 @@ class Evictor:
     async def _delete(self, scope: Scope, options: DeleteOptions) -> None:
         if not options.dry_run:
             await self._condition(scope, options)
-        await self._deleter.delete(replace(scope, subresource=""), replace(options, resource_version=None))
+        kept = replace(options, resource_version=None)
+        await self._deleter.delete(replace(scope, subresource=""), kept, evicting=True)
 
     async def _condition(self, scope: Scope, options: DeleteOptions) -> None:
         async def change(live: Object | None) -> Object:

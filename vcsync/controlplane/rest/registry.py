@@ -17,7 +17,7 @@ from vcsync.controlplane.rest.claims import AllClaims, Claims, Reservation, join
 from vcsync.controlplane.rest.copies import copied
 from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.lifecycle import check_namespace
-from vcsync.controlplane.rest.options import WriteOptions
+from vcsync.controlplane.rest.options import DeleteOptions, WriteOptions
 from vcsync.controlplane.rest.scope import Admission, Admit, Operation, Scope
 from vcsync.controlplane.rest.subwrites import SUBWRITES, keep_all_but, keep_meta
 from vcsync.controlplane.store.interface import Compare, Delete, Outcome, Put, Record, Store
@@ -66,7 +66,7 @@ class Registry:
             charges: what writes that nothing refused count against.
         """
         self.store = store
-        self.admission = admit
+        self._admission = admit
         self.reserve: Claims = claims or AllClaims()
         self._validation = validate
         self._charge: Claims = charges or AllClaims()
@@ -94,7 +94,7 @@ class Registry:
 
     async def _create(self, scope: Scope, served: Object, options: WriteOptions) -> Written:
         await check_namespace(self.store, scope)
-        served = await self.admitted(scope, "CREATE", served, None, options.dry_run)
+        served = await self.admitted(scope, "CREATE", served, None, options)
         async with self._turns.turn(scope):
             return await self._create_in_turn(scope, served, options)
 
@@ -137,7 +137,7 @@ class Registry:
         if found:
             raise self._invalid(scope, metadata.get("name") or "", found)
         scope.warn(behaviour.warnings(working, None))
-        return joined(reserved, await self._charged(scope, "CREATE", working, None, options.dry_run))
+        return joined(reserved, await self._charged(scope, "CREATE", working, None, options))
 
     async def update(
         self,
@@ -198,7 +198,7 @@ class Registry:
         self._check_version(scope, served["metadata"], record)
         served["metadata"]["resourceVersion"] = str(record.revision)
         # What prepare drops from the request must not reach admission, as in apiserver's order.
-        served = await self.admitted(scope, "UPDATE", served, old_served, options.dry_run)
+        served = await self.admitted(scope, "UPDATE", served, old_served, options)
         working = kind.working(served)
         async with self._turns.turn(scope):
             return await self._update_in_turn(scope, key, record, working, old, options)
@@ -273,7 +273,7 @@ class Registry:
             raise self._invalid(scope, metadata.get("name") or "", found)
         if scope.subresource in ("", "scale"):
             scope.warn(behaviour.warnings(working, old))
-        return joined(reserved, await self._charged(scope, "UPDATE", working, old, options.dry_run))
+        return joined(reserved, await self._charged(scope, "UPDATE", working, old, options))
 
     def _prepare_status(
         self, scope: Scope, working: Object, old: Object
@@ -310,22 +310,49 @@ class Registry:
             raise self.conflict(scope)
 
     async def admitted(
-        self, scope: Scope, operation: Operation, new: Object, old: Object | None, dry_run: bool
+        self, scope: Scope, operation: Operation, new: Object, old: Object | None, options: WriteOptions
     ) -> Object:
         """Ask admission; it may change the object."""
-        if self.admission:
+        if self._admission:
             name = new["metadata"].get("name") or scope.name
-            for each in self.admission:
-                await each(Admission(scope, operation, name, new, old, dry_run))
+            told = options.as_object()
+            for each in self._admission:
+                await each(Admission(scope, operation, name, new, old, options.dry_run, told))
         return new
 
     async def _charged(
-        self, scope: Scope, operation: Operation, new: Object, old: Object | None, dry_run: bool
+        self, scope: Scope, operation: Operation, new: Object, old: Object | None, options: WriteOptions
     ) -> Reservation:
-        name = new["metadata"].get("name") or scope.name
-        for each in self._validation:
-            await each(Admission(scope, operation, name, new, old, dry_run))
-        return await self._charge(scope, new, old, dry_run=dry_run)
+        if self._validation:
+            name = new["metadata"].get("name") or scope.name
+            told = options.as_object()
+            for each in self._validation:
+                await each(Admission(scope, operation, name, new, old, options.dry_run, told))
+        return await self._charge(scope, new, old, dry_run=options.dry_run)
+
+    async def requested(
+        self, scope: Scope, operation: Operation, body: Object, options: WriteOptions
+    ) -> None:
+        """Ask admission about a request of which nothing is kept as it is: a binding, a review; it may change it.
+
+        Raises:
+            StatusError: it refuses.
+        """
+        told = options.as_object() if operation == "CREATE" else {}
+        for each in (*self._admission, *self._validation):
+            await each(Admission(scope, operation, scope.name, body, None, options.dry_run, told))
+
+    async def may_delete(self, scope: Scope, old: Object, options: DeleteOptions) -> None:
+        """Ask admission about a deletion; `old` is a working object.
+
+        Raises:
+            StatusError: it refuses.
+        """
+        if not (self._admission or self._validation):
+            return
+        served, told = scope.kind.served(old), options.as_object()
+        for each in (*self._admission, *self._validation):
+            await each(Admission(scope, "DELETE", scope.name, None, served, options.dry_run, told))
 
     async def commit(self, compares: Sequence[Compare], operations: Sequence[Put | Delete]) -> Outcome:
         """Commit, whatever becomes of the client: what is on its way to disk has an outcome."""

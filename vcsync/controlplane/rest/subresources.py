@@ -93,6 +93,7 @@ class Subresources:
         if not body.get("metadata"):
             body["metadata"] = {}
         track(scope, None, body, options.manager)
+        await self._registry.requested(scope, "CREATE", body, options)
         answer = await self._reviews.create(
             scope.caller, scope.tenant, resource.plural, scope.namespace, body
         )
@@ -126,18 +127,21 @@ class Subresources:
         if pods is None:
             raise errors.page_not_found()
         name = request.scope.name or (body.get("metadata") or {}).get("name") or ""
+        await self._registry.requested(replace(request.scope, name=name), "CREATE", body, options)
         scope = replace(request.scope, kind=pods, name=name)
         return self._document(request, await bind(self._registry, scope, body, options.dry_run), 201)
 
     async def _eviction(self, request: Request) -> Reply:
         options = write_options(request.query, "CreateOptions")
         body = await self._body(request, "policy", "v1", "Eviction")
+        await self._registry.requested(request.scope, "CREATE", body, options)
         return self._document(request, await self._evictor.evict(request.scope, body, options.dry_run), 201)
 
     async def _token(self, request: Request) -> Reply:
-        write_options(request.query, "CreateOptions")
+        options = write_options(request.query, "CreateOptions")
         scope = request.scope
         body = await self._body(request, "authentication.k8s.io", "v1", "TokenRequest")
+        await self._registry.requested(scope, "CREATE", body, options)
         answer = await self._reviews.token_request(scope.tenant, scope.namespace, scope.name, body)
         return self._document(request, answer, 201)
 

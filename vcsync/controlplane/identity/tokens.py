@@ -19,6 +19,8 @@ LEGACY_ISSUER = "kubernetes/serviceaccount"
 LEEWAY = 60.0
 """Seconds by which clocks may differ."""
 MAX_BYTES = 16 * 1024
+MAX_TIME = 1e15
+"""Seconds since the epoch that make sense; neither infinity nor what is no number is below it."""
 
 _LEGACY = "kubernetes.io/serviceaccount/"
 
@@ -126,7 +128,7 @@ def _claims(claims: Mapping[str, Any]) -> Claims:
     listed = [audiences] if isinstance(audiences, str) else audiences
     if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
         raise TokenError("the token has no audience")
-    expires = _number(claims, "exp")
+    expires = number(claims, "exp")
     if expires is None:
         raise TokenError("the token has no end")
     identifier = claims.get("jti")
@@ -138,7 +140,7 @@ def _claims(claims: Mapping[str, Any]) -> Claims:
         _reference(private.get("pod")),
         _reference(private.get("secret")),
         _reference(private.get("node")),
-        not_before=max(_number(claims, "nbf") or 0.0, _number(claims, "iat") or 0.0),
+        not_before=max(number(claims, "nbf") or 0.0, number(claims, "iat") or 0.0),
         expires=expires,
     )
 
@@ -159,7 +161,7 @@ def _legacy(claims: Mapping[str, Any]) -> Claims:
         None,
         secret=Reference(secret, ""),
         legacy=True,
-        expires=_number(claims, "exp"),
+        expires=number(claims, "exp"),
     )
 
 
@@ -177,11 +179,16 @@ def _reference(value: Any) -> Reference | None:
     return Reference(name, uid if isinstance(uid, str) else "")
 
 
-def _number(claims: Mapping[str, Any], key: str) -> float | None:
+def number(claims: Mapping[str, Any], key: str) -> float | None:
+    """Return a claim that is a time, in seconds since the epoch; None: it is not there.
+
+    Raises:
+        TokenError: it is no time.
+    """
     value = claims.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < MAX_TIME:
         raise TokenError(f"the token's {key} is no time")
     return float(value)
 

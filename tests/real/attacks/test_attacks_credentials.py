@@ -88,7 +88,10 @@ def test_no_tenant_does_what_the_operator_does(
 
 
 def test_making_a_tenant_that_is_there_and_one_that_is_not(world: World) -> None:
-    assert hint(lambda tenant: world.attacker.ask("POST", "/vcsync/v1/tenants", {"name": tenant}), FORBIDDEN) == ""
+    assert (
+        hint(lambda tenant: world.attacker.ask("POST", "/vcsync/v1/tenants", {"name": tenant}), FORBIDDEN)
+        == ""
+    )
 
 
 def test_a_rotated_tenants_credentials_are_worthless_everywhere(world: World) -> None:

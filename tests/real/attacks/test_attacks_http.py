@@ -64,7 +64,9 @@ CHUNKS = {
     "a long extension": b"20;" + b"a" * 100_000 + b"\r\n" + BODY + b"\r\n0\r\n\r\n",
     "no end of a chunk": b"20\r\n" + BODY + b"0\r\n\r\n",
     "trailers without end": b"20\r\n" + BODY + b"\r\n0\r\n" + b"A: b\r\n" * 20_000,
-    "trailers that forge": b"20\r\n" + BODY + b"\r\n0\r\nX-Remote-User: admin\r\nAuthorization: Bearer x\r\n\r\n",
+    "trailers that forge": b"20\r\n"
+    + BODY
+    + b"\r\n0\r\nX-Remote-User: admin\r\nAuthorization: Bearer x\r\n\r\n",
 }
 LINES = {
     "HTTP/0.9": b"GET /api/v1/namespaces\r\n\r\n",
@@ -114,7 +116,9 @@ def test_two_hosts_and_none(world: World) -> None:
 @pytest.mark.parametrize("what", LENGTHS)
 def test_a_length_that_two_readers_would_read_in_two_ways(world: World, what: str) -> None:
     def attack(tenant: str) -> Answer:
-        head = f"POST {PLACE} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n".encode() + LENGTHS[what]
+        head = (
+            f"POST {PLACE} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n".encode() + LENGTHS[what]
+        )
         hidden = b"0\r\n\r\n" + HIDDEN.replace(b"{}", tenant.encode())
         answers = world.attacker.raw(head + b"\r\n\r\n" + hidden, answers=2, seconds=WAIT)
         for each in answers:
@@ -141,7 +145,10 @@ def test_a_line_that_is_no_request(world: World, what: str) -> None:
 
 
 def test_every_request_of_a_connection_is_judged_on_its_own(world: World) -> None:
-    own, others = world.attacker.request("GET", PLACE), world.attacker.request("GET", f"/tenants/{VICTIM}{PLACE}")
+    own, others = (
+        world.attacker.request("GET", PLACE),
+        world.attacker.request("GET", f"/tenants/{VICTIM}{PLACE}"),
+    )
     answers = world.attacker.raw(own + others + own + others, answers=4)
     assert [each.status for each in answers] == [200, 403, 200, 403]
     assert all(problem(each, frozenset({200, 403})) == "" for each in answers)
@@ -149,7 +156,9 @@ def test_every_request_of_a_connection_is_judged_on_its_own(world: World) -> Non
 
 def test_a_token_counts_for_its_own_request_only(world: World) -> None:
     place = "/api/v1/namespaces/default/serviceaccounts/default/token"
-    world.attacker.ask("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
+    world.attacker.ask(
+        "POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}}
+    )
     token = world.attacker.ask("POST", place, {"spec": {}}).json["status"]["token"]
     known, unknown = replace(world.anonymous, token=token), world.anonymous
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -166,7 +175,13 @@ def test_a_request_in_a_get_requests_body_is_not_served(world: World) -> None:
 
 
 def test_two_tokens_in_one_request_are_not_both_tried(world: World) -> None:
-    for order in ("Bearer a\r\nAuthorization: Bearer b", "Bearer a, Bearer b", "Bearer a b", "Bearer", "bearer\ta"):
+    for order in (
+        "Bearer a\r\nAuthorization: Bearer b",
+        "Bearer a, Bearer b",
+        "Bearer a b",
+        "Bearer",
+        "bearer\ta",
+    ):
         sent = f"GET /api/v1/secrets HTTP/1.1\r\nHost: x\r\nAuthorization: {order}\r\n\r\n"
         assert problem(world.anonymous.raw(sent.encode())[0], frozenset({400, 401, 403})) == ""
 
@@ -177,7 +192,9 @@ def test_two_tokens_in_one_request_are_not_both_tried(world: World) -> None:
 def test_what_comes_back_in_a_header_splits_no_answer(world: World, value: str) -> None:
     body = {"metadata": {"name": "w", "annotations": {"a": value}}, "spec": {"containers": [{"name": value}]}}
     for place in (PLACE, "/api/v1/namespaces/default/pods"):
-        answer = world.attacker.ask("POST", f"{place}?fieldValidation=Warn&dryRun=All", {**body, value: value})
+        answer = world.attacker.ask(
+            "POST", f"{place}?fieldValidation=Warn&dryRun=All", {**body, value: value}
+        )
         assert problem(answer, frozenset({201, 400, 403, 422})) == ""
         assert not {"x-evil", "set-cookie"} & {key for key, _ in answer.headers}
 
@@ -237,7 +254,9 @@ def test_an_answer_says_nothing_of_what_serves(world: World) -> None:
 
 
 def test_answers_keep_the_end_of_a_pipelined_connection(world: World) -> None:
-    sent = b"".join(world.attacker.request("GET", f"/tenants/{name}/api") for name in (ATTACKER, VICTIM, NOBODY))
+    sent = b"".join(
+        world.attacker.request("GET", f"/tenants/{name}/api") for name in (ATTACKER, VICTIM, NOBODY)
+    )
     with world.attacker.connect() as connection:
         connection.sendall(sent)
         first, second, third = answers_of(connection, 3)

@@ -104,7 +104,9 @@ def test_a_name_that_is_no_tenants(world: World, name: str) -> None:
         assert answer.told == nobody.told
 
 
-@pytest.mark.parametrize("name", ["..", "../../victim/x", "a/b", "%2e%2e", "a\x00b", "a%00", "~vcsync", "/", "A B", "\u202ea"])
+@pytest.mark.parametrize(
+    "name", ["..", "../../victim/x", "a/b", "%2e%2e", "a\x00b", "a%00", "~vcsync", "/", "A B", "\u202ea"]
+)
 def test_an_object_named_like_a_path(world: World, name: str) -> None:
     assert problem(world.attacker.ask("POST", SECRETS, {"metadata": {"name": name}}), frozenset({422})) == ""
     role = {"metadata": {"name": name}, "rules": []}
@@ -121,7 +123,8 @@ def test_an_object_of_a_namespace_that_is_a_path(world: World, namespace: str) -
 
 
 @pytest.mark.parametrize(
-    "start", ["../victim/", "victim/", "../../victim/default/kept-0", "\x00", "~vcsync/tenants/", "\uffff", ""]
+    "start",
+    ["../victim/", "victim/", "../../victim/default/kept-0", "\x00", "~vcsync/tenants/", "\uffff", ""],
 )
 def test_a_forged_continue_token_leads_nowhere_else(world: World, start: str) -> None:
     for place in (SECRETS, "/api/v1/secrets", "/api/v1/namespaces"):

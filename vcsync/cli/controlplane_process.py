@@ -17,7 +17,7 @@ from vcsync.controlplane.identity.service import Identity
 from vcsync.controlplane.identity.token_file import TokenFileError
 from vcsync.controlplane.rest.assemble import ControlPlane, control_plane
 from vcsync.controlplane.store.etcd import open_etcd
-from vcsync.controlplane.store.interface import Store, StoreError
+from vcsync.controlplane.store.interface import Store, StoreError, StoreRefused
 from vcsync.controlplane.store.sqlite import open_sqlite
 from vcsync.controlplane.store.window import keep_window
 from vcsync.controlplane.tenants.folder import (
@@ -55,6 +55,11 @@ async def _run(settings: ControlPlaneSettings) -> None:
             await _serve(settings, folder, endpoint, store)
     except StoreError as error:
         raise FailedError(str(error)) from error
+    except ExceptionGroup as group:
+        refused = group.subgroup(StoreRefused)
+        if refused is None:
+            raise
+        raise FailedError(str(refused.exceptions[0])) from group
 
 
 async def _serve(
@@ -79,6 +84,7 @@ async def _serve(
             tasks.create_task(_renew(folder, identity, names, tls))
             tasks.create_task(_resume(identity))
             tasks.create_task(keep_window(store))
+            tasks.create_task(store.sound())
     finally:
         _log.info("control plane ends")
         await plane.stop()

@@ -230,6 +230,14 @@ class Store(Protocol):
         """Return what is kept below a first path segment; cheap, kept up with every change."""
         ...
 
+    async def sound(self) -> None:
+        """Return once it is known that what is kept is whole; a large store may be served before.
+
+        Raises:
+            StoreRefused: it is damaged; the message names the remedy.
+        """
+        ...
+
     async def close(self) -> None:
         """Finish what is in flight and release everything."""
         ...

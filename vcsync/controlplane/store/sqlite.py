@@ -26,6 +26,7 @@ from vcsync.controlplane.store.interface import (
     Usage,
     require_valid,
 )
+from vcsync.controlplane.store.sqlite_check import Check
 from vcsync.controlplane.store.sqlite_file import FileLock, open_checked, open_reader
 from vcsync.controlplane.store.sqlite_reads import Reader
 
@@ -34,6 +35,9 @@ DATABASE = "store.db"
 
 PAGE_RECORDS = 500
 """Records that are read before others in the event loop get their turn (about 2 ms at 4 kB)."""
+
+CHECK_SECONDS = 1.0
+"""How long the start waits for the check of the whole file; a larger one is served while it goes on."""
 
 LONG_READS = 4
 """How many ranges of several pages are read at a time; each has a connection of its own."""
@@ -52,6 +56,7 @@ class SqliteStore:
         path: Path,
         lock: FileLock,
         writer: apsw.Connection,
+        check: Check,
         *,
         clock: Callable[[], float],
         sweep_seconds: float | None,
@@ -59,6 +64,7 @@ class SqliteStore:
         self._path = path
         self._lock = lock
         self._clock = clock
+        self._check = check
         self._connection = writer
         self._reader = Reader(open_reader(path))
         self._hub = Hub(self._reader.window().newest)
@@ -137,11 +143,16 @@ class SqliteStore:
         with self._reader.snapshot():
             return self._reader.usage(tenant)
 
+    async def sound(self) -> None:
+        """See `Store.sound`."""
+        await self._check.finished(None)
+
     async def close(self) -> None:
         """See `Store.close`."""
         if self._closed:
             return
         self._closed = True
+        await self._check.close()
         if self._sweeper:
             self._sweeper.cancel()
             with suppress(asyncio.CancelledError):
@@ -228,4 +239,13 @@ async def open_sqlite(
             raise
 
     lock, connection = await asyncio.to_thread(opened)
-    return SqliteStore(path, lock, connection, clock=clock, sweep_seconds=sweep_seconds)
+    check = Check(path)
+    try:
+        if not await check.finished(CHECK_SECONDS):
+            log.info("the database is served while it is still being checked", path=str(path))
+    except BaseException:
+        await check.close()
+        connection.close()
+        lock.release()
+        raise
+    return SqliteStore(path, lock, connection, check, clock=clock, sweep_seconds=sweep_seconds)

@@ -105,8 +105,10 @@ class FileLock:
 def open_checked(path: Path) -> apsw.Connection:
     """Open a database for writing, made new or brought to the newest form where need be.
 
+    Whether all of it is sound is another question: see `require_sound`.
+
     Raises:
-        StoreRefused: it is damaged, not ours, or newer than this program.
+        StoreRefused: it is not ours, newer than this program, or so damaged that it shows at once.
     """
     require_sqlite()
     if not path.exists():
@@ -133,6 +135,23 @@ def check(connection: apsw.Connection, path: Path) -> int:
     Raises:
         StoreRefused: it is damaged, not ours, or newer than this program.
     """
+    version = _form(connection, path)
+    require_sound(connection, path)
+    return version
+
+
+def require_sound(connection: apsw.Connection, path: Path) -> None:
+    """Read all of a database; about a second for each GB that the system has in memory, else as the disk reads.
+
+    Raises:
+        StoreRefused: it is damaged.
+    """
+    found = _guarded(path, lambda: connection.execute("PRAGMA quick_check(1)").get)
+    if found != "ok":
+        raise damaged(path, str(found))
+
+
+def _form(connection: apsw.Connection, path: Path) -> int:
     try:
         version = _number(connection, "user_version")
         application = _number(connection, "application_id")
@@ -146,9 +165,6 @@ def check(connection: apsw.Connection, path: Path) -> int:
             f"{path} was written by a newer vcsync (form {version}; this one knows {len(MIGRATIONS)}): "
             f"run that vcsync, or move it and {path.name}-* away and {_restore(path)} from before the upgrade"
         )
-    found = connection.execute("PRAGMA quick_check(1)").get
-    if found != "ok":
-        raise damaged(path, str(found))
     return version
 
 
@@ -193,7 +209,9 @@ _WRITE_FAILED = {
 
 
 def _prepare(connection: apsw.Connection, path: Path) -> None:
-    version = check(connection, path)
+    version = _form(connection, path)
+    if 0 < version < len(MIGRATIONS):
+        require_sound(connection, path)
     if version == 0:
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
     connection.execute("PRAGMA journal_mode = WAL")

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import apsw
 import pytest
 
-from vcsync.controlplane.store import sqlite_file
+from vcsync.controlplane.store import sqlite, sqlite_check, sqlite_file
 from vcsync.controlplane.store.interface import (
     Compare,
     Delete,
@@ -348,3 +349,39 @@ async def test_what_each_tenant_uses_is_counted(store: SqliteStore) -> None:
     assert await store.usage("b") == Usage(1, len("b/ü".encode()) + 1)
     await store.txn([], [Delete("b/ü")])
     assert await store.usage("b") == await store.usage("nobody") == Usage(0, 0)
+
+
+async def test_a_large_file_is_served_while_it_is_checked_and_damage_is_told(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(path)
+    with path.open("r+b") as file:
+        file.seek(50_000)
+        file.write(b"\xa5\x5a\x01" * 3000)
+    monkeypatch.setattr(sqlite, "CHECK_SECONDS", 0)
+    store = await open_sqlite(path)
+    assert await store.revision()
+    with pytest.raises(StoreRefused, match="is damaged"):
+        await store.sound()
+    await store.close()
+
+
+async def test_closing_does_not_wait_for_the_check(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await filled(path)
+    begun, interrupted = threading.Event(), threading.Event()
+
+    def reads_for_ever(connection: apsw.Connection, _: Path) -> None:
+        begun.set()
+        try:
+            connection.execute(
+                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+            ).fetchall()
+        except apsw.InterruptError:
+            interrupted.set()
+
+    monkeypatch.setattr(sqlite, "CHECK_SECONDS", 0)
+    monkeypatch.setattr(sqlite_check, "require_sound", reads_for_ever)
+    store = await open_sqlite(path)
+    await asyncio.to_thread(begun.wait, 10)
+    await store.close()
+    assert interrupted.is_set()

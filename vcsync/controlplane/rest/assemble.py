@@ -14,6 +14,8 @@ from vcsync.controlplane.admission.quotas import QuotaClaims
 from vcsync.controlplane.crd.catalogue import Catalogue
 from vcsync.controlplane.crd.convert import Reach, refuse
 from vcsync.controlplane.crd.establish import Establisher
+from vcsync.controlplane.flow.gate import Bounds
+from vcsync.controlplane.flow.service import Fairness
 from vcsync.controlplane.identity.service import Identity as IdentityRoom
 from vcsync.controlplane.kinds.service_claims import Network
 from vcsync.controlplane.rest.answers import Answers
@@ -56,8 +58,10 @@ class ControlPlane:
         server: Server,
         resume: Callable[[], Coroutine[Any, Any, None]],
         run: Callable[[], Coroutine[Any, Any, None]],
+        others: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
     ) -> None:
-        """Take what must be started and stopped."""
+        """Take what must be started and stopped; `others` run beside it until then."""
+        self._others = others
         self._hub = hub
         self._resume = resume
         self._run = run
@@ -70,6 +74,7 @@ class ControlPlane:
         self._tasks.append(asyncio.create_task(self._hub.run(), name="hub"))
         await self._resume()
         self._tasks.append(asyncio.create_task(self._definitions(), name="definitions"))
+        self._tasks.extend(asyncio.create_task(each()) for each in self._others)
         await self.server.start(host, port, tls)
 
     async def _definitions(self) -> None:
@@ -90,7 +95,9 @@ class ControlPlane:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def control_plane(store: Store, identity: IdentityRoom, *, reach: Reach = refuse) -> ControlPlane:
+def control_plane(
+    store: Store, identity: IdentityRoom, *, reach: Reach = refuse, bounds: Bounds | None = None
+) -> ControlPlane:
     """Make the control plane of a store and its identity."""
     guard = Guard(identity)
     admit, validate = (chain.mutation(store), guard.check_roles), (chain.validation(store, guard.may),)
@@ -102,6 +109,7 @@ def control_plane(store: Store, identity: IdentityRoom, *, reach: Reach = refuse
         taps=(identity.changed,),
         missed=identity.reload,
         reach=reach,
+        fairness=Fairness(store, now, bounds),
     )
 
 
@@ -114,6 +122,7 @@ def assemble(
     taps: Sequence[Tap] = (),
     missed: Lost | None = None,
     reach: Reach = refuse,
+    fairness: Fairness | None = None,
 ) -> ControlPlane:
     """Make a control plane.
 
@@ -125,6 +134,7 @@ def assemble(
         taps: who is told of all changes of the store before watches are.
         missed: called when changes may have been missed, before it goes on.
         reach: policy of conversion webhooks.
+        fairness: shares out what can be served at once; None: everything is served at once.
     """
     catalogue, establisher = Catalogue(reach=reach), Establisher(store, now)
 
@@ -132,10 +142,14 @@ def assemble(
         for change in changes:
             catalogue.apply(change)
             establisher.observe(change)
+        if fairness is not None:
+            fairness.changed(changes)
 
     async def lost() -> None:
         if missed is not None:
             await missed()
+        if fairness is not None:
+            fairness.gate.changed_all()
         for tenant in who.tenants():
             catalogue.forget(tenant)
         await establisher.resume(who.tenants())
@@ -168,9 +182,13 @@ def assemble(
     async def resume() -> None:
         await establisher.resume(who.tenants())
 
-    paths = Paths(spaces, who, ready, metrics.text)
-    way = Way(who, spaces, verbs, subresources, paths, now, answers.error)
-    return ControlPlane(hub, Server(way, metrics), resume, establisher.run)
+    def told(tenant: str) -> bytes:
+        return metrics.text(tenant) + (fairness.text(tenant) if fairness is not None else b"")
+
+    paths = Paths(spaces, who, ready, told)
+    gate, others = (fairness.gate, [fairness.upkeep.run]) if fairness is not None else (None, [])
+    way = Way(who, spaces, verbs, subresources, paths, now, answers.error, gate)
+    return ControlPlane(hub, Server(way, metrics), resume, establisher.run, others)
 
 
 def now() -> str:

@@ -58,6 +58,11 @@ class Metrics:
             "apiserver_request_duration_seconds", "Duration of answers.", ("verb",), registry=self.registry
         )
         self.watches = Gauge("apiserver_longrunning_requests", "Open watches.", registry=self.registry)
+        self.defects = Counter(
+            "apiserver_defects_total",
+            "Requests that ended with an unexpected error; the log tells of each.",
+            registry=self.registry,
+        )
         self.tenants = Meter()
 
     def text(self, tenant: str) -> bytes:
@@ -110,15 +115,21 @@ class Server:
         try:
             outgoing = await self._way.go(incoming)
             self._count(incoming, outgoing)
+            if incoming.seat is not None and isinstance(outgoing.answer, Stream):
+                incoming.seat.leave()  # what lasts is counted otherwise
             return await self._send(request, outgoing, began)
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception:  # noqa: BLE001 - a defect ends one request, not the server
+            self._metrics.defects.inc()
             known = uuid.uuid4().hex[:12]
             _log.exception("request failed", id=known, method=request.method, path=raw_path)
             error = errors.internal(f"unexpected error, id {known}")
             refused = self._way.refused(error, request.headers.get("Accept", ""))
             return await self._send(request, Outgoing(refused, []), began)
+        finally:
+            if incoming.seat is not None:
+                incoming.seat.end()
 
     def _count(self, incoming: Incoming, outgoing: Outgoing) -> None:
         if incoming.tenant and outgoing.info is not None:
@@ -129,7 +140,7 @@ class Server:
     async def _send(self, request: web.BaseRequest, outgoing: Outgoing, began: float) -> web.StreamResponse:
         verb = outgoing.info.verb if outgoing.info and outgoing.info.resource_request else "path"
         answer = outgoing.answer
-        headers = {"Audit-Id": str(uuid.uuid4()), "Cache-Control": "no-cache, private"}
+        headers = {"Audit-Id": str(uuid.uuid4()), "Cache-Control": "no-cache, private", **outgoing.headers}
         if isinstance(answer, Stream):
             self._metrics.requests.labels(verb, "200").inc()
             return await self._stream(request, answer, headers, outgoing.warnings)

@@ -1,12 +1,13 @@
 """The way of every request: parse, authenticate, tenant, impersonate, authorize, then its verb or path."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Context
 from vcsync.controlplane.errors import StatusError
+from vcsync.controlplane.flow.gate import Gate, Seat
 from vcsync.controlplane.identity.caller import SYSTEM, Caller, settle_tenant
 from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.paths import Paths, nowhere
@@ -28,6 +29,8 @@ from vcsync.controlplane.wire import negotiation
 from vcsync.controlplane.wire.negotiation import Representation
 
 OPERATOR = "/vcsync/v1/"
+NOBODY = ""
+"""The tenant of those who ask for one that there is not."""
 VIRTUAL = frozenset(
     {
         ("", "bindings"),
@@ -76,6 +79,7 @@ class Incoming:
         certificate: of the client, DER; None: it showed none.
         body: reads it.
         tenant: whose it is, once the caller is known and let in.
+        seat: its right to be served, once the caller is known; to be ended by whoever made this.
     """
 
     method: str
@@ -85,6 +89,7 @@ class Incoming:
     certificate: bytes | None
     body: Callable[[], Awaitable[bytes]]
     tenant: str = ""
+    seat: Seat | None = None
 
 
 @dataclass(slots=True)
@@ -94,6 +99,7 @@ class Outgoing:
     answer: Reply | Stream
     warnings: list[str]
     info: RequestInfo | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Way:
@@ -108,8 +114,10 @@ class Way:
         paths: Paths,
         now: Callable[[], str],
         refuse: Callable[[StatusError, Representation], bytes],
+        gate: Gate | None = None,
     ) -> None:
-        """Take the parts; `now` gives RFC 3339, `refuse` encodes errors."""
+        """Take the parts; `now` gives RFC 3339, `refuse` encodes errors; no gate: everything is served at once."""
+        self._gate = gate
         self._identity = identity
         self._spaces = spaces
         self._verbs = verbs
@@ -129,7 +137,7 @@ class Way:
             answer = await self._go(incoming, info, query, warnings)
         except StatusError as error:
             answer = self.refused(error, incoming.headers.get("Accept", ""))
-        return Outgoing(answer, warnings, info)
+        return Outgoing(answer, warnings, info, incoming.seat.flow.headers if incoming.seat else {})
 
     def refused(self, error: StatusError, accept: str) -> Reply:
         """Answer with an error's Status."""
@@ -155,6 +163,7 @@ class Way:
         if caller.system and tenant != ALL and not identity.exists(tenant):
             raise errors.not_found("tenants", "", tenant)
         caller = await identity.impersonate(caller, headers, tenant, info)
+        await self._seat(incoming, tenant, caller, info)
         await identity.authorize(caller, info)
         await self._enter(incoming, tenant)
         if not info.resource_request:
@@ -204,6 +213,24 @@ class Way:
         if tenant == ALL:
             incoming.tenant = tenant
         elif self._identity.exists(tenant):
+    async def _seat(self, incoming: Incoming, tenant: str, caller: Caller, info: RequestInfo) -> None:
+        """Wait until the request may be served; system callers have seats of their own, wherever they look.
+
+        Raises:
+            StatusError: 429.
+        """
+        gate = self._gate
+        if gate is None:
+            return
+        home = SYSTEM if caller.system else tenant if self._identity.exists(tenant) else NOBODY
+        if not gate.known(home):
+            await gate.prepare(home)
+        incoming.seat = seat = gate.enter(home, caller, info)
+        if seat.ready is not None:
+            await seat.wait()
+        if info.verb == "watch":
+            seat.watch(caller)
+
             incoming.tenant = tenant
             await self._spaces.prepare(tenant)
 

@@ -1,0 +1,61 @@
+"""What a tenant's /metrics tells of its priority levels, under kube-apiserver's names. Pure."""
+
+from collections.abc import Callable, Iterator
+
+from vcsync.controlplane.flow.levels import Level
+from vcsync.controlplane.flow.space import Space
+
+_GAUGES: tuple[tuple[str, str, Callable[[Level], int]], ...] = (
+    (
+        "nominal_limit_seats",
+        "Nominal number of execution seats configured for each priority level",
+        lambda level: level.nominal,
+    ),
+    (
+        "lower_limit_seats",
+        "Configured lower bound on number of execution seats available to each priority level",
+        lambda level: level.lower,
+    ),
+    (
+        "upper_limit_seats",
+        "Configured upper bound on number of execution seats available to each priority level",
+        lambda level: level.upper,
+    ),
+    (
+        "current_executing_seats",
+        "Seats occupied by the requests of each priority level that are being served",
+        lambda level: level.in_use,
+    ),
+)
+_PREFIX = "apiserver_flowcontrol_"
+
+
+def text(space: Space) -> bytes:
+    """Write a tenant's metrics in the text form of Prometheus."""
+    return "\n".join([*_lines(space), ""]).encode()
+
+
+def _lines(space: Space) -> Iterator[str]:
+    levels = sorted(space.levels.values(), key=lambda each: each.name)
+    for name, told, value in _GAUGES:
+        yield from _head(name, told, "gauge")
+        for level in levels:
+            yield f'{_PREFIX}{name}{{priority_level="{level.name}"}} {value(level)}'
+    yield from _head("current_inqueue_requests", "Number of requests that wait in queues", "gauge")
+    for level in levels:
+        yield f'{_PREFIX}current_inqueue_requests{{priority_level="{level.name}"}} {level.waiting}'
+    yield from _head("dispatched_requests_total", "Number of requests served", "counter")
+    for level in levels:
+        for schema, count in sorted(level.dispatched.items()):
+            labels = f'flow_schema="{schema}",priority_level="{level.name}"'
+            yield f"{_PREFIX}dispatched_requests_total{{{labels}}} {count}"
+    yield from _head("rejected_requests_total", "Number of requests refused", "counter")
+    for level in levels:
+        for (reason, schema), count in sorted(level.refused.items()):
+            labels = f'flow_schema="{schema}",priority_level="{level.name}",reason="{reason}"'
+            yield f"{_PREFIX}rejected_requests_total{{{labels}}} {count}"
+
+
+def _head(name: str, told: str, kind: str) -> Iterator[str]:
+    yield f"# HELP {_PREFIX}{name} {told}"
+    yield f"# TYPE {_PREFIX}{name} {kind}"

@@ -9,6 +9,7 @@ from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.resources import Resource
+from vcsync.controlplane.rest import auditing
 from vcsync.controlplane.rest.scope import Scope
 from vcsync.controlplane.wire import decode, negotiation
 
@@ -36,6 +37,7 @@ def read_object(scope: Scope, body: bytes, content_type: str, validation: str) -
     _settle_meta(obj)
     if form == "json" and b'"managedFields"' in body:
         _keep_reset(msgspec.json.decode(body), obj)
+    auditing.sent(scope, obj)
     return obj
 
 
@@ -54,6 +56,7 @@ def read_as(scope: Scope, body: bytes, content_type: str, expected: decode.Expec
     found = decode.read(body, negotiation.body_format(content_type), expected)
     scope.warn(found.findings)
     _settle_meta(found.object)
+    auditing.sent_other(scope, found.object)
     return found.object
 
 

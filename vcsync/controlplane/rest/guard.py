@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vcsync.controlplane.audit.trail import Trail
 from vcsync.controlplane.behaviour import Object
-from vcsync.controlplane.identity.caller import Caller
+from vcsync.controlplane.identity.caller import Caller, refusal
 from vcsync.controlplane.identity.service import Identity
+from vcsync.controlplane.rest import auditing
 from vcsync.controlplane.rest.requestinfo import RequestInfo
 from vcsync.controlplane.rest.scope import Admission
 from vcsync.controlplane.tenants.admin import Answer
@@ -48,13 +50,16 @@ class Guard:
         """
         return await self._identity.authorizer.impersonate(caller, headers, tenant, info)
 
-    async def authorize(self, caller: Caller, info: RequestInfo) -> None:
-        """Return if it may.
+    async def authorize(self, caller: Caller, info: RequestInfo, audit: Trail) -> None:
+        """Return if it may; the audit log is told why.
 
         Raises:
             StatusError: 403.
         """
-        await self._identity.authorizer.authorize(caller, info)
+        decision = await self._identity.authorizer.decide(caller, info)
+        auditing.decided(audit, allowed=decision.allowed, reason=decision.reason)
+        if not decision.allowed:
+            raise refusal(caller, info, decision.reason)
 
     async def create(self, caller: Any, tenant: str, plural: str, namespace: str, body: Object) -> Object:
         """Answer a review."""

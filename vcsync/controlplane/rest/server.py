@@ -14,7 +14,9 @@ from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from vcsync.controlplane import errors
+from vcsync.controlplane.audit.service import AuditLog
 from vcsync.controlplane.identity.caller import ALL, SYSTEM
+from vcsync.controlplane.rest import auditing
 from vcsync.controlplane.rest.metering import Meter
 from vcsync.controlplane.rest.reply import Reply, Stream
 from vcsync.controlplane.rest.way import Incoming, Outgoing, Way
@@ -112,12 +114,13 @@ class Server:
             return await _body(request)
 
         incoming = Incoming(request.method, raw_path, query, request.headers, _certificate(request), body)
+        incoming.audit_id, incoming.remote = auditing.audit_id(request.headers), request.remote or ""
         try:
             outgoing = await self._way.go(incoming)
             self._count(incoming, outgoing)
             if incoming.seat is not None and isinstance(outgoing.answer, Stream):
                 incoming.seat.leave()  # what lasts is counted otherwise
-            return await self._send(request, outgoing, began)
+            return await self._audited(request, incoming, outgoing, began)
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception:  # noqa: BLE001 - a defect ends one request, not the server
@@ -126,7 +129,9 @@ class Server:
             _log.exception("request failed", id=known, method=request.method, path=raw_path)
             error = errors.internal(f"unexpected error, id {known}")
             refused = self._way.refused(error, request.headers.get("Accept", ""))
-            return await self._send(request, Outgoing(refused, []), began)
+            if self._way.auditor is not None:
+                self._way.auditor.panicked(incoming.audit, f"unexpected error, id {known}")
+            return await self._send(request, Outgoing(refused, [], audit_id=incoming.audit_id), began)
         finally:
             if incoming.seat is not None:
                 incoming.seat.end()
@@ -137,10 +142,30 @@ class Server:
             applies = incoming.headers.get("Content-Type", "").startswith(APPLY)
             self._metrics.tenants.count(incoming.tenant, outgoing.info, code, applies=applies)
 
+    def audit(self, log: AuditLog) -> None:
+        """Tell an audit log of all requests."""
+        self._way.auditor = log.auditor
+        log.register(self._metrics.registry)
+
+    async def _audited(
+        self, request: web.BaseRequest, incoming: Incoming, outgoing: Outgoing, began: float
+    ) -> web.StreamResponse:
+        """Send an answer; the audit log is told when it is out, or cut off."""
+        outgoing.audit_id = incoming.audit_id
+        auditor = self._way.auditor
+        if auditor is None or not incoming.audit.level:
+            return await self._send(request, outgoing, began)
+        if auditing.lasting(outgoing.info):
+            auditor.started(incoming.audit)
+        try:
+            return await self._send(request, outgoing, began)
+        finally:
+            auditor.complete(incoming.audit)
+
     async def _send(self, request: web.BaseRequest, outgoing: Outgoing, began: float) -> web.StreamResponse:
         verb = outgoing.info.verb if outgoing.info and outgoing.info.resource_request else "path"
         answer = outgoing.answer
-        headers = {"Audit-Id": str(uuid.uuid4()), "Cache-Control": "no-cache, private", **outgoing.headers}
+        headers = {auditing.HEADER: outgoing.audit_id, "Cache-Control": "no-cache, private", **outgoing.headers}
         if isinstance(answer, Stream):
             self._metrics.requests.labels(verb, "200").inc()
             return await self._stream(request, answer, headers, outgoing.warnings)

@@ -1,14 +1,18 @@
 """The way of every request: parse, authenticate, tenant, impersonate, authorize, then its verb or path."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from vcsync.controlplane import errors
+from vcsync.controlplane.audit.auditor import Auditor
+from vcsync.controlplane.audit.trail import SILENT, Trail
 from vcsync.controlplane.behaviour import Context
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.flow.gate import Gate, Seat
 from vcsync.controlplane.identity.caller import SYSTEM, Caller, settle_tenant
+from vcsync.controlplane.rest import auditing
 from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.paths import Paths, nowhere
 from vcsync.controlplane.rest.reply import Reply, Stream
@@ -65,8 +69,8 @@ class Identity(Protocol):
         """Return whom the caller acts as; raises StatusError 403."""
         ...
 
-    async def authorize(self, caller: Caller, info: RequestInfo) -> None:
-        """Return, or raise StatusError 403."""
+    async def authorize(self, caller: Caller, info: RequestInfo, audit: Trail) -> None:
+        """Return, or raise StatusError 403; tell the audit log which."""
         ...
 
 
@@ -79,6 +83,9 @@ class Incoming:
         certificate: of the client, DER; None: it showed none.
         body: reads it.
         tenant: whose it is, once the caller is known and let in.
+        audit_id: goes into the audit log and back to the client.
+        remote: the address of the other end.
+        audit: what the audit log is told of it.
         seat: its right to be served, once the caller is known; to be ended by whoever made this.
     """
 
@@ -89,6 +96,9 @@ class Incoming:
     certificate: bytes | None
     body: Callable[[], Awaitable[bytes]]
     tenant: str = ""
+    audit_id: str = ""
+    remote: str = ""
+    audit: Trail = SILENT
     seat: Seat | None = None
 
 
@@ -100,6 +110,7 @@ class Outgoing:
     warnings: list[str]
     info: RequestInfo | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    audit_id: str = ""
 
 
 class Way:
@@ -125,6 +136,7 @@ class Way:
         self._paths = paths
         self._now = now
         self._refuse = refuse
+        self.auditor: Auditor | None = None
 
     async def go(self, incoming: Incoming) -> Outgoing:
         """Answer a request; what is refused is answered with its Status."""
@@ -136,7 +148,14 @@ class Way:
             check_timeout(info, query)
             answer = await self._go(incoming, info, query, warnings)
         except StatusError as error:
+            auditing.failed(incoming.audit, error)
             answer = self.refused(error, incoming.headers.get("Accept", ""))
+        except asyncio.CancelledError:
+            if self.auditor is not None:
+                self.auditor.complete(incoming.audit)
+            raise
+        if info is not None:
+            auditing.answered(incoming.audit, info, answer)
         return Outgoing(answer, warnings, info, incoming.seat.flow.headers if incoming.seat else {})
 
     def refused(self, error: StatusError, accept: str) -> Reply:
@@ -154,7 +173,7 @@ class Way:
         self, incoming: Incoming, info: RequestInfo, query: Query, warnings: list[str]
     ) -> Reply | Stream:
         identity, headers = self._identity, incoming.headers
-        caller = await identity.authenticate(incoming.certificate, headers.get("Authorization"), info.tenant)
+        caller = await self._authenticate(incoming, info)
         if info.path.startswith(OPERATOR):
             if caller.system:
                 caller = await identity.impersonate(caller, headers, SYSTEM, info)
@@ -163,8 +182,9 @@ class Way:
         if caller.system and tenant != ALL and not identity.exists(tenant):
             raise errors.not_found("tenants", "", tenant)
         caller = await identity.impersonate(caller, headers, tenant, info)
+        auditing.impersonated(incoming, caller)
         await self._seat(incoming, tenant, caller, info)
-        await identity.authorize(caller, info)
+        await identity.authorize(caller, info, incoming.audit)
         await self._enter(incoming, tenant)
         if not info.resource_request:
             return await self._paths.answer(incoming, info, query, tenant)
@@ -179,6 +199,8 @@ class Way:
         resource = kind.resource
         if kind.warning:
             warnings.append(kind.warning)
+        if kind.warning:
+            incoming.audit.annotate("k8s.io/deprecated", "true")
         scope = Scope(
             tenant=tenant,
             kind=kind,
@@ -189,6 +211,7 @@ class Way:
             caller=caller,
             agent=headers.get("User-Agent", ""),
             warnings=warnings,
+            audit=incoming.audit,
         )
         streamed = info.verb == "watch"
         how = negotiation.accepted(
@@ -201,7 +224,8 @@ class Way:
         if negotiation.wants_pretty(query.get("pretty", (None,))[0], scope.agent) and not streamed:
             how = Representation(how.format, how.target, how.version, pretty=True)
         told = Headers(headers.get("Content-Type", ""), headers.get("Accept", ""), scope.agent)
-        request = Request(info, query, told, incoming.body, scope, how)
+        body = auditing.recorded(incoming, info, incoming.body)
+        request = Request(info, query, told, body, scope, how)
         if info.subresource:
             return await self._subresources.answer(request)
         if (resource.group, resource.plural) in VIRTUAL:
@@ -233,6 +257,23 @@ class Way:
 
             incoming.tenant = tenant
             await self._spaces.prepare(tenant)
+
+    async def _authenticate(self, incoming: Incoming, info: RequestInfo) -> Caller:
+        """Find out who asks, and begin the request's audit trail.
+
+        Raises:
+            StatusError: 401.
+        """
+        identity, authorization = self._identity, incoming.headers.get("Authorization")
+        try:
+            caller = await identity.authenticate(incoming.certificate, authorization, info.tenant)
+        except StatusError:
+            if self.auditor is not None:
+                auditing.begin(self.auditor, incoming, info, None, identity.exists)
+            raise
+        if self.auditor is not None:
+            auditing.begin(self.auditor, incoming, info, caller, identity.exists)
+        return caller
 
     async def _verb(self, request: Request) -> Reply | Stream:
         verbs, verb = self._verbs, request.info.verb

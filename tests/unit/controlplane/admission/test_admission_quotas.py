@@ -32,7 +32,7 @@ class Anybody:
     async def impersonate(self, caller, headers, tenant, info):
         return caller
 
-    async def authorize(self, caller, info):
+    async def authorize(self, caller, info, audit):
         return None
 
 

@@ -34,7 +34,7 @@ class Everybody:
     async def impersonate(self, caller, headers, tenant, info):
         return caller
 
-    async def authorize(self, caller, info):
+    async def authorize(self, caller, info, audit):
         return None
 
     async def create(self, caller, tenant, plural, namespace, body):

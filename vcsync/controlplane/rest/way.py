@@ -232,11 +232,6 @@ class Way:
             return await self._subresources.virtual(request)
         return await self._verb(request)
 
-    async def _enter(self, incoming: Incoming, tenant: str) -> None:
-        """Make a tenant's kinds known. Of names that there are not, which anybody may make up, nothing is kept."""
-        if tenant == ALL:
-            incoming.tenant = tenant
-        elif self._identity.exists(tenant):
     async def _seat(self, incoming: Incoming, tenant: str, caller: Caller, info: RequestInfo) -> None:
         """Wait until the request may be served; system callers have seats of their own, wherever they look.
 
@@ -255,6 +250,11 @@ class Way:
         if info.verb == "watch":
             seat.watch(caller)
 
+    async def _enter(self, incoming: Incoming, tenant: str) -> None:
+        """Make a tenant's kinds known. Of names that there are not, which anybody may make up, nothing is kept."""
+        if tenant == ALL:
+            incoming.tenant = tenant
+        elif self._identity.exists(tenant):
             incoming.tenant = tenant
             await self._spaces.prepare(tenant)
 

@@ -103,10 +103,10 @@ class Served:
         """Fill in defaults and remove unknown fields, in place.
 
         Returns:
-            the paths of unknown fields, sorted.
+            the paths of unknown fields.
 
         Raises:
-            StatusError: 400, metadata of wrong types.
+            DecodeError: metadata is of wrong types.
         """
         return self._compiled.decode(obj)
 
@@ -147,6 +147,18 @@ class Served:
         if self._converter.by_name:
             return found
         return {**found, VERSION_MARK: self._storage}
+
+    async def into(self, served: Object, api_version: str) -> Object:
+        """Return an object of this version in another served one, with its defaults and without unknown fields.
+
+        Raises:
+            StatusError: 500, the conversion webhook failed.
+        """
+        found = (await self._converter.convert([served], api_version))[0]
+        name = api_version.rpartition("/")[2]
+        if name != self._name:
+            compile_version(self._definition, name).decode(found, lenient=True)
+        return found
 
     def published(self, *, v2: bool = False) -> dict[str, Any]:
         """Return the OpenAPI schemas of this version: definition name -> schema; `v2`: for the document of version 2."""

@@ -1,102 +1,49 @@
 """Objects of custom resources from one version to another: by name only, or by the tenant's webhook.
 
-A webhook is untrusted: an operator's policy decides whether and where it may be reached, on the address that was
-resolved; no redirects, no proxies, bounded in time and size. As `apiserver/conversion` of apiextensions-apiserver.
+What a webhook answers is not trusted. As `apiserver/conversion` of apiextensions-apiserver.
 """
 
-import base64
-import copy
 import json
-import ssl
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address, ip_network
 from typing import Any
-from urllib.parse import urlsplit
 
-import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
+import msgspec
 
 from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.egress.client import Call, Client
+from vcsync.controlplane.egress.failure import CallFailed
+from vcsync.controlplane.egress.target import target_of
 from vcsync.controlplane.errors import StatusError
+from vcsync.controlplane.kinds import rules
 
 TIMEOUT_SECONDS = 30.0
 LARGEST_ANSWER = 32 << 20
+BATCH_OBJECTS, BATCH_BYTES = 500, 4 << 20
+"""What one call is given of a longer list."""
 VERSION_MARK = "@version"
 """Top-level member of stored objects of definitions with a webhook: the version in which they were stored."""
 
+_PATHS = {"labels": "metadata.labels", "annotations": "metadata.annotation"}
+_TYPES: Mapping[type, str] = {
+    bool: "bool",
+    dict: "map[string]interface {}",
+    float: "float64",
+    int: "int64",
+    list: "[]interface {}",
+    str: "string",
+    type(None): "<nil>",
+}
 
-class _Nonsense(ValueError):
-    """An answer of a webhook that is none."""
-
-
-class Refused(Exception):
-    """The operator's policy does not let this webhook be called; the message is for the tenant."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where a tenant wants its webhook called: a host of a URL, or a service (`namespace/name`) of its own."""
-
-    tenant: str
-    host: str
-    service: str
-    port: int
-    path: str
-
-
-Reach = Callable[[Target], Awaitable[tuple[str, int]]]
-"""Policy: where to connect for a target, as (IP address, port).
+Reach = Callable[[Call], Awaitable[bytes]]
+"""Calls a webhook, where the operator allows it (`egress.client.Client.call`).
 
 Raises:
-    Refused: nowhere.
+    CallFailed: there is no answer; the message is for the tenant.
 """
-
-
-async def refuse(target: Target) -> tuple[str, int]:
-    """Let no webhook be called: the default."""
-    raise Refused(f"the operator of this server does not allow it to call {target.service or target.host}")
-
-
-def allow(networks: Sequence[str], resolve: Callable[[str], Awaitable[Sequence[str]]]) -> Reach:
-    """Let webhooks be called whose host lies in one of the networks (CIDR).
-
-    Args:
-        networks: what is allowed.
-        resolve: (host) -> its addresses. All of them must be allowed; the first is connected to.
-    """
-    allowed = [ip_network(each) for each in networks]
-
-    async def reach(target: Target) -> tuple[str, int]:
-        host = target.host
-        addresses = [ip_address(each) for each in await resolve(host)] if host else []
-        for each in addresses:
-            if not any(each in network for network in allowed if network.version == each.version):
-                raise Refused(f"{host} is not on the list of hosts that the operator of this server allows")
-        if not addresses:
-            return await refuse(target)
-        return str(addresses[0]), target.port
-
-    return reach
-
-
-class _Pinned(AbstractResolver):
-    """Resolves every name to the one address that the policy has chosen."""
-
-    def __init__(self, address: str, port: int) -> None:
-        self._address = address
-        self._port = port
-
-    async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[ResolveResult]:  # noqa: ARG002 -- aiohttp's interface
-        """Return the address, whatever the name."""
-        proto: ResolveResult = {
-            "hostname": host, "host": self._address, "port": self._port, "family": family, "proto": 0, "flags": 0,
-        }  # fmt: skip
-        return [proto]
-
-    async def close(self) -> None:
-        """Release nothing."""
+refuse: Reach = Client().call
+"""Calls nobody: the default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,27 +54,13 @@ class Webhook:
     client: Mapping[str, Any]
     reviews: tuple[str, ...]
 
-    def target(self, tenant: str) -> tuple[Target, str, str]:
-        """Return where it is, its URL, and the name that its certificate must have."""
-        service = self.client.get("service")
-        if service is not None:
-            name = f"{service['name']}.{service['namespace']}.svc"
-            path = "/" + (service.get("path") or "").removeprefix("/")
-            port = service.get("port") or 443
-            target = Target(tenant, "", f"{service['namespace']}/{service['name']}", port, path)
-            return target, f"https://{name}:{port}{path}", name
-        url = str(self.client.get("url") or "")
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        return Target(tenant, host, "", parts.port or 443, parts.path or "/"), url, host
-
 
 def _failed(message: str) -> StatusError:
     return StatusError(500, "", message)
 
 
-def _kind(obj: Object) -> str:
-    return f"{obj.get('apiVersion')}, Kind={obj.get('kind')}"
+def _kind(obj: Mapping[str, Any]) -> str:
+    return f"{obj.get('apiVersion') or ''}, Kind={obj.get('kind') or ''}"
 
 
 class Converter:
@@ -158,8 +91,11 @@ class Converter:
         wanted = [each for each in objects if each["apiVersion"] != api_version]
         if not wanted:
             return objects
-        converted = iter(await self._call(self._webhook, wanted, api_version))
-        return [each if each["apiVersion"] == api_version else next(converted) for each in objects]
+        converted: list[Object] = []
+        for batch in _batches(wanted):
+            converted += await self._call(self._webhook, batch, api_version)
+        following = iter(converted)
+        return [each if each["apiVersion"] == api_version else next(following) for each in objects]
 
     async def _call(self, webhook: Webhook, objects: list[Object], api_version: str) -> list[Object]:
         about = f"conversion webhook for {_kind(objects[0])}"
@@ -173,97 +109,130 @@ class Converter:
             "request": {"uid": uid, "desiredAPIVersion": api_version, "objects": objects},
         }
         try:
-            answer = await self._post(webhook, request)
+            answer = await self._ask(webhook, msgspec.json.encode(request))
             converted = _converted(answer, uid, review)
-        except (Refused, aiohttp.ClientError, OSError, ValueError, RecursionError) as why:
-            raise _failed(f"{about} failed: {why or 'timed out'}") from why
+        except CallFailed as why:
+            raise _failed(f"{about} failed: {why}") from why
         if len(converted) != len(objects):
             raise _failed(f"{about} returned {len(converted)} objects, expected {len(objects)}")
-        return [
-            _checked(about, at, old, new, api_version)
-            for at, (old, new) in enumerate(zip(objects, converted, strict=True))
-        ]
+        return [_checked(about, old, new, api_version) for old, new in zip(objects, converted, strict=True)]
 
-    async def _post(self, webhook: Webhook, request: Object) -> Any:
-        target, url, name = webhook.target(self._tenant)
-        address, port = await self._reach(target)
-        bundle = webhook.client.get("caBundle")
-        trusted = base64.b64decode(bundle).decode() if bundle else None
-        context = ssl.create_default_context(cadata=trusted)
-        connector = aiohttp.TCPConnector(resolver=_Pinned(address, port), ssl=context, force_close=True)
-        timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
-        async with (
-            aiohttp.ClientSession(connector=connector, timeout=timeout, trust_env=False) as session,
-            session.post(url, json=request, allow_redirects=False, server_hostname=name) as answer,
-        ):
-            body = await answer.content.read(LARGEST_ANSWER + 1)
-            while not answer.content.at_eof() and len(body) <= LARGEST_ANSWER:
-                body += await answer.content.read(LARGEST_ANSWER + 1 - len(body))
-            if len(body) > LARGEST_ANSWER:
-                raise _Nonsense(f"the answer is larger than {LARGEST_ANSWER} bytes")
-            if answer.status != 200:
-                raise _Nonsense(f"the server answered {answer.status}")
-            return json.loads(body)
+    async def _ask(self, webhook: Webhook, request: bytes) -> Any:
+        """Return what the webhook answers, decoded.
+
+        Raises:
+            CallFailed: it does not, or not JSON.
+        """
+        call = Call(
+            target_of(self._tenant, webhook.client),
+            request,
+            TIMEOUT_SECONDS,
+            query=f"timeout={TIMEOUT_SECONDS:.0f}s",
+            largest=LARGEST_ANSWER,
+        )
+        body = await self._reach(call)
+        try:
+            return msgspec.json.decode(body)
+        except (msgspec.DecodeError, RecursionError) as why:
+            raise CallFailed(f"couldn't get version/kind; json parse error: {why}") from why
+
+
+def _batches(objects: Sequence[Object]) -> Iterator[list[Object]]:
+    """Cut a list into what one call is given."""
+    batch: list[Object] = []
+    size = 0
+    for each in objects:
+        size += len(msgspec.json.encode(each))
+        if batch and (size > BATCH_BYTES or len(batch) == BATCH_OBJECTS):
+            yield batch
+            batch, size = [], len(msgspec.json.encode(each))
+        batch.append(each)
+    yield batch
 
 
 def _converted(answer: Any, uid: str, review: str) -> list[Any]:
     """Take the converted objects out of an answer.
 
     Raises:
-        ValueError: there are none; the message says why.
+        CallFailed: there are none; the message says why.
     """
     if not isinstance(answer, dict):
-        raise _Nonsense("the answer is no object")
-    if review == "v1" and (answer.get("apiVersion"), answer.get("kind")) != (
-        "apiextensions.k8s.io/v1",
-        "ConversionReview",
-    ):
-        expected = "apiextensions.k8s.io/v1, Kind=ConversionReview"
-        raise _Nonsense(f"expected webhook response of {expected}, got {_kind(answer)}")
+        raise CallFailed("couldn't get version/kind; json parse error: it is no object")
+    expected = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"}
+    if review == "v1" and _kind(answer) != _kind(expected):
+        raise CallFailed(f"expected webhook response of {_told(expected)}, got {_told(answer)}")
     response = answer.get("response")
     if not isinstance(response, dict):
-        raise _Nonsense("no response provided")
+        raise CallFailed("no response provided")
     if review == "v1" and response.get("uid") != uid:
-        raise _Nonsense(
+        raise CallFailed(
             f"expected response.uid={json.dumps(uid)}, got {json.dumps(response.get('uid') or '')}"
         )
-    result = response.get("result") or {}
+    result = response.get("result")
+    result = result if isinstance(result, dict) else {}
     status = result.get("status") or ""
     if status != "Success":
-        raise _Nonsense(result.get("message") or f"response.result.status was '{status}', not 'Success'")
+        told = result.get("message")
+        raise CallFailed(str(told) if told else f"response.result.status was '{status}', not 'Success'")
     converted = response.get("convertedObjects") or []
     if not isinstance(converted, list):
-        raise _Nonsense("the converted objects are no list")
+        raise CallFailed("the converted objects are no list")
     return converted
 
 
-def _checked(about: str, at: int, old: Object, new: Any, api_version: str) -> Object:
+def _told(found: Mapping[str, Any]) -> str:
+    """Write group, version and kind as Go does."""
+    group, slash, version = str(found.get("apiVersion") or "").rpartition("/")
+    return f"{group}{slash}{version}, Kind={found.get('kind') or ''}"
+
+
+def _checked(about: str, old: Object, new: Any, api_version: str) -> Object:
     """Check one converted object, and give it back the metadata that a webhook may not change."""
-    where = f"{about} returned invalid converted object at index {at}"
     if not isinstance(new, dict):
-        raise _failed(f"{where}: it is no object")
+        raise _failed(f"{about} returned invalid object at index 0: it is no object")
+    where = f"{about} returned invalid object at index 0"
     if new.get("apiVersion") != api_version:
-        told = f"invalid groupVersion (expected {api_version}, received {new.get('apiVersion')})"
+        told = f"invalid groupVersion (expected {api_version}, received {new.get('apiVersion') or ''})"
         raise _failed(f"{where}: {told}")
     if new.get("kind") != old.get("kind"):
-        raise _failed(f"{where}: invalid kind (expected {old.get('kind')}, received {new.get('kind')})")
+        raise _failed(f"{where}: invalid kind (expected {old.get('kind')}, received {new.get('kind') or ''})")
     metadata = new.get("metadata")
-    bad = f"{about} returned invalid metadata in object at index {at}"
-    if not isinstance(metadata, dict):
-        raise _failed(f"{bad}: missing metadata in converted object")
+    known = metadata if isinstance(metadata, dict) else {}
     for name, label in (("name", "name"), ("namespace", "namespace"), ("uid", "UID")):
-        if (metadata.get(name) or "") != (old["metadata"].get(name) or ""):
-            told = (
-                f"must have the same {label}: {old['metadata'].get(name) or ''} != {metadata.get(name) or ''}"
-            )
-            raise _failed(f"{where}: {told}")
-    kept = copy.deepcopy(old["metadata"])
-    for name in ("labels", "annotations"):
-        kept.pop(name, None)
+        before, after = old["metadata"].get(name) or "", known.get(name) or ""
+        if before != after:
+            raise _failed(f"{about} returned invalid object: must have the same {label}: {before} != {after}")
+    try:
+        return {**new, "metadata": _restored(old["metadata"], new)}
+    except CallFailed as why:
+        raise _failed(f"{about} returned invalid metadata: {why}") from None
+
+
+def _restored(original: Object, new: Object) -> Object:
+    """Return the metadata of a converted object: its own labels and annotations, all else as it was.
+
+    Raises:
+        CallFailed: they are none.
+    """
+    if "metadata" not in new:
+        raise CallFailed("missing metadata in converted object")
+    metadata = new["metadata"]
+    if not isinstance(metadata, dict):
+        raise CallFailed(f"invalid metadata of type {_TYPES[type(metadata)]} in converted object")
+    kept = {key: value for key, value in original.items() if key not in ("labels", "annotations")}
+    for name, check in (("labels", rules.labels), ("annotations", rules.annotations)):
         given = metadata.get(name)
         if given is None:
             continue
-        if not isinstance(given, dict) or not all(isinstance(each, str) for each in given.values()):
-            raise _failed(f"{bad}: invalid metadata.{name} in converted object")
+        if not isinstance(given, dict):
+            raise CallFailed(f"invalid metadata.{name} of type {_TYPES[type(given)]} in converted object")
+        for key, value in given.items():
+            if not isinstance(value, str):
+                told = f"must be a string, but is {_TYPES[type(value)]} in converted object"
+                raise CallFailed(f"metadata.{name}[{key}] {told}")
+        if given != (original.get(name) or {}):
+            found = [str(each) for each in check(_PATHS[name], given)]
+            if found:
+                raise CallFailed(found[0] if len(found) == 1 else f"[{', '.join(found)}]")
         kept[name] = given
-    return {**new, "metadata": kept}
+    return kept

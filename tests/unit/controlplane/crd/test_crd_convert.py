@@ -1,9 +1,11 @@
 """Conversion webhooks are called only where the operator lets them, and believed only as far as the API does."""
 
+import json
+
 import pytest
 
 from vcsync.controlplane.crd import convert
-from vcsync.controlplane.crd.convert import Converter, Refused, Target, Webhook, allow, refuse
+from vcsync.controlplane.crd.convert import Converter, Webhook, refuse
 from vcsync.controlplane.errors import StatusError
 
 OLD = {
@@ -19,13 +21,17 @@ class Answering(Converter):
     """A converter whose webhook answers what a test says."""
 
     def __init__(self, make):
-        super().__init__("t", HOOK, refuse)
+        super().__init__("t", HOOK, self._answer)
         self.make = make
-        self.request = None
+        self.calls = []
 
-    async def _post(self, webhook, request):
-        self.request = request
-        return self.make(request["request"])
+    @property
+    def request(self):
+        return json.loads(self.calls[-1].body)
+
+    async def _answer(self, call):
+        self.calls.append(call)
+        return json.dumps(self.make(self.request["request"])).encode()
 
 
 def success(*objects):
@@ -74,12 +80,24 @@ async def test_a_webhook_may_change_everything_but_most_metadata():
             success({**OLD, "apiVersion": "a.b/v2", "metadata": {"name": "y", "uid": "u"}}),
             "must have the same name",
         ),
-        (success({"apiVersion": "a.b/v2", "kind": "Foo"}), "missing metadata in converted object"),
+        (success({"apiVersion": "a.b/v2", "kind": "Foo"}), "must have the same name: x != "),
         (success("x"), "is no object"),
+        (
+            success({**OLD, "apiVersion": "a.b/v2", "metadata": {**OLD["metadata"], "labels": {"l": 1}}}),
+            "returned invalid metadata: metadata.labels[l] must be a string, but is int64 in converted object",
+        ),
+        (
+            success({**OLD, "apiVersion": "a.b/v2", "metadata": {**OLD["metadata"], "labels": {"l": "?"}}}),
+            'invalid metadata: metadata.labels: Invalid value: "?"',
+        ),
+        (
+            success({**OLD, "apiVersion": "a.b/v2", "metadata": {**OLD["metadata"], "annotations": []}}),
+            "invalid metadata.annotations of type []interface {} in converted object",
+        ),
         (answer(kind="X"), "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview"),
         (answer(response=None), "failed: no response provided"),
         (answer(response={"uid": "z"}), "expected response.uid="),
-        (lambda request: [], "failed: the answer is no object"),
+        (lambda request: [], "failed: couldn't get version/kind; json parse error"),
         (
             lambda request: answer(
                 response={"uid": request["uid"], "result": {"status": "Failed", "message": "not today"}}
@@ -96,44 +114,36 @@ async def test_answers_that_make_no_sense_are_told(make, told):
 
 
 async def test_no_webhook_is_called_by_default():
-    with pytest.raises(StatusError, match=r"does not allow it to call hook\.example"):
+    with pytest.raises(StatusError) as caught:
         await Converter("t", HOOK, refuse).convert([OLD], "a.b/v2")
-
-
-@pytest.mark.parametrize(
-    ("addresses", "allowed"),
-    [
-        (["10.1.2.3"], True),
-        (["10.1.2.3", "127.0.0.1"], False),
-        (["169.254.169.254"], False),
-        (["::1"], False),
-        ([], False),
-    ],
-)
-async def test_every_resolved_address_must_be_allowed(addresses, allowed):
-    async def resolve(host):
-        return addresses
-
-    reach = allow(["10.0.0.0/8"], resolve)
-    target = Target("t", "hook.example", "", 443, "/")
-    if allowed:
-        assert await reach(target) == ("10.1.2.3", 443)
-    else:
-        with pytest.raises(Refused):
-            await reach(target)
-
-
-def test_a_service_is_named_as_its_certificate_must_be():
-    hook = Webhook("x", {"service": {"namespace": "ns", "name": "svc", "path": "/c", "port": 8443}}, ("v1",))
-    target, url, name = hook.target("t")
-    assert (target.service, target.port, url, name) == (
-        "ns/svc",
-        8443,
-        "https://svc.ns.svc:8443/c",
-        "svc.ns.svc",
+    assert caught.value.message == (
+        'conversion webhook for a.b/v1, Kind=Foo failed: Post "https://hook.example/convert?timeout=30s": '
+        "the operator of this server does not allow it to be called"
     )
 
 
-async def test_connections_go_to_the_address_that_was_checked():
-    (found,) = await convert._Pinned("10.1.2.3", 443).resolve("evil.example", 1)
-    assert (found["host"], found["port"]) == ("10.1.2.3", 443)
+async def test_long_lists_are_converted_in_several_calls(monkeypatch):
+    monkeypatch.setattr(convert, "BATCH_OBJECTS", 2)
+
+    def make(request):
+        return success(*({**each, "apiVersion": "a.b/v2"} for each in request["objects"]))(request)
+
+    converter = Answering(make)
+    objects = [{**OLD, "spec": at} for at in range(5)]
+    found = await converter.convert(objects, "a.b/v2")
+    assert [each["spec"] for each in found] == [0, 1, 2, 3, 4]
+    assert len(converter.calls) == 3
+
+
+@pytest.mark.parametrize(
+    ("reviews", "sent"), [(("v1beta1", "v1"), "v1beta1"), (("v2", "v1"), "v1"), (("v2",), None)]
+)
+async def test_the_first_known_review_version_is_spoken(reviews, sent):
+    converter = Answering(success({**OLD, "apiVersion": "a.b/v2"}))
+    converter._webhook = Webhook("foos.a.b", HOOK.client, reviews)
+    if sent is None:
+        with pytest.raises(StatusError, match="no supported conversion review versions"):
+            await converter.convert([OLD], "a.b/v2")
+    else:
+        await converter.convert([OLD], "a.b/v2")
+        assert converter.request["apiVersion"] == f"apiextensions.k8s.io/{sent}"

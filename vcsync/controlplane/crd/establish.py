@@ -61,6 +61,7 @@ class Establisher:
             page = await self._store.range(collection_key(tenant, GROUP, PLURAL))
             for record in page.records:
                 self.enqueue(tenant, record.key.rpartition("/")[2])
+            await asyncio.sleep(0)  # thousands of tenants, of which few have any
 
     async def run(self) -> None:
         """Work until cancelled."""

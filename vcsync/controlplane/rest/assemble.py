@@ -72,7 +72,6 @@ class ControlPlane:
         """Begin to serve; `self.server.port` tells where."""
         await self._hub.start()
         self._tasks.append(asyncio.create_task(self._hub.run(), name="hub"))
-        await self._resume()
         self._tasks.append(asyncio.create_task(self._definitions(), name="definitions"))
         self._tasks.extend(asyncio.create_task(each()) for each in self._others)
         await self.server.start(host, port, tls)
@@ -80,11 +79,12 @@ class ControlPlane:
     async def _definitions(self) -> None:
         while True:
             try:
-                await self._run()
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self._run())
+                    tasks.create_task(self._resume())
             except Exception:  # noqa: BLE001 - a defect over one definition must not end the work on all
                 _log.exception("definitions failed")
             await asyncio.sleep(RETRY_SECONDS)
-            await self._resume()
 
     async def stop(self) -> None:
         """End watches, answer what is in flight, stop."""

@@ -2,10 +2,16 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
 from vcsync.cli.common import parse_endpoint
+from vcsync.cli.controlplane_authentication import (
+    AuthenticationSettings,
+    authentication_options,
+    settings_of,
+)
 from vcsync.cli.errors import WrongInputError
 from vcsync.cli.help import example
 from vcsync.status.server import parse_listen
@@ -39,7 +45,7 @@ class ControlPlaneSettings:
     listen: tuple[str, int]
     advertise: tuple[str, int] | None
     names: tuple[str, ...]
-    token_file: Path | None
+    authentication: AuthenticationSettings
     etcd: Etcd | None
 
 
@@ -61,12 +67,7 @@ class ControlPlaneSettings:
 @click.option(
     "--name", "names", multiple=True, metavar="NAME", help="Further host name or address in the certificate."
 )
-@click.option(
-    "--token-file",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help='Static tokens: token,user,uid,"group,group"[,tenant] a line; read anew when it changes.',
-)
+@authentication_options
 @click.option("--etcd", multiple=True, metavar="URL", help="Keep objects in this etcd instead of a file.")
 @click.option("--etcd-prefix", default="/vcsync", show_default=True, help="Of all keys in that etcd.")
 @click.option("--etcd-cacert", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its CA.")
@@ -94,7 +95,6 @@ def controlplane(
     listen: str,
     advertise: str | None,
     names: tuple[str, ...],
-    token_file: Path | None,
     etcd: tuple[str, ...],
     etcd_prefix: str,
     etcd_cacert: Path | None,
@@ -102,6 +102,7 @@ def controlplane(
     etcd_key: Path | None,
     log_level: str,
     log_format: str,
+    **authentication: Any,
 ) -> None:
     """Run the embedded control plane: a Kubernetes API for every tenant, under https://HOST:PORT/tenants/NAME.
 
@@ -122,7 +123,7 @@ def controlplane(
         listen=(host, port),
         advertise=parse_endpoint("--advertise", advertise) if advertise else None,
         names=names,
-        token_file=token_file,
+        authentication=settings_of(authentication),
         etcd=Etcd(etcd, etcd_prefix, etcd_cacert, etcd_cert, etcd_key) if etcd else None,
     )
     serve(settings, log_level, log_format)

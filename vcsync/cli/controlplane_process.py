@@ -1,6 +1,7 @@
 """The process of `vcsync run controlplane`: its store, identity, certificates and server, from start to end."""
 
 import asyncio
+import dataclasses
 import os
 import ssl
 import time
@@ -13,7 +14,8 @@ import structlog
 from vcsync.cli.controlplane import ControlPlaneSettings, Etcd
 from vcsync.cli.errors import FailedError, WrongInputError
 from vcsync.cli.signals import until_signalled
-from vcsync.controlplane.identity.service import Identity
+from vcsync.controlplane.identity.jwt_config import ConfigError
+from vcsync.controlplane.identity.service import Authentication, Identity
 from vcsync.controlplane.identity.token_file import TokenFileError
 from vcsync.controlplane.rest.assemble import ControlPlane, control_plane
 from vcsync.controlplane.store.etcd import open_etcd
@@ -29,6 +31,7 @@ from vcsync.controlplane.tenants.folder import (
 )
 from vcsync.controlplane.tenants.lifecycle import Endpoint
 from vcsync.kube import logs, loop
+from vcsync.kube.errors import CredentialsError
 
 RENEWAL_SECONDS = 6 * 3600.0
 """How often to look whether the serving certificate is to be renewed."""
@@ -66,9 +69,14 @@ async def _serve(
     settings: ControlPlaneSettings, folder: DataFolder, endpoint: Endpoint, store: Store
 ) -> None:
     try:
-        identity = await Identity.open(store, endpoint, token_file=settings.token_file)
+        wanted = Authentication(**dataclasses.asdict(settings.authentication))
+        identity = await Identity.open(store, endpoint, authentication=wanted)
     except TokenFileError as error:
-        raise WrongInputError(f"{settings.token_file}: {error}") from error
+        raise WrongInputError(f"{settings.authentication.token_file}: {error}") from error
+    except ConfigError as error:
+        raise WrongInputError(f"{settings.authentication.config}: {error}") from error
+    except CredentialsError as error:
+        raise WrongInputError(f"{settings.authentication.webhook}: {error}") from error
     host, port = settings.listen
     names = serving_names(host, _host_of(settings), *settings.names)
     folder.serve_with(identity.server, names, time.time())

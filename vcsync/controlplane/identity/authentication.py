@@ -5,10 +5,9 @@ that does not count is refused (401), whoever shows nothing is anonymous.
 """
 
 import hashlib
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Protocol
 
 import structlog
 
@@ -19,40 +18,20 @@ from vcsync.controlplane.identity.bound import BoundObjects
 from vcsync.controlplane.identity.caller import ANONYMOUS, AUTHENTICATED, SYSTEM, UNAUTHENTICATED, Caller
 from vcsync.controlplane.identity.certificates import CREDENTIAL_ID, CertificateError, Certified
 from vcsync.controlplane.identity.impersonation import account_groups, with_group
+from vcsync.controlplane.identity.outside import Identified
 from vcsync.controlplane.identity.policy import ACCOUNT_PREFIX
+from vcsync.controlplane.identity.remembered import Remembered
+from vcsync.controlplane.identity.revocations import Revocations
 from vcsync.controlplane.identity.token_file import TokenFile
 from vcsync.controlplane.identity.tokens import Claims, TokenError
 from vcsync.controlplane.tenants.registry import TenantRegistry
 
 MAX_REMEMBERED = 4096
 """Certificates, and tokens, whose signatures are not verified again."""
+INVALID = "invalid bearer token"
 _SCHEME_AND_TOKEN = 2
 
 _log = structlog.get_logger(__name__)
-_Key = TypeVar("_Key", bound=Hashable)
-_Value = TypeVar("_Value")
-
-
-class Remembered(Generic[_Key, _Value]):
-    """The values of the keys that were used last."""
-
-    def __init__(self, capacity: int) -> None:
-        """Keep so many."""
-        self._capacity = capacity
-        self._values: OrderedDict[_Key, _Value] = OrderedDict()
-
-    def get(self, key: _Key) -> _Value | None:
-        """Return what is kept."""
-        found = self._values.get(key)
-        if found is not None:
-            self._values.move_to_end(key)
-        return found
-
-    def put(self, key: _Key, value: _Value) -> None:
-        """Keep a value, in the place of the one that was not used longest."""
-        self._values[key] = value
-        if len(self._values) > self._capacity:
-            self._values.popitem(last=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +43,14 @@ class Authenticated:
     audiences: tuple[str, ...]
 
 
+class TokenSource(Protocol):
+    """Knows callers by bearer tokens of one form."""
+
+    async def identify(self, token: str) -> Identified | None:
+        """Return whom a token identifies; None: it is not for this source to say; raises TokenError: nobody."""
+        ...
+
+
 class Authenticator:
     """Finds out who asks."""
 
@@ -73,12 +60,20 @@ class Authenticator:
         objects: BoundObjects,
         clock: Callable[[], float],
         token_file: TokenFile | None = None,
+        *,
+        revocations: Revocations | None = None,
+        sources: Sequence[TokenSource] = (),
     ) -> None:
-        """Take the tenants, what tells whether objects still exist, the time, and static tokens."""
+        """Take the tenants, what tells whether objects still exist, the time, static tokens and what else counts.
+
+        `revocations`: of certificates. `sources`: who is asked, in order, about tokens that are no ServiceAccount's.
+        """
         self._tenants = tenants
         self._objects = objects
         self._clock = clock
         self._token_file = token_file
+        self._revocations = revocations
+        self._sources = sources
         self._certificates: Remembered[bytes, tuple[str, str, Certified]] = Remembered(MAX_REMEMBERED)
         self._tokens: Remembered[bytes, tuple[str, str, Claims]] = Remembered(MAX_REMEMBERED)
 
@@ -123,6 +118,8 @@ class Authenticator:
         _, tenant, found = known
         if not found.not_before <= self._clock() <= found.not_after:
             raise CertificateError("the certificate is not valid now")
+        if self._revocations is not None and self._revocations.revoked(tenant, found):
+            raise CertificateError("the certificate is revoked")
         return _caller(found.user, tenant)
 
     async def _certified(self, der: bytes) -> tuple[str, str, Certified]:
@@ -151,15 +148,13 @@ class Authenticator:
         """
         known = self._token_file.get(token) if self._token_file else None
         if known:
-            return await self._static(known.user, known.tenant, of, audiences)
-        try:
-            identifier = tokens.key_id(token)
-        except TokenError as error:
-            _log.debug("token refused", reason=str(error))
-            raise TokenError("invalid bearer token") from error
-        tenant = self._tenants.of_signer(identifier)
-        if tenant is None or of not in (None, tenant):
-            raise TokenError("invalid bearer token")
+            return await self._outside(Identified(known.user, known.tenant), of, audiences)
+        signed = self._signed(token)
+        if signed is None:
+            return await self._by_source(token, of, audiences)
+        identifier, tenant = signed
+        if of not in (None, tenant):
+            raise TokenError(INVALID)
         claims = await self._claims(token, identifier, tenant)
         tokens.check_time(claims, self._clock())
         own = await self.audiences(tenant)
@@ -173,14 +168,36 @@ class Authenticator:
         signer = credentials.record.signer if credentials else None
         return (signer.issuer,) if signer else ()
 
-    async def _static(
-        self, user: User, tenant: str, of: str | None, audiences: Sequence[str]
-    ) -> Authenticated:
-        own = await self.audiences(tenant)
-        common = tuple(each for each in audiences or own if each in own)
-        if of not in (None, tenant) or not self._tenants.exists(tenant) or not common:
-            raise TokenError("invalid bearer token")
-        return Authenticated(replace(user, groups=with_group(user.groups, AUTHENTICATED)), tenant, common)
+    def _signed(self, token: str) -> tuple[str, str] | None:
+        """Return the key that a ServiceAccount token names, and whose it is; None: it is no such token."""
+        try:
+            identifier = tokens.key_id(token)
+        except TokenError:
+            return None
+        tenant = self._tenants.of_signer(identifier)
+        return (identifier, tenant) if tenant else None
+
+    async def _by_source(self, token: str, of: str | None, audiences: Sequence[str]) -> Authenticated:
+        for source in self._sources:
+            try:
+                found = await source.identify(token)
+            except TokenError as error:
+                # Why is for the operator: who tries tokens learns nothing of tenants, issuers and keys.
+                _log.info("token refused", reason=str(error))
+                raise TokenError(INVALID) from error
+            if found is not None:
+                return await self._outside(found, of, audiences)
+        raise TokenError(INVALID)
+
+    async def _outside(self, found: Identified, of: str | None, audiences: Sequence[str]) -> Authenticated:
+        """Take a caller whom something else than a tenant's own keys identifies."""
+        own = await self.audiences(found.tenant)
+        meant = own if found.audiences is None else found.audiences
+        common = tuple(each for each in audiences or own if each in meant)
+        if of not in (None, found.tenant) or not self._tenants.exists(found.tenant) or not common:
+            raise TokenError(INVALID)
+        user = replace(found.user, groups=with_group(found.user.groups, AUTHENTICATED))
+        return Authenticated(user, found.tenant, common)
 
     async def _claims(self, token: str, identifier: str, tenant: str) -> Claims:
         digest = hashlib.sha256(token.encode()).digest()
@@ -195,7 +212,7 @@ class Authenticator:
             or signer is None
             or signer.id != identifier
         ):
-            raise TokenError("invalid bearer token")
+            raise TokenError(INVALID)
         claims = tokens.verified(token, credentials.verification_key, signer.issuer)
         self._tokens.put(digest, (identifier, tenant, claims))
         return claims

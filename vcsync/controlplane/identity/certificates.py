@@ -24,11 +24,12 @@ class CertificateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Certified:
-    """Whom a certificate identifies, and until when (seconds since the epoch)."""
+    """Whom a certificate identifies, and until when (seconds since the epoch). `serial`: in lower case hex."""
 
     user: User
     not_before: float
     not_after: float
+    serial: str = ""
 
 
 def parse(der: bytes) -> x509.Certificate:
@@ -89,7 +90,10 @@ def certified(certificate: x509.Certificate, authority: x509.Certificate, *, mas
         extra={CREDENTIAL_ID: (f"X509SHA256={digest}",)},
     )
     return Certified(
-        user, certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
+        user,
+        certificate.not_valid_before_utc.timestamp(),
+        certificate.not_valid_after_utc.timestamp(),
+        f"{certificate.serial_number:x}",
     )
 
 

@@ -2,19 +2,48 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from vcsync.controlplane.identity.authentication import Authenticator
+from vcsync.controlplane.identity.authentication import Authenticator, TokenSource
 from vcsync.controlplane.identity.authorizer import Authorizer
+from vcsync.controlplane.identity.bootstrap_tokens import BootstrapTokens
 from vcsync.controlplane.identity.bound import BoundObjects
+from vcsync.controlplane.identity.jwt_tokens import IssuedTokens
 from vcsync.controlplane.identity.reviews import Reviews
+from vcsync.controlplane.identity.revocations import Revocations
 from vcsync.controlplane.identity.token_file import TokenFile
 from vcsync.controlplane.identity.token_requests import TokenRequests
+from vcsync.controlplane.identity.webhook_tokens import CACHE_SECONDS, TENANT_EXTRA, ReviewedTokens, sender
 from vcsync.controlplane.store.interface import Change, Store
 from vcsync.controlplane.tenants.admin import Admin
 from vcsync.controlplane.tenants.lifecycle import Endpoint, Lifecycle
 from vcsync.controlplane.tenants.records import Authority
 from vcsync.controlplane.tenants.registry import TenantRegistry
+
+
+@dataclass(frozen=True, slots=True)
+class Authentication:
+    """What beside certificates and ServiceAccount tokens proves who somebody is; nothing unless asked for.
+
+    Attributes:
+        token_file: static tokens.
+        config: an AuthenticationConfiguration: issuers of JSON web tokens.
+        webhook: a kubeconfig that names the authentication webhook.
+        webhook_cache_seconds: how long its answers count.
+        webhook_tenant_extra: the key of a user's extra in which it names the tenant.
+        bootstrap_tokens: whether tenants' bootstrap tokens count.
+    """
+
+    token_file: Path | None = None
+    config: Path | None = None
+    webhook: Path | None = None
+    webhook_cache_seconds: float = CACHE_SECONDS
+    webhook_tenant_extra: str = TENANT_EXTRA
+    bootstrap_tokens: bool = False
+
+
+_PLAIN = Authentication()
 
 
 class Identity:
@@ -26,6 +55,7 @@ class Identity:
         reviews: access reviews, TokenReview, SelfSubjectReview.
         token_requests: TokenRequest and OpenID discovery.
         tenants: which there are.
+        revocations: client certificates that do not count any more.
         lifecycle: makes, deletes and rekeys them.
         admin: the operator's HTTP API.
         server: the authority that signs serving certificates.
@@ -38,25 +68,60 @@ class Identity:
         endpoint: Endpoint,
         server: Authority,
         *,
-        token_file: TokenFile | None = None,
+        authentication: Authentication = _PLAIN,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Put the parts together; `open` also fills them."""
+        """Put the parts together; `open` also fills them.
+
+        Raises:
+            TokenFileError, ConfigError, OSError: a file of `authentication` cannot be used.
+        """
         self.tenants = registry
         self.server = server
         self.authorizer = Authorizer(store, registry.exists)
-        self.authenticator = Authenticator(registry, BoundObjects(store), clock, token_file)
+        self.revocations = Revocations(store)
+        self._bootstrap = BootstrapTokens(store, registry.names, clock)
+        self.authenticator = Authenticator(
+            registry,
+            BoundObjects(store),
+            clock,
+            TokenFile(authentication.token_file, clock) if authentication.token_file else None,
+            revocations=self.revocations,
+            sources=self._sources(authentication, clock),
+        )
         self.reviews = Reviews(self.authorizer, self.authenticator, clock)
         self.token_requests = TokenRequests(store, registry, clock)
-        self.lifecycle = Lifecycle(store, registry, endpoint, clock, self.authorizer.forget)
+        self.lifecycle = Lifecycle(
+            store, registry, endpoint, clock, self.authorizer.forget, self.revocations.forget
+        )
         self.admin = Admin(
             registry=registry,
             lifecycle=self.lifecycle,
+            revocations=self.revocations,
             authorizer=self.authorizer,
             server=server,
             clock=clock,
             url=endpoint.url,
         )
+
+    def _sources(self, wanted: Authentication, clock: Callable[[], float]) -> list[TokenSource]:
+        """Return who is asked about tokens, in kube-apiserver's order."""
+        exists = self.tenants.exists
+        found: list[TokenSource] = []
+        if wanted.bootstrap_tokens:
+            found.append(self._bootstrap)
+        if wanted.config:
+            found.append(IssuedTokens(wanted.config, exists, clock))
+        if wanted.webhook:
+            webhook = ReviewedTokens(
+                sender(wanted.webhook),
+                exists,
+                clock,
+                tenant_extra=wanted.webhook_tenant_extra,
+                cache_seconds=wanted.webhook_cache_seconds,
+            )
+            found.append(webhook)
+        return found
 
     @classmethod
     async def open(
@@ -64,26 +129,29 @@ class Identity:
         store: Store,
         endpoint: Endpoint,
         *,
-        token_file: Path | None = None,
+        authentication: Authentication = _PLAIN,
         clock: Callable[[], float] = time.time,
     ) -> "Identity":
         """Read all tenants; in an empty store, make the authority of the server and the operator's own space.
 
         Raises:
             StoreError: the store cannot be read or written.
-            TokenFileError, OSError: the token file cannot be used.
+            TokenFileError, ConfigError, CredentialsError, OSError: a file of `authentication` cannot be used.
         """
-        tokens = TokenFile(token_file, clock) if token_file else None
         registry = TenantRegistry(store)
         await registry.load()
-        server = await Lifecycle(store, registry, endpoint, clock, lambda _: None).ensure_server()
-        identity = cls(store, registry, endpoint, server, token_file=tokens, clock=clock)
+        keyless = Lifecycle(store, registry, endpoint, clock, lambda _: None, Revocations(store).forget)
+        server = await keyless.ensure_server()
+        identity = cls(store, registry, endpoint, server, authentication=authentication, clock=clock)
+        await identity.revocations.load()
         await identity.lifecycle.ensure_system()
         return identity
 
     def changed(self, changes: Sequence[Change]) -> None:
         """Take note of changes of the store; to be called with all of them, in order."""
         self.tenants.changed(changes)
+        self.revocations.changed(changes)
+        self._bootstrap.changed(changes)
         self.authorizer.changed(changes)
 
     async def reload(self) -> None:
@@ -93,4 +161,6 @@ class Identity:
             StoreError: the store cannot be read.
         """
         self.authorizer.forget_all()
+        self._bootstrap.forget_all()
+        await self.revocations.load()
         await self.tenants.load()

@@ -9,16 +9,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
-
 from vcsync.controlplane.behaviour import User
 from vcsync.controlplane.identity.caller import MASTERS, SYSTEM
+from vcsync.controlplane.identity.watched_file import WatchedFile
 
-CHECK_SECONDS = 1.0
-"""The file is looked at no more often than this."""
 _COLUMNS = 3
-
-_log = structlog.get_logger(__name__)
 
 
 class TokenFileError(ValueError):
@@ -61,7 +56,7 @@ def digest(token: str) -> bytes:
 
 
 class TokenFile:
-    """The tokens of a file, as it is now."""
+    """The tokens of a file, as it is now; one that is gone has none."""
 
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
         """Read the file.
@@ -70,36 +65,14 @@ class TokenFile:
             TokenFileError: it has another form.
             OSError: it cannot be read.
         """
-        self._path = path
-        self._clock = clock
-        self._checked = clock()
-        self._stamp = self._stat()
-        self._tokens = self._read()
+        self._file: WatchedFile[dict[bytes, Known]] = WatchedFile(path, _read, clock, {})
 
     def get(self, token: str) -> Known | None:
         """Return whom a token stands for."""
-        now = self._clock()
-        if now - self._checked >= CHECK_SECONDS or now < self._checked:
-            self._checked = now
-            self._refresh()
-        return self._tokens.get(digest(token))
+        self._file.refresh()
+        return self._file.content.get(digest(token))
 
-    def _refresh(self) -> None:
-        """Read the file if it changed; one that is broken leaves what was known, one that is gone nothing."""
-        try:
-            stamp = self._stat()
-            if stamp == self._stamp:
-                return
-            self._tokens, self._stamp = self._read(), stamp
-        except FileNotFoundError:
-            self._tokens, self._stamp = {}, (0, 0, 0)
-        except (OSError, TokenFileError) as error:
-            _log.warning("token file cannot be used", file=str(self._path), error=str(error))
 
-    def _stat(self) -> tuple[int, int, int]:
-        found = self._path.stat()
-        return found.st_mtime_ns, found.st_size, found.st_ino
-
-    def _read(self) -> dict[bytes, Known]:
-        with self._path.open(encoding="utf-8", newline="") as lines:
-            return parse(lines)
+def _read(path: Path) -> dict[bytes, Known]:
+    with path.open(encoding="utf-8", newline="") as lines:
+        return parse(lines)

@@ -1,7 +1,7 @@
 """The operator's HTTP API for tenants, below /vcsync/v1/; `vcsync tenant` speaks it.
 
 GET and POST tenants; DELETE tenants/NAME; GET tenants/NAME/kubeconfig?user=U&group=G; GET tenants/NAME/export;
-POST tenants/NAME/rotate.
+POST tenants/NAME/rotate; POST tenants/NAME/revoke; GET tenants/NAME/revocations.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -13,6 +13,7 @@ import msgspec
 from vcsync.controlplane.errors import StatusError, bad_request, method_not_allowed, not_found, page_not_found
 from vcsync.controlplane.identity.authorizer import Authorizer
 from vcsync.controlplane.identity.caller import ELSEWHERE, Attributes, Caller
+from vcsync.controlplane.identity.revocations import Revocation, Revocations
 from vcsync.controlplane.tenants import kubeconfig, pki
 from vcsync.controlplane.tenants.lifecycle import Lifecycle
 from vcsync.controlplane.tenants.records import Authority, TenantRecord
@@ -23,6 +24,12 @@ JSON = "application/json"
 YAML = "application/yaml"
 MAX_USER = 64
 """Characters of a user's name: a certificate's common name has no more."""
+
+MAX_SERIAL = 40
+"""Hex digits of a serial number: RFC 5280 has 20 bytes at most."""
+
+MAX_PARTS = 3
+"""Of a path: `tenants`, a name, and what of it."""
 
 Query = Mapping[str, Sequence[str]]
 
@@ -36,8 +43,17 @@ class Answer:
     body: bytes
 
 
+Answers = Mapping[str, Callable[[], Awaitable[Answer]]]
+"""What is answered to each method."""
+
+
 class _NewTenant(msgspec.Struct, forbid_unknown_fields=True):
     name: str
+
+
+class _Revoke(msgspec.Struct, forbid_unknown_fields=True):
+    serial: str = ""
+    user: str = ""
 
 
 class Admin:
@@ -48,6 +64,7 @@ class Admin:
         *,
         registry: TenantRegistry,
         lifecycle: Lifecycle,
+        revocations: Revocations,
         authorizer: Authorizer,
         server: Authority,
         clock: Callable[[], float],
@@ -56,6 +73,7 @@ class Admin:
         """Take what knows and changes tenants, who may, and what kubeconfigs tell of the server."""
         self._registry = registry
         self._lifecycle = lifecycle
+        self._revocations = revocations
         self._authorizer = authorizer
         self._server = server
         self._clock = clock
@@ -74,25 +92,25 @@ class Admin:
         parts = path.removeprefix(PREFIX).split("/")
         if parts[0] != "tenants" or not all(parts):
             raise page_not_found()
-        match parts[1:]:
-            case []:
-                return await self._choose(method, GET=self._list, POST=lambda: self._create(body))
-            case [name]:
-                return await self._choose(method, DELETE=lambda: self._delete(name))
-            case [name, "kubeconfig"]:
-                return await self._choose(method, GET=lambda: self._kubeconfig(name, query))
-            case [name, "export"]:
-                return await self._choose(method, GET=lambda: self._export(name))
-            case [name, "rotate"]:
-                return await self._choose(method, POST=lambda: self._rotate(name))
-            case _:
-                raise page_not_found()
-
-    @staticmethod
-    async def _choose(method: str, **answers: Callable[[], Awaitable[Answer]]) -> Answer:
+        name, what = (*parts[1:], "", "")[:2]
+        answers = self._answers(name, query, body).get((bool(name), what))
+        if answers is None or len(parts) > MAX_PARTS:
+            raise page_not_found()
         if method not in answers:
             raise method_not_allowed()
         return await answers[method]()
+
+    def _answers(self, name: str, query: Query, body: bytes) -> Mapping[tuple[bool, str], Answers]:
+        """Return what is answered, by whether a tenant is named, what of it, and the method."""
+        return {
+            (False, ""): {"GET": self._list, "POST": lambda: self._create(body)},
+            (True, ""): {"DELETE": lambda: self._delete(name)},
+            (True, "kubeconfig"): {"GET": lambda: self._kubeconfig(name, query)},
+            (True, "export"): {"GET": lambda: self._export(name)},
+            (True, "rotate"): {"POST": lambda: self._rotate(name)},
+            (True, "revoke"): {"POST": lambda: self._revoke(name, body)},
+            (True, "revocations"): {"GET": lambda: self._revoked(name)},
+        }
 
     async def _list(self) -> Answer:
         found = [_shown(record) async for record, _ in self._registry.records()]
@@ -111,6 +129,25 @@ class Admin:
 
     async def _rotate(self, name: str) -> Answer:
         return _json(200, _shown(await self._lifecycle.rotate(name)))
+
+    async def _revoke(self, name: str, body: bytes) -> Answer:
+        await self._record(name)
+        try:
+            wanted = msgspec.json.decode(body, type=_Revoke)
+            serial = f"{int(wanted.serial.replace(':', ''), 16):x}" if wanted.serial else ""
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise bad_request(f"give a serial number in hex, or a user, as JSON: {error}") from error
+        if bool(serial) == bool(wanted.user) or len(wanted.user) > MAX_USER or len(serial) > MAX_SERIAL:
+            raise bad_request("give either a serial number in hex or a user")
+        # The second that has begun is left to the certificates that follow: they begin in it at the earliest.
+        at = int(self._clock()) - 1 if wanted.user else 0
+        revocation = Revocation(serial, wanted.user, at)
+        await self._revocations.revoke(name, revocation)
+        return _json(201, revocation)
+
+    async def _revoked(self, name: str) -> Answer:
+        await self._record(name)
+        return _json(200, {"items": self._revocations.of(name)})
 
     async def _kubeconfig(self, name: str, query: Query) -> Answer:
         user = (_values(query, "user") or [kubeconfig.ADMIN])[0]
@@ -134,7 +171,8 @@ class Admin:
         if authority is None:
             raise not_found("tenants", "", tenant)
         known = tuple(groups) or kubeconfig.default_groups(tenant, user)
-        pair = pki.issue_client(authority, user, known, self._clock())
+        after = self._revocations.issue_after(tenant, user)
+        pair = pki.issue_client(authority, user, known, self._clock(), after=after)
         return kubeconfig.kubeconfig(
             tenant=tenant, url=self._url, server_authority=self._server.certificate, user=user, pair=pair
         )

@@ -1,7 +1,7 @@
 """How tenants come, go, and get new keys."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -43,20 +43,25 @@ class Endpoint:
 class Lifecycle:
     """Creates, deletes and rekeys tenants."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - parts, each of its own type
         self,
         store: Store,
         registry: TenantRegistry,
         endpoint: Endpoint,
         clock: Callable[[], float],
         on_gone: Callable[[str], None],
+        forget_keys: Callable[[str], Awaitable[None]],
     ) -> None:
-        """Take the store, who must learn of changes, where the API is, the time, and what else forgets a tenant."""
+        """Take the store, who must learn of changes, where the API is, the time, and what else forgets a tenant.
+
+        `forget_keys`: drops what is kept of a tenant's certificates once its authority is gone.
+        """
         self._store = store
         self._registry = registry
         self._endpoint = endpoint
         self._clock = clock
         self._on_gone = on_gone
+        self._forget_keys = forget_keys
 
     async def ensure_server(self) -> Authority:
         """Return the authority that signs serving certificates; the first who asks makes it.
@@ -182,6 +187,7 @@ class Lifecycle:
         if not outcome.done:
             raise conflict("tenants", "", tenant, _BUSY)
         self._registry.learn(record, outcome.revision)
+        await self._forget_keys(tenant)
         return record
 
     async def _with_config(self, record: TenantRecord) -> tuple[list[Compare], list[Put]]:
@@ -220,6 +226,7 @@ class Lifecycle:
 
     async def _finish(self, tenant: str) -> None:
         await self._sweep(tenant)
+        await self._forget_keys(tenant)
         key = record_key(tenant)
         found, _ = await self._store.get(key)
         if found and decode(found.value).phase == "Deleting":

@@ -45,11 +45,20 @@ def new_authority(name: str, now: float) -> Authority:
     return Authority(_pem(certificate), _key_pem(key), identifier.digest.hex())
 
 
-def issue_client(authority: Authority, user: str, groups: Sequence[str], now: float) -> Pair:
-    """Issue a client certificate for a user in groups."""
+def issue_client(
+    authority: Authority, user: str, groups: Sequence[str], now: float, *, after: float = 0.0
+) -> Pair:
+    """Issue a client certificate for a user in groups. It begins later than `after`, in seconds since the epoch."""
     key = ec.generate_private_key(ec.SECP256R1())
     return _issue(
-        authority, key, _subject(user, groups), now, CLIENT_LIFE, ExtendedKeyUsageOID.CLIENT_AUTH, None
+        authority,
+        key,
+        _subject(user, groups),
+        now,
+        CLIENT_LIFE,
+        ExtendedKeyUsageOID.CLIENT_AUTH,
+        None,
+        after=after,
     )
 
 
@@ -69,11 +78,13 @@ def _issue(  # noqa: PLR0917  one certificate
     life: timedelta,
     usage: x509.ObjectIdentifier,
     alternatives: x509.SubjectAlternativeName | None,
+    *,
+    after: float = 0.0,
 ) -> Pair:
     issuer = x509.load_pem_x509_certificate(authority.certificate.encode())
     identifier = x509.SubjectKeyIdentifier(bytes.fromhex(authority.id))
     builder = (
-        _builder(subject, issuer.subject, key.public_key(), now, life)
+        _builder(subject, issuer.subject, key.public_key(), now, life, after)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
@@ -86,17 +97,23 @@ def _issue(  # noqa: PLR0917  one certificate
     return Pair(_pem(builder.sign(_private(authority.key), hashes.SHA256())), _key_pem(key))
 
 
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: float, life: timedelta
+def _builder(  # noqa: PLR0917  one certificate
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    now: float,
+    life: timedelta,
+    after: float = 0.0,
 ) -> x509.CertificateBuilder:
     at = datetime.fromtimestamp(int(now), UTC)
+    begins = max(at - BACKDATE, datetime.fromtimestamp(int(after) + 1, UTC))
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(at - BACKDATE)
+        .not_valid_before(begins)
         .not_valid_after(at + life)
     )
 

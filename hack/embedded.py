@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -28,13 +29,15 @@ class ControlPlane:
     Args:
         directory: for its data and log.
         etcd: URL of an etcd to keep the data in; None: a file of its own.
+        arguments: further ones of `vcsync run controlplane`.
     """
 
-    def __init__(self, directory: Path, *, etcd: str | None = None) -> None:
+    def __init__(self, directory: Path, *, etcd: str | None = None, arguments: Sequence[str] = ()) -> None:
         self.directory = directory
         self.data = directory / "data"
         self.log = directory / "controlplane.log"
         self._etcd = etcd
+        self._arguments = tuple(arguments)
         self.port = free_ports(1)[0]
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -75,6 +78,7 @@ class ControlPlane:
         ]
         if self._etcd:
             command += ["--etcd", self._etcd]
+        command += self._arguments
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=_environment())
         deadline = time.monotonic() + READY_SECONDS

@@ -12,6 +12,7 @@ from vcsync.cli.controlplane_authentication import (
     authentication_options,
     settings_of,
 )
+from vcsync.cli.controlplane_audit import AuditOptions, audit_options
 from vcsync.cli.errors import WrongInputError
 from vcsync.cli.help import example
 from vcsync.status.server import parse_listen
@@ -47,6 +48,7 @@ class ControlPlaneSettings:
     names: tuple[str, ...]
     authentication: AuthenticationSettings
     etcd: Etcd | None
+    audit: AuditOptions | None = None
 
 
 @click.command(
@@ -68,6 +70,7 @@ class ControlPlaneSettings:
     "--name", "names", multiple=True, metavar="NAME", help="Further host name or address in the certificate."
 )
 @authentication_options
+@audit_options
 @click.option("--etcd", multiple=True, metavar="URL", help="Keep objects in this etcd instead of a file.")
 @click.option("--etcd-prefix", default="/vcsync", show_default=True, help="Of all keys in that etcd.")
 @click.option("--etcd-cacert", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its CA.")
@@ -95,6 +98,7 @@ def controlplane(
     listen: str,
     advertise: str | None,
     names: tuple[str, ...],
+    audit: AuditOptions | None,
     etcd: tuple[str, ...],
     etcd_prefix: str,
     etcd_cacert: Path | None,
@@ -125,5 +129,6 @@ def controlplane(
         names=names,
         authentication=settings_of(authentication),
         etcd=Etcd(etcd, etcd_prefix, etcd_cacert, etcd_cert, etcd_key) if etcd else None,
+        audit=audit,
     )
     serve(settings, log_level, log_format)

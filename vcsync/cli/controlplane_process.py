@@ -12,9 +12,13 @@ import click
 import structlog
 
 from vcsync.cli.controlplane import ControlPlaneSettings, Etcd
+from vcsync.cli.controlplane_audit import AuditOptions
 from vcsync.cli.errors import FailedError, WrongInputError
 from vcsync.cli.signals import until_signalled
 from vcsync.controlplane.identity.jwt_config import ConfigError
+from vcsync.controlplane.audit.files import Bounds
+from vcsync.controlplane.audit.policy import PolicyError
+from vcsync.controlplane.audit.service import AuditLog, AuditSettings
 from vcsync.controlplane.identity.service import Authentication, Identity
 from vcsync.controlplane.identity.token_file import TokenFileError
 from vcsync.controlplane.rest.assemble import ControlPlane, control_plane
@@ -83,6 +87,9 @@ async def _serve(
     tls = await identity.tenants.ssl_context(folder.certificate, folder.key, folder.authorities)
     folder.write(folder.admin_kubeconfig, await identity.admin.kubeconfig("system"))
     plane = control_plane(store, identity)
+    audit = _audit(settings.audit)
+    if audit is not None:
+        plane.server.audit(audit)
     try:
         await _listen(plane, host, port, tls)
         await identity.reload()  # what another process changed before our watch began
@@ -96,6 +103,29 @@ async def _serve(
     finally:
         _log.info("control plane ends")
         await plane.stop()
+        if audit is not None:
+            await asyncio.to_thread(audit.stop)
+
+
+def _audit(wanted: AuditOptions | None) -> AuditLog | None:
+    """Open the audit log.
+
+    Raises:
+        WrongInputError: the policy is none.
+        FailedError: the folder cannot be used.
+    """
+    if wanted is None:
+        return None
+    megabyte = 2**20
+    bounds = Bounds(wanted.size * megabyte, wanted.backups, wanted.days, wanted.total * megabyte)
+    try:
+        log = AuditLog(AuditSettings(wanted.policy, wanted.folder, bounds, wanted.largest))
+    except PolicyError as error:
+        raise WrongInputError(f"{wanted.policy}: {error}") from error
+    except OSError as error:
+        raise FailedError(f"the audit log cannot be kept: {error}") from error
+    log.start()
+    return log
 
 
 async def _listen(plane: ControlPlane, host: str, port: int, tls: ssl.SSLContext) -> None:

@@ -1,0 +1,97 @@
+"""The options of `vcsync run controlplane` that keep an audit log; names are kube-apiserver's."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vcsync.cli.errors import WrongInputError
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """Where the audit log goes, what is in it, how much is kept. Sizes are megabytes; `largest` is bytes."""
+
+    policy: Path
+    folder: Path
+    size: int
+    backups: int
+    days: int
+    total: int
+    largest: int
+
+
+def audit_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options; the command is given `audit`, None: no log was asked for."""
+
+    @functools.wraps(command)
+    def with_audit(**given: Any) -> None:
+        command(**{name: value for name, value in given.items() if name not in _NAMES}, audit=_of(given))
+
+    for option in reversed(_OPTIONS):
+        with_audit = option(with_audit)
+    return with_audit
+
+
+def _of(given: dict[str, Any]) -> AuditOptions | None:
+    policy, folder = given["audit_policy_file"], given["audit_log_path"]
+    if policy is None and folder is None:
+        return None
+    if policy is None or folder is None:
+        raise WrongInputError(
+            "--audit-policy-file and --audit-log-path belong together: give both or none; "
+            "the least policy is one rule with level: Metadata"
+        )
+    return AuditOptions(
+        policy,
+        folder,
+        given["audit_log_maxsize"],
+        given["audit_log_maxbackup"],
+        given["audit_log_maxage"],
+        given["audit_log_maxtotal"],
+        given["audit_log_truncate_max_event_size"],
+    )
+
+
+def _bound(name: str, default: int, text: str, *, least: int = 1) -> Callable[[Any], Any]:
+    return click.option(
+        name, metavar="N", type=click.IntRange(min=least), default=default, show_default=True, help=text
+    )
+
+
+_OPTIONS = (
+    click.option(
+        "--audit-policy-file",
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="audit.k8s.io/v1 Policy: which requests are told, and how much of them.",
+    ),
+    click.option(
+        "--audit-log-path",
+        metavar="DIR",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="Folder of the audit logs, one file for each tenant; made if it is not there.",
+    ),
+    _bound("--audit-log-maxsize", 100, "Megabytes of a log before it is rotated."),
+    _bound("--audit-log-maxbackup", 10, "Rotated files that are kept of a tenant.", least=0),
+    _bound("--audit-log-maxage", 30, "Days that a log is kept after its last event."),
+    _bound("--audit-log-maxtotal", 10_240, "Megabytes of all logs; the oldest of the largest go first."),
+    _bound(
+        "--audit-log-truncate-max-event-size", 2**20, "Bytes of an event; larger ones lose their bodies.",
+        least=8192,
+    ),
+)  # fmt: skip
+_NAMES = frozenset(
+    {
+        "audit_policy_file",
+        "audit_log_path",
+        "audit_log_maxsize",
+        "audit_log_maxbackup",
+        "audit_log_maxage",
+        "audit_log_maxtotal",
+        "audit_log_truncate_max_event_size",
+    }
+)

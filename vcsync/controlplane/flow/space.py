@@ -74,9 +74,7 @@ class Space:
             level.set(read.uid, read.spec)
             level.share(read.spec, self.seats, shares)
         if CATCH_ALL not in known:
-            known[CATCH_ALL] = self.levels.get(CATCH_ALL) or Level(
-                CATCH_ALL, nominal=1, lower=1, upper=self.seats
-            )
+            known[CATCH_ALL] = self.levels.get(CATCH_ALL) or Level(CATCH_ALL, nominal=1, upper=self.seats)
         for name, level in self.levels.items():
             if name not in known:
                 level.lower = 0

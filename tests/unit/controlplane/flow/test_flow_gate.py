@@ -1,0 +1,293 @@
+"""Seats: shared between tenants, then by each tenant's priority levels."""
+
+import asyncio
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vcsync.controlplane.behaviour import User
+from vcsync.controlplane.errors import StatusError
+from vcsync.controlplane.flow import metrics, rules
+from vcsync.controlplane.flow.dealing import hand
+from vcsync.controlplane.flow.gate import Bounds, Gate
+from vcsync.controlplane.identity.caller import Attributes, Caller
+from vcsync.controlplane.tenants import flowcontrol
+
+QUEUING = {"queues": 64, "handSize": 1, "queueLengthLimit": 50}
+GET = Attributes("get", resource="pods", namespace="default")
+
+
+def stored(name, spec):
+    return json.dumps({"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": spec}).encode()
+
+
+def bootstrap():
+    objects = list(flowcontrol.objects("2026-01-01T00:00:00Z"))
+    schemas = [
+        stored(each["metadata"]["name"], each["spec"]) for plural, each in objects if plural == "flowschemas"
+    ]
+    levels = [
+        stored(each["metadata"]["name"], each["spec"]) for plural, each in objects if plural != "flowschemas"
+    ]
+    return [rules.read_schema(each) for each in schemas], [rules.read_level(each) for each in levels]
+
+
+def caller(name="jane", *groups, tenant="a", system=False):
+    return Caller(User(name, groups=("system:authenticated", *groups)), tenant, system)
+
+
+def level(name, shares=30, *, queuing=None, **limited):
+    response = {"type": "Queue", "queuing": queuing} if queuing else {"type": "Reject"}
+    limited = {"nominalConcurrencyShares": shares, "limitResponse": response, "lendablePercent": 0, **limited}
+    return rules.read_level(stored(name, {"type": "Limited", "limited": limited}))
+
+
+def schema(name, to, precedence=1000, *, user="*", by="ByUser"):
+    everything = {
+        "verbs": ["*"],
+        "apiGroups": ["*"],
+        "resources": ["*"],
+        "clusterScope": True,
+        "namespaces": ["*"],
+    }
+    rule = {"subjects": [{"kind": "User", "user": {"name": user}}], "resourceRules": [everything]}
+    spec = {"priorityLevelConfiguration": {"name": to}, "matchingPrecedence": precedence, "rules": [rule]}
+    return rules.read_schema(stored(name, {**spec, "distinguisherMethod": {"type": by}}))
+
+
+async def gate_of(configuration=None, tenants=("a", "b"), **bounds):
+    async def load(_):
+        return configuration or bootstrap()
+
+    gate = Gate(Bounds(**bounds), load)
+    for tenant in (*tenants, "system", ""):
+        await gate.prepare(tenant)
+    return gate
+
+
+async def test_a_request_that_finds_a_seat_waits_for_nothing():
+    gate = await gate_of()
+    seat = gate.enter("a", caller(), GET)
+    assert (seat.ready, gate.used) == (None, 1)
+    seat.end()
+    seat.end()
+    assert gate.used == 0
+
+
+async def test_answers_tell_which_schema_and_level_they_fell_under():
+    gate = await gate_of()
+    flow = gate.enter("a", caller(), GET).flow
+    assert flow.headers == {
+        "X-Kubernetes-PF-FlowSchema-UID": "uid-global-default",
+        "X-Kubernetes-PF-PriorityLevel-UID": "uid-global-default",
+    }
+
+
+async def test_a_tenant_that_takes_all_it_can_leaves_room_for_one_who_comes_newly():
+    gate = await gate_of(([schema("s", "s")], [level("s", queuing=QUEUING)]), seats=16)
+    greedy = [gate.enter("a", caller(f"user{number}"), GET) for number in range(40)]
+    assert sum(each.taken for each in greedy) == 8
+    assert gate.enter("b", caller(tenant="b"), GET).taken
+
+
+async def test_seats_that_become_free_go_to_tenants_in_turns():
+    gate = await gate_of(([schema("s", "s")], [level("s", queuing=QUEUING)]), seats=4)
+    first = [gate.enter("a", caller(f"user{number}"), GET) for number in range(20)]
+    second = [gate.enter("b", caller(f"user{number}", tenant="b"), GET) for number in range(20)]
+    for _ in range(10):
+        next(each for each in (*first, *second) if each.taken).end()
+    served = [gate.spaces[each].levels["s"].dispatched["s"] for each in ("a", "b")]
+    assert abs(served[0] - served[1]) <= 2
+
+
+async def test_whoever_waits_too_long_is_refused_and_forgotten():
+    gate = await gate_of(seats=2, wait_seconds=0.0)
+    gate.enter("a", caller(), GET)
+    waiting = gate.enter("a", caller(), GET)
+    with pytest.raises(StatusError) as refused:
+        await waiting.wait()
+    assert (refused.value.code, refused.value.retry_after) == (429, 1)
+    assert gate.spaces["a"].waiting == 0
+    assert (
+        b'flow_schema="global-default",priority_level="global-default",reason="time-out"} 1'
+        in metrics.text(gate.spaces["a"])
+    )
+
+
+async def test_whoever_gives_up_waiting_leaves_nothing_behind():
+    gate = await gate_of(seats=2)
+    held = gate.enter("a", caller(), GET)
+    waiting = gate.enter("a", caller(), GET)
+    task = asyncio.create_task(waiting.wait())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    waiting.end()
+    held.end()
+    assert (gate.used, gate.spaces["a"].waiting, len(gate._ring)) == (0, 0, 0)
+
+
+async def test_a_seat_given_to_somebody_who_just_left_is_given_back():
+    gate = await gate_of(seats=2)
+    held = gate.enter("a", caller(), GET)
+    waiting = gate.enter("a", caller(), GET)
+    task = asyncio.create_task(waiting.wait())
+    await asyncio.sleep(0)
+    task.cancel()
+    held.end()
+    await asyncio.gather(task, return_exceptions=True)
+    waiting.end()
+    assert gate.used == 0
+
+
+async def test_as_many_wait_as_may():
+    gate = await gate_of(seats=2, waiting=3)
+    seats = [gate.enter("a", caller(f"user{number}"), GET) for number in range(4)]
+    with pytest.raises(StatusError, match="Too many requests, please try again later"):
+        gate.enter("a", caller("another"), GET)
+    assert [each.taken for each in seats] == [True, False, False, False]
+
+
+async def test_a_level_that_rejects_does_so_when_its_seats_are_taken():
+    configuration = ([schema("s", "small")], [level("small", 1, borrowingLimitPercent=0), level("big", 9)])
+    gate = await gate_of(configuration, seats=20)
+    assert gate.enter("a", caller(), GET).taken
+    with pytest.raises(StatusError):
+        gate.enter("a", caller(), GET)
+
+
+async def test_a_level_borrows_what_others_may_lend():
+    levels = [level("s", 1), level("lends", 5, lendablePercent=100), level("keeps", 4)]
+    gate = await gate_of(([schema("s", "s")], levels), seats=20)
+    for _ in range(6):
+        assert gate.enter("a", caller(), GET).taken
+    with pytest.raises(StatusError):
+        gate.enter("a", caller(), GET)
+
+
+async def test_queues_take_turns_so_that_one_flow_does_not_delay_another():
+    gate = await gate_of(([schema("s", "s")], [level("s", queuing=QUEUING)]), seats=2)
+    held = gate.enter("a", caller("flood"), GET)
+    flood = [gate.enter("a", caller("flood"), GET) for _ in range(20)]
+    apart = next(
+        f"user{number}"
+        for number in range(1000)
+        if hand(gate.spaces["a"].classify(User(f"user{number}"), GET).key, 64, 1)
+        != hand(flood[0].flow.key, 64, 1)
+    )
+    quiet = gate.enter("a", caller(apart), GET)
+    held.end()
+    next(each for each in flood if each.taken).end()
+    assert quiet.taken
+
+
+async def test_the_exempt_level_of_a_tenant_does_not_reach_beyond_its_seats():
+    everybody = schema("mine", "exempt", 2)
+    schemas, levels = bootstrap()
+    gate = await gate_of(([everybody, *schemas], levels), seats=4)
+    seats = [gate.enter("a", caller(), GET) for _ in range(4)]
+    assert [each.taken for each in seats] == [True, True, False, False]
+    assert gate.enter("b", caller(tenant="b"), GET).taken
+
+
+async def test_the_operator_is_served_whatever_tenants_do():
+    gate = await gate_of(seats=2)
+    for tenant in ("a", "b"):
+        for _ in range(5):
+            gate.enter(tenant, caller(tenant=tenant), GET)
+    operator = gate.enter("system", caller("op", "system:masters", tenant="system", system=True), GET)
+    assert operator.taken
+    operator.end()
+
+
+async def test_watches_of_a_user_and_of_a_tenant_are_bounded():
+    gate = await gate_of(watches=3, watches_of_user=2)
+    watch = Attributes("watch", resource="pods")
+    seats = []
+    for user in ("one", "one", "two"):
+        seat = gate.enter("a", caller(user), watch)
+        seat.watch(caller(user))
+        seats.append(seat)
+    for user in ("one", "two"):
+        refused = gate.enter("a", caller(user), watch)
+        with pytest.raises(StatusError, match="too many open watches"):
+            refused.watch(caller(user))
+        refused.end()
+    seats[0].end()
+    gate.enter("a", caller("one"), watch).watch(caller("one"))
+    for each in seats[1:]:
+        each.end()
+    assert gate.spaces["a"].watches == {"one": 1}
+
+
+async def test_a_configuration_is_read_anew_when_it_changed_and_seats_go_on():
+    found = [bootstrap()]
+
+    async def load(_):
+        return found[0]
+
+    gate = Gate(Bounds(seats=4), load)
+    await gate.prepare("a")
+    before = gate.enter("a", caller(), GET)
+    found[0] = ([schema("new", "level")], [level("level")])
+    gate.changed("a")
+    assert not gate.known("a")
+    await gate.prepare("a")
+    after = gate.enter("a", caller(), GET)
+    assert (before.flow.schema, after.flow.schema) == ("global-default", "new")
+    before.end()
+    after.end()
+    assert (gate.used, gate.spaces["a"].in_use, gate.spaces["a"].idle) == (0, 0, True)
+
+
+async def test_no_more_tenants_are_kept_in_memory_than_may():
+    async def load(_):
+        return (), ()
+
+    gate = Gate(Bounds(), load)
+    await gate.prepare("busy")
+    gate.enter("busy", caller(), GET)
+    for number in range(2100):
+        await gate.prepare(f"t{number}")
+    assert len(gate.spaces) == 2048
+    assert gate.known("busy")
+
+
+async def test_without_any_configuration_requests_are_served():
+    gate = await gate_of(((), ()))
+    assert gate.enter("a", caller(), GET).flow.schema == "catch-all"
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(1, 10_000_000), st.integers(1, 16))
+def test_a_hand_holds_different_queues(entropy, queues, size):
+    dealt = hand(entropy, queues, size)
+    assert len(set(dealt)) == len(dealt) == min(size, queues)
+    assert all(0 <= each < queues for each in dealt)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("ab"), st.sampled_from(["enter", "end"]), st.integers(0, 5)), max_size=80
+    )
+)
+def test_no_seat_is_lost_or_given_twice(steps):
+    async def run():
+        gate = await gate_of(seats=6, waiting=8)
+        seats = {"a": [], "b": []}
+        for tenant, step, number in steps:
+            if step == "enter":
+                try:
+                    seats[tenant].append(gate.enter(tenant, caller(f"u{number}", tenant=tenant), GET))
+                except StatusError:
+                    continue
+            elif taken := [each for each in seats[tenant] if each.taken]:
+                taken[number % len(taken)].end()
+            assert gate.used == sum(each.taken for side in seats.values() for each in side) <= 6
+        while taken := [each for side in seats.values() for each in side if each.taken]:
+            taken[0].end()
+        assert (gate.used, gate.spaces["a"].waiting, gate.spaces["b"].waiting) == (0, 0, 0)
+        assert gate.spaces["a"].reserved == sum(each.reserved for each in gate.spaces["a"].levels.values())
+
+    asyncio.run(run())

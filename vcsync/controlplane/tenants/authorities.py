@@ -7,12 +7,10 @@ a file named by the hash of its subject, as `openssl rehash` names them, and not
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from cryptography import x509
-
-_BEGIN = b"-----BEGIN CERTIFICATE-----"
 
 
 class AuthorityFolder:
@@ -27,16 +25,15 @@ class AuthorityFolder:
         path.mkdir(exist_ok=True, mode=0o700)
         self.path = path
 
-    def fill(self, certificates: Mapping[str, bytes]) -> dict[str, str]:
-        """Let it hold these (PEM), and no others; return the name of the file of each.
+    def fill(self, certificates: Iterable[bytes]) -> None:
+        """Let it hold these (PEM), and no others.
 
         Raises:
             OSError: files cannot be read or written.
         """
         wanted: dict[str, bytes] = defaultdict(bytes)
-        names = {tenant: file_name(each) for tenant, each in certificates.items()}
-        for tenant, name in names.items():
-            wanted[name] += certificates[tenant]
+        for each in certificates:
+            wanted[file_name(each)] += each
         for path in self.path.iterdir():
             if wanted.get(path.name) == path.read_bytes():
                 del wanted[path.name]
@@ -44,10 +41,11 @@ class AuthorityFolder:
                 path.unlink()
         for name, content in wanted.items():
             self._write(name, content)
-        return names
 
-    def add(self, certificate: bytes) -> str:
-        """Let it hold one more; return the name of its file, which those of one hash share.
+    def add(self, certificate: bytes) -> None:
+        """Let it hold one more. Those that are worth nothing any more stay until it is filled again.
+
+        Whoever shows a certificate of one of those is told so by an answer (401), not by the end of the connection.
 
         Raises:
             OSError: the file cannot be written.
@@ -57,17 +55,6 @@ class AuthorityFolder:
         there = path.read_bytes() if path.exists() else b""
         if certificate not in there:
             self._write(name, there + certificate)
-        return name
-
-    def remove(self, name: str) -> None:
-        """Hold no longer what is alone in its file; `fill` clears up the rest.
-
-        Raises:
-            OSError: the file cannot be removed.
-        """
-        path = self.path / name
-        if path.exists() and path.read_bytes().count(_BEGIN) == 1:
-            path.unlink()
 
     def _write(self, name: str, content: bytes) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC

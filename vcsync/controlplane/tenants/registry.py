@@ -41,11 +41,8 @@ class Credentials:
 
 
 class _Ids(msgspec.Struct, frozen=True, gc=False):
-    """`file`: of the authority in the folder; empty: there is no folder."""
-
     authority: str
     signer: str
-    file: str = ""
 
 
 class TenantRegistry:
@@ -112,8 +109,9 @@ class TenantRegistry:
         self._forget(record.name)
         if record.phase != "Ready" or record.authority is None or record.signer is None:
             return
-        file = self._folder.add(record.authority.certificate.encode()) if self._folder else ""
-        self._ids[record.name] = _Ids(record.authority.id, record.signer.id, file)
+        if self._folder:
+            self._folder.add(record.authority.certificate.encode())
+        self._ids[record.name] = _Ids(record.authority.id, record.signer.id)
         self._authorities[record.authority.id] = record.name
         self._signers[record.signer.id] = record.name
 
@@ -124,8 +122,6 @@ class TenantRegistry:
         if ids:
             self._authorities.pop(ids.authority, None)
             self._signers.pop(ids.signer, None)
-            if self._folder and ids.file:
-                self._folder.remove(ids.file)
 
     def exists(self, tenant: str) -> bool:
         """Tell whether there is such a tenant."""
@@ -183,13 +179,9 @@ class TenantRegistry:
         context.load_cert_chain(certificate, key)
         context.verify_mode = ssl.CERT_OPTIONAL
         self._folder = await asyncio.to_thread(AuthorityFolder, authorities)
-        found = {
-            record.name: record.authority.certificate.encode()
-            async for record, _ in self.records()
-            if record.authority
-        }
-        files = await asyncio.to_thread(self._folder.fill, found)
-        for tenant, ids in self._ids.items():
-            self._ids[tenant] = _Ids(ids.authority, ids.signer, files.get(tenant, ""))
+        found = [
+            record.authority.certificate.encode() async for record, _ in self.records() if record.authority
+        ]
+        await asyncio.to_thread(self._folder.fill, found)
         context.load_verify_locations(capath=authorities)
         return context

@@ -61,44 +61,44 @@ def shakes_hands(folder: AuthorityFolder, authority, tmp_path: Path) -> bool:
 
 
 def test_clients_of_those_in_it_are_let_in_and_no_others(made, folder, tmp_path):
-    folder.fill({name: pem(each) for name, each in made.items()})
+    folder.fill(map(pem, made.values()))
     stranger = pki.new_authority("0123456789ab-acme", NOW)
     assert [shakes_hands(folder, each, tmp_path) for each in made.values()] == [True] * len(made)
     assert not shakes_hands(folder, stranger, tmp_path)
     assert not shakes_hands(folder, pki.new_authority("0123456789ab-other", NOW), tmp_path)
 
 
-def test_one_more_is_found_and_one_removed_is_not(made, folder, tmp_path):
-    name = folder.add(pem(made["b"]))
+def test_one_more_is_found_and_one_left_out_is_not(made, folder, tmp_path):
+    folder.add(pem(made["b"]))
     assert shakes_hands(folder, made["b"], tmp_path)
-    folder.remove(name)
+    folder.fill([pem(made["acme"])])
     assert not shakes_hands(folder, made["b"], tmp_path)
 
 
 def test_filling_repairs_what_is_missing_cut_off_or_too_much(made, folder):
-    wanted = {name: pem(each) for name, each in made.items()}
-    names = folder.fill(wanted)
-    (folder.path / names["acme"]).write_bytes(b"-----BEGIN CERT")
-    (folder.path / names["b"]).unlink()
+    wanted = [pem(each) for each in made.values()]
+    folder.fill(wanted)
+    (folder.path / file_name(wanted[0])).write_bytes(b"-----BEGIN CERT")
+    (folder.path / file_name(wanted[1])).unlink()
     (folder.path / "left.0").write_bytes(b"")
-    assert folder.fill(wanted) == names
+    folder.fill(wanted)
     assert {path.name: path.read_bytes() for path in folder.path.iterdir()} == {
-        names[tenant]: each for tenant, each in wanted.items()
+        file_name(each): each for each in wanted
     }
 
 
 def test_those_of_one_hash_share_a_file(folder, tmp_path):
     """Names with one hash cannot be had cheaply; two authorities of one name have it too."""
     twins = [pki.new_authority("0123456789ab-twin", NOW) for _ in range(2)]
-    first, second = (folder.add(pem(each)) for each in twins)
-    assert first == second == file_name(pem(twins[0]))
+    for each in (*twins, *twins):
+        folder.add(pem(each))
     assert all(shakes_hands(folder, each, tmp_path) for each in twins)
-    folder.remove(first)
-    assert (folder.path / first).exists()
-    assert folder.fill({"a": pem(twins[0]), "b": pem(twins[1])}) == {"a": first, "b": first}
+    added = [path.read_bytes() for path in folder.path.iterdir()]
+    folder.fill(map(pem, twins))
+    assert [path.read_bytes() for path in folder.path.iterdir()] == added == [b"".join(map(pem, twins))]
 
 
 def test_files_are_their_owners_only(made, folder):
-    name = folder.add(pem(made["acme"]))
+    folder.add(pem(made["acme"]))
     assert folder.path.stat().st_mode & 0o777 == 0o700
-    assert (folder.path / name).stat().st_mode & 0o777 == 0o600
+    assert [path.stat().st_mode & 0o777 for path in folder.path.iterdir()] == [0o600]

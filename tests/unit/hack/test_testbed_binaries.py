@@ -70,6 +70,12 @@ def test_every_family_has_its_module_and_pins_the_versions_it_stamps() -> None:
     modules = {family.name: (family.folder / "go.mod").read_text() for family in FAMILIES}
     assert f"k8s.io/kubernetes {binaries.KUBERNETES_VERSION}" in modules["kubernetes"]
     assert f"sigs.k8s.io/kwok {binaries.KWOK_VERSION}" in modules["kwok"]
+    assert f"helm.sh/helm/v4 {binaries.HELM_VERSION}" in modules["helm"]
+
+
+def test_what_is_no_server_is_built_only_when_asked_for() -> None:
+    assert {"helm", "e2e.test"} == set(binaries.ON_DEMAND)
+    assert not set(binaries.ON_DEMAND) & set(binaries.SERVERS)
 
 
 @pytest.mark.parametrize(

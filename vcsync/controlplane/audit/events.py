@@ -152,7 +152,7 @@ def _reference(reference: Mapping[str, str], found: Mapping[str, str]) -> dict[s
         "resourceVersion",
         "subresource",
     )
-    both = {**found, **reference}
+    both = {**found, **{name: value for name, value in reference.items() if value}}
     return {name: cut(both[name], MAX_KEY) for name in names if both.get(name)}
 
 

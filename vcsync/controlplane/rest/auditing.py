@@ -22,7 +22,7 @@ MAX_ID = 512
 LASTING = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 """Subresources whose answers last, so that their beginning is told."""
 DISCOVERY = ("/api", "/apis")
-"""Where paths are answered with objects."""
+"""Where paths are answered with objects, and below."""
 _MAX_STATUS = 64 * 1024
 _encode = msgspec.json.Encoder().encode
 
@@ -139,7 +139,8 @@ def answered(trail: Trail, info: RequestInfo, answer: Reply | Stream) -> None:
         return
     if trail.status is None and (info.verb == "delete" or info.subresource in ("binding", "eviction")):
         trail.status = _status_in(answer)
-    told = info.resource_request or info.path in DISCOVERY or info.path.startswith("/apis/")
+    told = info.resource_request or info.path in DISCOVERY or info.path.startswith(("/api/", "/apis/"))
+    told = told and answer.status != 406
     trail.answered(answer.status, answer.body if told else (), answer.content_type if told else "")
 
 

@@ -19,13 +19,16 @@ SUPER_CLUSTERS = 2
 
 @dataclass(frozen=True)
 class Nodes:
-    """The hollow nodes of each super cluster. All together hold the default quotas of more namespaces than tests have at once."""
+    """The hollow nodes of each super cluster.
+
+    All together hold the default quotas of the namespaces that tests have at once, and of those that are still going away.
+    """
 
     count: int
     shape: NodeShape
 
 
-MANY_NODES = Nodes(24, NodeShape(cpu="8", memory="32Gi"))
+MANY_NODES = Nodes(40, NodeShape(cpu="8", memory="32Gi"))
 """One is as large as a namespace's share of a super cluster: a test fills a node fivefold, by a fifth of its cpu each."""
 FEW_NODES = Nodes(3, NodeShape(cpu="48", memory="192Gi"))
 """For tests that give each node one Pod by its host port and need some to find no room."""

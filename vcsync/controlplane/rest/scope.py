@@ -1,5 +1,6 @@
 """What one request is about, once its tenant, kind and caller are known."""
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -22,6 +23,7 @@ class Scope:
         warnings: texts that go out as Warning headers.
         agent: the User-Agent header.
         audit: takes annotations of the request's audit event: `scope.audit.annotate(key, value)`.
+        began: by the clock that is never set, in seconds.
     """
 
     tenant: str
@@ -34,6 +36,7 @@ class Scope:
     agent: str = ""
     warnings: list[str] = field(default_factory=list)
     audit: Trail = SILENT
+    began: float = field(default_factory=time.monotonic)
 
     @property
     def collection(self) -> str:
@@ -53,12 +56,28 @@ class Scope:
         self.warnings.extend(texts)
 
 
+@dataclass(slots=True)
+class Turn:
+    """Which turn of changing an object this is; there are at most two.
+
+    Attributes:
+        again: it is the second one: something that came late had changed the object.
+        wanted: a policy or webhook has changed it: those that came before shall see it again.
+        kept: what policies and webhooks note of the first turn for the second, each under its own name.
+    """
+
+    again: bool = False
+    wanted: bool = False
+    kept: dict[str, Any] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Admission:
     """One write, as an admission function sees it. Objects are served ones; None: there is none.
 
     Attributes:
         options: CreateOptions, UpdateOptions or DeleteOptions as the API writes them, without kind and apiVersion.
+        turn: of changing the object.
     """
 
     scope: Scope
@@ -68,6 +87,7 @@ class Admission:
     old: Object | None
     dry_run: bool
     options: Object = field(default_factory=dict)
+    turn: Turn = field(default_factory=Turn)
 
 
 Admit = Callable[[Admission], Awaitable[None]]

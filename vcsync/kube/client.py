@@ -1,6 +1,7 @@
 """A client of one API server: the verbs of the Kubernetes API in terms of envelopes."""
 
 import asyncio
+import copy
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
@@ -80,6 +81,16 @@ class Client:
             max_connections=max_connections,
         )
         self._manager = {"fieldManager": field_manager}
+        self._prefix = ""
+
+    def below(self, prefix: str) -> Self:
+        """Return a view of this client whose paths all begin with `prefix`, such as `/tenants/acme`.
+
+        It shares connections, breaker and budget with this client, which alone is to be closed.
+        """
+        view = copy.copy(self)
+        view._prefix = self._prefix + prefix
+        return view
 
     async def __aenter__(self) -> Self:
         return self
@@ -125,7 +136,7 @@ class Client:
             content_type: its type.
             timeout: seconds for each attempt; default the client's.
         """
-        target = f"{path}?{urlencode(params)}" if params else path
+        target = f"{self._prefix}{path}?{urlencode(params)}" if params else self._prefix + path
         return await self._transport.request(
             method, target, body=body, content_type="" if body is None else content_type, timeout=timeout
         )
@@ -386,7 +397,7 @@ class Client:
         if send_initial_events:
             params |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         path = resource.path(namespace=namespace)
-        target = f"{path}?{urlencode(params)}"
+        target = f"{self._prefix}{path}?{urlencode(params)}"
         splitter = LineSplitter()
         stream = await self._transport.open_stream(target, silence=silence)
         try:

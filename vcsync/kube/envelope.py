@@ -38,6 +38,7 @@ class Envelope(Struct, frozen=True, gc=False):
         status: the raw JSON of the field `status`, empty when absent.
         rest: one JSON object of every other top-level field but apiVersion, kind and metadata; empty when
             none.
+        tenant: whose it is, told where one list or watch covers all tenants of an embedded control plane.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Envelope(Struct, frozen=True, gc=False):
     spec: bytes = _NO_BYTES
     status: bytes = _NO_BYTES
     rest: bytes = _NO_BYTES
+    tenant: str = ""
 
     @property
     def version(self) -> int:
@@ -116,6 +118,7 @@ class _Metadata(Struct, gc=False, rename="camel"):
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None
     generate_name: str = ""
+    tenant: str = ""
 
 
 class _ListMetadata(Struct, frozen=True, gc=False, rename="camel"):
@@ -223,6 +226,7 @@ def _from_fields(fields: dict[str, Raw]) -> Envelope:
         _NO_BYTES if spec is None else bytes(spec),
         _NO_BYTES if status is None else bytes(status),
         _join(fields) if fields else _NO_BYTES,
+        meta.tenant,
     )
 
 

@@ -53,6 +53,14 @@ async def test_a_created_object_gets_its_type_from_the_resource(server: StandIn,
     assert echo.request.query["fieldManager"] == "vcsync"
 
 
+async def test_a_view_speaks_to_the_same_server_below_its_prefix(server: StandIn, client: Client) -> None:
+    echo = Echo(tenant="acme")
+    server.always("GET", echo)
+    item = await client.below("/tenants").below("/acme").get(CONFIG_MAPS, "one", "a")
+    assert echo.request.path == "/tenants/acme/api/v1/namespaces/a/configmaps/one"
+    assert item.tenant == "acme"
+
+
 async def test_a_subresource_is_posted_to_as_it_is(server: StandIn, client: Client) -> None:
     echo = Echo()
     server.always("POST", echo)

@@ -1,0 +1,129 @@
+"""What each tenant has configured of admission: its policies and webhooks, in memory.
+
+They are read when a tenant first writes, and followed by the store's changes from then on: a write of a tenant that
+has none costs a look into a dict. A change is in effect as soon as watches are told of it.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.store.interface import Change, Store
+
+GROUP = "admissionregistration.k8s.io"
+MAX_TENANTS = 20_000
+"""Tenants whose configuration is kept in memory."""
+_MARK = f"/{GROUP}/"
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+@dataclass(slots=True)
+class Configuration:
+    """One tenant's.
+
+    Attributes:
+        objects: plural -> name -> (revision, stored object).
+        made: what was made of the objects, by its name; empty after a change.
+    """
+
+    objects: dict[str, dict[str, tuple[int, Object]]] = field(default_factory=dict)
+    made: dict[str, Any] = field(default_factory=dict)
+    gone: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def of(self, plural: str) -> list[tuple[int, Object]]:
+        """Return all objects of a resource with their revisions, by name."""
+        return [each for _, each in sorted(self.objects.get(plural, {}).items())]
+
+    def make(self, name: str, maker: "Callable[[Configuration], Any]") -> Any:
+        """Return what is made of the objects; made anew after a change."""
+        found = self.made.get(name)
+        if found is None:
+            found = self.made[name] = maker(self)
+        return found
+
+    def take(self, plural: str, name: str, revision: int, value: bytes | None) -> None:
+        """Take an object, None: it is gone; what is older than what is known is left out."""
+        known = self.objects.get(plural, {}).get(name, (0, {}))[0]
+        if revision <= max(known, self.gone.get((plural, name), 0)):
+            return
+        self.made.clear()
+        if value is not None:
+            self.objects.setdefault(plural, {})[name] = (revision, _decode(value))
+            return
+        self.objects.get(plural, {}).pop(name, None)
+        if not self.objects.get(plural):
+            self.objects.pop(plural, None)
+
+
+class Configurations:
+    """Every tenant's."""
+
+    def __init__(self, store: Store, *, capacity: int = MAX_TENANTS) -> None:
+        """Take the store, and how many tenants to keep."""
+        self._store = store
+        self._capacity = capacity
+        self._tenants: OrderedDict[str, Configuration] = OrderedDict()
+        self._loading: dict[str, list[Configuration]] = {}
+        self._missed = 0
+
+    def known(self, tenant: str) -> Configuration | None:
+        """Return what a tenant has, None: it must be read first."""
+        return self._tenants.get(tenant)
+
+    async def load(self, tenant: str) -> Configuration:
+        """Read what a tenant has.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        found = Configuration()
+        waiting = self._loading.setdefault(tenant, [])
+        waiting.append(found)
+        missed = self._missed
+        try:
+            page = await self._store.range(f"{tenant}{_MARK}")
+            for record in page.records:
+                _, plural, name = _named(record.key)
+                found.take(plural, name, record.revision, record.value)
+        finally:
+            waiting.remove(found)
+            if not waiting:
+                self._loading.pop(tenant, None)
+        found.gone.clear()
+        if missed != self._missed:
+            return found
+        self._tenants[tenant] = found
+        while len(self._tenants) > self._capacity:
+            self._tenants.popitem(last=False)
+        return found
+
+    def changed(self, changes: Iterable[Change]) -> None:
+        """Follow changes of the store; cheap for all that are about something else."""
+        for change in changes:
+            if _MARK in change.key:
+                self._take(change)
+
+    def _take(self, change: Change) -> None:
+        tenant, plural, name = _named(change.key)
+        known = self._tenants.get(tenant)
+        for each in self._loading.get(tenant, ()):
+            each.take(plural, name, change.revision, change.value)
+            if change.value is None:
+                each.gone[plural, name] = change.revision
+        if known is not None:
+            known.take(plural, name, change.revision, change.value)
+
+    def forget(self) -> None:
+        """Read everything anew when it is next asked for: changes were missed."""
+        self._tenants.clear()
+        self._missed += 1
+
+
+def _named(key: str) -> tuple[str, str, str]:
+    """Return tenant, plural and name of what is kept at a key; empty: nothing of admission's."""
+    parts = key.split("/")
+    return (parts[0], parts[2], parts[-1]) if len(parts) == 4 and parts[1] == GROUP else ("", "", "")

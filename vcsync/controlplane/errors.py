@@ -68,7 +68,7 @@ class StatusError(Exception):
         if self.causes:
             details["causes"] = [
                 {
-                    "reason": each.reason,
+                    **({"reason": each.reason} if each.reason else {}),
                     "message": each.message,
                     **({"field": each.field} if each.field else {}),
                 }

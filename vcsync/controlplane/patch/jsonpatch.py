@@ -27,6 +27,10 @@ class DoesNotApply(Exception):
     """An operation of the patch cannot be done on this document, or its test failed."""
 
 
+class TestFailed(DoesNotApply):
+    """The value at a path is not the one that the patch wants there."""
+
+
 def apply(document: Any, operations: list[dict[str, Any] | None]) -> Any:
     """Return what the document becomes by all operations in turn. Raises DoesNotApply."""
     run = _Run(copied(document))
@@ -170,7 +174,7 @@ def _test(run: _Run, operation: dict[str, Any]) -> None:
         container, part = _find(run, path)
         found = _get(container, part)
     if not _same(found, expected):
-        raise DoesNotApply(f"testing value {path} failed")
+        raise TestFailed(f"testing value {path} failed")
 
 
 def _same(left: Any, right: Any) -> bool:

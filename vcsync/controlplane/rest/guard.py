@@ -5,7 +5,7 @@ from typing import Any
 
 from vcsync.controlplane.audit.trail import Trail
 from vcsync.controlplane.behaviour import Object
-from vcsync.controlplane.identity.caller import Caller, refusal
+from vcsync.controlplane.identity.caller import Asked, Caller, Decision, refusal
 from vcsync.controlplane.identity.service import Identity
 from vcsync.controlplane.rest import auditing
 from vcsync.controlplane.rest.requestinfo import RequestInfo
@@ -92,6 +92,10 @@ class Guard:
             name=signer,
         )
         return (await self._identity.authorizer.decide(caller, asked)).allowed
+
+    async def decide(self, caller: Caller, asked: Asked) -> Decision:
+        """Tell whether a caller may."""
+        return await self._identity.authorizer.decide(caller, asked)
 
     async def check_roles(self, admission: Admission) -> None:
         """Refuse roles and bindings that would give more than their author has.

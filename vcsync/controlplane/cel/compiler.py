@@ -16,7 +16,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, struc
 from vcsync.controlplane.cel import formatting, patience
 from vcsync.controlplane.cel.declared import Declared
 from vcsync.controlplane.cel.expression import Checked, Expr, Type, below, read
-from vcsync.controlplane.cel.libraries import GLOBALS, MEMBERS, OPAQUE, STANDARD
+from vcsync.controlplane.cel.libraries import GLOBALS, MEMBERS, OPAQUE, PATCHES, STANDARD
 from vcsync.controlplane.cel.values import CelError, Duration, Timestamp, Work
 from vcsync.controlplane.crd import patterns
 
@@ -81,9 +81,9 @@ def _coded(code: str) -> dict[str, Any]:
 
 
 @cache
-def _functions() -> list[Any]:
+def _functions(*, patches: bool) -> list[Any]:
     found: dict[str, list[Any]] = {}
-    for table, member in ((MEMBERS, True), (GLOBALS, False)):
+    for table, member in ((MEMBERS, True), ((*GLOBALS, *(PATCHES if patches else ())), False)):
         for name, overload, result, arguments in table:
             types = [_coded(each) for each in arguments.split()]
             declared = {"id": overload, "args": types[1:] if member else types, "return": _coded(result)}
@@ -94,10 +94,10 @@ def _functions() -> list[Any]:
 
 
 @lru_cache(maxsize=256)
-def _configuration(variables: str) -> Any:
+def _configuration(variables: str, *, patches: bool = False) -> Any:
     """Return the environment with these variables (a JSON list); reading all the functions takes milliseconds."""
     # JSON is YAML.
-    functions = {**STANDARD, "functions": _functions(), "variables": json.loads(variables)}
+    functions = {**STANDARD, "functions": _functions(patches=patches), "variables": json.loads(variables)}
     return _cel().NewEnvConfigFromYaml(json.dumps(functions))
 
 
@@ -105,20 +105,23 @@ class _Messages:
     """Descriptors of the objects of one schema."""
 
     def __init__(self) -> None:
+        self._names: dict[int, str] = {}
         self.file = descriptor_pb2.FileDescriptorProto(
             name=f"{_PACKAGE}.proto", package=_PACKAGE, syntax="proto2"
         )
-        self.file.dependency.extend(
-            each.DESCRIPTOR.name for each in (struct_pb2, timestamp_pb2, duration_pb2)
-        )
+        self.made = descriptor_pb2.FileDescriptorProto(name="made.proto", syntax="proto2")
+        for made in (self.file, self.made):
+            made.dependency.extend(each.DESCRIPTOR.name for each in (struct_pb2, timestamp_pb2, duration_pb2))
 
     def message(self, declared: Declared) -> str:
         """Return the name of an object's message, and make it if it is not there yet."""
-        if declared.message:
-            return declared.message
+        known = self._names.get(id(declared))
+        if known is not None:
+            return known
         named = f"_{declared.title}" if declared.title else ""
-        declared.message = f"{_PACKAGE}.T{len(self.file.message_type)}{named}"
-        message = self.file.message_type.add(name=declared.message.partition(".")[2])
+        own_name = f"T{len(self.file.message_type)}{named}"
+        self._names[id(declared)] = f"{_PACKAGE}.{own_name}"
+        message = self.file.message_type.add(name=own_name)
         entries: set[str] = set()
         for number, (name, (_, type_)) in enumerate(declared.fields.items(), 1):
             shift = 1000 if number >= 19000 else 0  # the numbers in between are reserved
@@ -126,7 +129,7 @@ class _Messages:
                 name=name, number=number + shift, label=_Field.LABEL_OPTIONAL, json_name=f"f{number}"
             )
             self._fill(message, own, type_, entries)
-        return declared.message
+        return self._names[id(declared)]
 
     def _fill(self, message: Any, own: Any, type_: Declared, entries: set[str]) -> None:
         element = type_.element
@@ -171,12 +174,23 @@ class _Messages:
             )
         return _named(declared.kind)
 
+    def make(self, structs: Mapping[str, Mapping[str, str]]) -> None:
+        """Declare what expressions may make: name -> field -> kind."""
+        for name, kinds in structs.items():
+            message = self.made.message_type.add(name=name)
+            for number, (field, kind) in enumerate(kinds.items(), 1):
+                own = message.field.add(
+                    name=field, number=number, label=_Field.LABEL_OPTIONAL, json_name=f"f{number}"
+                )
+                self._scalar(own, Declared(kind))
+
     def pool(self) -> Any:
         """Return a pool of all messages."""
         pool = descriptor_pool.DescriptorPool()
         for each in (struct_pb2, timestamp_pb2, duration_pb2):
             pool.AddSerializedFile(each.DESCRIPTOR.serialized_pb)
-        pool.AddSerializedFile(self.file.SerializeToString())
+        for made in (self.file, self.made):
+            pool.AddSerializedFile(made.SerializeToString())
         return pool
 
 
@@ -192,7 +206,6 @@ class Compiler:
         if optional_old not in self._environments:
             patience.heavy(_STEPS_PER_ENVIRONMENT)
             cel = _cel()
-            _forget(self._declared)
             messages = _Messages()
             own = messages.type(self._declared)
             old = _named("optional_type", own) if optional_old else own
@@ -211,14 +224,24 @@ class Compiler:
         return check(lambda: self._environment(optional_old=optional_old), source)
 
 
-def environment(variables: Mapping[str, Declared]) -> Any:
-    """Make an environment of variables of these types."""
+def environment(
+    variables: Mapping[str, Declared],
+    structs: Mapping[str, Mapping[str, str]] | None = None,
+    *,
+    patches: bool = False,
+) -> Any:
+    """Make an environment of variables of these types.
+
+    Args:
+        variables: by name.
+        structs: what expressions may make: name -> field -> kind.
+        patches: whether the functions for JSON patches are there.
+    """
     patience.heavy(_STEPS_PER_ENVIRONMENT)
     messages = _Messages()
-    for each in variables.values():
-        _forget(each)
+    messages.make(structs or {})
     told = [{"name": name, **messages.type(each)} for name, each in variables.items()]
-    return _cel().NewEnv(messages.pool(), config=_configuration(json.dumps(told)))
+    return _cel().NewEnv(messages.pool(), config=_configuration(json.dumps(told), patches=patches))
 
 
 def check(environment_of: Callable[[], Any], source: str) -> Checked:
@@ -235,7 +258,7 @@ def check(environment_of: Callable[[], Any], source: str) -> Checked:
     try:
         expression = environment_of().compile(source)
     except (RuntimeError, ValueError) as problem:
-        raise NotCompiled(_in_go_words(str(problem))) from None
+        raise NotCompiled(in_go_words(str(problem))) from None
     checked = read(expression.serialize())
     problems = sorted((checked.positions.get(node, 0), told) for node, told in _further(checked))
     if problems:
@@ -243,18 +266,8 @@ def check(environment_of: Callable[[], Any], source: str) -> Checked:
     return checked
 
 
-def _forget(declared: Declared) -> None:
-    """Names of messages belong to one pool."""
-    stack = [declared]
-    while stack:
-        each = stack.pop()
-        each.message = ""
-        stack += [type_ for _, type_ in each.fields.values()]
-        if each.element is not None:
-            stack.append(each.element)
-
-
-def _in_go_words(told: str) -> str:
+def in_go_words(told: str) -> str:
+    """Write what the checker says as cel-go would."""
     told = re.sub(r"^[A-Z_]+: (?=ERROR|Expression)", "", told)
     told = re.sub(r" \[[A-Z_]+\]$", "", told)
     for theirs, ours in _WORDS:

@@ -39,7 +39,6 @@ class Declared:
     element: "Declared | None" = None
     list_type: str = ""
     map_keys: tuple[str, ...] = ()
-    message: str = ""
     title: str = ""
     plain: bool = True
 

@@ -131,11 +131,27 @@ def read(data: bytes) -> Checked:
         elif number == 4:
             checked.root = _expr(value)
         elif number == 5:
-            for part, each in _fields(value):
-                if part == 4:
-                    entry = dict(_fields(each))
-                    checked.positions[entry.get(1, 0)] = entry.get(2, 0)
+            _positions(checked, value)
     return checked
+
+
+def read_parsed(data: bytes) -> Checked:
+    """Read an expression that was parsed but not checked: a ParsedExpr in a google.protobuf.Any."""
+    body = next(value for number, value in _fields(data) if number == 2)
+    parsed = Checked(Expr(), {}, {}, {}, {})
+    for number, value in _fields(body):
+        if number == 2:
+            parsed.root = _expr(value)
+        elif number == 3:
+            _positions(parsed, value)
+    return parsed
+
+
+def _positions(checked: Checked, data: bytes) -> None:
+    for part, each in _fields(data):
+        if part == 4:
+            entry = dict(_fields(each))
+            checked.positions[entry.get(1, 0)] = entry.get(2, 0)
 
 
 def _reference(checked: Checked, node: int, data: bytes) -> None:

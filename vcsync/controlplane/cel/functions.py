@@ -581,6 +581,7 @@ FUNCTIONS: dict[str, Function] = {
     "trim": _of_text(lambda text: text.strip(_STRIPPED)),
     "join": _join,
     "format": _is(str, list)(formatting.format_text),
+    "jsonpatch.escapeKey": _of_text(lambda text: text.replace("~", "~0").replace("/", "~1")),
     "strings.quote": _of_text(lambda text: json.dumps(text, ensure_ascii=False)),
     "isSorted": _is_sorted,
     "sum": _sum,

@@ -149,3 +149,6 @@ GLOBALS: tuple[tuple[str, str, str, str], ...] = (
     *((f"format.{name}", f"format-{name}", "F", "") for name in _FORMATS),
 )  # fmt: skip
 """Functions called by name alone."""
+
+PATCHES = (("jsonpatch.escapeKey", "string_jsonpatch_escapeKey_string", "s", "s"),)
+"""Functions of expressions that make patches."""

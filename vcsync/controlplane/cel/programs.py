@@ -13,7 +13,7 @@ from vcsync.controlplane.cel import patience
 from vcsync.controlplane.cel.compiler import NotCompiled, check, environment, shown
 from vcsync.controlplane.cel.declared import Declared
 from vcsync.controlplane.cel.evaluate import Run, Step, constant_fault, prepare
-from vcsync.controlplane.cel.expression import Type
+from vcsync.controlplane.cel.expression import Checked, Type
 from vcsync.controlplane.cel.values import CelError, CostExceeded, Struct, Work
 
 PER_CALL = 1_000_000
@@ -50,15 +50,15 @@ class Environment:
 
     def __init__(self, variables: Mapping[str, Declared]) -> None:
         """Take the variables' types."""
-        self._variables = variables
+        self.variables = variables
 
     @cached_property
     def _checker(self) -> Any:
-        return environment(self._variables)
+        return environment(self.variables)
 
     def extended(self, variables: Mapping[str, Declared]) -> "Environment":
         """Return an environment with further variables."""
-        return Environment({**self._variables, **variables})
+        return Environment({**self.variables, **variables})
 
     def compile(self, source: str, outputs: Outputs = ()) -> Program:
         """Compile an expression; takes milliseconds."""
@@ -71,6 +71,11 @@ def compiled(checker: Callable[[], Any], source: str, outputs: Outputs) -> Progr
         checked = check(checker, source)
     except NotCompiled as why:
         return Program(source, error=f"compilation failed: {why}")
+    return program(source, checked, outputs)
+
+
+def program(source: str, checked: Checked, outputs: Outputs) -> Program:
+    """Make a checked expression ready, if its type is right."""
     output = checked.output
     if outputs and told(output) not in outputs:
         wanted = f"one of [{' '.join(outputs)}]" if len(outputs) > 1 else outputs[0]

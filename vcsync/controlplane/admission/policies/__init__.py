@@ -1,0 +1,1 @@
+"""ValidatingAdmissionPolicies and MutatingAdmissionPolicies, enforced on every write."""

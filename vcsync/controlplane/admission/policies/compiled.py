@@ -1,0 +1,157 @@
+"""Policies compiled: conditions, variables, validations, messages, annotations and mutations.
+
+As `compilePolicy` of apiserver's `plugin/policy/{validating,mutating}`. A variable is compiled with those before it.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.cel.declared import Declared
+from vcsync.controlplane.cel.making import compile_making
+from vcsync.controlplane.cel.programs import Environment, Kept, Outputs, Program, declared
+from vcsync.controlplane.cel.request import declarations
+
+_VARIABLE = re.compile(r"\bvariables\s*\.\s*(\w+)")
+_KEPT = 1_000_000
+APPLY, JSON_PATCH = "ApplyConfiguration", "JSONPatch"
+_PATCHES: Mapping[str, tuple[str, Outputs]] = {
+    APPLY: ("applyConfiguration", ("Object",)),
+    JSON_PATCH: ("jsonPatch", ("list(JSONPatch)",)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """One validation; `reason` empty: Invalid."""
+
+    program: Program
+    text: str
+    message_program: Program | None
+    message: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """One audit annotation."""
+
+    key: str
+    program: Program
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """One mutation."""
+
+    form: str
+    program: Program
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A policy's expressions."""
+
+    names: tuple[str, ...]
+    conditions: tuple[Program, ...]
+    variables: Mapping[str, Program]
+    validations: tuple[Validation, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
+    mutations: tuple[Mutation, ...] = ()
+
+
+class Compiler:
+    """Compiles one policy's expressions."""
+
+    def __init__(self, *, params: bool) -> None:
+        """Take whether there are parameters."""
+        self._params = params
+        self.variables: dict[str, Program] = {}
+        self._types: dict[str, Declared] = {}
+
+    def variable(self, name: str, source: str) -> Program:
+        """Compile a variable; those that follow see it."""
+        found = self.variables[name] = self.expression(source, ())
+        self._types[name] = declared(found.output)
+        return found
+
+    def expression(self, source: str, outputs: Outputs, *, authorizer: bool = True) -> Program:
+        """Compile an expression that sees the variables so far."""
+        seen = self._seen(source)
+        key = tuple(sorted((name, repr(type_)) for name, type_ in seen.items()))
+        environment = _environments.get((self._params, authorizer, key))
+        if environment is None:
+            environment = Environment(self._declarations(seen, authorizer=authorizer))
+            _environments.put((self._params, authorizer, key), environment, 1 + len(repr(key)))
+        return environment.compile(source, outputs)
+
+    def making(self, source: str, outputs: Outputs) -> Program:
+        """Compile an expression that makes objects."""
+        return compile_making(self._declarations(self._seen(source), authorizer=True), source, outputs)
+
+    def _seen(self, source: str) -> dict[str, Declared]:
+        """Return the types of the variables that an expression names: environments are made for those alone."""
+        return {name: self._types[name] for name in _VARIABLE.findall(source) if name in self._types}
+
+    def _declarations(self, seen: Mapping[str, Declared], *, authorizer: bool) -> dict[str, Declared]:
+        fields = {name: (name, type_) for name, type_ in seen.items()}
+        return {
+            **declarations(params=self._params, authorizer=authorizer),
+            "variables": Declared("object", title="variables", fields=fields),
+        }
+
+
+_environments: Kept[tuple[object, ...], Environment] = Kept(20_000)
+_compiled: Kept[tuple[object, ...], Compiled] = Kept(_KEPT)
+
+
+def compiled(tenant: str, key: tuple[str, int], spec: Object) -> Compiled:
+    """Compile a policy, or return it as it was compiled before; see `patience.patiently`."""
+    found = _compiled.get((tenant, key))
+    if found is None:
+        found = compile_policy(spec)
+        _compiled.put((tenant, key), found, 100 + sum(map(len, _sources(found))))
+    return found
+
+
+def _sources(found: Compiled) -> Iterable[str]:
+    yield from (each.source for each in (*found.conditions, *found.variables.values()))
+    yield from (each.text + each.message for each in found.validations)
+    yield from (each.program.source for each in found.annotations)
+    yield from (each.program.source for each in found.mutations)
+
+
+def compile_policy(spec: Object) -> Compiled:
+    """Compile a policy of either sort."""
+    compiler = Compiler(params=spec.get("paramKind") is not None)
+    for each in spec.get("variables") or ():
+        compiler.variable(each.get("name") or "", each.get("expression") or "")
+    conditions = spec.get("matchConditions") or ()
+    return Compiled(
+        tuple(each.get("name") or "" for each in conditions),
+        tuple(compiler.expression(each.get("expression") or "", ("bool",)) for each in conditions),
+        compiler.variables,
+        tuple(_validation(compiler, each) for each in spec.get("validations") or ()),
+        tuple(_annotation(compiler, each) for each in spec.get("auditAnnotations") or ()),
+        tuple(_mutation(compiler, each) for each in spec.get("mutations") or ()),
+    )
+
+
+def _validation(compiler: Compiler, raw: Object) -> Validation:
+    text, message = raw.get("expression") or "", raw.get("messageExpression") or ""
+    told = compiler.expression(message, ("string",), authorizer=False) if message else None
+    return Validation(
+        compiler.expression(text, ("bool",)), text, told, raw.get("message") or "", raw.get("reason") or ""
+    )
+
+
+def _annotation(compiler: Compiler, raw: Object) -> Annotation:
+    outputs = ("string", "null_type")
+    return Annotation(raw.get("key") or "", compiler.expression(raw.get("valueExpression") or "", outputs))
+
+
+def _mutation(compiler: Compiler, raw: Object) -> Mutation:
+    form = raw.get("patchType") or ""
+    part, outputs = _PATCHES[form]
+    return Mutation(form, compiler.making((raw.get(part) or {}).get("expression") or "", outputs))

@@ -1,0 +1,123 @@
+"""Expressions that make objects, as mutating policies do: `Object.spec{...}` and `JSONPatch{...}`.
+
+The real server takes any field of `Object` and of all types below it. The checker here must know them before, so an
+expression is parsed first, and the types that it makes are declared with the fields that it gives. A type's name has
+dots, which the checker takes for packages: inside it is written with underscores, as long as it was.
+
+As `pkg/cel/mutation` of k8s.io/apiserver.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from vcsync.controlplane.cel.compiler import LONGEST, NotCompiled, check, environment, in_go_words
+from vcsync.controlplane.cel.declared import Declared
+from vcsync.controlplane.cel.expression import below, read_parsed
+from vcsync.controlplane.cel.programs import Outputs, Program, program
+from vcsync.controlplane.cel.values import CelError, Made
+
+PATCH = {"op": "string", "path": "string", "from": "string", "value": "dyn"}
+"""Fields of a JSONPatch."""
+_TYPE = re.compile(r"Object(?:\s*\.\s*\w+)*")
+
+Structs = dict[str, Mapping[str, str]]
+
+
+def compile_making(variables: Mapping[str, Declared], source: str, outputs: Outputs) -> Program:
+    """Compile an expression that may make objects; see `programs.Environment.compile`."""
+    written, dotted, structs = source, dict[str, str](), Structs()
+    if len(source) <= LONGEST:
+        try:
+            written, dotted, structs = _renamed(source)
+        except NotCompiled as why:
+            return Program(source, error=f"compilation failed: {why}")
+    try:
+        checked = check(lambda: environment(variables, structs, patches=True), written)
+    except NotCompiled as why:
+        return Program(source, error=f"compilation failed: {_restored(str(why), dotted)}")
+    for each in below(checked.root):
+        if each.kind == "struct":
+            each.name = dotted.get(each.name, each.name)
+    found = program(source, checked, outputs)
+    return replace(found, error=_restored(found.error, dotted)) if found.error else found
+
+
+@cache
+def _parser() -> Any:
+    return environment({})
+
+
+def _renamed(source: str) -> tuple[str, dict[str, str], Structs]:
+    """Write the names of types without dots.
+
+    Returns:
+        the expression so written, the names as they were, and the types with their fields.
+
+    Raises:
+        NotCompiled: it is no expression.
+    """
+    try:
+        parsed = read_parsed(_parser().compile(source, disable_check=True).serialize())
+    except (RuntimeError, ValueError) as problem:
+        raise NotCompiled(in_go_words(str(problem))) from None
+    dotted: dict[str, str] = {}
+    structs: Structs = {"Object": {}, "JSONPatch": PATCH}
+    for each in below(parsed.root):
+        found = _TYPE.match(source, parsed.positions.get(each.id, 0)) if each.kind == "struct" else None
+        if found is None or each.name.partition(".")[0] != "Object":
+            continue
+        flat = each.name.replace(".", "_")
+        dotted[flat] = each.name
+        structs[flat] = {**structs.get(flat, {}), **{str(field.value): "dyn" for field in each.args[0::2]}}
+        source = source[: found.start()] + flat.ljust(len(found[0])) + source[found.end() :]
+    return source, dotted, structs
+
+
+def _restored(told: str, dotted: Mapping[str, str]) -> str:
+    return re.sub(r"\bObject_\w+", lambda match: dotted.get(match[0], match[0]), told)
+
+
+def misnamed(value: Any) -> list[str]:
+    """Tell which types of an object that was made do not stand where their names say."""
+    return list(_misnamed(value, value.type_name)) if isinstance(value, Made) else []
+
+
+def _misnamed(value: Any, path: str) -> list[str]:
+    found = []
+    if isinstance(value, Made):
+        if value.type_name != path:
+            told = f'unexpected type name "{value.type_name}", expected "{path}"'
+            found.append(f"{told}, which matches field name path from root Object type")
+        for name, each in value.fields.items():
+            found += _misnamed(each, f"{path}.{name}")
+    elif isinstance(value, list | dict):
+        for each in value.values() if isinstance(value, dict) else value:
+            found += _misnamed(each, path)
+    return found
+
+
+def as_json(value: Any) -> Any:
+    """Return the JSON value of what an expression made.
+
+    Raises:
+        CelError: it has none.
+    """
+    if isinstance(value, Made):
+        return {name: as_json(each) for name, each in value.fields.items()}
+    if isinstance(value, dict):
+        for name in value:
+            if not isinstance(name, str):
+                raise CelError(f'map key "{name}" is not string')
+        return {name: as_json(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [as_json(each) for each in value]
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, float):
+        return value
+    if isinstance(value, int):
+        return value.text() if hasattr(value, "text") else int(value)
+    raise CelError("the value cannot be written as JSON")

@@ -135,7 +135,7 @@ def _spec(spec: Raw, options: _Options) -> list[FieldError]:
         own = {part: version.get(part) for part, _ in _SHARED if part not in shared}
         status = bool((version.get("subresources") or {}).get("status") is not None)
         found += _parts(where, own, options, status=status, name=name, top=False)
-    found += _version_set(versions, shared)
+    found += _version_set(spec.get("versions"), shared)
     if versions and (why := wellformed.dns_label_1035(versions[0].get("name") or "")):
         found.append(wrong("spec.version", versions[0].get("name") or "", ",".join(why)))
     naming = spec.get("names") or {}
@@ -231,19 +231,17 @@ def _parts(
 
 def _version_set(versions: Any, shared: set[str]) -> list[FieldError]:
     found = []
-    told = _versions_as_told(versions, shared)
-    names = [each.get("name") for each in versions]
+    told = _versions_as_told(versions, shared) if versions else versions
+    names = [each.get("name") for each in versions or ()]
     if len(set(names)) != len(names):
         found.append(wrong("spec.versions", told, "must contain unique version names"))
-    if sum(bool(each.get("storage")) for each in versions) != 1:
+    if sum(bool(each.get("storage")) for each in versions or ()) != 1:
         found.append(wrong("spec.versions", told, "must have exactly one version marked as storage version"))
     return found
 
 
 def _versions_as_told(versions: Any, shared: set[str]) -> Any:
     """Write versions as Go writes its internal type, whose members have no JSON names."""
-    if not versions:
-        return None
     plain = {
         "name": "Name", "served": "Served", "storage": "Storage", "deprecated": "Deprecated",
         "deprecationWarning": "DeprecationWarning", "schema": "Schema", "subresources": "Subresources",

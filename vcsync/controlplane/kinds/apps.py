@@ -66,6 +66,13 @@ def _deployment_update(new: Object, old: Object, context: Context) -> None:
         metadata["generation"] = number(before, "generation") + 1
 
 
+def _keep_labels(new: Object, old: Object, _: Context) -> None:
+    metadata, labels = new["metadata"], old["metadata"].get("labels")
+    metadata.pop("labels", None)
+    if labels:
+        metadata["labels"] = dict(labels)
+
+
 def _deployment(found: Object) -> Findings:
     spec = part(found, "spec")
     yield from nonnegative(spec, "spec", "replicas")
@@ -188,7 +195,12 @@ def _controller(found: Object) -> Findings:
     yield from lasting("spec", spec, "ReplicationController")
 
 
+_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+
+
 def _daemon_set_default(found: Object) -> None:
+    # What the real server keeps in its internal form is an annotation in the served one, and never absent.
+    _set_template_generation(found, _template_generation(found))
     spec = found.get("spec")
     if not isinstance(spec, dict):
         return
@@ -199,9 +211,6 @@ def _daemon_set_default(found: Object) -> None:
         rolling = strategy.setdefault("rollingUpdate", {})
         fill(rolling, {"maxUnavailable": 1, "maxSurge": 0})
     pod_defaults.template(spec.get("template"))
-
-
-_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
 def _daemon_set_create(new: Object, context: Context) -> None:
@@ -325,6 +334,7 @@ APPS = {
         validate=lambda found: given(_deployment(found)),
         validate_update=lambda new, old: [*_deployment(new), *_same_selector(new, old)],
         warnings=workload_warnings,
+        status_prepare=_keep_labels,
         status_validate=lambda new, old: given(_deployment_status(new, old)),
     ),
     ("apps", "ReplicaSet"): Part(

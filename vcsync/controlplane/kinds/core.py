@@ -5,11 +5,11 @@ Source: Kubernetes' `pkg/apis/core/validation` and `pkg/registry/core`.
 
 import base64
 import binascii
-import json
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Context
 from vcsync.controlplane.errors import FieldError
+from vcsync.controlplane.gotext import json_type
 from vcsync.controlplane.kinds import names
 from vcsync.controlplane.kinds.addresses import address, reachable
 from vcsync.controlplane.kinds.parts import Part
@@ -28,6 +28,7 @@ from vcsync.controlplane.kinds.rules import (
     say,
     text,
 )
+from vcsync.controlplane.wire import gojson
 
 MOST_DATA = 1024 * 1024
 _FROZEN = "field is immutable when `immutable` is set"
@@ -90,16 +91,13 @@ def _json_object(path: str, data: Object, key: str) -> Findings:
         yield errors.required(here)
         return
     try:
-        parsed = json.loads(_decoded(data[key]))
-    except (ValueError, RecursionError):
-        yield errors.wrong(
-            here, _REDACTED, "unexpected end of JSON input" if not data[key] else "invalid JSON"
-        )
+        parsed = gojson.loads(_decoded(data[key]))
+    except gojson.NotJSON as why:
+        yield errors.wrong(here, _REDACTED, str(why))
         return
     if not isinstance(parsed, dict | None):
-        yield errors.wrong(
-            here, _REDACTED, "json: cannot unmarshal into Go value of type map[string]interface {}"
-        )
+        told = f"cannot unmarshal {json_type(parsed)} into Go value of type map[string]interface {{}}"
+        yield errors.wrong(here, _REDACTED, f"json: {told}")
 
 
 _SECRET_NEEDS = {"kubernetes.io/tls": ("tls.crt", "tls.key")}

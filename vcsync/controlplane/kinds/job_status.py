@@ -12,15 +12,17 @@ from vcsync.controlplane.kinds.rules import Findings, Object, indexed, items, no
 
 
 def validate(new: Object, old: Object) -> list[FieldError]:
-    """Findings on a new status."""
+    """Findings on a new status, in the order of the real server's rules."""
     status, before, spec = part(new, "status"), part(old, "status"), part(new, "spec")
     return [
         *nonnegative(status, "status", "active", "succeeded", "failed", "ready", "terminating"),
         *_uncounted(status),
         *_conditions(status, before),
-        *_times(status, before, spec),
+        *_completion(status, before),
+        *_announced(status, before),
         *_finished(status, before, spec),
         *_indexes(status, before, spec),
+        *_pods(status, before),
         *_criteria(status, spec),
         *_progress(status, before, spec),
     ]
@@ -51,24 +53,16 @@ def _uncounted(status: Object) -> Findings:
 
 
 def _conditions(status: Object, before: Object) -> Findings:
+    """Conditions that exclude one another."""
     path = "status.conditions"
-    complete, failed = condition(status, "Complete"), condition(status, "Failed")
-    target = condition(status, "FailureTarget")
-    if complete and failed and _turned(status, before, "Complete", "Failed"):
+    complete, target = condition(status, "Complete"), condition(status, "FailureTarget")
+    if complete and condition(status, "Failed") and _turned(status, before, "Complete", "Failed"):
         yield without_value(path, "cannot set Complete=True and Failed=true conditions")
     if complete and target and _turned(status, before, "Complete", "FailureTarget"):
         yield without_value(path, "cannot set Complete=True and FailureTarget=true conditions")
-    moved = _turned(status, before, "Failed") or _changed(status, before, "failedIndexes")
-    if failed and not target and moved:
-        yield without_value(path, "cannot set Failed=True condition without the FailureTarget=true condition")
-    met = condition(status, "SuccessCriteriaMet")
-    if complete and not met and _turned(status, before, "Complete", "SuccessCriteriaMet"):
-        yield without_value(
-            path, "cannot set Complete=True condition without the SuccessCriteriaMet=true condition"
-        )
 
 
-def _times(status: Object, before: Object, spec: Object) -> Findings:
+def _completion(status: Object, before: Object) -> Findings:
     start, end = status.get("startTime"), status.get("completionTime")
     complete = condition(status, "Complete")
     if _turned(status, before, "Complete") or _changed(status, before, "completionTime"):
@@ -79,30 +73,50 @@ def _times(status: Object, before: Object, spec: Object) -> Findings:
             yield errors.required("status.completionTime", "completionTime is required for Complete jobs")
     if _changed(status, before, "startTime", "completionTime") and start and end and end < start:
         yield errors.wrong("status.completionTime", end, "must be equal to or after `startTime`")
-    moved = _over(status) != _over(before) or _changed(status, before, "startTime")
+
+
+def _announced(status: Object, before: Object) -> Findings:
+    """Conditions that must be announced by another one."""
+    path = "status.conditions"
+    moved = _turned(status, before, "Failed") or _changed(status, before, "failedIndexes")
+    if condition(status, "Failed") and not condition(status, "FailureTarget") and moved:
+        yield without_value(path, "cannot set Failed=True condition without the FailureTarget=true condition")
+    met = condition(status, "SuccessCriteriaMet")
+    if (
+        condition(status, "Complete")
+        and not met
+        and _turned(status, before, "Complete", "SuccessCriteriaMet")
+    ):
+        yield without_value(
+            path, "cannot set Complete=True condition without the SuccessCriteriaMet=true condition"
+        )
+
+
+def _finished(status: Object, before: Object, spec: Object) -> Findings:
+    if not _over(status):
+        return
+    moved = not _over(before)
+    if number(status, "active") > 0 and (moved or _changed(status, before, "active")):
+        yield errors.wrong("status.active", number(status, "active"), "active>0 is invalid for finished job")
     nothing_to_do = spec.get("suspend") is True and spec.get("completions") == 0
-    if moved and not nothing_to_do and start is None and _over(status):
+    if (
+        (moved or _changed(status, before, "startTime"))
+        and not nothing_to_do
+        and status.get("startTime") is None
+    ):
         yield errors.required("status.startTime", "startTime is required for finished job")
+    uncounted = part(status, "uncountedTerminatedPods")
+    left = items(uncounted, "failed") or items(uncounted, "succeeded")
+    if left and (moved or _changed(status, before, "uncountedTerminatedPods")):
+        shown = {"Succeeded": uncounted.get("succeeded"), "Failed": uncounted.get("failed")}
+        yield errors.wrong("status.uncountedTerminatedPods", shown, "must be empty for finished job")
 
 
-def _finished(status: Object, before: Object, _spec: Object) -> Findings:
-    moved = _over(status) != _over(before)
-    if _over(status):
-        if number(status, "active") > 0 and (moved or _changed(status, before, "active")):
-            yield errors.wrong(
-                "status.active", number(status, "active"), "active>0 is invalid for finished job"
-            )
-        uncounted = part(status, "uncountedTerminatedPods")
-        left = items(uncounted, "failed") or items(uncounted, "succeeded")
-        if left and (moved or _changed(status, before, "uncountedTerminatedPods")):
-            shown = {"Succeeded": uncounted.get("succeeded"), "Failed": uncounted.get("failed")}
-            yield errors.wrong("status.uncountedTerminatedPods", shown, "must be empty for finished job")
-        if number(status, "terminating") > 0 and (moved or _changed(status, before, "terminating")):
-            yield errors.wrong(
-                "status.terminating",
-                number(status, "terminating"),
-                "terminating>0 is invalid for finished job",
-            )
+def _pods(status: Object, before: Object) -> Findings:
+    moved = _over(status) != _over(before) or _changed(status, before, "terminating")
+    if number(status, "terminating") > 0 and _over(status) and moved:
+        told = "terminating>0 is invalid for finished job"
+        yield errors.wrong("status.terminating", number(status, "terminating"), told)
     ready = status.get("ready")
     if ready is not None and ready > number(status, "active") and _changed(status, before, "ready", "active"):
         yield errors.wrong("status.ready", ready, "cannot set more ready pods than active")
@@ -111,18 +125,18 @@ def _finished(status: Object, before: Object, _spec: Object) -> Findings:
 def _indexes(status: Object, before: Object, spec: Object) -> Findings:
     completed, failed = status.get("completedIndexes", ""), status.get("failedIndexes")
     completions = spec.get("completions")
-    if _changed(status, before, "completedIndexes"):
-        if completions is not None:
-            yield from _well_formed("completedIndexes", completed, completions)
-        if completed and spec.get("completionMode") != "Indexed":
-            told = "cannot set non-empty completedIndexes when non-indexed completion mode"
-            yield errors.wrong("status.completedIndexes", completed, told)
-    if _changed(status, before, "failedIndexes") and failed is not None:
-        if "backoffLimitPerIndex" not in spec:
-            told = "cannot set non-null failedIndexes when backoffLimitPerIndex is null"
-            yield errors.wrong("status.failedIndexes", failed, told)
-        elif completions is not None:
-            yield from _well_formed("failedIndexes", failed, completions)
+    more_completed = _changed(status, before, "completedIndexes")
+    more_failed = _changed(status, before, "failedIndexes")
+    if more_completed and completions is not None:
+        yield from _well_formed("completedIndexes", completed, completions)
+    if more_failed and failed is not None and completions is not None and "backoffLimitPerIndex" in spec:
+        yield from _well_formed("failedIndexes", failed, completions)
+    if more_completed and completed and spec.get("completionMode") != "Indexed":
+        told = "cannot set non-empty completedIndexes when non-indexed completion mode"
+        yield errors.wrong("status.completedIndexes", completed, told)
+    if more_failed and failed is not None and "backoffLimitPerIndex" not in spec:
+        told = "cannot set non-null failedIndexes when backoffLimitPerIndex is null"
+        yield errors.wrong("status.failedIndexes", failed, told)
     if _changed(status, before, "failedIndexes", "completedIndexes") and completions is not None and failed:
         yield from _overlap(completed, failed, completions)
 
@@ -192,3 +206,7 @@ def _progress(status: Object, before: Object, spec: Object) -> Findings:
         )
     if condition(before, "SuccessCriteriaMet") and not condition(status, "SuccessCriteriaMet"):
         yield without_value("status.conditions", "cannot disable the SuccessCriteriaMet=True condition")
+    late = condition(before, "Complete") and not condition(before, "SuccessCriteriaMet")
+    if late and condition(status, "SuccessCriteriaMet"):
+        told = "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"
+        yield without_value("status.conditions", told)

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.gotext import printed, type_name
 from vcsync.controlplane.patch import fields, shapes
-from vcsync.controlplane.patch.gotext import printed, type_name
 from vcsync.controlplane.schema.node import Schema
 
 _MAX_FINDINGS = 100

@@ -7,6 +7,7 @@ import msgspec
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.gotext import json_type
 from vcsync.controlplane.patch import jsonpatch, merge, strategic
 from vcsync.controlplane.schema.node import Schema
 
@@ -78,7 +79,7 @@ def _syntax(failure: Exception) -> str:
 
 def mismatch(value: Any, into: str) -> str:
     """Say as Go's decoder does that a JSON value is not of the wanted type."""
-    return f"json: cannot unmarshal {_WORDS[type(value)]} into Go value of type {into}"
+    return f"json: cannot unmarshal {json_type(value)} into Go value of type {into}"
 
 
 def _nothing(content_type: str) -> Any:
@@ -86,16 +87,6 @@ def _nothing(content_type: str) -> Any:
     if content_type == MERGE:
         raise errors.bad_request("Invalid JSON Patch")
     return [] if content_type == JSON else {}
-
-
-_WORDS: dict[type, str] = {
-    dict: "object",
-    list: "array",
-    str: "string",
-    int: "number",
-    float: "number",
-    bool: "bool",
-}
 
 
 def too_deep(value: Any, depth: int = _MAX_DEPTH) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vcsync.controlplane.behaviour import Object
-from vcsync.controlplane.patch.gotext import printed, type_name
+from vcsync.controlplane.gotext import printed, type_name
 from vcsync.controlplane.patch.jsonpatch import copied
 from vcsync.controlplane.schema.node import Schema
 

@@ -10,6 +10,14 @@ _TYPES: dict[type, str] = {
     list: "[]interface {}",
     dict: "map[string]interface {}",
 }
+_JSON_TYPES: dict[type, str] = {
+    str: "string",
+    bool: "bool",
+    int: "number",
+    float: "number",
+    list: "array",
+    dict: "object",
+}
 
 
 def printed(value: Any) -> str:
@@ -30,3 +38,15 @@ def printed(value: Any) -> str:
 def type_name(value: Any) -> str:
     """Name the type that a JSON value has in Go."""
     return _TYPES.get(type(value), "<nil>")
+
+
+def json_type(value: Any) -> str:
+    """Name the type of a JSON value as encoding/json does: `cannot unmarshal array into ...`."""
+    return _JSON_TYPES.get(type(value), "null")
+
+
+def ordered(value: Any) -> Any:
+    """Return a JSON value with the members of its objects in the order in which Go writes those of a map."""
+    if isinstance(value, dict):
+        return {name: ordered(value[name]) for name in sorted(value)}
+    return [ordered(each) for each in value] if isinstance(value, list) else value

@@ -4,7 +4,7 @@ A tenant's definitions are read when it is first used and followed by the store'
 is not used costs nothing. Definitions are decoded when a request asks for them, and compiled once for all tenants.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -45,7 +45,8 @@ class Served:
         """Take a definition that is established, and one of its served versions."""
         spec = definition["spec"]
         self.resource: Resource = _resource(definition, version)
-        self.warning: str = deprecation(spec, version)
+        deprecated = deprecation(spec, version)
+        self.warnings: tuple[str, ...] = (deprecated,) if deprecated else ()
         self.terminating: bool = conditions.is_true(definition, "Terminating")
         self.uid: str = definition["metadata"].get("uid") or ""
         self._definition = definition
@@ -91,6 +92,16 @@ class Served:
     def scale(self) -> Scale | None:
         """The scale subresource, None: there is none."""
         return self._compiled.scale
+
+    @property
+    def replicas(self) -> Mapping[str, str | None]:
+        """Where objects of each version have the replicas of their scale, None: nowhere."""
+        return {
+            f"{self.resource.group}/{each['name']}": (
+                (each.get("subresources") or {}).get("scale") or {}
+            ).get("specReplicasPath")
+            for each in self._definition["spec"]["versions"]
+        }
 
     @property
     def refusal(self) -> StatusError | None:

@@ -88,13 +88,19 @@ class Scale:
     status: str
     selector: str = ""
 
-    def to_scale(self, obj: Object) -> Object:
+    def to_scale(self, obj: Object, *, unset: int | None = None) -> Object:
         """Return an object's Scale (autoscaling/v1).
+
+        Args:
+            obj: the object.
+            unset: the replicas of one that has none; None: it is refused.
 
         Raises:
             StatusError: 500, the object has no replicas.
         """
         replicas = at(obj, split(self.spec))
+        if replicas is None:
+            replicas = unset
         if replicas is None:
             raise internal(f"the spec replicas field {gotext.quoted(self.spec)} does not exist")
         if not gotext.is_integer(replicas):

@@ -16,8 +16,9 @@ from vcsync.controlplane.crd import listtypes, nodes, objectmeta, structural, va
 from vcsync.controlplane.crd.columns import Column, Scale
 from vcsync.controlplane.crd.correlate import Correlated
 from vcsync.controlplane.crd.structural import Structural
-from vcsync.controlplane.errors import FieldError, bad_request
+from vcsync.controlplane.errors import FieldError, wrong
 from vcsync.controlplane.kinds import names
+from vcsync.controlplane.schema.findings import DecodeError
 from vcsync.controlplane.schema.node import Schema
 
 _BLOCKING = frozenset(
@@ -43,6 +44,7 @@ _FREE = Structural({"x-kubernetes-preserve-unknown-fields": True}, preserve=True
 class Compiled:
     """One version's rules."""
 
+    kind: str
     node: Structural
     schema: Schema
     behaviour: Behaviour
@@ -57,20 +59,22 @@ class Compiled:
             lenient: drop metadata of wrong types (stored objects) instead of refusing it.
 
         Returns:
-            the paths of unknown fields, sorted.
+            the paths of unknown fields: those of metadata, the others, those of embedded metadata, each sorted.
 
         Raises:
-            StatusError: 400, embedded metadata has wrong types.
+            DecodeError: metadata, its own or embedded, is of wrong types.
         """
-        root = structural.root(self.node)
-        unknown: list[str] = []
+        obj["metadata"], foreign = objectmeta.read(obj.get("metadata"), lenient=lenient)
+        if obj.get("kind") != self.kind:
+            return [f"metadata.{each}" for each in foreign]
         structural.prune_nulls(obj, self.node)
         structural.apply_defaults(obj, self.node)
-        removed = structural.prune(obj, root)
-        misfit = objectmeta.coerce("", obj, root, unknown, lenient=lenient)
+        removed = structural.prune(obj, structural.root(self.node))
+        embedded: list[str] = []
+        misfit = objectmeta.coerce("", obj, self.node, embedded, lenient=lenient)
         if misfit is not None:
-            raise bad_request(f"error decoding CustomResource: {misfit}")
-        return sorted(removed + unknown)
+            raise DecodeError(str(misfit))
+        return [*(f"metadata.{each}" for each in foreign), *removed, *sorted(embedded)]
 
 
 def compile_version(definition: Object, name: str) -> Compiled:
@@ -79,12 +83,13 @@ def compile_version(definition: Object, name: str) -> Compiled:
     Raises:
         StopIteration: there is no such version.
     """
-    version = next(each for each in definition["spec"]["versions"] if each["name"] == name)
-    return _compiled(msgspec.json.encode(version))
+    spec = definition["spec"]
+    version = next(each for each in spec["versions"] if each["name"] == name)
+    return _compiled(msgspec.json.encode(version), spec["group"], spec["names"]["kind"])
 
 
 @lru_cache(maxsize=1024)
-def _compiled(text: bytes) -> Compiled:
+def _compiled(text: bytes, group: str, kind: str) -> Compiled:
     version = msgspec.json.decode(text)
     raw = (version.get("schema") or {}).get("openAPIV3Schema")
     node = structural.build(raw) if raw is not None else _FREE
@@ -97,7 +102,7 @@ def _compiled(text: bytes) -> Compiled:
             declared["statusReplicasPath"],
             declared.get("labelSelectorPath") or "",
         )
-    rules = _Rules(node, compile_rules(node), scale)
+    rules = _Rules(f"{group}/{version['name']}", kind, node, compile_rules(node), scale)
     fields = columns_of.selectable(version)
     status = subresources.get("status") is not None
     behaviour = Behaviour(
@@ -111,7 +116,7 @@ def _compiled(text: bytes) -> Compiled:
         generation=(),
         unconditional_update=False,
     )
-    return Compiled(node, nodes.to_schema(node), behaviour, columns_of.columns(version), scale)
+    return Compiled(kind, node, nodes.to_schema(node), behaviour, columns_of.columns(version), scale)
 
 
 def _prepare_create(obj: Object, _: Context) -> None:
@@ -172,14 +177,18 @@ def warnings(new: Object, old: Object | None) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
+    api_version: str
+    kind: str
     node: Structural
     rules: Validator | None
     scale: Scale | None
 
     def validate(self, obj: Object) -> list[FieldError]:
-        found = validate.validate("", obj, self.node.raw)
-        if self.scale is not None:
-            found += self.scale.validate_spec(obj) + self.scale.validate_status(obj)
+        found = self._type(obj)
+        if not found:
+            found = validate.validate("", obj, self.node.raw)
+            if self.scale is not None:
+                found += self.scale.validate_spec(obj) + self.scale.validate_status(obj)
         found += objectmeta.validate("", obj, self.node)
         found += listtypes.find_duplicates("", self.node, obj)
         return self._with_rules(found, obj, None, None)
@@ -192,9 +201,11 @@ class _Rules:
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         correlated = Correlated(new, old, self.node)
-        found = validate.validate("", new, self.node.raw, correlated)
-        if self.scale is not None:
-            found += self.scale.validate_spec(new) + self.scale.validate_status(new)
+        found = self._type(new)
+        if not found:
+            found = validate.validate("", new, self.node.raw, correlated)
+            if self.scale is not None:
+                found += self.scale.validate_spec(new) + self.scale.validate_status(new)
         found += objectmeta.validate("", new, self.node)
         if not listtypes.find_duplicates("", self.node, old):
             found += listtypes.find_duplicates("", self.node, new)
@@ -202,21 +213,28 @@ class _Rules:
 
     def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         correlated = Correlated(new, old, self.node)
-        found: list[FieldError] = []
-        node = self.node.properties.get("status")
-        if "status" in new and node is not None:
-            found += validate.validate("status", new["status"], node.raw, correlated.field("status"))
-        if self.scale is not None:
-            found += self.scale.validate_status(new)
+        found = self._type(new)
+        if not found:
+            node = self.node.properties.get("status")
+            if "status" in new and node is not None:
+                found += validate.validate("status", new["status"], node.raw, correlated.field("status"))
+            if self.scale is not None:
+                found += self.scale.validate_status(new)
         if not listtypes.find_duplicates("", self.node, old):
             found += listtypes.find_duplicates("", self.node, new)
         return self._with_rules(found, new, old, correlated)
+
+    def _type(self, obj: Object) -> list[FieldError]:
+        """Return what is wrong with kind and apiVersion; then the schema is not asked."""
+        wanted = (("kind", self.kind), ("apiVersion", self.api_version))
+        return [wrong(name, obj[name], f"must be {each}") for name, each in wanted if obj[name] != each]
 
     def _with_rules(
         self, found: list[FieldError], new: Object, old: Any, correlated: Correlated | None
     ) -> list[FieldError]:
         if self.rules is None:
             return found
-        if any(each.reason in _BLOCKING for each in found):
+        nameless = not new["metadata"].get("name")
+        if nameless or any(each.reason in _BLOCKING for each in found):
             return [*found, _UNCHECKED]
         return found + self.rules.validate("", new, old, correlated)

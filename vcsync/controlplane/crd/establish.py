@@ -7,6 +7,7 @@ apiextensions-apiserver.
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -15,7 +16,11 @@ import structlog
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.crd import conditions, validation
 from vcsync.controlplane.crd.catalogue import GROUP, PLURAL, owner
+from vcsync.controlplane.patch import managed, resets
+from vcsync.controlplane.patch.managed import Tracking
 from vcsync.controlplane.resources import collection_key, object_key
+from vcsync.controlplane.schema import builtin
+from vcsync.controlplane.schema.node import Schema
 from vcsync.controlplane.store.interface import (
     Change,
     Compare,
@@ -28,6 +33,9 @@ from vcsync.controlplane.store.interface import (
 )
 
 _LOG = structlog.get_logger()
+KIND = "CustomResourceDefinition"
+MANAGER = "kube-apiserver"
+"""As whom these writes are told in managedFields."""
 RETRY_SECONDS = 1.0
 PAGE = 200
 Key = tuple[str, str]
@@ -117,6 +125,7 @@ class Establisher:
         return outcome.done
 
     async def _write(self, record: Record, definition: Object) -> Outcome:
+        own(msgspec.json.decode(record.value), definition, self._now())
         return await self._store.txn(
             [Compare(record.key, record.revision)], [Put(record.key, msgspec.json.encode(definition))]
         )
@@ -180,6 +189,27 @@ class Establisher:
             obj["metadata"]["deletionGracePeriodSeconds"] = 0
             await self._store.txn(compare, [Put(record.key, msgspec.json.encode(obj))])
         return False
+
+
+def own(before: Object, definition: Object, now: str) -> None:
+    """Tell in a definition's managedFields, in place, what kube-apiserver has changed of its status."""
+    tracking = _tracking()
+    head = {"apiVersion": tracking.api_version, "kind": tracking.kind}
+    entries = managed.update({**head, **before}, {**head, **definition}, MANAGER, now, tracking)
+    if entries:
+        definition["metadata"]["managedFields"] = entries
+
+
+@cache
+def _tracking() -> Tracking:
+    return Tracking(
+        schema=builtin.schema(GROUP, "v1", KIND) or Schema("object", preserve_unknown=True),
+        api_version=f"{GROUP}/v1",
+        kind=KIND,
+        subresource="status",
+        reset=resets.of_builtin(GROUP, PLURAL, "status"),
+        empty=managed.empty_object(GROUP, "v1", KIND),
+    )
 
 
 def settle(definition: Object, others: Iterable[Object], now: str) -> bool:

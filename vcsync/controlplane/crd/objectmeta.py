@@ -3,50 +3,54 @@
 As apiextensions-apiserver's `schema/objectmeta`.
 """
 
+import contextlib
 from typing import Any
 
 from vcsync.controlplane.crd import paths
 from vcsync.controlplane.crd.structural import Structural
 from vcsync.controlplane.errors import FieldError, required, wrong
+from vcsync.controlplane.gotext import ordered
 from vcsync.controlplane.kinds import names
+from vcsync.controlplane.schema import walk
+from vcsync.controlplane.schema.findings import DecodeError
+from vcsync.controlplane.schema.gotypes import META
+from vcsync.controlplane.schema.node import Schema
 
-_TEXT = {
-    "name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "creationTimestamp",
-    "deletionTimestamp",
-}  # fmt: skip
-_NUMBERS = {"generation", "deletionGracePeriodSeconds"}
-_MAPS = {"labels", "annotations"}
-_LISTS = {"ownerReferences", "finalizers", "managedFields"}
-_GO = {str: "string", bool: "bool", int: "number", float: "number", dict: "object", list: "array"}
+_META = Schema("object", definition=f"{META}ObjectMeta")
 
 
-def _misfit(name: str, value: Any) -> str:  # noqa: PLR0911 -- one case for each kind of field
-    """Say why a value cannot be this field of ObjectMeta, empty: it can."""
-    if value is None:
-        return ""
-    told = _GO.get(type(value), "value")
-    if name in _TEXT and not isinstance(value, str):
-        return f"json: cannot unmarshal {told} into Go struct field ObjectMeta.{name} of type string"
-    if name in _NUMBERS and (not isinstance(value, int) or isinstance(value, bool)):
-        return f"json: cannot unmarshal {told} into Go struct field ObjectMeta.{name} of type int64"
-    if name in _MAPS:
-        if not isinstance(value, dict):
-            return f"json: cannot unmarshal {told} into Go struct field ObjectMeta.{name} of type map[string]string"
-        for each in value.values():
-            if each is not None and not isinstance(each, str):
-                told = _GO.get(type(each), "value")
-                return f"json: cannot unmarshal {told} into Go struct field ObjectMeta.{name} of type string"
-    if name in _LISTS and not isinstance(value, list):
-        return f"json: cannot unmarshal {told} into Go struct field ObjectMeta.{name} of type []{_LIST_TYPES[name]}"
-    return ""
+def read(metadata: Any, *, lenient: bool) -> tuple[dict[str, Any], list[str]]:
+    """Read metadata into the type that it has in Go.
+
+    Args:
+        metadata: what stands there.
+        lenient: drop members of wrong types (stored objects) instead of refusing them.
+
+    Returns:
+        metadata as the API writes it, and the paths of its unknown fields, sorted.
+
+    Raises:
+        DecodeError: something is of the wrong type.
+    """
+    if metadata is None:
+        return {}, []
+    if isinstance(metadata, dict):
+        # Go's maps have no order: what is wrong is told in that of the names.
+        metadata = {name: metadata[name] for name in sorted(metadata)}
+    if not lenient:
+        return walk.decode(metadata, _META, complete=True)
+    try:
+        return walk.decode(metadata, _META, complete=True)
+    except DecodeError:
+        return _readable(metadata), []
 
 
-_LIST_TYPES = {
-    "ownerReferences": "v1.OwnerReference",
-    "finalizers": "string",
-    "managedFields": "v1.ManagedFieldsEntry",
-}
-_KNOWN = _TEXT | _NUMBERS | _MAPS | _LISTS
+def _readable(metadata: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, each in metadata.items() if isinstance(metadata, dict) else ():
+        with contextlib.suppress(DecodeError):
+            found |= walk.decode({name: each}, _META, complete=True)[0]
+    return found
 
 
 def coerce(
@@ -100,26 +104,14 @@ def _coerce_meta(  # noqa: PLR0911 -- one case for each kind of field
     if name != "metadata":
         return None
     metadata = value[name]
-    if not isinstance(metadata, dict):
-        if metadata is None:
-            value[name] = {}
-            return None
-        return None if lenient else wrong(where, metadata, _not_metadata(metadata))
-    for each in list(metadata):
-        if each not in _KNOWN:
-            unknown.append(paths.child(where, each))
-            del metadata[each]
-            continue
-        why = _misfit(each, metadata[each])
-        if why and not lenient:
-            return wrong(where, metadata, why)
-        if why or metadata[each] is None:
-            del metadata[each]
+    if lenient and not isinstance(metadata, dict | None):
+        return None
+    try:
+        value[name], found = read(metadata, lenient=lenient)
+    except DecodeError as why:
+        return wrong(where, ordered(metadata), str(why))
+    unknown += [paths.child(where, each) for each in found]
     return None
-
-
-def _not_metadata(value: Any) -> str:
-    return f"json: cannot unmarshal {_GO.get(type(value), 'value')} into Go value of type v1.ObjectMeta"
 
 
 def validate(path: str, value: Any, node: Structural | None) -> list[FieldError]:
@@ -162,13 +154,10 @@ def _embedded(path: str, value: dict[str, Any]) -> list[FieldError]:
 
 
 def _metadata(path: str, metadata: Any) -> list[FieldError]:
-    if metadata is None:
-        return []
-    if not isinstance(metadata, dict):
-        return [wrong(path, metadata, _not_metadata(metadata))]
-    for name, each in metadata.items():
-        if why := _misfit(name, each):
-            return [wrong(path, metadata, why)]
+    try:
+        metadata, _ = read(metadata, lenient=False)
+    except DecodeError as why:
+        return [wrong(path, ordered(metadata), str(why))]
     found = []
     for name, prefix in (("generateName", True), ("name", False)):
         if text := metadata.get(name):

@@ -20,10 +20,6 @@ def path(dotted: str) -> tuple[str, ...]:
     return tuple(fields.field(part) for part in dotted.strip(".").split("."))
 
 
-REPLICAS = path(".spec.replicas")
-"""Where built-in kinds have them."""
-
-
 def to_scale(entries: Sequence[Entry] | None, paths: Paths) -> list[Entry]:
     """Return the managedFields that a Scale object shows of the object's."""
     shown: Owners = {}

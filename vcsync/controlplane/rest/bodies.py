@@ -8,9 +8,9 @@ import msgspec
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.errors import StatusError
-from vcsync.controlplane.resources import Resource
 from vcsync.controlplane.rest import auditing
 from vcsync.controlplane.rest.scope import Scope
+from vcsync.controlplane.schema.findings import DecodeError
 from vcsync.controlplane.wire import decode, negotiation
 
 
@@ -27,9 +27,10 @@ def read_object(scope: Scope, body: bytes, content_type: str, validation: str) -
     found = decode.read(body, form, expected, validation="Warn" if strict else validation)
     obj, findings = found.object, list(found.findings)
     if resource.custom:
-        _settle_meta(obj)
-        _check_kind(found.kind, resource, obj)
-        findings += _unknown(scope, obj)
+        try:
+            findings += _unknown(scope, obj)
+        except DecodeError as why:
+            raise decode.refusal(found.kind, resource.version, resource.kind, str(why)) from None
         if strict and findings:
             raise decode.strict_error(resource.kind, resource.version, resource.kind, tuple(findings))
     if validation != "Ignore":
@@ -41,19 +42,15 @@ def read_object(scope: Scope, body: bytes, content_type: str, validation: str) -
     return obj
 
 
-def _check_kind(said: str, resource: Resource, obj: Object) -> None:
-    if said != resource.kind:
-        why = errors.wrong("kind", said, f"must be {resource.kind}")
-        raise errors.invalid(said, resource.group, obj["metadata"].get("name") or "", [why])
-
-
-def read_as(scope: Scope, body: bytes, content_type: str, expected: decode.Expected) -> Object:
+def read_as(
+    scope: Scope, body: bytes, content_type: str, expected: decode.Expected, validation: str = "Warn"
+) -> Object:
     """Decode a body that is of another kind than the resource.
 
     Raises:
         StatusError: 400, 415.
     """
-    found = decode.read(body, negotiation.body_format(content_type), expected)
+    found = decode.read(body, negotiation.body_format(content_type), expected, validation=validation)
     scope.warn(found.findings)
     _settle_meta(found.object)
     auditing.sent_other(scope, found.object)
@@ -73,26 +70,56 @@ def fitted(scope: Scope, obj: Object, validation: str, seen: Sequence[str] = ())
         StatusError: 400.
     """
     resource = scope.kind.resource
-    before = msgspec.json.encode(obj, order="sorted").decode() if validation == "Strict" else ""
-    if resource.custom:
-        _settle_meta(obj)
-        findings = [*seen, *_unknown(scope, obj)]
-    else:
-        made = obj
-        obj, unknown = decode.conform(resource.group, resource.version, resource.kind, made)
-        _settle_meta(obj)
-        _keep_reset(made, obj)
-        findings = [*seen, *unknown]
-    if findings and validation == "Strict":
-        raise _strict_patch(before, findings)
-    if validation != "Ignore":
-        scope.warn(findings)
-    _settle_meta(obj)
+    if not resource.custom:
+        expected = decode.Expected(resource.group, resource.version, resource.kind)
+        return fit(scope, expected, obj, validation, seen)
+    before = _told(obj)
+    _report(scope, before, [*seen, *_custom(scope, obj, before)], validation)
     return obj
 
 
-def _strict_patch(made: str, findings: Sequence[str]) -> StatusError:
-    why = f"strict decoding error: {', '.join(findings)}"
+def fit(
+    scope: Scope, expected: decode.Expected, obj: Object, validation: str, seen: Sequence[str] = ()
+) -> Object:
+    """Fit an object that a patch made to a built-in kind; arguments as of `fitted`.
+
+    Raises:
+        StatusError: 400.
+    """
+    new, unknown = decode.conform(expected.group, expected.version, expected.kind, obj)
+    _settle_meta(new)
+    _keep_reset(obj, new)
+    findings = [*seen, *unknown]
+    _report(scope, _told(obj) if findings and validation == "Strict" else "", findings, validation)
+    return new
+
+
+def _told(obj: Object) -> str:
+    return msgspec.json.encode(obj, order="sorted").decode()
+
+
+def _report(scope: Scope, made: str, findings: Sequence[str], validation: str) -> None:
+    """Refuse or warn because of unknown and repeated fields; `made`: what the patch made of the object."""
+    if findings and validation == "Strict":
+        raise _bad_patch(made, f"strict decoding error: {', '.join(findings)}")
+    if validation != "Ignore":
+        scope.warn(findings)
+
+
+def _custom(scope: Scope, obj: Object, before: str) -> list[str]:
+    """Fit a custom resource that a patch made to its schema, in place; return texts about unknown fields."""
+    if not obj.get("kind"):
+        raise _bad_patch(before, f"Object 'Kind' is missing in '{before}'")
+    given = obj.get("metadata")
+    try:
+        findings = _unknown(scope, obj)
+    except DecodeError as why:
+        raise _bad_patch(before, str(why)) from None
+    _keep_reset({"metadata": given}, obj)
+    return findings
+
+
+def _bad_patch(made: str, why: str) -> StatusError:
     return errors.invalid("", "", "", [errors.wrong("patch", made, why)])
 
 

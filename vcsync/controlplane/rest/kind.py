@@ -27,8 +27,9 @@ class Kind(Protocol):
         schema: of served objects; None: not known.
         direct: stored bytes are the served form but for kind and apiVersion.
         scale: an object with `to_scale(obj) -> Scale` and `apply_scale(obj, scale)`; None: none by declaration.
+        replicas: where objects have the replicas of their scale (`.spec.replicas`), by apiVersion; None: nowhere.
         columns: declared printer columns (custom resources).
-        warning: goes out with every answer; empty: none.
+        warnings: go out with every answer.
         refusal: why nothing can be created; None: it can.
     """
 
@@ -43,16 +44,22 @@ class Kind(Protocol):
     @property
     def scale(self) -> Any: ...  # noqa: D102 - see the class
     @property
+    def replicas(self) -> Mapping[str, str | None]: ...  # noqa: D102 - see the class
+    @property
     def columns(self) -> Sequence[Any]: ...  # noqa: D102 - see the class
     @property
-    def warning(self) -> str: ...  # noqa: D102 - see the class
+    def warnings(self) -> tuple[str, ...]: ...  # noqa: D102 - see the class
     @property
     def refusal(self) -> StatusError | None: ...  # noqa: D102 - see the class
 
     def __hash__(self) -> int: ...
 
     def decode(self, obj: Object) -> list[str]:
-        """Prune and default a served object that came in, in place; return the paths of unknown fields."""
+        """Prune and default a served object that came in, in place; return the paths of unknown fields.
+
+        Raises:
+            DecodeError: metadata is of wrong types.
+        """
         ...
 
     def working(self, served: Object) -> Object:
@@ -85,17 +92,18 @@ class BuiltinKind:
         behaviour: Behaviour,
         schema: Schema | None,
         conversion: Conversion | None = None,
-        warning: str = "",
+        warnings: tuple[str, ...] = (),
     ) -> None:
         """Take what other rooms know of it; `conversion` None: its versions differ in nothing but their name."""
         self.resource = resource
         self.behaviour = behaviour
         self.schema = schema
         self._stored = builtin.schema(resource.storage_group, resource.storage, resource.kind)
-        self.warning = warning
+        self.warnings = warnings
         same = resource.api_version == resource.storage_api_version
         self._conversion = None if same else conversion
         self.direct = self._conversion is None
+        self.replicas: Mapping[str, str | None] = {resource.api_version: ".spec.replicas"}
 
     def decode(self, obj: Object) -> list[str]:  # noqa: ARG002 - other kinds need it
         """Nothing is left to do: the wire's decoder knows built-in kinds."""

@@ -1,7 +1,5 @@
 """PATCH: from a patch to the object that shall stand there."""
 
-from collections.abc import Mapping
-
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.patch import documents
@@ -14,7 +12,6 @@ from vcsync.controlplane.rest.scope import Scope
 from vcsync.controlplane.rest.tracking import applied, track
 from vcsync.controlplane.wire import decode, negotiation
 
-GO_TYPES: Mapping[type, str] = {list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 RESETS: tuple[list[object], ...] = ([], [{}])
 """What a client sends as managedFields to be rid of them all."""
 
@@ -53,17 +50,9 @@ def patched(scope: Scope, form: str, patch: bytes, options: WriteOptions) -> Cha
 
 
 def _apply(scope: Scope, patch: bytes, options: WriteOptions) -> Change:
-    wanted, seen = decode.read_patch(patch, negotiation.APPLY_PATCH)
-    if not isinstance(wanted, dict):
-        into = f"cannot unmarshal {GO_TYPES.get(type(wanted), 'null')} into Go value of type map[string]interface {{}}"
-        raise errors.bad_request(
-            f"error decoding YAML: error unmarshaling JSON: while decoding JSON: json: {into}"
-        )
-    if seen and options.validation == "Strict":
-        resource = scope.kind.resource
-        raise decode.strict_error(resource.kind, resource.version, resource.kind, seen)
-    if options.validation == "Warn":
-        scope.warn(seen)
+    resource = scope.kind.resource
+    expected = decode.Expected(resource.group, resource.version, resource.kind)
+    wanted = read_applied(scope, expected, patch, options)
 
     async def change(live: Object | None) -> Object:
         merged = applied(scope, live, copied(wanted), options.manager, bool(options.force))
@@ -75,6 +64,23 @@ def _apply(scope: Scope, patch: bytes, options: WriteOptions) -> Change:
         return new
 
     return change
+
+
+def read_applied(scope: Scope, expected: decode.Expected, patch: bytes, options: WriteOptions) -> Object:
+    """Read what is applied; warns of keys that stand twice.
+
+    Raises:
+        StatusError: 400.
+    """
+    wanted, seen = decode.read_patch(patch, negotiation.APPLY_PATCH)
+    if not isinstance(wanted, dict):
+        into = documents.mismatch(wanted, "map[string]interface {}")
+        raise errors.bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {into}")
+    if seen and options.validation == "Strict":
+        raise decode.strict_error(expected.kind, expected.version, expected.kind, seen)
+    if options.validation == "Warn":
+        scope.warn(seen)
+    return wanted
 
 
 def _settle(scope: Scope, new: Object) -> None:

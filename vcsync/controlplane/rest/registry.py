@@ -135,7 +135,7 @@ class Registry:
         found = meta.findings(metadata, resource=kind.resource, own_name=True, behaviour=behaviour)
         found += behaviour.validate(working)
         if found:
-            raise self._invalid(scope, metadata.get("name") or "", found)
+            raise self._invalid(scope, working, found)
         scope.warn(behaviour.warnings(working, None))
         return joined(reserved, await self._charged(scope, "CREATE", working, None, options))
 
@@ -270,7 +270,7 @@ class Registry:
         found += meta.update_findings(metadata, old_metadata, own=not resource.custom)
         found += validate(working, old)
         if found:
-            raise self._invalid(scope, metadata.get("name") or "", found)
+            raise self._invalid(scope, working, found)
         if scope.subresource in ("", "scale"):
             scope.warn(behaviour.warnings(working, old))
         return joined(reserved, await self._charged(scope, "UPDATE", working, old, options))
@@ -394,9 +394,11 @@ class Registry:
             error.message = f"object is being deleted: {error.message}"
         return error
 
-    def _invalid(self, scope: Scope, name: str, found: Sequence[errors.FieldError]) -> StatusError:
+    def _invalid(self, scope: Scope, working: Object, found: Sequence[errors.FieldError]) -> StatusError:
         resource = scope.kind.resource
-        return errors.invalid(resource.kind, resource.storage_group, name, found)
+        # A custom resource is named as what it says to be, which may be what is wrong.
+        group = working["apiVersion"].rpartition("/")[0] if resource.custom else resource.storage_group
+        return errors.invalid(working["kind"], group, working["metadata"].get("name") or "", found)
 
 
 def move_generation(behaviour: Behaviour, working: Object, old: Object) -> None:

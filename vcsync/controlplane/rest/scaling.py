@@ -11,16 +11,18 @@ from vcsync.controlplane.rest.kind import Kind
 from vcsync.kube.selectors import InvalidSelector, parse_selector
 
 NEGATIVE = "must be greater than or equal to 0"
+UNSET = -(2**31)
+"""The replicas of a custom resource that has none, while its scale is written."""
 
 
-def to_scale(kind: Kind, served: Object) -> Object:
-    """Return the Scale of an object.
+def to_scale(kind: Kind, served: Object, *, unset: int | None = None) -> Object:
+    """Return the Scale of an object; `unset`: the replicas of a custom resource that has none, None: it is refused.
 
     Raises:
         StatusError: it cannot be scaled as it is.
     """
     if kind.scale is not None:
-        found: Object = kind.scale.to_scale(served)
+        found: Object = kind.scale.to_scale(served, unset=unset)
         return found
     metadata, spec, status = served["metadata"], served.get("spec") or {}, served.get("status") or {}
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -45,22 +47,21 @@ def apply_scale(kind: Kind, served: Object, scale: Object, name: str) -> None:
     metadata = scale.get("metadata") or {}
     resource = kind.resource
     replicas = (scale.get("spec") or {}).get("replicas") or 0
-    if replicas < 0:
-        finding = errors.wrong("spec.replicas", replicas, NEGATIVE)
-        raise errors.invalid("Scale", "autoscaling", name, [finding])
-    uid = metadata.get("uid")
-    if uid and uid != served["metadata"].get("uid"):
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {served['metadata'].get('uid')}"
-        raise errors.conflict(resource.plural, resource.group, name, why)
     if kind.scale is not None:
+        if replicas == UNSET:
+            raise errors.bad_request(f'the spec replicas field "{kind.scale.spec}" cannot be empty')
         kind.scale.apply_scale(served, scale)
     else:
+        if replicas < 0:
+            finding = errors.wrong("spec.replicas", replicas, NEGATIVE)
+            raise errors.invalid("Scale", "autoscaling", name, [finding])
+        uid, there = metadata.get("uid"), served["metadata"].get("uid")
+        if uid and uid != there:
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {there}"
+            raise errors.conflict(f"{resource.plural}/scale", resource.group, name, why)
         served.setdefault("spec", {})["replicas"] = replicas
-    version = metadata.get("resourceVersion")
-    if version:
+    if version := metadata.get("resourceVersion"):
         served["metadata"]["resourceVersion"] = version
-    else:
-        served["metadata"].pop("resourceVersion", None)
 
 
 def selector_text(selector: Any) -> str:

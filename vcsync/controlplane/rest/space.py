@@ -58,8 +58,8 @@ def _definitions(served: Served, version: int) -> Mapping[str, Any]:
     return served.published(v2=version == 2)
 
 
-DEPRECATED: Mapping[str, Mapping[str, str]] = {
-    "v1": {"Endpoints": "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"}
+DEPRECATED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "v1": {"Endpoints": ("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",)}
 }
 """What every answer about a built-in kind warns of, by version and kind."""
 
@@ -84,7 +84,7 @@ def builtin_kinds() -> Mapping[tuple[str, str, str], Kind]:
             behaviour,
             schema,
             conversion,
-            DEPRECATED.get(resource.api_version, {}).get(resource.kind, ""),
+            DEPRECATED.get(resource.api_version, {}).get(resource.kind, ()),
         )
     return kinds
 

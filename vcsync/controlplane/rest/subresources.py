@@ -6,22 +6,19 @@ from typing import Any, Protocol
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Object
-from vcsync.controlplane.patch import documents
-from vcsync.controlplane.rest import scaling
+from vcsync.controlplane.rest import rescaling, scaling
 from vcsync.controlplane.rest.answers import Answers
 from vcsync.controlplane.rest.binding import bind
 from vcsync.controlplane.rest.bodies import read_as
-from vcsync.controlplane.rest.copies import copied
 from vcsync.controlplane.rest.eviction import Evictor
 from vcsync.controlplane.rest.options import write_options
 from vcsync.controlplane.rest.reading import Reader
-from vcsync.controlplane.rest.registry import Change, Registry, Written
+from vcsync.controlplane.rest.registry import Registry, Written
 from vcsync.controlplane.rest.reply import Reply, Stream
 from vcsync.controlplane.rest.space import Spaces
 from vcsync.controlplane.rest.subwrites import SUBWRITES
-from vcsync.controlplane.rest.tracking import track, track_scale
+from vcsync.controlplane.rest.tracking import track
 from vcsync.controlplane.rest.verbs import Request, Verbs
-from vcsync.controlplane.schema import builtin
 from vcsync.controlplane.wire import decode, negotiation
 
 STORE = "etcd-0"
@@ -151,38 +148,24 @@ class Subresources:
             record = await self._reader.get(scope)
             written = Written(record.value, record.revision)
         else:
-            change, options = await self._rescale(request)
-            written = await self._registry.update(scope, change, options)
+            written = await self._rescale(request)
         served = await self._answers.served(kind, written.value, written.revision)
         return self._document(request, scaling.to_scale(kind, served), 200)
 
-    async def _rescale(self, request: Request) -> tuple[Change, Any]:
-        scope, kind = request.scope, request.scope.kind
+    async def _rescale(self, request: Request) -> Written:
+        scope, content_type = request.scope, request.headers.content_type
         if request.info.verb == "update":
             options = write_options(request.query, "UpdateOptions")
-            body = await self._body(request, "autoscaling", "v1", "Scale")
-
-            def scaled(live: Object) -> Object:  # noqa: ARG001
-                return copied(body)
-
-        else:
-            form = negotiation.patch_type(request.headers.content_type, custom=kind.resource.custom)
-            options = write_options(request.query, "PatchOptions", apply=form == negotiation.APPLY_PATCH)
-            patch = await request.body()
-            schema = builtin.schema("autoscaling", "v1", "Scale")
-
-            def scaled(live: Object) -> Object:
-                return documents.apply_patch(form, live, patch, schema)
-
-        async def change(live: Object | None) -> Object:
-            new = copied(live or {})
-            before = scaling.to_scale(kind, new)
-            after = scaled(before)
-            scaling.apply_scale(kind, new, after, scope.name)
-            track_scale(scope, new, before, after, options.manager)
-            return new
-
-        return change, options
+            body = await request.body()
+            sent = read_as(scope, body, content_type, rescaling.SCALE, options.validation)
+            uid = sent["metadata"].get("uid") or ""
+            return await self._registry.update(
+                scope, rescaling.replaced(scope, sent, options), options, uid=uid
+            )
+        form = negotiation.patch_type(content_type, custom=scope.kind.resource.custom)
+        options = write_options(request.query, "PatchOptions", apply=form == negotiation.APPLY_PATCH)
+        change = rescaling.patched(scope, form, await request.body(), options)
+        return await self._registry.update(scope, change, options)
 
     async def _body(self, request: Request, group: str, version: str, kind: str) -> Object:
         body = await request.body()

@@ -1,6 +1,6 @@
 """managedFields of writes: which manager owns what, for every kind and subresource."""
 
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.patch import apply, managed, resets, scale
@@ -31,35 +31,66 @@ def track(scope: Scope, live: Object | None, new: Object, manager: str) -> None:
         new["metadata"].pop("managedFields", None)
 
 
-def track_scale(scope: Scope, new: Object, before: Object, after: Object, manager: str) -> None:
+def shown_scale(scope: Scope, shown: Object, live: Object) -> None:
+    """Let a Scale tell who owns the replicas of the object that it is of."""
+    entries = scale.to_scale(live["metadata"].get("managedFields"), _replicas(scope))
+    shown["metadata"]["managedFields"] = entries
+
+
+def track_scale(scope: Scope, shown: Object, new: Object, manager: str) -> None:
+    """Set what a write of a Scale leaves in its managedFields.
+
+    Args:
+        scope: of the request.
+        shown: the Scale as it was shown.
+        new: the Scale that was sent; changed in place.
+        manager: the request's fieldManager; empty: made of the User-Agent.
+    """
+    sent = {**new, "metadata": {**new["metadata"], "managedFields": None}}
+    name = managed.manager_name(manager, scope.agent)
+    new["metadata"]["managedFields"] = managed.update(shown, sent, name, scope.context.now, _of_scale())
+
+
+def apply_scale(scope: Scope, shown: Object, wanted: Object, manager: str, force: bool) -> Object:
+    """Return what applying makes of a Scale; see `patch.apply.apply`."""
+    now = scope.context.now
+    return apply.apply(shown, wanted, manager=manager, force=force, now=now, tracking=_of_scale())
+
+
+def own_scale(scope: Scope, new: Object, after: Object) -> None:
     """Set what a write of its scale leaves in an object's managedFields.
 
     Args:
         scope: of the request.
         new: the object with its new scale, served; changed in place.
-        before: the Scale that it showed.
-        after: the Scale that was sent.
-        manager: the request's fieldManager; empty: made of the User-Agent.
+        after: the Scale that was written, with its managedFields.
     """
-    resource = scope.kind.resource
-    where = scale.path(scope.kind.scale.spec) if scope.kind.scale else scale.REPLICAS
-    paths = {resource.api_version: where}
     metadata = new["metadata"]
-    old_entries = metadata.get("managedFields")
-    shown = {
-        **before,
-        "metadata": {**before["metadata"], "managedFields": scale.to_scale(old_entries, paths)},
-    }
-    sent = {**after, "metadata": {**(after.get("metadata") or {}), "managedFields": None}}
-    schema = builtin.schema("autoscaling", "v1", "Scale") or _ANYTHING
-    tracking = Tracking(schema=schema, api_version="autoscaling/v1", kind="Scale", subresource="scale")
-    name = managed.manager_name(manager, scope.agent)
-    owners = managed.update(shown, sent, name, scope.context.now, tracking)
-    entries = scale.to_parent(old_entries, owners, resource.api_version, paths)
+    entries = scale.to_parent(
+        metadata.get("managedFields"),
+        after["metadata"].get("managedFields"),
+        scope.kind.resource.api_version,
+        _replicas(scope),
+    )
     if entries:
         metadata["managedFields"] = entries
     else:
         metadata.pop("managedFields", None)
+
+
+def _replicas(scope: Scope) -> scale.Paths:
+    declared = scope.kind.replicas.items()
+    return {version: None if path is None else scale.path(path) for version, path in declared}
+
+
+@cache
+def _of_scale() -> Tracking:
+    return Tracking(
+        schema=builtin.schema("autoscaling", "v1", "Scale") or _ANYTHING,
+        api_version=scale.SCALE_VERSION,
+        kind="Scale",
+        subresource="scale",
+    )
 
 
 def applied(scope: Scope, live: Object | None, wanted: Object, manager: str, force: bool) -> Object:

@@ -12,6 +12,7 @@ from vcsync.controlplane.behaviour import Context
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.flow.gate import Gate, Seat
 from vcsync.controlplane.identity.caller import SYSTEM, Caller, settle_tenant
+from vcsync.controlplane.resources import Resource
 from vcsync.controlplane.rest import auditing
 from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.paths import Paths, nowhere
@@ -191,15 +192,18 @@ class Way:
         kind = self._spaces.kind(tenant, info.group, info.version, info.resource)
         if incoming.method == "HEAD":
             raise errors.method_not_allowed()
-        if kind is None or info.prefix != ("apis" if info.group else "api"):
+        if kind is None or info.prefix != ("apis" if info.group else "api") or elsewhere(kind.resource, info):
             if served_version(info.group) or info.prefix == "api":
                 raise errors.page_not_found()
             return nowhere()
-        self._check(kind, info, tenant)
         resource = kind.resource
-        if kind.warning:
-            warnings.append(kind.warning)
-        if kind.warning:
+        # A deprecated custom resource is told of even where what is asked of it is refused.
+        if resource.custom:
+            warnings += kind.warnings
+        self._check(kind, info, tenant)
+        if not resource.custom:
+            warnings += kind.warnings
+        if kind.warnings:
             incoming.audit.annotate("k8s.io/deprecated", "true")
         scope = Scope(
             tenant=tenant,
@@ -304,7 +308,8 @@ class Way:
             subresource = resource.subresources.get(info.subresource)
             if subresource is None and resource.custom:
                 raise errors.not_found(resource.plural, resource.group, info.name)
-            if subresource is None or (len(info.parts) > 3 and info.subresource != "proxy"):
+            longer = len(info.parts) > 3 and info.subresource != "proxy" and not resource.custom
+            if subresource is None or longer:
                 raise errors.page_not_found()
             if info.verb not in subresource.verbs:
                 raise errors.method_not_allowed()
@@ -322,3 +327,12 @@ class Way:
             and info.verb not in ("list", "watch", "deletecollection")
         ):
             raise errors.page_not_found() if named else errors.method_not_allowed()
+
+
+def elsewhere(resource: Resource, info: RequestInfo) -> bool:
+    """Tell whether a request looks for custom resources where none of their scope are."""
+    if not resource.custom:
+        return False
+    if resource.namespaced:
+        return not info.namespace and info.verb not in ("list", "watch")
+    return bool(info.namespace)

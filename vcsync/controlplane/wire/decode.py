@@ -7,6 +7,7 @@ import contextlib
 from typing import Any, NamedTuple
 
 from vcsync.controlplane.errors import StatusError, bad_request
+from vcsync.controlplane.gotext import json_type
 from vcsync.controlplane.schema import builtin, walk
 from vcsync.controlplane.schema.findings import DecodeError
 from vcsync.controlplane.wire import gojson, goyaml, protobuf, types
@@ -91,8 +92,7 @@ def read(body: bytes, form: Format, expected: Expected, *, validation: str = "Wa
 
 def strict_error(kind: str, version: str, expected_kind: str, findings: tuple[str, ...]) -> StatusError:
     """Refuse a body because of unknown or repeated fields (`fieldValidation=Strict`)."""
-    message = f"strict decoding error: {', '.join(findings)}"
-    return bad_request(f'{kind} in version "{version}" cannot be handled as a {expected_kind}: {message}')
+    return refusal(kind, version, expected_kind, f"strict decoding error: {', '.join(findings)}")
 
 
 def read_options(body: bytes, content_type: str, kind: str = "DeleteOptions") -> Object:
@@ -154,7 +154,7 @@ def conform(group: str, version: str, kind: str, obj: Object) -> tuple[Object, t
     try:
         fitted, findings = _typed(group, version, kind, obj)
     except DecodeError as error:
-        raise bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {error}') from None
+        raise refusal(kind, version, kind, str(error)) from None
     return fitted, tuple(findings)
 
 
@@ -187,9 +187,10 @@ def _read(body: bytes, form: Format, expected: Expected, *, look: bool) -> Decod
     strict = [_YAML_ERRORS + "\n  ".join(parsed.yaml_duplicates)] if parsed.yaml_duplicates else []
     if expected.custom:
         if not obj.get("kind"):
-            raise _Undecodable(f"Object 'Kind' is missing in '{body.decode('utf-8', 'replace')}'", claimed)
+            raise _Undecodable(f"Object 'Kind' is missing in '{body.decode('utf-8', 'replace')}'")
         findings = [*strict, *parsed.duplicates]
-        if (group, version) != (expected.group, expected.version):
+        if (group, version) != (expected.group, expected.version) or not obj.get("apiVersion"):
+            group, _, version = (obj.get("apiVersion") or "").rpartition("/")
             raise _other_version(group, version, expected)
     else:
         fitted, unknown = _fit(obj, claimed, expected)
@@ -230,10 +231,10 @@ def _identity(value: Any, expected: Expected) -> tuple[str, str, str]:
     if value is None:
         return expected.group, expected.version, expected.kind
     if not isinstance(value, dict):
-        raise _Undecodable(_bad_header(f"{_go_type(value)} into Go value of type {HEADER_TYPE}"))
+        raise _Undecodable(_bad_header(f"{json_type(value)} into Go value of type {HEADER_TYPE}"))
     for key, given in value.items():
         if key in ("apiVersion", "kind") and not isinstance(given, str | None):
-            raise _Undecodable(_bad_header(f"{_go_type(given)} into Go struct field .{key} of type string"))
+            raise _Undecodable(_bad_header(f"{json_type(given)} into Go struct field .{key} of type string"))
     api_version = value.get("apiVersion") or ""
     if api_version.count("/") > 1:
         raise _Undecodable(f"unexpected GroupVersion string: {api_version}")
@@ -289,10 +290,15 @@ def _in_order(body: bytes, duplicates: list[str], unknown: list[str]) -> list[st
     return sorted((*duplicates, *unknown), key=lambda each: places.get(each, 0))
 
 
+def refusal(kind: str, version: str, expected_kind: str, why: str) -> StatusError:
+    """Refuse a body that cannot be what it says; `kind` and `version` are what it says."""
+    return bad_request(f'{kind} in version "{version}" cannot be handled as a {expected_kind}: {why}')
+
+
 def _refusal(message: str, claimed: tuple[str, str, str], expected_kind: str, body: bytes) -> StatusError:
     _, version, kind = claimed
     if kind:
-        return bad_request(f'{kind} in version "{version}" cannot be handled as a {expected_kind}: {message}')
+        return refusal(kind, version, expected_kind, message)
     return bad_request(
         f"the object provided is unrecognized (must be of type {expected_kind}): {message} ({_summary(body)})"
     )
@@ -303,7 +309,3 @@ def _summary(body: bytes) -> str:
         return "<empty>"
     shown = body[:SHOWN].decode("utf-8", "replace") if body[:1] == b"{" else body[:SHOWN].hex()
     return shown + (" ..." if len(body) > SHOWN else "")
-
-
-def _go_type(value: Any) -> str:
-    return {str: "string", bool: "bool", dict: "object", list: "array"}.get(type(value), "number")

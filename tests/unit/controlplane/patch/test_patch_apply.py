@@ -289,7 +289,7 @@ def test_a_nameless_manager_is_unknown() -> None:
 
 
 def test_replicas_are_one_field_in_object_and_scale() -> None:
-    paths = {"apps/v1": scale.REPLICAS}
+    paths = {"apps/v1": scale.path(".spec.replicas")}
     replicas: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
     parent = [
         {

@@ -69,15 +69,22 @@ def test_large_numbers_and_free_form_parts_stay_as_they_are() -> None:
 
 def test_nothing_of_a_custom_resource_is_pruned() -> None:
     expected = Expected("x.example", "v1", "Foo", custom=True)
-    found = decode.read(b'{"kind":"Foo","spec":{"a":null,"a":1},"metadata":{}}', "json", expected)
+    body = b'{"apiVersion":"x.example/v1","kind":"Foo","spec":{"a":null,"a":1},"metadata":{}}'
+    found = decode.read(body, "json", expected)
     assert found.object == {"kind": "Foo", "apiVersion": "x.example/v1", "metadata": {}, "spec": {"a": 1}}
     assert found.findings == ('duplicate field "spec.a"',)
 
 
-def test_a_custom_resource_must_say_its_kind() -> None:
-    expected = Expected("x.example", "v1", "Foo", custom=True)
-    with pytest.raises(StatusError, match="Object 'Kind' is missing"):
-        decode.read(b'{"metadata":{}}', "json", expected)
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b'{"metadata":{}}', r"must be of type Foo\): Object 'Kind' is missing in .* \({\"metadata\":{}}\)"),
+        (b'{"kind":"Foo"}', r"the API version in the data \(\) does not match the expected"),
+    ],
+)
+def test_a_custom_resource_must_say_its_kind_and_version(body: bytes, why: str) -> None:
+    with pytest.raises(StatusError, match=why):
+        decode.read(body, "json", Expected("x.example", "v1", "Foo", custom=True))
 
 
 def test_a_body_in_protobuf_is_read_like_one_in_json() -> None:

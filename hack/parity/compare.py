@@ -24,7 +24,17 @@ _BY_NATURE = {
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}\b")
+_VERSION = re.compile(r'(resourceVersion\\?"?: ?\\?")\d+')
+"""In a text that holds JSON or YAML."""
+_AGE_IN_YAML = re.compile(r"^( *)- \d+s$", re.MULTILINE)
 _AGE = re.compile(r"^(\d+s|<unknown>|<invalid>)$")
+_IN_TEXTS = (
+    (_UUID, "<uid>"),
+    (_TIME, "<time>"),
+    (_VERSION, r"\1<version>"),
+    (_AGE_IN_YAML, r"\1- <age>"),
+    (_TOKEN_VOLUME, "kube-api-access-<made>"),
+)
 _ABSENT = object()
 
 
@@ -56,14 +66,23 @@ def _masked(value: Any, name: str = "") -> Any:
     if isinstance(value, dict):
         return {key: _masked(each, key) for key, each in value.items()}
     if isinstance(value, list):
-        return [_masked(each, name) for each in value]
+        masked = [_masked(each, name) for each in value]
+        # Their order follows the second in which each was written.
+        return sorted(masked, key=_manager) if name == "managedFields" else masked
     if name in _BY_NATURE and isinstance(value, str) and value:
         return f"<{name}>"
     if isinstance(value, str):
         if name == "cells" and _AGE.match(value):
             return "<age>"
-        return _TOKEN_VOLUME.sub("kube-api-access-<made>", _TIME.sub("<time>", _UUID.sub("<uid>", value)))
+        for pattern, shown in _IN_TEXTS:
+            value = pattern.sub(shown, value)
+        return value
     return value
+
+
+def _manager(entry: Any) -> tuple[str, ...]:
+    fields = ("operation", "manager", "apiVersion", "subresource")
+    return tuple(str(entry.get(each)) for each in fields) if isinstance(entry, dict) else ()
 
 
 def _mask_path(value: Any, parts: Sequence[str]) -> Any:

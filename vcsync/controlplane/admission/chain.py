@@ -8,35 +8,46 @@ from collections.abc import Sequence
 
 from vcsync.controlplane.admission import limits, pods, storage
 from vcsync.controlplane.admission.certificates import May, Signers, no_masters
+from vcsync.controlplane.admission.node_restriction import NodeRestriction
+from vcsync.controlplane.admission.owner_references import Decide, OwnerReferences
 from vcsync.controlplane.admission.plugin import Lookup, Plugin
 from vcsync.controlplane.admission.pod_security import pod_security
 from vcsync.controlplane.rest.scope import Admission, Admit
 from vcsync.controlplane.store.interface import Store
 
-MUTATING: Sequence[Plugin] = (
-    limits.limit_defaults,
-    pods.ServiceAccounts(),
-    storage.taint_new_node,
-    pods.priority,
-    pods.default_tolerations,
-    storage.default_storage_class,
-    storage.in_use_protection,
-    pods.runtime_class,
-    storage.default_ingress_class,
-)
-"""Kubernetes' `pkg/kubeapiserver/options/plugins.go` has the order."""
+
+def mutating(decide: Decide) -> Sequence[Plugin]:
+    """Return the plug-ins that change objects, in the order of Kubernetes' `pkg/kubeapiserver/options/plugins.go`.
+
+    Args:
+        decide: who may do what.
+    """
+    return (
+        limits.limit_defaults,
+        pods.ServiceAccounts(),
+        NodeRestriction(decide),
+        storage.taint_new_node,
+        pods.priority,
+        pods.default_tolerations,
+        storage.default_storage_class,
+        storage.in_use_protection,
+        pods.runtime_class,
+        storage.default_ingress_class,
+    )
 
 
-def validating(may: May) -> Sequence[Plugin]:
+def validating(decide: Decide, may: May) -> Sequence[Plugin]:
     """Return the plug-ins that refuse, in order.
 
     Args:
+        decide: who may do what.
         may: who approves and signs for whom.
     """
     return (
         limits.limit_bounds,
         pod_security,
         pods.one_default_priority,
+        OwnerReferences(decide),
         storage.claim_resize,
         Signers(may),
         no_masters,
@@ -47,9 +58,9 @@ DEFAULTED = {("", "pods"), ("", "persistentvolumeclaims")}
 """What plug-ins look into: they see it with its kind's defaults."""
 
 
-def mutation(store: Store, plugins: Sequence[Plugin] = MUTATING) -> Admit:
+def mutation(store: Store, decide: Decide) -> Admit:
     """Return what asks all plug-ins that change objects, in order."""
-    lookup = Lookup(store)
+    lookup, plugins = Lookup(store), mutating(decide)
 
     async def admit(asked: Admission) -> None:
         resource = asked.scope.kind.resource
@@ -62,9 +73,9 @@ def mutation(store: Store, plugins: Sequence[Plugin] = MUTATING) -> Admit:
     return admit
 
 
-def validation(store: Store, may: May) -> Admit:
+def validation(store: Store, decide: Decide, may: May) -> Admit:
     """Return what asks all plug-ins that refuse, in order; objects are working ones."""
-    lookup, plugins = Lookup(store), validating(may)
+    lookup, plugins = Lookup(store), validating(decide, may)
 
     async def admit(asked: Admission) -> None:
         for plugin in plugins:

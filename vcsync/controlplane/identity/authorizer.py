@@ -37,7 +37,7 @@ class _Loading:
 
 
 class Authorizer:
-    """Decides by RBAC; nodes may read besides what their Pods name."""
+    """Decides by RBAC, and about nodes by what they and their Pods are."""
 
     def __init__(self, store: Store, exists: Callable[[str], bool], *, capacity: int = MAX_POLICIES) -> None:
         """Take the store, what tells whether there is a tenant, and how many policies to keep."""
@@ -116,14 +116,10 @@ class Authorizer:
             return Decision(True)
         decision = (await self.policy(caller.tenant)).decide(caller.user, asked)
         node = nodes.node_of(caller.user)
-        if (
-            decision.allowed
-            or not node
-            or not nodes.is_read_by_nodes(asked)
-            or not self._exists(caller.tenant)
-        ):
+        if decision.allowed or node is None or not self._exists(caller.tenant):
             return decision
-        return await nodes.decide(self._store, caller.tenant, node, asked)
+        own = await nodes.decide(self._store, caller.tenant, node, asked)
+        return own if own.allowed else Decision(False, "\n".join(filter(None, (own.reason, decision.reason))))
 
     async def authorize(self, caller: Caller, asked: Asked) -> None:
         """Make sure that a caller may.

@@ -72,6 +72,10 @@ class Asked(Protocol):
     def name(self) -> str:
         """Empty: none in particular."""
 
+    @property
+    def selected(self) -> tuple[tuple[str, str], ...]:
+        """The fields, with their values, to which a field selector limits what is listed, watched or deleted."""
+
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
@@ -86,6 +90,7 @@ class Attributes:
     namespace: str = ""
     name: str = ""
     resource_request: bool = True
+    selected: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

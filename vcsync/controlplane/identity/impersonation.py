@@ -169,6 +169,7 @@ def _on(asked: Asked, verb: str) -> Attributes:
         namespace=asked.namespace,
         name=asked.name,
         resource_request=asked.resource_request,
+        selected=asked.selected,
     )
 
 

@@ -1,115 +1,322 @@
-"""What nodes may read because Pods bound to them name it: Secrets and ConfigMaps, one at a time.
+"""What nodes may do: report on themselves and their Pods, and read what Pods bound to them name.
 
-As Kubernetes' `plugin/pkg/auth/authorizer/node` (its graph from nodes by Pods to what they name). Pods are looked
-through when a node asks, and only those whose bytes name both.
+Behaviour: Kubernetes' `plugin/pkg/auth/authorizer/node`. It keeps a graph; here Pods are looked through when a node
+asks. The admission plug-in `node_restriction` says what of a write it may.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
 
 import msgspec
 
 from vcsync.controlplane.behaviour import Object, User
+from vcsync.controlplane.identity import node_graph
+from vcsync.controlplane.identity.bootstrap import default_roles
 from vcsync.controlplane.identity.caller import Asked, Decision
-from vcsync.controlplane.resources import collection_key
+from vcsync.controlplane.identity.rbac import Rule, allows, parse_rules
+from vcsync.controlplane.resources import collection_key, object_key
 from vcsync.controlplane.store.interface import Store
 
 GROUP = "system:nodes"
 PREFIX = "system:node:"
-MIRROR = "kubernetes.io/config.mirror"
-"""Marks a Pod that a node has made up itself: it must not open anything to that node."""
+LEASES = "kube-node-lease"
 PAGE = 500
-_VERBS = frozenset({"get", "list", "watch"})
-_SECRET_VOLUMES = (
-    ("azureFile", "secretName"),
-    ("secret", "secretName"),
-    ("cephfs", "secretRef", "name"),
-    ("cinder", "secretRef", "name"),
-    ("csi", "nodePublishSecretRef", "name"),
-    ("flexVolume", "secretRef", "name"),
-    ("iscsi", "secretRef", "name"),
-    ("rbd", "secretRef", "name"),
-    ("scaleIO", "secretRef", "name"),
-    ("storageos", "secretRef", "name"),
-)
-_CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
+_READ = frozenset({"get", "list", "watch"})
+_OWN = frozenset({"get", "create", "update", "patch", "delete"})
+_LIST = frozenset({"list", "watch"})
+YES, NO = Decision(True), Decision(False)
 
 
-def node_of(user: User) -> str:
-    """Return the name of the node that a user is, empty: it is none."""
-    return user.name.removeprefix(PREFIX) if user.name.startswith(PREFIX) and GROUP in user.groups else ""
+def node_of(user: User) -> str | None:
+    """Return the name of the node that a user is, which may be empty; None: it is none."""
+    return user.name.removeprefix(PREFIX) if user.name.startswith(PREFIX) and GROUP in user.groups else None
 
 
-def is_read_by_nodes(asked: Asked) -> bool:
-    """Whether a request is for one of the objects that Pods open to their node."""
-    return (
-        asked.resource_request
-        and not asked.group
-        and asked.resource in _NAMED
-        and asked.verb in _VERBS
-        and not asked.subresource
-        and bool(asked.namespace and asked.name)
-    )
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What a node asks for."""
+
+    store: Store
+    tenant: str
+    node: str
+    asked: Asked
+
+    async def get(self, group: str, plural: str, namespace: str, name: str) -> Object | None:
+        """Return an object of the tenant."""
+        record, _ = await self.store.get(object_key(self.tenant, group, plural, namespace, name))
+        found: Object | None = msgspec.json.decode(record.value) if record else None
+        return found
+
+    async def pods(self, *words: str) -> AsyncIterator[Object]:
+        """Yield the Pods of the namespace bound to the node, but its own inventions, whose bytes hold these words."""
+        prefix, after = collection_key(self.tenant, "", "pods", self.asked.namespace), ""
+        texts = [msgspec.json.encode(each) for each in (self.node, *words)]
+        while True:
+            page = await self.store.range(prefix, after=after, limit=PAGE)
+            for record in page.records:
+                if not all(text in record.value for text in texts):
+                    continue
+                pod = msgspec.json.decode(record.value)
+                if node_graph.node_of_pod(pod) == self.node and not node_graph.is_mirror(pod):
+                    yield pod
+            if not page.more:
+                return
+            after = page.records[-1].key
+
+    def related(self, found: bool) -> Decision:
+        """Say whether something was found that the node has to do with."""
+        return YES if found else _no(f"no relationship found between node '{self.node}' and this object")
+
+
+_Answer = Callable[[_Question], Awaitable[Decision]]
+
+
+def _no(reason: str) -> Decision:
+    return Decision(False, reason)
+
+
+@cache
+def _rules() -> tuple[Rule, ...]:
+    """Return what every node may of resources that are not looked at one by one."""
+    return next(parse_rules(role.rules) for role in default_roles() if role.name == "system:node")
 
 
 async def decide(store: Store, tenant: str, node: str, asked: Asked) -> Decision:
-    """Tell whether a Pod bound to a node names what the node wants to read; see `is_read_by_nodes`.
+    """Tell whether a node may.
 
     Raises:
         StoreError: the store cannot be read.
     """
-    prefix, after = collection_key(tenant, "", "pods", asked.namespace), ""
-    texts = [msgspec.json.encode(each) for each in (node, asked.name)]
-    while True:
-        page = await store.range(prefix, after=after, limit=PAGE)
-        for record in page.records:
-            if all(text in record.value for text in texts) and _opens(record.value, node, asked):
-                return Decision(True)
-        if len(page.records) < PAGE:
-            return Decision(False, f"no relationship found between node '{node}' and this object")
-        after = page.records[-1].key
+    if not node:
+        return _no(f'unknown node for user "{PREFIX}"')
+    answer = _ANSWERS.get((asked.group, asked.resource)) if asked.resource_request else None
+    if answer is not None:
+        return await answer(_Question(store, tenant, node, asked))
+    return YES if any(allows(rule, asked) for rule in _rules()) else NO
 
 
-def _opens(value: bytes, node: str, asked: Asked) -> bool:
-    pod = msgspec.json.decode(value)
-    spec = pod.get("spec") or {}
-    if spec.get("nodeName") != node or MIRROR in (pod["metadata"].get("annotations") or {}):
-        return False
-    return asked.name in _NAMED[asked.resource](spec)
+async def _named(question: _Question) -> Decision:
+    """Secrets and ConfigMaps."""
+    asked = question.asked
+    if asked.verb not in _READ:
+        return _no("can only read resources of this type")
+    if asked.subresource:
+        return _no("cannot read subresource")
+    if not asked.namespace:
+        return _no("can only read namespaced object of this type")
+    return await _by_pods(question)
 
 
-def _secrets(spec: Object) -> Iterator[Any]:
-    for each in spec.get("imagePullSecrets") or ():
-        yield each.get("name")
-    for volume in spec.get("volumes") or ():
-        for path in _SECRET_VOLUMES:
-            yield _at(volume, *path)
-        for source in _at(volume, "projected", "sources") or ():
-            yield _at(source, "secret", "name")
-    yield from _environment(spec, "secretKeyRef", "secretRef")
+async def _one(question: _Question) -> Decision:
+    """What is read one at a time."""
+    if question.asked.verb != "get":
+        return _no("can only get individual resources of this type")
+    if question.asked.subresource:
+        return _no("cannot get subresource")
+    return await _by_pods(question)
 
 
-def _config_maps(spec: Object) -> Iterator[Any]:
-    for volume in spec.get("volumes") or ():
-        yield _at(volume, "configMap", "name")
-        for source in _at(volume, "projected", "sources") or ():
-            yield _at(source, "configMap", "name")
-    yield from _environment(spec, "configMapKeyRef", "configMapRef")
+async def _by_pods(question: _Question) -> Decision:
+    asked = question.asked
+    if not asked.name:
+        return _no("No Object name found")
+    named = node_graph.NAMED[asked.resource]
+    # A claim of an ephemeral volume has a name that stands nowhere.
+    words = () if asked.resource == "persistentvolumeclaims" else (asked.name,)
+    async for pod in question.pods(*words):
+        if asked.name in named(pod):
+            return YES
+    return question.related(asked.resource == "secrets" and await _of_volumes(question))
 
 
-def _environment(spec: Object, of_one: str, of_all: str) -> Iterator[Any]:
-    for part in _CONTAINERS:
-        for container in spec.get(part) or ():
-            for each in container.get("env") or ():
-                yield _at(each, "valueFrom", of_one, "name")
-            for each in container.get("envFrom") or ():
-                yield _at(each, of_all, "name")
+async def _of_volumes(question: _Question) -> bool:
+    """Tell whether a volume of a Pod needs a Secret of the Pod's namespace."""
+    asked = question.asked
+    async for pod in question.pods():
+        for claim in node_graph.claims_of(pod):
+            volume = await _volume_of(question, claim)
+            if volume and asked.name in node_graph.secrets_of_volume(volume):
+                return True
+    return False
 
 
-def _at(obj: Any, *path: str) -> Any:
-    for key in path:
-        obj = obj.get(key) if isinstance(obj, dict) else None
-    return obj
+async def _volume_of(question: _Question, claim: str) -> Object | None:
+    """Return the PersistentVolume that is bound to a claim, as both say."""
+    namespace = question.asked.namespace
+    found = await question.get("", "persistentvolumeclaims", namespace, claim)
+    name = node_graph.at(found, "spec", "volumeName")
+    volume = await question.get("", "persistentvolumes", "", name) if name else None
+    reference = node_graph.at(volume, "spec", "claimRef") or {}
+    return volume if (reference.get("namespace"), reference.get("name")) == (namespace, claim) else None
 
 
-_NAMED: Mapping[str, Any] = {"secrets": _secrets, "configmaps": _config_maps}
+async def _claim(question: _Question) -> Decision:
+    asked = question.asked
+    if asked.subresource == "status":
+        if asked.verb not in ("update", "patch"):
+            return _no("can only get/update/patch this type")
+        return await _by_pods(question)
+    return await _one(question)
+
+
+async def _volume(question: _Question) -> Decision:
+    asked = question.asked
+    if asked.verb != "get":
+        return _no("can only get individual resources of this type")
+    if asked.subresource:
+        return _no("cannot get subresource")
+    if not asked.name:
+        return _no("No Object name found")
+    found = await question.get("", "persistentvolumes", "", asked.name)
+    reference = node_graph.at(found, "spec", "claimRef") or {}
+    if not reference.get("namespace"):
+        return question.related(False)
+    within = _Question(question.store, question.tenant, question.node, _In(reference["namespace"]))
+    async for pod in within.pods():
+        if str(reference.get("name")) in node_graph.claims_of(pod):
+            return YES
+    return question.related(False)
+
+
+@dataclass(frozen=True, slots=True)
+class _In:
+    """A question that only says where to look."""
+
+    namespace: str
+    verb: str = "get"
+    resource_request: bool = True
+    path: str = ""
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    name: str = ""
+    selected: tuple[tuple[str, str], ...] = ()
+
+
+async def _attachment(question: _Question) -> Decision:
+    if question.asked.verb != "get":
+        return _no("can only get individual resources of this type")
+    if question.asked.subresource:
+        return _no("cannot get subresource")
+    return await _assigned(question, "storage.k8s.io", "volumeattachments")
+
+
+async def _assigned(question: _Question, group: str, plural: str, namespace: str = "") -> Decision:
+    """Tell whether an object says that it is the node's."""
+    if not question.asked.name:
+        return _no("No Object name found")
+    found = await question.get(group, plural, namespace, question.asked.name)
+    return question.related(node_graph.at(found, "spec", "nodeName") == question.node)
+
+
+async def _account(question: _Question) -> Decision:
+    asked = question.asked
+    if asked.verb == "get" and not asked.subresource:
+        return await _named(question)
+    if asked.verb != "create" or not asked.name:
+        return _no("can only create tokens for individual service accounts")
+    if asked.subresource != "token":
+        return _no("can only create token subresource of serviceaccount")
+    return await _by_pods(question)
+
+
+async def _lease(question: _Question) -> Decision:
+    asked = question.asked
+    if asked.verb not in _OWN:
+        return _no("can only get, create, update, patch, or delete a node lease")
+    if asked.namespace != LEASES:
+        return _no(f'can only access leases in the "{LEASES}" system namespace')
+    if asked.verb != "create" and asked.name != question.node:
+        return _no("can only access node lease with the same name as the requesting node")
+    return YES
+
+
+async def _csi_node(question: _Question) -> Decision:
+    asked = question.asked
+    if asked.verb not in _OWN:
+        return _no("can only get, create, update, patch, or delete a CSINode")
+    if asked.subresource:
+        return _no("cannot authorize CSINode subresources")
+    if asked.verb != "create" and asked.name != question.node:
+        return _no("can only access CSINode with the same name as the requesting node")
+    return YES
+
+
+async def _slice(question: _Question) -> Decision:
+    asked = question.asked
+    if asked.subresource:
+        return _no("cannot authorize ResourceSlice subresources")
+    if asked.verb == "create":
+        return YES
+    if asked.verb in _OWN:
+        return await _assigned(question, "resource.k8s.io", "resourceslices")
+    if asked.verb in {*_LIST, "deletecollection"}:
+        if ("spec.nodeName", question.node) in asked.selected:
+            return YES
+        return _no("can only list/watch/deletecollection resourceslices with nodeName field selector")
+    return _no(
+        "only the following verbs are allowed for a ResourceSlice: "
+        "get, watch, list, create, update, patch, delete, deletecollection"
+    )
+
+
+async def _certificate_request(question: _Question) -> Decision:
+    asked = question.asked
+    if asked.subresource:
+        return _no("nodes may not access the status subresource of PodCertificateRequests")
+    if asked.verb == "create":
+        return YES
+    if asked.verb == "get":
+        return await _assigned(question, "certificates.k8s.io", "podcertificaterequests", asked.namespace)
+    if asked.verb in _LIST:
+        if ("spec.nodeName", question.node) in asked.selected:
+            return YES
+        return _no("can only list/watch podcertificaterequests with nodeName field selector")
+    return _no(f"nodes may not {asked.verb} podcertificaterequests")
+
+
+async def _node(question: _Question) -> Decision:
+    asked, node = question.asked, question.node
+    if asked.subresource == "status":
+        return YES if asked.verb in ("update", "patch") else NO
+    if asked.subresource:
+        return NO
+    if asked.verb in _READ:
+        if asked.name == node:
+            return YES
+        what = f"'{asked.name}'" if asked.name else "all nodes"
+        return _no(f"node '{node}' cannot read {what}, only its own Node object")
+    return YES if asked.verb in ("create", "update", "patch") else NO
+
+
+async def _pod(question: _Question) -> Decision:
+    asked = question.asked
+    if asked.subresource:
+        allowed = {"status": ("update", "patch"), "eviction": ("create",)}.get(asked.subresource, ())
+        return YES if asked.verb in allowed else NO
+    if asked.verb not in _READ:
+        return YES if asked.verb in ("create", "delete") else NO
+    if asked.verb != "get" and ("spec.nodeName", question.node) in asked.selected:
+        return YES
+    if not asked.name:
+        return _no("can only list/watch pods with spec.nodeName field selector")
+    pod = await question.get("", "pods", asked.namespace, asked.name)
+    return question.related(pod is not None and node_graph.node_of_pod(pod) == question.node)
+
+
+_ANSWERS: Mapping[tuple[str, str], _Answer] = {
+    ("", "secrets"): _named,
+    ("", "configmaps"): _named,
+    ("", "persistentvolumeclaims"): _claim,
+    ("", "persistentvolumes"): _volume,
+    ("", "serviceaccounts"): _account,
+    ("", "nodes"): _node,
+    ("", "pods"): _pod,
+    ("resource.k8s.io", "resourceclaims"): _one,
+    ("resource.k8s.io", "resourceslices"): _slice,
+    ("storage.k8s.io", "volumeattachments"): _attachment,
+    ("storage.k8s.io", "csinodes"): _csi_node,
+    ("coordination.k8s.io", "leases"): _lease,
+    ("certificates.k8s.io", "podcertificaterequests"): _certificate_request,
+}

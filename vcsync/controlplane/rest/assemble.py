@@ -100,7 +100,10 @@ def control_plane(
 ) -> ControlPlane:
     """Make the control plane of a store and its identity."""
     guard = Guard(identity)
-    admit, validate = (chain.mutation(store), guard.check_roles), (chain.validation(store, guard.may),)
+    admit, validate = (
+        (chain.mutation(store, guard.decide), guard.check_roles),
+        (chain.validation(store, guard.decide, guard.may),),
+    )
     return assemble(
         store,
         guard,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import parse_qs, unquote_to_bytes
 
 from vcsync.controlplane.errors import StatusError, bad_request
+from vcsync.controlplane.rest.fieldselectors import InvalidFieldSelector, parse_field_selector
 from vcsync.controlplane.wire.values import BadValue, duration_of
 
 ALL = "all"
@@ -27,6 +28,7 @@ VERBS = {
     "PATCH": "patch",
     "DELETE": "delete",
 }
+COLLECTIVE = frozenset({"list", "watch", "deletecollection"})
 MAX_PATH = 8192
 MAX_QUERY = 16384
 MAX_PARAMETERS = 100
@@ -44,6 +46,7 @@ class RequestInfo:
         path: without the tenant.
         parts: the path's segments from the resource on.
         by_path: the verb was spelled in the path (`/watch/`).
+        selected: fields and values to which a field selector limits what is listed, watched or deleted.
     """
 
     verb: str
@@ -59,6 +62,7 @@ class RequestInfo:
     name: str = ""
     parts: tuple[str, ...] = ()
     by_path: bool = False
+    selected: tuple[tuple[str, str], ...] = ()
 
 
 def parse_path(raw: str) -> str:
@@ -155,6 +159,7 @@ def _resource(info: RequestInfo, verb: str, parts: list[str], query: Query) -> R
         name=name,
         subresource=subresource,
         parts=tuple(parts),
+        selected=_selected(query) if verb in COLLECTIVE and "fieldSelector" in query else (),
     )
 
 
@@ -186,6 +191,15 @@ def _selected_name(query: Query) -> str:
             value = value.removeprefix("=")
             return value if value not in (".", "..") and not set(value) & set("/%") else ""
     return ""
+
+
+def _selected(query: Query) -> tuple[tuple[str, str], ...]:
+    """Return what a field selector demands; one that cannot be read demands nothing."""
+    try:
+        selector = parse_field_selector(query["fieldSelector"][0])
+    except InvalidFieldSelector:
+        return ()
+    return tuple((term.field, term.value) for term in selector.terms if term.equal)
 
 
 def _tenant_in_front(path: str) -> tuple[str | None, str]:

@@ -9,7 +9,7 @@ import pytest
 from vcsync.controlplane.admission import chain
 from vcsync.controlplane.admission.quotas import QuotaClaims
 from vcsync.controlplane.behaviour import User
-from vcsync.controlplane.identity.caller import Caller
+from vcsync.controlplane.identity.caller import Caller, Decision
 from vcsync.controlplane.rest.assemble import assemble
 from vcsync.controlplane.rest.way import Incoming
 from vcsync.controlplane.store.sqlite import open_sqlite
@@ -40,12 +40,19 @@ async def everybody(caller, verb, signer):
     return True
 
 
+async def anything(caller, asked):
+    return Decision(True)
+
+
 class Asks:
     """One process on a store."""
 
     def __init__(self, store):
         plane = assemble(
-            store, Anybody(), admit=(chain.mutation(store),), validate=(chain.validation(store, everybody),)
+            store,
+            Anybody(),
+            admit=(chain.mutation(store, anything),),
+            validate=(chain.validation(store, anything, everybody),),
         )
         self._way = plane.server._way
 

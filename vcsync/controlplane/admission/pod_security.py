@@ -3,24 +3,32 @@
 Source: `admission/` and `api/` of k8s.io/pod-security-admission.
 """
 
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.admission.plugin import Lookup, refusal
-from vcsync.controlplane.admission.pod_checks import Told, findings
+from vcsync.controlplane.admission.pod_checks import Told
+from vcsync.controlplane.admission.settings import Settings
+from vcsync.controlplane.admission.standards import (
+    FREE,
+    LABEL,
+    LEVELS,
+    Policy,
+    Standard,
+    ignored,
+    policy,
+)
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.errors import FieldError
 from vcsync.controlplane.rest.scope import Admission
 
-LABEL = "pod-security.kubernetes.io/"
-LEVELS = ("privileged", "baseline", "restricted")
-NEWEST = 10**20
-"""Stands for `latest`."""
+DEFAULT = Settings()
+ENFORCED, VIOLATIONS, EXEMPT, ERROR = (
+    f"{LABEL}{name}" for name in ("enforce-policy", "audit-violations", "exempt", "error")
+)
+"""Annotations of audit events."""
 MAX_PODS = 3000
 """So many Pods are looked at when a namespace's level changes."""
-_VERSION = re.compile(r"v1\.(0|[1-9][0-9]{0,17})", re.ASCII)
 _IGNORED = {"exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"}
 _TEMPLATES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("", "podtemplates"): ("template",),
@@ -34,96 +42,114 @@ _TEMPLATES: Mapping[tuple[str, str], tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Standard:
-    """A level in a version; by default what binds nobody."""
+class PodSecurity:
+    """Holds Pods to their namespace's standard; a plug-in."""
 
-    level: str = "privileged"
-    minor: int = NEWEST
+    def __init__(self, settings: Settings = DEFAULT) -> None:
+        """Take what holds without labels, and what nothing holds for."""
+        self._defaults = settings.standard
+        self._exempt = settings.exemptions
 
-    def __str__(self) -> str:
-        return f"{self.level}:{'latest' if self.minor == NEWEST else f'v1.{self.minor}'}"
+    async def __call__(self, admission: Admission, lookup: Lookup) -> None:
+        """Hold Pods to their namespace's standard, warn of templates, and check a namespace's labels.
 
-    def findings(self, metadata: Object, spec: Object) -> list[Told]:
-        """Return what a Pod breaks."""
-        if self.level == "privileged":
-            return []
-        return findings(self.level == "restricted", self.minor, metadata, spec)
+        Raises:
+            StatusError: 403 a Pod breaks what is enforced, 422 labels cannot be read.
+        """
+        resource, new = admission.scope.kind.resource, admission.new
+        if new is None or admission.operation not in ("CREATE", "UPDATE"):
+            return
+        of = (resource.group, resource.plural)
+        if of == ("", "namespaces") and not admission.scope.subresource:
+            await self._namespace(admission, lookup, new)
+        elif of == ("", "pods") and admission.scope.subresource not in _IGNORED:
+            await self._pod(admission, lookup, new, enforce=True)
+        elif of in _TEMPLATES and not admission.scope.subresource:
+            template = new
+            for step in _TEMPLATES[of]:
+                template = template.get(step) or {}
+            if template:
+                await self._pod(admission, lookup, template, enforce=False)
+
+    async def _pod(self, admission: Admission, lookup: Lookup, pod: Object, *, enforce: bool) -> None:
+        scope, exempt = admission.scope, self._exempt
+        if self._exempted(admission, "namespace", scope.namespace in exempt.namespaces):
+            return
+        if self._exempted(admission, "user", scope.context.user.name in exempt.usernames):
+            return
+        namespace = await lookup.get(scope.tenant, "", "namespaces", scope.namespace)
+        held = policy(labels_of(namespace or {}), self._defaults)
+        if not held.wrong and not (held.binds if enforce else held.warn.binds or held.audit.binds):
+            if enforce:
+                scope.audit.annotate(ENFORCED, str(held.enforce))
+            return
+        if enforce and admission.old is not None and not _matters(pod, admission.old):
+            return
+        spec = pod.get("spec") or {}
+        if self._exempted(admission, "runtimeClass", spec.get("runtimeClassName") in exempt.runtime_classes):
+            return
+        _judge(admission, held, pod.get("metadata") or {}, spec, enforce=enforce)
+
+    @staticmethod
+    def _exempted(admission: Admission, why: str, is_exempt: bool) -> bool:
+        if is_exempt:
+            admission.scope.audit.annotate(EXEMPT, why)
+        return is_exempt
+
+    async def _namespace(self, admission: Admission, lookup: Lookup, new: Object) -> None:
+        held = policy(labels_of(new), self._defaults)
+        old = admission.old
+        before = FREE if old is None else policy(labels_of(old), self._defaults)
+        if held.wrong and (old is None or held.wrong != before.wrong):
+            kind = admission.scope.kind.resource.kind
+            raise errors.invalid(kind, "", admission.name, held.wrong)
+        exempt = admission.name in self._exempt.namespaces
+        if old is None:
+            if exempt:
+                admission.scope.warn(ignored(admission.name, held, labels_of(new), self._defaults))
+            return
+        now, was = held.enforce, before.enforce
+        relaxed = now.minor == was.minor and LEVELS.index(now.level) <= LEVELS.index(was.level)
+        if now == was or not now.binds or relaxed:
+            return
+        if exempt:
+            admission.scope.warn(ignored(admission.name, held, labels_of(new), self._defaults))
+            return
+        pods = await lookup.all(admission.scope.tenant, "", "pods", admission.name)
+        admission.scope.warn(existing(admission.name, now, self._looked_at(pods)))
+
+    def _looked_at(self, pods: list[Object]) -> list[Object]:
+        """Return those Pods that no exemption is for."""
+        classes = self._exempt.runtime_classes
+        return [each for each in pods if (each.get("spec") or {}).get("runtimeClassName") not in classes]
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """What holds in a namespace."""
-
-    enforce: Standard = Standard()
-    audit: Standard = Standard()
-    warn: Standard = Standard()
-    wrong: list[FieldError] = field(default_factory=list)
-
-
-def policy(labels: Mapping[str, str]) -> Policy:
-    """Read a namespace's labels; what cannot be read binds most where Pods are refused, and nobody elsewhere."""
-    wrong: list[FieldError] = []
-    found = {mode: _standard(labels, mode, wrong) for mode in ("enforce", "audit", "warn")}
-    enforce, warn = found["enforce"], found["warn"]
-    known = labels.get(f"{LABEL}enforce") in LEVELS
-    if f"{LABEL}warn" not in labels and known and LEVELS.index(enforce.level) > LEVELS.index(warn.level):
-        minor = warn.minor if f"{LABEL}warn-version" in labels else enforce.minor
-        warn = Standard(enforce.level, minor)
-    return Policy(enforce, found["audit"], warn, wrong)
-
-
-def _standard(labels: Mapping[str, str], mode: str, wrong: list[FieldError]) -> Standard:
-    level, version = labels.get(f"{LABEL}{mode}"), labels.get(f"{LABEL}{mode}-version")
-    minor = NEWEST
-    if level is not None and level not in LEVELS:
-        path = f"metadata.labels[{LABEL}{mode}]"
-        wrong.append(errors.wrong(path, level, f"must be one of {', '.join(LEVELS)}"))
-        level = "restricted" if mode == "enforce" else "privileged"
-    if version not in (None, "latest"):
-        match = _VERSION.fullmatch(version or "")
-        if match is None:
-            path = f"metadata.labels[{LABEL}{mode}-version]"
-            wrong.append(errors.wrong(path, version, 'must be "latest" or "v1.x"'))
-        else:
-            minor = int(match[1])
-    return Standard(level or "privileged", minor)
-
-
-async def pod_security(admission: Admission, lookup: Lookup) -> None:
-    """Hold Pods to their namespace's standard, warn of templates, and check a namespace's labels.
+def _judge(admission: Admission, held: Policy, metadata: Object, spec: Object, *, enforce: bool) -> None:
+    """Tell the audit log and the caller what a Pod breaks.
 
     Raises:
-        StatusError: 403 a Pod breaks what is enforced, 422 labels cannot be read.
+        StatusError: 403, what is enforced.
     """
-    resource, new = admission.scope.kind.resource, admission.new
-    if new is None or admission.operation not in ("CREATE", "UPDATE"):
-        return
-    of = (resource.group, resource.plural)
-    if of == ("", "namespaces") and not admission.scope.subresource:
-        await _namespace(admission, lookup, new)
-    elif of == ("", "pods") and admission.scope.subresource not in _IGNORED:
-        if admission.old is None or _matters(new, admission.old):
-            await _pod(admission, lookup, new, enforce=True)
-    elif of in _TEMPLATES and not admission.scope.subresource:
-        template = new
-        for step in _TEMPLATES[of]:
-            template = template.get(step) or {}
-        if template:
-            await _pod(admission, lookup, template, enforce=False)
-
-
-async def _pod(admission: Admission, lookup: Lookup, pod: Object, *, enforce: bool) -> None:
     scope = admission.scope
-    namespace = await lookup.get(scope.tenant, "", "namespaces", scope.namespace)
-    held = policy(_labels(namespace or {}))
-    metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
+    if held.wrong:
+        scope.audit.annotate(ERROR, f"Failed to parse policy: {_aggregate(held.wrong)}")
+    if enforce:
+        scope.audit.annotate(ENFORCED, str(held.enforce))
+    if scope.audit.level:
+        broken = held.audit.findings(metadata, spec)
+        if broken:
+            scope.audit.annotate(VIOLATIONS, f'would violate PodSecurity "{held.audit}": {_told(broken)}')
     broken = held.enforce.findings(metadata, spec) if enforce else []
     if broken:
         raise refusal(admission, f'violates PodSecurity "{held.enforce}": {_told(broken)}')
     broken = held.warn.findings(metadata, spec)
     if broken:
         scope.warn([f'would violate PodSecurity "{held.warn}": {_told(broken)}'])
+
+
+def _aggregate(wrong: Sequence[FieldError]) -> str:
+    texts = list(dict.fromkeys(str(each) for each in wrong))
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
 def _told(broken: Iterable[Told]) -> str:
@@ -141,21 +167,6 @@ def _matters(new: Object, old: Object) -> bool:
     return any(
         before.get(each.get("name")) != each.get("image", "") for each in now.get("ephemeralContainers") or ()
     )
-
-
-async def _namespace(admission: Admission, lookup: Lookup, new: Object) -> None:
-    held = policy(_labels(new))
-    before = Policy() if admission.old is None else policy(_labels(admission.old))
-    if held.wrong and (admission.old is None or held.wrong != before.wrong):
-        kind = admission.scope.kind.resource.kind
-        raise errors.invalid(kind, "", admission.name, held.wrong)
-    now, was = held.enforce, before.enforce
-    if admission.old is None or now == was or now.level == "privileged":
-        return
-    if now.minor == was.minor and LEVELS.index(now.level) <= LEVELS.index(was.level):
-        return
-    pods = await lookup.all(admission.scope.tenant, "", "pods", admission.name)
-    admission.scope.warn(existing(admission.name, now, pods))
 
 
 def existing(namespace: str, standard: Standard, pods: list[Object]) -> list[str]:
@@ -197,5 +208,10 @@ def _some(names: list[str]) -> str:
     return f"{min(names)}{others}"
 
 
-def _labels(obj: Object) -> Mapping[str, str]:
+def labels_of(obj: Object) -> Mapping[str, str]:
+    """Return an object's labels."""
     return (obj.get("metadata") or {}).get("labels") or {}
+
+
+pod_security = PodSecurity()
+"""The plug-in as an operator has it who sets nothing."""

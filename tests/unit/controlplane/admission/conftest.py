@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from vcsync.controlplane.admission.plugin import Lookup
+from vcsync.controlplane.audit.trail import Level, Trail
+from vcsync.controlplane.behaviour import Context, User
 from vcsync.controlplane.rest.scope import Admission
 
 
@@ -47,6 +49,8 @@ class Scope:
     tenant: str = "t"
     caller: Any = None
     warnings: list[str] = field(default_factory=list)
+    audit: Trail = field(default_factory=lambda: Trail(Level.METADATA))
+    context: Context = field(default_factory=lambda: Context("t", User("jane"), "2026-01-01T00:00:00Z"))
 
     def warn(self, texts):
         self.warnings.extend(texts)

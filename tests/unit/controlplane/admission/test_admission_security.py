@@ -3,7 +3,9 @@
 import pytest
 
 from vcsync.controlplane.admission.pod_checks import findings
-from vcsync.controlplane.admission.pod_security import MAX_PODS, Standard, existing, pod_security, policy
+from vcsync.controlplane.admission.pod_security import MAX_PODS, PodSecurity, existing, pod_security
+from vcsync.controlplane.admission.settings import Exemptions, Settings
+from vcsync.controlplane.admission.standards import Policy, Standard, policy
 from vcsync.controlplane.errors import StatusError
 
 LABEL = "pod-security.kubernetes.io/"
@@ -224,6 +226,81 @@ async def test_templates_are_not_refused(asked, labelled, scope):
     content = {"metadata": {"name": "x"}, "spec": {"template": {"spec": spec(hostPID=True)}}}
     await asked(pod_security, content, scope=here)
     assert here.warnings == []
+
+
+VIOLATIONS, ENFORCED = f"{LABEL}audit-violations", f"{LABEL}enforce-policy"
+
+
+async def test_the_audit_log_is_told_what_held_and_what_was_broken(asked, labelled, scope):
+    labelled(enforce="baseline", audit="restricted", warn="privileged")
+    here = scope("", "pods")
+    await asked(pod_security, pod(), scope=here)
+    assert here.audit.annotations[ENFORCED] == "baseline:latest"
+    assert here.audit.annotations[VIOLATIONS].startswith('would violate PodSecurity "restricted:latest": ')
+    here = scope("", "pods")
+    with pytest.raises(StatusError):
+        await asked(pod_security, pod(hostPID=True), scope=here)
+    assert "host namespaces (hostPID=true)" in here.audit.annotations[VIOLATIONS]
+
+
+async def test_of_templates_only_violations_are_told(asked, labelled, scope):
+    labelled(enforce="baseline", audit="baseline")
+    here = scope("apps", "deployments")
+    content = {"metadata": {"name": "x"}, "spec": {"template": {"spec": spec(hostPID=True)}}}
+    await asked(pod_security, content, scope=here)
+    assert list(here.audit.annotations) == [VIOLATIONS]
+
+
+async def test_labels_that_cannot_be_read_are_told(asked, labelled, scope):
+    labelled(audit="strict")
+    here = scope("", "pods")
+    await asked(pod_security, pod(), scope=here)
+    assert here.audit.annotations[f"{LABEL}error"] == (
+        'Failed to parse policy: metadata.labels[pod-security.kubernetes.io/audit]: Invalid value: "strict": '
+        "must be one of privileged, baseline, restricted"
+    )
+
+
+@pytest.mark.parametrize(
+    ("exempt", "why"),
+    [
+        (Exemptions(namespaces=frozenset({"n"})), "namespace"),
+        (Exemptions(usernames=frozenset({"jane"})), "user"),
+        (Exemptions(runtime_classes=frozenset({"gvisor"})), "runtimeClass"),
+        (Exemptions(namespaces=frozenset({"m"}), usernames=frozenset({"joe"})), ""),
+    ],
+)
+async def test_no_standard_holds_for_what_is_exempt(asked, labelled, scope, exempt, why):
+    labelled(enforce="baseline")
+    plugin, here = PodSecurity(Settings(exemptions=exempt)), scope("", "pods")
+    wanted = pod(hostPID=True, runtimeClassName="gvisor")
+    if why:
+        await asked(plugin, wanted, scope=here)
+        assert here.audit.annotations == {f"{LABEL}exempt": why}
+    else:
+        with pytest.raises(StatusError, match="violates PodSecurity"):
+            await asked(plugin, wanted, scope=here)
+
+
+async def test_labels_of_an_exempt_namespace_are_ignored_with_a_warning(asked, scope):
+    plugin = PodSecurity(Settings(exemptions=Exemptions(namespaces=frozenset({"n"}))))
+    here = scope(*NAMESPACES)
+    await asked(plugin, namespace(enforce="baseline"), scope=here)
+    assert here.warnings == [
+        (
+            'namespace "n" is exempt from Pod Security, and the policy (enforce=baseline:latest, '
+            "warn=baseline:latest) will be ignored"
+        )
+    ]
+
+
+async def test_what_the_operator_sets_holds_without_labels(asked, labelled):
+    plugin = PodSecurity(Settings(standard=Policy(enforce=Standard("baseline", 30))))
+    labelled()
+    with pytest.raises(StatusError, match=r'violates PodSecurity "baseline:v1\.30"'):
+        await asked(plugin, pod(hostPID=True))
+    labelled(enforce="privileged")
+    await asked(plugin, pod(hostPID=True))
 
 
 def namespace(**labels):

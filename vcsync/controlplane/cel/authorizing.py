@@ -28,6 +28,7 @@ class Check:
     namespace: str = ""
     name: str = ""
     resource_request: bool = True
+    selected: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class GroupCheck:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResourceCheck:
-    """Asks about a resource. Field and label selectors are taken, but RBAC does not look at them."""
+    """Asks about a resource. Label selectors are taken, but no authorizer looks at them."""
 
     authorizer: Authorizer
     check: Check
@@ -165,11 +166,25 @@ def _narrowed(attribute: str) -> Callable[..., ResourceCheck]:
     return narrow
 
 
-def _selected(_: Work, target: Any, selector: Any) -> ResourceCheck:
+def _labelled(_: Work, target: Any, selector: Any) -> ResourceCheck:
     if not isinstance(target, ResourceCheck):
         raise NoOverload
     _text(selector)
     return target
+
+
+def _selected(_: Work, target: Any, selector: Any) -> ResourceCheck:
+    """Ask about what a field selector selects; what cannot be read is as if it were not there."""
+    if not isinstance(target, ResourceCheck):
+        raise NoOverload
+    fields = []
+    for each in _text(selector).split(","):
+        name, sign, value = each.partition("=")
+        if not sign:
+            return target
+        if not name.endswith("!"):
+            fields.append((name.strip(), value.removeprefix("=").strip()))
+    return ResourceCheck(target.authorizer, replace(target.check, selected=tuple(fields)))
 
 
 def _check(_: Work, target: Any, verb: Any) -> Decision:
@@ -196,7 +211,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "resource": _resource,
     **{each: _narrowed(each) for each in ("subresource", "namespace", "name")},
     "fieldSelector": _selected,
-    "labelSelector": _selected,
+    "labelSelector": _labelled,
     "check": _check,
     "allowed": _told(lambda decision: decision.allowed),
     "reason": _told(lambda decision: decision.reason),

@@ -15,6 +15,7 @@ from vcsync.controlplane.cel.declared import LARGEST_REQUEST, Declared, declare
 from vcsync.controlplane.cel.estimate import estimate_cost
 from vcsync.controlplane.cel.evaluate import Run, Step, constant_fault, prepare
 from vcsync.controlplane.cel.expression import Checked
+from vcsync.controlplane.cel.patience import work
 from vcsync.controlplane.cel.values import NONE, CelError, CostExceeded, Optional, Work, from_json
 from vcsync.controlplane.crd import fieldpath
 from vcsync.controlplane.crd.correlate import Correlated, composite_key, keyed
@@ -26,8 +27,8 @@ from vcsync.controlplane.errors import FieldError, duplicate, not_allowed, requi
 
 PER_CALL = 1_000_000
 BUDGET = 10_000_000
-STEPS = 1_000_000
-"""Steps that all rules of one object may take together: about a second."""
+STEPS = 3_000_000
+"""Steps that all rules of one object may take together: some seconds, off the event loop."""
 _LONGEST_MESSAGE = 5 * 1024
 _OUT = "validation failed due to running out of cost budget, no further validation rules will be run"
 
@@ -174,7 +175,7 @@ class _Check:
     found: list[FieldError] = field(default_factory=list)
     excused: list[str] = field(default_factory=list)
     budget: int = BUDGET
-    work: Work = field(default_factory=lambda: Work(STEPS))
+    work: Work = field(default_factory=lambda: work(STEPS))
 
     def node(
         self,

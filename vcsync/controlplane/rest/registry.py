@@ -7,9 +7,11 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Behaviour, Object
+from vcsync.controlplane.cel.patience import patiently
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.patch.managed import keep_times
 from vcsync.controlplane.rest import meta, stored
@@ -133,10 +135,10 @@ class Registry:
         behaviour.prepare_create(working, scope.context)
         reserved = await self.reserve(scope, working, None, dry_run=options.dry_run)
         found = meta.findings(metadata, resource=kind.resource, own_name=True, behaviour=behaviour)
-        found += behaviour.validate(working)
+        found += await patiently(scope.tenant, partial(behaviour.validate, working))
         if found:
             raise self._invalid(scope, working, found)
-        scope.warn(behaviour.warnings(working, None))
+        scope.warn(await patiently(scope.tenant, partial(behaviour.warnings, working, None)))
         return joined(reserved, await self._charged(scope, "CREATE", working, None, options))
 
     async def update(
@@ -268,11 +270,11 @@ class Registry:
         found += meta.update_findings(metadata, old_metadata)
         # The rules of each kind tell these again.
         found += meta.update_findings(metadata, old_metadata, own=not resource.custom)
-        found += validate(working, old)
+        found += await patiently(scope.tenant, partial(validate, working, old))
         if found:
             raise self._invalid(scope, working, found)
         if scope.subresource in ("", "scale"):
-            scope.warn(behaviour.warnings(working, old))
+            scope.warn(await patiently(scope.tenant, partial(behaviour.warnings, working, old)))
         return joined(reserved, await self._charged(scope, "UPDATE", working, old, options))
 
     def _prepare_status(

@@ -287,10 +287,7 @@ async def test_labels_of_an_exempt_namespace_are_ignored_with_a_warning(asked, s
     here = scope(*NAMESPACES)
     await asked(plugin, namespace(enforce="baseline"), scope=here)
     assert here.warnings == [
-        (
-            'namespace "n" is exempt from Pod Security, and the policy (enforce=baseline:latest, '
-            "warn=baseline:latest) will be ignored"
-        )
+        'namespace "n" is exempt from Pod Security, and the policy (enforce=baseline:latest) will be ignored'
     ]
 
 

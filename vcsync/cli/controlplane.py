@@ -13,8 +13,10 @@ from vcsync.cli.controlplane_authentication import (
     settings_of,
 )
 from vcsync.cli.controlplane_audit import AuditOptions, audit_options
+from vcsync.cli.controlplane_webhooks import webhook_options
 from vcsync.cli.errors import WrongInputError
 from vcsync.cli.help import example
+from vcsync.controlplane.egress.policy import NOTHING, Policy
 from vcsync.status.server import parse_listen
 
 DEFAULT_LISTEN = "127.0.0.1:6443"
@@ -49,6 +51,7 @@ class ControlPlaneSettings:
     authentication: AuthenticationSettings
     etcd: Etcd | None
     audit: AuditOptions | None = None
+    webhooks: Policy = NOTHING
 
 
 @click.command(
@@ -71,6 +74,7 @@ class ControlPlaneSettings:
 )
 @authentication_options
 @audit_options
+@webhook_options
 @click.option("--etcd", multiple=True, metavar="URL", help="Keep objects in this etcd instead of a file.")
 @click.option("--etcd-prefix", default="/vcsync", show_default=True, help="Of all keys in that etcd.")
 @click.option("--etcd-cacert", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its CA.")
@@ -99,6 +103,7 @@ def controlplane(
     advertise: str | None,
     names: tuple[str, ...],
     audit: AuditOptions | None,
+    webhooks: Policy,
     etcd: tuple[str, ...],
     etcd_prefix: str,
     etcd_cacert: Path | None,
@@ -130,5 +135,6 @@ def controlplane(
         authentication=settings_of(authentication),
         etcd=Etcd(etcd, etcd_prefix, etcd_cacert, etcd_cert, etcd_key) if etcd else None,
         audit=audit,
+        webhooks=webhooks,
     )
     serve(settings, log_level, log_format)

@@ -15,6 +15,8 @@ from vcsync.cli.controlplane import ControlPlaneSettings, Etcd
 from vcsync.cli.controlplane_audit import AuditOptions
 from vcsync.cli.errors import FailedError, WrongInputError
 from vcsync.cli.signals import until_signalled
+from vcsync.controlplane.egress.client import Client
+from vcsync.controlplane.egress.services import Services
 from vcsync.controlplane.identity.jwt_config import ConfigError
 from vcsync.controlplane.audit.files import Bounds
 from vcsync.controlplane.audit.policy import PolicyError
@@ -86,7 +88,8 @@ async def _serve(
     folder.serve_with(identity.server, names, time.time())
     tls = await identity.tenants.ssl_context(folder.certificate, folder.key, folder.authorities)
     folder.write(folder.admin_kubeconfig, await identity.admin.kubeconfig("system"))
-    plane = control_plane(store, identity)
+    egress = Client(settings.webhooks, Services(store))
+    plane = control_plane(store, identity, reach=egress.call)
     audit = _audit(settings.audit)
     if audit is not None:
         plane.server.audit(audit)
@@ -103,6 +106,7 @@ async def _serve(
     finally:
         _log.info("control plane ends")
         await plane.stop()
+        await egress.close()
         if audit is not None:
             await asyncio.to_thread(audit.stop)
 

@@ -10,7 +10,10 @@ from typing import Any, Protocol
 import structlog
 
 from vcsync.controlplane.admission import chain
+from vcsync.controlplane.admission.configurations import Configurations
 from vcsync.controlplane.admission.quotas import QuotaClaims
+from vcsync.controlplane.admission.versions import Versions
+from vcsync.controlplane.admission.webhooks.dispatch import Webhooks, mutation
 from vcsync.controlplane.crd.catalogue import Catalogue
 from vcsync.controlplane.crd.convert import Reach, refuse
 from vcsync.controlplane.crd.establish import Establisher
@@ -98,20 +101,29 @@ class ControlPlane:
 def control_plane(
     store: Store, identity: IdentityRoom, *, reach: Reach = refuse, bounds: Bounds | None = None
 ) -> ControlPlane:
-    """Make the control plane of a store and its identity."""
-    guard = Guard(identity)
-    admit, validate = (
-        (chain.mutation(store, guard.decide), guard.check_roles),
-        (chain.validation(store, guard.decide, guard.may),),
-    )
+    """Make the control plane of a store and its identity.
+
+    Args:
+        store: keeps everything.
+        identity: of all tenants.
+        reach: calls webhooks, of admission and of conversion.
+        bounds: of what is served at once.
+    """
+    guard, catalogue, configurations = Guard(identity), Catalogue(reach=reach), Configurations(store)
+    webhooks = Webhooks(store, configurations, Versions(catalogue), reach)
+
+    async def missed() -> None:
+        configurations.forget()
+        await identity.reload()
+
     return assemble(
         store,
         guard,
-        admit=admit,
-        validate=validate,
-        taps=(identity.changed,),
-        missed=identity.reload,
-        reach=reach,
+        admit=(mutation(chain.mutation(store, guard.decide), webhooks), guard.check_roles),
+        validate=(chain.validation(store, guard.decide, guard.may), webhooks.validate),
+        taps=(identity.changed, configurations.changed),
+        missed=missed,
+        catalogue=catalogue,
         fairness=Fairness(store, now, bounds),
     )
 
@@ -124,7 +136,7 @@ def assemble(
     validate: Sequence[Admit] = (),
     taps: Sequence[Tap] = (),
     missed: Lost | None = None,
-    reach: Reach = refuse,
+    catalogue: Catalogue | None = None,
     fairness: Fairness | None = None,
 ) -> ControlPlane:
     """Make a control plane.
@@ -136,10 +148,10 @@ def assemble(
         validate: what each write is put before once its kind's rules have passed it, in order.
         taps: who is told of all changes of the store before watches are.
         missed: called when changes may have been missed, before it goes on.
-        reach: policy of conversion webhooks.
+        catalogue: of custom resources; None: one that calls no webhooks.
         fairness: shares out what can be served at once; None: everything is served at once.
     """
-    catalogue, establisher = Catalogue(reach=reach), Establisher(store, now)
+    catalogue, establisher = catalogue or Catalogue(), Establisher(store, now)
 
     def definitions(changes: Sequence[Change]) -> None:
         for change in changes:

@@ -6,6 +6,7 @@ import re
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ import yaml
 
 from hack.parity import ask, corpus, sides
 from hack.parity.compare import differences
+from hack.webhooks import WebhookServer
 
 ALLOWED = Path(__file__).parent / "allowed.yaml"
 KNOWN = Path(__file__).parent / "known.yaml"
@@ -52,7 +54,9 @@ def main() -> int:
             if options.ours
             else stack.enter_context(sides.embedded(folder / "ours"))
         )
-        result = compare(real, ours, wanted, allowances())
+        hooks = stack.enter_context(WebhookServer())
+        given = {"hooks": hooks.url, "hooks_ca": hooks.bundle}
+        result = compare(real, ours, wanted, allowances(), given)
     settle_known(result)
     report(result, whole=not options.only)
     if options.json:
@@ -67,14 +71,18 @@ def allowances() -> list[Allowance]:
 
 
 def compare(
-    real: ask.Side, ours: ask.Side, scenarios: list[corpus.Scenario], allowed: list[Allowance]
+    real: ask.Side,
+    ours: ask.Side,
+    scenarios: list[corpus.Scenario],
+    allowed: list[Allowance],
+    given: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Replay scenarios against both and collect what differs."""
+    """Replay scenarios against both and collect what differs; `given`: what `{...}` stands for from the start."""
     total: Counter[str] = Counter()
     same: Counter[str] = Counter()
     different: dict[str, list[str]] = {}
     for scenario in scenarios:
-        pairs = zip(ask.replay(real, scenario), ask.replay(ours, scenario), strict=True)
+        pairs = zip(ask.replay(real, scenario, given), ask.replay(ours, scenario, given), strict=True)
         for (step, left), (_, right) in pairs:
             if step.may_fail:
                 continue

@@ -59,10 +59,10 @@ class Answer:
     body: Any
 
 
-def replay(side: Side, scenario: Scenario) -> Iterator[tuple[Step, Answer]]:
-    """Do a scenario's steps in a namespace of its own."""
+def replay(side: Side, scenario: Scenario, given: Mapping[str, str]) -> Iterator[tuple[Step, Answer]]:
+    """Do a scenario's steps in a namespace of its own; `given`: what is known from the start."""
     namespace = f"parity-{scenario.group}-{scenario.name}".lower()[:60].rstrip("-")
-    known = {"ns": namespace}
+    known = {**given, "ns": namespace}
     _remove(side, namespace)
     made = _once(
         side, Step("namespace", "POST", "/api/v1/namespaces", {"metadata": {"name": namespace}}), known

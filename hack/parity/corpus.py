@@ -9,7 +9,8 @@
       events: 1
 
 Every scenario has a namespace `{ns}` of its own, made before its first step. `{...}` in paths, headers and bodies
-stands for what earlier steps kept.
+stands for what earlier steps kept; `{hooks}` is the URL of a webhook server (`hack.webhooks`) and `{hooks_ca}` its
+`caBundle`.
 """
 
 from dataclasses import dataclass, field

@@ -17,6 +17,8 @@ from hack.testbed import TestBed
 TENANT = "parity"
 WITHOUT_ADMISSION: tuple[str, ...] = ()
 """Default plug-ins that the embedded control plane does not have."""
+WEBHOOKS = ("--webhook-allow-host", "127.0.0.1:*", "--webhook-allow-network", "127.0.0.1/32")
+"""The server of `hack.webhooks`, which both may call."""
 
 
 @contextmanager
@@ -34,7 +36,7 @@ def real(directory: Path) -> Iterator[Side]:
 @contextmanager
 def embedded(directory: Path) -> Iterator[Side]:
     """The embedded control plane with one tenant."""
-    with ControlPlane(directory) as plane:
+    with ControlPlane(directory, arguments=WEBHOOKS) as plane:
         yield side("ours", plane.create(TENANT))
 
 

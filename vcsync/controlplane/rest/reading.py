@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from vcsync.controlplane import errors
 from vcsync.controlplane.resources import collection_key
 from vcsync.controlplane.rest import paging
+from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.options import ListOptions
 from vcsync.controlplane.rest.requestinfo import ALL
 from vcsync.controlplane.rest.scope import Scope
@@ -17,7 +18,9 @@ from vcsync.controlplane.rest.selection import Selection, selected
 from vcsync.controlplane.store.interface import Compacted, FutureRevision, Page, Record, Store
 
 PAGE = 500
-"""Objects read at once where a selector may leave some out."""
+"""Objects read at once where the client set no smaller limit."""
+WHOLE = 1000
+"""Objects of a list that is at hand before it is answered; what follows is read while it is sent."""
 FRESH_SECONDS = 3.0
 """How long a read waits for a revision that is not yet."""
 FRESH_STEP = 0.05
@@ -29,6 +32,7 @@ class Listed:
 
     Attributes:
         records: in key order.
+        rest: the records that follow these, of the same snapshot; None: there are none.
         revision: of the snapshot.
         continue_: token of the next page, empty: there is none.
         remaining: how many objects follow; None: not known.
@@ -40,6 +44,18 @@ class Listed:
     continue_: str = ""
     remaining: int | None = None
     tell_tenant: bool = False
+    rest: AsyncIterator[list[Record]] | None = None
+
+    async def whole(self) -> None:
+        """Read the rest as well.
+
+        Raises:
+            StatusError: 410, the snapshot is gone.
+        """
+        if self.rest is not None:
+            async for records in self.rest:
+                self.records += records
+            self.rest = None
 
 
 class Reader:
@@ -98,7 +114,8 @@ class Reader:
         revision = plan.revision
         if scope.tenant == ALL and not revision:
             revision = await self._store.revision()
-        async for page in self._pages(scope, plan.after, limit if selection.everything else PAGE, revision):
+        pages = self._pages(scope, plan.after, limit if limit and selection.everything else PAGE, revision)
+        async for page in pages:
             listed.revision = page.revision
             for at, record in enumerate(page.records):
                 if not selection.everything and not await selected(
@@ -113,9 +130,28 @@ class Reader:
                         if selection.everything and scope.tenant != ALL:
                             listed.remaining = left + page.remaining
                     return listed
+            if not limit and page.more and len(listed.records) >= WHOLE:
+                listed.rest = self._rest(scope.kind, selection, pages)
+                return listed
         if not listed.revision:
             listed.revision = revision or await self._store.revision()
         return listed
+
+    @staticmethod
+    async def _rest(
+        kind: Kind, selection: Selection, pages: AsyncIterator[Page]
+    ) -> AsyncIterator[list[Record]]:
+        try:
+            async for page in pages:
+                yield (
+                    page.records
+                    if selection.everything
+                    else [
+                        each for each in page.records if await selected(kind, selection, each.key, each.value)
+                    ]
+                )
+        except Compacted:
+            raise errors.expired(paging.TOO_OLD) from None
 
     async def _single(self, scope: Scope, selection: Selection, plan: paging.Plan) -> Listed:
         name = selection.name or ""
@@ -137,12 +173,15 @@ class Reader:
             prefix = collection_key(tenant, resource.storage_group, resource.plural, scope.namespace)
             start = after if after.startswith(prefix) else ""
             while True:
-                page = await self._store.range(prefix, after=start, limit=limit, revision=revision)
+                page = await self._store.range(
+                    prefix, after=start, limit=limit, revision=revision, counted=limit < PAGE
+                )
                 revision = page.revision
                 yield replace(page, more=page.more or tenant != tenants[-1])
                 if not page.more or not page.records:
                     break
                 start = page.records[-1].key
+                await asyncio.sleep(0)
 
     async def fresh(self, revision: int) -> None:
         """Wait until the store has come as far as a revision.

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Reply:
-    """A whole answer; `body` is sent piece by piece."""
+    """A whole answer; `body` is sent piece by piece, then what `rest` gives: a long list is never at hand as a whole."""
 
     status: int
     body: Sequence[bytes]
     content_type: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
+    rest: AsyncIterator[bytes] | None = None
 
 
 def _not_open(_: bytes) -> bool:

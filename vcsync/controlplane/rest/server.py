@@ -6,7 +6,8 @@ import logging
 import ssl
 import time
 import uuid
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import structlog
 from aiohttp import web, web_response
@@ -165,7 +166,11 @@ class Server:
     async def _send(self, request: web.BaseRequest, outgoing: Outgoing, began: float) -> web.StreamResponse:
         verb = outgoing.info.verb if outgoing.info and outgoing.info.resource_request else "path"
         answer = outgoing.answer
-        headers = {auditing.HEADER: outgoing.audit_id, "Cache-Control": "no-cache, private", **outgoing.headers}
+        headers = {
+            auditing.HEADER: outgoing.audit_id,
+            "Cache-Control": "no-cache, private",
+            **outgoing.headers,
+        }
         if isinstance(answer, Stream):
             self._metrics.requests.labels(verb, "200").inc()
             return await self._stream(request, answer, headers, outgoing.warnings)
@@ -180,7 +185,7 @@ class Server:
     ) -> web.StreamResponse:
         size = sum(map(len, answer.body))
         packed = (
-            size > GZIP_FROM
+            (size > GZIP_FROM or answer.rest is not None)
             and "Content-Encoding" not in headers
             and "gzip" in request.headers.get("Accept-Encoding", "")
         )
@@ -188,6 +193,10 @@ class Server:
         if packed:
             headers["Content-Encoding"] = "gzip"
             headers["Vary"] = "Accept-Encoding"
+        if answer.rest is not None:
+            stream = web.StreamResponse(status=answer.status, headers=headers)
+            _warn(stream, warnings)
+            return await self._long(request, stream, answer.rest)
         if size <= CHUNK:
             response = web.Response(status=answer.status, body=b"".join(answer.body), headers=headers)
             _warn(response, warnings)
@@ -204,6 +213,33 @@ class Server:
             await stream.prepare(request)
             for chunk in _chunks(answer.body):
                 await stream.write(chunk)
+        await stream.write_eof()
+        return stream
+
+    async def _long(
+        self, request: web.BaseRequest, stream: web.StreamResponse, pieces: AsyncIterator[bytes]
+    ) -> web.StreamResponse:
+        """Send an answer that is made while it is sent; one that cannot be ended is cut off."""
+        packed = "Content-Encoding" in stream.headers
+        packer = zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS) if packed else None
+        stream.enable_chunked_encoding()
+        await stream.prepare(request)
+        try:
+            async for piece in pieces:
+                told = await asyncio.to_thread(packer.compress, piece) if packer else piece
+                if told:
+                    await stream.write(told)
+            if packer:
+                await stream.write(packer.flush())
+        except (asyncio.CancelledError, ConnectionError):
+            raise
+        except Exception as error:
+            if not isinstance(error, errors.StatusError):
+                self._metrics.defects.inc()
+                _log.exception("answer cut off", path=request.path)
+            if request.transport is not None:
+                request.transport.abort()
+            raise ConnectionAbortedError("the answer cannot be ended") from error
         await stream.write_eof()
         return stream
 

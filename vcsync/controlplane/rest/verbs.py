@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from vcsync.controlplane import errors
+from vcsync.controlplane.audit.trail import Level
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.rest import meta
 from vcsync.controlplane.rest.answers import Answers, WatchAnswers
@@ -94,8 +95,10 @@ class Verbs:
             stream = await self._watches.open(scope, options, chosen, push)
             return Stream(request.how.stream_type, self._pieces(writer, stream), outlet)
         listed = await self._reader.collection(scope, options, chosen)
-        pieces = await self._answers.listed(scope.kind, listed, request.how, request.query)
-        return Reply(200, pieces, request.how.content_type)
+        if scope.audit.level >= Level.REQUEST_RESPONSE:
+            await listed.whole()
+        body, rest = await self._answers.listed(scope.kind, listed, request.how, request.query)
+        return Reply(200, body, request.how.content_type, rest=rest)
 
     @staticmethod
     async def _pieces(writer: WatchAnswers, stream: AsyncIterator[list[Item]]) -> AsyncIterator[bytes]:
@@ -187,10 +190,11 @@ class Verbs:
         if scope.kind.resource.namespaced and not scope.namespace:
             raise errors.method_not_allowed()
         listed = await self._reader.collection(scope, listing, chosen)
+        await listed.whole()
         names = [record.key.rpartition("/")[2] for record in listed.records]
         await self._deleter.delete_all(scope, [(scope.namespace, name) for name in names], options)
-        pieces = await self._answers.listed(scope.kind, listed, request.how, request.query)
-        return Reply(200, pieces, request.how.content_type)
+        told, _ = await self._answers.listed(scope.kind, listed, request.how, request.query)
+        return Reply(200, told, request.how.content_type)
 
     async def _object(self, request: Request, written: Written) -> Reply:
         told = await self._answers.one(

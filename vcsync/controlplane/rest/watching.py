@@ -12,11 +12,11 @@ from vcsync.controlplane.errors import StatusError, expired
 from vcsync.controlplane.rest import paging
 from vcsync.controlplane.rest.hub import Event, Hub, Topic
 from vcsync.controlplane.rest.options import ListOptions
-from vcsync.controlplane.rest.reading import Reader, narrowed
+from vcsync.controlplane.rest.reading import Listed, Reader, narrowed
 from vcsync.controlplane.rest.requestinfo import ALL
 from vcsync.controlplane.rest.scope import Scope
 from vcsync.controlplane.rest.selection import Selection, fields_of, metadata_fields
-from vcsync.controlplane.store.interface import Compacted
+from vcsync.controlplane.store.interface import Compacted, Record
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 MIN_SECONDS = 1800.0
@@ -144,6 +144,8 @@ class Watches:
         except Compacted as error:
             message = f"too old resource version: {version} ({error.oldest})"
             yield [Failed(expired(message))]
+        except StatusError as error:
+            yield [Failed(error)]
         finally:
             self._hub.unsubscribe(topic, watcher)
 
@@ -151,12 +153,11 @@ class Watches:
         self, scope: Scope, options: ListOptions, selection: Selection
     ) -> AsyncIterator[tuple[list[Item], int]]:
         listed = await self._reader.collection(scope, ListOptions(), selection)
-        records = listed.records
-        for at in range(0, len(records), BATCH):
+        async for records in _batches(listed):
             yield (
                 [
                     Told("ADDED", each.value, each.revision, each.key.partition("/")[0], each.key)
-                    for each in records[at : at + BATCH]
+                    for each in records
                 ],
                 listed.revision,
             )
@@ -164,6 +165,14 @@ class Watches:
             yield [Bookmark(listed.revision, initial=True)], listed.revision
         else:
             yield [], listed.revision
+
+
+async def _batches(listed: Listed) -> AsyncIterator[list[Record]]:
+    for at in range(0, len(listed.records), BATCH):
+        yield listed.records[at : at + BATCH]
+    if listed.rest is not None:
+        async for records in listed.rest:
+            yield records
 
 
 class _Chosen:

@@ -89,7 +89,15 @@ class EtcdStore:
         record = self._record(answer.kvs[0]) if answer.kvs else None
         return record, revision or answer.header.revision
 
-    async def range(self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0) -> Page:
+    async def range(
+        self,
+        prefix: str,
+        *,
+        after: str = "",
+        limit: int = 0,
+        revision: int = 0,
+        counted: bool = True,  # noqa: ARG002 - etcd counts anyway
+    ) -> Page:
         """See `Store.range`."""
         records: list[Record] = []
         while True:

@@ -183,8 +183,12 @@ class Store(Protocol):
         """
         ...
 
-    async def range(self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0) -> Page:
+    async def range(
+        self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0, counted: bool = True
+    ) -> Page:
         """Read keys that begin with `prefix` in byte order, those after the key `after`, at most `limit` (0: all).
+
+        Without `counted` the page's `remaining` means nothing: counting reads as many keys as there are.
 
         Raises:
             Compacted, FutureRevision: history does not reach that revision.

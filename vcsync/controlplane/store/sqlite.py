@@ -28,7 +28,7 @@ from vcsync.controlplane.store.interface import (
 )
 from vcsync.controlplane.store.sqlite_check import Check
 from vcsync.controlplane.store.sqlite_file import FileLock, open_checked, open_reader
-from vcsync.controlplane.store.sqlite_reads import Reader
+from vcsync.controlplane.store.sqlite_reads import Reader, Window
 
 DATABASE = "store.db"
 """The file's name in a data folder."""
@@ -82,7 +82,9 @@ class SqliteStore:
             window.require(revision)
             return self._reader.get_at(key, revision), revision
 
-    async def range(self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0) -> Page:
+    async def range(
+        self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0, counted: bool = True
+    ) -> Page:
         """See `Store.range`."""
         want = limit or PAGE_RECORDS
         if want <= PAGE_RECORDS:
@@ -90,14 +92,12 @@ class SqliteStore:
                 at = window.resolve(revision)
                 records = self._reader.range(prefix, after, want + 1, at)
                 if len(records) <= want or limit:
-                    remaining = _remaining(self._reader, prefix, records, limit, at)
-                    return Page(records[: limit or None], at or window.newest, remaining > 0, remaining)
+                    return _page(self._reader, prefix, records, limit, at, window, counted=counted)
         async with self._borrow() as reader:
             with reader.snapshot() as window:
                 at = window.resolve(revision)
                 records = await _read_all(reader, prefix, after, limit, at)
-                remaining = _remaining(reader, prefix, records, limit, at)
-                return Page(records[: limit or None], at or window.newest, remaining > 0, remaining)
+                return _page(reader, prefix, records, limit, at, window, counted=counted)
 
     async def count(self, prefix: str) -> int:
         """See `Store.count`."""
@@ -209,11 +209,22 @@ async def _read_all(reader: Reader, prefix: str, after: str, limit: int, at: int
         await asyncio.sleep(0)
 
 
-def _remaining(reader: Reader, prefix: str, records: list[Record], limit: int, at: int | None) -> int:
-    """Return how many records follow the first `limit`; what was read is one record more than those, if there is one."""
+def _page(  # noqa: PLR0917 - the end of `range`
+    reader: Reader,
+    prefix: str,
+    records: list[Record],
+    limit: int,
+    at: int | None,
+    window: Window,
+    *,
+    counted: bool,
+) -> Page:
+    """Make a page of what was read: one record more than `limit`, if there is one."""
+    revision = at or window.newest
     if not limit or len(records) <= limit:
-        return 0
-    return reader.count(prefix, records[limit - 1].key, at)
+        return Page(records, revision)
+    remaining = reader.count(prefix, records[limit - 1].key, at) if counted else 0
+    return Page(records[:limit], revision, more=True, remaining=remaining)
 
 
 async def open_sqlite(

@@ -7,12 +7,13 @@ from typing import Any
 import click
 
 from vcsync.cli.common import parse_endpoint
+from vcsync.cli.controlplane_audit import AuditOptions, audit_options
 from vcsync.cli.controlplane_authentication import (
     AuthenticationSettings,
     authentication_options,
     settings_of,
 )
-from vcsync.cli.controlplane_audit import AuditOptions, audit_options
+from vcsync.cli.controlplane_limits import DEFAULT_LIMITS, LimitOptions, limit_options
 from vcsync.cli.controlplane_webhooks import webhook_options
 from vcsync.cli.errors import WrongInputError
 from vcsync.cli.help import example
@@ -51,6 +52,7 @@ class ControlPlaneSettings:
     authentication: AuthenticationSettings
     etcd: Etcd | None
     audit: AuditOptions | None = None
+    limits: LimitOptions = DEFAULT_LIMITS
     webhooks: Policy = NOTHING
 
 
@@ -74,6 +76,7 @@ class ControlPlaneSettings:
 )
 @authentication_options
 @audit_options
+@limit_options
 @webhook_options
 @click.option("--etcd", multiple=True, metavar="URL", help="Keep objects in this etcd instead of a file.")
 @click.option("--etcd-prefix", default="/vcsync", show_default=True, help="Of all keys in that etcd.")
@@ -103,6 +106,7 @@ def controlplane(
     advertise: str | None,
     names: tuple[str, ...],
     audit: AuditOptions | None,
+    limits: LimitOptions,
     webhooks: Policy,
     etcd: tuple[str, ...],
     etcd_prefix: str,
@@ -135,6 +139,7 @@ def controlplane(
         authentication=settings_of(authentication),
         etcd=Etcd(etcd, etcd_prefix, etcd_cacert, etcd_cert, etcd_key) if etcd else None,
         audit=audit,
+        limits=limits,
         webhooks=webhooks,
     )
     serve(settings, log_level, log_format)

@@ -13,17 +13,20 @@ import structlog
 
 from vcsync.cli.controlplane import ControlPlaneSettings, Etcd
 from vcsync.cli.controlplane_audit import AuditOptions
+from vcsync.cli.controlplane_limits import LimitOptions
 from vcsync.cli.errors import FailedError, WrongInputError
 from vcsync.cli.signals import until_signalled
-from vcsync.controlplane.egress.client import Client
-from vcsync.controlplane.egress.services import Services
-from vcsync.controlplane.identity.jwt_config import ConfigError
 from vcsync.controlplane.audit.files import Bounds
 from vcsync.controlplane.audit.policy import PolicyError
 from vcsync.controlplane.audit.service import AuditLog, AuditSettings
+from vcsync.controlplane.egress.client import Client
+from vcsync.controlplane.egress.services import Services
+from vcsync.controlplane.flow.gate import Bounds as FlowBounds
+from vcsync.controlplane.identity.jwt_config import ConfigError
 from vcsync.controlplane.identity.service import Authentication, Identity
 from vcsync.controlplane.identity.token_file import TokenFileError
 from vcsync.controlplane.rest.assemble import ControlPlane, control_plane
+from vcsync.controlplane.rest.limits import Limits
 from vcsync.controlplane.store.etcd import open_etcd
 from vcsync.controlplane.store.interface import Store, StoreError, StoreRefused
 from vcsync.controlplane.store.sqlite import open_sqlite
@@ -89,7 +92,7 @@ async def _serve(
     tls = await identity.tenants.ssl_context(folder.certificate, folder.key, folder.authorities)
     folder.write(folder.admin_kubeconfig, await identity.admin.kubeconfig("system"))
     egress = Client(settings.webhooks, Services(store))
-    plane = control_plane(store, identity, reach=egress.call)
+    plane = control_plane(store, identity, reach=egress.call, limits=_limits(settings.limits))
     audit = _audit(settings.audit)
     if audit is not None:
         plane.server.audit(audit)
@@ -109,6 +112,15 @@ async def _serve(
         await egress.close()
         if audit is not None:
             await asyncio.to_thread(audit.stop)
+
+
+def _limits(wanted: LimitOptions) -> Limits:
+    flow = FlowBounds(
+        seats=wanted.reads + wanted.writes,
+        watches=wanted.watches,
+        watches_of_user=max(1, wanted.watches // 2),
+    )
+    return Limits(flow, wanted.connections, wanted.storage, wanted.objects)
 
 
 def _audit(wanted: AuditOptions | None) -> AuditLog | None:

@@ -13,6 +13,7 @@ from typing import Protocol
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import User
 from vcsync.controlplane.errors import StatusError
+from vcsync.controlplane.flow.budget import LIGHT, MAX_BYTES, Budget
 from vcsync.controlplane.flow.rules import LevelRead, Schema
 from vcsync.controlplane.flow.space import Flow, Space
 from vcsync.controlplane.identity.caller import Asked
@@ -54,6 +55,7 @@ class Bounds:
     seats: int = MAX_INFLIGHT + MAX_MUTATING_INFLIGHT
     wait_seconds: float = WAIT_SECONDS
     waiting: int = MAX_WAITING
+    memory: int = MAX_BYTES
     watches: int = MAX_WATCHES
     watches_of_user: int = MAX_WATCHES_OF_USER
 
@@ -61,7 +63,7 @@ class Bounds:
 class Seat:
     """A request's right to be served, or its place in a queue until then; `leave` gives it back."""
 
-    __slots__ = ("_gate", "_watcher", "flow", "free", "place", "ready", "space", "taken")
+    __slots__ = ("_charged", "_gate", "_watcher", "flow", "free", "place", "ready", "space", "taken")
 
     def __init__(self, gate: "Gate", space: Space, flow: Flow, *, free: bool) -> None:
         """Begin without a seat; `free`: it takes none of anybody's."""
@@ -73,6 +75,7 @@ class Seat:
         self.place = -1
         self.taken = False
         self._watcher: str | None = None
+        self._charged = 0
 
     async def wait(self) -> None:
         """Return once there is a seat.
@@ -115,9 +118,30 @@ class Seat:
         space.watches[user] = space.watches.get(user, 0) + 1
         self._watcher = user
 
+    async def weigh(self, size: int) -> None:
+        """Wait until the memory that the request takes can be had; what it takes besides is only counted.
+
+        Args:
+            size: bytes of JSON that are to be decoded or encoded.
+
+        Raises:
+            StatusError: 429, it took too long.
+        """
+        if size <= LIGHT:
+            return
+        budget, name = self._gate.budget, self.space.name
+        if self._charged:
+            budget.take(name, size)
+        else:
+            size = await budget.wait(name, size)
+        self._charged += size
+
     def end(self) -> None:
         """Give everything back: the request is over."""
         self.leave()
+        if self._charged:
+            self._gate.budget.give(self.space.name, self._charged)
+            self._charged = 0
         if (user := self._watcher) is not None:
             self._watcher = None
             space = self.space
@@ -138,6 +162,7 @@ class Gate:
     Attributes:
         spaces: tenants of which something is known, those heard of first in front.
         used: seats taken.
+        budget: memory that requests may take.
     """
 
     def __init__(self, bounds: Bounds, load: Load) -> None:
@@ -148,6 +173,7 @@ class Gate:
         self._load = load
         self._loading: dict[str, asyncio.Task[None]] = {}
         self._ring: OrderedDict[str, Space] = OrderedDict()
+        self.budget = Budget(bounds.memory)
 
     def known(self, tenant: str) -> bool:
         """Whether a tenant's configuration has been read since it last changed."""

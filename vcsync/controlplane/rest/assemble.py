@@ -17,7 +17,6 @@ from vcsync.controlplane.admission.webhooks.dispatch import Webhooks, mutation
 from vcsync.controlplane.crd.catalogue import Catalogue
 from vcsync.controlplane.crd.convert import Reach, refuse
 from vcsync.controlplane.crd.establish import Establisher
-from vcsync.controlplane.flow.gate import Bounds
 from vcsync.controlplane.flow.service import Fairness
 from vcsync.controlplane.identity.service import Identity as IdentityRoom
 from vcsync.controlplane.kinds.service_claims import Network
@@ -26,13 +25,16 @@ from vcsync.controlplane.rest.deletion import Deleter, begin_definition, begin_n
 from vcsync.controlplane.rest.eviction import Evictor
 from vcsync.controlplane.rest.guard import Guard
 from vcsync.controlplane.rest.hub import Hub, Lost, Tap
+from vcsync.controlplane.rest.limits import Limits
 from vcsync.controlplane.rest.paths import Operator, Paths
 from vcsync.controlplane.rest.reading import Reader
 from vcsync.controlplane.rest.registry import Registry
+from vcsync.controlplane.rest.requestinfo import ALL
 from vcsync.controlplane.rest.scope import Admit
 from vcsync.controlplane.rest.server import Metrics, Server
 from vcsync.controlplane.rest.services import ServiceClaims
 from vcsync.controlplane.rest.space import DEFINITIONS, Spaces
+from vcsync.controlplane.rest.storage_limit import StorageLimit
 from vcsync.controlplane.rest.subresources import Reviews, Subresources
 from vcsync.controlplane.rest.verbs import Verbs
 from vcsync.controlplane.rest.watching import Watches
@@ -99,7 +101,7 @@ class ControlPlane:
 
 
 def control_plane(
-    store: Store, identity: IdentityRoom, *, reach: Reach = refuse, bounds: Bounds | None = None
+    store: Store, identity: IdentityRoom, *, reach: Reach = refuse, limits: Limits | None = None
 ) -> ControlPlane:
     """Make the control plane of a store and its identity.
 
@@ -108,6 +110,7 @@ def control_plane(
         identity: of all tenants.
         reach: calls webhooks, of admission and of conversion.
         bounds: of what is served at once.
+        limits: what there may be at most; None: the defaults.
     """
     guard, catalogue, configurations = Guard(identity), Catalogue(reach=reach), Configurations(store)
     webhooks = Webhooks(store, configurations, Versions(catalogue), reach)
@@ -124,7 +127,8 @@ def control_plane(
         taps=(identity.changed, configurations.changed),
         missed=missed,
         catalogue=catalogue,
-        fairness=Fairness(store, now, bounds),
+        fairness=Fairness(store, now, limits.flow if limits else None),
+        limits=limits,
     )
 
 
@@ -138,6 +142,7 @@ def assemble(
     missed: Lost | None = None,
     catalogue: Catalogue | None = None,
     fairness: Fairness | None = None,
+    limits: Limits | None = None,
 ) -> ControlPlane:
     """Make a control plane.
 
@@ -150,6 +155,7 @@ def assemble(
         missed: called when changes may have been missed, before it goes on.
         catalogue: of custom resources; None: one that calls no webhooks.
         fairness: shares out what can be served at once; None: everything is served at once.
+        limits: what there may be at most.
     """
     catalogue, establisher = catalogue or Catalogue(), Establisher(store, now)
 
@@ -173,7 +179,9 @@ def assemble(
     spaces = Spaces(catalogue, store)
     reader = Reader(store, who.tenants)
     claims = ServiceClaims(store, Network(SERVICE_CIDR))
-    registry = Registry(store, admit, claims, validate=validate, charges=QuotaClaims(store))
+    limits = limits or Limits()
+    room = StorageLimit(store, limits.storage_bytes, limits.storage_objects)
+    registry = Registry(store, admit, claims, validate=validate, charges=QuotaClaims(store), room=room)
     answers = Answers()
     deleter = Deleter(
         registry,
@@ -197,13 +205,14 @@ def assemble(
     async def resume() -> None:
         await establisher.resume(who.tenants())
 
-    def told(tenant: str) -> bytes:
-        return metrics.text(tenant) + (fairness.text(tenant) if fairness is not None else b"")
+    async def told(tenant: str) -> bytes:
+        fair = fairness.text(tenant) if fairness is not None else b""
+        return metrics.text(tenant) + fair + (await room.text(tenant) if tenant != ALL else b"")
 
     paths = Paths(spaces, who, ready, told)
     gate, others = (fairness.gate, [fairness.upkeep.run]) if fairness is not None else (None, [])
     way = Way(who, spaces, verbs, subresources, paths, now, answers.error, gate)
-    return ControlPlane(hub, Server(way, metrics), resume, establisher.run, others)
+    return ControlPlane(hub, Server(way, metrics, limits.connections), resume, establisher.run, others)
 
 
 def now() -> str:

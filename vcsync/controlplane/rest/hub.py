@@ -15,7 +15,8 @@ RECENT_EVENTS = 8192
 RECENT_BYTES = 16 * 2**20
 """How much of the newest history is kept at hand, for watches that resume."""
 MAX_WAITING = 20_000
-"""Events that wait for one watch; whoever is slower is cut off and resumes."""
+MAX_WAITING_BYTES = 16 * 2**20
+"""Events that wait for one watch, and their size; whoever is slower is cut off and resumes."""
 FLUSHED_AT_ONCE = 200
 """Watches that are written to before others in the event loop get their turn."""
 PROGRESS_SECONDS = 1.0
@@ -36,13 +37,15 @@ class Event:
 
     Attributes:
         encoded: the event's bytes for one way of writing it.
+        size: about what it takes of memory, in bytes.
     """
 
-    __slots__ = ("_labels", "change", "encoded", "fields", "tenant")
+    __slots__ = ("_labels", "change", "encoded", "fields", "size", "tenant")
 
     def __init__(self, change: Change, tenant: str) -> None:
         """Take a change of a tenant's object."""
         self.change = change
+        self.size = 200 + len(change.value or b"") + len(change.previous or b"")
         self.tenant = tenant
         self.encoded: dict[str, bytes] = {}
         self.fields: dict[object, dict[str, str]] = {}
@@ -71,12 +74,14 @@ class Watcher:
         self.closed = ""
         self._due = due
         self._waiting: list[Event] = []
+        self._size = 0
         self._wake = asyncio.Event()
         self._sink: Sink | None = None
 
     def put(self, event: Event) -> None:
         """Let one more event wait."""
-        if len(self._waiting) >= MAX_WAITING:
+        self._size += event.size
+        if len(self._waiting) >= MAX_WAITING or self._size > MAX_WAITING_BYTES + event.size:
             self.close("slow")
             return
         self._waiting.append(event)
@@ -94,7 +99,7 @@ class Watcher:
         except Exception:  # noqa: BLE001 - who waits meets the same defect, and tells of it
             taken = False
         if taken:
-            self._waiting = []
+            self._waiting, self._size = [], 0
         else:
             self._wake.set()
 
@@ -107,7 +112,7 @@ class Watcher:
     def take(self) -> list[Event]:
         """Return all that waits."""
         self._wake.clear()
-        taken, self._waiting = self._waiting, []
+        taken, self._waiting, self._size = self._waiting, [], 0
         return taken
 
     async def wait(self, seconds: float, sink: Sink | None = None) -> None:
@@ -233,10 +238,10 @@ class Hub:
 
     def _remember(self, event: Event) -> None:
         self._recent.append(event)
-        self._recent_bytes += _size(event)
+        self._recent_bytes += event.size
         while len(self._recent) > RECENT_EVENTS or self._recent_bytes > RECENT_BYTES:
             oldest = self._recent.popleft()
-            self._recent_bytes -= _size(oldest)
+            self._recent_bytes -= oldest.size
             self._floor = oldest.change.revision
 
     def subscribe(self, topic: Topic) -> Watcher:
@@ -293,8 +298,3 @@ def _topic(key: str) -> Topic | None:
 def _about(event: Event, topic: Topic) -> bool:
     found = _topic(event.change.key)
     return found is not None and found[1:] == topic[1:] and topic[0] in (found[0], ALL)
-
-
-def _size(event: Event) -> int:
-    change = event.change
-    return 200 + len(change.value or b"") + len(change.previous or b"")

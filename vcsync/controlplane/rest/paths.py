@@ -86,7 +86,7 @@ class Paths:
     """Answers requests for paths."""
 
     def __init__(
-        self, spaces: Spaces, guard: Operator, ready: Check, metrics: Callable[[str], bytes]
+        self, spaces: Spaces, guard: Operator, ready: Check, metrics: Callable[[str], Awaitable[bytes]]
     ) -> None:
         """Take the kinds, identity, whether the store answers, and the metrics' text for a tenant."""
         self._spaces = spaces
@@ -123,7 +123,7 @@ class Paths:
         if parts == ["version"]:
             return _json(VERSION)
         if parts == ["metrics"]:
-            return Reply(200, [self._metrics(tenant)], METRICS)
+            return Reply(200, [await self._metrics(tenant)], METRICS)
         if parts == ["metrics", "slis"]:
             return Reply(200, [health_metrics(await self._ready())], METRICS)
         if info.path == "/.well-known/openid-configuration":

@@ -21,6 +21,7 @@ from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.lifecycle import check_namespace
 from vcsync.controlplane.rest.options import DeleteOptions, WriteOptions
 from vcsync.controlplane.rest.scope import Admission, Admit, Operation, Scope
+from vcsync.controlplane.rest.storage_limit import StorageLimit
 from vcsync.controlplane.rest.subwrites import SUBWRITES, keep_all_but, keep_meta
 from vcsync.controlplane.store.interface import Compare, Delete, Outcome, Put, Record, Store
 
@@ -57,6 +58,7 @@ class Registry:
         *,
         validate: Sequence[Admit] = (),
         charges: Claims | None = None,
+        room: StorageLimit | None = None,
     ) -> None:
         """Take what writes pass.
 
@@ -66,7 +68,9 @@ class Registry:
             claims: what writes reserve of what they are given.
             validate: asked, in order, when the kind's own rules have found nothing; objects are working ones.
             charges: what writes that nothing refused count against.
+            room: how much each tenant may keep.
         """
+        self._room = room or StorageLimit(store)
         self.store = store
         self._admission = admit
         self.reserve: Claims = claims or AllClaims()
@@ -112,6 +116,7 @@ class Registry:
                 if record is not None:
                     raise self._exists(scope, record)
                 return Written(packed, 0, created=True)
+            await self._room.require(scope, key, packed, None)
             outcome = await self.commit(
                 (Compare(key, 0), *reserved.compares),
                 (Put(key, packed, self.ttl(scope.kind)), *reserved.operations),
@@ -218,6 +223,7 @@ class Registry:
         packed = await self._packed(kind, working)
         if options.dry_run:
             return Written(packed, record.revision), record
+        await self._room.require(scope, key, packed, record.value)
         outcome = await self.commit(
             (Compare(key, record.revision), *reserved.compares),
             (Put(key, packed, self.ttl(kind)), *reserved.operations),

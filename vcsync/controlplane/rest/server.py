@@ -1,13 +1,12 @@
 """The HTTP server: connections, TLS, bodies, streams; everything else is `way`."""
 
 import asyncio
-import gzip
 import logging
 import ssl
 import time
 import uuid
 import zlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import structlog
 from aiohttp import web, web_response
@@ -18,6 +17,7 @@ from vcsync.controlplane import errors
 from vcsync.controlplane.audit.service import AuditLog
 from vcsync.controlplane.identity.caller import ALL, SYSTEM
 from vcsync.controlplane.rest import auditing
+from vcsync.controlplane.rest.connections import MAX_CONNECTIONS, Connections, Listener, Stalls
 from vcsync.controlplane.rest.metering import Meter
 from vcsync.controlplane.rest.reply import Reply, Stream
 from vcsync.controlplane.rest.way import Incoming, Outgoing, Way
@@ -76,17 +76,22 @@ class Metrics:
 class Server:
     """Listens, and hands requests to the way."""
 
-    def __init__(self, way: Way, metrics: Metrics) -> None:
-        """Take the way."""
+    def __init__(self, way: Way, metrics: Metrics, connections: int = MAX_CONNECTIONS) -> None:
+        """Take the way, and how many connections there may be."""
+        self._connections = connections
+        self._stalls = Stalls()
+        self._sweeper: asyncio.Task[None] | None = None
         self._way = way
         self._metrics = metrics
         self._runner: web.ServerRunner | None = None
+        self._server: Connections | None = None
         self.port = 0
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
         """Begin to listen; `port` 0: any, told by `self.port`."""
-        server = web.Server(
+        server = Connections(
             self._handle,
+            limit=self._connections,
             access_log=None,
             logger=_http_log,
             # kube-apiserver reads no packed bodies, and a small one could unpack to anything.
@@ -96,14 +101,17 @@ class Server:
             max_line_size=16384,
             max_field_size=16384,
         )
+        self._server = server
         self._runner = web.ServerRunner(server, shutdown_timeout=STOP_SECONDS, handle_signals=False)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, ssl_context=tls, backlog=1024, reuse_address=True)
-        await site.start()
+        await Listener(self._runner, host, port, tls).start()
+        self._sweeper = asyncio.create_task(self._stalls.run(), name="stalls")
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
         """Answer what is in flight, then close."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -119,6 +127,7 @@ class Server:
         try:
             outgoing = await self._way.go(incoming)
             self._count(incoming, outgoing)
+            outgoing.last = not self._kept(request, incoming.tenant)
             if incoming.seat is not None and isinstance(outgoing.answer, Stream):
                 incoming.seat.leave()  # what lasts is counted otherwise
             return await self._audited(request, incoming, outgoing, began)
@@ -136,6 +145,10 @@ class Server:
         finally:
             if incoming.seat is not None:
                 incoming.seat.end()
+
+    def _kept(self, request: web.BaseRequest, tenant: str) -> bool:
+        """Tell whether a connection may be kept for a next request: a tenant has only so many of them."""
+        return not tenant or self._server is None or self._server.belongs(request.protocol, tenant)
 
     def _count(self, incoming: Incoming, outgoing: Outgoing) -> None:
         if incoming.tenant and outgoing.info is not None:
@@ -176,16 +189,21 @@ class Server:
             return await self._stream(request, answer, headers, outgoing.warnings)
         headers.update(answer.headers)
         self._metrics.requests.labels(verb, str(answer.status)).inc()
-        response = await self._whole(request, answer, headers, outgoing.warnings)
+        transport = request.transport
+        self._stalls.begin(transport)
+        try:
+            response = await self._whole(request, answer, headers, outgoing)
+        finally:
+            self._stalls.end(transport)
         self._metrics.seconds.labels(verb).observe(time.perf_counter() - began)
         return response
 
     async def _whole(
-        self, request: web.BaseRequest, answer: Reply, headers: dict[str, str], warnings: Sequence[str]
+        self, request: web.BaseRequest, answer: Reply, headers: dict[str, str], outgoing: Outgoing
     ) -> web.StreamResponse:
         size = sum(map(len, answer.body))
         packed = (
-            (size > GZIP_FROM or answer.rest is not None)
+            size > GZIP_FROM
             and "Content-Encoding" not in headers
             and "gzip" in request.headers.get("Accept-Encoding", "")
         )
@@ -193,53 +211,23 @@ class Server:
         if packed:
             headers["Content-Encoding"] = "gzip"
             headers["Vary"] = "Accept-Encoding"
-        if answer.rest is not None:
-            stream = web.StreamResponse(status=answer.status, headers=headers)
-            _warn(stream, warnings)
-            return await self._long(request, stream, answer.rest)
         if size <= CHUNK:
             response = web.Response(status=answer.status, body=b"".join(answer.body), headers=headers)
-            _warn(response, warnings)
+            _finish(response, outgoing)
+            await response.prepare(request)
+            await response.write_eof()
             return response
         stream = web.StreamResponse(status=answer.status, headers=headers)
-        _warn(stream, warnings)
+        _finish(stream, outgoing)
         if packed:
-            body = await asyncio.to_thread(_packed, answer.body)
-            stream.content_length = len(body)
-            await stream.prepare(request)
-            await stream.write(body)
+            body: Sequence[bytes] = await asyncio.to_thread(_packed, answer.body)
         else:
-            stream.content_length = size
-            await stream.prepare(request)
-            for chunk in _chunks(answer.body):
-                await stream.write(chunk)
-        await stream.write_eof()
-        return stream
-
-    async def _long(
-        self, request: web.BaseRequest, stream: web.StreamResponse, pieces: AsyncIterator[bytes]
-    ) -> web.StreamResponse:
-        """Send an answer that is made while it is sent; one that cannot be ended is cut off."""
-        packed = "Content-Encoding" in stream.headers
-        packer = zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS) if packed else None
-        stream.enable_chunked_encoding()
+            body = answer.body
+        stream.content_length = sum(map(len, body))
         await stream.prepare(request)
-        try:
-            async for piece in pieces:
-                told = await asyncio.to_thread(packer.compress, piece) if packer else piece
-                if told:
-                    await stream.write(told)
-            if packer:
-                await stream.write(packer.flush())
-        except (asyncio.CancelledError, ConnectionError):
-            raise
-        except Exception as error:
-            if not isinstance(error, errors.StatusError):
-                self._metrics.defects.inc()
-                _log.exception("answer cut off", path=request.path)
-            if request.transport is not None:
-                request.transport.abort()
-            raise ConnectionAbortedError("the answer cannot be ended") from error
+        for chunk in _chunks(body):
+            self._stalls.begin(request.transport)
+            await stream.write(chunk)
         await stream.write_eof()
         return stream
 
@@ -251,13 +239,17 @@ class Server:
         response.enable_chunked_encoding()
         await response.prepare(request)
         self._metrics.watches.inc()
-        if request.transport is not None:
-            answer.outlet.write = _straight(request.transport)
+        transport = request.transport
+        if transport is not None:
+            answer.outlet.write = _straight(transport)
         try:
             async for piece in answer.pieces:
+                self._stalls.begin(transport)
                 await response.write(piece)
+                self._stalls.end(transport)
             await response.write_eof()
         finally:
+            self._stalls.end(transport)
             self._metrics.watches.dec()
             await answer.pieces.aclose()  # type: ignore[attr-defined]
         return response
@@ -307,6 +299,12 @@ def _certificate(request: web.BaseRequest) -> bytes | None:
     return found
 
 
+def _finish(response: web.StreamResponse, outgoing: Outgoing) -> None:
+    _warn(response, outgoing.warnings)
+    if outgoing.last:
+        response.force_close()
+
+
 def _warn(response: web.StreamResponse, warnings: Sequence[str]) -> None:
     for each in dict.fromkeys(warnings):
         text = "".join(character if character.isprintable() else " " for character in each)
@@ -314,17 +312,19 @@ def _warn(response: web.StreamResponse, warnings: Sequence[str]) -> None:
         response.headers.add("Warning", f'299 - "{quoted}"')
 
 
-def _packed(pieces: Sequence[bytes]) -> bytes:
-    return gzip.compress(b"".join(pieces), compresslevel=1)
+def _packed(pieces: Sequence[bytes]) -> Sequence[bytes]:
+    packer = zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    return [*(part for each in pieces if (part := packer.compress(each))), packer.flush()]
 
 
-def _chunks(pieces: Sequence[bytes]) -> list[bytes]:
-    chunks, current = [], bytearray()
+def _chunks(pieces: Sequence[bytes]) -> Iterator[bytes]:
+    """Join short pieces and cut long ones, so that each is about `CHUNK` long."""
+    current = bytearray()
     for piece in pieces:
-        current += piece
-        if len(current) >= CHUNK:
-            chunks.append(bytes(current))
-            current = bytearray()
+        for at in range(0, len(piece), CHUNK):
+            current += piece[at : at + CHUNK] if len(piece) > CHUNK else piece
+            if len(current) >= CHUNK:
+                yield bytes(current)
+                current = bytearray()
     if current:
-        chunks.append(bytes(current))
-    return chunks
+        yield bytes(current)

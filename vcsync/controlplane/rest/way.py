@@ -105,12 +105,13 @@ class Incoming:
 
 @dataclass(slots=True)
 class Outgoing:
-    """The answer, and what goes with it."""
+    """The answer, and what goes with it. `last`: no other request is taken on the connection."""
 
     answer: Reply | Stream
     warnings: list[str]
     info: RequestInfo | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    last: bool = False
     audit_id: str = ""
 
 

@@ -6,7 +6,7 @@ import ssl
 import time
 import uuid
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
 import structlog
 from aiohttp import web, web_response
@@ -15,11 +15,13 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.audit.service import AuditLog
+from vcsync.controlplane.flow.budget import LIGHT
 from vcsync.controlplane.identity.caller import ALL, SYSTEM
 from vcsync.controlplane.rest import auditing
 from vcsync.controlplane.rest.connections import MAX_CONNECTIONS, Connections, Listener, Stalls
 from vcsync.controlplane.rest.metering import Meter
 from vcsync.controlplane.rest.reply import Reply, Stream
+from vcsync.controlplane.rest.scope import weightless
 from vcsync.controlplane.rest.way import Incoming, Outgoing, Way
 
 MAX_BODY = 3 * 2**20
@@ -120,7 +122,8 @@ class Server:
         raw_path, _, query = request.raw_path.partition("?")
 
         async def body() -> bytes:
-            return await _body(request)
+            seat = incoming.seat
+            return await _body(request, seat.weigh if seat is not None else weightless)
 
         incoming = Incoming(request.method, raw_path, query, request.headers, _certificate(request), body)
         incoming.audit_id, incoming.remote = auditing.audit_id(request.headers), request.remote or ""
@@ -203,7 +206,7 @@ class Server:
     ) -> web.StreamResponse:
         size = sum(map(len, answer.body))
         packed = (
-            size > GZIP_FROM
+            (size > GZIP_FROM or answer.rest is not None)
             and "Content-Encoding" not in headers
             and "gzip" in request.headers.get("Accept-Encoding", "")
         )
@@ -211,6 +214,10 @@ class Server:
         if packed:
             headers["Content-Encoding"] = "gzip"
             headers["Vary"] = "Accept-Encoding"
+        if answer.rest is not None:
+            stream = web.StreamResponse(status=answer.status, headers=headers)
+            _finish(stream, outgoing)
+            return await self._long(request, stream, answer.rest)
         if size <= CHUNK:
             response = web.Response(status=answer.status, body=b"".join(answer.body), headers=headers)
             _finish(response, outgoing)
@@ -228,6 +235,35 @@ class Server:
         for chunk in _chunks(body):
             self._stalls.begin(request.transport)
             await stream.write(chunk)
+        await stream.write_eof()
+        return stream
+
+    async def _long(
+        self, request: web.BaseRequest, stream: web.StreamResponse, pieces: AsyncIterator[bytes]
+    ) -> web.StreamResponse:
+        """Send an answer that is made while it is sent; one that cannot be ended is cut off."""
+        packed = "Content-Encoding" in stream.headers
+        packer = zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS) if packed else None
+        stream.enable_chunked_encoding()
+        await stream.prepare(request)
+        try:
+            async for piece in pieces:
+                told = await asyncio.to_thread(packer.compress, piece) if packer else piece
+                if told:
+                    self._stalls.begin(request.transport)
+                    await stream.write(told)
+                    self._stalls.end(request.transport)
+            if packer:
+                await stream.write(packer.flush())
+        except (asyncio.CancelledError, ConnectionError):
+            raise
+        except Exception as error:
+            if not isinstance(error, errors.StatusError):
+                self._metrics.defects.inc()
+                _log.exception("answer cut off", path=request.path)
+            if request.transport is not None:
+                request.transport.abort()
+            raise ConnectionAbortedError("the answer cannot be ended") from error
         await stream.write_eof()
         return stream
 
@@ -255,21 +291,25 @@ class Server:
         return response
 
 
-async def _body(request: web.BaseRequest) -> bytes:
-    """Read a request's body.
+async def _body(request: web.BaseRequest, weigh: Callable[[int], Awaitable[None]]) -> bytes:
+    """Read a request's body, once there is memory for what may become of it.
 
     Raises:
-        StatusError: 413, 408.
+        StatusError: 413, 408, 429.
     """
     if not request.can_read_body:
         return b""
     too_large = errors.too_large(f"limit is {MAX_BODY}")
     if (request.content_length or 0) > MAX_BODY:
         raise too_large
-    body = bytearray()
+    body, weight = bytearray(), request.content_length or MAX_BODY
+    if request.content_length and weight > LIGHT:
+        await weigh(weight)
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for chunk in request.content.iter_any():
+                if len(body) <= LIGHT < len(body) + len(chunk) and not request.content_length:
+                    await weigh(weight)
                 body += chunk
                 if len(body) > MAX_BODY:
                     raise too_large

@@ -109,7 +109,7 @@ def control_plane(
         store: keeps everything.
         identity: of all tenants.
         reach: calls webhooks, of admission and of conversion.
-        bounds: of what is served at once.
+        limits: what there may be at most; None: the defaults.
         limits: what there may be at most; None: the defaults.
     """
     guard, catalogue, configurations = Guard(identity), Catalogue(reach=reach), Configurations(store)

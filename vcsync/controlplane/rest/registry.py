@@ -13,6 +13,7 @@ from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Behaviour, Object
 from vcsync.controlplane.cel.patience import patiently
 from vcsync.controlplane.errors import StatusError
+from vcsync.controlplane.flow.budget import LIGHT
 from vcsync.controlplane.patch.managed import keep_times
 from vcsync.controlplane.rest import meta, stored
 from vcsync.controlplane.rest.claims import AllClaims, Claims, Reservation, joined
@@ -196,6 +197,8 @@ class Registry:
         self, scope: Scope, key: str, record: Record, change: Change, options: WriteOptions, uid: str
     ) -> tuple[Written | None, Record | None]:
         kind = scope.kind
+        if len(record.value) > LIGHT:
+            await scope.weigh(len(record.value))
         old = await self.load(kind, record)
         old_served = kind.served(old)
         old_uid = old["metadata"].get("uid", "")

@@ -13,6 +13,10 @@ from vcsync.controlplane.rest.kind import Kind
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
+async def weightless(_: int) -> None:
+    """Wait for nothing."""
+
+
 @dataclass(slots=True)
 class Scope:
     """One request for one kind.
@@ -22,6 +26,7 @@ class Scope:
         caller: who asks, for authorization.
         warnings: texts that go out as Warning headers.
         agent: the User-Agent header.
+        weigh: waits until memory for so many bytes of JSON can be had; see `flow.gate.Seat.weigh`.
         audit: takes annotations of the request's audit event: `scope.audit.annotate(key, value)`.
         began: by the clock that is never set, in seconds.
     """
@@ -36,6 +41,7 @@ class Scope:
     agent: str = ""
     warnings: list[str] = field(default_factory=list)
     audit: Trail = SILENT
+    weigh: Callable[[int], Awaitable[None]] = weightless
     began: float = field(default_factory=time.monotonic)
 
     @property

@@ -21,7 +21,6 @@ from vcsync.controlplane.rest import auditing
 from vcsync.controlplane.rest.connections import MAX_CONNECTIONS, Connections, Listener, Stalls
 from vcsync.controlplane.rest.metering import Meter
 from vcsync.controlplane.rest.reply import Reply, Stream
-from vcsync.controlplane.rest.scope import weightless
 from vcsync.controlplane.rest.way import Incoming, Outgoing, Way
 
 MAX_BODY = 3 * 2**20
@@ -122,8 +121,7 @@ class Server:
         raw_path, _, query = request.raw_path.partition("?")
 
         async def body() -> bytes:
-            seat = incoming.seat
-            return await _body(request, seat.weigh if seat is not None else weightless)
+            return await _body(request, incoming.weigh)
 
         incoming = Incoming(request.method, raw_path, query, request.headers, _certificate(request), body)
         incoming.audit_id, incoming.remote = auditing.audit_id(request.headers), request.remote or ""

@@ -26,7 +26,7 @@ from vcsync.controlplane.rest.requestinfo import (
     parse_query,
     request_info,
 )
-from vcsync.controlplane.rest.scope import Scope
+from vcsync.controlplane.rest.scope import Scope, weightless
 from vcsync.controlplane.rest.space import Spaces, served_version
 from vcsync.controlplane.rest.subresources import Subresources
 from vcsync.controlplane.rest.verbs import Headers, Request, Verbs
@@ -101,6 +101,11 @@ class Incoming:
     remote: str = ""
     audit: Trail = SILENT
     seat: Seat | None = None
+
+    @property
+    def weigh(self) -> Callable[[int], Awaitable[None]]:
+        """What waits for memory; see `flow.gate.Seat.weigh`."""
+        return self.seat.weigh if self.seat is not None else weightless
 
 
 @dataclass(slots=True)
@@ -217,6 +222,7 @@ class Way:
             agent=headers.get("User-Agent", ""),
             warnings=warnings,
             audit=incoming.audit,
+            weigh=incoming.weigh,
         )
         streamed = info.verb == "watch"
         how = negotiation.accepted(

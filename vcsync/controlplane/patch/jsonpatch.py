@@ -6,7 +6,8 @@ member finds null.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -78,7 +79,7 @@ class _Run:
         elif part in container:
             del container[part]
         else:
-            raise DoesNotApply(f"Unable to remove nonexistent key: {part}")
+            raise DoesNotApply(f"Unable to remove nonexistent key: {part}: missing value")
 
     def _move_along(self, container: list[Any]) -> None:
         self._moved += len(container)
@@ -89,32 +90,43 @@ class _Run:
 def _text(operation: dict[str, Any], member: str) -> str:
     found = operation.get(member)
     if not isinstance(found, str):
-        raise DoesNotApply(f"operation missing {member} field")
+        name = operation.get("op")
+        raise DoesNotApply(f"{name} operation failed to decode {member}: missing value")
     return found
 
 
-def _find(run: _Run, pointer: str) -> tuple[Any, str]:
+def _find(run: _Run, pointer: str, missing: str) -> tuple[Any, str]:
     """Return the object or list that the pointer's last part is to be looked up in, and that part."""
     parts = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")]
-    if len(parts) < 2:
-        raise DoesNotApply(f"missing path: {pointer}")
     container = run.document
-    for part in parts[1:-1]:
-        container = _get(container, part)
-        if not isinstance(container, dict | list):
-            raise DoesNotApply(f"missing path: {pointer}")
-    if not isinstance(container, dict | list):
-        raise DoesNotApply(f"missing path: {pointer}")
+    try:
+        for part in parts[1:-1]:
+            container = _get(container, part)
+            if not isinstance(container, dict | list):
+                break
+    except DoesNotApply:
+        container = None
+    if len(parts) < 2 or not isinstance(container, dict | list):
+        raise DoesNotApply(f"{missing}: missing value")
     return container, parts[-1]
+
+
+@contextmanager
+def _within(what: str) -> Iterator[None]:
+    """Say in what an operation failed."""
+    try:
+        yield
+    except DoesNotApply as why:
+        raise DoesNotApply(f"{what}: {why}") from None
 
 
 def _position(part: str, length: int) -> int:
     """Return where in a list of a length the part points; negative counts from the end."""
     if not _INDEX.fullmatch(part):
-        raise DoesNotApply(f"no index: {part}")
+        raise DoesNotApply(f'strconv.Atoi: parsing "{part}": invalid syntax')
     index = int(part)
     if not -length <= index < length:
-        raise DoesNotApply(f"Unable to access invalid index: {index}")
+        raise DoesNotApply(f"Unable to access invalid index: {index}: invalid index referenced")
     return index % length
 
 
@@ -125,13 +137,17 @@ def _get(container: Any, part: str) -> Any:
 
 
 def _add(run: _Run, operation: dict[str, Any]) -> None:
-    container, part = _find(run, _text(operation, "path"))
-    run.insert(container, part, copied(operation.get("value")))
+    path = _text(operation, "path")
+    container, part = _find(run, path, f'add operation does not apply: doc is missing path: "{path}"')
+    with _within(f"error in add for path: '{path}'"):
+        run.insert(container, part, copied(operation.get("value")))
 
 
 def _remove(run: _Run, operation: dict[str, Any]) -> None:
-    container, part = _find(run, _text(operation, "path"))
-    run.delete(container, part)
+    path = _text(operation, "path")
+    container, part = _find(run, path, f'remove operation does not apply: doc is missing path: "{path}"')
+    with _within(f"error in remove for path: '{path}'"):
+        run.delete(container, part)
 
 
 def _replace(run: _Run, operation: dict[str, Any]) -> None:
@@ -141,29 +157,47 @@ def _replace(run: _Run, operation: dict[str, Any]) -> None:
             raise DoesNotApply("replace operation value must be object or array")
         run.document = value
         return
-    container, part = _find(run, path)
+    container, part = _find(run, path, f"replace operation does not apply: doc is missing path: {path}")
     if isinstance(container, dict):
         container[part] = value
-    else:
-        container[_position(part, len(container))] = value
+        return
+    try:
+        position = _position(part, len(container))
+    except DoesNotApply:
+        told = f"replace operation does not apply: doc is missing key: {path}: missing value"
+        raise DoesNotApply(told) from None
+    container[position] = value
 
 
 def _move(run: _Run, operation: dict[str, Any]) -> None:
-    container, part = _find(run, _text(operation, "from"))
-    value = _get(container, part)
-    run.delete(container, part)
-    container, part = _find(run, _text(operation, "path"))
-    run.insert(container, part, value)
+    source = _text(operation, "from")
+    container, part = _find(run, source, f"move operation does not apply: doc is missing from path: {source}")
+    with _within(f"error in move for path: '{part}'"):
+        value = _get(container, part)
+        run.delete(container, part)
+    path = _text(operation, "path")
+    missing = f"move operation does not apply: doc is missing destination path: {path}"
+    container, part = _find(run, path, missing)
+    with _within(f"error in move for path: '{path}'"):
+        run.insert(container, part, value)
 
 
 def _copy(run: _Run, operation: dict[str, Any]) -> None:
-    container, part = _find(run, _text(operation, "from"))
-    value = _get(container, part)
-    container, part = _find(run, _text(operation, "path"))
+    source = _text(operation, "from")
+    container, part = _find(run, source, f"copy operation does not apply: doc is missing from path: {source}")
+    with _within(f"error in copy for from: '{source}'"):
+        value = _get(container, part)
+    path = _text(operation, "path")
+    missing = f"copy operation does not apply: doc is missing destination path: {path}"
+    container, part = _find(run, path, missing)
     run.copied_bytes += len(msgspec.json.encode(value))
     if run.copied_bytes > MAX_COPIED:
-        raise DoesNotApply(f"copies more than {MAX_COPIED} bytes")
-    run.insert(container, part, copied(value))
+        raise DoesNotApply(
+            "Unable to complete the copy, the accumulated size increase of copy is "
+            f"{run.copied_bytes}, exceeding the limit {MAX_COPIED}"
+        )
+    with _within("error while adding value during copy"):
+        run.insert(container, part, copied(value))
 
 
 def _test(run: _Run, operation: dict[str, Any]) -> None:
@@ -171,10 +205,11 @@ def _test(run: _Run, operation: dict[str, Any]) -> None:
     if path == "":
         found = run.document
     else:
-        container, part = _find(run, path)
-        found = _get(container, part)
+        container, part = _find(run, path, f"test operation does not apply: is missing path: {path}")
+        with _within(f"error in test for path: '{path}'"):
+            found = _get(container, part)
     if not _same(found, expected):
-        raise TestFailed(f"testing value {path} failed")
+        raise TestFailed(f"testing value {path} failed: test failed")
 
 
 def _same(left: Any, right: Any) -> bool:

@@ -209,8 +209,7 @@ def _count(review: Object) -> Reply:
 
 def _told(review: Object) -> Reply:
     """Refuse, and say what was asked."""
-    request = {key: value for key, value in review["request"].items() if key != "uid"}
-    request["userInfo"] = sorted(request["userInfo"])
+    request = {key: value for key, value in review["request"].items() if key not in ("uid", "userInfo")}
     said = json.dumps({"apiVersion": review["apiVersion"], **request}, sort_keys=True)
     return _answer(review, allowed=False, status={"message": said})
 

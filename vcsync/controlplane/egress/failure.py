@@ -1,6 +1,9 @@
 """Why a call came to nothing, in the words of a kube-apiserver's client. Pure."""
 
 import json
+from typing import Any
+
+import msgspec
 
 MOST_TEXT = 2048
 """Bytes of a wrong answer's text that are told."""
@@ -34,6 +37,9 @@ class CallFailed(Exception):
 
 def of_status(code: int, content_type: str, body: bytes) -> CallFailed:
     """Tell what a server answered instead of an answer (apimachinery's `NewGenericServerResponse`)."""
+    status = _status_in(body)
+    if status is not None and status.get("status") != "Success":
+        return CallFailed(str(status.get("message") or ""), code)
     text = "unknown"
     if not content_type or content_type.startswith("text/"):
         text = body[:MOST_TEXT].decode(errors="replace").strip()
@@ -48,3 +54,13 @@ def of_status(code: int, content_type: str, body: bytes) -> CallFailed:
         quoted = json.dumps(text, ensure_ascii=False)
         message = f"an error on the server ({quoted}) has prevented the request from succeeding"
     return CallFailed(message, code)
+
+
+def _status_in(body: bytes) -> dict[str, Any] | None:
+    """Return the Status that an answer is, None: it is none."""
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    said = isinstance(found, dict) and (found.get("apiVersion"), found.get("kind")) == ("v1", "Status")
+    return found if said else None

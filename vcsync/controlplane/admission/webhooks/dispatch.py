@@ -230,7 +230,10 @@ def _keep_owners(asked: Admission, before: Any) -> None:
     after = _owners(asked.new)
     if asked.new is None or after == before or not after or read_from_client(after) is not None:
         return
-    asked.scope.warn([INVALID_OWNERS])
+    wrong = any((each or {}).get("operation") not in ("Apply", "Update") for each in after)
+    asked.scope.warn(
+        [f"{INVALID_OWNERS}: operation must be `Apply` or `Update`" if wrong else INVALID_OWNERS]
+    )
     if before is None:
         asked.new["metadata"].pop("managedFields")
     else:

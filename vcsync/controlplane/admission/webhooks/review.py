@@ -48,6 +48,12 @@ class _Review(msgspec.Struct, rename="camel"):
 
 
 _decode = msgspec.json.Decoder(_Review).decode
+_TYPES = {
+    (f"{GROUP}/v1", "AdmissionReview"): "v1.AdmissionReview",
+    (f"{GROUP}/v1beta1", "AdmissionReview"): "v1beta1.AdmissionReview",
+    ("v1", "Status"): "v1.Status",
+}
+"""What else a kube-apiserver's client knows how to read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +113,10 @@ def read(body: bytes, version: str, uid: str, hook: str, *, mutating: bool) -> A
     except (msgspec.DecodeError, RecursionError) as why:
         raise CallFailed(f"failed to call webhook: {_syntax(why)}") from why
     response = review.response
+    other = (review.api_version, review.kind)
+    if other in _TYPES and other != (f"{GROUP}/{version}", "AdmissionReview"):
+        told = f"converting ({_TYPES[other]}) to ({version}.AdmissionReview): unknown conversion"
+        raise CallFailed(f"failed to call webhook: {told}")
     if response is None:
         raise _invalid("webhook response was absent")
     patch = _patch_bytes(response.patch)
@@ -172,7 +182,8 @@ def _operations(patch: bytes) -> list[Any]:
     if found is None:
         return []
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-        raise CallFailed("received undecodable patch in webhook response: it is no list of operations")
+        told = "json: cannot unmarshal object into Go value of type jsonpatch.Patch"
+        raise CallFailed(f"received undecodable patch in webhook response: {told}")
     return found
 
 

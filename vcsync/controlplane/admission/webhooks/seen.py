@@ -85,9 +85,8 @@ class Seen:
             raise AssertionError("there is nothing to change")
         if not isinstance(patched, dict) or not isinstance(patched.get("metadata", {}), dict):
             raise errors.internal("json: cannot unmarshal into an object of the API")
-        for name in ("kind", "apiVersion"):
-            if patched.get(name) != before[name]:
-                raise errors.internal(f"admission webhook changed the object's {name}")
+        if (patched.get("kind"), patched.get("apiVersion")) != (before["kind"], before["apiVersion"]):
+            raise _other_kind(before, patched)
         try:
             after = await self._fitted(to, patched)
         except (StatusError, DecodeError) as why:
@@ -128,3 +127,11 @@ class Seen:
         asked.new.update(after)
         if version and asked.operation == "UPDATE":
             asked.new["metadata"]["resourceVersion"] = version
+
+
+def _other_kind(before: Object, after: Object) -> StatusError:
+    """Refuse an object of another kind, as Go's conversion does."""
+    version = str(after.get("apiVersion") or "").rpartition("/")[2]
+    own = before["apiVersion"].rpartition("/")[0].partition(".")[0] or "core"
+    made, wanted = f"{version}.{after.get('kind') or ''}", f"{own}.{before['kind']}"
+    return StatusError(500, "", f"converting ({made}) to ({wanted}): unknown conversion")

@@ -86,13 +86,13 @@ class Answers:
         if how.format == "json" and not how.pretty and not _ordered(kind, how):
             pieces = self._in_json(kind, listed, metadata, how, include)
             return ((), pieces) if listed.rest is not None else ([each async for each in pieces], None)
+        if how.format == "protobuf" and how.target != TABLE:
+            return await self._protobuf_list(kind, listed, how), None
         await listed.whole()
         items = _items(listed.records, tell_tenant=listed.tell_tenant)
         if how.target == TABLE:
             objects = await self.working(kind, items)
             return [encode.document(self.table(kind, objects, metadata, how, include), how)], None
-        if how.format == "protobuf":
-            return [await self._protobuf_list(kind, items, listed, how)], None
         if how.target == partial.LIST_KIND:
             parts = [await self._part(kind, each, how) for each in items]
             return [encode.written(partial.partial_list(parts, metadata, version=how.version), how)], None
@@ -104,29 +104,22 @@ class Answers:
         self, kind: Kind, listed: Listed, metadata: Object, how: Representation, include: str
     ) -> AsyncIterator[bytes]:
         nothing = self._empty_list(kind, metadata, how, include)
-        records: Sequence[Record] = listed.records
-        if not records:
+        if not listed.records:
             yield nothing + b"\n"
             return
         head = nothing.removesuffix(b"[]}").removesuffix(b"null}") + b"["
         step = CHEAP_AT_ONCE if kind.direct and how.target != TABLE else AT_ONCE
-        batches = listed.rest or _nothing()
-        while True:
-            for at in range(0, len(records), step):
-                items = _items(records[at : at + step], tell_tenant=listed.tell_tenant)
-                if how.target == TABLE:
-                    objects = await self.working(kind, items)
-                    table = self.table(kind, objects, metadata, how, include, headers=False)
-                    parts = [_encode(each) for each in table["rows"] or ()]
-                else:
-                    parts = [await self._part(kind, each, how) for each in items]
+        async for batch in _batches(listed, step):
+            items = _items(batch, tell_tenant=listed.tell_tenant)
+            if how.target == TABLE:
+                objects = await self.working(kind, items)
+                table = self.table(kind, objects, metadata, how, include, headers=False)
+                parts = [_encode(each) for each in table["rows"] or ()]
+            else:
+                parts = [await self._part(kind, each, how) for each in items]
+            if parts:
                 yield head + b",".join(parts)
                 head = b","
-                await asyncio.sleep(0)
-            try:
-                records = await anext(batches)
-            except StopAsyncIteration:
-                break
         yield b"]}\n"
 
     def _empty_list(self, kind: Kind, metadata: Object, how: Representation, include: str) -> bytes:
@@ -225,28 +218,32 @@ class Answers:
         raw = await self._message(kind, value, revision)
         return protobuf.envelope(resource.api_version, resource.kind, raw)
 
-    async def _protobuf_list(
-        self, kind: Kind, items: Sequence[tuple[bytes, int]], listed: Listed, how: Representation
-    ) -> bytes:
+    async def _protobuf_list(self, kind: Kind, listed: Listed, how: Representation) -> list[bytes]:
+        """Encode a list in pieces; all of them must be there before the first, which tells how long they are."""
         resource = kind.resource
+        api_version, name = resource.api_version, resource.list_kind or f"{resource.kind}List"
         if how.target:
             api_version, name = f"{partial.GROUP}/{how.version}", partial.LIST_KIND
-            parts = [partial.partial_message(value, revision) for value, revision in items]
-        else:
-            api_version, name = resource.api_version, resource.list_kind or f"{resource.kind}List"
+        pieces = []
+        async for records in _batches(listed, AT_ONCE):
             parts = []
-            for at, (value, revision) in enumerate(items):
-                parts.append(await self._message(kind, value, revision))
-                if at % AT_ONCE == AT_ONCE - 1:
-                    await asyncio.sleep(0)
-        return protobuf.list_envelope(
+            for value, revision in _items(records, tell_tenant=listed.tell_tenant):
+                raw = (
+                    partial.partial_message(value, revision)
+                    if how.target
+                    else await self._message(kind, value, revision)
+                )
+                parts.append(protobuf.list_item(raw))
+            pieces.append(b"".join(parts))
+        head, tail = protobuf.list_frame(
             api_version,
             name,
             listed.revision,
-            parts,
+            sum(map(len, pieces)),
             continuation=listed.continue_,
             remaining=listed.remaining,
         )
+        return [head, *pieces, tail]
 
     async def _message(self, kind: Kind, value: bytes, revision: int) -> bytes:
         resource = kind.resource
@@ -376,9 +373,19 @@ def _ordered(kind: Kind, how: Representation) -> bool:
     return how.target == TABLE and (resource.storage_group, resource.kind) in tables.ORDERS
 
 
-async def _nothing() -> AsyncIterator[list[Record]]:
-    return
-    yield []
+async def _batches(listed: Listed, step: int) -> AsyncIterator[list[Record]]:
+    """Give the records of a list, few at a time; others have their turn between them."""
+    records = listed.records
+    while True:
+        for at in range(0, len(records), step):
+            yield records[at : at + step]
+            await asyncio.sleep(0)
+        if listed.rest is None:
+            return
+        try:
+            records = await anext(listed.rest)
+        except StopAsyncIteration:
+            return
 
 
 def _internal(kind: Kind, suffix: str) -> str:

@@ -3,7 +3,6 @@
 Form: https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 from vcsync.controlplane.wire import types
@@ -63,22 +62,27 @@ def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
     return b"".join((MAGIC, member(b"\x0a", about), b"\x12", length(len(raw)), raw, _NO_ENCODING))
 
 
-def list_envelope(
+def list_item(raw: bytes) -> bytes:
+    """Return the message of an object as it stands in a list."""
+    return b"".join((b"\x12", length(len(raw)), raw))
+
+
+def list_frame(
     api_version: str,
     kind: str,
     revision: int,
-    items: Iterable[bytes],
+    size: int,
     *,
     continuation: str = "",
     remaining: int | None = None,
-) -> bytes:
-    """Put the messages of objects into a list.
+) -> tuple[bytes, bytes]:
+    """Return what stands before and behind the items of a list.
 
     Args:
         api_version: of the list.
         kind: of the list: `PodList`.
         revision: its resourceVersion; 0: none.
-        items: bare messages.
+        size: bytes of all items, as `list_item` gives them.
         continuation: metadata.continue.
         remaining: metadata.remainingItemCount.
     """
@@ -89,10 +93,10 @@ def list_envelope(
     ]
     if remaining is not None:
         meta.append(b"\x20" + length(remaining))
-    parts = [member(b"\x0a", b"".join(meta))]
-    for item in items:
-        parts += (b"\x12", length(len(item)), item)
-    return envelope(api_version, kind, b"".join(parts))
+    about = member(b"\x0a", api_version.encode()) + member(b"\x12", kind.encode())
+    told = member(b"\x0a", b"".join(meta))
+    head = (MAGIC, member(b"\x0a", about), b"\x12", length(len(told) + size), told)
+    return b"".join(head), _NO_ENCODING
 
 
 def watch_frame(change: str, obj: bytes) -> bytes:

@@ -75,10 +75,10 @@ def test_garbage_is_refused_in_the_real_servers_words(data: bytes, message: str)
 
 
 def test_a_list_is_joined_from_messages() -> None:
-    items = [protobuf.message("", "v1", "ConfigMap", {"metadata": {"name": name}}) for name in ("a", "b")]
-    found = protobuf.decode(
-        protobuf.list_envelope("v1", "ConfigMapList", 7, items, continuation="c", remaining=3)
-    )
+    messages = [protobuf.message("", "v1", "ConfigMap", {"metadata": {"name": name}}) for name in ("a", "b")]
+    items = b"".join(map(protobuf.list_item, messages))
+    head, tail = protobuf.list_frame("v1", "ConfigMapList", 7, len(items), continuation="c", remaining=3)
+    found = protobuf.decode(head + items + tail)
     assert found == {
         "kind": "ConfigMapList",
         "apiVersion": "v1",

@@ -17,8 +17,8 @@ from vcsync.controlplane.store.interface import Record
 from vcsync.controlplane.wire import encode, partial, protobuf, tables
 from vcsync.controlplane.wire.negotiation import Representation
 
-AT_ONCE = 50
-"""Items of a list that are encoded before others in the event loop get their turn: 5 ms of the costliest kinds."""
+AT_ONCE = 20
+"""Items of a list that are encoded before others in the event loop get their turn: 2 ms of the costliest kinds."""
 CHEAP_AT_ONCE = 500
 """Items that are encoded by no more than copying, likewise."""
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"

@@ -15,7 +15,6 @@ __all__ = [
     "decode",
     "encode",
     "envelope",
-    "list_envelope",
     "message",
     "supports",
     "watch_frame",

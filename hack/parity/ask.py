@@ -11,7 +11,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hack.parity.corpus import Scenario, Step
+from vcsync.controlplane.wire import protobuf
 
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 TIMEOUT_SECONDS = 20.0
 EVENTUALLY_SECONDS = 20.0
 POLL_SECONDS = 0.1
@@ -147,7 +149,7 @@ def _once(side: Side, step: Step, known: Mapping[str, str]) -> Answer:
         if step.events and response.status == 200:
             found: Any = [json.loads(response.readline()) for _ in range(step.events)]
         else:
-            found = _value(response.read())
+            found = _value(response.read(), kind)
         return Answer(response.status, kind, warnings, found)
 
 
@@ -175,7 +177,10 @@ def _filled(text: str, known: Mapping[str, str]) -> str:
     return text
 
 
-def _value(raw: bytes) -> Any:
+def _value(raw: bytes, kind: str) -> Any:
+    if kind.startswith(PROTOBUF):
+        # Zeros may be written or not: what was read tells no difference, and clients see none.
+        return protobuf.decode(raw)
     try:
         return json.loads(raw) if raw else None
     except ValueError:

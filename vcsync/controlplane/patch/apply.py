@@ -54,13 +54,13 @@ def apply(
         raise errors.bad_request("error decoding YAML: exceeded max depth")
     wrong = checks.findings(tracking.schema, applied)
     if wrong:
-        raise _failed(f"failed to create typed patch object ({_about(applied)}): {wrong}")
+        raise _failed(f"failed to create typed patch object ({about(applied)}): {wrong}")
     try:
         return _Application(live, applied, manager, now, tracking).run(force)
     except RecursionError:
         raise errors.bad_request("error decoding YAML: exceeded max depth") from None
     except BadItem as bad:
-        raise _failed(f"failed to create typed live object ({_about(applied)}): {bad}") from None
+        raise _failed(f"failed to create typed live object ({about(applied)}): {bad}") from None
 
 
 def _check_kind(applied: Object, tracking: Tracking) -> None:
@@ -80,7 +80,8 @@ def _metadata(obj: Object) -> Object:
     return metadata if isinstance(metadata, dict) else {}
 
 
-def _about(obj: Object) -> str:
+def about(obj: Object) -> str:
+    """Name an object as messages about applying do."""
     metadata = _metadata(obj)
     return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; {_kind(obj)}"
 

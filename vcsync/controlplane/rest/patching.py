@@ -4,8 +4,8 @@ from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.patch import documents
 from vcsync.controlplane.rest import meta
-from vcsync.controlplane.rest.bodies import fitted
 from vcsync.controlplane.rest.copies import copied
+from vcsync.controlplane.rest.fitting import Made, fitted
 from vcsync.controlplane.rest.options import WriteOptions
 from vcsync.controlplane.rest.registry import Change
 from vcsync.controlplane.rest.scope import Scope
@@ -33,14 +33,15 @@ def patched(scope: Scope, form: str, patch: bytes, options: WriteOptions) -> Cha
     """
     if form == negotiation.APPLY_PATCH:
         return _apply(scope, patch, options)
-    seen = decode.read_patch(patch, form)[1]
+    decoded, seen = decode.read_patch(patch, form)
+    made = Made(form, decoded)
 
     async def change(live: Object | None) -> Object:
         if live is None:
             resource = scope.kind.resource
             raise errors.not_found(resource.plural, resource.group, scope.name)
         new = documents.apply_patch(form, live, patch, scope.kind.schema)
-        new = fitted(scope, new, options.validation, seen)
+        new = fitted(scope, new, options.validation, made, seen)
         _settle(scope, new)
         new = defaulted(scope, new)
         track(scope, live, new, options.manager)
@@ -57,7 +58,7 @@ def _apply(scope: Scope, patch: bytes, options: WriteOptions) -> Change:
     async def change(live: Object | None) -> Object:
         merged = applied(scope, live, copied(wanted), options.manager, bool(options.force))
         version = (wanted.get("metadata") or {}).get("resourceVersion")
-        new = fitted(scope, merged, "Ignore")
+        new = fitted(scope, merged, "Ignore", Made(negotiation.APPLY_PATCH, wanted))
         if version:
             new["metadata"]["resourceVersion"] = version
         _settle(scope, new)

@@ -3,7 +3,7 @@
 import asyncio
 import platform
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from email.utils import formatdate
 from typing import Any, Protocol
 
@@ -11,9 +11,11 @@ import msgspec
 
 from vcsync.controlplane import discovery, errors, openapi
 from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.resources import Resource
 from vcsync.controlplane.rest.reply import Reply
 from vcsync.controlplane.rest.requestinfo import Query, RequestInfo
 from vcsync.controlplane.rest.space import Spaces
+from vcsync.controlplane.schema import builtin
 from vcsync.controlplane.wire import encode, negotiation
 
 VERSION = {
@@ -60,9 +62,36 @@ CHECKS = (
 """Checks by the names that kube-apiserver has; what a hook after its start does is done here before it listens."""
 READY_CHECKS = (*CHECKS[:3], "etcd-readiness", "informer-sync", *CHECKS[3:])
 STORE_CHECKS = frozenset({STORE, "etcd-readiness"})
+PATHS = (
+    "/.well-known/openid-configuration",
+    "/api",
+    "/api/v1",
+    "/apis",
+    "/apis/",
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/metrics/slis",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/openapi/v3/",
+    "/openid/v1/jwks",
+    "/readyz",
+    "/version",
+)
 HEALTH = {"healthz": CHECKS, "livez": CHECKS, "readyz": READY_CHECKS}
 
-PROTOBUF = "application/com.github.proto-openapi.spec.v2"
+OPENAPI_V2 = {
+    "application/json": "application/json",
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf": openapi.PROTOBUF_TYPE,
+    "application/com.github.proto-openapi.spec.v2.v1.0+protobuf": openapi.PROTOBUF_TYPE,
+}
+"""Media types that may be asked for, and what is answered then."""
+OPENAPI_V3 = {
+    "application/json": "application/json",
+    "application/com.github.proto-openapi.spec.v3@v1.0+protobuf": "application/json",
+    "application/com.github.proto-openapi.spec.v3.v1.0+protobuf": "application/json",
+}
 YEAR = 365 * 86400
 
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
@@ -94,33 +123,28 @@ class Paths:
         self._ready = ready
         self._metrics = metrics
 
-    async def answer(self, incoming: Any, info: RequestInfo, query: Query, tenant: str) -> Reply:  # noqa: PLR0911 - one for each path
+    async def answer(self, incoming: Any, info: RequestInfo, query: Query, tenant: str) -> Reply:
         """Answer one.
 
         Raises:
             StatusError: 404, 405.
         """
         parts = [each for each in info.path.split("/") if each]
+        if "//" in info.path or (parts and parts[0] in HEALTH and info.path.endswith("/")):
+            return nowhere()
+        if parts and parts[0] in HEALTH:
+            return await self._health(parts, query)
+        if parts and parts[0] == "openapi":
+            return await self._openapi(incoming, info.path, query, tenant)
         if incoming.method not in ("GET", "HEAD") and parts != ["apis"]:
             raise errors.method_not_allowed() if parts else errors.page_not_found()
-        if not parts:
-            return _json(
-                {
-                    "paths": [
-                        "/api",
-                        "/api/v1",
-                        "/apis",
-                        "/healthz",
-                        "/livez",
-                        "/metrics",
-                        "/readyz",
-                        "/version",
-                    ]
-                }
-            )
-        if parts[0] in HEALTH:
-            return await self._health(parts, query)
+        return await self._read(incoming, info, parts, tenant)
+
+    async def _read(self, incoming: Any, info: RequestInfo, parts: list[str], tenant: str) -> Reply:  # noqa: PLR0911 - one for each path
+        if not parts or parts == ["index.html"]:
+            return _json({"paths": listing(self._spaces.custom(tenant))})
         if parts == ["version"]:
+            negotiation.plain_json(incoming.headers.get("Accept", ""))
             return _json(VERSION)
         if parts == ["metrics"]:
             return Reply(200, [await self._metrics(tenant)], METRICS)
@@ -131,8 +155,6 @@ class Paths:
         if info.path == "/openid/v1/jwks":
             keys = await self._guard.openid(tenant, keys=True)
             return Reply(200, [msgspec.json.encode(keys)], "application/jwk-set+json")
-        if parts[0] == "openapi":
-            return await self._openapi(incoming, parts, query, tenant)
         if parts[0] in ("api", "apis"):
             return self._discovery(incoming, parts, tenant)
         if parts[0] == "version":
@@ -175,25 +197,25 @@ class Paths:
         obj = {"apiVersion": "v1", **msgspec.json.decode(found)}
         return Reply(200, [encode.document(obj, how)], how.content_type, headers)
 
-    async def _openapi(self, incoming: Any, parts: list[str], query: Query, tenant: str) -> Reply:
+    async def _openapi(self, incoming: Any, path: str, query: Query, tenant: str) -> Reply:
         headers, custom = incoming.headers, self._spaces.published(tenant)
-        accept = headers.get("Accept", "")
-        if parts == ["openapi", "v3"]:
-            index = await asyncio.to_thread(openapi.index, custom)
-            kind = "application/json" if "application/json" in accept else "text/plain; charset=utf-8"
-            return Reply(200, [index], kind)
-        kind = "application/json"
-        if parts == ["openapi", "v2"]:
-            make = openapi.swagger
-            if PROTOBUF in accept and "application/json" not in accept.partition(PROTOBUF)[0]:
-                make, kind = openapi.swagger_protobuf, openapi.PROTOBUF_TYPE
-            found: openapi.Document | None = await asyncio.to_thread(make, custom)
-            told = {"Vary": "Accept-Encoding"}
+        if path == "/openapi/v3":
+            # The real server leaves it to a guess from the first bytes what this is.
+            return Reply(200, [await asyncio.to_thread(openapi.index, custom)], "text/plain; charset=utf-8")
+        third = path.startswith("/openapi/v3/")
+        if not third and path != "/openapi/v2":
+            return nowhere()
+        kind = negotiation.first_of(headers.get("Accept", ""), OPENAPI_V3 if third else OPENAPI_V2)
+        if third:
+            name = path.removeprefix("/openapi/v3/")
+            found: openapi.Document | None = await asyncio.to_thread(openapi.document, name, custom)
+        elif kind == openapi.PROTOBUF_TYPE:
+            found = await asyncio.to_thread(openapi.swagger_protobuf, custom)
         else:
-            found = await asyncio.to_thread(openapi.document, "/".join(parts[2:]), custom)
-            told = {"Vary": "Accept"}
-        if found is None or parts[1] not in ("v2", "v3"):
-            return Reply(404, [])
+            found = await asyncio.to_thread(openapi.swagger, custom)
+        if found is None or kind is None:
+            return Reply(406 if kind is None else 404, [], "")
+        told = {"Vary": "Accept" if third else "Accept-Encoding"}
         told["ETag"] = found.etag
         if query.get("hash", ("",))[0] == found.etag.strip('"'):
             told["Cache-Control"] = "public, immutable"
@@ -245,6 +267,14 @@ def health_metrics(ready: bool) -> bytes:
         value = int(ready or check not in STORE_CHECKS)
         lines.append(f'kubernetes_healthcheck{{name="{check}",type="{probe}"}} {value}')
     return "\n".join([*lines, ""]).encode()
+
+
+def listing(custom: Sequence[Resource]) -> list[str]:
+    """Return every path that begins something, in order; `custom`: a tenant's own resources."""
+    versions = {(each.group, each.version) for each in (*builtin.resources(), *custom)}
+    groups = {f"/apis/{group}{part}" for group, version in versions if group for part in ("", f"/{version}")}
+    checks = {f"/{probe}/{check}" for probe, checks in HEALTH.items() for check in checks}
+    return sorted({*PATHS, *groups, *checks})
 
 
 def nowhere() -> Reply:

@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Reply:
-    """A whole answer; `body` is sent piece by piece, then what `rest` gives: a long list is never at hand as a whole."""
+    """A whole answer; an empty `content_type`: it tells none.
+
+    `body` is sent piece by piece, then what `rest` gives: a long list is never at hand as a whole.
+    """
 
     status: int
     body: Sequence[bytes]

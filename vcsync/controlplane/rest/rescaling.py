@@ -9,8 +9,8 @@ from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.patch import documents
 from vcsync.controlplane.rest import meta, scaling
-from vcsync.controlplane.rest.bodies import fit
 from vcsync.controlplane.rest.copies import copied
+from vcsync.controlplane.rest.fitting import Made, fit
 from vcsync.controlplane.rest.options import WriteOptions
 from vcsync.controlplane.rest.patching import read_applied
 from vcsync.controlplane.rest.registry import Change
@@ -41,12 +41,12 @@ def patched(scope: Scope, form: str, patch: bytes, options: WriteOptions) -> Cha
     """
     if form == negotiation.APPLY_PATCH:
         return _applied(scope, patch, options)
-    seen = decode.read_patch(patch, form)[1]
+    decoded, seen = decode.read_patch(patch, form)
     schema = builtin.schema(*SCALE[:3])
 
     def scale(shown: Object) -> Object:
         new = documents.apply_patch(form, shown, patch, schema)
-        new = fit(scope, SCALE, new, options.validation, seen)
+        new = fit(scope, SCALE, new, options.validation, Made(form, decoded), seen)
         track_scale(scope, shown, new, options.manager)
         return new
 
@@ -63,7 +63,7 @@ def _applied(scope: Scope, patch: bytes, options: WriteOptions) -> Change:
 
     def scale(shown: Object) -> Object:
         merged = apply_scale(scope, shown, copied(wanted), options.manager, bool(options.force))
-        return fit(scope, SCALE, merged, "Ignore")
+        return fit(scope, SCALE, merged, "Ignore", Made(negotiation.APPLY_PATCH, wanted))
 
     return _change(scope, scale)
 

@@ -208,7 +208,8 @@ class Server:
             and "Content-Encoding" not in headers
             and "gzip" in request.headers.get("Accept-Encoding", "")
         )
-        headers["Content-Type"] = answer.content_type
+        if answer.content_type:
+            headers["Content-Type"] = answer.content_type
         if packed:
             headers["Content-Encoding"] = "gzip"
             headers["Vary"] = "Accept-Encoding"

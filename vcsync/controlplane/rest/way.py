@@ -203,14 +203,7 @@ class Way:
                 raise errors.page_not_found()
             return nowhere()
         resource = kind.resource
-        # A deprecated custom resource is told of even where what is asked of it is refused.
-        if resource.custom:
-            warnings += kind.warnings
-        self._check(kind, info, tenant)
-        if not resource.custom:
-            warnings += kind.warnings
-        if kind.warnings:
-            incoming.audit.annotate("k8s.io/deprecated", "true")
+        self._admit(kind, info, tenant, incoming.audit, warnings)
         scope = Scope(
             tenant=tenant,
             kind=kind,
@@ -301,6 +294,21 @@ class Way:
             "delete": verbs.delete,
             "deletecollection": verbs.deletecollection,
         }[verb](request)
+
+    def _admit(self, kind: Kind, info: RequestInfo, tenant: str, audit: Trail, warnings: list[str]) -> None:
+        """Let in what the resource has; tell that it is deprecated.
+
+        Raises:
+            StatusError: 404, 405.
+        """
+        # Of custom resources this is told even where what is asked is refused.
+        if kind.resource.custom:
+            warnings += kind.warnings
+        self._check(kind, info, tenant)
+        if not kind.resource.custom:
+            warnings += kind.warnings
+        if kind.warnings:
+            audit.annotate("k8s.io/deprecated", "true")
 
     def _check(self, kind: Kind, info: RequestInfo, tenant: str) -> None:
         """Refuse what the resource does not have.

@@ -225,3 +225,17 @@ _OWN_DECODERS: Mapping[str, Callable[[Any, _Context], Any]] = {
     "schema-or-strings": _schema_or_strings,
 }
 """Types with a decoder of their own: what it refuses is told at once."""
+
+
+def decodes_itself(kind: GoType) -> bool:
+    """Tell whether a type has a decoder of its own."""
+    return kind.sort in _OWN_DECODERS
+
+
+def decoded(value: Any, kind: GoType) -> Any:
+    """Return a value as the decoder of its own type reads it; see `decodes_itself`.
+
+    Raises:
+        DecodeError: it does not.
+    """
+    return _OWN_DECODERS[kind.sort](value, _Context())

@@ -152,13 +152,13 @@ def conform(group: str, version: str, kind: str, obj: Object) -> tuple[Object, t
         StatusError: 400, a value does not fit.
     """
     try:
-        fitted, findings = _typed(group, version, kind, obj)
+        fitted, findings = typed(group, version, kind, obj)
     except DecodeError as error:
         raise refusal(kind, version, kind, str(error)) from None
     return fitted, tuple(findings)
 
 
-def _typed(group: str, version: str, kind: str, obj: Object) -> tuple[Object, list[str]]:
+def typed(group: str, version: str, kind: str, obj: Object) -> tuple[Object, list[str]]:
     """Return an object as Go's types hold it, and a text for each unknown field.
 
     Kinds of versions that are not served are left as they are: nothing takes them.
@@ -260,7 +260,7 @@ def _fit(obj: Object, claimed: tuple[str, str, str], expected: Expected) -> tupl
             f'no kind "{kind}" is registered for version "{api_version}" in scheme "{SCHEME}"', claimed
         )
     try:
-        fitted, findings = _typed(group, version, kind, obj)
+        fitted, findings = typed(group, version, kind, obj)
     except DecodeError as error:
         raise _Undecodable(str(error), claimed) from None
     if known.name != wanted.name:

@@ -4,7 +4,7 @@ Behaviour: apiserver's `endpoints/handlers/negotiation`, go-restful's routing by
 built-in resources) and goautoneg's order of clauses. CBOR is not served: clients that prefer it fall back.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -100,8 +100,8 @@ def accepted(
         StatusError: 406.
     """
     header = accept[:MAX_ACCEPT]
-    if not custom and header and not _routed(header):
-        raise _not_routed(lists)
+    if not custom and header and not _routed(header, MEDIA_TYPES.values()):
+        raise _not_routed([*MEDIA_TYPES.values(), *(STREAM_TYPES.values() if lists else ())])
     for clause in _clauses(header or "*/*"):
         for form in MEDIA_TYPES:
             if _matches(clause, form):
@@ -135,6 +135,27 @@ def discovery(accept: str) -> tuple[Representation, str]:
             if found is not None:
                 return found, ""
     raise _only(MEDIA_TYPES)
+
+
+def first_of(accept: str, offered: Mapping[str, str]) -> str | None:
+    """Return what is offered for the first clause that names any of the offered media types; None: none does."""
+    for clause in _clauses(accept[:MAX_ACCEPT] or "*/*"):
+        for media_type, found in offered.items():
+            kind, _, subtype = media_type.partition("/")
+            if clause.type in ("*", kind) and clause.subtype in ("*", subtype):
+                return found
+    return None
+
+
+def plain_json(accept: str) -> None:
+    """Refuse whoever does not take JSON, where there is nothing else.
+
+    Raises:
+        StatusError: 406.
+    """
+    header = accept[:MAX_ACCEPT]
+    if header and not _routed(header, (MEDIA_TYPES["json"],)):
+        raise _not_routed([MEDIA_TYPES["json"]])
 
 
 def wants_pretty(query: str | None, user_agent: str) -> bool:
@@ -201,10 +222,10 @@ def _matches(clause: Clause, form: Format) -> bool:
     return clause.type == kind and clause.subtype == subtype
 
 
-def _routed(header: str) -> bool:
+def _routed(header: str, offered: Iterable[str]) -> bool:
     """Tell whether go-restful would pick a route: it compares whole media types without parameters."""
     kinds = {each.partition(";")[0].strip(" ") for each in header.split(",")}
-    return bool(kinds & {"*/*", *MEDIA_TYPES.values()})
+    return bool(kinds & {"*/*", *offered})
 
 
 def _clauses(header: str) -> list[Clause]:
@@ -258,8 +279,7 @@ def _only(types: Mapping[Format, str]) -> StatusError:
     return not_acceptable(f"only the following media types are accepted: {', '.join(types.values())}")
 
 
-def _not_routed(lists: bool) -> StatusError:
-    offered = [*MEDIA_TYPES.values(), *(STREAM_TYPES.values() if lists else ())]
+def _not_routed(offered: Sequence[str]) -> StatusError:
     message = f"406: Not Acceptable\n\nAvailable representations: {', '.join(offered)}"
     return StatusError(406, "NotAcceptable", message, empty_details=True)
 

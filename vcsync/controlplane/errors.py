@@ -69,7 +69,7 @@ class StatusError(Exception):
             details["causes"] = [
                 {
                     **({"reason": each.reason} if each.reason else {}),
-                    "message": each.message,
+                    **({"message": each.message} if each.message else {}),
                     **({"field": each.field} if each.field else {}),
                 }
                 for each in self.causes

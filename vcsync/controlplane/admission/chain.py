@@ -6,7 +6,14 @@ write's transaction.
 
 from collections.abc import Sequence
 
-from vcsync.controlplane.admission import limits, pods, storage
+from vcsync.controlplane.admission import (
+    limits,
+    placed_pods,
+    pods,
+    runtime_classes,
+    service_accounts,
+    storage,
+)
 from vcsync.controlplane.admission.certificates import May, Signers, no_masters
 from vcsync.controlplane.admission.node_restriction import NodeRestriction
 from vcsync.controlplane.admission.owner_references import Decide, OwnerReferences
@@ -24,15 +31,16 @@ def mutating(decide: Decide) -> Sequence[Plugin]:
     """
     return (
         limits.limit_defaults,
-        pods.ServiceAccounts(),
+        service_accounts.ServiceAccounts(),
         NodeRestriction(decide),
         storage.taint_new_node,
         pods.priority,
         pods.default_tolerations,
         storage.default_storage_class,
         storage.in_use_protection,
-        pods.runtime_class,
+        runtime_classes.runtime_class,
         storage.default_ingress_class,
+        placed_pods.topology_labels,
     )
 
 
@@ -45,12 +53,16 @@ def validating(decide: Decide, may: May) -> Sequence[Plugin]:
     """
     return (
         limits.limit_bounds,
+        service_accounts.ServiceAccounts().of_ephemeral,
         pod_security,
         pods.one_default_priority,
         OwnerReferences(decide),
         storage.claim_resize,
+        runtime_classes.overhead,
         Signers(may),
         no_masters,
+        placed_pods.declared_features,
+        placed_pods.resize_fits,
     )
 
 

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from vcsync.controlplane.admission.settings import Limited
 from vcsync.controlplane.admission.usage import (
     NONE,
     Amount,
     Usage,
     amount,
+    attributes_classes,
     counted,
     is_terminating,
     missing_in_pod,
@@ -31,25 +33,44 @@ class QuotaExceeded(Exception):
     """The write would exceed a quota, or cannot be counted; the text is what `forbidden:` is followed by."""
 
 
+class NotCovered(Exception):
+    """No quota covers a scope that needs one; the text is the whole message."""
+
+
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A write of one object. `old` None: it is created."""
+    """A write of one object.
+
+    Attributes:
+        old: None: it is created.
+        told: it only tells what is so: it is counted, and never refused for what it comes to.
+    """
 
     group: str
     plural: str
     new: Object
     old: Object | None
+    told: bool = False
 
 
-def charge(write: Write, quotas: Sequence[Object]) -> list[tuple[int, dict[str, str]]]:
+def charge(
+    write: Write, quotas: Sequence[Object], limited: Sequence[Limited] = ()
+) -> list[tuple[int, dict[str, str]]]:
     """Return for each quota that the write counts against its position and its `status.used` afterwards.
 
+    Args:
+        write: the write.
+        quotas: of its namespace.
+        limited: what must be covered by a quota.
+
     Raises:
-        QuotaExceeded: it does not fit.
+        QuotaExceeded: it does not fit, or is not covered.
     """
     charged = []
     before = None if write.old is None else usage(write.group, write.plural, write.old)
     after = usage(write.group, write.plural, write.new)
+    if limited:
+        _check_covered(write, quotas, limited, after if before is None else _more(after, before))
     for position, quota in enumerate(quotas):
         if not matches(write, quota, write.new):
             continue
@@ -61,8 +82,43 @@ def charge(write: Write, quotas: Sequence[Object]) -> list[tuple[int, dict[str, 
         delta = _more(after, before or {}) if counts_less else after
         asked = {name: delta[name] for name in tracked if delta.get(name, NONE).milli}
         if asked:
-            charged.append((position, _charged(quota, asked, hard, used)))
+            charged.append((position, _charged(quota, asked, hard, used, told=write.told)))
     return charged
+
+
+def _check_covered(write: Write, quotas: Sequence[Object], limited: Sequence[Limited], more: Usage) -> None:
+    """Refuse what needs a quota and has none that covers it."""
+    if not any(each.milli for each in more.values()):
+        return
+    found = usage(write.group, write.plural, write.new)
+    named = {
+        name
+        for each in limited
+        if (each.group, each.plural) == (write.group, write.plural)
+        for name, used in found.items()
+        if used.milli > 0 and any(part in name for part in each.contains)
+    }
+    covering = [quota for quota in quotas if matches(write, quota, write.new)]
+    for quota in covering:
+        named -= set(counted(write.group, write.plural, (quota.get("status") or {}).get("hard") or {}))
+    if named:
+        raise QuotaExceeded(f"insufficient quota to consume: {','.join(sorted(named))}")
+    scopes = [scope for each in limited for scope in each.scopes if _in_scope(write, scope, write.new)]
+    there = {
+        scope["scopeName"]
+        for quota in quotas
+        for scope in _selectors(quota)
+        if _in_scope(write, scope, write.new)
+    }
+    missing = [scope for scope in scopes if scope["scopeName"] not in there]
+    if missing:
+        raise NotCovered(f"insufficient quota to match these scopes: [{' '.join(map(_shown, missing))}]")
+
+
+def _shown(selector: Mapping[str, Any]) -> str:
+    """Write a selector as Go writes the struct."""
+    values = " ".join(selector.get("values") or ())
+    return f"{{{selector['scopeName']} {selector.get('operator') or ''} [{values}]}}"
 
 
 def matches(write: Write, quota: Object, obj: Object) -> bool:
@@ -70,12 +126,15 @@ def matches(write: Write, quota: Object, obj: Object) -> bool:
     hard = (quota.get("status") or {}).get("hard") or {}
     if not counted(write.group, write.plural, hard):
         return False
+    return all(_in_scope(write, selector, obj) for selector in _selectors(quota))
+
+
+def _selectors(quota: Object) -> list[Mapping[str, Any]]:
     spec = quota.get("spec") or {}
-    selectors: list[Mapping[str, Any]] = [
+    found: list[Mapping[str, Any]] = [
         {"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()
     ]
-    selectors += (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
-    return all(_in_scope(write, selector, obj) for selector in selectors)
+    return [*found, *((spec.get("scopeSelector") or {}).get("matchExpressions") or ())]
 
 
 def _check_countable(write: Write, quota: Object, tracked: Sequence[str], used: Mapping[str, str]) -> None:
@@ -88,10 +147,12 @@ def _check_countable(write: Write, quota: Object, tracked: Sequence[str], used: 
         raise QuotaExceeded(f"status unknown for quota: {name}, resources: {','.join(tracked)}")
 
 
-def _charged(quota: Object, asked: Usage, hard: Mapping[str, str], used: Mapping[str, str]) -> dict[str, str]:
+def _charged(
+    quota: Object, asked: Usage, hard: Mapping[str, str], used: Mapping[str, str], *, told: bool
+) -> dict[str, str]:
     then = {name: amount(used[name]) + more for name, more in asked.items()}
     over = [name for name, total in then.items() if total.milli > milli(hard[name])]
-    if over:
+    if over and not told:
         raise QuotaExceeded(
             f"exceeded quota: {quota['metadata']['name']}, "
             f"requested: {_told({name: str(asked[name]) for name in over})}, "
@@ -114,8 +175,9 @@ def _more(after: Usage, before: Usage) -> Usage:
 
 def _in_scope(write: Write, selector: Mapping[str, Any], obj: Object) -> bool:
     if (write.group, write.plural) == ("", "persistentvolumeclaims"):
-        name = (obj.get("spec") or {}).get("volumeAttributesClassName") or ""
-        return selector["scopeName"] == "VolumeAttributesClass" and _selected(selector, name)
+        if selector["scopeName"] != "VolumeAttributesClass":
+            return False
+        return any(_selected(selector, name) for name in attributes_classes(obj) or {""})
     if (write.group, write.plural) != ("", "pods"):
         return False
     if selector["scopeName"] == "PriorityClass":

@@ -4,15 +4,17 @@ kube-apiserver writes the quota first and the object after; here both are one tr
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from weakref import WeakValueDictionary
 
 from vcsync.controlplane import errors
-from vcsync.controlplane.admission.charge import QuotaExceeded, Write, charge
+from vcsync.controlplane.admission.charge import NotCovered, QuotaExceeded, Write, charge
+from vcsync.controlplane.admission.settings import Limited
 from vcsync.controlplane.admission.usage import IGNORED, is_terminating, updates_count
 from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.patch import managed, resets
 from vcsync.controlplane.patch.managed import Tracking
 from vcsync.controlplane.resources import collection_key
@@ -28,9 +30,10 @@ MANAGER = "kube-apiserver"
 class QuotaClaims:
     """Reserves what writes use of their namespace's quotas."""
 
-    def __init__(self, store: Store) -> None:
-        """Take where quotas are kept."""
+    def __init__(self, store: Store, limited: Sequence[Limited] = ()) -> None:
+        """Take where quotas are kept, and what needs one."""
         self._store = store
+        self._limited = limited
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def __call__(
@@ -44,12 +47,16 @@ class QuotaClaims:
         if new is None or not _counts(scope, new, old):
             return NOTHING
         records = await self._quotas(scope)
-        if not records:
+        if not records and not self._limited:
             return NOTHING
         resource = scope.kind.resource
         quotas = [stored.unpack(each.value, each.revision, "ResourceQuota", "v1") for each in records]
         try:
-            charged = charge(Write(resource.storage_group, resource.plural, new, old), quotas)
+            told = scope.subresource == "status"
+            write = Write(resource.storage_group, resource.plural, new, old, told)
+            charged = charge(write, quotas, self._limited)
+        except NotCovered as error:
+            raise StatusError(500, "", str(error)) from None
         except QuotaExceeded as error:
             name = new["metadata"].get("name") or scope.name
             raise errors.forbidden(resource.plural, resource.group, name, str(error)) from None
@@ -120,4 +127,6 @@ def _counts(scope: Scope, new: Object, old: Object | None) -> bool:
         return scope.subresource == "resize" or (
             not scope.subresource and is_terminating(new) != is_terminating(old)
         )
+    if (group, plural) == ("", "persistentvolumeclaims") and scope.subresource == "status":
+        return True
     return not scope.subresource and updates_count(group, plural)

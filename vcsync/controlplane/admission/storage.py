@@ -8,6 +8,7 @@ from typing import Any
 from vcsync.controlplane.admission.plugin import Lookup, creates, refusal, spec_of
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.rest.scope import Admission
+from vcsync.kube.quantity import milli
 
 PROTECTED = {
     ("", "persistentvolumeclaims"): "kubernetes.io/pvc-protection",
@@ -78,7 +79,7 @@ async def taint_new_node(admission: Admission, lookup: Lookup) -> None:
 
 
 async def claim_resize(admission: Admission, lookup: Lookup) -> None:
-    """Let a claim grow only where its class allows it.
+    """Let a claim grow only when it is bound, and where its class allows it.
 
     Raises:
         StatusError: 403 it does not.
@@ -86,11 +87,15 @@ async def claim_resize(admission: Admission, lookup: Lookup) -> None:
     resource, old = admission.scope.kind.resource, admission.old
     if resource.plural != "persistentvolumeclaims" or admission.scope.subresource or old is None:
         return
-    if admission.operation != "UPDATE" or _asked(spec_of(admission)) == _asked(old.get("spec") or {}):
+    if admission.operation != "UPDATE" or _asked(spec_of(admission)) <= _asked(old.get("spec") or {}):
         return
-    name = (old.get("spec") or {}).get("storageClassName") or ""
+    if (old.get("status") or {}).get("phase") != "Bound":
+        raise refusal(admission, "Only bound persistent volume claims can be expanded")
+    name = _class_of(old)
     found = (
-        await lookup.get(admission.scope.tenant, "storage.k8s.io", "storageclasses", name) if name else None
+        await lookup.get(admission.scope.tenant, "storage.k8s.io", "storageclasses", name)
+        if name and _class_of(admission.new or {}) == name
+        else None
     )
     if not (found or {}).get("allowVolumeExpansion"):
         raise refusal(
@@ -99,8 +104,13 @@ async def claim_resize(admission: Admission, lookup: Lookup) -> None:
         )
 
 
-def _asked(spec: Object) -> Any:
-    return ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+def _asked(spec: Object) -> int:
+    return milli(str(((spec.get("resources") or {}).get("requests") or {}).get("storage") or "0"))
+
+
+def _class_of(claim: Object) -> str:
+    annotations = (claim.get("metadata") or {}).get("annotations") or {}
+    return annotations.get(BETA_STORAGE_CLASS) or (claim.get("spec") or {}).get("storageClassName") or ""
 
 
 def _marked(found: Object, annotation: str) -> bool:

@@ -181,12 +181,26 @@ def _claim(claim: Object) -> Usage:
     found = {"persistentvolumeclaims": ONE}
     asked = _amounts((spec.get("resources") or {}).get("requests")).get("storage")
     if asked is not None:
-        found["requests.storage"] = asked
+        allocated = _amounts((claim.get("status") or {}).get("allocatedResources")).get("storage", NONE)
+        found["requests.storage"] = _whole(allocated if allocated.milli > asked.milli else asked)
     name = (claim["metadata"].get("annotations") or {}).get("volume.beta.kubernetes.io/storage-class")
     name = name or spec.get("storageClassName")
     if name:
         found |= {f"{name}{_CLASS}{resource}": each for resource, each in list(found.items())}
     return found
+
+
+def _whole(asked: Amount) -> Amount:
+    """Round up to whole bytes."""
+    return asked if asked.milli % 1000 == 0 else Amount(-(-asked.milli // 1000) * 1000)
+
+
+def attributes_classes(claim: Object) -> set[str]:
+    """Return the VolumeAttributesClasses that a claim has, had and shall have."""
+    spec, status = claim.get("spec") or {}, claim.get("status") or {}
+    target = (status.get("modifyVolumeStatus") or {}).get("targetVolumeAttributesClassName")
+    named = (spec.get("volumeAttributesClassName"), status.get("currentVolumeAttributesClassName"), target)
+    return {each for each in named if each}
 
 
 def _devices(claim: Object) -> Usage:

@@ -7,12 +7,21 @@ from vcsync.controlplane.rest import stored
 from vcsync.controlplane.rest.scope import Scope
 from vcsync.controlplane.store.interface import Store
 
-PROTECTED = frozenset({"default", "kube-system", "kube-public"})
+_NAMESPACE = "this namespace may not be deleted"
+_CLASS = "this is a system priority class and cannot be deleted"
+PROTECTED = {
+    **{("", "namespaces", name): _NAMESPACE for name in ("default", "kube-system", "kube-public")},
+    **{
+        ("scheduling.k8s.io", "priorityclasses", f"system-{name}-critical"): _CLASS
+        for name in ("cluster", "node")
+    },
+}
+"""What everybody counts on, and what is said of it."""
 EVERYWHERE = frozenset({"localsubjectaccessreviews"})
 
 
-async def check_namespace(store: Store, scope: Scope) -> None:
-    """Refuse creation where nothing can be created.
+async def check_namespace(store: Store, scope: Scope, prefix: str = "") -> None:
+    """Refuse creation where nothing can be created; `prefix`: of the name, if there is none yet.
 
     Raises:
         StatusError: 404, 403.
@@ -27,7 +36,7 @@ async def check_namespace(store: Store, scope: Scope) -> None:
         error = errors.forbidden(
             resource.plural,
             resource.group,
-            scope.name,
+            scope.name or prefix,
             f"unable to create new content in namespace {scope.namespace} because it is being terminated",
         )
         error.causes = (
@@ -41,13 +50,12 @@ async def check_namespace(store: Store, scope: Scope) -> None:
 
 
 def check_deletion(scope: Scope) -> None:
-    """Refuse to delete the namespaces that everybody counts on.
+    """Refuse to delete what everybody counts on.
 
     Raises:
         StatusError: 403.
     """
     resource = scope.kind.resource
-    if resource.plural == "namespaces" and not resource.group and scope.name in PROTECTED:
-        raise errors.forbidden(
-            resource.plural, resource.group, scope.name, "this namespace may not be deleted"
-        )
+    why = PROTECTED.get((resource.group, resource.plural, scope.name))
+    if why:
+        raise errors.forbidden(resource.plural, resource.group, scope.name, why)

@@ -100,7 +100,7 @@ class Registry:
         raise AssertionError("unreachable")
 
     async def _create(self, scope: Scope, served: Object, options: WriteOptions) -> Written:
-        await check_namespace(self.store, scope)
+        await check_namespace(self.store, scope, served["metadata"].get("generateName") or "")
         served = await self.admitted(scope, "CREATE", served, None, options)
         async with self._turns.turn(scope):
             return await self._create_in_turn(scope, served, options)
@@ -350,6 +350,8 @@ class Registry:
             StatusError: it refuses.
         """
         told = options.as_object() if operation == "CREATE" else {}
+        if operation == "CREATE":
+            await check_namespace(self.store, scope)
         for each in (*self._admission, *self._validation):
             await each(Admission(scope, operation, scope.name, body, None, options.dry_run, told))
 

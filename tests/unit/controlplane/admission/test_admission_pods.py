@@ -2,7 +2,7 @@
 
 import pytest
 
-from vcsync.controlplane.admission import pods
+from vcsync.controlplane.admission import pods, runtime_classes, service_accounts
 from vcsync.controlplane.errors import StatusError
 
 
@@ -14,7 +14,7 @@ async def at_once(seconds: float) -> None:
     assert seconds > 0
 
 
-account = pods.ServiceAccounts(attempts=3, pause=at_once)
+account = service_accounts.ServiceAccounts(attempts=3, pause=at_once)
 
 
 async def test_a_pod_gets_the_default_account_and_its_token(asked, things):
@@ -77,11 +77,11 @@ async def test_the_default_account_of_a_new_namespace_is_waited_for(asked, thing
         if len(pauses) == 2:
             things.add("", "serviceaccounts", "default", "n")
 
-    await asked(pods.ServiceAccounts(attempts=5, pause=pause), pod())
+    await asked(service_accounts.ServiceAccounts(attempts=5, pause=pause), pod())
     assert len(pauses) == 2
     things.there.clear()
     with pytest.raises(StatusError, match='serviceaccount "default" not found'):
-        await asked(pods.ServiceAccounts(attempts=5, pause=at_once), pod())
+        await asked(service_accounts.ServiceAccounts(attempts=5, pause=at_once), pod())
 
 
 def env(name):
@@ -222,11 +222,13 @@ def runtimes(things):
 
 
 async def test_a_pod_gets_what_its_runtime_needs(asked, runtimes):
-    found = (await asked(pods.runtime_class, pod(runtimeClassName="heavy", nodeSelector={"a": "b"})))["spec"]
+    found = (
+        await asked(runtime_classes.runtime_class, pod(runtimeClassName="heavy", nodeSelector={"a": "b"}))
+    )["spec"]
     assert found["overhead"] == {"cpu": "100m"}
     assert found["nodeSelector"] == {"a": "b", "kind": "heavy"}
     assert found["tolerations"] == [TOLERATION]
-    assert await asked(pods.runtime_class, found_pod := pod(runtimeClassName="light")) == found_pod
+    assert await asked(runtime_classes.runtime_class, found_pod := pod(runtimeClassName="light")) == found_pod
 
 
 @pytest.mark.parametrize(
@@ -243,10 +245,80 @@ async def test_a_pod_gets_what_its_runtime_needs(asked, runtimes):
 )  # fmt: skip
 async def test_a_pod_does_not_contradict_its_runtime(asked, runtimes, spec, said):
     with pytest.raises(StatusError) as refused:
-        await asked(pods.runtime_class, pod(**spec))
+        await asked(runtime_classes.overhead, await asked(runtime_classes.runtime_class, pod(**spec)))
     assert refused.value.message == f'pods "p" is forbidden: {said}'
 
 
 async def test_an_overhead_is_the_same_in_any_notation(asked, runtimes):
-    found = await asked(pods.runtime_class, pod(runtimeClassName="heavy", overhead={"cpu": "0.1"}))
+    found = await asked(runtime_classes.runtime_class, pod(runtimeClassName="heavy", overhead={"cpu": "0.1"}))
     assert found["spec"]["overhead"] == {"cpu": "100m"}
+
+
+ANY = {"operator": "Exists"}
+FIRST, LONGER = (
+    {"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+    for seconds in (5, 9)
+)
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "left"),
+    [
+        ([ANY, {"key": "k", "operator": "Equal", "value": "v"}], [ANY]),
+        ([{"key": "k", "operator": "Equal", "value": "v"}, ANY], [ANY]),
+        ([FIRST, LONGER], [LONGER]),
+        ([LONGER, FIRST], [LONGER]),
+        ([TOLERATION, TOLERATION], [TOLERATION]),
+        ([{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Exists"}],
+         [{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Exists"}]),
+        ([{"key": "k", "operator": "Equal", "value": "v"}, {"key": "k", "operator": "Equal", "value": "w"}],
+         [{"key": "k", "operator": "Equal", "value": "v"}, {"key": "k", "operator": "Equal", "value": "w"}]),
+        ([{"key": "k", "operator": "Exists", "effect": "NoSchedule"}, {"key": "k", "operator": "Exists"}],
+         [{"key": "k", "operator": "Exists"}]),
+    ],
+)  # fmt: skip
+def test_a_toleration_that_another_covers_is_left_out(tolerations, left):
+    assert runtime_classes.merged(tolerations) == left
+
+
+async def test_a_runtime_without_a_name_is_an_error_of_the_real_server_too(asked):
+    with pytest.raises(StatusError, match="resource name may not be empty") as refused:
+        await asked(runtime_classes.runtime_class, pod(runtimeClassName=""))
+    assert refused.value.code == 500
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"imagePullSecrets": [{"name": "s"}]}, "a mirror pod may not reference secrets"),
+        ({"volumes": [{"name": "v", "csi": {"driver": "d", "nodePublishSecretRef": {"name": "s"}}}]},
+         "a mirror pod may not reference secrets"),
+        ({"volumes": [{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]},
+         "a mirror pod may not use ServiceAccountToken volume projections"),
+    ],
+)  # fmt: skip
+async def test_a_mirror_pod_refers_to_nothing_secret(asked, more, said):
+    mirror = pod(**more)
+    mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
+    with pytest.raises(StatusError, match=said):
+        await asked(account, mirror)
+
+
+async def test_ephemeral_containers_are_held_to_their_accounts_secrets(asked, things):
+    strict = {"annotations": {"kubernetes.io/enforce-mountable-secrets": "true"}}
+    things.add("", "serviceaccounts", "strict", "n", metadata=strict, secrets=[{"name": "ok"}])
+    old = pod(serviceAccountName="strict")
+
+    async def with_secret(name):
+        each = {"name": "e", "envFrom": [{"secretRef": {"name": name}}]}
+        new = pod(serviceAccountName="strict", ephemeralContainers=[each])
+        await asked(account.of_ephemeral, new, old=old, subresource="ephemeralcontainers")
+
+    await with_secret("ok")
+    with pytest.raises(StatusError) as refused:
+        await with_secret("other")
+    assert (refused.value.code, refused.value.message) == (
+        500,
+        'ephemeral container e with envFrom referencing secret.secretName="other" is not allowed because '
+        "service account strict does not reference that secret",
+    )

@@ -212,6 +212,7 @@ class _Tenant:
     deleted: dict[str, int] = field(default_factory=dict)
     generation: int = 0
     loaded: bool = False
+    parts: dict[str, list[Served]] = field(default_factory=dict)
     served: dict[tuple[str, str, str], Served] | None = None
 
 
@@ -237,10 +238,11 @@ class Catalogue:
         name = record.key.rpartition("/")[2]
         if known.deleted.get(name, 0) < record.revision > known.raw.get(name, (0, b""))[0]:
             known.raw[name] = (record.revision, record.value)
-            self._changed(known)
+            self._changed(known, name)
 
-    def _changed(self, known: _Tenant) -> None:
+    def _changed(self, known: _Tenant, name: str) -> None:
         known.generation += 1
+        known.parts.pop(name, None)
         known.served = None
 
     def loaded(self, tenant: str) -> bool:
@@ -267,7 +269,7 @@ class Catalogue:
         else:
             known.deleted.pop(name, None)
             known.raw[name] = (change.revision, change.value)
-        self._changed(known)
+        self._changed(known, name)
         return True
 
     def forget(self, tenant: str) -> None:
@@ -284,18 +286,22 @@ class Catalogue:
         if known is None:
             return {}
         if known.served is None:
-            definitions = [msgspec.json.decode(value) for _, value in known.raw.values()]
+            # What did not change is kept, and with it what was compiled: with many definitions each one costs.
+            for name in known.raw.keys() - known.parts.keys():
+                known.parts[name] = self._part(tenant, known.raw[name][1])
             known.served = {
                 (each.resource.group, each.resource.version, each.resource.plural): each
-                for each in _in_order(
-                    Served(tenant, definition, version, self._reach)
-                    for definition in definitions
-                    if is_served(definition)
-                    for version in definition["spec"]["versions"]
-                    if version.get("served")
-                )
+                for each in _in_order(each for name in known.raw for each in known.parts[name])
             }
         return known.served
+
+    def _part(self, tenant: str, value: bytes) -> list[Served]:
+        """Return what one definition brings."""
+        definition = msgspec.json.decode(value)
+        if not is_served(definition):
+            return []
+        versions = definition["spec"]["versions"]
+        return [Served(tenant, definition, each, self._reach) for each in versions if each.get("served")]
 
     def served(self, tenant: str) -> list[Served]:
         """Return everything that is served, by group, then the newest version first."""

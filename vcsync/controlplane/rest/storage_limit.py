@@ -3,12 +3,14 @@
 What is left is remembered, so that a write costs no question to the store until it may run out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.identity.caller import SYSTEM
+from vcsync.controlplane.resources import collection_key
 from vcsync.controlplane.rest.scope import Scope
 from vcsync.controlplane.store.interface import Store, Usage
 
@@ -17,16 +19,89 @@ MAX_OBJECTS = 500_000
 MAX_OBJECT = 1536 * 1024
 """Bytes of one object as it is stored: etcd's `--max-request-bytes`."""
 MAX_REMEMBERED = 4096
-"""Tenants of which is remembered what is left."""
+"""Tenants, and kinds of theirs, of which is remembered what is left."""
+PAGE = 500
+_ANY = 2**62
+MIB = 2**20
+_ADMISSION, _RBAC, _FLOW = (
+    "admissionregistration.k8s.io",
+    "rbac.authorization.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+)
+HEEDED: Mapping[tuple[str, str], tuple[int, int]] = {
+    ("apiextensions.k8s.io", "customresourcedefinitions"): (1000, 32 * MIB),
+    (_ADMISSION, "validatingwebhookconfigurations"): (500, 4 * MIB),
+    (_ADMISSION, "mutatingwebhookconfigurations"): (500, 4 * MIB),
+    (_ADMISSION, "validatingadmissionpolicies"): (500, 4 * MIB),
+    (_ADMISSION, "mutatingadmissionpolicies"): (500, 4 * MIB),
+    (_ADMISSION, "validatingadmissionpolicybindings"): (1000, 4 * MIB),
+    (_ADMISSION, "mutatingadmissionpolicybindings"): (1000, 4 * MIB),
+    (_FLOW, "flowschemas"): (200, MIB // 4),
+    (_FLOW, "prioritylevelconfigurations"): (200, MIB // 4),
+    (_RBAC, "clusterroles"): (5000, 16 * MIB),
+    (_RBAC, "clusterrolebindings"): (5000, 16 * MIB),
+    (_RBAC, "roles"): (10_000, 16 * MIB),
+    (_RBAC, "rolebindings"): (20_000, 16 * MIB),
+    ("apiregistration.k8s.io", "apiservices"): (2000, 4 * MIB),
+    ("", "limitranges"): (10_000, 16 * MIB),
+    ("", "resourcequotas"): (10_000, 16 * MIB),
+}
+"""Kinds that the server itself keeps in memory or looks at with other requests: how many, and how many bytes of them."""
 
 
 @dataclass(slots=True)
 class _Left:
     """What a tenant may write before the store is asked again, and what it had when it was."""
 
-    bytes: int
+    size: int
     objects: int
     usage: Usage
+
+    def covers(self, grown: int, before: bytes | None) -> bool:
+        """Tell whether a write is within what is left."""
+        return grown <= self.size and (before is not None or self.objects > 0)
+
+    def take(self, grown: int, before: bytes | None) -> None:
+        """Count a write."""
+        self.size -= grown
+        self.objects -= before is None
+
+
+_Key = TypeVar("_Key")
+
+
+def _over(usage: Usage, grown: int, limits: tuple[int, int], *, new: bool) -> str:
+    """Say which limit, of objects or bytes, a write goes beyond; empty: none."""
+    for what, used, more, limit in (
+        ("objects", usage.objects, int(new), limits[0]),
+        ("bytes", usage.bytes, grown, limits[1]),
+    ):
+        if limit and more and used + more > limit:
+            return f"{used} of {limit} {what}"
+    return ""
+
+
+def _left(usage: Usage, grown: int, limits: tuple[int, int]) -> _Left:
+    """Return half of what is left, for others may write to the same store."""
+    objects, size = limits
+    return _Left(
+        max(grown, (size - usage.bytes) // 2) if size else _ANY,
+        max(1, (objects - usage.objects) // 2) if objects else _ANY,
+        usage,
+    )
+
+
+def _remember(known: dict[_Key, _Left], key: _Key, left: _Left) -> _Left:
+    if len(known) >= MAX_REMEMBERED:
+        known.clear()
+    known[key] = left
+    return left
+
+
+def _refusal(scope: Scope, why: str) -> StatusError:
+    resource = scope.kind.resource
+    remedy = "delete objects that are not needed, or ask the operator for more"
+    return errors.forbidden(resource.plural, resource.group, scope.name, f"{why}; {remedy}")
 
 
 class StorageLimit:
@@ -38,6 +113,7 @@ class StorageLimit:
         self._bytes = max_bytes
         self._objects = max_objects
         self._left: dict[str, _Left] = {}
+        self._heeded: dict[tuple[str, str], _Left] = {}
 
     async def require(self, scope: Scope, key: str, value: bytes, before: bytes | None) -> None:
         """Make sure that there is room for a write.
@@ -58,36 +134,43 @@ class StorageLimit:
         if grown <= 0 or scope.tenant == SYSTEM:
             return
         left = self._left.get(scope.tenant)
-        if left is None or grown > left.bytes or (before is None and left.objects < 1):
+        if left is None or not left.covers(grown, before):
             left = await self._ask(scope, grown, new=before is None)
-        left.bytes -= grown
-        left.objects -= before is None
+        resource = scope.kind.resource
+        heeded = HEEDED.get((resource.storage_group, resource.plural))
+        if heeded is not None:
+            await self._heed(scope, heeded, grown, before)
+        left.take(grown, before)
 
     async def _ask(self, scope: Scope, grown: int, *, new: bool) -> _Left:
         usage = await self._store.usage(scope.tenant)
-        limits = (
-            ("bytes", usage.bytes, grown, self._bytes),
-            ("objects", usage.objects, int(new), self._objects),
-        )
-        for what, used, more, limit in limits:
-            if limit and used + more > limit:
-                resource = scope.kind.resource
-                why = (
-                    f"the control plane's storage is full: {used} of {limit} {what} are used; "
-                    "delete objects that are not needed, or ask the operator for more"
-                )
-                raise errors.forbidden(resource.plural, resource.group, scope.name, why)
-        # Half of what is left, for others may write to the same store.
-        far = 2**62
-        left = _Left(
-            max(grown, (self._bytes - usage.bytes) // 2) if self._bytes else far,
-            max(1, (self._objects - usage.objects) // 2) if self._objects else far,
-            usage,
-        )
-        if len(self._left) >= MAX_REMEMBERED:
-            self._left.clear()
-        self._left[scope.tenant] = left
-        return left
+        limits = (self._objects, self._bytes)
+        if what := _over(usage, grown, limits, new=new):
+            raise _refusal(scope, f"the control plane's storage is full: {what} are used")
+        return _remember(self._left, scope.tenant, _left(usage, grown, limits))
+
+    async def _heed(self, scope: Scope, limits: tuple[int, int], grown: int, before: bytes | None) -> None:
+        """Make sure that there are not too many of a kind that costs more than its storage."""
+        plural = scope.kind.resource.plural
+        left = self._heeded.get((scope.tenant, plural))
+        if left is None or not left.covers(grown, before):
+            usage = await self._usage_of_kind(scope)
+            if what := _over(usage, grown, limits, new=before is None):
+                raise _refusal(scope, f"there are too many {plural}: {what} are used")
+            left = _remember(self._heeded, (scope.tenant, plural), _left(usage, grown, limits))
+        left.take(grown, before)
+
+    async def _usage_of_kind(self, scope: Scope) -> Usage:
+        resource = scope.kind.resource
+        prefix, after = collection_key(scope.tenant, resource.storage_group, resource.plural), ""
+        objects = size = 0
+        while True:
+            page = await self._store.range(prefix, after=after, limit=PAGE)
+            objects += len(page.records)
+            size += sum(len(each.key) + len(each.value) for each in page.records)
+            if not page.more:
+                return Usage(objects, size)
+            after = page.records[-1].key
 
     async def text(self, tenant: str) -> bytes:
         """Write what a tenant keeps and may keep, as metrics; of the system space what is remembered of everybody.
@@ -102,7 +185,7 @@ class StorageLimit:
         return "\n".join([*self._lines(found), ""]).encode()
 
     def _lines(self, found: dict[str, Usage]) -> Iterator[str]:
-        limits = (
+        limits: tuple[tuple[str, str, Callable[[Usage], int]], ...] = (
             ("apiserver_storage_size_bytes", "Bytes that a tenant keeps.", lambda usage: usage.bytes),
             ("vcsync_storage_objects", "Objects that a tenant keeps.", lambda usage: usage.objects),
             ("vcsync_storage_limit_bytes", "Bytes that a tenant may keep; 0: any.", lambda _: self._bytes),

@@ -13,6 +13,7 @@ from cryptography.x509.oid import NameOID
 from vcsync.controlplane import errors
 from vcsync.controlplane.admission.mirror_pods import reference_of
 from vcsync.controlplane.admission.plugin import Lookup, refusal
+from vcsync.controlplane.admission.pod_audiences import Volumes
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.identity import node_graph, nodes
 from vcsync.controlplane.identity.caller import Attributes, Decision, quoted
@@ -105,9 +106,13 @@ class NodeRestriction:
         if len(audiences) > 1:
             raise refusal(admission, "node may only request 0 or 1 audiences")
         audience = audiences[0] if audiences else ""
-        if await _asks_for(lookup, admission.scope.tenant, pod, audience):
-            return
         scope = admission.scope
+        volumes = Volumes(lookup, scope.tenant, pod)
+        if await volumes.ask_for(audience):
+            return
+        if volumes.problems:
+            told = volumes.problems[0] if len(volumes.problems) == 1 else f"[{', '.join(volumes.problems)}]"
+            raise refusal(admission, f"error validating audience {quoted(audience)}: {told}")
         asked = Attributes(
             "request-serviceaccounts-token-audience",
             version="v1",
@@ -121,29 +126,6 @@ class NodeRestriction:
                 f"audience {quoted(audience)} not found in pod spec volume, {scope.caller.user.name} is not "
                 "authorized to request tokens for this audience",
             )
-
-
-async def _asks_for(lookup: Lookup, tenant: str, pod: Object, audience: str) -> bool:
-    """Tell whether a volume of a Pod needs a token for an audience: a projected one, or its CSI driver."""
-    drivers = set()
-    for volume in (pod.get("spec") or {}).get("volumes") or ():
-        for source in node_graph.at(volume, "projected", "sources") or ():
-            token = source.get("serviceAccountToken")
-            if token is not None and (token.get("audience") or "") == audience:
-                return True
-        drivers.add(node_graph.at(volume, "csi", "driver"))
-    namespace = pod["metadata"].get("namespace", "")
-    for claim in node_graph.claims_of(pod):
-        found = await lookup.get(tenant, "", "persistentvolumeclaims", claim, namespace)
-        name = node_graph.at(found, "spec", "volumeName")
-        held = await lookup.get(tenant, "", "persistentvolumes", name) if name else None
-        drivers.add(node_graph.at(held, "spec", "csi", "driver"))
-    for driver in sorted(filter(None, drivers)):
-        found = await lookup.get(tenant, "storage.k8s.io", "csidrivers", driver)
-        requests = node_graph.at(found, "spec", "tokenRequests") or ()
-        if any((each.get("audience") or "") == audience for each in requests):
-            return True
-    return False
 
 
 async def _existing(admission: Admission, lookup: Lookup, name: str) -> Object:

@@ -14,10 +14,14 @@ from vcsync.controlplane.identity.bootstrap import default_policy
 from vcsync.controlplane.identity.caller import MASTERS, Asked, Caller, Decision, refusal
 from vcsync.controlplane.identity.policy import Policy
 from vcsync.controlplane.identity.policy_reader import MARK, apply, read_policy
+from vcsync.controlplane.identity.remembered import Remembered
 from vcsync.controlplane.store.interface import Change, Store, tenant_of
 
 MAX_POLICIES = 1000
 """Tenants whose policy is kept in memory."""
+
+MAX_ACTORS = 10_000
+"""Users of whom it is remembered how they act as others."""
 
 
 @dataclass(slots=True)
@@ -45,6 +49,7 @@ class Authorizer:
         self._exists = exists
         self._capacity = capacity
         self._policies: OrderedDict[str, _Known] = OrderedDict()
+        self._acted: impersonation.Worked = Remembered(MAX_ACTORS)
         self._loading: dict[str, list[_Loading]] = {}
 
     def changed(self, changes: Iterable[Change]) -> None:
@@ -151,7 +156,7 @@ class Authorizer:
         wanted = impersonation.wanted_user(pairs)
         if wanted is None:
             return caller
-        return await impersonation.impersonated(self.decide, caller, wanted, tenant, asked)
+        return await impersonation.impersonated(self.decide, caller, wanted, tenant, asked, self._acted)
 
     async def check_role_write(
         self,

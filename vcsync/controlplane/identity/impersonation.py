@@ -24,6 +24,7 @@ from vcsync.controlplane.identity.caller import (
     refusal,
 )
 from vcsync.controlplane.identity.policy import ACCOUNT_PREFIX
+from vcsync.controlplane.identity.remembered import Remembered
 
 AUTHENTICATION = "authentication.k8s.io"
 NODE_PREFIX = "system:node:"
@@ -106,8 +107,12 @@ def _is_text(value: str) -> bool:
     return True
 
 
-async def impersonated(
-    decide: Decide, caller: Caller, wanted: User, tenant: str, asked: Asked | None
+Worked = Remembered[tuple[str, str], str]
+"""The mode in which a user, by tenant and name, could act as somebody the last time: it is asked for first."""
+
+
+async def impersonated(  # noqa: PLR0917  one question
+    decide: Decide, caller: Caller, wanted: User, tenant: str, asked: Asked | None, worked: Worked
 ) -> Caller:
     """Return the caller that `wanted` is, if `caller` may act as it.
 
@@ -115,20 +120,31 @@ async def impersonated(
         StatusError: 403, it may not: the first refusal, as the real server tells it.
     """
     first: StatusError | None = None
-    for mode in _modes(caller, wanted) if asked is not None else ():
-        assert asked is not None  # noqa: S101  for the type checker
+    key = (caller.tenant, caller.user.name)
+    modes = [*(_modes(caller, wanted) if asked is not None else ()), _LEGACY]
+    before = worked.get(key)
+    for mode in sorted(modes, key=lambda each: each != before):
         try:
-            await _require(decide, caller, _on(asked, f"impersonate-on:{mode}:{asked.verb}"))
-            user = await _check(decide, caller, wanted, f"impersonate:{mode}", constrained=True)
+            user = await _in_mode(decide, caller, wanted, asked, mode)
         except StatusError as error:
             first = first or error
         else:
+            worked.put(key, mode)
             return _as_caller(caller, user, tenant)
-    try:
-        user = await _check(decide, caller, wanted, _LEGACY, constrained=False)
-    except StatusError as error:
-        raise first or error from None
-    return _as_caller(caller, user, tenant)
+    assert first is not None  # noqa: S101  there is a mode, and each either returns or refuses
+    raise first
+
+
+async def _in_mode(decide: Decide, caller: Caller, wanted: User, asked: Asked | None, mode: str) -> User:
+    """Return `wanted` with its groups, if `caller` may act as it in one mode.
+
+    Raises:
+        StatusError: 403, it may not.
+    """
+    if mode == _LEGACY or asked is None:
+        return await _check(decide, caller, wanted, _LEGACY, constrained=False)
+    await _require(decide, caller, _on(asked, f"impersonate-on:{mode}:{asked.verb}"))
+    return await _check(decide, caller, wanted, f"impersonate:{mode}", constrained=True)
 
 
 def _as_caller(caller: Caller, user: User, tenant: str) -> Caller:

@@ -7,6 +7,7 @@ from typing import Any
 
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.errors import FieldError, required, wrong
+from vcsync.controlplane.identity.review_selectors import field_findings, label_findings
 
 _ONE_OF = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
 _BOTH = "cannot be specified in combination with resourceAttributes"
@@ -27,8 +28,11 @@ def review_findings(review: Object, *, whose: bool, namespace: str | None = None
         found.append(wrong("spec.resourceAttributes", None, _ONE_OF))
     if whose and not spec.get("user") and not spec.get("groups"):
         found.append(wrong("spec.user", spec.get("user") or "", _NOBODY))
-    for key in ("fieldSelector", "labelSelector"):
-        found += _selector_findings((resource or {}).get(key), f"spec.resourceAttributes.{key}")
+    for key, rules in (("fieldSelector", field_findings), ("labelSelector", label_findings)):
+        selector, path = (resource or {}).get(key), f"spec.resourceAttributes.{key}"
+        found += _selector_findings(selector, path)
+        for number, each in enumerate((selector or {}).get("requirements") or ()):
+            found += rules(each, f"{path}.requirements[{number}]")
     return found + _metadata_findings(review, namespace) + _local_findings(resource, other, namespace)
 
 

@@ -12,11 +12,15 @@ from vcsync.controlplane.errors import FieldError, bad_request, invalid
 from vcsync.controlplane.identity.authentication import Authenticator
 from vcsync.controlplane.identity.authorizer import Authorizer
 from vcsync.controlplane.identity.caller import SYSTEM, Attributes, Caller
+from vcsync.controlplane.identity.nodes import node_of
 from vcsync.controlplane.identity.review_rules import review_findings
+from vcsync.controlplane.identity.review_selectors import selected_fields, selector_problems
 from vcsync.controlplane.identity.tokens import TokenError
 
 AUTHORIZATION = "authorization.k8s.io"
 AUTHENTICATION = "authentication.k8s.io"
+
+_UNRESOLVED = "node authorizer does not support user rule resolution"
 
 
 class Reviews:
@@ -74,11 +78,14 @@ class Reviews:
         return await self._decided(_within(caller, tenant), review)
 
     async def _decided(self, caller: Caller, review: Object) -> Object:
-        decision = await self._authorizer.decide(caller, _asked(review["spec"]))
-        review["status"] = {
-            "allowed": decision.allowed,
-            **({"reason": decision.reason} if decision.reason else {}),
-        }
+        spec = review["spec"]
+        decision = await self._authorizer.decide(caller, _asked(spec))
+        review["status"] = {"allowed": decision.allowed}
+        if decision.reason:
+            review["status"]["reason"] = decision.reason
+        ignored = selector_problems(spec.get("resourceAttributes") or {})
+        if ignored:
+            review["status"]["evaluationError"] = ignored
         return review
 
     async def _self_rules(self, caller: Caller, tenant: str, _namespace: str, review: Object) -> Object:
@@ -97,6 +104,9 @@ class Reviews:
             "incomplete": False,
         }
         missing = policy.told_missing(grants)
+        if node_of(asking.user) is not None:
+            status["incomplete"] = True
+            missing = ", ".join(filter(None, (_UNRESOLVED, missing)))
         if missing:
             status["evaluationError"] = missing
         return {**_head(review), "metadata": {}, "spec": {}, "status": status}
@@ -156,6 +166,7 @@ def _asked(spec: Object) -> Attributes:
         subresource=resource.get("subresource") or "",
         namespace=resource.get("namespace") or "",
         name=resource.get("name") or "",
+        selected=selected_fields(resource.get("fieldSelector")),
     )
 
 

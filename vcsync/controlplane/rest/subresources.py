@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.identity.token_requests import DEFAULT_SECONDS
 from vcsync.controlplane.rest import rescaling, scaling
 from vcsync.controlplane.rest.answers import Answers
 from vcsync.controlplane.rest.binding import bind
@@ -17,7 +18,7 @@ from vcsync.controlplane.rest.registry import Registry, Written
 from vcsync.controlplane.rest.reply import Reply, Stream
 from vcsync.controlplane.rest.space import Spaces
 from vcsync.controlplane.rest.subwrites import SUBWRITES
-from vcsync.controlplane.rest.tracking import track
+from vcsync.controlplane.rest.tracking import track, track_token
 from vcsync.controlplane.rest.verbs import Request, Verbs
 from vcsync.controlplane.wire import decode, negotiation
 
@@ -86,7 +87,7 @@ class Subresources:
         if request.info.verb != "create":
             return await self._components(request)
         options = write_options(request.query, "CreateOptions")
-        body = await self._body(request, resource.group, resource.version, resource.kind)
+        body = await self._body(request, resource.group, resource.version, resource.kind, options.validation)
         if not body.get("metadata"):
             body["metadata"] = {}
         track(scope, None, body, options.manager)
@@ -119,7 +120,7 @@ class Subresources:
 
     async def _binding(self, request: Request) -> Reply:
         options = write_options(request.query, "CreateOptions")
-        body = await self._body(request, "", "v1", "Binding")
+        body = await self._body(request, "", "v1", "Binding", options.validation)
         pods = self._spaces.kind(request.scope.tenant, "", "v1", "pods")
         if pods is None:
             raise errors.page_not_found()
@@ -130,14 +131,18 @@ class Subresources:
 
     async def _eviction(self, request: Request) -> Reply:
         options = write_options(request.query, "CreateOptions")
-        body = await self._body(request, "policy", "v1", "Eviction")
+        body = await self._body(request, "policy", "v1", "Eviction", options.validation)
         await self._registry.requested(request.scope, "CREATE", body, options)
         return self._document(request, await self._evictor.evict(request.scope, body, options.dry_run), 201)
 
     async def _token(self, request: Request) -> Reply:
         options = write_options(request.query, "CreateOptions")
         scope = request.scope
-        body = await self._body(request, "authentication.k8s.io", "v1", "TokenRequest")
+        body = await self._body(request, "authentication.k8s.io", "v1", "TokenRequest", options.validation)
+        body["metadata"] = body.get("metadata") or {}
+        body["spec"] = body.get("spec") or {}
+        body["spec"].setdefault("expirationSeconds", DEFAULT_SECONDS)
+        track_token(scope, body, options.manager)
         await self._registry.requested(scope, "CREATE", body, options)
         answer = await self._reviews.token_request(scope.tenant, scope.namespace, scope.name, body)
         return self._document(request, answer, 201)
@@ -167,10 +172,10 @@ class Subresources:
         change = rescaling.patched(scope, form, await request.body(), options)
         return await self._registry.update(scope, change, options)
 
-    async def _body(self, request: Request, group: str, version: str, kind: str) -> Object:
+    async def _body(self, request: Request, group: str, version: str, kind: str, validation: str) -> Object:
         body = await request.body()
         expected = decode.Expected(group, version, kind)
-        return read_as(request.scope, body, request.headers.content_type, expected)
+        return read_as(request.scope, body, request.headers.content_type, expected, validation)
 
     def _document(self, request: Request, obj: Object, status: int) -> Reply:
         return Reply(status, [self._answers.document(obj, request.how)], request.how.content_type)

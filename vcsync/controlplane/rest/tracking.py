@@ -93,6 +93,22 @@ def _of_scale() -> Tracking:
     )
 
 
+def track_token(scope: Scope, new: Object, manager: str) -> None:
+    """Set what is told of the fields of a TokenRequest, of which nothing is kept."""
+    name = managed.manager_name(manager, scope.agent)
+    new["metadata"]["managedFields"] = managed.update(None, new, name, scope.context.now, _of_token())
+
+
+@cache
+def _of_token() -> Tracking:
+    return Tracking(
+        schema=builtin.schema("authentication.k8s.io", "v1", "TokenRequest") or _ANYTHING,
+        api_version="authentication.k8s.io/v1",
+        kind="TokenRequest",
+        subresource="token",
+    )
+
+
 def applied(scope: Scope, live: Object | None, wanted: Object, manager: str, force: bool) -> Object:
     """Return what applying makes of what stands there; see `patch.apply.apply`."""
     return apply.apply(

@@ -27,6 +27,10 @@ from vcsync.controlplane.crd import patterns
 
 _TYPES = {"timestamp": "google.protobuf.Timestamp", "duration": "google.protobuf.Duration"}
 _LIST_COST, _MAP_COST, _STRUCT_COST = 10, 30, 40
+_WALKING = frozenset(
+    {"sum", "isSorted", "max", "min", "indexOf", "lastIndexOf", "join", "sort", "@sortByAssociatedKeys", "reverse"}
+)
+"""Functions that look at every element of a list."""
 _STEP_COST = 10
 """So much of what one call costs counts as a step."""
 MOST_ELEMENTS = 1_000_000
@@ -219,9 +223,12 @@ class _Planner:
         name = expr.name
         if function is None:
             raise KeyError(name)
+        walks = name in _WALKING
 
         def call(run: Run) -> Any:
             arguments = [step(run) for step in steps]
+            if walks and isinstance(arguments[0], list):
+                run.work.spend(len(arguments[0]))
             cost = call_cost(name, arguments)
             run.charge(cost)
             if cost > _STEP_COST and name != "check":

@@ -27,6 +27,7 @@ from vcsync.controlplane.rest.guard import Guard
 from vcsync.controlplane.rest.hub import Hub, Lost, Tap
 from vcsync.controlplane.rest.limits import Limits
 from vcsync.controlplane.rest.paths import Operator, Paths
+from vcsync.controlplane.rest.policing import policies
 from vcsync.controlplane.rest.reading import Reader
 from vcsync.controlplane.rest.registry import Registry
 from vcsync.controlplane.rest.requestinfo import ALL
@@ -114,6 +115,7 @@ def control_plane(
     """
     guard, catalogue, configurations = Guard(identity), Catalogue(reach=reach), Configurations(store)
     webhooks = Webhooks(store, configurations, Versions(catalogue), reach)
+    enforced = policies(store, catalogue, configurations, guard)
 
     async def missed() -> None:
         configurations.forget()
@@ -122,8 +124,11 @@ def control_plane(
     return assemble(
         store,
         guard,
-        admit=(mutation(chain.mutation(store, guard.decide), webhooks), guard.check_roles),
-        validate=(chain.validation(store, guard.decide, guard.may), webhooks.validate),
+        admit=(
+            mutation(chain.mutation(store, guard.decide), enforced.mutate, webhooks),
+            guard.check_roles,
+        ),
+        validate=(chain.validation(store, guard.decide, guard.may), enforced.validate, webhooks.validate),
         taps=(identity.changed, configurations.changed),
         missed=missed,
         catalogue=catalogue,

@@ -191,17 +191,19 @@ class Invoked:
         self.invoked = set()
 
 
-def mutation(in_tree: Admit, webhooks: Webhooks) -> Admit:
-    """Return what changes objects: plug-ins and webhooks, once more when one that came late had changed something."""
+def mutation(in_tree: Admit, policies: Admit, webhooks: Webhooks) -> Admit:
+    """Return what changes objects: plug-ins, policies, webhooks; once more when one that came late changed something."""
 
     async def admit(asked: Admission) -> None:
         known, turn = Invoked(), Turn()
         first = _turned(asked, turn)
         await in_tree(first)
+        await policies(first)
         await webhooks.mutate(first, known)
         if turn.wanted:
-            second = _turned(asked, Turn(again=True))
+            second = _turned(asked, Turn(again=True, kept=turn.kept))
             await in_tree(second)
+            await policies(second)
             await webhooks.mutate(second, known)
 
     return admit

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcsync.controlplane.admission.charge import QuotaExceeded, Write, charge, matches
+from vcsync.controlplane.admission.charge import NotCovered, QuotaExceeded, Write, charge, matches
+from vcsync.controlplane.admission.settings import Limited
 from vcsync.kube.quantity import milli
 
 
@@ -209,3 +210,76 @@ def test_updates_never_take_usage_over_hard_or_below_nothing(sizes, hard):
         used = charged[0][1] if charged else used
         assert 0 <= milli(used["requests.storage"]) <= milli(limited["requests.storage"])
         assert milli(used["requests.storage"]) >= milli(f"{size}Gi")
+
+
+HIGH = {"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}
+NEEDS = (Limited("", "pods", (), (HIGH,)), Limited("", "persistentvolumeclaims", ("gold.",)))
+
+
+def high(**more):
+    return {"metadata": {"name": "p"}, "spec": {"priorityClassName": "high", **more}}
+
+
+def quota_of(hard, *scopes):
+    zero = dict.fromkeys(hard, "0")
+    spec = {"hard": hard, "scopeSelector": {"matchExpressions": list(scopes)}}
+    return {"metadata": {"name": "q"}, "spec": spec, "status": {"hard": hard, "used": zero}}
+
+
+def test_a_scope_that_needs_a_quota_is_refused_without_one():
+    with pytest.raises(
+        NotCovered, match=r"^insufficient quota to match these scopes: \[\{PriorityClass In \[high\]\}\]$"
+    ):
+        charge(Write("", "pods", high(), None), [], NEEDS)
+    assert charge(Write("", "pods", high(), None), [quota_of({"pods": "1"}, HIGH)], NEEDS) == [
+        (0, {"pods": "1"})
+    ]
+    assert charge(Write("", "pods", {"metadata": {"name": "p"}, "spec": {}}, None), [], NEEDS) == []
+
+
+def classed(class_name, size="1Gi", **status):
+    spec = {"storageClassName": class_name, "resources": {"requests": {"storage": size}}}
+    return {"metadata": {"name": "c"}, "spec": spec, "status": status}
+
+
+def test_a_usage_that_needs_a_quota_is_refused_without_one():
+    gold = "gold.storageclass.storage.k8s.io/requests.storage"
+    write = Write("", "persistentvolumeclaims", classed("gold"), None)
+    with pytest.raises(
+        QuotaExceeded, match=r"^insufficient quota to consume: gold.*persistentvolumeclaims,gold"
+    ):
+        charge(write, [], NEEDS)
+    with pytest.raises(
+        QuotaExceeded, match=r"^insufficient quota to consume: gold.*/persistentvolumeclaims$"
+    ):
+        charge(write, [quota_of({gold: "5Gi"})], NEEDS)
+    assert charge(Write("", "persistentvolumeclaims", classed("tin"), None), [], NEEDS) == []
+
+
+def test_what_changes_nothing_needs_no_quota():
+    assert charge(Write("", "pods", high(), high()), [], NEEDS) == []
+
+
+def test_storage_is_counted_in_whole_bytes_and_as_it_was_allocated():
+    quotas = [quota_of({"requests.storage": "5Gi"})]
+    assert charge(Write("", "persistentvolumeclaims", classed("", "1500m"), None), quotas)[0][1] == {
+        "requests.storage": "2"
+    }
+    grown = classed("", "1Gi", allocatedResources={"storage": "3Gi"})
+    told = Write("", "persistentvolumeclaims", grown, classed("", "1Gi"), told=True)
+    assert charge(told, quotas) == [(0, {"requests.storage": "2Gi"})]
+
+
+def test_what_a_controller_tells_is_counted_and_not_refused():
+    grown = classed("", "1Gi", allocatedResources={"storage": "9Gi"})
+    told = Write("", "persistentvolumeclaims", grown, classed("", "1Gi"), told=True)
+    assert charge(told, [quota_of({"requests.storage": "5Gi"})]) == [(0, {"requests.storage": "8Gi"})]
+
+
+def test_a_claim_is_in_the_scope_of_every_class_that_it_has_or_gets():
+    scope = {"scopeName": "VolumeAttributesClass", "operator": "In", "values": ["gold"]}
+    quotas = [quota_of({"persistentvolumeclaims": "3"}, scope)]
+    has = classed("", currentVolumeAttributesClassName="gold")
+    gets = classed("", modifyVolumeStatus={"targetVolumeAttributesClassName": "gold"})
+    for each, number in ((has, 1), (gets, 1), (classed(""), 0)):
+        assert len(charge(Write("", "persistentvolumeclaims", each, None), quotas)) == number

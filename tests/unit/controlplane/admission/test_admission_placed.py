@@ -59,8 +59,8 @@ async def test_a_binding_to_a_node_carries_its_topology(asked, nodes, kind, labe
          "node didn't have enough allocatable resources: cpu, requested: 3000, allocatable: 2000",
          ["NodeCapacity"]),
         (pod("n1", "3", 2, "2Gi"),
-         "node didn't have enough allocatable resources: cpu, requested: 3000, allocatable: 2000; "
-         "memory, requested: 2147483648, allocatable: 1073741824", ["NodeCapacity"]),
+         ("node didn't have enough allocatable resources: cpu, requested: 3000, allocatable: 2000; "
+          "memory, requested: 2147483648, allocatable: 1073741824"), ["NodeCapacity"]),
         (pod("w1", "1", 2), 'pod resize is only supported on linux nodes, node "w1" is "windows"',
          ["UnsupportedPlatform"]),
         (pod("gone", "1", 2), 'node "gone" not found', []),

@@ -48,7 +48,7 @@ async def test_the_pod_decides_over_its_token_before_its_account(asked, things, 
 
 async def test_a_place_that_is_taken_stays_so(asked, things):
     things.add("", "serviceaccounts", "default", "n")
-    mounts = [{"name": "own", "mountPath": pods.TOKEN_PATH}]
+    mounts = [{"name": "own", "mountPath": service_accounts.TOKEN_PATH}]
     found = await asked(account, pod(containers=[{"name": "c", "volumeMounts": mounts}]))
     assert "volumes" not in found["spec"]
     assert found["spec"]["containers"][0]["volumeMounts"] == mounts
@@ -319,6 +319,8 @@ async def test_ephemeral_containers_are_held_to_their_accounts_secrets(asked, th
         await with_secret("other")
     assert (refused.value.code, refused.value.message) == (
         500,
-        'ephemeral container e with envFrom referencing secret.secretName="other" is not allowed because '
-        "service account strict does not reference that secret",
+        (
+            'ephemeral container e with envFrom referencing secret.secretName="other" is not allowed because '
+            "service account strict does not reference that secret"
+        ),
     )

@@ -94,14 +94,22 @@ async def test_a_node_that_stands_is_left_alone(asked):
     assert await asked(storage.taint_new_node, given, of=("", "nodes"), old=given) == given
 
 
-def sized(size, class_name="grows"):
-    return named(spec={"storageClassName": class_name, "resources": {"requests": {"storage": size}}})
+def sized(size, class_name="grows", phase="Bound"):
+    spec = {"storageClassName": class_name, "resources": {"requests": {"storage": size}}}
+    return named(spec=spec, status={"phase": phase})
 
 
 async def test_a_claim_grows_where_its_class_allows_it(asked, things):
     things.add("storage.k8s.io", "storageclasses", "grows", allowVolumeExpansion=True)
     await asked(storage.claim_resize, sized("2Gi"), of=CLAIMS, old=sized("1Gi"))
     await asked(storage.claim_resize, sized("1Gi", "none"), of=CLAIMS, old=sized("1Gi", "none"))
+    await asked(storage.claim_resize, sized("1Gi", "none"), of=CLAIMS, old=sized("2048Mi", "none"))
+
+
+async def test_only_a_bound_claim_grows(asked, things):
+    things.add("storage.k8s.io", "storageclasses", "grows", allowVolumeExpansion=True)
+    with pytest.raises(StatusError, match="Only bound persistent volume claims can be expanded"):
+        await asked(storage.claim_resize, sized("2Gi"), of=CLAIMS, old=sized("1Gi", phase="Pending"))
 
 
 @pytest.mark.parametrize("class_name", ["fixed", "none", ""])

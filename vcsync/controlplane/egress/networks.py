@@ -28,6 +28,9 @@ SPECIAL = _networks(
     "203.0.113.0/24",
     "224.0.0.0/4",
     "240.0.0.0/4",
+    "::/3",
+    "4000::/2",
+    "8000::/1",
     "::/128",
     "::1/128",
     "100::/64",
@@ -42,9 +45,7 @@ SPECIAL = _networks(
     "ff00::/8",
 )
 """What is not public: loopback, link-local, private, shared, multicast, unspecified and reserved addresses (IANA's
-special-purpose registries). Cloud metadata lies within: 169.254.169.254, fd00:ec2::254, 100.100.100.200."""
-PUBLIC_IPV6 = ip_network("2000::/3")
-"""All of IPv6 that is given out for public use."""
+special-purpose registries), all of IPv6 but 2000::/3. Cloud metadata lies within."""
 METADATA = frozenset(
     ip_address(each)
     for each in (
@@ -136,9 +137,7 @@ class Networks:
 
 def is_public(address: Address) -> bool:
     """Whether an address, as it is, belongs to the open Internet."""
-    if _within(address, SPECIAL):
-        return False
-    return isinstance(address, IPv4Address) or address in PUBLIC_IPV6
+    return not _within(address, SPECIAL)
 
 
 def _opens(network: Network, address: Address, special: Sequence[Network]) -> bool:

@@ -5,7 +5,7 @@ from functools import cache
 
 from vcsync.controlplane.egress.failure import CallFailed
 
-_UNKNOWN = frozenset({2, 18, 19, 20, 21, 24})
+_UNKNOWN = frozenset({2, 7, 18, 19, 20, 21, 24})
 _EXPIRED, _NOT_YET, _HOST, _ADDRESS = 10, 9, 62, 64
 
 

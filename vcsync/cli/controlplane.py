@@ -54,6 +54,7 @@ class ControlPlaneSettings:
     audit: AuditOptions | None = None
     limits: LimitOptions = DEFAULT_LIMITS
     webhooks: Policy = NOTHING
+    admission: Path | None = None
 
 
 @click.command(
@@ -78,6 +79,13 @@ class ControlPlaneSettings:
 @audit_options
 @limit_options
 @webhook_options
+@click.option(
+    "--admission-control-config-file",
+    "admission",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="AdmissionConfiguration: defaults and exemptions of PodSecurity, limitedResources of ResourceQuota.",
+)
 @click.option("--etcd", multiple=True, metavar="URL", help="Keep objects in this etcd instead of a file.")
 @click.option("--etcd-prefix", default="/vcsync", show_default=True, help="Of all keys in that etcd.")
 @click.option("--etcd-cacert", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its CA.")
@@ -108,6 +116,7 @@ def controlplane(
     audit: AuditOptions | None,
     limits: LimitOptions,
     webhooks: Policy,
+    admission: Path | None,
     etcd: tuple[str, ...],
     etcd_prefix: str,
     etcd_cacert: Path | None,
@@ -141,5 +150,6 @@ def controlplane(
         audit=audit,
         limits=limits,
         webhooks=webhooks,
+        admission=admission,
     )
     serve(settings, log_level, log_format)

@@ -7,6 +7,8 @@ import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from pathlib import Path
 
 import click
 import structlog
@@ -16,6 +18,8 @@ from vcsync.cli.controlplane_audit import AuditOptions
 from vcsync.cli.controlplane_limits import LimitOptions
 from vcsync.cli.errors import FailedError, WrongInputError
 from vcsync.cli.signals import until_signalled
+from vcsync.controlplane.admission.pod_security import DEFAULT
+from vcsync.controlplane.admission.settings import Settings, SettingsError, read
 from vcsync.controlplane.audit.files import Bounds
 from vcsync.controlplane.audit.policy import PolicyError
 from vcsync.controlplane.audit.service import AuditLog, AuditSettings
@@ -92,7 +96,13 @@ async def _serve(
     tls = await identity.tenants.ssl_context(folder.certificate, folder.key, folder.authorities)
     folder.write(folder.admin_kubeconfig, await identity.admin.kubeconfig("system"))
     egress = Client(settings.webhooks, Services(store))
-    plane = control_plane(store, identity, reach=egress.call, limits=_limits(settings.limits))
+    plane = control_plane(
+        store,
+        identity,
+        reach=egress.call,
+        limits=_limits(settings.limits),
+        plugins=_plugins(settings.admission),
+    )
     audit = _audit(settings.audit)
     if audit is not None:
         plane.server.audit(audit)
@@ -121,6 +131,20 @@ def _limits(wanted: LimitOptions) -> Limits:
         watches_of_user=max(1, wanted.watches // 2),
     )
     return Limits(flow, wanted.connections, wanted.storage, wanted.objects)
+
+
+def _plugins(file: Path | None) -> Settings:
+    """Read what the operator says of admission plug-ins; files that it names lie beside it.
+
+    Raises:
+        WrongInputError: it is no AdmissionConfiguration.
+    """
+    if file is None:
+        return DEFAULT
+    try:
+        return read(file.read_bytes(), lambda name: (file.parent / name).read_bytes())
+    except (SettingsError, OSError) as error:
+        raise WrongInputError(f"{file}: {error}") from error
 
 
 def _audit(wanted: AuditOptions | None) -> AuditLog | None:

@@ -18,7 +18,8 @@ from vcsync.controlplane.admission.certificates import May, Signers, no_masters
 from vcsync.controlplane.admission.node_restriction import NodeRestriction
 from vcsync.controlplane.admission.owner_references import Decide, OwnerReferences
 from vcsync.controlplane.admission.plugin import Lookup, Plugin
-from vcsync.controlplane.admission.pod_security import pod_security
+from vcsync.controlplane.admission.pod_security import DEFAULT, PodSecurity
+from vcsync.controlplane.admission.settings import Settings
 from vcsync.controlplane.rest.scope import Admission, Admit
 from vcsync.controlplane.store.interface import Store
 
@@ -44,17 +45,18 @@ def mutating(decide: Decide) -> Sequence[Plugin]:
     )
 
 
-def validating(decide: Decide, may: May) -> Sequence[Plugin]:
+def validating(decide: Decide, may: May, settings: Settings = DEFAULT) -> Sequence[Plugin]:
     """Return the plug-ins that refuse, in order.
 
     Args:
         decide: who may do what.
         may: who approves and signs for whom.
+        settings: what the operator says of plug-ins.
     """
     return (
         limits.limit_bounds,
         service_accounts.ServiceAccounts().of_ephemeral,
-        pod_security,
+        PodSecurity(settings),
         pods.one_default_priority,
         OwnerReferences(decide),
         storage.claim_resize,
@@ -85,9 +87,9 @@ def mutation(store: Store, decide: Decide) -> Admit:
     return admit
 
 
-def validation(store: Store, decide: Decide, may: May) -> Admit:
+def validation(store: Store, decide: Decide, may: May, settings: Settings = DEFAULT) -> Admit:
     """Return what asks all plug-ins that refuse, in order; objects are working ones."""
-    lookup, plugins = Lookup(store), validating(decide, may)
+    lookup, plugins = Lookup(store), validating(decide, may, settings)
 
     async def admit(asked: Admission) -> None:
         for plugin in plugins:

@@ -11,7 +11,9 @@ import structlog
 
 from vcsync.controlplane.admission import chain
 from vcsync.controlplane.admission.configurations import Configurations
+from vcsync.controlplane.admission.pod_security import DEFAULT
 from vcsync.controlplane.admission.quotas import QuotaClaims
+from vcsync.controlplane.admission.settings import Settings
 from vcsync.controlplane.admission.versions import Versions
 from vcsync.controlplane.admission.webhooks.dispatch import Webhooks, mutation
 from vcsync.controlplane.crd.catalogue import Catalogue
@@ -21,6 +23,7 @@ from vcsync.controlplane.flow.service import Fairness
 from vcsync.controlplane.identity.service import Identity as IdentityRoom
 from vcsync.controlplane.kinds.service_claims import Network
 from vcsync.controlplane.rest.answers import Answers
+from vcsync.controlplane.rest.claims import Claims
 from vcsync.controlplane.rest.deletion import Deleter, begin_definition, begin_namespace
 from vcsync.controlplane.rest.eviction import Evictor
 from vcsync.controlplane.rest.guard import Guard
@@ -102,7 +105,12 @@ class ControlPlane:
 
 
 def control_plane(
-    store: Store, identity: IdentityRoom, *, reach: Reach = refuse, limits: Limits | None = None
+    store: Store,
+    identity: IdentityRoom,
+    *,
+    reach: Reach = refuse,
+    limits: Limits | None = None,
+    plugins: Settings = DEFAULT,
 ) -> ControlPlane:
     """Make the control plane of a store and its identity.
 
@@ -111,7 +119,7 @@ def control_plane(
         identity: of all tenants.
         reach: calls webhooks, of admission and of conversion.
         limits: what there may be at most; None: the defaults.
-        limits: what there may be at most; None: the defaults.
+        plugins: what the operator says of admission plug-ins.
     """
     guard, catalogue, configurations = Guard(identity), Catalogue(reach=reach), Configurations(store)
     webhooks = Webhooks(store, configurations, Versions(catalogue), reach)
@@ -128,7 +136,12 @@ def control_plane(
             mutation(chain.mutation(store, guard.decide), enforced.mutate, webhooks),
             guard.check_roles,
         ),
-        validate=(chain.validation(store, guard.decide, guard.may), enforced.validate, webhooks.validate),
+        validate=(
+            chain.validation(store, guard.decide, guard.may, plugins),
+            enforced.validate,
+            webhooks.validate,
+        ),
+        charges=QuotaClaims(store, plugins.limited),
         taps=(identity.changed, configurations.changed),
         missed=missed,
         catalogue=catalogue,
@@ -143,6 +156,7 @@ def assemble(
     *,
     admit: Sequence[Admit] = (),
     validate: Sequence[Admit] = (),
+    charges: Claims | None = None,
     taps: Sequence[Tap] = (),
     missed: Lost | None = None,
     catalogue: Catalogue | None = None,
@@ -156,6 +170,7 @@ def assemble(
         who: may do what.
         admit: what each write is put before, in order.
         validate: what each write is put before once its kind's rules have passed it, in order.
+        charges: what writes count against; None: the quotas of their namespaces.
         taps: who is told of all changes of the store before watches are.
         missed: called when changes may have been missed, before it goes on.
         catalogue: of custom resources; None: one that calls no webhooks.
@@ -186,7 +201,7 @@ def assemble(
     claims = ServiceClaims(store, Network(SERVICE_CIDR))
     limits = limits or Limits()
     room = StorageLimit(store, limits.storage_bytes, limits.storage_objects)
-    registry = Registry(store, admit, claims, validate=validate, charges=QuotaClaims(store), room=room)
+    registry = Registry(store, admit, claims, validate=validate, charges=charges or QuotaClaims(store), room=room)
     answers = Answers()
     deleter = Deleter(
         registry,

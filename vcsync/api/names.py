@@ -141,6 +141,7 @@ TENANT_DNS_SERVICE: Final = "kube-dns"
 ROLE_SYNCER: Final = "syncer"
 ROLE_NSSCHEDULER: Final = "nsscheduler"
 ROLE_PODSCHEDULER: Final = "podscheduler"
+ROLE_CONTROLLERS: Final = "controllers"
 ROLES: Final = (ROLE_SYNCER, ROLE_NSSCHEDULER, ROLE_PODSCHEDULER)
 """The processes that talk to Kubernetes; each has a ServiceAccount and credentials of its own."""
 

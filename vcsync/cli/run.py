@@ -22,6 +22,7 @@ from vcsync.api.names import (
 )
 from vcsync.api.resources import SUPER_CLUSTERS
 from vcsync.cli.common import meta_kubeconfig, meta_option, parse_amounts
+from vcsync.cli.controllers import controllers
 from vcsync.cli.controlplane import controlplane
 from vcsync.cli.errors import WrongInputError
 from vcsync.cli.help import example
@@ -155,6 +156,7 @@ def run() -> None:
 
 
 run.add_command(controlplane)
+run.add_command(controllers)
 
 
 @run.command(

@@ -1,0 +1,227 @@
+"""A tenant's objects in memory: what controllers decide is carried out here, until they want nothing more."""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import jsonpatch
+
+from vcsync.controllers.mirror import Key, placed
+from vcsync.controllers.plan import (
+    Action,
+    Controller,
+    Create,
+    Delete,
+    Emit,
+    Failure,
+    Look,
+    Outcome,
+    Patch,
+    Plan,
+    Post,
+)
+from vcsync.kube.envelope import Envelope, encode, parse
+from vcsync.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Status
+from vcsync.kube.patches import merge_patch
+from vcsync.kube.resources import Resource
+
+TENANT = "acme"
+NAMESPACE = "default"
+
+
+class Shelf:
+    """The objects of one resource, as `plan.Objects`."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def get(self, tenant: str, namespace: str, name: str) -> Envelope | None:
+        body = self.bodies.get((namespace, name))
+        return None if body is None else self._envelope(tenant, body)
+
+    def within(self, tenant: str, namespace: str = "") -> Iterable[Envelope]:
+        return [
+            self._envelope(tenant, body) for (where, _), body in self.bodies.items() if where == namespace
+        ]
+
+    def everything(self) -> Iterable[Envelope]:
+        return [self._envelope(TENANT, body) for body in self.bodies.values()]
+
+    def owned(self, uid: str) -> list[Envelope]:
+        return [each for each in self.everything() if any(owner.uid == uid for owner in each.owners)]
+
+    @staticmethod
+    def _envelope(tenant: str, body: Mapping[str, Any]) -> Envelope:
+        return placed(parse(encode(body)), tenant)
+
+
+class World:
+    """One tenant. `refuse` is asked about every action and may name the error it meets."""
+
+    def __init__(self, controllers: Sequence[Controller]) -> None:
+        self.controllers = {each.name: each for each in controllers}
+        self.shelves: dict[Resource, Shelf] = {}
+        for controller in controllers:
+            for resource in (*(watch.resource for watch in controller.watches), *controller.reads):
+                self.shelves.setdefault(resource, Shelf())
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+        self.events: list[Emit] = []
+        self.written: list[Action] = []
+        self.refusals: list[tuple[type[Action], ApiError]] = []
+        self._serial = itertools.count(1)
+
+    # The API
+
+    def put(self, resource: Resource, body: dict[str, Any], namespace: str = NAMESPACE) -> dict[str, Any]:
+        """Store an object as a user would; returns it as it stands."""
+        metadata = dict(body.get("metadata", {}))
+        shelf = self.shelves.setdefault(resource, Shelf())
+        where = namespace if resource.namespaced else ""
+        before = shelf.bodies.get((where, metadata["name"]))
+        serial = next(self._serial)
+        metadata |= {"resourceVersion": str(serial)}
+        if where:
+            metadata["namespace"] = where
+        if before is None:
+            metadata.setdefault("uid", f"uid-{serial}")
+            metadata.setdefault("creationTimestamp", self.time())
+            metadata.setdefault("generation", 1)
+        elif before.get("spec") != body.get("spec"):
+            metadata["generation"] = before["metadata"].get("generation", 1) + 1
+        stored = {**body, "metadata": metadata}
+        shelf.bodies[where, metadata["name"]] = stored
+        return stored
+
+    def change(
+        self, resource: Resource, name: str, patch: dict[str, Any], namespace: str = NAMESPACE
+    ) -> None:
+        """Merge-patch an object."""
+        where = namespace if resource.namespaced else ""
+        self.put(resource, merge_patch(self.shelves[resource].bodies[where, name], patch), namespace)
+
+    def remove(self, resource: Resource, name: str, namespace: str = NAMESPACE) -> None:
+        """Take an object away at once."""
+        self.shelves[resource].bodies.pop((namespace if resource.namespaced else "", name), None)
+
+    def body(self, resource: Resource, name: str, namespace: str = NAMESPACE) -> dict[str, Any]:
+        """Return an object."""
+        return self.shelves[resource].bodies[namespace if resource.namespaced else "", name]
+
+    def bodies(self, resource: Resource) -> list[dict[str, Any]]:
+        """Return all objects of a resource."""
+        return list(self.shelves[resource].bodies.values())
+
+    def time(self) -> str:
+        """Return the present moment as objects tell it."""
+        return self.now.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += timedelta(seconds=seconds)
+
+    # Controllers at work
+
+    def settle(self, rounds: int = 200) -> None:
+        """Let every controller look at every object of its own until none wants anything."""
+        for _ in range(rounds):
+            before = len(self.written)
+            for name, controller in self.controllers.items():
+                for envelope in list(self.shelves[controller.watches[0].resource].everything()):
+                    where = envelope.namespace.partition("/")[2]
+                    self.work(name, Key(TENANT, where, envelope.name))
+            if len(self.written) == before:
+                return
+        raise AssertionError(f"it does not settle: {self.written[-3:]}")
+
+    def work(self, controller: str, key: Key) -> Plan:
+        """Let a controller look at one object and carry out what it wants."""
+        plan = self.controllers[controller].plan(self.look(), key)
+        outcome = self._steps(plan.steps)
+        if plan.finish is not None:
+            self._steps([[action] for action in plan.finish(self.look(), outcome)])
+        return plan
+
+    @staticmethod
+    def key(namespace: str, name: str) -> Key:
+        """Return the key of one of the tenant's objects."""
+        return Key(TENANT, namespace, name)
+
+    def look(self) -> Look:
+        """Return what decisions are made by."""
+        return Look(self.shelves, self.now, lambda: f"{next(self._serial):05d}")
+
+    def _steps(self, steps: Sequence[Sequence[Action]]) -> Outcome:
+        done: list[Action] = []
+        for action in itertools.chain.from_iterable(steps):
+            try:
+                self._do(action)
+            except ApiError as error:
+                return Outcome(done, [Failure(action, error)])
+            done.append(action)
+        return Outcome(done)
+
+    def _do(self, action: Action) -> None:
+        for refusal in self.refusals:
+            if isinstance(action, refusal[0]):
+                self.refusals.remove(refusal)
+                raise refusal[1]
+        if isinstance(action, Emit):
+            self.events.append(action)
+            return
+        self.written.append(action)
+        shelf = self.shelves.setdefault(action.resource, Shelf())
+        if isinstance(action, Create):
+            if (action.namespace, action.body["metadata"]["name"]) in shelf.bodies:
+                raise AlreadyExists(Status(409, "AlreadyExists"))
+            self.put(action.resource, action.body, action.namespace)
+            return
+        body = shelf.bodies.get((action.namespace, action.name))
+        if body is None:
+            raise NotFound(Status(404, "NotFound"))
+        if isinstance(action, Delete):
+            self._delete(action, body)
+        elif isinstance(action, Patch):
+            self._patch(action, body)
+        else:
+            assert isinstance(action, Post)
+
+    def _delete(self, action: Delete, body: dict[str, Any]) -> None:
+        if action.uid and body["metadata"]["uid"] != action.uid:
+            raise Conflict(Status(409, "Conflict"))
+        if body["metadata"].get("finalizers"):
+            metadata = body["metadata"] | {"deletionTimestamp": self.time()}
+            self.put(action.resource, body | {"metadata": metadata}, action.namespace)
+        else:
+            self.remove(action.resource, action.name, action.namespace)
+
+    def _patch(self, action: Patch, body: dict[str, Any]) -> None:
+        if action.kind == "json":
+            assert not isinstance(action.patch, Mapping)
+            self.put(action.resource, _json_patched(body, action.patch), action.namespace)
+            return
+        assert isinstance(action.patch, Mapping)
+        patch = dict(action.patch)
+        metadata = dict(patch.get("metadata", {}))
+        for name in ("uid", "resourceVersion"):
+            if name in metadata and metadata.pop(name) != body["metadata"].get(name):
+                raise Conflict(Status(409, "Conflict"))
+        if action.kind == "strategic" and "ownerReferences" in metadata:
+            metadata["ownerReferences"] = _owners(body, metadata["ownerReferences"])
+        self.put(action.resource, merge_patch(body, patch | {"metadata": metadata}), action.namespace)
+
+
+def _owners(body: Mapping[str, Any], changes: Iterable[Mapping[str, Any]]) -> list[Any]:
+    """Merge owner references by uid, as a strategic merge patch does."""
+    owners = {each["uid"]: each for each in body["metadata"].get("ownerReferences", ())}
+    for each in changes:
+        if each.get("$patch") == "delete":
+            owners.pop(each["uid"], None)
+        else:
+            owners[each["uid"]] = {**owners.get(each["uid"], {}), **each}
+    return list(owners.values())
+
+
+def _json_patched(body: Mapping[str, Any], patch: Iterable[Any]) -> dict[str, Any]:
+    patched: dict[str, Any] = jsonpatch.apply_patch(body, list(patch))
+    return patched

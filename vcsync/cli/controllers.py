@@ -1,0 +1,91 @@
+"""`vcsync run controllers`: what makes the embedded control planes of all tenants live."""
+
+import secrets
+import socket
+from pathlib import Path
+
+import click
+import structlog
+
+from vcsync.api.names import ROLE_CONTROLLERS
+from vcsync.cli.controlplane import data_option
+from vcsync.cli.embedded import ADMIN_KUBECONFIG
+from vcsync.cli.errors import WrongInputError
+from vcsync.cli.help import example
+from vcsync.cli.signals import until_signalled
+from vcsync.controllers.service import Controllers
+from vcsync.kube import logs, loop
+from vcsync.kube.client import Client
+from vcsync.kube.connection import Connection
+from vcsync.status import StatusServer
+from vcsync.status.server import DEFAULT_LISTEN, parse_listen
+
+AUTHORITY = "ca.crt"
+
+_log = structlog.get_logger(__name__)
+
+
+@click.command(epilog=example("vcsync run controllers --data /var/lib/vcsync"))
+@data_option
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    default=DEFAULT_LISTEN,
+    show_default=True,
+    help="Where to serve /healthz, /readyz, /metrics and /status (without authentication).",
+)
+@click.option(
+    "--leader-elect/--no-leader-elect",
+    default=True,
+    show_default=True,
+    help="Work only while holding the Lease, so that replicas stand by.",
+)
+@click.option("--identity", help="Name in the Lease and the status (default: host name and a random part).")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="Least severity that is logged.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["json", "console"]),
+    default="json",
+    show_default=True,
+    help="JSON lines for machines or text for people, on stderr.",
+)
+def controllers(
+    *, data: Path, listen: str, leader_elect: bool, identity: str | None, log_level: str, log_format: str
+) -> None:
+    """Run the controllers of all tenants of an embedded control plane that runs already.
+
+    A tenant needs no kube-controller-manager of its own then.
+    """
+    parse_listen(listen)
+    missing = [name for name in (ADMIN_KUBECONFIG, AUTHORITY) if not (data / name).is_file()]
+    if missing:
+        raise WrongInputError(f"there is no {data / missing[0]}; 'vcsync run controlplane' writes it")
+    logs.configure(log_level, "console" if log_format == "console" else "json")
+    name = identity or f"{socket.gethostname()}-{secrets.token_hex(3)}"
+    loop.run(until_signalled(_run(data, listen, name, leader_elect=leader_elect)))
+
+
+async def _run(data: Path, listen: str, identity: str, *, leader_elect: bool) -> None:
+    connection = Connection.from_kubeconfig_file(data / ADMIN_KUBECONFIG)
+    async with Client(connection, name="control plane", field_manager=f"vcsync/{ROLE_CONTROLLERS}") as server:
+        role = Controllers(
+            server,
+            identity=identity,
+            authority=(data / AUTHORITY).read_text(),
+            leader_elect=leader_elect,
+        )
+        async with StatusServer(listen, {ROLE_CONTROLLERS: role}) as status:
+            _log.info(
+                "role starts",
+                role=ROLE_CONTROLLERS,
+                identity=identity,
+                status=f"http://{status.address}/status",
+            )
+            await role.run()
+    _log.info("role ended", role=ROLE_CONTROLLERS)

@@ -1,0 +1,104 @@
+"""One resource of all tenants, kept by one watch, found by tenant, namespace and name, or by owner."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from vcsync.kube.cache import Change
+from vcsync.kube.client import Client
+from vcsync.kube.envelope import Envelope
+from vcsync.kube.reflector import Reflector
+from vcsync.kube.resources import Resource
+
+Project = Callable[[Envelope], Envelope]
+
+
+class Key(NamedTuple):
+    """Which object: `namespace` is empty where its resource has none."""
+
+    tenant: str
+    namespace: str
+    name: str
+
+
+def key_of(envelope: Envelope) -> Key:
+    """Return which object a mirror's envelope is."""
+    return Key(envelope.tenant, namespace_of(envelope), envelope.name)
+
+
+def namespace_of(envelope: Envelope) -> str:
+    """Return the namespace of a mirror's envelope."""
+    return envelope.namespace.partition("/")[2]
+
+
+def placed(envelope: Envelope, tenant: str) -> Envelope:
+    """Return an envelope as mirrors hold it: its `namespace` begins with its tenant."""
+    return replace(envelope, namespace=f"{tenant}/{envelope.namespace}", tenant=tenant)
+
+
+class Mirror:
+    """All objects of a resource in all tenants.
+
+    Args:
+        everywhere: client of `/tenants/all`.
+        resource: their type.
+        project: slims an object before it is kept.
+    """
+
+    def __init__(self, everywhere: Client, resource: Resource, project: Project | None = None) -> None:
+        self.resource = resource
+        self._project = project
+        self._owned: dict[str, dict[tuple[str, str], None]] = {}
+        self._subscribers: list[Callable[[Change], None]] = []
+        self.reflector = Reflector(everywhere, resource, project=self._place, on_change=self._changed)
+
+    def subscribe(self, callback: Callable[[Change], None]) -> None:
+        """Have the callback called with every change, at once; it must be quick."""
+        self._subscribers.append(callback)
+
+    def get(self, tenant: str, namespace: str, name: str) -> Envelope | None:
+        """Return an object; None: there is none."""
+        return self.reflector.cache.get(f"{tenant}/{namespace}", name)
+
+    def within(self, tenant: str, namespace: str = "") -> Iterator[Envelope]:
+        """Iterate over the objects of one namespace, or of a resource that has none."""
+        return self.reflector.cache.items(f"{tenant}/{namespace}")
+
+    def everything(self) -> Iterator[Envelope]:
+        """Iterate over the objects of all tenants."""
+        return self.reflector.cache.items()
+
+    def owned(self, uid: str) -> list[Envelope]:
+        """Return the objects that name this owner."""
+        cache = self.reflector.cache
+        found = (cache.get(*place) for place in self._owned.get(uid, ()))
+        return [each for each in found if each is not None]
+
+    def observe(self, tenant: str, envelope: Envelope) -> None:
+        """Take note of what a write of ours was answered with."""
+        # Given a place here as well: the reflector compares with its cache before it projects.
+        self.reflector.observe(placed(envelope, tenant))
+
+    def observe_gone(self, key: Key, uid: str) -> None:
+        """Take note that an object is no more."""
+        self.reflector.observe_gone(f"{key.tenant}/{key.namespace}", key.name, uid)
+
+    def _place(self, envelope: Envelope) -> Envelope:
+        # An answer to our own write is placed already, and a namespace holds no slash.
+        if "/" not in envelope.namespace:
+            envelope = placed(envelope, envelope.tenant)
+        return envelope if self._project is None else self._project(envelope)
+
+    def _changed(self, change: Change) -> None:
+        if change.old is not None:
+            for owner in change.old.owners:
+                mine = self._owned.get(owner.uid, {})
+                mine.pop(change.old.key, None)
+                if not mine:
+                    self._owned.pop(owner.uid, None)
+        if change.new is not None:
+            for owner in change.new.owners:
+                self._owned.setdefault(owner.uid, {})[change.new.key] = None
+        for callback in self._subscribers:
+            callback(change)

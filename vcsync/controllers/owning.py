@@ -1,0 +1,74 @@
+"""Which objects belong to a controller's object: adopted by selector, let go when they match no more. Pure."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from vcsync.controllers.mirror import namespace_of
+from vcsync.controllers.plan import Patch
+from vcsync.kube.envelope import Envelope, OwnerReference
+from vcsync.kube.resources import Resource
+from vcsync.kube.selectors import Selector
+
+
+def controller_of(envelope: Envelope) -> OwnerReference | None:
+    """Return the owner that controls an object."""
+    return next((each for each in envelope.owners if each.controller), None)
+
+
+def reference(resource: Resource, owner: Envelope) -> dict[str, Any]:
+    """Return the owner reference of what a controller's object controls."""
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def claim(
+    resource: Resource,
+    owner: Envelope,
+    selector: Selector,
+    of: Resource,
+    candidates: Iterable[Envelope],
+) -> tuple[list[Envelope], list[Patch]]:
+    """Return what belongs to an owner, and the patches that adopt or release.
+
+    What is controlled by another is never touched; what is going away is neither adopted nor released; an owner that is
+    going away adopts nothing. As `ControllerRefManager` of Kubernetes' `pkg/controller`.
+
+    Args:
+        resource: the owner's.
+        owner: the object.
+        selector: its own.
+        of: the candidates' resource.
+        candidates: objects of its namespace.
+    """
+    mine: list[Envelope] = []
+    patches: list[Patch] = []
+    for each in candidates:
+        controller = controller_of(each)
+        matches = selector.matches(each.labels)
+        if controller is not None:
+            if controller.uid != owner.uid:
+                continue
+            if matches:
+                mine.append(each)
+            elif not owner.deleting:
+                patches.append(_released(of, each, owner.uid))
+        elif matches and not owner.deleting and not each.deleting:
+            patches.append(_adopted(of, each, reference(resource, owner)))
+            mine.append(each)
+    return mine, patches
+
+
+def _adopted(of: Resource, each: Envelope, owner: dict[str, Any]) -> Patch:
+    patch = {"metadata": {"uid": each.uid, "ownerReferences": [owner]}}
+    return Patch(of, namespace_of(each), each.name, patch, "strategic")
+
+
+def _released(of: Resource, each: Envelope, uid: str) -> Patch:
+    patch = {"metadata": {"uid": each.uid, "ownerReferences": [{"$patch": "delete", "uid": uid}]}}
+    return Patch(of, namespace_of(each), each.name, patch, "strategic")

@@ -1,0 +1,264 @@
+"""ReplicaSets and ReplicationControllers: as many Pods as they say. Pure.
+
+Behaviour: Kubernetes' `pkg/controller/replicaset`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from msgspec import Struct
+
+from vcsync.controllers import owning, pods
+from vcsync.controllers.mirror import Key, key_of, namespace_of
+from vcsync.controllers.plan import (
+    NOTHING,
+    Action,
+    Controller,
+    Create,
+    Delete,
+    Emit,
+    Look,
+    Outcome,
+    Patch,
+    Plan,
+    Watch,
+)
+from vcsync.controllers.waking import own, owner
+from vcsync.kube.cache import Change
+from vcsync.kube.envelope import Envelope, decode, untyped
+from vcsync.kube.errors import ApiError
+from vcsync.kube.events import ObjectRef
+from vcsync.kube.resources import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, Resource
+from vcsync.kube.selectors import LabelSelector, Selector, compile_selector
+
+BURST = 500
+"""Pods made or given up for one object at a time."""
+
+
+class ReplicasStatus(Struct, rename="camel", omit_defaults=True):
+    """The status of both kinds."""
+
+    replicas: int = 0
+    fully_labeled_replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    terminating_replicas: int | None = None
+    observed_generation: int = 0
+    conditions: tuple[pods.Condition, ...] | None = None
+
+
+class ReplicaSetSpec(Struct, rename="camel"):
+    """The parts of a ReplicaSet's spec."""
+
+    replicas: int = 1
+    selector: LabelSelector = LabelSelector()
+    min_ready_seconds: int = 0
+
+
+class ReplicationControllerSpec(Struct, rename="camel"):
+    """The parts of a ReplicationController's spec."""
+
+    replicas: int = 1
+    selector: dict[str, str] | None = None
+    min_ready_seconds: int = 0
+
+
+class Replicas(Struct, frozen=True):
+    """What is asked for: so many Pods that match."""
+
+    count: int
+    selector: Selector
+    min_ready_seconds: int
+    template: dict[str, Any]
+
+
+def of_replica_set(envelope: Envelope) -> Replicas:
+    """Read a ReplicaSet."""
+    spec = decode(envelope.spec, ReplicaSetSpec)
+    template = untyped(envelope.spec).get("template") or {}
+    return Replicas(spec.replicas, compile_selector(spec.selector), spec.min_ready_seconds, template)
+
+
+def of_replication_controller(envelope: Envelope) -> Replicas:
+    """Read a ReplicationController; its API server gives it a selector if it says none."""
+    spec = decode(envelope.spec, ReplicationControllerSpec)
+    template = untyped(envelope.spec).get("template") or {}
+    selector = compile_selector(LabelSelector(spec.selector or {}))
+    return Replicas(spec.replicas, selector, spec.min_ready_seconds, template)
+
+
+def plan(resource: Resource, read: Callable[[Envelope], Replicas], look: Look, key: Key) -> Plan:
+    """Decide how to come to the number of Pods that is asked for."""
+    set_ = look.of[resource].get(*key)
+    if set_ is None:
+        return NOTHING
+    asked = read(set_)
+    everyone = [
+        pod
+        for pod in look.of[PODS].within(key.tenant, key.namespace)
+        if pods.is_active(pod) or _going(pod, set_.uid)
+    ]
+    mine, claims = owning.claim(resource, set_, asked.selector, PODS, everyone)
+    active = [pod for pod in mine if not pod.deleting]
+    steps: list[Sequence[Action]] = [claims]
+    missing = asked.count - len(active)
+    if not set_.deleting and missing > 0:
+        creations = [_creation(resource, set_, asked.template, look) for _ in range(min(missing, BURST))]
+        steps.append(creations)
+    elif not set_.deleting and missing < 0:
+        steps.append(_deletions(active, -missing))
+    ripe = _ripe_in(active, asked.min_ready_seconds, look)
+    return Plan(steps, partial(_finish, resource, read, key), ripe)
+
+
+def _going(pod: Envelope, uid: str) -> bool:
+    controller = owning.controller_of(pod)
+    phase = pods.status(pod).phase
+    return pod.deleting and phase not in pods.FINISHED and controller is not None and controller.uid == uid
+
+
+def _creation(resource: Resource, set_: Envelope, template: dict[str, Any], look: Look) -> Create:
+    metadata = template.get("metadata") or {}
+    prefix = f"{set_.name}-"
+    body = {
+        "metadata": {
+            **{
+                name: metadata[name] for name in ("labels", "annotations", "finalizers") if metadata.get(name)
+            },
+            "generateName": prefix,
+            "name": f"{prefix[:58]}{look.suffix()}",
+            "ownerReferences": [owning.reference(resource, set_)],
+        },
+        "spec": template.get("spec") or {},
+    }
+    return Create(PODS, namespace_of(set_), body)
+
+
+def _deletions(active: Sequence[Envelope], count: int) -> list[Action]:
+    crowds = Counter(pods.spec(pod).node_name for pod in active)
+    ranked = sorted(active, key=lambda pod: pods.deletion_rank(pod, crowds[pods.spec(pod).node_name]))
+    return [Delete(PODS, namespace_of(pod), pod.name, pod.uid) for pod in ranked[: min(count, BURST)]]
+
+
+def _ripe_in(active: Iterable[Envelope], min_ready_seconds: int, look: Look) -> float | None:
+    """Seconds until the next ready Pod counts as available."""
+    if not min_ready_seconds:
+        return None
+    waits = [
+        min_ready_seconds - (look.now - since).total_seconds()
+        for pod in active
+        if (since := pods.ready_since(pod)) is not None
+    ]
+    return min((wait for wait in waits if wait > 0), default=None)
+
+
+def _finish(
+    resource: Resource, read: Callable[[Envelope], Replicas], key: Key, look: Look, outcome: Outcome
+) -> Iterable[Action]:
+    set_ = look.of[resource].get(*key)
+    if set_ is None:
+        return
+    yield from _events(resource, set_, outcome)
+    asked, before = read(set_), decode(set_.status, ReplicasStatus)
+    mine = [pod for pod in look.of[PODS].owned(set_.uid) if asked.selector.matches(pod.labels)]
+    active = [pod for pod in mine if pods.is_active(pod)]
+    labels = (asked.template.get("metadata") or {}).get("labels") or {}
+    after = ReplicasStatus(
+        replicas=len(active),
+        fully_labeled_replicas=sum(labels.items() <= pod.labels.items() for pod in active),
+        ready_replicas=sum(pods.ready_since(pod) is not None for pod in active),
+        available_replicas=sum(pods.is_available(pod, asked.min_ready_seconds, look.now) for pod in active),
+        terminating_replicas=sum(_going(pod, set_.uid) for pod in mine) if resource is REPLICA_SETS else None,
+        observed_generation=set_.generation,
+        conditions=_conditions(before.conditions or (), outcome, look),
+    )
+    if after != before:
+        status = _written(after)
+        yield Patch(
+            resource,
+            key.namespace,
+            key.name,
+            {"metadata": {"uid": set_.uid}, "status": status},
+            "merge",
+            "status",
+        )
+
+
+def _written(status: ReplicasStatus) -> dict[str, Any]:
+    conditions = [
+        {
+            "type": each.type,
+            "status": each.status,
+            "reason": each.reason,
+            "message": each.message,
+            "lastTransitionTime": each.last_transition_time,
+        }
+        for each in status.conditions or ()
+    ]
+    return {
+        "replicas": status.replicas,
+        "fullyLabeledReplicas": status.fully_labeled_replicas or None,
+        "readyReplicas": status.ready_replicas or None,
+        "availableReplicas": status.available_replicas or None,
+        "terminatingReplicas": status.terminating_replicas,
+        "observedGeneration": status.observed_generation or None,
+        "conditions": conditions or None,
+    }
+
+
+def _conditions(
+    before: tuple[pods.Condition, ...], outcome: Outcome, look: Look
+) -> tuple[pods.Condition, ...] | None:
+    others = tuple(each for each in before if each.type != "ReplicaFailure")
+    failure = next((each for each in outcome.failures if isinstance(each.action, Create | Delete)), None)
+    if failure is None:
+        return others or None
+    reason = "FailedCreate" if isinstance(failure.action, Create) else "FailedDelete"
+    known = pods.condition(before, "ReplicaFailure")
+    if known is not None and (known.reason, known.status) == (reason, "True"):
+        return before
+    message = str(failure.error.status.message if isinstance(failure.error, ApiError) else failure.error)
+    condition = pods.Condition("ReplicaFailure", "True", reason, message, pods.told(look.now))
+    return (*others, condition)
+
+
+def _events(resource: Resource, set_: Envelope, outcome: Outcome) -> Iterable[Emit]:
+    about = ObjectRef(resource.api_version, resource.kind, set_.name, namespace_of(set_), set_.uid)
+    for action in outcome.done:
+        if isinstance(action, Create):
+            yield Emit(about, "Normal", "SuccessfulCreate", f"Created pod: {action.body['metadata']['name']}")
+        elif isinstance(action, Delete):
+            yield Emit(about, "Normal", "SuccessfulDelete", f"Deleted pod: {action.name}")
+    for failure in outcome.failures:
+        if isinstance(failure.action, Create):
+            yield Emit(about, "Warning", "FailedCreate", f"Error creating: {failure.error}")
+        elif isinstance(failure.action, Delete):
+            yield Emit(about, "Warning", "FailedDelete", f"Error deleting: {failure.error}")
+
+
+def _pods(
+    resource: Resource, read: Callable[[Envelope], Replicas], change: Change, look: Look
+) -> Iterable[Key]:
+    """Whose Pod it is, or was; of one that nobody controls, whoever may adopt it."""
+    controlled = list(owner(resource.kind, resource.group)(change, look))
+    if controlled or change.new is None or owning.controller_of(change.new) is not None:
+        return controlled
+    pod = change.new
+    sets = look.of[resource].within(pod.tenant, namespace_of(pod))
+    return [key_of(each) for each in sets if read(each).selector.matches(pod.labels)]
+
+
+def _controller(name: str, resource: Resource, read: Callable[[Envelope], Replicas]) -> Controller:
+    return Controller(
+        name,
+        (Watch(resource, own), Watch(PODS, partial(_pods, resource, read))),
+        partial(plan, resource, read),
+    )
+
+
+REPLICA_SET = _controller("replicaset-controller", REPLICA_SETS, of_replica_set)
+REPLICATION_CONTROLLER = _controller(
+    "replication-controller", REPLICATION_CONTROLLERS, of_replication_controller
+)

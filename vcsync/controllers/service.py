@@ -1,0 +1,81 @@
+"""The role: stands for election, runs all controllers while it leads, and shows operators what it does."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+
+from vcsync.api import names
+from vcsync.controllers.engine import Engine
+from vcsync.controllers.plan import Controller
+from vcsync.controllers.replicas import REPLICA_SET, REPLICATION_CONTROLLER
+from vcsync.controllers.serviceaccounts import SERVICE_ACCOUNT, root_ca_publisher
+from vcsync.kube.client import Client
+from vcsync.tenancy.terms import Terms
+
+
+def everything(authority: str) -> tuple[Controller, ...]:
+    """Return all controllers there are.
+
+    Args:
+        authority: PEM of the CA that tenants' Pods trust for their API server.
+    """
+    return (
+        SERVICE_ACCOUNT,
+        root_ca_publisher(authority),
+        REPLICA_SET,
+        REPLICATION_CONTROLLER,
+    )
+
+
+class Controllers:
+    """Drives all tenants of an embedded control plane.
+
+    Args:
+        server: client of the control plane's root, as a system caller; stays the caller's to close.
+        identity: who we are in the election; different for each process.
+        leader_elect: lead only while holding the Lease; False if there is certainly no other.
+        authority: PEM of the CA that tenants' Pods trust for their API server.
+        serves: whether a tenant's controllers run here.
+    """
+
+    def __init__(
+        self,
+        server: Client,
+        *,
+        identity: str,
+        authority: str,
+        leader_elect: bool = True,
+        serves: Callable[[str], bool] = lambda _tenant: True,
+    ) -> None:
+        self._terms: Terms[Engine] = Terms(
+            server.below("/tenants/system"),
+            names.ROLE_CONTROLLERS,
+            identity=identity,
+            leader_elect=leader_elect,
+            begin=lambda: Engine(server, everything(authority), serves=serves),
+        )
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._terms.run()
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether it does its work now."""
+        return self._terms.ready("all tenants' objects")
+
+    def status(self) -> dict[str, Any]:
+        """The state of the role as plain JSON values."""
+        engine = self._terms.current
+        return self._terms.status() | ({} if engine is None else engine.status())
+
+    def metrics(self) -> Iterable[Metric]:
+        """Metric families; none grows with the number of tenants."""
+        engine = self._terms.current
+        yield self._terms.leading()
+        if engine is None:
+            return
+        statistics = engine.work.queue.statistics()
+        queued = GaugeMetricFamily("vcsync_controllers_queued", "Objects that controllers are to look at")
+        queued.add_metric([], float(statistics.queued + statistics.delayed))
+        yield queued

@@ -115,12 +115,14 @@ class Establisher:
         definition = msgspec.json.decode(record.value)
         if definition["metadata"].get("deletionTimestamp"):
             return await self._terminate(tenant, record, definition)
-        others = [each async for each in self._group(tenant, name, definition["spec"]["group"])]
+        others = []
+        if not names_settled(definition):  # with many definitions, looking at all of them for each costs
+            others = [each async for each in self._group(tenant, name, definition["spec"]["group"])]
         before = (definition.get("status") or {}).get("acceptedNames")
         if not settle(definition, others, self._now()):
             return True
         outcome = await self._write(record, definition)
-        if outcome.done and definition["status"]["acceptedNames"] != before:
+        if outcome.done and _frees(before or {}, definition["status"]["acceptedNames"]):
             await self._siblings(tenant, name, definition["spec"]["group"])
         return outcome.done
 
@@ -232,6 +234,24 @@ def settle(definition: Object, others: Iterable[Object], now: str) -> bool:
     return before != msgspec.json.encode(status)
 
 
+def names_settled(definition: Object) -> bool:
+    """Tell whether a definition has all the names it wants: those of others do not matter then."""
+    own = (definition.get("status") or {}).get("acceptedNames") or {}
+    return bool(
+        own == definition["spec"]["names"] and conditions.condition(definition, "NamesAccepted") is not None
+    )
+
+
+def _frees(before: Object, after: Object) -> bool:
+    """Tell whether a definition no longer has a name that it had."""
+    return any(
+        value not in after.get(part, ()) if isinstance(each, list) else value != after.get(part, "")
+        for part, each in before.items()
+        for value in (each if isinstance(each, list) else [each])
+        if value
+    )
+
+
 def _claimed(others: list[Object]) -> tuple[set[str], set[str]]:
     resources: set[str] = set()
     kinds: set[str] = set()
@@ -267,7 +287,7 @@ def _accept_names(definition: Object, others: list[Object], now: str) -> None:
     wanted = definition["spec"]["names"]
     status = definition["status"]
     own = dict(status.get("acceptedNames") or {})
-    if own == wanted and conditions.condition(definition, "NamesAccepted") is not None:
+    if names_settled(definition):
         return
     refused = {part: (reason, told) for part, reason, told in _conflicts(wanted, own, others)}
     accepted = {part: own[part] for part in refused if part in own}

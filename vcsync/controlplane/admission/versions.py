@@ -1,6 +1,6 @@
 """One object in all served versions of its resource (matchPolicy Equivalent), and from each to another."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -10,6 +10,7 @@ from vcsync.controlplane.resources import Resource
 from vcsync.controlplane.rest.copies import copied
 from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.space import builtin_kinds
+from vcsync.controlplane.schema import walk
 
 Object = dict[str, Any]
 
@@ -46,21 +47,20 @@ class Versions:
         """
         if served.get("apiVersion") == to.api_version:
             return copied(served)
-        other = self._kind(tenant, to)
+        other = self.kind(tenant, to)
         if isinstance(kind, Served):
             return await kind.into(copied(served), to.api_version)
-        return other.served(kind.working(copied(served)))
+        found = other.served(kind.working(copied(served)))
+        return found if other.schema is None else walk.normalize(found, other.schema)
 
     def kind(self, tenant: str, resource: Resource) -> Kind:
-        """Return what serves a resource."""
-        return self._kind(tenant, resource)
+        """Return what serves a resource.
 
-    def _kind(self, tenant: str, resource: Resource) -> Kind:
+        Raises:
+            StatusError: 500, it is served no more.
+        """
         at = (resource.group, resource.version, resource.plural)
         found = builtin_kinds().get(at) or self._catalogue.find(tenant, *at)
         if found is None:
             raise errors.internal(f"unable to convert to {resource.api_version}: unknown kind")
         return found
-
-
-Find = Callable[[str, Resource], Kind]

@@ -41,6 +41,9 @@ RETURNED = frozenset(
 )  # fmt: skip
 """Whose deletion is answered with the object instead of a Status."""
 
+By = Literal["name", "collection", "eviction"]
+"""What deletes an object: a request that names it, one for all of a collection, or an eviction, about which admission
+was asked already."""
 Begin = Literal["marked", "waiting", "on"]
 Special = Callable[[Object, DeleteOptions, str], Begin]
 """(working object, options, now): how the deletion of a kind begins that has its own way.
@@ -74,13 +77,13 @@ class Deleter:
         self._store = registry.store
         self._special = special or {}
 
-    async def delete(self, scope: Scope, options: DeleteOptions, *, evicting: bool = False) -> Deleted:
+    async def delete(self, scope: Scope, options: DeleteOptions, *, by: By = "name") -> Deleted:
         """Delete an object, or mark it where something must happen first.
 
         Args:
             scope: of the request.
             options: of the request.
-            evicting: an eviction deletes it, about which admission was asked already.
+            by: what deletes it.
 
         Raises:
             StatusError: as the API refuses.
@@ -91,18 +94,18 @@ class Deleter:
         for _attempt in range(ATTEMPTS):
             if record is None:
                 raise self._registry.not_found(scope)
-            done, record = await self._try(scope, key, record, options, evicting=evicting)
+            done, record = await self._try(scope, key, record, options, by)
             if done is not None:
                 return done
         raise self._registry.conflict(scope)
 
     async def _try(
-        self, scope: Scope, key: str, record: Record, options: DeleteOptions, *, evicting: bool
+        self, scope: Scope, key: str, record: Record, options: DeleteOptions, by: By
     ) -> tuple[Deleted | None, Record | None]:
         old = await self._registry.load(scope.kind, record)
         self._check(scope, old["metadata"], record, options)
-        if not evicting:
-            await self._registry.may_delete(scope, old, options)
+        if by != "eviction":
+            await self._registry.may_delete(scope, old, options, named=by == "name")
         working = copied(old)
         now = scope.context.now
         resource = scope.kind.resource
@@ -232,7 +235,9 @@ class Deleter:
         async def one(namespace: str, name: str) -> None:
             async with gate:
                 try:
-                    await self.delete(replace(scope, namespace=namespace, name=name), options)
+                    await self.delete(
+                        replace(scope, namespace=namespace, name=name), options, by="collection"
+                    )
                 except StatusError as error:
                     if error.code != 404:
                         raise

@@ -94,7 +94,7 @@ class Evictor:
         if not options.dry_run:
             await self._condition(scope, options)
         kept = replace(options, resource_version=None)
-        await self._deleter.delete(replace(scope, subresource=""), kept, evicting=True)
+        await self._deleter.delete(replace(scope, subresource=""), kept, by="eviction")
 
     async def _condition(self, scope: Scope, options: DeleteOptions) -> None:
         async def change(live: Object | None) -> Object:

@@ -355,8 +355,16 @@ class Registry:
         for each in (*self._admission, *self._validation):
             await each(Admission(scope, operation, scope.name, body, None, options.dry_run, told))
 
-    async def may_delete(self, scope: Scope, old: Object, options: DeleteOptions) -> None:
-        """Ask admission about a deletion; `old` is a working object.
+    async def may_delete(
+        self, scope: Scope, old: Object, options: DeleteOptions, *, named: bool = True
+    ) -> None:
+        """Ask admission about a deletion.
+
+        Args:
+            scope: of the request.
+            old: a working object.
+            options: of the request.
+            named: whether the request names it; of one for a whole collection admission is told no name.
 
         Raises:
             StatusError: it refuses.
@@ -365,7 +373,9 @@ class Registry:
             return
         served, told = scope.kind.served(old), options.as_object()
         for each in (*self._admission, *self._validation):
-            await each(Admission(scope, "DELETE", scope.name, None, served, options.dry_run, told))
+            await each(
+                Admission(scope, "DELETE", scope.name if named else "", None, served, options.dry_run, told)
+            )
 
     async def commit(self, compares: Sequence[Compare], operations: Sequence[Put | Delete]) -> Outcome:
         """Commit, whatever becomes of the client: what is on its way to disk has an outcome."""

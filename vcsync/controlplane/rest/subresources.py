@@ -125,6 +125,7 @@ class Subresources:
         if pods is None:
             raise errors.page_not_found()
         name = request.scope.name or (body.get("metadata") or {}).get("name") or ""
+        meta.settle_namespace(body["metadata"], request.scope.namespace)
         await self._registry.requested(replace(request.scope, name=name), "CREATE", body, options)
         scope = replace(request.scope, kind=pods, name=name)
         return self._document(request, await bind(self._registry, scope, body, options.dry_run), 201)
@@ -132,6 +133,7 @@ class Subresources:
     async def _eviction(self, request: Request) -> Reply:
         options = write_options(request.query, "CreateOptions")
         body = await self._body(request, "policy", "v1", "Eviction", options.validation)
+        meta.settle_namespace(body["metadata"], request.scope.namespace)
         await self._registry.requested(request.scope, "CREATE", body, options)
         return self._document(request, await self._evictor.evict(request.scope, body, options.dry_run), 201)
 
@@ -141,7 +143,8 @@ class Subresources:
         body = await self._body(request, "authentication.k8s.io", "v1", "TokenRequest", options.validation)
         body["metadata"] = body.get("metadata") or {}
         body["spec"] = body.get("spec") or {}
-        body["spec"].setdefault("expirationSeconds", DEFAULT_SECONDS)
+        if body["spec"].get("expirationSeconds") is None:
+            body["spec"]["expirationSeconds"] = DEFAULT_SECONDS
         track_token(scope, body, options.manager)
         await self._registry.requested(scope, "CREATE", body, options)
         answer = await self._reviews.token_request(scope.tenant, scope.namespace, scope.name, body)

@@ -40,6 +40,13 @@ def main(requests: int, seed: int, only: str, log: Path | None) -> None:
     click.echo(
         f"{tally.sent:,} requests in {tally.seconds:.0f} s; answers {codes}; {len(tally.findings)} findings"
     )
+    quiet, quiet_worst, loaded, worst = tally.latency
+    click.echo(
+        f"the other tenant's reads: {quiet:.1f} ms (99%: {quiet_worst:.1f}) at rest, {loaded:.1f} ms ({worst:.1f}) during "
+        f"the run: {loaded / quiet if quiet else 0:.1f} times ({worst / quiet_worst if quiet_worst else 0:.1f})"
+    )
+    for pattern, count in tally.allowed.most_common():
+        click.echo(f"{count:,} answers 500 that are allowed by {pattern}")
     sys.exit(1 if tally.findings else 0)
 
 

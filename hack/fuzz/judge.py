@@ -19,12 +19,21 @@ ALLOWED_500 = {
     r"[Ii]nvalid resource version": "kube-apiserver does not class this error",
     r"(target\.kind|target\.name): ": "kube-apiserver does not class what is wrong with a Binding's target",
     r"failed calling webhook|conversion webhook for": "a tenant's own webhook cannot be reached",
+    r"^etcdserver: request is too large$": "kube-apiserver does not class what etcd refuses",
 }
 """What 500s may say, and why: those that kube-apiserver answers itself."""
 
 SAYING_SO = (501, 503, 504, 507)
 PLAIN = {404: r"404 page not found|^$", 406: r"^$|406", 400: r"400", 405: r"", 401: r"Unauthorized"}
 LENIENT = (400, 404, 405, 408, 411, 413, 414, 417, 431, 501, 505)
+
+
+def allowed(answer: Answer) -> str:
+    """Name the pattern by which a 500 is allowed; empty: it is none, or not allowed."""
+    if answer.status != 500:
+        return ""
+    text = answer.body.decode("utf-8", "replace")
+    return next((each for each in ALLOWED_500 if re.search(each.strip("^$"), text)), "")
 
 
 def finding(request: Request, answer: Answer) -> str:

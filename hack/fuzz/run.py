@@ -7,6 +7,7 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -17,8 +18,8 @@ import yaml
 from hack.embedded import ControlPlane
 from hack.fuzz import aware, raw
 from hack.fuzz.client import Client, HangError
-from hack.fuzz.judge import finding
-from hack.fuzz.request import Request
+from hack.fuzz.judge import allowed, finding
+from hack.fuzz.request import Request, http
 from hack.fuzz.witness import Witness
 from hack.testbed.processes import resident_memory
 
@@ -30,6 +31,19 @@ MAX_GROWTH = 1.5
 GROWTH_FREE = 100 * 2**20
 """Bytes of growth that say nothing: caches fill, and what was sent is kept."""
 MAX_FINDINGS = 50
+CLEAN_EVERY = 100
+_ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+OBSTACLES = (
+    f"{_ADMISSION}/validatingwebhookconfigurations",
+    f"{_ADMISSION}/mutatingwebhookconfigurations",
+    f"{_ADMISSION}/validatingadmissionpolicybindings",
+    f"{_ADMISSION}/validatingadmissionpolicies",
+    f"{_ADMISSION}/mutatingadmissionpolicybindings",
+    f"{_ADMISSION}/mutatingadmissionpolicies",
+    "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas",
+    "/api/v1/namespaces/default/resourcequotas",
+    "/api/v1/namespaces/default/limitranges",
+)
 LOGGED = re.compile(
     r"Traceback|request failed|never retrieved|was never awaited|Task was destroyed|MemoryError|RecursionError"
 )
@@ -45,6 +59,9 @@ class Tally:
     codes: Counter[int] = field(default_factory=Counter)
     findings: list[str] = field(default_factory=list)
     memory: tuple[int, int] = (0, 0)
+    allowed: Counter[str] = field(default_factory=Counter)
+    latency: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    """The other tenant's reads in ms: median and 99th percentile at rest, and during the run."""
 
 
 def request(seed: int, number: int) -> Request:
@@ -86,12 +103,16 @@ async def run(
             warm = asyncio.Event()
             before = resident_memory(plane.pid)
 
+            measuring = asyncio.create_task(witness.measure())
+
             async def work() -> None:
                 nonlocal before
                 client = Client(plane.port, tls["fuzz"], BOUND_SECONDS)
                 for number in numbers:
                     if time.monotonic() > until or len(tally.findings) >= MAX_FINDINGS:
                         break
+                    if number % CLEAN_EVERY == CLEAN_EVERY - 1:
+                        await _clean(client)
                     await _one(client, request(seed, number), tally)
                     if not warm.is_set() and tally.sent >= requests * WARM_UP:
                         warm.set()
@@ -105,6 +126,9 @@ async def run(
             await asyncio.gather(*(work() for _ in range(CONNECTIONS)))
             tally.seconds = time.monotonic() - began
             tally.memory = (before, resident_memory(plane.pid))
+            measuring.cancel()
+            await asyncio.gather(measuring, return_exceptions=True)
+            tally.latency = (*_latency(witness.quiet), *_latency(witness.loaded))
             tally.findings += await witness.problems()
             if tally.memory[1] > tally.memory[0] * MAX_GROWTH + GROWTH_FREE:
                 tally.findings.append(f"memory grew from {tally.memory[0]:,} to {tally.memory[1]:,} bytes")
@@ -123,6 +147,21 @@ async def run(
     return tally
 
 
+async def _clean(client: Client) -> None:
+    """Delete what would refuse all that follows: webhooks that nobody answers, policies, levels without seats."""
+    for plural in OBSTACLES:
+        with suppress(HangError):
+            await client.send(http(0, "DELETE", plural, {}, None))
+
+
+def _latency(seconds: list[float]) -> tuple[float, float]:
+    """Return median and 99th percentile in milliseconds."""
+    if not seconds:
+        return 0.0, 0.0
+    ordered = sorted(seconds)
+    return 1000 * ordered[len(ordered) // 2], 1000 * ordered[len(ordered) * 99 // 100]
+
+
 async def _one(client: Client, sent: Request, tally: Tally) -> None:
     began = time.monotonic()
     try:
@@ -131,6 +170,8 @@ async def _one(client: Client, sent: Request, tally: Tally) -> None:
         problem, status, told = str(error), 0, b""
     else:
         problem, status, told = finding(sent, answer), answer.status, answer.body
+        if not problem and (why := allowed(answer)):
+            tally.allowed[why] += 1
     tally.slowest = max(tally.slowest, (time.monotonic() - began, sent.number))
     tally.sent += 1
     tally.codes[status] += 1

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import ssl
+import time
 from typing import Any
 
 from hack.fuzz.client import Client
@@ -16,19 +17,27 @@ PLACES: dict[str, dict[str, Any]] = {
     "/api/v1/namespaces/default/services": {"spec": {"ports": [{"port": 80}]}},
 }
 COUNT = 5
+UNLOADED = 300
+"""Reads before the run, whose latency is that of a server at rest."""
+PAUSE_SECONDS = 0.05
 
 
 class Witness:
     """Made before a run and compared after it."""
 
     def __init__(self, port: int, tls: ssl.SSLContext) -> None:
-        """Take how to connect as this tenant's admin."""
+        """Take how to connect as this tenant's admin.
+
+        `quiet` and `loaded` are the seconds of its reads before and during the run.
+        """
         self._port, self._tls = port, tls
         self._client = Client(port, tls, 30)
         self._before: dict[str, bytes] = {}
         self._seen = b""
         self._watching: asyncio.Task[None] | None = None
         self._writer: asyncio.StreamWriter | None = None
+        self.quiet: list[float] = []
+        self.loaded: list[float] = []
 
     async def prepare(self) -> None:
         """Make its objects and begin to watch."""
@@ -52,6 +61,20 @@ class Witness:
         self._writer.write(http(0, "GET", target, {"Accept": "application/json"}, None).pieces[0])
         await reader.readuntil(b"\r\n\r\n")
         self._watching = asyncio.create_task(self._watch(reader))
+        for _ in range(UNLOADED):
+            self.quiet.append(await self._read())
+
+    async def measure(self) -> None:
+        """Read now and then until cancelled."""
+        while True:
+            self.loaded.append(await self._read())
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _read(self) -> float:
+        began = time.monotonic()
+        place = "/api/v1/namespaces/default/configmaps/w0"
+        await self._client.send(http(0, "GET", place, {"Accept": "application/json"}, None))
+        return time.monotonic() - began
 
     async def problems(self) -> list[str]:
         """Return what has changed for this tenant; nothing, normally."""

@@ -29,6 +29,8 @@ MAX_NAME, SUFFIX = 63, 5
 ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """Of generated suffixes: no vowels, nothing that looks like another."""
 STANDARD_FINALIZERS = frozenset({"kubernetes", ORPHAN, FOREGROUND})
+MAX_CONTROLLERS_TOLD = 10
+"""Owners too many that are told of: every finding holds them all, so that thousands would fill the memory."""
 
 
 def wipe(metadata: Object) -> None:
@@ -195,7 +197,7 @@ def _common(metadata: Object) -> list[FieldError]:
 
 
 def _owners(owners: Sequence[Mapping[str, Any]]) -> list[FieldError]:
-    found, controller, path = [], "", "metadata.ownerReferences"
+    found, controller, told, path = [], "", 0, "metadata.ownerReferences"
     for each in owners:
         version = str(each.get("apiVersion") or "")
         if not version.rpartition("/")[2]:
@@ -206,7 +208,8 @@ def _owners(owners: Sequence[Mapping[str, Any]]) -> list[FieldError]:
             found.append(wrong(path, each, "/v1, Kind=Event is disallowed from being an owner"))
         if each.get("controller"):
             this = f"{each.get('kind', '')}/{each.get('name', '')}"
-            if controller:
+            if controller and told < MAX_CONTROLLERS_TOLD:
+                told += 1
                 found.append(
                     wrong(
                         path,

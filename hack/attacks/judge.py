@@ -5,7 +5,9 @@ from collections.abc import Callable
 from hack.attacks.client import Answer
 from hack.attacks.world import MARK, NOBODY, VICTIM
 
-REFUSED = frozenset({0, 400, 401, 403, 404, 405, 406, 408, 409, 411, 413, 414, 415, 417, 422, 429, 431, 501, 505})
+REFUSED = frozenset(
+    {0, 400, 401, 403, 404, 405, 406, 408, 409, 411, 413, 414, 415, 417, 422, 429, 431, 501, 505}
+)
 """What refuses; 0: the connection was closed. A 500 refuses nothing: it is a defect."""
 
 

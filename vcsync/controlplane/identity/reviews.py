@@ -56,6 +56,8 @@ class Reviews:
         """
         review = dict(body)
         review["metadata"] = dict(review.get("metadata") or {})
+        if not namespace:
+            review["metadata"].pop("namespace", None)  # of what is in none, as every create's
         return await self._answers[plural](caller, tenant, namespace, review)
 
     async def _subject_access(self, _caller: Caller, tenant: str, namespace: str, review: Object) -> Object:

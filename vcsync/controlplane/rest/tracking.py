@@ -93,6 +93,9 @@ def _of_scale() -> Tracking:
     )
 
 
+_TOKEN = ("authentication.k8s.io", "v1", "TokenRequest")
+
+
 def track_token(scope: Scope, new: Object, manager: str) -> None:
     """Set what is told of the fields of a TokenRequest, of which nothing is kept."""
     name = managed.manager_name(manager, scope.agent)
@@ -102,10 +105,11 @@ def track_token(scope: Scope, new: Object, manager: str) -> None:
 @cache
 def _of_token() -> Tracking:
     return Tracking(
-        schema=builtin.schema("authentication.k8s.io", "v1", "TokenRequest") or _ANYTHING,
+        schema=builtin.schema(*_TOKEN) or _ANYTHING,
         api_version="authentication.k8s.io/v1",
         kind="TokenRequest",
         subresource="token",
+        empty=managed.empty_object(*_TOKEN),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.identity.token_requests import DEFAULT_SECONDS
-from vcsync.controlplane.rest import meta, scaling
+from vcsync.controlplane.rest import meta, rescaling, scaling
 from vcsync.controlplane.rest.answers import Answers
 from vcsync.controlplane.rest.binding import bind
 from vcsync.controlplane.rest.bodies import read_as

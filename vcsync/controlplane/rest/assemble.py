@@ -30,7 +30,7 @@ from vcsync.controlplane.rest.guard import Guard
 from vcsync.controlplane.rest.hub import Hub, Lost, Tap
 from vcsync.controlplane.rest.limits import Limits
 from vcsync.controlplane.rest.paths import Operator, Paths
-from vcsync.controlplane.rest.policing import policies
+from vcsync.controlplane.rest.policing import ask_of, policies
 from vcsync.controlplane.rest.reading import Reader
 from vcsync.controlplane.rest.registry import Registry
 from vcsync.controlplane.rest.requestinfo import ALL
@@ -122,7 +122,7 @@ def control_plane(
         plugins: what the operator says of admission plug-ins.
     """
     guard, catalogue, configurations = Guard(identity), Catalogue(reach=reach), Configurations(store)
-    webhooks = Webhooks(store, configurations, Versions(catalogue), reach)
+    webhooks = Webhooks(store, configurations, Versions(catalogue), reach, ask_of(guard))
     enforced = policies(store, catalogue, configurations, guard)
 
     async def missed() -> None:

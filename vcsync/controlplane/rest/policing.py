@@ -5,7 +5,7 @@ from functools import cache
 
 from vcsync.controlplane.admission.configurations import Configurations
 from vcsync.controlplane.admission.plugin import Lookup
-from vcsync.controlplane.admission.policies.enforcement import Policies
+from vcsync.controlplane.admission.policies.enforcement import AskOf, Policies
 from vcsync.controlplane.admission.versions import Versions
 from vcsync.controlplane.behaviour import Object, User
 from vcsync.controlplane.cel.authorizing import Account, Ask, Check, Decision
@@ -20,15 +20,21 @@ from vcsync.controlplane.rest.space import builtin_kinds
 from vcsync.controlplane.store.interface import Record, Store
 
 
-def policies(store: Store, catalogue: Catalogue, configurations: Configurations, guard: Guard) -> Policies:
-    """Make what enforces all tenants' policies."""
+def ask_of(guard: Guard) -> AskOf:
+    """Return the authorizer that expressions see of a write."""
 
-    def ask_of(asked: Admission) -> Ask:
+    def of(asked: Admission) -> Ask:
         async def ask(account: Account, check: Check) -> Decision:
             found = await guard.decide(_caller(asked, account), check)
             return Decision(found.allowed, found.reason)
 
         return ask
+
+    return of
+
+
+def policies(store: Store, catalogue: Catalogue, configurations: Configurations, guard: Guard) -> Policies:
+    """Make what enforces all tenants' policies."""
 
     def param_kind(tenant: str, wanted: Object) -> Kind | None:
         group, _, version = (wanted.get("apiVersion") or "").rpartition("/")
@@ -51,7 +57,9 @@ def policies(store: Store, catalogue: Catalogue, configurations: Configurations,
         ]
         return [kind.served(each) for each in await kind.load(objects)]
 
-    return Policies(configurations, Lookup(store), Versions(catalogue), ask_of, param_kind, find_params)
+    return Policies(
+        configurations, Lookup(store), Versions(catalogue), ask_of(guard), param_kind, find_params
+    )
 
 
 @cache

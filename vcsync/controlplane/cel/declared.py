@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from vcsync.controlplane.crd.structural import Structural
 
 LARGEST_REQUEST = 3 * 1024 * 1024
-_RESERVED = frozenset(
+RESERVED = frozenset(
     ("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import",
      "let", "loop", "package", "namespace", "return", "var", "void", "while")
 )  # fmt: skip
@@ -47,7 +47,7 @@ def escape(name: str) -> str | None:
     """Return a field's name as rules write it, None: it cannot be written."""
     if not name or name[0].isdigit() or re.search(r"[^a-zA-Z0-9_./-]", name):
         return None
-    if name in _RESERVED:
+    if name in RESERVED:
         return f"__{name}__"
     return re.sub(r"__|[-./]", lambda match: _ESCAPES[match[0]], name)
 

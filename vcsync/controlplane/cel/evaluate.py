@@ -28,7 +28,18 @@ from vcsync.controlplane.crd import patterns
 _TYPES = {"timestamp": "google.protobuf.Timestamp", "duration": "google.protobuf.Duration"}
 _LIST_COST, _MAP_COST, _STRUCT_COST = 10, 30, 40
 _WALKING = frozenset(
-    {"sum", "isSorted", "max", "min", "indexOf", "lastIndexOf", "join", "sort", "@sortByAssociatedKeys", "reverse"}
+    {
+        "sum",
+        "isSorted",
+        "max",
+        "min",
+        "indexOf",
+        "lastIndexOf",
+        "join",
+        "sort",
+        "@sortByAssociatedKeys",
+        "reverse",
+    }
 )
 """Functions that look at every element of a list."""
 _STEP_COST = 10

@@ -5,6 +5,7 @@ from functools import cache, partial
 from typing import Any
 
 from vcsync.controlplane import openapi
+from vcsync.controlplane.admission.policies import findings
 from vcsync.controlplane.behaviour import Behaviour
 from vcsync.controlplane.cel import conditions
 from vcsync.controlplane.crd import definition
@@ -72,6 +73,7 @@ def builtin_kinds() -> Mapping[tuple[str, str, str], Kind]:
         **BEHAVIOURS,
         (DEFINITIONS, "CustomResourceDefinition"): definition.BEHAVIOUR,
         **{key: conditions.compiled(BEHAVIOURS[key]) for key in conditions.KINDS},
+        **findings.compiled(BEHAVIOURS),
     }
     for resource in builtin.resources():
         own = behaviours.get((resource.group, resource.kind))

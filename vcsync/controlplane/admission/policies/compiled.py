@@ -16,7 +16,7 @@ from vcsync.controlplane.cel.request import declarations
 _VARIABLE = re.compile(r"\bvariables\s*\.\s*(\w+)")
 _KEPT = 1_000_000
 APPLY, JSON_PATCH = "ApplyConfiguration", "JSONPatch"
-_PATCHES: Mapping[str, tuple[str, Outputs]] = {
+PATCHES: Mapping[str, tuple[str, Outputs]] = {
     APPLY: ("applyConfiguration", ("Object",)),
     JSON_PATCH: ("jsonPatch", ("list(JSONPatch)",)),
 }
@@ -64,9 +64,10 @@ class Compiled:
 class Compiler:
     """Compiles one policy's expressions."""
 
-    def __init__(self, *, params: bool) -> None:
-        """Take whether there are parameters."""
+    def __init__(self, *, params: bool, composed: bool = True) -> None:
+        """Take whether there are parameters, and whether expressions know of variables."""
         self._params = params
+        self._composed = composed
         self.variables: dict[str, Program] = {}
         self._types: dict[str, Declared] = {}
 
@@ -79,7 +80,7 @@ class Compiler:
     def expression(self, source: str, outputs: Outputs, *, authorizer: bool = True) -> Program:
         """Compile an expression that sees the variables so far."""
         seen = self._seen(source)
-        key = tuple(sorted((name, repr(type_)) for name, type_ in seen.items()))
+        key = (self._composed, *sorted((name, repr(type_)) for name, type_ in seen.items()))
         environment = _environments.get((self._params, authorizer, key))
         if environment is None:
             environment = Environment(self._declarations(seen, authorizer=authorizer))
@@ -95,11 +96,11 @@ class Compiler:
         return {name: self._types[name] for name in _VARIABLE.findall(source) if name in self._types}
 
     def _declarations(self, seen: Mapping[str, Declared], *, authorizer: bool) -> dict[str, Declared]:
+        known = declarations(params=self._params, authorizer=authorizer)
+        if not self._composed:
+            return known
         fields = {name: (name, type_) for name, type_ in seen.items()}
-        return {
-            **declarations(params=self._params, authorizer=authorizer),
-            "variables": Declared("object", title="variables", fields=fields),
-        }
+        return {**known, "variables": Declared("object", title="variables", fields=fields)}
 
 
 _environments: Kept[tuple[object, ...], Environment] = Kept(20_000)
@@ -153,5 +154,5 @@ def _annotation(compiler: Compiler, raw: Object) -> Annotation:
 
 def _mutation(compiler: Compiler, raw: Object) -> Mutation:
     form = raw.get("patchType") or ""
-    part, outputs = _PATCHES[form]
+    part, outputs = PATCHES[form]
     return Mutation(form, compiler.making((raw.get(part) or {}).get("expression") or "", outputs))

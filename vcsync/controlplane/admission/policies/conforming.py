@@ -1,33 +1,42 @@
-"""What a mutation made of an object, brought into the form of its kind, with defaults."""
+"""What a mutation may make of an object: the schema into which it is merged, and whether it is still such an object."""
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.admission.request import kind_of
 from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.rest.kind import Kind
-from vcsync.controlplane.schema.findings import DecodeError
+from vcsync.controlplane.schema import builtin
+from vcsync.controlplane.schema.node import Schema
 from vcsync.controlplane.wire import decode
 
 
-def conformed(kind: Kind, subresource: str, made: Object) -> Object:
-    """Return an object as its kind serves it.
+def _is_part(kind: Kind, subresource: str) -> bool:
+    """Tell whether what is written at a subresource is of another kind."""
+    told, own = kind_of(kind.resource, subresource), kind.resource
+    return (told["group"], told["kind"]) != (own.group, own.kind)
 
-    Args:
-        kind: of the resource.
-        subresource: of the request; what is written there may be of another kind.
-        made: what a mutation made.
+
+def schema_of(kind: Kind, subresource: str) -> Schema | None:
+    """Return the schema of what is written; None: it is not known."""
+    if not _is_part(kind, subresource):
+        return kind.schema
+    told = kind_of(kind.resource, subresource)
+    return builtin.schema(told["group"], told["version"], told["kind"])
+
+
+def check(kind: Kind, subresource: str, made: Object) -> None:
+    """Make sure that a mutation left an object of its kind, without unknown fields.
 
     Raises:
-        StatusError: it is no such object.
+        StatusError: 500, it is none.
     """
+    if kind.resource.custom and not _is_part(kind, subresource):
+        return
     told = kind_of(kind.resource, subresource)
-    own = told["kind"] == kind.resource.kind and told["group"] == kind.resource.group
-    if own and kind.resource.custom:
-        try:
-            kind.decode(made)
-        except DecodeError as why:
-            raise errors.internal(str(why)) from None
-        return made
-    found, unknown = decode.conform(told["group"], told["version"], told["kind"], made)
+    try:
+        _, unknown = decode.conform(told["group"], told["version"], told["kind"], made)
+    except StatusError as why:
+        _, _, detail = why.message.partition(" cannot be handled as a ")
+        raise errors.internal(detail.partition(": ")[2] or why.message) from None
     if unknown:
         raise errors.internal(f"strict decoding error: {', '.join(unknown)}")
-    return kind.served(kind.working(found)) if own else found

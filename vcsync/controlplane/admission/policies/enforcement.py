@@ -6,23 +6,23 @@ As the dispatchers of apiserver's `plugin/policy`. A tenant without policies cos
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.admission.configurations import Configurations
 from vcsync.controlplane.admission.matching import is_exempt
 from vcsync.controlplane.admission.plugin import Lookup
 from vcsync.controlplane.admission.policies import mutating, validating
-from vcsync.controlplane.admission.policies.conforming import conformed
+from vcsync.controlplane.admission.policies.conforming import check, schema_of
 from vcsync.controlplane.admission.policies.hooks import Binding, Hook, Target, hooks, matched
 from vcsync.controlplane.admission.policies.mutating import Reinvocation
 from vcsync.controlplane.admission.policies.params import Misconfigured, collect, shown_kind
 from vcsync.controlplane.admission.policies.patches import NotApplied
 from vcsync.controlplane.admission.policies.validating import CODES, Denial
-from vcsync.controlplane.admission.request import admission_request, kind_of
+from vcsync.controlplane.admission.request import admission_request
 from vcsync.controlplane.admission.versions import Versions
+from vcsync.controlplane.admission.webhooks.seen import Seen
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.cel.authorizing import Ask
 from vcsync.controlplane.cel.request import Attributes
@@ -79,13 +79,13 @@ class Write:
     """One write while policies are held against it.
 
     Attributes:
-        versions: the objects in other versions, as far as policies asked for them.
+        seen: the objects in the versions that policies ask for.
         ask: answers what the authorizer is asked.
     """
 
     target: Target
+    seen: Seen
     ask: Ask
-    versions: dict[tuple[str, bool], Object] = field(default_factory=dict)
 
 
 class Policies:
@@ -119,8 +119,9 @@ class Policies:
         found: Sequence[Hook] = known.make(policies, partial(hooks, policies=policies))
         return found
 
-    def _write(self, asked: Admission) -> Write:
+    async def _write(self, asked: Admission, *, working: bool) -> Write:
         scope = asked.scope
+        seen = Seen(asked, self._versions, working=working)
 
         async def namespace(name: str) -> Object | None:
             return await self._lookup.get(scope.tenant, "", "namespaces", name)
@@ -128,8 +129,11 @@ class Policies:
         def equivalents() -> Sequence[Resource]:
             return self._versions.equivalents(scope.tenant, scope.kind.resource)
 
-        target = Target(asked, scope.name, asked.new, asked.old, namespace, equivalents)
-        return Write(target, self._ask(asked))
+        new, old = asked.new, asked.old
+        if scope.subresource == "scale":
+            new, old = await seen.new(scope.kind.resource), await seen.old(scope.kind.resource)
+        target = Target(asked, scope.name, new, old, namespace, equivalents)
+        return Write(target, seen, self._ask(asked))
 
     async def _invocations(
         self, found: Sequence[Hook], write: Write, refused: list[Refused]
@@ -168,30 +172,12 @@ class Policies:
         return Attributes(
             asked.scope.tenant,
             admission_request(asked, invocation.seen, name=write.target.name),
-            await self._in_version(write, invocation.seen, old=False),
-            await self._in_version(write, invocation.seen, old=True),
+            await write.seen.new(invocation.seen),
+            await write.seen.old(invocation.seen),
             await write.target.namespace(),
             invocation.params,
             write.ask,
         )
-
-    async def _in_version(self, write: Write, seen: Resource, *, old: bool) -> Object | None:
-        """Return the new or the old object as the resource that a policy named serves it."""
-        asked = write.target.asked
-        found = write.target.old if old else write.target.new
-        if (
-            found is None
-            or seen is asked.scope.kind.resource
-            or kind_of(seen, asked.scope.subresource)
-            == kind_of(asked.scope.kind.resource, asked.scope.subresource)
-        ):
-            return found
-        key = (seen.api_version, old)
-        if key not in write.versions:
-            write.versions[key] = await self._versions.converted(
-                asked.scope.tenant, asked.scope.kind, found, seen
-            )
-        return write.versions[key]
 
     async def validate(self, asked: Admission) -> None:
         """Hold a write against the validating policies.
@@ -202,7 +188,7 @@ class Policies:
         found = await self._hooks(asked, VALIDATING)
         if not found:
             return
-        write, refused = self._write(asked), list[Refused]()
+        write, refused = await self._write(asked, working=True), list[Refused]()
         told: dict[tuple[str, str], list[str]] = {}
         async for each in self._invocations(found, write, refused):
             verdict = await validating.validate(each.hook, await self._attributes(each, write))
@@ -234,7 +220,7 @@ class Policies:
         state.again = asked.turn.again
         if state.again and state.output != asked.new:
             state.changed()
-        write, refused = self._write(asked), list[Refused]()
+        write, refused = await self._write(asked, working=False), list[Refused]()
         invocations = [each async for each in self._invocations(found, write, refused)]
         for each in invocations:
             await self._mutate(each, write, state, refused)
@@ -273,30 +259,13 @@ class Policies:
         """Put what one mutation makes of the object in its place."""
         asked, seen = write.target.asked, invocation.seen
         kind = self._versions.kind(asked.scope.tenant, seen)
-        made = await mutating.mutated(
-            invocation.hook, index, attributes, _schema(kind, asked.scope.subresource)
-        )
-        made = conformed(kind, asked.scope.subresource, made)
-        if seen.api_version != asked.scope.kind.resource.api_version:
-            made = await self._versions.converted(asked.scope.tenant, kind, made, asked.scope.kind.resource)
-        assert asked.new is not None  # noqa: S101 - nothing is applied to what is not there
-        if made == asked.new:
-            return
-        asked.new.clear()
-        asked.new.update(made)
-        write.versions = {key: value for key, value in write.versions.items() if key[1]}
-        state.changed()
-        asked.turn.wanted = True
-
-
-def _schema(kind: Kind, subresource: str) -> Any:
-    return (
-        None
-        if subresource
-        and subresource in kind.resource.subresources
-        and (kind_of(kind.resource, subresource)["kind"] != kind.resource.kind)
-        else kind.schema
-    )
+        subresource = asked.scope.subresource
+        schema = schema_of(kind, subresource)
+        made = await mutating.mutated(invocation.hook, index, attributes, schema)
+        check(kind, subresource, made)
+        if await write.seen.change(seen, made):
+            state.changed()
+            asked.turn.wanted = True
 
 
 def _copied(value: Object | None) -> Object | None:

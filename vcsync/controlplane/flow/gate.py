@@ -178,7 +178,7 @@ class Gate:
     def known(self, tenant: str) -> bool:
         """Whether a tenant's configuration has been read since it last changed."""
         space = self.spaces.get(tenant)
-        return space is not None and not space.stale
+        return space is not None and not space.stale and tenant not in self._loading
 
     async def prepare(self, tenant: str) -> None:
         """Read a tenant's configuration; once, however many ask.

@@ -292,3 +292,20 @@ def test_no_seat_is_lost_or_given_twice(steps):
         assert gate.spaces["a"].reserved == sum(each.reserved for each in gate.spaces["a"].levels.values())
 
     asyncio.run(run())
+
+
+async def test_whoever_comes_while_a_configuration_is_read_waits_for_it_too():
+    read = asyncio.Event()
+
+    async def load(_):
+        await read.wait()
+        return bootstrap()
+
+    gate = Gate(Bounds(), load)
+    both = [asyncio.create_task(gate.prepare("a")) for _ in range(2)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not gate.known("a")
+    read.set()
+    await asyncio.gather(*both)
+    assert gate.known("a")

@@ -21,8 +21,8 @@ from tests.unit.controlplane.identity.conftest import NOW, House
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.identity.authentication import bearer
 from vcsync.controlplane.identity.token_file import TokenFile, TokenFileError, parse
-from vcsync.controlplane.identity.watched_file import CHECK_SECONDS
 from vcsync.controlplane.identity.tokens import TokenError
+from vcsync.controlplane.identity.watched_file import CHECK_SECONDS
 from vcsync.controlplane.tenants import pki
 
 HOUR = 3600

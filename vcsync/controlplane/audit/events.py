@@ -18,6 +18,8 @@ from vcsync.controlplane.wire import goyaml, protobuf
 LEVELS = {Level.METADATA: "Metadata", Level.REQUEST: "Request", Level.REQUEST_RESPONSE: "RequestResponse"}
 MAX_LISTED = 256
 """Groups, and values of an extra, that are told of a user."""
+LARGEST_EVENT = 2**20
+"""Bytes of an event, unless the operator says otherwise; the bodies of larger ones are left out."""
 TRUNCATED = "audit.k8s.io/truncated"
 """Annotation of an event whose bodies were left out because it was too large."""
 MOMENT_COST = 1024
@@ -124,7 +126,8 @@ def _add_answer(event: dict[str, Any], moment: Moment, *, hidden: bool) -> None:
         value = _read(body)
         if value is None:
             continue
-        value = redact.body(begun.reference or {}, value) if hidden else value
+        if hidden:
+            value = redact.body(begun.reference or {}, value, answered=name == "responseObject")
         event[name] = redact.without_managed_fields(value) if begun.bare else value
 
 

@@ -104,7 +104,7 @@ class Files:
             raise
         finally:
             os.close(descriptor)
-        self._sizes[log] = self._size(log) + len(data)
+        self._sizes[log] = self._sizes.get(log, 0) + len(data)
         self._total += len(data)
 
     def _rotate(self, log: str) -> None:

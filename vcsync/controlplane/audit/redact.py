@@ -14,7 +14,18 @@ _TOKENS: Mapping[tuple[str, str, str], tuple[str, str]] = {
     ("", "serviceaccounts", "token"): ("status", "token"),
 }
 """(group, plural, subresource) -> where a token stands."""
-_KEPT = frozenset({"kind", "apiVersion", "type", "immutable"})
+_KEPT = frozenset(
+    {
+        "kind",
+        "apiVersion",
+        "type",
+        "immutable",
+        "propagationPolicy",
+        "gracePeriodSeconds",
+        "orphanDependents",
+    }
+)
+"""Fields of Secrets and of the options of their deletion."""
 _KEPT_METADATA = frozenset(
     {
         "name",
@@ -50,8 +61,10 @@ def secretive(reference: Mapping[str, str] | None) -> bool:
     return reference is not None and (_is_secret(reference) or _which(reference) in _TOKENS)
 
 
-def body(reference: Mapping[str, str], value: Any) -> Any:
-    """Return a body, sent or answered, without what is secret in it."""
+def body(reference: Mapping[str, str], value: Any, *, answered: bool = False) -> Any:
+    """Return a body without what is secret in it; `answered`: the server wrote it, and a Status is one."""
+    if answered and isinstance(value, dict) and value.get("kind") == "Status":
+        return value
     if _is_secret(reference):
         return _secret(value)
     place = _TOKENS.get(_which(reference))
@@ -106,12 +119,10 @@ def _is_secret(reference: Mapping[str, str]) -> bool:
 def _secret(value: Any) -> Any:
     if isinstance(value, list):
         return [_operation(each) for each in value]
+    if value is None:
+        return None
     if not isinstance(value, dict):
         return REDACTED
-    if value.get("kind") in ("Status", "DeleteOptions"):
-        return value
-    if "items" in value or "rows" in value:
-        return _each(value, _secret)
     return {key: _field(key, each) for key, each in value.items()}
 
 
@@ -123,11 +134,22 @@ def _operation(value: Any) -> Any:
 
 
 def _field(key: str, value: Any) -> Any:
-    if key in _KEPT:
+    if key in _KEPT and not isinstance(value, dict | list):
         return value
     if key == "metadata" and isinstance(value, dict):
         return {name: each if name in _KEPT_METADATA else _values(each) for name, each in value.items()}
+    if key == "items" and isinstance(value, list):
+        return [_secret(each) for each in value]
+    if key == "rows" and isinstance(value, list):
+        return [_row(each) for each in value]
     return _values(value)
+
+
+def _row(value: Any) -> Any:
+    """Of a Table's row the object; its cells count a Secret's keys."""
+    if not isinstance(value, dict):
+        return REDACTED
+    return {key: _secret(each) if key == "object" else REDACTED for key, each in value.items()}
 
 
 def _values(value: Any) -> Any:

@@ -11,11 +11,9 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from vcsync.controlplane.audit import policy
 from vcsync.controlplane.audit.auditor import Auditor
+from vcsync.controlplane.audit.events import LARGEST_EVENT
 from vcsync.controlplane.audit.files import Bounds, Files
 from vcsync.controlplane.audit.writer import Writer
-
-LARGEST_EVENT = 2**20
-"""Bytes of an event; the bodies of larger ones are left out."""
 
 
 class Exists(Protocol):

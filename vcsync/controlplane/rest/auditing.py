@@ -7,6 +7,7 @@ from typing import Protocol
 import msgspec
 
 from vcsync.controlplane.audit.auditor import OTHERS, Auditor, Came
+from vcsync.controlplane.audit.events import LARGEST_EVENT, TRUNCATED
 from vcsync.controlplane.audit.trail import Body, Level, Trail
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.errors import StatusError
@@ -141,7 +142,15 @@ def answered(trail: Trail, info: RequestInfo, answer: Reply | Stream) -> None:
         trail.status = _status_in(answer)
     told = info.resource_request or info.path in DISCOVERY or info.path.startswith(("/api/", "/apis/"))
     told = told and answer.status != 406
+    if told and trail.level >= Level.REQUEST_RESPONSE and _is_long(answer):
+        trail.annotate(TRUNCATED, "true")
+        told = False
     trail.answered(answer.status, answer.body if told else (), answer.content_type if told else "")
+
+
+def _is_long(answer: Reply) -> bool:
+    """Whether an answer is not at hand as a whole, or too large to be told."""
+    return answer.rest is not None or sum(map(len, answer.body)) > LARGEST_EVENT
 
 
 def _status_in(answer: Reply) -> Object | None:

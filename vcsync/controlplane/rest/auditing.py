@@ -1,5 +1,6 @@
 """What a request's way tells the audit log: the caller, who is impersonated, the decision, what was sent and answered."""
 
+import base64
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
@@ -86,6 +87,15 @@ def decided(trail: Trail, *, allowed: bool, reason: str) -> None:
     if trail.level:
         trail.annotate("authorization.k8s.io/decision", "allow" if allowed else "forbid")
         trail.annotate("authorization.k8s.io/reason", reason)
+
+
+def issued(trail: Trail, answer: Object) -> None:
+    """Tell the id of a token that was made (`registry/core/serviceaccount/storage/token.go`)."""
+    if trail.level:
+        _, _, rest = str((answer.get("status") or {}).get("token") or "").partition(".")
+        payload = rest.partition(".")[0]
+        found = msgspec.json.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)) or b"{}")
+        trail.annotate("authentication.kubernetes.io/issued-credential-id", f"JTI={found.get('jti', '')}")
 
 
 def recorded(

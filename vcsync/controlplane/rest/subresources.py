@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.identity.token_requests import DEFAULT_SECONDS
-from vcsync.controlplane.rest import meta, rescaling, scaling
+from vcsync.controlplane.rest import auditing, meta, rescaling, scaling
 from vcsync.controlplane.rest.answers import Answers
 from vcsync.controlplane.rest.binding import bind
 from vcsync.controlplane.rest.bodies import read_as
@@ -100,6 +100,7 @@ class Subresources:
     async def _components(self, request: Request) -> Reply:
         """Tell of the store, under the name by which clients know it; this request has reached it."""
         request.scope.warnings.append("v1 ComponentStatus is deprecated in v1.19+")
+        request.scope.audit.annotate("k8s.io/deprecated", "true")
         one = {
             "metadata": {"name": STORE},
             "conditions": [{"type": "Healthy", "status": "True", "message": "ok"}],
@@ -148,6 +149,7 @@ class Subresources:
         track_token(scope, body, options.manager)
         await self._registry.requested(scope, "CREATE", body, options)
         answer = await self._reviews.token_request(scope.tenant, scope.namespace, scope.name, body)
+        auditing.issued(scope.audit, answer)
         return self._document(request, answer, 201)
 
     async def _scale(self, request: Request) -> Reply:

@@ -20,7 +20,7 @@ SHORT_STEPS = 5_000
 """Steps that are taken on the event loop at a time: about five milliseconds."""
 THREADS = 2
 """Long evaluations of all tenants that run at the same time; of one tenant it is one."""
-REST_STEPS = 1_000
+REST_STEPS = 2_000
 REST_SECONDS = 0.000_2
 """A thread rests so long after so many steps: without it the event loop waits for Python's lock."""
 MOST_ANSWERS = 64

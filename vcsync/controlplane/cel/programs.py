@@ -20,7 +20,7 @@ PER_CALL = 1_000_000
 """What one expression may cost."""
 BUDGET, CONDITIONS_BUDGET = 10_000_000, 2_500_000
 """What all expressions of a policy on one request may cost, and all match conditions."""
-STEPS = 3_000_000
+STEPS = 2_000_000
 """Steps that the expressions of one policy may take together: some seconds."""
 OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 _OVER_LIMIT = "operation cancelled: actual cost limit exceeded"

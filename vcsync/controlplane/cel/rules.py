@@ -27,7 +27,7 @@ from vcsync.controlplane.errors import FieldError, duplicate, not_allowed, requi
 
 PER_CALL = 1_000_000
 BUDGET = 10_000_000
-STEPS = 3_000_000
+STEPS = 2_000_000
 """Steps that all rules of one object may take together: some seconds, off the event loop."""
 _LONGEST_MESSAGE = 5 * 1024
 _OUT = "validation failed due to running out of cost budget, no further validation rules will be run"

@@ -1,4 +1,4 @@
-"""`vcsync tenant create | kubeconfig | delete | rotate | export`: tenants with embedded control planes."""
+"""`vcsync tenant create | kubeconfig | delete | rotate | revoke | export`: tenants with embedded control planes."""
 
 import asyncio
 import os
@@ -11,7 +11,9 @@ from urllib.parse import quote, urlencode
 import click
 import msgspec
 
+from vcsync.api import names, rbac
 from vcsync.api.names import InvalidName, is_dns_label
+from vcsync.cli import manifests
 from vcsync.cli.common import CALL_TIMEOUT, FIELD_MANAGER, meta_kubeconfig, meta_option
 from vcsync.cli.errors import FailedError, WrongInputError
 from vcsync.cli.help import example
@@ -21,6 +23,7 @@ from vcsync.kube.connection import Connection
 from vcsync.kube.errors import AlreadyExists, NotFound
 
 TENANTS = "/vcsync/v1/tenants"
+ADMIN = "admin"
 ADMIN_KUBECONFIG = "admin.kubeconfig"
 RESERVED = frozenset({"all", "system"})
 """Names that the control plane gives to nobody."""
@@ -91,22 +94,77 @@ async def list_(form: str, data: Path, meta: str | None) -> None:
         "vcsync tenant kubeconfig acme --data /var/lib/vcsync > acme.kubeconfig",
         "vcsync tenant kubeconfig acme --user alice --group developers",
         "vcsync tenant kubeconfig acme --user system:kube-controller-manager",
+        "vcsync tenant kubeconfig acme --role syncer",
     )
 )
 @_name
 @click.option(
+    "--role",
+    type=click.Choice(names.ROLES),
+    help="For this program of vcsync's, with the rights that it needs there, and no others.",
+)
+@click.option(
     "--user",
-    default="admin",
+    default=ADMIN,
     show_default=True,
     help="Who the kubeconfig is for; admin may do everything there.",
 )
 @click.option("--group", "groups", multiple=True, help="Group of that user; may be repeated.")
 @_reaching
-def kubeconfig(tenant: str, user: str, groups: tuple[str, ...], data: Path | None, meta: str | None) -> None:
-    """Print a kubeconfig for a user of the tenant NAME, with a certificate good for a year."""
+def kubeconfig(  # noqa: PLR0917  one command's options
+    tenant: str,
+    role: str | None,
+    user: str,
+    groups: tuple[str, ...],
+    data: Path | None,
+    meta: str | None,
+) -> None:
+    """Print a kubeconfig for a user of the tenant NAME, with a certificate good for a year.
+
+    With --role it is for the ServiceAccount of that program in vcsync-system, which is made with its roles
+    and bindings, or brought up to date, in the tenant.
+    """
     _check_name(tenant)
+    if role and (groups or user != ADMIN):
+        raise WrongInputError("--role says who it is for: give it without --user and --group")
     pairs = [("user", user), *(("group", group) for group in groups)]
+    if role:
+        asyncio.run(_grant(tenant, role, data, meta))
+        account = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.service_account(role)}"
+        pairs = [("user", account)]
     click.echo(asyncio.run(_get(tenant, f"kubeconfig?{urlencode(pairs)}", data, meta)), nl=False)
+
+
+async def _grant(tenant: str, role: str, data: Path | None, meta: str | None) -> None:
+    """Give a program of ours its rights in a tenant."""
+    admin = await _get(tenant, f"kubeconfig?{urlencode([('user', ADMIN)])}", data, meta)
+    connection = Connection.from_kubeconfig_bytes(admin)
+    async with Client(connection, name=tenant, field_manager=FIELD_MANAGER, timeout=CALL_TIMEOUT) as client:
+        await manifests.apply(client, [rbac.system_namespace(), *rbac.role_manifests("tenant", role)])
+
+
+@click.command(
+    epilog=example(
+        "vcsync tenant revoke acme --user alice --data /var/lib/vcsync",
+        "vcsync tenant revoke acme --serial 3A:5F:01",
+    )
+)
+@_name
+@click.option("--user", default="", help="Whose certificates, all that were issued until now.")
+@click.option("--serial", default="", metavar="HEX", help="Serial number of one certificate.")
+@_reaching
+def revoke(tenant: str, user: str, serial: str, data: Path | None, meta: str | None) -> None:
+    """Let client certificates of the tenant NAME be worthless at once: one of them, or a user's.
+
+    'vcsync tenant kubeconfig' gives the user a new one. Tokens are revoked by deleting their ServiceAccount.
+    """
+    _check_name(tenant)
+    if bool(user) == bool(serial):
+        raise WrongInputError("give either --user or --serial")
+    body = msgspec.json.encode({"user": user, "serial": serial})
+    asyncio.run(_call("POST", tenant, "/revoke", data, meta, CALL_TIMEOUT, body))
+    whose = f"of user {user}" if user else f"with serial number {serial}"
+    click.echo(f"certificates {whose} of tenant {tenant} do not count any more")
 
 
 @click.command(epilog=example("vcsync tenant delete acme --data /var/lib/vcsync"))
@@ -183,11 +241,18 @@ async def _get(tenant: str, what: str, data: Path | None, meta: str | None) -> b
 
 
 async def _call(  # noqa: PLR0917  one call
-    method: str, tenant: str, rest: str, data: Path | None, meta: str | None, seconds: float
+    method: str,
+    tenant: str,
+    rest: str,
+    data: Path | None,
+    meta: str | None,
+    seconds: float,
+    body: bytes | None = None,
 ) -> bytes:
     async with _control_plane(data, meta) as client:
         try:
-            return await client.request(method, f"{TENANTS}/{quote(tenant)}{rest}", timeout=seconds)
+            path = f"{TENANTS}/{quote(tenant)}{rest}"
+            return await client.request(method, path, body=body, timeout=seconds)
         except NotFound as error:
             if not error.status.message.startswith("tenants "):
                 raise FailedError(f"{client.name} is no embedded control plane of vcsync") from error

@@ -55,7 +55,14 @@ def tenants() -> None:
     """Create tenants with embedded control planes; register, list and remove tenants of the pool."""
 
 
-for command in (embedded.create, embedded.kubeconfig, embedded.delete, embedded.rotate, embedded.export):
+for command in (
+    embedded.create,
+    embedded.kubeconfig,
+    embedded.delete,
+    embedded.rotate,
+    embedded.revoke,
+    embedded.export,
+):
     tenants.add_command(command)
 
 

@@ -9,9 +9,10 @@ from hack.attacks.world import world as open_world
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A control plane with an attacker and a victim; it ends cleanly."""
-    with open_world(tmp_path_factory.mktemp("attacks")) as found:
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A control plane with an attacker and a victim; it ends cleanly. A module's ARGUMENTS go to its command."""
+    arguments: tuple[str, ...] = getattr(request.module, "ARGUMENTS", ())
+    with open_world(tmp_path_factory.mktemp("attacks"), *arguments) as found:
         yield found
         assert found.plane.stop() == 0
 

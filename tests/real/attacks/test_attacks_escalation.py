@@ -309,6 +309,22 @@ def test_a_request_is_by_whom_it_is_by(lowly: Door) -> None:
     assert lowly.ask("GET", f"{CSRS}/claimed").json["spec"]["username"] == "lowly"
 
 
+def test_nobody_holds_back_the_deletion_of_what_one_may_not_finalize(world: World, lowly: Door) -> None:
+    owner = world.attacker.ask("POST", f"{DEFAULT}/secrets", {"metadata": {"name": "owner"}}).json["metadata"]
+    reference = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "name": "owner",
+        "uid": owner["uid"],
+        "blockOwnerDeletion": True,
+    }
+    body = pod("dependent")
+    body["metadata"]["ownerReferences"] = [reference]
+    assert problem(lowly.ask("POST", f"{DEFAULT}/pods", body), FORBIDDEN) == ""
+    patch = {"metadata": {"ownerReferences": [reference]}}
+    assert problem(lowly.ask("PATCH", f"{DEFAULT}/pods/own", patch, MERGE), FORBIDDEN) == ""
+
+
 def test_an_owner_in_another_tenant_is_nobodys(world: World) -> None:
     kept = world.victim.ask("GET", f"{DEFAULT}/secrets/kept-0").json["metadata"]
     reference = {

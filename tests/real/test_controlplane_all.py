@@ -4,61 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-import msgspec
 import pytest
+from plane_kit import MERGE, Caller, calling, first
 
 from hack.embedded import ControlPlane
-from hack.parity import sides
 
 PODS = "/api/v1/pods"
 IN_DEFAULT = "/api/v1/namespaces/default/pods"
 SYNCER = "syncer-r1"
 RULES = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "patch"]}]
-
-
-class Caller:
-    """Somebody with a kubeconfig; paths are those below the server, not below the kubeconfig's tenant."""
-
-    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
-        self._session = session
-        self.url = url
-
-    async def __call__(
-        self, verb: str, path: str, body: Any = None, content: str = "application/json"
-    ) -> tuple[int, Any]:
-        data = None if body is None else msgspec.json.encode(body)
-        headers = {"Content-Type": content} if data else {}
-        async with self._session.request(verb, self.url + path, data=data, headers=headers) as answer:
-            return answer.status, msgspec.json.decode(await answer.read())
-
-    @asynccontextmanager
-    async def watch(self, path: str) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-        async with self._session.get(self.url + path) as answer:
-            assert answer.status == 200, await answer.read()
-
-            async def events() -> AsyncIterator[dict[str, Any]]:
-                async for line in answer.content:
-                    yield msgspec.json.decode(line)
-
-            yield events()
-
-
-@asynccontextmanager
-async def calling(plane: ControlPlane, kubeconfig: Path) -> AsyncIterator[Caller]:
-    context = sides.side("", kubeconfig).users["admin"].context
-    connector = aiohttp.TCPConnector(ssl=context)
-    async with aiohttp.ClientSession(connector=connector, read_bufsize=2**20) as session:
-        yield Caller(session, plane.url)
-
-
-async def first(events: AsyncIterator[dict[str, Any]], count: int) -> list[dict[str, Any]]:
-    async with asyncio.timeout(20):
-        return [await anext(events) for _ in range(count)]
 
 
 def told(events: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
@@ -122,7 +79,7 @@ async def test_one_watch_tells_of_every_tenant_those_of_later_too(
         await make(operator, acme, pod("same"))
         await make(operator, umbrella, pod("same"))
         patch = {"metadata": {"labels": {"seen": "yes"}}}
-        await operator("PATCH", f"/tenants/{acme}{IN_DEFAULT}/same", patch, "application/merge-patch+json")
+        await operator("PATCH", f"/tenants/{acme}{IN_DEFAULT}/same", patch, MERGE)
         await asyncio.to_thread(plane.create, "later")
         await account(operator, "later")
         await make(operator, "later", pod("new"))
@@ -166,7 +123,7 @@ async def test_a_watch_by_label_is_told_what_comes_to_it_and_goes(operator: Call
                 "PATCH",
                 f"/tenants/{tenant}{IN_DEFAULT}/placed",
                 {"metadata": {"labels": {label: value}}},
-                "application/merge-patch+json",
+                MERGE,
             )
         assert told(await first(events, 3)) == [
             ("ADDED", umbrella, "placed"),
@@ -205,7 +162,7 @@ async def test_a_system_caller_has_the_rights_it_has_in_the_system_space(
             assert (await first(events, 1))[0]["type"] == "ADDED"
         patch = {"metadata": {"labels": {"by": "syncer"}}}
         one = f"/tenants/{ready[0]}{IN_DEFAULT}/for-the-syncer"
-        assert (await syncer("PATCH", one, patch, "application/merge-patch+json"))[0] == 200
+        assert (await syncer("PATCH", one, patch, MERGE))[0] == 200
         for verb, path in (
             ("GET", "/tenants/all/api/v1/secrets"),
             ("GET", "/tenants/all/api/v1/secrets?watch=1"),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
-import urllib.request
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, aclosing
@@ -14,10 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from hack.testbed import ensure, servers
+from hack.etcd import Etcd
 from hack.testbed.faultproxy import FaultProxy
 from hack.testbed.faults import Stall
-from hack.testbed.processes import Process, Spawner, free_ports, stop
+from hack.testbed.processes import free_ports
 from tests.unit.controlplane.store.store_model import StoreMachine
 from vcsync.controlplane.store.etcd import EtcdStore, open_etcd
 from vcsync.controlplane.store.interface import (
@@ -31,48 +29,6 @@ from vcsync.controlplane.store.interface import (
     StoreFull,
     StoreUnavailable,
 )
-
-READY_SECONDS = 30
-
-
-class Etcd:
-    """A real etcd, which can be stopped and started again with its data."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.port, peer_port = free_ports(2)
-        self.url = f"http://127.0.0.1:{self.port}"
-        binary = ensure(["etcd"])["etcd"]
-        self._command = [
-            str(binary),
-            *servers.etcd(folder / "data", self.url, f"http://127.0.0.1:{peer_port}"),
-        ]
-        self._spawner = Spawner(die_with_us=True)
-        self._process: Process | None = None
-
-    def start(self, *more: str) -> None:
-        log = self.folder / "etcd.log"
-        self._process = self._spawner.start([*self._command, *more], log, self.folder)
-        deadline = time.monotonic() + READY_SECONDS
-        while not self._ready():
-            assert self._process.alive, log.read_text()[-2000:]
-            assert time.monotonic() < deadline, log.read_text()[-2000:]
-            time.sleep(0.05)
-
-    def stop(self) -> None:
-        assert self._process
-        stop([self._process], self._spawner.reap)
-
-    def close(self) -> None:
-        self.stop()
-        self._spawner.close()
-
-    def _ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/readyz", timeout=1):
-                return True
-        except OSError:
-            return False
 
 
 @pytest.fixture(scope="module")

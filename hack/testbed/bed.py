@@ -60,6 +60,7 @@ class TestBed:
         node_shape: NodeShape | None = None,
         without_admission: Sequence[str] = (),
         embedded: Collection[Role] = (),
+        embedded_on_etcd: bool = False,
         detached: bool = False,
         progress: Progress | None = None,
     ) -> None:
@@ -73,6 +74,7 @@ class TestBed:
             node_shape: capacity of each node.
             without_admission: default admission plug-ins that every API server goes without.
             embedded: clusters of these roles share one embedded control plane instead of having a kube-apiserver each.
+            embedded_on_etcd: the embedded control plane keeps its objects in the bed's etcd instead of a file.
             detached: let the servers outlive this process; `stop_recorded(directory)` ends them.
             progress: called with a line of text now and then.
         """
@@ -81,6 +83,7 @@ class TestBed:
         self._wanted += [(f"r{number}", "super") for number in range(1, supers + 1)]
         self._wanted += [(name, "tenant") for name in names]
         self._embedded = frozenset(embedded)
+        self._embedded_on_etcd = embedded_on_etcd
         self._nodes = nodes
         self._shape = node_shape or NodeShape()
         self._without_admission = tuple(without_admission)
@@ -286,7 +289,8 @@ class TestBed:
         probe.wait_for(CONTROL_PLANE, lambda: is_served(plans[0].port))
 
     def _run_control_plane(self, port: int) -> None:
-        command = embedded.command(self.directory / CONTROL_PLANE, port, self._tokens)
+        etcd = self.state.etcd_url if self._embedded_on_etcd else ""
+        command = embedded.command(self.directory / CONTROL_PLANE, port, self._tokens, etcd)
         self._run(SHARED, CONTROL_PLANE, command, self.directory / f"{CONTROL_PLANE}.log")
 
     @property

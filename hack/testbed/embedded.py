@@ -17,11 +17,12 @@ class EmbeddedError(Exception):
     """A command at the control plane failed; the text holds what it printed."""
 
 
-def command(data: Path, port: int, tokens: Path) -> list[str]:
-    """Return the command that serves all embedded clusters of a test bed."""
+def command(data: Path, port: int, tokens: Path, etcd: str = "") -> list[str]:
+    """Return the command that serves all embedded clusters of a test bed; `etcd`: URL of where objects are kept."""
     return [
         *(sys.executable, "-m", "vcsync", "run", "controlplane"),
         *("--data", str(data), "--listen", f"127.0.0.1:{port}", "--token-file", str(tokens)),
+        *(("--etcd", etcd) if etcd else ()),
     ]
 
 

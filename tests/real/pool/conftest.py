@@ -2,7 +2,7 @@
 
 VCSYNC_POOL=<folder> uses the servers of a running `python -m hack.testbed up --tenants 2 --dir <folder>` that nobody
 else uses; vcsync is installed there once and started anew. VCSYNC_TENANTS=embedded gives the tenants embedded control
-planes instead of a kube-apiserver each.
+planes instead of a kube-apiserver each, with objects in a file; VCSYNC_TENANTS=embedded-etcd with objects in etcd.
 """
 
 import os
@@ -33,10 +33,17 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     if folder := os.environ.get("VCSYNC_POOL"):
         yield from _attached(Path(folder))
         return
-    embedded = ("tenant",) if os.environ.get("VCSYNC_TENANTS") == "embedded" else ()
-    tenants = ("acme", "umbrella")
+    kind = os.environ.get("VCSYNC_TENANTS", "")
+    bed = TestBed(
+        supers=2,
+        nodes=2,
+        tenants=("acme", "umbrella"),
+        directory=directory / "bed",
+        embedded=("tenant",) if kind.startswith("embedded") else (),
+        embedded_on_etcd=kind == "embedded-etcd",
+    )
     with (
-        TestBed(supers=2, nodes=2, tenants=tenants, directory=directory / "bed", embedded=embedded) as bed,
+        bed,
         System(bed, directory / "system") as system,
     ):
         yield Pool(bed, system)

@@ -277,8 +277,29 @@ def in_go_words(told: str) -> str:
     told = re.sub(r"(undefined field '[^']*') not found in struct '[^']*'", r"\1", told)
     told = shown(told)
     told = re.sub(r"(overload for '(\w+)' applied to )'\((.*)\)'", _called, told)
+    told = _UNDECLARED.sub(_undeclared, told).replace(r"'\u003F'", "'?'")
     problems = [f"ERROR: {each}" for each in told.removeprefix("ERROR: ").split("\nERROR: ")]
     return "\n".join(sorted(problems, key=_position)) if told.startswith("ERROR: ") else told
+
+
+_UNDECLARED = re.compile(
+    r"(?P<line><input>:\d+:)(?P<at>\d+): undeclared reference to '(?P<name>[\w.]+)'(?P<rest> \(in container ''\)\n \| )"
+    r"(?P<source>[^\n]*)\n \| \.*\^"
+)
+
+
+def _undeclared(match: re.Match[str]) -> str:
+    """Tell of a variable instead of a field of it, and of a type where its fields begin."""
+    at, name, source = int(match["at"]) - 1, match["name"], match["source"]
+    if source[at:].startswith(name) and source[at + len(name) :].lstrip().startswith("{"):
+        at = source.index("{", at)
+    elif "." in name and source[: at + 1].endswith(name.rpartition(".")[0] + "."):
+        at -= len(name.rpartition(".")[0])
+        name = name.partition(".")[0]
+    else:
+        return match[0]
+    told = f"{match['line']}{at + 1}: undeclared reference to '{name}'{match['rest']}"
+    return f"{told}{source}\n | {'.' * at}^"
 
 
 def shown(told: str) -> str:

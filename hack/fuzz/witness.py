@@ -32,6 +32,7 @@ class Witness:
         """
         self._port, self._tls = port, tls
         self._client = Client(port, tls, 30)
+        self._reader = Client(port, tls, 30)
         self._before: dict[str, bytes] = {}
         self._seen = b""
         self._watching: asyncio.Task[None] | None = None
@@ -73,7 +74,7 @@ class Witness:
     async def _read(self) -> float:
         began = time.monotonic()
         place = "/api/v1/namespaces/default/configmaps/w0"
-        await self._client.send(http(0, "GET", place, {"Accept": "application/json"}, None))
+        await self._reader.send(http(0, "GET", place, {"Accept": "application/json"}, None))
         return time.monotonic() - began
 
     async def problems(self) -> list[str]:
@@ -96,6 +97,7 @@ class Witness:
         if self._writer is not None:
             self._writer.close()
         await self._client.close()
+        await self._reader.close()
 
     async def _objects(self) -> dict[str, bytes]:
         return {

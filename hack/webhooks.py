@@ -26,7 +26,7 @@ Object = dict[str, Any]
 Reply = tuple[int, dict[str, str], bytes]
 
 SLOW_SECONDS = 4.0
-HUGE = 40 << 20
+HUGE = 12 << 20
 
 
 class Authority:

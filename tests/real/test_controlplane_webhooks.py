@@ -1,0 +1,364 @@
+"""Webhooks of a tenant, real ones by TLS, driven by kubectl: admission, conversion, and where they may not be."""
+
+import itertools
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hack.embedded import ControlPlane
+from hack.testbed import ensure
+from hack.webhooks import WebhookServer
+from vcsync.controlplane.tenants.folder import own_address
+
+CLUSTER_NETWORK = own_address()
+"""Where the Pods of these tests are: this machine, seen from outside."""
+REFUSED = "the operator of this server does not allow it to be called"
+EFFECT_SECONDS = 20.0
+_NUMBERS = itertools.count(1)
+
+
+class Kubectl:
+    """kubectl as a tenant's administrator."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self._command = [str(ensure(["kubectl"])["kubectl"]), "--kubeconfig", str(kubeconfig)]
+
+    def run(self, *arguments: str, given: Any = None) -> subprocess.CompletedProcess[str]:
+        """Run it; `given` is sent as a manifest with `-f -`."""
+        manifest = None if given is None else yaml.safe_dump(given)
+        return subprocess.run(
+            [*self._command, *arguments, *(() if given is None else ("-f", "-"))],
+            input=manifest, capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+
+    def __call__(self, *arguments: str, given: Any = None) -> str:
+        """Run it; it must succeed."""
+        run = self.run(*arguments, given=given)
+        assert run.returncode == 0, run.stderr
+        return run.stdout
+
+    def refused(self, *arguments: str, given: Any = None) -> str:
+        """Run it; it must fail. Returns what it says."""
+        run = self.run(*arguments, given=given)
+        assert run.returncode != 0, run.stdout
+        return run.stderr
+
+    def json(self, *arguments: str) -> Any:
+        """Run it, and decode what it prints."""
+        return json.loads(self(*arguments, "-o", "json"))
+
+
+@pytest.fixture(scope="module")
+def hooks() -> Iterator[WebhookServer]:
+    with WebhookServer(["hooks.gadgets.svc", CLUSTER_NETWORK], address="0.0.0.0") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    allowed = (
+        "--webhook-allow-host", "127.0.0.1:*",
+        "--webhook-allow-host", "localhost:*",
+        "--webhook-allow-network", "127.0.0.1/32",
+        "--webhook-allow-network", f"open={CLUSTER_NETWORK}/32",
+    )  # fmt: skip
+    with ControlPlane(tmp_path_factory.mktemp("plane"), arguments=allowed) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def kubectl(plane: ControlPlane) -> Kubectl:
+    return Kubectl(plane.create("open"))
+
+
+@pytest.fixture
+def namespace(kubectl: Kubectl) -> Iterator[str]:
+    name = f"webhooks-{next(_NUMBERS)}"
+    kubectl("create", "namespace", name)
+    yield name
+    kubectl("delete", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "--all")
+
+
+def configuration(sort: str, namespace: str, hooks: WebhookServer, *paths: str, **changes: Any) -> Any:
+    """Webhooks for all ConfigMaps of a namespace that are labelled with their path."""
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": f"{sort}WebhookConfiguration",
+        "metadata": {"name": f"{namespace}-{sort.lower()}"},
+        "webhooks": [
+            {
+                "name": f"{path}.example.org",
+                "clientConfig": {"url": f"{hooks.url}/{path}", "caBundle": hooks.bundle},
+                "rules": [
+                    {"operations": ["CREATE", "UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
+                ],
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                "objectSelector": {"matchLabels": {"hook": path}},
+                "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
+                **changes,
+            }
+            for path in paths
+        ],
+    }  # fmt: skip
+
+
+def config_map(name: str, namespace: str, hook: str) -> Any:
+    metadata = {"name": name, "namespace": namespace, "labels": {"hook": hook}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+
+
+def eventually(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + EFFECT_SECONDS
+    while not reached():
+        assert time.monotonic() < deadline, "it did not take effect"
+        time.sleep(0.05)
+
+
+def in_effect(kubectl: Kubectl, namespace: str) -> None:
+    """Wait until the webhook `deny` is asked."""
+    given = config_map("probe", namespace, "deny")
+    eventually(lambda: kubectl.run("create", "--dry-run=server", given=given).returncode != 0)
+
+
+def test_objects_are_changed_and_refused(kubectl: Kubectl, hooks: WebhookServer, namespace: str) -> None:
+    kubectl("apply", given=configuration("Mutating", namespace, hooks, "label", "data"))
+    kubectl("apply", given=configuration("Validating", namespace, hooks, "deny", "warn"))
+    in_effect(kubectl, namespace)
+    told = kubectl.refused("apply", given=config_map("a", namespace, "deny"))
+    assert 'admission webhook "deny.example.org" denied the request: you shall not pass' in told
+    assert "Warning: beware" in kubectl.run("apply", given=config_map("b", namespace, "warn")).stderr
+    kubectl("apply", given=config_map("c", namespace, "label"))
+    assert kubectl.json("get", "-n", namespace, "configmap", "c")["metadata"]["labels"]["touched"] == "yes"
+    kubectl("apply", "--server-side", given=config_map("d", namespace, "data"))
+    assert kubectl.json("get", "-n", namespace, "configmap", "d")["data"] == {"made": "by webhook"}
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("500", 'an error on the server ("boom") has prevented the request from succeeding'),
+        ("slow", "context deadline exceeded"),
+        ("redirect", "redirects are not followed"),
+        ("elsewhere", "redirects are not followed"),
+        ("huge", "the answer is larger than"),
+        ("wrong-uid", "received invalid webhook response: expected response.uid="),
+    ],
+)
+def test_failures_follow_the_policy(
+    kubectl: Kubectl, hooks: WebhookServer, namespace: str, path: str, told: str
+) -> None:
+    seconds = 1 if path == "slow" else 10
+    kubectl(
+        "apply", given=configuration("Validating", namespace, hooks, "deny", path, timeoutSeconds=seconds)
+    )
+    in_effect(kubectl, namespace)
+    assert told in kubectl.refused("create", given=config_map("a", namespace, path))
+    ignored = {"op": "add", "path": "/webhooks/1/failurePolicy", "value": "Ignore"}
+    name = f"{namespace}-validating"
+    kubectl("patch", "validatingwebhookconfiguration", name, "--type=json", "-p", json.dumps([ignored]))
+    given = config_map("a", namespace, path)
+    eventually(lambda: kubectl.run("create", "--dry-run=server", given=given).returncode == 0)
+    kubectl("create", given=given)
+
+
+GADGETS = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gadgets.parts.example.org}
+spec:
+  group: parts.example.org
+  scope: Namespaced
+  names: {plural: gadgets, singular: gadget, kind: Gadget}
+  conversion:
+    strategy: Webhook
+    webhook:
+      conversionReviewVersions: [v1]
+      clientConfig: {service: {namespace: gadgets, name: hooks, path: /convert}}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {
+      hostPort: {type: string}, size: {type: integer, default: 3}}}}}}
+  - name: v2
+    served: true
+    storage: false
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {
+      host: {type: string}, port: {type: string}, size: {type: integer, default: 3}}}}}}
+"""
+
+
+def in_the_cluster(kubectl: Kubectl, hooks: WebhookServer) -> None:
+    """Put the webhook server behind a Service, as a Deployment's Pod would be."""
+    kubectl("create", "namespace", "gadgets")
+    pod = {
+        "metadata": {"name": "hooks", "namespace": "gadgets"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    kubectl("create", "serviceaccount", "default", "-n", "gadgets")
+    kubectl("create", given={"apiVersion": "v1", "kind": "Pod", **pod})
+    status = {"status": {"phase": "Running", "podIP": CLUSTER_NETWORK, "podIPs": [{"ip": CLUSTER_NETWORK}]}}
+    kubectl(
+        "patch",
+        "pod",
+        "hooks",
+        "-n",
+        "gadgets",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        json.dumps(status),
+    )
+    service = {"metadata": {"name": "hooks", "namespace": "gadgets"}, "spec": {"ports": [{"port": 443}]}}
+    kubectl("create", given={"apiVersion": "v1", "kind": "Service", **service})
+    kubectl(
+        "create",
+        given={
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {
+                "name": "hooks-1",
+                "namespace": "gadgets",
+                "labels": {"kubernetes.io/service-name": "hooks"},
+            },
+            "addressType": "IPv4",
+            "ports": [{"name": "", "port": hooks.port}],
+            "endpoints": [
+                {"addresses": [CLUSTER_NETWORK], "targetRef": {"kind": "Pod", "namespace": "gadgets", "name": "hooks"}}
+            ],
+        },
+    )  # fmt: skip
+
+
+def test_an_operator_brings_its_own_kind_with_webhooks(
+    kubectl: Kubectl, hooks: WebhookServer, plane: ControlPlane
+) -> None:
+    """As cert-manager comes: kind, conversion, defaulting and validating webhooks, authorities injected later."""
+    in_the_cluster(kubectl, hooks)
+    kubectl("apply", given=yaml.safe_load(GADGETS))
+    kubectl("wait", "--for=condition=Established", "crd/gadgets.parts.example.org", "--timeout=20s")
+    own = {
+        "rules": [
+            {"operations": ["CREATE"], "apiGroups": ["parts.example.org"], "apiVersions": ["v1"], "resources": ["gadgets"]}
+        ],
+        "objectSelector": {},
+    }  # fmt: skip
+    for sort, path in (("Mutating", "annotate"), ("Validating", "allow")):
+        service = {"namespace": "gadgets", "name": "hooks", "path": f"/{path}"}
+        made = configuration(sort, "gadgets", hooks, path, clientConfig={"service": service}, **own)
+        kubectl("apply", given=made)
+    gadget = {
+        "apiVersion": "parts.example.org/v1",
+        "kind": "Gadget",
+        "metadata": {"name": "g", "namespace": "gadgets"},
+        "spec": {"hostPort": "example.org:80"},
+    }
+    unknown = "x509: certificate signed by unknown authority"
+    eventually(lambda: unknown in kubectl.run("create", "--dry-run=server", given=gadget).stderr)
+    bundle = json.dumps([{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": hooks.bundle}])
+    for sort in ("mutating", "validating"):
+        kubectl("patch", f"{sort}webhookconfiguration", f"gadgets-{sort}", "--type=json", "-p", bundle)
+    eventually(lambda: kubectl.run("create", "--dry-run=server", given=gadget).returncode == 0)
+    kubectl("create", given=gadget)
+    asked = [review["request"] for path, review in hooks.asked if path == "/allow"]
+    assert asked[-1]["object"]["spec"] == {"hostPort": "example.org:80", "size": 3}
+    assert asked[-1]["object"]["metadata"]["annotations"] == {"seen": "yes"}
+
+    newer = "gadgets.v2.parts.example.org"
+    told = kubectl.refused("get", newer, "g", "-n", "gadgets")
+    assert "conversion webhook for parts.example.org/v1, Kind=Gadget failed: Post" in told
+    assert unknown in told
+    injected = {"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": hooks.bundle}}}}}
+    kubectl("patch", "crd", "gadgets.parts.example.org", "--type=merge", "-p", json.dumps(injected))
+    eventually(lambda: kubectl.run("get", newer, "g", "-n", "gadgets").returncode == 0)
+    converted = {"host": "example.org", "port": "80", "size": 3}
+    assert kubectl.json("get", newer, "g", "-n", "gadgets")["spec"] == converted
+    assert [each["spec"] for each in kubectl.json("get", newer, "-A")["items"]] == [converted]
+    watched = kubectl.run("get", newer, "-n", "gadgets", "-w", "-o", "json", "--request-timeout=2s").stdout
+    assert json.loads(watched)["spec"] == converted
+
+    made = {**gadget, "apiVersion": "parts.example.org/v2", "metadata": {"name": "h", "namespace": "gadgets"}}
+    made["spec"] = {"host": "a", "port": "1"}
+    kubectl("apply", "--server-side", given=made)
+    older = kubectl.json("get", "gadgets.v1.parts.example.org", "h", "-n", "gadgets")
+    assert older["spec"] == {"hostPort": "a:1", "size": 3}
+    assert older["metadata"]["annotations"] == {"seen": "yes"}, "rules for v1 hold for what comes as v2"
+
+    kubectl(
+        "delete",
+        "mutatingwebhookconfiguration/gadgets-mutating",
+        "validatingwebhookconfiguration/gadgets-validating",
+    )
+    assert "resources:" not in kubectl("explain", "gadgets.spec", "--api-version=parts.example.org/v2")
+    elsewhere = Kubectl(plane.create("closed"))
+    in_the_cluster(elsewhere, hooks)
+    elsewhere("apply", given=yaml.safe_load(GADGETS))
+    elsewhere("wait", "--for=condition=Established", "crd/gadgets.parts.example.org", "--timeout=20s")
+    elsewhere("create", given=gadget)
+    assert REFUSED in elsewhere.refused("get", newer, "g", "-n", "gadgets")
+
+
+@pytest.mark.parametrize("path", ["convert-renamed", "convert-unlabelled", "convert-not", "500", "text"])
+def test_what_a_conversion_may_not_do_is_told(kubectl: Kubectl, hooks: WebhookServer, path: str) -> None:
+    told = {
+        "convert-renamed": "returned invalid object: must have the same name: g != other",
+        "convert-unlabelled": "returned invalid metadata: metadata.labels: Invalid value",
+        "convert-not": "failed: not today",
+        "500": 'failed: an error on the server ("boom") has prevented the request from succeeding',
+        "text": "failed: couldn't get version/kind; json parse error",
+    }[path]
+    group = f"{path}.example.org"
+    definition = yaml.safe_load(GADGETS.replace("parts.example.org", group))
+    webhook = definition["spec"]["conversion"]["webhook"]
+    webhook["clientConfig"] = {"url": f"{hooks.url}/{path}", "caBundle": hooks.bundle}
+    kubectl("apply", given=definition)
+    kubectl("wait", "--for=condition=Established", f"crd/gadgets.{group}", "--timeout=20s")
+    kubectl(
+        "create",
+        given={
+            "apiVersion": f"{group}/v1",
+            "kind": "Gadget",
+            "metadata": {"name": "g", "namespace": "default"},
+        },
+    )
+    for arguments in ((f"gadgets.v2.{group}", "g"), (f"gadgets.v2.{group}",)):
+        said = kubectl.refused("get", *arguments, "-n", "default")
+        assert f"conversion webhook for {group}/v1, Kind=Gadget" in said
+        assert told in said
+
+
+def test_what_the_operator_did_not_allow_looks_the_same_open_or_closed(
+    tmp_path: Path, hooks: WebhookServer
+) -> None:
+    """No flags: nothing is called; nobody learns what listens beside the control plane."""
+    with ControlPlane(tmp_path) as plane:
+        kubectl = Kubectl(plane.create("scanner"))
+        made = configuration("Validating", "default", hooks, "deny", "allow", "closed", "name", "metadata")
+        urls = [
+            hooks.url,
+            hooks.url,
+            "https://127.0.0.1:1",
+            "https://no.such.name.invalid",
+            "https://169.254.169.254",
+        ]
+        for hook, url in zip(made["webhooks"], urls, strict=True):
+            hook["clientConfig"]["url"] = f"{url}/x"
+        kubectl("apply", given=made)
+        in_effect(kubectl, "default")
+        told = set()
+        for path, url in zip(("allow", "closed", "name", "metadata"), urls[1:], strict=True):
+            said = kubectl.refused("create", given=config_map("a", "default", path))
+            told.add(said.replace(url, "URL").replace(f"{path}.example.org", "HOOK"))
+        (said,) = told
+        assert (
+            f'failed calling webhook "HOOK": failed to call webhook: Post "URL/x?timeout=10s": {REFUSED}'
+            in said
+        )
+    assert not any(path == "/x" for path, _ in hooks.asked)

@@ -1,0 +1,148 @@
+import asyncio
+import threading
+import time
+
+import pytest
+
+from vcsync.controlplane.cel import patience
+from vcsync.controlplane.cel.authorizing import Answers, Authorizer, Check, Decision, Pending
+from vcsync.controlplane.cel.patience import SHORT_STEPS, TooLong, heavy, patiently, work
+from vcsync.controlplane.cel.values import CostExceeded
+
+
+def run(coroutine):
+    return asyncio.run(coroutine)
+
+
+def spending(steps, limit=10_000_000):
+    """Return an evaluation of so many steps that tells on which thread it ended."""
+
+    def evaluate():
+        left = work(limit)
+        for _ in range(steps):
+            left.spend()
+        return threading.current_thread().name
+
+    return evaluate
+
+
+@pytest.mark.parametrize(
+    ("steps", "where"), [(1, "MainThread"), (SHORT_STEPS, "MainThread"), (SHORT_STEPS + 1, "cel")]
+)
+def test_only_long_evaluations_leave_the_event_loop(steps, where):
+    assert run(patiently("a", spending(steps))).startswith(where)
+
+
+def test_what_takes_long_without_steps_leaves_the_event_loop_as_well():
+    def evaluate():
+        heavy(SHORT_STEPS + 1)
+        return threading.current_thread().name
+
+    assert run(patiently("a", evaluate)).startswith("cel")
+    assert evaluate() == "MainThread"
+
+
+def test_several_works_of_one_evaluation_share_the_steps_on_the_event_loop():
+    def evaluate():
+        for _ in range(2):
+            work(SHORT_STEPS).spend(SHORT_STEPS)
+        return threading.current_thread().name
+
+    assert run(patiently("a", evaluate)).startswith("cel")
+
+
+@pytest.mark.parametrize("steps", [100, 20_000])
+def test_the_limit_of_steps_holds_on_the_loop_and_beside_it(steps):
+    with pytest.raises(CostExceeded):
+        run(patiently("a", spending(steps, limit=steps - 1)))
+
+
+def test_others_are_served_while_a_long_evaluation_runs():
+    begun, end = threading.Event(), threading.Event()
+
+    def evaluate():
+        work(10_000_000).spend(SHORT_STEPS + 1)
+        begun.set()
+        assert end.wait(10)
+        return "late"
+
+    async def both():
+        long = asyncio.create_task(patiently("a", evaluate))
+        while not begun.is_set():
+            await asyncio.sleep(0)
+        assert await patiently("b", lambda: "early") == "early"
+        end.set()
+        return await long
+
+    assert run(both()) == "late"
+
+
+def test_one_tenant_has_one_long_evaluation_at_a_time():
+    running, most = [0], [0]
+
+    def evaluate():
+        work(10_000_000).spend(SHORT_STEPS + 1)
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        time.sleep(0.002)
+        running[0] -= 1
+
+    async def all_of_them():
+        await asyncio.gather(*(patiently("a", evaluate) for _ in range(5)))
+
+    run(all_of_them())
+    assert most == [1]
+    assert not patience._gates
+
+
+def test_a_caller_that_is_gone_leaves_no_turn_behind():
+    def evaluate():
+        work(10_000_000).spend(SHORT_STEPS + 1)
+        time.sleep(0.01)
+
+    async def cancelled():
+        task = asyncio.create_task(patiently("a", evaluate))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await patiently("a", lambda: 1) == 1
+
+    run(cancelled())
+    assert not patience._gates
+
+
+def test_answers_of_the_authorizer_are_awaited_once_each():
+    asked = []
+
+    async def ask(account, check):
+        asked.append((account, check.verb))
+        return Decision(check.verb == "get")
+
+    authorizer = Authorizer(Answers(ask))
+
+    def evaluate():
+        return [authorizer.decision(Check(verb)).allowed for verb in ("get", "list", "get")]
+
+    assert run(patiently("a", evaluate)) == [True, False, True]
+    assert asked == [(None, "get"), (None, "list")]
+
+
+def test_an_evaluation_that_asks_without_end_is_given_up():
+    async def ask(account, check):
+        return Decision(True)
+
+    authorizer = Authorizer(Answers(ask))
+    numbers = iter(range(10_000))
+
+    def evaluate():
+        return authorizer.decision(Check(str(next(numbers))))
+
+    with pytest.raises(Pending):
+        run(patiently("a", evaluate))
+
+
+def test_nothing_is_too_long_where_nobody_waits():
+    assert spending(SHORT_STEPS * 2)() == "MainThread"
+    with pytest.raises(TooLong):
+        raise TooLong

@@ -3,6 +3,7 @@
 import ipaddress
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 from vcsync.controlplane.audit import policy as policies
@@ -45,7 +46,7 @@ class Put(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Came:
     """How a request came: what its connection and headers say."""
 
@@ -130,7 +131,8 @@ class Auditor:
         if stage in trail.begun.omitted:
             return
         bodies = sum(len(each.data) for each in (trail.request, trail.response) if each is not None)
-        self._writer.put(Moment(trail, stage, self._clock(), dict(trail.annotations), MOMENT_COST + bodies))
+        cost = MOMENT_COST + len(trail.begun.uri) + bodies + sum(map(len, trail.annotations.values()))
+        self._writer.put(Moment(trail, stage, self._clock(), dict(trail.annotations), cost))
 
 
 def addresses(came: Came) -> tuple[str, ...]:
@@ -146,6 +148,7 @@ def addresses(came: Came) -> tuple[str, ...]:
     return tuple(found)
 
 
+@lru_cache(4096)
 def _address(text: str) -> str:
     try:
         return str(ipaddress.ip_address(text.strip()))

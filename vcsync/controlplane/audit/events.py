@@ -6,6 +6,7 @@ Fields and their order are those of kube-apiserver's log (apiserver's `pkg/apis/
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -175,5 +176,9 @@ def _some(texts: Any) -> list[str]:
 def micro_time(nanoseconds: int) -> str:
     """Write a time as Kubernetes' MicroTime."""
     seconds, rest = divmod(nanoseconds, 1_000_000_000)
-    whole = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{whole}.{rest // 1000:06d}Z"
+    return f"{_whole(seconds)}.{rest // 1000:06d}Z"
+
+
+@lru_cache(16)
+def _whole(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")

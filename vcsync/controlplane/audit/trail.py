@@ -28,9 +28,9 @@ RECEIVED, STARTED, COMPLETE, PANIC = "RequestReceived", "ResponseStarted", "Resp
 STAGES = (RECEIVED, STARTED, COMPLETE, PANIC)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Begun:
-    """What is known of a request when it begins; it does not change.
+    """What is known of a request when it begins; nothing changes it, though nothing forbids that: it is made often.
 
     Attributes:
         log: the tenant into whose log it goes.

@@ -25,6 +25,10 @@ KIND = "TokenRequest"
 DEFAULT_SECONDS = 3600
 MIN_SECONDS = 600
 MAX_SECONDS = 1 << 32
+WARN_ONLY_SECONDS = 3607
+"""What kubelets ask for on behalf of Pods whose clients may not know that tokens end."""
+EXTENDED_SECONDS = 365 * 24 * 3600
+"""How long such a token counts, though its end is told to be sooner (`--service-account-extend-token-expiration`)."""
 _TOO_SHORT = "may not specify a duration less than 10 minutes"
 _TOO_LONG = "may not specify a duration larger than 2^32 seconds"
 WRONG_NAMESPACE = "the namespace of the provided object does not match the namespace sent on the request"
@@ -71,6 +75,8 @@ class TokenRequests:
         bound = await self._bound(tenant, namespace, name, spec.get("boundObjectRef"))
         spec.setdefault("boundObjectRef", None)
         now = int(self._clock())
+        own = set(spec["audiences"]) <= {signer.record.signer.issuer}
+        extended = bound.pod is not None and seconds == WARN_ONLY_SECONDS and own
         token = tokens.signed(
             signer.signing_key,
             signer.record.signer.id,
@@ -81,7 +87,8 @@ class TokenRequests:
             spec["audiences"],
             str(uuid.uuid4()),
             now,
-            seconds,
+            EXTENDED_SECONDS if extended else seconds,
+            warn_after=seconds if extended else 0,
         )
         metadata |= {"name": name, "namespace": namespace, "uid": uid, "creationTimestamp": _timestamp(now)}
         return {

@@ -232,13 +232,20 @@ def signed(  # noqa: PLR0917  one token
     token_id: str,
     now: int,
     seconds: int,
+    *,
+    warn_after: int = 0,
 ) -> str:
-    """Return a new token that counts from `now` (seconds since the epoch) on, for so many seconds."""
+    """Return a new token that counts from `now` (seconds since the epoch) on, for so many seconds.
+
+    `warn_after`: seconds after which its holder should have fetched another; 0: the token does not say.
+    """
     private: dict[str, Any] = {"namespace": namespace}
     for title, reference in (("node", bound.node), ("pod", bound.pod), ("secret", bound.secret)):
         if reference:
             private[title] = _written(reference)
     private["serviceaccount"] = _written(account)
+    if warn_after:
+        private["warnafter"] = now + warn_after
     claims = {
         "aud": list(audiences),
         "exp": now + seconds,

@@ -83,3 +83,46 @@ async def test_the_name_alone_makes_no_node(house: House) -> None:
     await house.put("acme", "", "pods", pod(**volume(secret={"secretName": "wanted"})))
     for user in (User("system:node:n1"), User("n1", groups=("system:nodes",))):
         assert not await allowed(house, Caller(user, "acme"), read("secrets"))
+
+
+async def test_a_node_reads_the_volumes_behind_its_pods(house: House) -> None:
+    claim = {"metadata": {"name": "p-v", "namespace": "a"}, "spec": {"volumeName": "pv"}}
+    volume = {
+        "metadata": {"name": "pv"},
+        "spec": {
+            "claimRef": {"namespace": "a", "name": "p-v"},
+            "csi": {"nodeStageSecretRef": {"name": "wanted", "namespace": "a"}},
+        },
+    }
+    attached = {"metadata": {"name": "va"}, "spec": {"nodeName": "n1"}}
+    await house.put("acme", "", "persistentvolumeclaims", claim)
+    await house.put("acme", "", "persistentvolumes", volume)
+    await house.put("acme", "storage.k8s.io", "volumeattachments", attached)
+    questions = [
+        read("persistentvolumeclaims", "p-v"),
+        read("persistentvolumes", "pv", namespace=""),
+        read("secrets"),
+    ]
+    assert not any([await allowed(house, NODE, each) for each in questions])
+    await house.put("acme", "", "pods", pod(**volume_of_pod()))
+    assert all([await allowed(house, NODE, each) for each in questions])
+    other = Caller(User("system:node:n2", groups=("system:nodes",)), "acme")
+    assert not any([await allowed(house, other, each) for each in questions])
+    attachment = Attributes("get", group="storage.k8s.io", resource="volumeattachments", name="va")
+    assert await allowed(house, NODE, attachment)
+    assert not await allowed(house, other, attachment)
+
+
+def volume_of_pod() -> dict[str, Any]:
+    return {"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]}
+
+
+@pytest.mark.parametrize(
+    ("selected", "may"),
+    [((("spec.nodeName", "n1"),), True), ((("spec.nodeName", "n2"),), False), ((), False)],
+)
+async def test_a_node_lists_only_its_own_pods(
+    house: House, selected: tuple[tuple[str, str], ...], may: bool
+) -> None:
+    asked = Attributes("list", resource="pods", selected=selected)
+    assert await allowed(house, NODE, asked) is may

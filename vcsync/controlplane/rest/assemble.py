@@ -30,7 +30,7 @@ from vcsync.controlplane.rest.guard import Guard
 from vcsync.controlplane.rest.hub import Hub, Lost, Tap
 from vcsync.controlplane.rest.limits import Limits
 from vcsync.controlplane.rest.paths import Operator, Paths
-from vcsync.controlplane.rest.policing import ask_of, policies
+from vcsync.controlplane.rest.policing import ask_of, policies, readable_params
 from vcsync.controlplane.rest.reading import Reader
 from vcsync.controlplane.rest.registry import Registry
 from vcsync.controlplane.rest.requestinfo import ALL
@@ -138,6 +138,7 @@ def control_plane(
         ),
         validate=(
             chain.validation(store, guard.decide, guard.may, plugins),
+            readable_params(store, catalogue, guard),
             enforced.validate,
             webhooks.validate,
         ),

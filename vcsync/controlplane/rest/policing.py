@@ -6,6 +6,7 @@ from functools import cache
 from vcsync.controlplane.admission.configurations import Configurations
 from vcsync.controlplane.admission.plugin import Lookup
 from vcsync.controlplane.admission.policies.enforcement import AskOf, Policies
+from vcsync.controlplane.admission.policies.permission import ParamKind, check_params
 from vcsync.controlplane.admission.versions import Versions
 from vcsync.controlplane.behaviour import Object, User
 from vcsync.controlplane.cel.authorizing import Account, Ask, Check, Decision
@@ -15,7 +16,7 @@ from vcsync.controlplane.resources import collection_key, object_key
 from vcsync.controlplane.rest import stored
 from vcsync.controlplane.rest.guard import Guard
 from vcsync.controlplane.rest.kind import Kind
-from vcsync.controlplane.rest.scope import Admission
+from vcsync.controlplane.rest.scope import Admission, Admit
 from vcsync.controlplane.rest.space import builtin_kinds
 from vcsync.controlplane.store.interface import Record, Store
 
@@ -36,11 +37,6 @@ def ask_of(guard: Guard) -> AskOf:
 def policies(store: Store, catalogue: Catalogue, configurations: Configurations, guard: Guard) -> Policies:
     """Make what enforces all tenants' policies."""
 
-    def param_kind(tenant: str, wanted: Object) -> Kind | None:
-        group, _, version = (wanted.get("apiVersion") or "").rpartition("/")
-        kind = wanted.get("kind") or ""
-        return _builtin().get((group, version, kind)) or catalogue.by_kind(tenant, group, version, kind)
-
     async def find_params(tenant: str, kind: Kind, namespace: str, name: str) -> list[Object]:
         resource = kind.resource
         records: list[Record]
@@ -58,8 +54,31 @@ def policies(store: Store, catalogue: Catalogue, configurations: Configurations,
         return [kind.served(each) for each in await kind.load(objects)]
 
     return Policies(
-        configurations, Lookup(store), Versions(catalogue), ask_of(guard), param_kind, find_params
+        configurations,
+        Lookup(store),
+        Versions(catalogue),
+        ask_of(guard),
+        _param_kind(catalogue),
+        find_params,
     )
+
+
+def readable_params(store: Store, catalogue: Catalogue, guard: Guard) -> Admit:
+    """Return what refuses policies whose authors may not read the parameters."""
+
+    async def allowed(caller: Caller, check: Check) -> bool:
+        return (await guard.decide(caller, check)).allowed
+
+    return check_params(Lookup(store), allowed, _param_kind(catalogue))
+
+
+def _param_kind(catalogue: Catalogue) -> ParamKind:
+    def found(tenant: str, wanted: Object) -> Kind | None:
+        group, _, version = (wanted.get("apiVersion") or "").rpartition("/")
+        kind = wanted.get("kind") or ""
+        return _builtin().get((group, version, kind)) or catalogue.by_kind(tenant, group, version, kind)
+
+    return found
 
 
 @cache

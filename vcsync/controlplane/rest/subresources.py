@@ -11,8 +11,9 @@ from vcsync.controlplane.rest import auditing, meta, rescaling, scaling
 from vcsync.controlplane.rest.answers import Answers
 from vcsync.controlplane.rest.binding import bind
 from vcsync.controlplane.rest.bodies import read_as
+from vcsync.controlplane.rest.connecting import CONNECTS, connect_options
 from vcsync.controlplane.rest.eviction import Evictor
-from vcsync.controlplane.rest.options import write_options
+from vcsync.controlplane.rest.options import WriteOptions, write_options
 from vcsync.controlplane.rest.reading import Reader
 from vcsync.controlplane.rest.registry import Registry, Written
 from vcsync.controlplane.rest.reply import Reply, Stream
@@ -113,6 +114,11 @@ class Subresources:
         return self._document(request, {"kind": "ComponentStatus", "apiVersion": "v1", **one}, 200)
 
     async def _stream(self, request: Request) -> Reply:
+        name, resource = request.info.subresource, request.scope.kind.resource
+        if name in CONNECTS:
+            path = "/".join(["", *request.info.parts[3:]])
+            asked = connect_options(resource.subresources[name], request.query, path)
+            await self._registry.requested(request.scope, "CONNECT", asked, WriteOptions())
         await self._reader.get(request.scope)
         what = f"{request.scope.kind.resource.plural}/{request.info.subresource}"
         raise errors.StatusError(

@@ -107,16 +107,18 @@ class Auditor:
 
     def complete(self, trail: Trail) -> None:
         """Tell that the answer is out, or that the client did not wait for it; of refused credentials, once."""
-        if not trail.level:
+        if not trail.level or trail.ended:
             return
+        trail.ended = True
         if trail.status is None:
             trail.status = _CLOSED
         self._stage(trail, STARTED if trail.begun.user is None else COMPLETE)
 
     def panicked(self, trail: Trail, why: str) -> None:
         """Tell that a defect ended the request."""
-        if not trail.level:
+        if not trail.level or trail.ended:
             return
+        trail.ended = True
         trail.status = {
             "metadata": {},
             "status": "Failure",

@@ -6,6 +6,7 @@ Calls block; a thread makes them. Names are those of kube-apiserver's log: `acme
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -132,15 +133,21 @@ class Files:
 
     def _shrink(self) -> None:
         """Drop the oldest files of whoever has most, until everything together is small enough."""
-        while self._total > self._bounds.total:
-            by_log: dict[str, list[Path]] = {}
-            for path in self._logs():
-                by_log.setdefault(_log_of(path), []).append(path)
-            if not by_log:
-                self._total = 0
-                return
-            most = max(by_log.values(), key=lambda paths: sum(each.stat().st_size for each in paths))
-            self._remove(_oldest_first(most)[0])
+        if self._total <= self._bounds.total:
+            return
+        by_log: dict[str, list[Path]] = {}
+        sizes: Counter[str] = Counter()
+        for path in self._logs():
+            by_log.setdefault(_log_of(path), []).append(path)
+            sizes[_log_of(path)] += path.stat().st_size
+        left = {log: _oldest_first(paths) for log, paths in by_log.items()}
+        while self._total > self._bounds.total and left:
+            most = max(left, key=lambda log: sizes[log])
+            path = left[most].pop(0)
+            sizes[most] -= path.stat().st_size
+            self._remove(path)
+            if not left[most]:
+                del left[most]
 
     def _remove(self, path: Path) -> None:
         self._total -= path.stat().st_size

@@ -74,6 +74,7 @@ class Trail:
         request: what was sent.
         response: what was answered.
         status: the Status that was answered, or what little is known of one.
+        ended: whether its last event is told.
     """
 
     level: Level = Level.NONE
@@ -85,6 +86,7 @@ class Trail:
     request: Body | None = None
     response: Body | None = None
     status: Mapping[str, Any] | None = None
+    ended: bool = False
 
     def annotate(self, key: str, value: str, level: Level = Level.METADATA) -> None:
         """Add an annotation to the request's audit event, unless it has one of that key; free of charge if nothing is told.

@@ -159,6 +159,15 @@ def test_a_client_that_goes_and_a_defect_are_told(auditor, log):
     )
 
 
+def test_a_request_ends_once(auditor, log):
+    found = auditor("Metadata", omitStages=["RequestReceived"])
+    trail = found.begin("acme", JANE, MAPS, came())
+    found.complete(trail)
+    found.panicked(trail, "while it was sent")
+    found.complete(trail)
+    assert [each["stage"] for each in log.events()] == ["ResponseComplete"]
+
+
 def test_whom_the_caller_acts_as_is_told(auditor, log):
     found = auditor("Metadata", omitStages=["RequestReceived"])
     trail = found.begin("acme", JANE, MAPS, came())

@@ -6,6 +6,7 @@ from typing import Any
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from vcsync.api import names
+from vcsync.controllers.deployments import DEPLOYMENT
 from vcsync.controllers.engine import Engine
 from vcsync.controllers.plan import Controller
 from vcsync.controllers.replicas import REPLICA_SET, REPLICATION_CONTROLLER
@@ -25,6 +26,7 @@ def everything(authority: str) -> tuple[Controller, ...]:
         root_ca_publisher(authority),
         REPLICA_SET,
         REPLICATION_CONTROLLER,
+        DEPLOYMENT,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from vcsync.controlplane.behaviour import Behaviour, Object
+from vcsync.controlplane.cel.patience import patiently
 from vcsync.controlplane.crd import conditions, published
 from vcsync.controlplane.crd.columns import Column, Scale, deprecation, priority, refused_create
 from vcsync.controlplane.crd.convert import VERSION_MARK, Converter, Reach, Webhook, refuse
@@ -58,6 +59,7 @@ class Served:
             hook = conversion.get("webhook") or {}
             reviews = tuple(hook.get("conversionReviewVersions") or ())
             webhook = Webhook(definition["metadata"]["name"], hook.get("clientConfig") or {}, reviews)
+        self._tenant = tenant
         self._converter = Converter(tenant, webhook, reach)
         unchanged = definition["metadata"].get("generation", 1) == 1
         same = self._name == self._storage or self._schema_of(self._name) == self._schema_of(self._storage)
@@ -72,6 +74,11 @@ class Served:
     @cached_property
     def _compiled(self) -> Compiled:
         return compile_version(self._definition, self._name)
+
+    async def compiled(self) -> None:
+        """Compile what it says, once; everything else is quick then."""
+        if "_compiled" not in self.__dict__:
+            await patiently(self._tenant, lambda: self._compiled)
 
     @property
     def behaviour(self) -> Behaviour:

@@ -10,6 +10,7 @@ from vcsync.controlplane.audit.auditor import Auditor
 from vcsync.controlplane.audit.trail import SILENT, Trail
 from vcsync.controlplane.behaviour import Context
 from vcsync.controlplane.errors import StatusError
+from vcsync.controlplane.crd.catalogue import Served
 from vcsync.controlplane.flow.gate import Gate, Seat
 from vcsync.controlplane.identity.caller import SYSTEM, Caller, settle_tenant
 from vcsync.controlplane.resources import Resource
@@ -203,6 +204,8 @@ class Way:
                 raise errors.page_not_found()
             return nowhere()
         resource = kind.resource
+        if isinstance(kind, Served):
+            await kind.compiled()
         self._admit(kind, info, tenant, incoming.audit, warnings)
         scope = Scope(
             tenant=tenant,

@@ -8,27 +8,16 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from hack.parity import ask, corpus, sides
+from hack.parity import allowed, ask, corpus, sides
 from hack.parity.compare import differences
 from hack.webhooks import WebhookServer
 
-ALLOWED = Path(__file__).parent / "allowed.yaml"
 KNOWN = Path(__file__).parent / "known.yaml"
-
-
-@dataclass
-class Allowance:
-    """A difference that is meant."""
-
-    pattern: re.Pattern[str]
-    reason: str
-    used: bool = False
 
 
 def main() -> int:
@@ -56,7 +45,7 @@ def main() -> int:
         )
         hooks = stack.enter_context(WebhookServer())
         given = {"hooks": hooks.url, "hooks_ca": hooks.bundle}
-        result = compare(real, ours, wanted, allowances(), given)
+        result = compare(real, ours, wanted, allowed.load(), given)
     settle_known(result)
     report(result, whole=not options.only)
     if options.json:
@@ -64,17 +53,11 @@ def main() -> int:
     return 1 if result["different"] else 0
 
 
-def allowances() -> list[Allowance]:
-    """Read the differences that are meant."""
-    listed = yaml.safe_load(ALLOWED.read_text())
-    return [Allowance(re.compile(each["difference"]), each["reason"]) for each in listed]
-
-
 def compare(
     real: ask.Side,
     ours: ask.Side,
     scenarios: list[corpus.Scenario],
-    allowed: list[Allowance],
+    meant: list[allowed.Allowance],
     given: Mapping[str, str],
 ) -> dict[str, Any]:
     """Replay scenarios against both and collect what differs; `given`: what `{...}` stands for from the start."""
@@ -87,7 +70,11 @@ def compare(
             if step.may_fail:
                 continue
             total[scenario.group] += 1
-            found = [each for each in differences(step, left, right) if not _allowed(step, each, allowed)]
+            found = [
+                str(each)
+                for each in differences(step, left, right)
+                if not any(one.covers(step.name, each) for one in meant)
+            ]
             if found:
                 different[step.name] = found
             else:
@@ -96,7 +83,7 @@ def compare(
         "total": dict(total),
         "same": dict(same),
         "different": different,
-        "unused": [each.pattern.pattern for each in allowed if not each.used],
+        "unused": [str(each) for each in meant if not each.used],
     }
 
 
@@ -110,14 +97,6 @@ def settle_known(result: dict[str, Any]) -> None:
 
 def _is_step(name: str, known: str) -> bool:
     return name.startswith(known) and (known.endswith("#") or not name[len(known)].isdigit())
-
-
-def _allowed(step: corpus.Step, difference: str, allowed: list[Allowance]) -> bool:
-    for each in allowed:
-        if each.pattern.search(f"{step.name} | {difference}"):
-            each.used = True
-            return True
-    return False
 
 
 def report(result: dict[str, Any], *, whole: bool) -> None:

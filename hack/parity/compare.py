@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from hack.parity.ask import Answer
 from hack.parity.corpus import Step
@@ -26,21 +26,34 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}\b")
 _VERSION = re.compile(r'(resourceVersion\\?"?: ?\\?")\d+')
 """In a text that holds JSON or YAML."""
+_IN_RECORD = re.compile(r"(the ResourceVersion in record )\(\d+\)")
 _AGE_IN_YAML = re.compile(r"^( *)- \d+s$", re.MULTILINE)
 _AGE = re.compile(r"^(\d+s|<unknown>|<invalid>)$")
 _IN_TEXTS = (
     (_UUID, "<uid>"),
     (_TIME, "<time>"),
     (_VERSION, r"\1<version>"),
+    (_IN_RECORD, r"\1(<version>)"),
     (_AGE_IN_YAML, r"\1- <age>"),
     (_TOKEN_VOLUME, "kube-api-access-<made>"),
 )
 _ABSENT = object()
 
 
-def differences(step: Step, real: Answer, ours: Answer) -> list[str]:
-    """Return one line for each field in which the answers differ: `path: real ... ours ...`."""
-    found: list[str] = []
+class Difference(NamedTuple):
+    """One place in which two answers differ."""
+
+    path: str
+    real: Any
+    ours: Any
+
+    def __str__(self) -> str:
+        return f"{self.path}: real {_shown(self.real)}, ours {_shown(self.ours)}"
+
+
+def differences(step: Step, real: Answer, ours: Answer) -> list[Difference]:
+    """Return every place in which the answers differ."""
+    found: list[Difference] = []
     for what, left, right in (
         ("code", real.code, ours.code),
         ("content type", real.content_type, ours.content_type),
@@ -59,7 +72,17 @@ def _prepared(step: Step, body: Any) -> Any:
         for key, value in body.items():
             if isinstance(value, list):
                 body[key] = sorted(value, key=repr)
-    return body
+    return _unordered(body) if step.unordered and isinstance(body, dict) else body
+
+
+def _unordered(status: dict[str, Any]) -> dict[str, Any]:
+    """Bring the findings of a Status into one order."""
+    subject, _, findings = str(status.get("message") or "").partition(": ")
+    told = {**status, "message": [subject, *sorted(findings.strip("[]").split(", "))]}
+    details = status.get("details")
+    if isinstance(details, dict) and "causes" in details:
+        told["details"] = {**details, "causes": sorted(details["causes"], key=repr)}
+    return told
 
 
 def _masked(value: Any, name: str = "") -> Any:
@@ -99,7 +122,7 @@ def _mask_path(value: Any, parts: Sequence[str]) -> Any:
     return value
 
 
-def _differ(path: str, left: Any, right: Any) -> Iterator[str]:
+def _differ(path: str, left: Any, right: Any) -> Iterator[Difference]:
     if isinstance(left, dict) and isinstance(right, dict):
         for key in [*left, *(each for each in right if each not in left)]:
             yield from _differ(
@@ -109,7 +132,7 @@ def _differ(path: str, left: Any, right: Any) -> Iterator[str]:
         for position, (one, other) in enumerate(zip(left, right, strict=True)):
             yield from _differ(f"{path}[{position}]", one, other)
     elif left != right or type(left) is not type(right):
-        yield f"{path}: real {_shown(left)}, ours {_shown(right)}"
+        yield Difference(path, left, right)
 
 
 def _shown(value: Any) -> str:

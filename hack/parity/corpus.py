@@ -30,6 +30,7 @@ OPTIONS = {
     "events",
     "mask",
     "sort",
+    "unordered",
     "as",
     "eventually",
     "may_fail",
@@ -52,6 +53,7 @@ class Step:
         events: of a watch, how many to read.
         mask: paths in the answer whose values differ by nature.
         sort: compare the items of the answer's list regardless of their order.
+        unordered: why the findings of a Status have another order each time that the real server is asked.
         user: name of the credentials to use (`admin` or `nobody`).
         eventually: path -> value that must be reached before the answer counts (what controllers write).
         may_fail: its answer is not compared: it takes away what an earlier replay may have left.
@@ -68,6 +70,7 @@ class Step:
     events: int = 0
     mask: tuple[str, ...] = ()
     sort: bool = False
+    unordered: str = ""
     user: str = "admin"
     eventually: dict[str, Any] = field(default_factory=dict)
     may_fail: bool = False
@@ -128,6 +131,7 @@ def _step(where: str, at: int, given: dict[str, Any]) -> Step:
         events=int(given.get("events", 0)),
         mask=tuple(given.get("mask", ())),
         sort=bool(given.get("sort", False)),
+        unordered=str(given.get("unordered", "")),
         user=str(given.get("as", "admin")),
         eventually=dict(given.get("eventually", {})),
         may_fail=bool(given.get("may_fail", False)),

@@ -48,6 +48,7 @@ class StatusError(Exception):
         retry_after: seconds; sets the header Retry-After and `details.retryAfterSeconds`.
         empty_details: whether `details` is written even if there is nothing in it, as the router's answers do.
         metadata: the Status' `metadata`: a list that cannot go on tells how to (`continue`).
+        plain: the answer is the message alone, as text.
     """
 
     code: int
@@ -58,6 +59,7 @@ class StatusError(Exception):
     retry_after: int | None = None
     empty_details: bool = False
     metadata: dict[str, Any] = field(default_factory=dict)
+    plain: bool = False
 
     def __str__(self) -> str:
         return f"{self.code} {self.reason}: {self.message}"

@@ -287,14 +287,13 @@ def _stored(stored: list[str], versions: Any) -> list[FieldError]:
     path = "status.storedVersions"
     if not stored:
         return [wrong(path, None, "must have at least one stored version")]
-    known = {each.get("name") for each in versions}
-    found = [
-        wrong(path, stored, f"must have the storage version {each.get('name')}")
-        for each in versions
-        if each.get("storage") and each.get("name") not in stored
-    ]
+    found, left = [], dict.fromkeys(stored)
+    for name, is_stored in ((each.get("name") or "", each.get("storage")) for each in versions):
+        if is_stored and name not in left:
+            found.append(wrong(path, stored, f"must have the storage version {name}"))
+        left.pop(name, None)
     for at, each in enumerate(stored):
-        if each not in known:
+        if each in left:
             told = (
                 f"missing from spec.versions; {each} was previously a storage version, and must remain in spec.versions"
                 f" until a storage migration ensures no data remains persisted in {each} and removes {each} from"

@@ -24,6 +24,7 @@ def read_object(scope: Scope, body: bytes, content_type: str, validation: str) -
     found = decode.read(body, form, expected, validation="Warn" if strict else validation)
     obj, findings = found.object, list(found.findings)
     if resource.custom:
+        _check_version(scope, found, expected)
         try:
             findings += unknown_fields(scope, obj)
         except DecodeError as why:
@@ -37,6 +38,17 @@ def read_object(scope: Scope, body: bytes, content_type: str, validation: str) -
         keep_reset(msgspec.json.decode(body), obj)
     auditing.sent(scope, obj)
     return obj
+
+
+def _check_version(scope: Scope, found: decode.Decoded, expected: decode.Expected) -> None:
+    """Refuse a custom resource of another version; if the definition has none such, all of it is unknown."""
+    if (found.group, found.version) == (expected.group, expected.version):
+        return
+    known = f"{found.group}/{found.version}" in scope.kind.replicas
+    if (found.group, found.kind) == (expected.group, expected.kind) and not known:
+        foreign = sorted(found.object.keys() - {"kind", "apiVersion", "metadata"})
+        scope.warn([f'unknown field "{each}"' for each in foreign])
+    raise decode.other_version(found.group, found.version, expected)
 
 
 def read_as(

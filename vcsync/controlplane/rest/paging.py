@@ -12,6 +12,7 @@ import msgspec
 
 from vcsync.controlplane.errors import Cause, StatusError, bad_request, expired
 from vcsync.controlplane.rest.options import EXACT, NOT_OLDER_THAN, ListOptions
+from vcsync.controlplane.wire import gojson
 
 TOO_OLD = "The resourceVersion for the provided list is too old."
 INCONSISTENT = (
@@ -88,8 +89,8 @@ def decode_token(text: str, prefix: str) -> tuple[int, str]:
     invalid = "invalid continue token: continue key is not valid"
     try:
         data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        token = msgspec.json.decode(data, type=Token)
-    except (binascii.Error, ValueError, msgspec.DecodeError) as error:
+        token = msgspec.convert(gojson.loads(data), type=Token)
+    except (binascii.Error, ValueError) as error:
         raise bad_request(f"{invalid}: {error}") from None
     if token.v != "meta.k8s.io/v1":
         raise bad_request(f"{invalid}: server does not recognize this encoded version {token.v}")

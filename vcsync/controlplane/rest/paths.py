@@ -245,16 +245,9 @@ class Paths:
             f"[-]{each} failed: reason withheld" if each in failed else f"[+]{each} ok" for each in checks
         ]
         if any(each in failed for each in checks):
-            text = "\n".join([*lines, f"{probe} check failed", ""])
-            return Reply(
-                500, [text.encode()], "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"}
-            )
-        text = (
-            "\n".join([*lines, f"{probe} check passed", ""])
-            if "verbose" in query and len(parts) == 1
-            else "ok"
-        )
-        return Reply(200, [text.encode()], "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"})
+            return text(500, "\n".join([*lines, f"{probe} check failed", ""]))
+        verbose = "verbose" in query and len(parts) == 1
+        return text(200, "\n".join([*lines, f"{probe} check passed", ""]) if verbose else "ok")
 
 
 def health_metrics(ready: bool) -> bytes:
@@ -279,9 +272,12 @@ def listing(custom: Sequence[Resource]) -> list[str]:
 
 def nowhere() -> Reply:
     """Answer where no group or path of ours begins."""
-    return Reply(
-        404, [b"404 page not found\n"], "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"}
-    )
+    return text(404, "404 page not found\n")
+
+
+def text(status: int, said: str) -> Reply:
+    """Answer with a text that no browser shall take for anything else."""
+    return Reply(status, [said.encode()], "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"})
 
 
 def _json(obj: Mapping[str, Any]) -> Reply:

@@ -121,9 +121,8 @@ def request_info(method: str, path: str, query: Query) -> RequestInfo:
     verb, by_path = VERBS.get(method, ""), False
     if parts[0] in SPECIAL_VERBS:
         if len(parts) < 2:
-            raise StatusError(
-                500, "InternalError", f"unable to determine kind and namespace from url, {path}"
-            )
+            why = f"failed to create RequestInfo: unable to determine kind and namespace from url, {path}"
+            raise StatusError(500, "", f'Internal Server Error: "{path}": {why}\n', plain=True)
         verb, by_path, parts = parts[0], True, parts[1:]
     tenant, parts = _tenant_inside(tenant, parts)
     info = replace(

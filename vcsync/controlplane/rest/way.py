@@ -16,7 +16,7 @@ from vcsync.controlplane.identity.caller import SYSTEM, Caller, settle_tenant
 from vcsync.controlplane.resources import Resource
 from vcsync.controlplane.rest import auditing
 from vcsync.controlplane.rest.kind import Kind
-from vcsync.controlplane.rest.paths import Paths, nowhere
+from vcsync.controlplane.rest.paths import Paths, nowhere, text
 from vcsync.controlplane.rest.reply import Reply, Stream
 from vcsync.controlplane.rest.requestinfo import (
     ALL,
@@ -168,6 +168,8 @@ class Way:
 
     def refused(self, error: StatusError, accept: str) -> Reply:
         """Answer with an error's Status."""
+        if error.plain:
+            return text(error.code, error.message)
         try:
             how = negotiation.accepted(accept)
         except StatusError:

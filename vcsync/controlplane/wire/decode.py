@@ -69,7 +69,7 @@ def read(body: bytes, form: Format, expected: Expected, *, validation: str = "Wa
     """Read the body of a create or an update.
 
     Of built-in kinds nothing unknown is left and zero values are as Go's types have them; of custom resources
-    everything is left, and only keys that stand twice are found.
+    everything is left, only keys that stand twice are found, and the version is not looked at.
 
     Args:
         body: what was sent.
@@ -189,9 +189,7 @@ def _read(body: bytes, form: Format, expected: Expected, *, look: bool) -> Decod
         if not obj.get("kind"):
             raise _Undecodable(f"Object 'Kind' is missing in '{body.decode('utf-8', 'replace')}'")
         findings = [*strict, *parsed.duplicates]
-        if (group, version) != (expected.group, expected.version) or not obj.get("apiVersion"):
-            group, _, version = (obj.get("apiVersion") or "").rpartition("/")
-            raise _other_version(group, version, expected)
+        group, _, version = (obj.get("apiVersion") or "").rpartition("/")
     else:
         fitted, unknown = _fit(obj, claimed, expected)
         findings = [*strict, *(_in_order(body, parsed.duplicates, unknown) if look else ())]
@@ -265,14 +263,15 @@ def _fit(obj: Object, claimed: tuple[str, str, str], expected: Expected) -> tupl
         raise _Undecodable(str(error), claimed) from None
     if known.name != wanted.name:
         if kind == expected.kind and (group == expected.group or kind == "Event"):
-            raise _other_version(group, version, expected)
+            raise other_version(group, version, expected)
         internal = expected.group.partition(".")[0] or "core"
         names = f"converting ({version}.{kind}) to ({internal}.{expected.kind})"
         raise _Undecodable(f"{names}: unknown conversion", claimed)
     return fitted, findings
 
 
-def _other_version(group: str, version: str, expected: Expected) -> StatusError:
+def other_version(group: str, version: str, expected: Expected) -> StatusError:
+    """Refuse a body that is of another version than the path."""
     said = f"{group}/{version}" if group else version
     wanted = f"{expected.group}/{expected.version}" if expected.group else expected.version
     return bad_request(

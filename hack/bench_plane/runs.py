@@ -45,29 +45,35 @@ async def operations(target: Target, pods: int) -> dict[str, Figure]:
     shares = {1: (0, single), 16: (single, pods - single)}
     for clients in CLIENTS:
         offset, count = shares[clients]
-        found[f"create, {clients} clients"] = await measure(target, count, clients, _create(offset))
+        found[f"create, {clients} clients"] = await measure(target, count, clients, create(offset))
     for clients in CLIENTS:
-        found[f"get, {clients} clients"] = await measure(target, 2000, clients, _get(pods))
-        found[f"patch, {clients} clients"] = await measure(target, 1000, clients, _patch(pods, clients))
+        found[f"get, {clients} clients"] = await measure(target, 2000, clients, get(pods))
+        found[f"patch, {clients} clients"] = await measure(target, 1000, clients, patch(pods, clients))
         found[f"list {pods} Pods, {clients} clients"] = await measure(target, 20, clients, _list)
     return found
 
 
-def _create(offset: int) -> Operation:
+def create(offset: int) -> Operation:
+    """Create Pods with numbers from `offset` on."""
+
     async def create(ask: Ask, number: int) -> None:
         await ask("POST", PODS, pod(f"pod-{offset + number}"))
 
     return create
 
 
-def _get(pods: int) -> Operation:
+def get(pods: int) -> Operation:
+    """Get one of so many Pods after the other."""
+
     async def get(ask: Ask, number: int) -> None:
         await ask("GET", f"{PODS}/pod-{number % pods}")
 
     return get
 
 
-def _patch(pods: int, clients: int) -> Operation:
+def patch(pods: int, clients: int) -> Operation:
+    """Label one of so many Pods after the other; `clients` makes the labels of each run others."""
+
     async def patch(ask: Ask, number: int) -> None:
         change = {"metadata": {"labels": {"at": f"{clients}-{number}"}}}
         await ask("PATCH", f"{PODS}/pod-{number % pods}", change, _MERGE)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import aiohttp
 
+from hack.bench_plane.load import cpu_seconds
 from hack.embedded import ControlPlane
 from hack.parity import sides
 from hack.testbed.processes import resident_memory
@@ -19,28 +20,39 @@ AT_ONCE = 8
 class Tenants:
     """Making tenants, and what they weigh when nobody uses them.
 
-    `rate`: new tenants per second with all default objects. `memory`: bytes of the process per idle tenant.
-    `restart`: seconds from start to ready with all of them.
+    `rate`: new tenants per second with all default objects. `memory`: bytes of the process per idle tenant: what
+    one that has just been started with all of them holds more than one without any. `grown`: bytes that the process
+    which made them has more per tenant. `restart`: seconds from start to ready with all of them; `cpu`: CPU seconds of
+    that; `bare`: seconds of a start without any.
     """
 
     count: int
     rate: float
     memory: float
+    grown: float
     restart: float
+    cpu: float
+    bare: float
 
 
 def measure(plane: ControlPlane, count: int) -> Tenants:
-    """Make `count` tenants, then start the process anew."""
-    before = resident_memory(plane.pid)
+    """Start a process that does not run yet, make `count` tenants, then start it anew."""
+    begin = time.perf_counter()
+    plane.start()
+    bare, empty = time.perf_counter() - begin, resident_memory(plane.pid)
     begin = time.perf_counter()
     asyncio.run(_make(plane, count))
     rate = count / (time.perf_counter() - begin)
     time.sleep(5)  # what was put off settles
-    memory = (resident_memory(plane.pid) - before) / count
+    grown = (resident_memory(plane.pid) - empty) / count
     plane.stop()
     begin = time.perf_counter()
     plane.start()
-    return Tenants(count, rate, memory, time.perf_counter() - begin)
+    restart, cpu = time.perf_counter() - begin, cpu_seconds([plane.pid])
+    time.sleep(5)
+    memory = (resident_memory(plane.pid) - empty) / count
+    plane.stop()
+    return Tenants(count, rate, memory, grown, restart, cpu, bare)
 
 
 async def _make(plane: ControlPlane, count: int) -> None:

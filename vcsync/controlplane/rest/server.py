@@ -21,6 +21,7 @@ from vcsync.controlplane.rest import auditing
 from vcsync.controlplane.rest.connections import MAX_CONNECTIONS, Connections, Listener, Stalls
 from vcsync.controlplane.rest.metering import Meter
 from vcsync.controlplane.rest.reply import Reply, Stream
+from vcsync.controlplane.rest.warning_headers import warning_headers
 from vcsync.controlplane.rest.way import Incoming, Outgoing, Way
 
 MAX_BODY = 3 * 2**20
@@ -345,10 +346,8 @@ def _finish(response: web.StreamResponse, outgoing: Outgoing) -> None:
 
 
 def _warn(response: web.StreamResponse, warnings: Sequence[str]) -> None:
-    for each in dict.fromkeys(warnings):
-        text = "".join(character if character.isprintable() else " " for character in each)
-        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-        response.headers.add("Warning", f'299 - "{quoted}"')
+    for each in warning_headers(warnings):
+        response.headers.add("Warning", each)
 
 
 def _packed(pieces: Sequence[bytes]) -> Sequence[bytes]:

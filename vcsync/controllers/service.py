@@ -15,6 +15,10 @@ from vcsync.kube.client import Client
 from vcsync.tenancy.terms import Terms
 
 
+LEASE_NAMESPACE = "kube-system"
+"""Of the system space: every control plane has it from the beginning."""
+
+
 def everything(authority: str) -> tuple[Controller, ...]:
     """Return all controllers there are.
 
@@ -56,6 +60,7 @@ class Controllers:
             identity=identity,
             leader_elect=leader_elect,
             begin=lambda: Engine(server, everything(authority), serves=serves),
+            namespace=LEASE_NAMESPACE,
         )
 
     async def run(self) -> None:

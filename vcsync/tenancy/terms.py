@@ -35,16 +35,24 @@ class Terms(Generic[T]):
         identity: who we are in the election; different for each process.
         leader_elect: lead only while holding the Lease; False if there is certainly no other.
         begin: makes a term.
+        namespace: where the Lease is.
     """
 
     def __init__(
-        self, meta: Client, role: str, *, identity: str, leader_elect: bool, begin: Callable[[], T]
+        self,
+        meta: Client,
+        role: str,
+        *,
+        identity: str,
+        leader_elect: bool,
+        begin: Callable[[], T],
+        namespace: str = names.SYSTEM_NAMESPACE,
     ) -> None:
         self._role = role
         self._identity = identity
         self._begin = begin
         lease = names.scheduler_lease(role)
-        self._elector = LeaderElector(meta, lease, names.SYSTEM_NAMESPACE, identity) if leader_elect else None
+        self._elector = LeaderElector(meta, lease, namespace, identity) if leader_elect else None
         self.current: T | None = None
 
     async def run(self) -> None:

@@ -29,12 +29,14 @@ class Caller:
         tenant: from the credential alone; of an anonymous caller the one that the URL names, or "" for none.
         system: whether it is the operator or one of vcsync's own programs, who may name any tenant.
         impersonated: whether `user` is somebody the true caller may act as.
+        constraint: the verb of constrained impersonation that allowed it, if that did.
     """
 
     user: User
     tenant: str
     system: bool = False
     impersonated: bool = False
+    constraint: str = ""
 
 
 class Asked(Protocol):

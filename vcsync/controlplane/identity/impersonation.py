@@ -130,7 +130,7 @@ async def impersonated(  # noqa: PLR0917  one question
             first = first or error
         else:
             worked.put(key, mode)
-            return _as_caller(caller, user, tenant)
+            return _as_caller(caller, user, tenant, mode)
     assert first is not None  # noqa: S101  there is a mode, and each either returns or refuses
     raise first
 
@@ -147,10 +147,11 @@ async def _in_mode(decide: Decide, caller: Caller, wanted: User, asked: Asked | 
     return await _check(decide, caller, wanted, f"impersonate:{mode}", constrained=True)
 
 
-def _as_caller(caller: Caller, user: User, tenant: str) -> Caller:
+def _as_caller(caller: Caller, user: User, tenant: str, mode: str) -> Caller:
     """Make a caller of it: who impersonates somebody in a tenant has no more rights than that somebody."""
     target = tenant if caller.system else caller.tenant
-    return Caller(user, target, system=caller.system and target == SYSTEM, impersonated=True)
+    system, constraint = caller.system and target == SYSTEM, "" if mode == _LEGACY else f"impersonate:{mode}"
+    return Caller(user, target, system=system, impersonated=True, constraint=constraint)
 
 
 def _modes(caller: Caller, wanted: User) -> Iterator[str]:

@@ -79,7 +79,7 @@ def _log_of(info: RequestInfo, caller: Caller | None, exists: Callable[[str], bo
 def impersonated(incoming: Incoming, caller: Caller) -> None:
     """Tell whom the caller acts as."""
     if incoming.audit.level and caller.impersonated:
-        incoming.audit.impersonated = caller.user
+        incoming.audit.impersonated, incoming.audit.constraint = caller.user, caller.constraint
 
 
 def decided(trail: Trail, *, allowed: bool, reason: str) -> None:

@@ -55,11 +55,15 @@ class World:
 
     def user(self, tenant: str, user: str = "", *groups: str) -> Door:
         """Somebody of a tenant, with a certificate by its CA; nobody in particular: its admin."""
+        return door(self.plane.port, self.kubeconfig(tenant, user, *groups))
+
+    def kubeconfig(self, tenant: str, user: str = "", *groups: str) -> str:
+        """The kubeconfig of somebody of a tenant."""
         query = "&".join([f"user={quote(user)}"] * bool(user) + [f"group={quote(each)}" for each in groups])
         answer = self.operator.ask("GET", f"/vcsync/v1/tenants/{tenant}/kubeconfig?{query}")
         if answer.status != 200:
             raise RuntimeError(f"kubeconfig of {tenant}: {answer.message}")
-        return door(self.plane.port, answer.body.decode())
+        return answer.body.decode()
 
     def problems(self) -> list[str]:
         """Say what an attack has done: to the server, to the victim, or in the log; nothing, normally."""

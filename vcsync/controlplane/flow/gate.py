@@ -181,19 +181,26 @@ class Gate:
         return space is not None and not space.stale and tenant not in self._loading
 
     async def prepare(self, tenant: str) -> None:
-        """Read a tenant's configuration; once, however many ask.
+        """Read a tenant's configuration; once, however many ask. What changes meanwhile is read by the next request.
 
         Raises:
             StoreError: it cannot be read.
         """
-        while not self.known(tenant):
-            task = self._loading.get(tenant)
-            if task is None:
-                task = self._loading[tenant] = asyncio.create_task(self._read(tenant))
-                task.add_done_callback(lambda _: self._loading.pop(tenant, None))
-            await asyncio.shield(task)
+        if self.known(tenant):
+            return
+        task = self._loading.get(tenant)
+        if task is None:
+            task = self._loading[tenant] = asyncio.create_task(self._read(tenant))
+            task.add_done_callback(_heard)
+        await asyncio.shield(task)
 
     async def _read(self, tenant: str) -> None:
+        try:
+            await self._take_over(tenant)
+        finally:
+            del self._loading[tenant]
+
+    async def _take_over(self, tenant: str) -> None:
         space = self.spaces.get(tenant)
         if space is None:
             while len(self.spaces) >= MAX_SPACES and (idle := self._an_idle_one()):
@@ -284,3 +291,9 @@ class Gate:
             if seat.ready is not None and not seat.ready.done():
                 seat.ready.set_result(None)
             self.settle(space)
+
+
+def _heard(task: asyncio.Task[None]) -> None:
+    """Take note of a failure of which nobody may be left to hear."""
+    if not task.cancelled():
+        task.exception()

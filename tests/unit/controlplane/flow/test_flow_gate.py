@@ -13,6 +13,7 @@ from vcsync.controlplane.flow import metrics, rules
 from vcsync.controlplane.flow.dealing import hand
 from vcsync.controlplane.flow.gate import Bounds, Gate
 from vcsync.controlplane.identity.caller import Attributes, Caller
+from vcsync.controlplane.store.interface import StoreError
 from vcsync.controlplane.tenants import flowcontrol
 
 QUEUING = {"queues": 64, "handSize": 1, "queueLengthLimit": 50}
@@ -308,4 +309,38 @@ async def test_whoever_comes_while_a_configuration_is_read_waits_for_it_too():
     assert not gate.known("a")
     read.set()
     await asyncio.gather(*both)
+    assert gate.known("a")
+
+
+async def test_what_changes_while_it_is_read_is_read_by_the_next_request_and_delays_nobody():
+    reads = []
+
+    async def load(tenant):
+        reads.append(tenant)
+        await asyncio.sleep(0)
+        gate.changed(tenant)
+        return (), ()
+
+    gate = Gate(Bounds(), load)
+    async with asyncio.timeout(5):
+        await asyncio.gather(*(gate.prepare("a") for _ in range(10)))
+    assert (len(reads), gate.known("a")) == (1, False)
+    gate.enter("a", caller(), GET).end()
+    await gate.prepare("a")
+    assert len(reads) == 2
+
+
+async def test_a_configuration_that_cannot_be_read_is_asked_for_again():
+    answers = [StoreError("no"), ((), ())]
+
+    async def load(_):
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    gate = Gate(Bounds(), load)
+    with pytest.raises(StoreError):
+        await gate.prepare("a")
+    await gate.prepare("a")
     assert gate.known("a")

@@ -43,6 +43,8 @@ def _old_metric(metric: Object, what: str) -> Object:
         value, average = amount.get("value"), amount.get("averageValue")
         share = amount.get("averageUtilization")
         if key in ("resource", "containerResource"):
+            if what == "current" and average is None:
+                average = "0"
             old[key] = _some(name=text(source, "name")) | _some(
                 **{f"{what}AverageUtilization": share, f"{what}AverageValue": average}
             )
@@ -80,6 +82,8 @@ def _new_metric(old: Object, what: str) -> Object:
             new["name"] = text(source, "name")
             if key == "containerResource":
                 new["container"] = text(source, "container")
+            if what == "current" and share is not None and average == "0":
+                average = None  # what v1 writes where nothing was given
             kind = "AverageValue" if share is None else "Utilization"
         else:
             selector = source.get("metricSelector" if key == "external" else "selector")

@@ -117,7 +117,8 @@ class BuiltinKind:
 
     def served(self, working: Object) -> Object:
         """Bring a copy of an object to the version of the request, as answers have it."""
-        return self._in(self._normal(copied(working)), self.resource.api_version)
+        found = self._in(self._normal(copied(working)), self.resource.api_version)
+        return found if self.direct or self.schema is None else walk.normalize(found, self.schema)
 
     async def load(self, stored: list[Object]) -> list[Object]:
         """Nothing is to be done: rules are written for the form in which objects are kept."""

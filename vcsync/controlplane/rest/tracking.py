@@ -1,13 +1,16 @@
 """managedFields of writes: which manager owns what, for every kind and subresource."""
 
-from functools import cache, lru_cache
+from collections.abc import Mapping
+from functools import cache, lru_cache, partial
 
 from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.kinds.views import VIEWS, View
 from vcsync.controlplane.patch import apply, managed, resets, scale
 from vcsync.controlplane.patch.managed import Tracking
+from vcsync.controlplane.resources import Resource
 from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.scope import Scope
-from vcsync.controlplane.schema import builtin
+from vcsync.controlplane.schema import builtin, walk
 from vcsync.controlplane.schema.node import Schema
 
 _ANYTHING = Schema(type="object", preserve_unknown=True)
@@ -133,11 +136,15 @@ def _builtin(kind: Kind, subresource: str) -> Tracking:
 
 def _made(kind: Kind, subresource: str) -> Tracking:
     resource = kind.resource
+    versions, convert = None, None
     if resource.custom:
         reset, empty = resets.of_custom("status" in resource.subresources, subresource), None
     else:
         reset = resets.of_builtin(resource.group, resource.plural, subresource)
         empty = managed.empty_object(resource.group, resource.version, resource.kind)
+        if any(resource.kind == kind for _, _, kind in VIEWS):
+            shapes = _shapes(resource)
+            versions, convert = frozenset(shapes), partial(_converted, shapes)
     return Tracking(
         schema=kind.schema or _ANYTHING,
         api_version=resource.api_version,
@@ -145,4 +152,33 @@ def _made(kind: Kind, subresource: str) -> Tracking:
         subresource=subresource,
         reset=reset,
         empty=empty,
+        versions=versions,
+        convert=convert,
     )
+
+
+_Shapes = Mapping[str, tuple[View | None, Schema]]
+"""By apiVersion: how it differs from the stored one, None: not at all; and its schema."""
+
+
+def _shapes(resource: Resource) -> _Shapes:
+    """Return the versions in which a built-in resource's group serves it: of other groups' nothing is known there."""
+    group, kind = resource.group, resource.kind
+    served = [each for each in builtin.resources() if (each.group, each.kind) == (group, kind)]
+    return {
+        each.api_version: (
+            VIEWS.get((group, each.version, kind)),
+            builtin.schema(group, each.version, kind) or _ANYTHING,
+        )
+        for each in served
+    }
+
+
+def _converted(shapes: _Shapes, obj: Object, wanted: str) -> managed.Converted | None:
+    """Bring an object, which says its version, to another one; None: there is no such version."""
+    if wanted not in shapes or obj.get("apiVersion") not in shapes:
+        return None
+    here, (there, schema) = shapes[obj["apiVersion"]][0], shapes[wanted]
+    found = obj if here is None else here.to_storage(obj)
+    found = found if there is None else there.from_storage(found)
+    return walk.normalize({**found, "apiVersion": wanted}, schema), schema

@@ -267,6 +267,7 @@ async def test_impersonation_takes_every_part_that_is_asked_for(house: House) ->
         User("alice", "77", ("g1", "system:authenticated"), {"acme.com/project": ("p",)}),
         "acme",
         impersonated=True,
+        constraint="impersonate:user-info",
     )
 
 

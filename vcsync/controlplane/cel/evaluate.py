@@ -7,23 +7,25 @@ Kubernetes' of `pkg/cel/library/cost.go`; besides, every step is counted against
 from collections.abc import Callable
 from typing import Any, cast
 
+from vcsync.controlplane.cel.access import field_of, has
 from vcsync.controlplane.cel.costs import call_cost
 from vcsync.controlplane.cel.expression import Checked, Expr, Fold, below
 from vcsync.controlplane.cel.functions import FUNCTIONS
+from vcsync.controlplane.cel.operators import OPERATORS, collected
+from vcsync.controlplane.cel.running import Run, Step, caught
 from vcsync.controlplane.cel.values import (
-    NONE,
     CelError,
     CostExceeded,
     Made,
-    NoOverload,
     Optional,
     Struct,
     TypeValue,
     Work,
-    equal,
     iterate,
 )
 from vcsync.controlplane.crd import patterns
+
+__all__ = ["MOST_ELEMENTS", "Run", "Step", "constant_fault", "prepare"]
 
 _TYPES = {"timestamp": "google.protobuf.Timestamp", "duration": "google.protobuf.Duration"}
 _LIST_COST, _MAP_COST, _STRUCT_COST = 10, 30, 40
@@ -46,33 +48,6 @@ _STEP_COST = 10
 """So much of what one call costs counts as a step."""
 MOST_ELEMENTS = 1_000_000
 """Longest list or text that an expression may make."""
-
-
-class Run:
-    """One evaluation."""
-
-    __slots__ = ("cost", "limit", "variables", "work")
-
-    def __init__(self, variables: dict[str, Any], limit: int, work: Work) -> None:
-        """Take the values of `self` and `oldSelf`, and how much this evaluation may cost."""
-        self.variables = variables
-        self.limit = limit
-        self.work = work
-        self.cost = 0
-
-    def charge(self, cost: int) -> None:
-        """Count cost.
-
-        Raises:
-            CostExceeded: it is more than this evaluation may cost, or too much work.
-        """
-        self.cost += cost
-        self.work.spend()
-        if self.cost > self.limit:
-            raise CostExceeded
-
-
-Step = Callable[[Run], Any]
 
 
 def prepare(checked: Checked) -> Step:
@@ -225,11 +200,11 @@ class _Planner:
 
     def _call(self, expr: Expr) -> Step:
         steps = [self.plan(each) for each in ([expr.target] if expr.target is not None else []) + expr.args]
-        special = _SPECIAL.get(expr.name)
+        special = OPERATORS.get(expr.name)
         if special is not None:
             return special(steps)
         if expr.name in ("_+_", "cel.@mapInsert") and expr.args[0].name in ("@result", "__result__"):
-            return _collect(steps)
+            return collected(steps)
         function = FUNCTIONS.get(expr.name)
         name = expr.name
         if function is None:
@@ -272,7 +247,7 @@ class _Planner:
                         variables[second] = element
                     if condition(run) is False:
                         break
-                    accumulated = _caught(step, run)
+                    accumulated = caught(step, run)
                 variables[accumulator] = accumulated
                 if isinstance(accumulated, CelError):
                     raise accumulated
@@ -282,245 +257,3 @@ class _Planner:
                 variables.update(kept)
 
         return loop
-
-
-def _caught(step: Step, run: Run) -> Any:
-    """Evaluate a step of a loop: an error is a value that a later element may make irrelevant."""
-    try:
-        return step(run)
-    except CelError as problem:
-        return problem
-
-
-def _raised(value: Any) -> Any:
-    if isinstance(value, CelError):
-        raise value
-    return value
-
-
-def has(value: Any, name: str) -> bool:
-    """Tell whether a field or key is there.
-
-    Raises:
-        NoOverload: the value has neither.
-    """
-    if isinstance(value, Struct):
-        return value.has(name)
-    if isinstance(value, dict):
-        return name in value
-    if isinstance(value, Made):
-        return name in value.fields
-    if isinstance(value, Optional):
-        return value.present and has(value.value, name)
-    raise NoOverload
-
-
-def field_of(value: Any, name: str) -> Any:
-    """Return a field's or key's value.
-
-    Raises:
-        CelError: it is not there.
-    """
-    if isinstance(value, Struct):
-        return value.get(name)
-    if isinstance(value, dict):
-        if name not in value:
-            raise CelError(f"no such key: {name}")
-        return value[name]
-    if isinstance(value, Made):
-        return value.get(name)
-    if isinstance(value, Optional):
-        return optional_field(value, name)
-    raise NoOverload
-
-
-def optional_field(value: Any, name: str) -> Optional:
-    """Return a field's value as an optional one."""
-    if isinstance(value, Optional):
-        if not value.present:
-            return NONE
-        value = value.value
-    return Optional(field_of(value, name)) if has(value, name) else NONE
-
-
-def at(value: Any, key: Any) -> Any:
-    """Return an element of a list or the value of a key.
-
-    Raises:
-        CelError: it is not there.
-    """
-    if isinstance(value, Optional):
-        return optional_at(value, key)
-    if isinstance(value, list):
-        if isinstance(key, float) and key.is_integer():
-            key = int(key)
-        if not isinstance(key, int) or isinstance(key, bool):
-            raise CelError(f"unsupported index type '{type(key).__name__}' in list")
-        if not 0 <= key < len(value):
-            raise CelError(f"index out of bounds: {int(key)}")
-        return value[key]
-    if isinstance(value, dict):
-        if isinstance(key, list | dict | Struct | Optional) or key not in value:
-            raise CelError(f"no such key: {key}")
-        return value[key]
-    if isinstance(value, Struct) and isinstance(key, str):
-        return value.get(key)
-    raise NoOverload
-
-
-def optional_at(value: Any, key: Any) -> Optional:
-    """Return an element or value as an optional one."""
-    if isinstance(value, Optional):
-        if not value.present:
-            return NONE
-        value = value.value
-    try:
-        return Optional(at(value, key))
-    except NoOverload:
-        raise
-    except CelError:
-        return NONE
-
-
-def _logic(steps: list[Step], decisive: bool) -> Step:
-    """`&&` and `||`: one decisive side makes an error of the other irrelevant."""
-    left, right = steps
-
-    def decide(run: Run) -> Any:
-        first = _caught(left, run)
-        if first is decisive:
-            return decisive
-        second = _caught(right, run)
-        if second is decisive:
-            return decisive
-        for each in (first, second):
-            if not isinstance(_raised(each), bool):
-                raise NoOverload
-        return not decisive
-
-    return decide
-
-
-def _and(steps: list[Step]) -> Step:
-    return _logic(steps, decisive=False)
-
-
-def _or(steps: list[Step]) -> Step:
-    return _logic(steps, decisive=True)
-
-
-def _conditional(steps: list[Step]) -> Step:
-    condition, yes, no = steps
-
-    def choose(run: Run) -> Any:
-        value = condition(run)
-        if not isinstance(value, bool):
-            raise NoOverload
-        return yes(run) if value else no(run)
-
-    return choose
-
-
-def _not_false(steps: list[Step]) -> Step:
-    def check(run: Run) -> bool:
-        value = _caught(steps[0], run)
-        run.charge(1)
-        return value is not False
-
-    return check
-
-
-def _equality(steps: list[Step], wanted: bool) -> Step:
-    left, right = steps
-
-    def check(run: Run) -> bool:
-        arguments = [left(run), right(run)]
-        run.charge(call_cost("_==_", arguments))
-        return equal(arguments[0], arguments[1], run.work) is wanted
-
-    return check
-
-
-def _index(steps: list[Step]) -> Step:
-    def index(run: Run) -> Any:
-        value, key = steps[0](run), steps[1](run)
-        run.charge(1)
-        return at(value, key)
-
-    return index
-
-
-def _collect(steps: list[Step]) -> Step:
-    """Add to what a loop collects; nothing else sees that list or map, so it is added to in place."""
-
-    def add(run: Run) -> Any:
-        collected, *more = [step(run) for step in steps]
-        run.charge(1)
-        if isinstance(collected, list) and len(more) == 1 and isinstance(more[0], list):
-            collected += more[0]
-            return collected
-        if isinstance(collected, dict) and len(more) == 2:
-            if more[0] in collected:
-                raise CelError(f"insert failed: key {more[0]} already exists")
-            collected[more[0]] = more[1]
-            return collected
-        function = FUNCTIONS["_+_" if len(more) == 1 and not isinstance(more[0], dict) else "cel.@mapInsert"]
-        return function(run.work, collected, *more)
-
-    return add
-
-
-def _optional_select(steps: list[Step]) -> Step:
-    def select(run: Run) -> Optional:
-        value, name = steps[0](run), steps[1](run)
-        run.charge(1)
-        return optional_field(value, name)
-
-    return select
-
-
-def _optional_index(steps: list[Step]) -> Step:
-    def index(run: Run) -> Optional:
-        value, key = steps[0](run), steps[1](run)
-        run.charge(1)
-        return optional_at(value, key)
-
-    return index
-
-
-def _or_else(steps: list[Step]) -> Step:
-    """`optional.or(other)` and `optional.orValue(other)`, where `other` is evaluated only if it is needed."""
-
-    def choose(run: Run) -> Any:
-        value = steps[0](run)
-        if not isinstance(value, Optional):
-            raise NoOverload
-        run.charge(1)
-        return value if value.present else steps[1](run)
-
-    return choose
-
-
-def _or_value(steps: list[Step]) -> Step:
-    choose = _or_else(steps)
-
-    def unwrap(run: Run) -> Any:
-        value = choose(run)
-        return value.value if isinstance(value, Optional) and value.present else value
-
-    return unwrap
-
-
-_SPECIAL: dict[str, Callable[[list[Step]], Step]] = {
-    "_&&_": _and,
-    "_||_": _or,
-    "_?_:_": _conditional,
-    "@not_strictly_false": _not_false,
-    "_==_": lambda steps: _equality(steps, wanted=True),
-    "_!=_": lambda steps: _equality(steps, wanted=False),
-    "_[_]": _index,
-    "_?._": _optional_select,
-    "_[?_]": _optional_index,
-    "or": _or_else,
-    "orValue": _or_value,
-}

@@ -3,6 +3,7 @@
 What a webhook answers is not trusted. As `apiserver/conversion` of apiextensions-apiserver.
 """
 
+import asyncio
 import json
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -19,6 +20,10 @@ from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.kinds import rules
 
 TIMEOUT_SECONDS = 30.0
+REQUEST_SECONDS = 60.0
+"""How long all calls for one list may take: kube-apiserver's --request-timeout."""
+LARGEST_OBJECT = 3 << 20
+"""Bytes of one converted object: as many as a request may send."""
 LARGEST_ANSWER = 32 << 20
 BATCH_OBJECTS, BATCH_BYTES = 500, 4 << 20
 """What one call is given of a longer list."""
@@ -92,12 +97,15 @@ class Converter:
         if not wanted:
             return objects
         converted: list[Object] = []
+        until = asyncio.get_running_loop().time() + REQUEST_SECONDS
         for batch in _batches(wanted):
-            converted += await self._call(self._webhook, batch, api_version)
+            converted += await self._call(self._webhook, batch, api_version, until)
         following = iter(converted)
         return [each if each["apiVersion"] == api_version else next(following) for each in objects]
 
-    async def _call(self, webhook: Webhook, objects: list[Object], api_version: str) -> list[Object]:
+    async def _call(
+        self, webhook: Webhook, objects: list[Object], api_version: str, until: float
+    ) -> list[Object]:
         about = f"conversion webhook for {_kind(objects[0])}"
         review = next((each for each in webhook.reviews if each in ("v1", "v1beta1")), None)
         if review is None:
@@ -109,7 +117,7 @@ class Converter:
             "request": {"uid": uid, "desiredAPIVersion": api_version, "objects": objects},
         }
         try:
-            answer = await self._ask(webhook, msgspec.json.encode(request))
+            answer = await self._ask(webhook, msgspec.json.encode(request), until)
             converted = _converted(answer, uid, review)
         except CallFailed as why:
             raise _failed(f"{about} failed: {why}") from why
@@ -117,16 +125,17 @@ class Converter:
             raise _failed(f"{about} returned {len(converted)} objects, expected {len(objects)}")
         return [_checked(about, old, new, api_version) for old, new in zip(objects, converted, strict=True)]
 
-    async def _ask(self, webhook: Webhook, request: bytes) -> Any:
+    async def _ask(self, webhook: Webhook, request: bytes, until: float) -> Any:
         """Return what the webhook answers, decoded.
 
         Raises:
             CallFailed: it does not, or not JSON.
         """
+        left = until - asyncio.get_running_loop().time()
         call = Call(
             target_of(self._tenant, webhook.client),
             request,
-            TIMEOUT_SECONDS,
+            max(0.0, min(TIMEOUT_SECONDS, left)),
             query=f"timeout={TIMEOUT_SECONDS:.0f}s",
             largest=LARGEST_ANSWER,
         )
@@ -191,6 +200,8 @@ def _checked(about: str, old: Object, new: Any, api_version: str) -> Object:
     if not isinstance(new, dict):
         raise _failed(f"{about} returned invalid object at index 0: it is no object")
     where = f"{about} returned invalid object at index 0"
+    if len(msgspec.json.encode(new)) > LARGEST_OBJECT:
+        raise _failed(f"{where}: it is larger than {LARGEST_OBJECT} bytes")
     if new.get("apiVersion") != api_version:
         told = f"invalid groupVersion (expected {api_version}, received {new.get('apiVersion') or ''})"
         raise _failed(f"{where}: {told}")

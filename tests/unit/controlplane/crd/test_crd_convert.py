@@ -147,3 +147,16 @@ async def test_the_first_known_review_version_is_spoken(reviews, sent):
     else:
         await converter.convert([OLD], "a.b/v2")
         assert converter.request["apiVersion"] == f"apiextensions.k8s.io/{sent}"
+
+
+async def test_all_calls_for_a_list_share_one_deadline(monkeypatch):
+    monkeypatch.setattr(convert, "REQUEST_SECONDS", 0.0)
+    converter = Answering(success({**OLD, "apiVersion": "a.b/v2"}))
+    await converter.convert([OLD], "a.b/v2")
+    assert converter.calls[0].seconds == 0.0
+
+
+async def test_a_converted_object_is_bounded(monkeypatch):
+    monkeypatch.setattr(convert, "LARGEST_OBJECT", 10)
+    with pytest.raises(StatusError, match="larger than 10 bytes"):
+        await Answering(success({**OLD, "apiVersion": "a.b/v2"})).convert([OLD], "a.b/v2")

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from vcsync.controlplane import errors
 from vcsync.controlplane.admission.request import kind_of
 from vcsync.controlplane.admission.versions import Versions
@@ -13,6 +15,9 @@ from vcsync.controlplane.rest.copies import copied
 from vcsync.controlplane.rest.scope import Admission
 from vcsync.controlplane.schema.findings import DecodeError
 from vcsync.controlplane.wire import decode
+
+LARGEST_OBJECT = 3 << 20
+"""Bytes of an object as webhooks leave it: as many as a request may send."""
 
 
 class Seen:
@@ -78,7 +83,7 @@ class Seen:
             whether it is another one.
 
         Raises:
-            StatusError: 500, it is no such object.
+            StatusError: 500, it is no such object; 413, it is too large.
         """
         asked, before = self._asked, await self.new(to)
         if asked.new is None or before is None:
@@ -92,6 +97,8 @@ class Seen:
         except (StatusError, DecodeError) as why:
             told = why.message if isinstance(why, StatusError) else str(why)
             raise errors.internal(told) from None
+        if len(msgspec.json.encode(after)) > LARGEST_OBJECT:
+            raise errors.too_large(f"limit is {LARGEST_OBJECT}")
         changed = after != before
         self._new.clear()
         if changed:

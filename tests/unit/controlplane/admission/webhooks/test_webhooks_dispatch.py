@@ -2,7 +2,7 @@
 
 import pytest
 
-from vcsync.controlplane.admission.webhooks import calls
+from vcsync.controlplane.admission.webhooks import calls, seen
 
 MAPS = "/api/v1/namespaces/n/configmaps"
 RULE = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}
@@ -125,6 +125,13 @@ async def test_changed_objects_are_validated_and_hear_of_unknown_fields_nothing(
     assert (found.status, found.body["reason"]) == (422, "Invalid")
     found = await api("POST", MAPS, config_map())
     assert (found.status, "bogus" in found.body) == (201, False)
+
+
+async def test_objects_cannot_grow_without_bound(api, monkeypatch):
+    monkeypatch.setattr(seen, "LARGEST_OBJECT", 100)
+    await api.configure("mutating", ("/data",))
+    found = await api("POST", MAPS, config_map())
+    assert (found.status, found.body["message"]) == (413, "limit is 100")
 
 
 async def test_owners_of_fields_cannot_be_broken(api):

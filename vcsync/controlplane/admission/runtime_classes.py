@@ -13,6 +13,8 @@ from vcsync.controlplane.rest.scope import Admission
 from vcsync.kube.quantity import milli
 
 OTHER_OVERHEAD = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+MOST_MERGED = 200
+"""Tolerations that are compared with one another: each with each, which of thousands takes minutes."""
 
 
 async def runtime_class(admission: Admission, lookup: Lookup) -> None:
@@ -83,13 +85,16 @@ def _schedule(admission: Admission, spec: Object, scheduling: Object) -> None:
         selector[key] = value
     if selector:
         spec["nodeSelector"] = selector
-    spec_tolerations = merged([*(spec.get("tolerations") or ()), *(scheduling.get("tolerations") or ())])
-    if spec_tolerations and scheduling:
-        spec["tolerations"] = spec_tolerations
+    if scheduling:
+        found = merged([*(spec.get("tolerations") or ()), *(scheduling.get("tolerations") or ())])
+        if found:
+            spec["tolerations"] = found
 
 
 def merged(tolerations: Sequence[Object]) -> list[Object]:
-    """Leave out tolerations that others cover (`pkg/util/tolerations`)."""
+    """Leave out tolerations that others cover (`pkg/util/tolerations`), unless they are more than MOST_MERGED."""
+    if len(tolerations) > MOST_MERGED:
+        return list(tolerations)
     kept: list[Object] = []
     for at, each in enumerate(tolerations):
         later = (other for other in tolerations[at + 1 :] if other != each)

@@ -96,10 +96,16 @@ def _functions(*, patches: bool) -> list[Any]:
 
 
 @lru_cache(maxsize=256)
-def _configuration(variables: str, *, patches: bool = False) -> Any:
+def _configuration(variables: str, *, patches: bool = False, bindings: bool = False) -> Any:
     """Return the environment with these variables (a JSON list); reading all the functions takes milliseconds."""
     # JSON is YAML.
-    functions = {**STANDARD, "functions": _functions(patches=patches), "variables": json.loads(variables)}
+    extensions = [*STANDARD["extensions"], *([{"name": "bindings"}] if bindings else ())]
+    functions = {
+        **STANDARD,
+        "extensions": extensions,
+        "functions": _functions(patches=patches),
+        "variables": json.loads(variables),
+    }
     return _cel().NewEnvConfigFromYaml(json.dumps(functions))
 
 
@@ -231,6 +237,7 @@ def environment(
     structs: Mapping[str, Mapping[str, str]] | None = None,
     *,
     patches: bool = False,
+    bindings: bool = False,
 ) -> Any:
     """Make an environment of variables of these types.
 
@@ -238,12 +245,15 @@ def environment(
         variables: by name.
         structs: what expressions may make: name -> field -> kind.
         patches: whether the functions for JSON patches are there.
+        bindings: whether `cel.bind` is.
     """
     patience.heavy(_STEPS_PER_ENVIRONMENT)
     messages = _Messages()
     messages.make(structs or {})
     told = [{"name": name, **messages.type(each)} for name, each in variables.items()]
-    return _cel().NewEnv(messages.pool(), config=_configuration(json.dumps(told), patches=patches))
+    return _cel().NewEnv(
+        messages.pool(), config=_configuration(json.dumps(told), patches=patches, bindings=bindings)
+    )
 
 
 def check(environment_of: Callable[[], Any], source: str) -> Checked:

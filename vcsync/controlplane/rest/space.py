@@ -7,7 +7,7 @@ from typing import Any
 from vcsync.controlplane import openapi
 from vcsync.controlplane.admission.policies import findings
 from vcsync.controlplane.behaviour import Behaviour
-from vcsync.controlplane.cel import conditions
+from vcsync.controlplane.cel import conditions, devices
 from vcsync.controlplane.crd import definition
 from vcsync.controlplane.crd.catalogue import Catalogue, Served
 from vcsync.controlplane.kinds import BEHAVIOURS
@@ -74,6 +74,7 @@ def builtin_kinds() -> Mapping[tuple[str, str, str], Kind]:
         (DEFINITIONS, "CustomResourceDefinition"): definition.BEHAVIOUR,
         **{key: conditions.compiled(BEHAVIOURS[key]) for key in conditions.KINDS},
         **findings.compiled(BEHAVIOURS),
+        **devices.compiled(BEHAVIOURS),
     }
     for resource in builtin.resources():
         own = behaviours.get((resource.group, resource.kind))

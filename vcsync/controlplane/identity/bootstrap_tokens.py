@@ -46,13 +46,13 @@ class BootstrapTokens:
         self._tenants = tenants
         self._clock = clock
         self._holders: dict[str, set[str]] = {}
-        self._complete = False
+        self._watching = self._complete = False
         self._reading = asyncio.Lock()
 
     def changed(self, changes: Iterable[Change]) -> None:
         """Take note of Secrets that may hold tokens; cheap for all other changes."""
         for change in changes:
-            if self._complete and _MARK in change.key:
+            if self._watching and _MARK in change.key:
                 self._hold(change.key, there=change.value is not None)
 
     def forget_all(self) -> None:
@@ -100,13 +100,10 @@ class BootstrapTokens:
             if self._complete:
                 return
             self._holders = {}
-            self._complete = True  # what changes from here on is not missed
-            try:
-                for tenant in self._tenants():
-                    await self._look_at(tenant)
-            except BaseException:
-                self._complete = False
-                raise
+            self._watching = True  # what changes from here on is not missed
+            for tenant in self._tenants():
+                await self._look_at(tenant)
+            self._complete = True
 
     async def _look_at(self, tenant: str) -> None:
         prefix, after = collection_key(tenant, "", "secrets", NAMESPACE) + NAME_PREFIX, ""

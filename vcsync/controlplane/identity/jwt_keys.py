@@ -113,7 +113,7 @@ class IssuerKeys:
         Raises:
             TokenError: none has, or the keys cannot be had.
         """
-        if self._clock() - self._read >= KEPT_SECONDS:
+        if self._clock() - self._read >= KEPT_SECONDS and not (self._keys and self._reading.locked()):
             await self._refresh(self._read)
         read = self._read
         claims = self._with_known(token)
@@ -153,6 +153,8 @@ class IssuerKeys:
             except CallError as error:
                 _log.warning("keys of an issuer cannot be read", issuer=self._issuer.url, error=str(error))
                 return
+            finally:
+                self._asked = self._clock()  # who has waited for it does not ask again
             self._read = now
 
     async def _discover(self) -> list[Key]:

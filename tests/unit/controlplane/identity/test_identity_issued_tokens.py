@@ -1,5 +1,6 @@
 """JSON web tokens of issuers outside: whose keys count, what a token makes of its holder, and of which tenant."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -178,6 +179,31 @@ async def test_an_issuer_that_is_down_is_no_failure_and_leaves_the_known_keys(be
     bench.provider.down = True
     bench.clock.now += jwt_keys.KEPT_SECONDS
     assert await bench.identify(token(exp=NOW + 9999))
+
+
+async def test_a_slow_issuer_is_asked_once_and_holds_up_nobody_whose_key_is_known(bench: Bench) -> None:
+    assert await bench.identify(token(exp=NOW + 9999))
+    gate, real = asyncio.Event(), bench.provider.fetch
+    bench.clock.now += jwt_keys.KEPT_SECONDS
+
+    async def slow(url: str, tls: Any) -> bytes:
+        await gate.wait()
+        bench.clock.now += jwt_keys.RETRY_SECONDS
+        raise CallError("timeout")
+
+    assert bench.tokens
+    (_, keys) = bench.tokens._issuers[URL]
+    keys._fetch = slow
+    waiting = asyncio.create_task(bench.identify(token(exp=NOW + 9999)))
+    await asyncio.sleep(0)
+    assert await bench.identify(token(exp=NOW + 9999))
+    unknown = [asyncio.create_task(bench.refused(token(kid="made-up"))) for _ in range(3)]
+    await asyncio.sleep(0)
+    keys._fetch, asked = real, len(bench.provider.asked)
+    gate.set()
+    assert await waiting
+    assert await asyncio.gather(*unknown)
+    assert len(bench.provider.asked) == asked
 
 
 @pytest.mark.parametrize(

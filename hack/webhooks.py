@@ -293,6 +293,7 @@ ANSWERS: dict[str, Callable[[Object], Reply]] = {
         {"op": "add", "path": "/metadata/managedFields", "value": [{"manager": "m", "operation": "Nothing"}]}
     ),
     "/no-operations": _patch(),
+    "/same": _patch({"op": "copy", "from": "/kind", "path": "/kind"}),
     "/test": _patch({"op": "test", "path": "/metadata/name", "value": "nobody"}),
     "/remove": _patch({"op": "remove", "path": "/nothing/there"}),
     "/replace": _patch({"op": "replace", "path": "/nothing/there", "value": 1}),

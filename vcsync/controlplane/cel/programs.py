@@ -3,6 +3,7 @@
 As `compile.go`, `activation.go` and `composition.go` of k8s.io/apiserver's `pkg/admission/plugin/cel`.
 """
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -231,27 +232,30 @@ V = TypeVar("V")
 
 
 class Kept(Generic[K, V]):
-    """What was compiled most recently, up to a size."""
+    """What was compiled most recently, up to a size; for the event loop and threads."""
 
     def __init__(self, limit: int) -> None:
         """Take the limit, in characters of source."""
         self._limit = limit
         self._size = 0
         self._found: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._lock = threading.Lock()
 
     def get(self, key: K) -> V | None:
         """Return what is kept."""
-        found = self._found.get(key)
-        if found is None:
-            return None
-        self._found.move_to_end(key)
-        return found[0]
+        with self._lock:
+            found = self._found.get(key)
+            if found is None:
+                return None
+            self._found.move_to_end(key)
+            return found[0]
 
     def put(self, key: K, value: V, size: int) -> None:
         """Keep it, and forget what was not asked for longest."""
-        _, before = self._found.pop(key, (None, 0))
-        self._found[key] = (value, size)
-        self._size += size - before
-        while self._size > self._limit and len(self._found) > 1:
-            _, (_, gone) = self._found.popitem(last=False)
-            self._size -= gone
+        with self._lock:
+            _, before = self._found.pop(key, (None, 0))
+            self._found[key] = (value, size)
+            self._size += size - before
+            while self._size > self._limit and len(self._found) > 1:
+                _, (_, gone) = self._found.popitem(last=False)
+                self._size -= gone

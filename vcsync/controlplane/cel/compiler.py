@@ -95,7 +95,7 @@ def _functions(*, patches: bool) -> list[Any]:
     return [{"name": name, "overloads": overloads} for name, overloads in found.items()]
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=32)
 def _configuration(variables: str, *, patches: bool = False, bindings: bool = False) -> Any:
     """Return the environment with these variables (a JSON list); reading all the functions takes milliseconds."""
     # JSON is YAML.

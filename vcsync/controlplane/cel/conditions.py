@@ -16,7 +16,8 @@ from vcsync.controlplane.errors import FieldError
 
 _GROUP = "admissionregistration.k8s.io"
 KINDS = ((_GROUP, "MutatingWebhookConfiguration"), (_GROUP, "ValidatingWebhookConfiguration"))
-_KEPT = 1_000_000
+_KEPT = 500_000
+"""Characters of source of the conditions that stay compiled; each takes about 100 bytes."""
 _programs: Kept[str, Program] = Kept(_KEPT)
 
 

@@ -30,6 +30,8 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         (["run", "controlplane", "--data", "d", "--advertise", "a:b:c"], "--advertise 'a:b:c'"),
         (["run", "controlplane", "--data", "d", "--token-file", "/nowhere"], "/nowhere"),
         (["run", "controlplane", "--data", "d", "--etcd-cert", "/dev/null"], "belong together"),
+        (["run", "controlplane", "--data", "d", "--audit-log-path", "d"], "belong together"),
+        (["run", "controlplane", "--data", "d", "--audit-policy-file", "/dev/null"], "belong together"),
         (["tenant", "create", "a.b", "--data", "d"], "'a.b' is no tenant name"),
         (["tenant", "create", "all", "--data", "d"], "'all' is no tenant name: it is reserved"),
         (["tenant", "create", "acme", "--data", "/nowhere"], "there is no /nowhere/admin.kubeconfig"),

@@ -1,10 +1,11 @@
 """The `authorizer` of admission's expressions: what may be asked of it, and how its answers are awaited.
 
-Evaluation does not wait: a check whose answer is not known yet raises `Pending`; whoever evaluates gets the answer and
-evaluates again. Behaviour: `pkg/cel/library/authz.go` of k8s.io/apiserver.
+On the event loop evaluation does not wait: a check whose answer is not known yet raises `Pending`; whoever evaluates
+gets the answer and evaluates again. Behaviour: `pkg/cel/library/authz.go` of k8s.io/apiserver.
 """
 
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -67,6 +68,10 @@ class Pending(Exception):
         self._answers.known[self._account, self._check] = found
 
 
+WAIT: ContextVar[Callable[[Pending], None] | None] = ContextVar("wait", default=None)
+"""Waits for an answer, where an evaluation may; None: it may not."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Authorizer:
     """The value of `authorizer`."""
@@ -86,9 +91,13 @@ class Authorizer:
             Pending: it is not known.
         """
         found = self.answers.known.get((self.account, check))
-        if found is None:
-            raise Pending(self.answers, self.account, check)
-        return found
+        if found is not None:
+            return found
+        pending, wait = Pending(self.answers, self.account, check), WAIT.get()
+        if wait is None:
+            raise pending
+        wait(pending)
+        return self.answers.known[self.account, check]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

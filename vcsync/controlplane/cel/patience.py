@@ -13,8 +13,8 @@ from contextvars import ContextVar, copy_context
 from functools import cache
 from typing import TypeVar
 
-from vcsync.controlplane.cel.authorizing import Pending
-from vcsync.controlplane.cel.values import Work
+from vcsync.controlplane.cel.authorizing import WAIT, Pending
+from vcsync.controlplane.cel.values import CostExceeded, Work
 
 SHORT_STEPS = 5_000
 """Steps that are taken on the event loop at a time: about five milliseconds."""
@@ -24,7 +24,8 @@ REST_STEPS = 2_000
 REST_SECONDS = 0.000_2
 """A thread rests so long after so many steps: without it the event loop waits for Python's lock."""
 MOST_ANSWERS = 64
-"""Checks of the authorizer that one evaluation may wait for."""
+"""Checks of the authorizer that one evaluation may wait for on the event loop."""
+ANSWER_SECONDS = 30.0
 
 T = TypeVar("T")
 
@@ -57,22 +58,25 @@ class _ShortWork(Work):
 
 
 class _RestingWork(Work):
-    __slots__ = ("_rest",)
+    __slots__ = ("_ended", "_rest")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, ended: threading.Event) -> None:
         super().__init__(limit)
+        self._ended = ended
         self._rest = limit - REST_STEPS
 
     def spend(self, steps: int = 1) -> None:
         Work.spend(self, steps)
         if self.left < self._rest:
             self._rest = self.left - REST_STEPS
+            if self._ended.is_set():
+                raise CostExceeded
             time.sleep(REST_SECONDS)
 
 
 _slice: ContextVar[_Slice | None] = ContextVar("slice", default=None)
+_ended: ContextVar[threading.Event | None] = ContextVar("ended", default=None)
 _gates: dict[str, tuple[asyncio.Lock, int]] = {}
-_place = threading.local()
 
 
 def work(limit: int) -> Work:
@@ -84,7 +88,8 @@ def work(limit: int) -> Work:
     current = _slice.get()
     if current is not None:
         return _ShortWork(limit, current)
-    return _RestingWork(limit) if getattr(_place, "aside", False) else Work(limit)
+    ended = _ended.get()
+    return Work(limit) if ended is None else _RestingWork(limit, ended)
 
 
 def heavy(steps: int) -> None:
@@ -102,7 +107,7 @@ def heavy(steps: int) -> None:
 
 @cache
 def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(THREADS, "cel", initializer=lambda: setattr(_place, "aside", True))
+    return ThreadPoolExecutor(THREADS, "cel")
 
 
 @asynccontextmanager
@@ -148,11 +153,21 @@ async def _once(tenant: str, evaluate: Callable[[], T]) -> T:
 async def aside(tenant: str, evaluate: Callable[[], T]) -> T:
     """Evaluate on a thread; see `patiently`."""
     async with _turn(tenant):
-        context = copy_context()
-        # The thread goes on even if the caller is gone: its turn ends with it.
-        done = asyncio.get_running_loop().run_in_executor(_threads(), context.run, evaluate)
+        loop, ended = asyncio.get_running_loop(), threading.Event()
+
+        def wait(pending: Pending) -> None:
+            asyncio.run_coroutine_threadsafe(pending.answer(), loop).result(ANSWER_SECONDS)
+
+        def run() -> T:
+            _ended.set(ended)
+            WAIT.set(wait)
+            return evaluate()
+
+        done = loop.run_in_executor(_threads(), copy_context().run, run)
         try:
             return await asyncio.shield(done)
         except asyncio.CancelledError:
+            # Nobody wants to know any more; the tenant's turn ends when the thread has noticed.
+            ended.set()
             await asyncio.wait([done])
             raise

@@ -112,6 +112,32 @@ def test_a_caller_that_is_gone_leaves_no_turn_behind():
     assert not patience._gates
 
 
+def test_an_evaluation_ends_soon_when_nobody_waits_for_it():
+    begun, ended = threading.Event(), []
+
+    def evaluate():
+        left = work(10**12)
+        left.spend(SHORT_STEPS + 1)
+        begun.set()
+        try:
+            while True:
+                left.spend(1000)
+        except CostExceeded:
+            ended.append(left.left > 0)
+            raise
+
+    async def cancelled():
+        task = asyncio.create_task(patiently("a", evaluate))
+        while not begun.is_set():
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(cancelled())
+    assert ended == [True]
+
+
 def test_answers_of_the_authorizer_are_awaited_once_each():
     asked = []
 
@@ -126,6 +152,23 @@ def test_answers_of_the_authorizer_are_awaited_once_each():
 
     assert run(patiently("a", evaluate)) == [True, False, True]
     assert asked == [(None, "get"), (None, "list")]
+
+
+def test_on_a_thread_answers_are_awaited_without_beginning_anew():
+    begun = []
+
+    async def ask(account, check):
+        return Decision(check.verb == "get")
+
+    authorizer = Authorizer(Answers(ask))
+
+    def evaluate():
+        begun.append(threading.current_thread().name)
+        work(10_000_000).spend(SHORT_STEPS + 1)
+        return [authorizer.decision(Check(verb)).allowed for verb in ("get", "list", "watch")]
+
+    assert run(patiently("a", evaluate)) == [True, False, False]
+    assert len(begun) == 2
 
 
 def test_an_evaluation_that_asks_without_end_is_given_up():

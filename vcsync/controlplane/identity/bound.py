@@ -6,20 +6,26 @@ Behaviour: kubernetes `pkg/serviceaccount/{claims,legacy}.go`.
 import base64
 import binascii
 import hmac
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import UTC, datetime
 
 import msgspec
 
 from vcsync.controlplane.identity.tokens import LEEWAY, Claims, Reference, TokenError
 from vcsync.controlplane.resources import object_key
-from vcsync.controlplane.store.interface import Store
+from vcsync.controlplane.store.interface import Compare, Put, Record, Store
 
 INVALIDATED = "service account token has been invalidated"
+INVALID_SINCE = "kubernetes.io/legacy-token-invalid-since"
+LAST_USED = "kubernetes.io/legacy-token-last-used"
+"""By these labels kube-controller-manager marks, and later deletes, tokens in Secrets that nobody uses."""
+DAY_SECONDS = 24 * 3600.0
 
 
 class _Metadata(msgspec.Struct):
     uid: str
     deletionTimestamp: str | None = None  # noqa: N815
+    labels: dict[str, str | None] | None = None
 
 
 class Found(msgspec.Struct):
@@ -81,9 +87,10 @@ class BoundObjects:
             )
 
     async def _check_content(self, tenant: str, namespace: str, name: str, token: str, now: float) -> None:
-        record, _ = await self._store.get(object_key(tenant, "", "secrets", namespace, name))
+        key = object_key(tenant, "", "secrets", namespace, name)
+        record, _ = await self._store.get(key)
         found = _secret_decoder.decode(record.value) if record else None
-        if found is None or _deleted(found.metadata, now) or not found.data:
+        if record is None or found is None or _deleted(found.metadata, now) or not found.data:
             raise TokenError(INVALIDATED)
         try:
             content = base64.b64decode(found.data.get("token") or "")
@@ -91,6 +98,21 @@ class BoundObjects:
             content = b""
         if not hmac.compare_digest(content, token.encode()):
             raise TokenError("service account token does not match server's copy")
+        labels = found.metadata.labels or {}
+        await self._mark_used(key, record, labels, now)
+        if labels.get(INVALID_SINCE):
+            raise TokenError(f"the token in secret {namespace}/{name} has been marked invalid")
+
+    async def _mark_used(
+        self, key: str, record: Record, labels: Mapping[str, str | None], now: float
+    ) -> None:
+        """Write the day into a Secret whose token is used, once a day; who else writes it meanwhile goes first."""
+        days = [datetime.fromtimestamp(now + each, UTC).strftime("%Y-%m-%d") for each in (0, DAY_SECONDS)]
+        if labels.get(LAST_USED) in days:
+            return
+        body = msgspec.json.decode(record.value)
+        body["metadata"]["labels"] = {**labels, LAST_USED: days[0]}
+        await self._store.txn([Compare(key, record.revision)], [Put(key, msgspec.json.encode(body))])
 
     async def _get(self, tenant: str, plural: str, namespace: str, name: str) -> _Bare | None:
         record, _ = await self._store.get(object_key(tenant, "", plural, namespace, name))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import jwt
+import msgspec
 import pytest
 import yaml
 from cryptography import x509
@@ -296,9 +297,20 @@ async def test_tokens_that_a_controller_manager_puts_into_secrets_count(house: H
     token = jwt.encode(claims, signing_key, algorithm="ES256", headers={"kid": own.id})
     assert await refused(house, None, f"Bearer {token}")
     data = {"token": base64.b64encode(token.encode()).decode()}
-    secret = {"metadata": {"name": "robot-token", "namespace": "default"}, "data": data}
-    await house.put("acme", "", "secrets", secret)
+    secret: dict[str, Any] = {"metadata": {"name": "robot-token", "namespace": "default"}, "data": data}
+    key = await house.put("acme", "", "secrets", secret)
     assert not await refused(house, None, f"Bearer {token}")
+    found, _ = await house.store.get(key)
+    assert found
+    labels = msgspec.json.decode(found.value)["metadata"]["labels"]
+    assert labels == {"kubernetes.io/legacy-token-last-used": "2027-01-15"}
+    assert not await refused(house, None, f"Bearer {token}")
+    again, _ = await house.store.get(key)
+    assert again == found  # a day is written once
+    secret["metadata"]["labels"] = {**labels, "kubernetes.io/legacy-token-invalid-since": "2027-01-14"}
+    await house.put("acme", "", "secrets", secret)
+    assert await refused(house, None, f"Bearer {token}")
+    secret["metadata"]["labels"] = {}
     data["token"] = base64.b64encode(b"another").decode()
     await house.put("acme", "", "secrets", secret)
     assert await refused(house, None, f"Bearer {token}")

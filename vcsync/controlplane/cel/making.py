@@ -15,12 +15,13 @@ from typing import Any
 
 from vcsync.controlplane.cel.compiler import LONGEST, NotCompiled, check, environment, in_go_words
 from vcsync.controlplane.cel.declared import Declared
-from vcsync.controlplane.cel.expression import below, read_parsed
-from vcsync.controlplane.cel.programs import Outputs, Program, program
+from vcsync.controlplane.cel.expression import Type, below, read_parsed
+from vcsync.controlplane.cel.programs import Outputs, Program, program, told
 from vcsync.controlplane.cel.values import CelError, Made
 
 PATCH = {"op": "string", "path": "string", "from": "string", "value": "dyn"}
 """Fields of a JSONPatch."""
+_UNDEFINED = re.compile(r"undefined field '(\w+)'")
 _TYPE = re.compile(r"Object(?:\s*\.\s*\w+)*")
 
 Structs = dict[str, Mapping[str, str]]
@@ -37,7 +38,8 @@ def compile_making(variables: Mapping[str, Declared], source: str, outputs: Outp
     try:
         checked = check(lambda: environment(variables, structs, patches=True), written)
     except NotCompiled as why:
-        return Program(source, error=f"compilation failed: {_restored(str(why), dotted)}")
+        said = _untyped(str(why), variables, structs, written)
+        return Program(source, error=f"compilation failed: {_restored(said, dotted)}")
     for each in below(checked.root):
         if each.kind == "struct":
             each.name = dotted.get(each.name, each.name)
@@ -76,8 +78,35 @@ def _renamed(source: str) -> tuple[str, dict[str, str], Structs]:
     return source, dotted, structs
 
 
-def _restored(told: str, dotted: Mapping[str, str]) -> str:
-    return re.sub(r"\bObject_\w+", lambda match: dotted.get(match[0], match[0]), told)
+def _untyped(
+    said: str, variables: Mapping[str, Declared], structs: Mapping[str, Mapping[str, str]], written: str
+) -> str:
+    """Tell of fields that JSONPatch does not have as the real server does: they have no type there."""
+    unknown = set(_UNDEFINED.findall(said))
+    if not unknown:
+        return said
+    known = {**structs, "JSONPatch": {**PATCH, **dict.fromkeys(sorted(unknown), "dyn")}}
+    try:
+        checked = check(lambda: environment(variables, known, patches=True), written)
+    except NotCompiled:
+        return said
+    types = {
+        field.value: told(checked.types.get(value.id, Type("dyn")))
+        for each in below(checked.root)
+        if each.kind == "struct" and each.name == "JSONPatch"
+        for field, value in zip(each.args[0::2], each.args[1::2], strict=True)
+    }
+
+    def shown(match: re.Match[str]) -> str:
+        if match[1] not in types:
+            return match[0]
+        return f"expected type of field '{match[1]}' is '' but provided type is '{types[match[1]]}'"
+
+    return _UNDEFINED.sub(shown, said)
+
+
+def _restored(said: str, dotted: Mapping[str, str]) -> str:
+    return re.sub(r"\bObject_\w+", lambda match: dotted.get(match[0], match[0]), said)
 
 
 def misnamed(value: Any) -> list[str]:

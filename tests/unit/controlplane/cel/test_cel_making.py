@@ -72,6 +72,11 @@ def test_types_that_stand_elsewhere_are_told(source, told):
             ("list(JSONPatch)",),
             "expected type of field 'op' is 'string' but provided type is 'int'",
         ),
+        (
+            "[JSONPatch{opp: 'add'}]",
+            ("list(JSONPatch)",),
+            "expected type of field 'opp' is '' but provided type is 'string'",
+        ),
         ("Object{a: nothing}", ("Object",), "undeclared reference to 'nothing' (in container '')"),
         ("Object{a: Object.spec{b: nothing}}", ("Object",), "| Object{a: Object.spec{b: nothing}}"),
         ("Object{", ("Object",), "Syntax error: mismatched input '<EOF>'"),

@@ -134,8 +134,9 @@ class Converter:
         left = until - asyncio.get_running_loop().time()
         call = Call(
             target_of(self._tenant, webhook.client),
-            request,
+            lambda: request,
             max(0.0, min(TIMEOUT_SECONDS, left)),
+            len(request),
             query=f"timeout={TIMEOUT_SECONDS:.0f}s",
             largest=LARGEST_ANSWER,
         )

@@ -21,7 +21,7 @@ from yarl import URL
 from vcsync.controlplane.egress import tls
 from vcsync.controlplane.egress.connections import Connections
 from vcsync.controlplane.egress.failure import CallFailed, of_status
-from vcsync.controlplane.egress.in_flight import InFlight
+from vcsync.controlplane.egress.in_flight import Bounds, Held, InFlight
 from vcsync.controlplane.egress.networks import Address
 from vcsync.controlplane.egress.policy import NOTHING, Policy
 from vcsync.controlplane.egress.services import Endpoint, Services
@@ -42,36 +42,21 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """What all calls together, and those of each tenant, may take.
-
-    Attributes:
-        total: calls of all tenants at the same time.
-        tenant: calls of one.
-        waiting: calls of one that wait for their turn.
-        request: bytes that are sent.
-    """
-
-    total: int = 512
-    tenant: int = 32
-    waiting: int = 256
-    request: int = 64 << 20
-
-
-@dataclass(frozen=True, slots=True)
 class Call:
     """One call.
 
     Attributes:
-        body: None: it is a GET.
+        body: made when its turn has come; None: it is a GET.
+        size: of the body, in bytes, or a little more.
         seconds: from now until the answer is here.
         query: percent-encoded, without the question mark.
         largest: bytes of an answer that are taken.
     """
 
     target: Target
-    body: bytes | None
+    body: Callable[[], bytes] | None
     seconds: float
+    size: int = 0
     query: str = ""
     largest: int = 4 << 20
     headers: Mapping[str, str] | None = None
@@ -106,7 +91,7 @@ class Client:
         self._names = ThreadPoolExecutor(RESOLVERS, "egress-names") if resolve is None else None
         self._resolve = resolve or self._look_up
         self._connections = connections or Connections()
-        self._in_flight = InFlight(self._bounds.total, self._bounds.tenant, self._bounds.waiting)
+        self._in_flight = InFlight(self._bounds)
 
     async def close(self) -> None:
         """End all connections."""
@@ -120,20 +105,23 @@ class Client:
         Raises:
             CallFailed: there is none; its message is what a kube-apiserver's client would say.
         """
-        if call.body is not None and len(call.body) > self._bounds.request:
+        if call.size > self._bounds.request:
             raise CallFailed(f"the request is larger than {self._bounds.request} bytes")
         try:
-            async with asyncio.timeout(call.seconds), self._in_flight.turn(call.target.tenant):
-                return await self._answer(call)
+            async with (
+                asyncio.timeout(call.seconds),
+                self._in_flight.turn(call.target.tenant, call.size) as held,
+            ):
+                return await self._answer(call, held)
         except TimeoutError:
             raise self._failed(call, "context deadline exceeded") from None
 
-    async def _answer(self, call: Call) -> bytes:
+    async def _answer(self, call: Call, held: Held) -> bytes:
         endpoints = await self._endpoints(call)
         async with self._connections.session(call.target.tenant, call.target.bundle) as session:
             for position, endpoint in enumerate(endpoints, 1):
                 try:
-                    return await self._ask(session, call, endpoint)
+                    return await self._ask(session, call, endpoint, held)
                 except aiohttp.ClientConnectorCertificateError as error:
                     raise self._failed(call, _tls_fault(error.certificate_error, call.target.host)) from error
                 except aiohttp.ClientConnectorSSLError as error:
@@ -189,7 +177,7 @@ class Client:
 
         return await asyncio.get_running_loop().run_in_executor(self._names, ask)
 
-    async def _ask(self, session: aiohttp.ClientSession, call: Call, endpoint: Endpoint) -> bytes:
+    async def _ask(self, session: aiohttp.ClientSession, call: Call, endpoint: Endpoint, held: Held) -> bytes:
         target = call.target
         url = URL.build(
             scheme="https", host=str(endpoint.address), port=endpoint.port, path=target.path,
@@ -206,14 +194,14 @@ class Client:
         async with session.request(
             call.verb.upper(),
             url,
-            data=call.body,
+            data=None if call.body is None else call.body(),
             headers=headers,
             allow_redirects=False,
             server_hostname=target.host,
         ) as answer:
             if answer.status // 100 == 3:
                 raise self._failed(call, "redirects are not followed")
-            body = await self._read(answer, call)
+            body = await self._read(answer, call, held)
             if not 200 <= answer.status <= 206:
                 raise of_status(answer.status, answer.headers.get("Content-Type", ""), body)
             if not body:
@@ -223,10 +211,11 @@ class Client:
                 )
             return body
 
-    async def _read(self, answer: aiohttp.ClientResponse, call: Call) -> bytes:
+    async def _read(self, answer: aiohttp.ClientResponse, call: Call, held: Held) -> bytes:
         body = bytearray()
         async for piece in answer.content.iter_any():
             body += piece
+            held.answer(len(piece))
             if len(body) > call.largest:
                 raise self._failed(call, f"the answer is larger than {call.largest} bytes")
         return bytes(body)

@@ -27,7 +27,7 @@ class Answering(Converter):
 
     @property
     def request(self):
-        return json.loads(self.calls[-1].body)
+        return json.loads(self.calls[-1].body())
 
     async def _answer(self, call):
         self.calls.append(call)

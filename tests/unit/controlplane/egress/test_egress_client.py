@@ -11,9 +11,10 @@ import pytest
 
 from hack.webhooks import Authority
 from vcsync.controlplane.egress import client as client_module
-from vcsync.controlplane.egress.client import REFUSED, Bounds, Call
+from vcsync.controlplane.egress.client import REFUSED, Call
 from vcsync.controlplane.egress.connections import Connections
 from vcsync.controlplane.egress.failure import CallFailed
+from vcsync.controlplane.egress.in_flight import Bounds
 from vcsync.controlplane.egress.policy import NOTHING, TRUSTED, Policy
 from vcsync.controlplane.egress.services import Endpoint
 from vcsync.controlplane.egress.target import target_of
@@ -24,7 +25,14 @@ REVIEW = json.dumps({"apiVersion": "admission.k8s.io/v1", "request": {"uid": "u"
 def call(hooks, path="/allow", *, host="", tenant="t", seconds=5.0, largest=4 << 20, bundle=None, **config):
     url = config or {"url": f"https://{host or '127.0.0.1'}:{hooks.port}{path}"}
     bundle = hooks.bundle if bundle is None else bundle
-    return Call(target_of(tenant, {**url, "caBundle": bundle}), REVIEW, seconds, "timeout=5s", largest)
+    return Call(
+        target_of(tenant, {**url, "caBundle": bundle}),
+        lambda: REVIEW,
+        seconds,
+        len(REVIEW),
+        "timeout=5s",
+        largest,
+    )
 
 
 async def failure(client, asked):
@@ -59,8 +67,8 @@ async def test_what_may_not_be_called_looks_the_same_whatever_is_there(client, p
     told = set()
     for name, port in (("a", hooks.port), ("b", 1), ("no", 443)):
         url = f"https://{name}.example.com:{port}/"
-        found = await failure(caller, Call(target_of("t", {"url": url}), b"{}", 5.0))
-        told.add(found.replace(Call(target_of("t", {"url": url}), b"{}", 5.0).url, "URL"))
+        found = await failure(caller, Call(target_of("t", {"url": url}), lambda: b"{}", 5.0))
+        told.add(found.replace(Call(target_of("t", {"url": url}), lambda: b"{}", 5.0).url, "URL"))
     assert told == {f'Post "URL": {REFUSED}'}
 
 
@@ -87,9 +95,9 @@ async def test_only_allowed_addresses_of_a_name_are_tried(client, policy, hooks,
     seen = []
     ask = client_module.Client._ask
 
-    async def watched(self, session, call, endpoint):
+    async def watched(self, session, call, endpoint, held):
         seen.append(str(endpoint.address))
-        return await ask(self, session, call, endpoint)
+        return await ask(self, session, call, endpoint, held)
 
     monkeypatch.setattr(client_module.Client, "_ask", watched)
     await client(policy("hooks.example.com:*"), resolve=resolve).call(call(hooks, host="hooks.example.com"))
@@ -140,12 +148,12 @@ def _peer(each):
 async def test_who_accepts_and_says_nothing_is_left_at_the_deadline(client, policy):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"https://127.0.0.1:{silent.getsockname()[1]}/"
-        asked = Call(target_of("t", {"url": url}), b"{}", 0.1)
+        asked = Call(target_of("t", {"url": url}), lambda: b"{}", 0.1)
         assert "context deadline exceeded" in await failure(client(policy("127.0.0.1:*")), asked)
 
 
 async def test_who_does_not_listen_is_told(client, policy):
-    asked = Call(target_of("t", {"url": "https://127.0.0.1:1/x"}), b"{}", 5.0)
+    asked = Call(target_of("t", {"url": "https://127.0.0.1:1/x"}), lambda: b"{}", 5.0)
     found = await failure(client(policy("127.0.0.1:*")), asked)
     assert found == 'Post "https://127.0.0.1:1/x": dial tcp 127.0.0.1:1: connect: connection refused'
 

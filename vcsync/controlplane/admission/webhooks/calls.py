@@ -23,6 +23,8 @@ from vcsync.controlplane.resources import Resource
 REQUEST_SECONDS = 60.0
 """How long all webhooks of one request may take: kube-apiserver's --request-timeout."""
 LARGEST_ANSWER = 8 << 20
+ENVELOPE = 16 << 10
+"""Bytes of an AdmissionReview beside its objects, about."""
 
 Reach = Callable[[Call], Awaitable[bytes]]
 
@@ -54,13 +56,12 @@ async def call(reach: Reach, hook: Hook, request: Request, resource: Resource, *
     except CallFailed as why:
         raise Failed(hook, f"could not create admission objects: {why}") from why
     uid = str(uuid.uuid4())
-    body = review.written(
-        version,
-        uid,
-        request.told(resource),
-        await request.seen.new(resource),
-        await request.seen.old(resource),
-    )
+    new, old = await request.seen.json(resource)
+    size = len(bytes(new)) + len(bytes(old)) + ENVELOPE
+
+    def body() -> bytes:
+        return review.written(version, uid, request.told(resource), new, old)
+
     seconds = min(float(hook.seconds), left(scope.began))
     try:
         target = target_of(scope.tenant, hook.client)
@@ -68,7 +69,7 @@ async def call(reach: Reach, hook: Hook, request: Request, resource: Resource, *
         raise Failed(hook, f"could not get REST client: {why}") from why
     query = f"timeout={math.ceil(seconds)}s"
     try:
-        found = await reach(Call(target, body, seconds, query=query, largest=LARGEST_ANSWER))
+        found = await reach(Call(target, body, seconds, size, query, LARGEST_ANSWER))
     except CallFailed as why:
         raise Failed(hook, f"failed to call webhook: {why}") from why
     try:

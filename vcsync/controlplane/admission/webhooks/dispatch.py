@@ -95,8 +95,7 @@ class Webhooks:
             return
         left(asked.scope.began)
         for _, seen in invoked:
-            await request.seen.new(seen)
-            await request.seen.old(seen)
+            await request.seen.json(seen)
         async with asyncio.TaskGroup() as tasks:
             asking = [tasks.create_task(self._judged(each, request, seen)) for each, seen in invoked]
         refusals = [found for each in asking if (found := each.result()) is not None]

@@ -84,8 +84,8 @@ def version_for(reviews: tuple[str, ...]) -> str:
     raise CallFailed("webhook does not accept known AdmissionReview versions (v1, v1beta1)")
 
 
-def written(version: str, uid: str, request: Object, new: Object | None, old: Object | None) -> bytes:
-    """Write an AdmissionReview for a webhook."""
+def written(version: str, uid: str, request: Object, new: msgspec.Raw, old: msgspec.Raw) -> bytes:
+    """Write an AdmissionReview for a webhook; objects are JSON already."""
     told = {"uid": uid, **request}
     options = told.pop("options")
     dry_run = told.pop("dryRun")

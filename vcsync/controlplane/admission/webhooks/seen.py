@@ -44,6 +44,7 @@ class Seen:
         self._generated = ((asked.new or {}).get("metadata") or {}).get("name") or "" if made else ""
         self._new: dict[str, Object] = {}
         self._old: dict[str, Object] = {}
+        self._json: dict[str, tuple[msgspec.Raw, msgspec.Raw]] = {}
 
     async def new(self, to: Resource) -> Object | None:
         """Return the object that shall stand there, as a resource serves it; None: there is none."""
@@ -52,6 +53,15 @@ class Seen:
     async def old(self, to: Resource) -> Object | None:
         """Return the object that stands there; None: there is none."""
         return await self._in(self._old, self._asked.old, to)
+
+    async def json(self, to: Resource) -> tuple[msgspec.Raw, msgspec.Raw]:
+        """Return both objects as JSON, written once for all webhooks; `null`: there is none."""
+        found = self._json.get(to.api_version)
+        if found is None:
+            new, old = await self.new(to), await self.old(to)
+            found = msgspec.Raw(msgspec.json.encode(new)), msgspec.Raw(msgspec.json.encode(old))
+            self._json[to.api_version] = found
+        return found
 
     async def _in(self, known: dict[str, Object], obj: Object | None, to: Resource) -> Object | None:
         if obj is None:
@@ -101,6 +111,7 @@ class Seen:
             raise errors.too_large(f"limit is {LARGEST_OBJECT}")
         changed = after != before
         self._new.clear()
+        self._json.clear()
         if changed:
             await self._put(to, after)
         return changed

@@ -66,7 +66,7 @@ class Api:
         self._way = plane.server._way
 
     async def _reach(self, call):
-        review = json.loads(call.body)
+        review = json.loads(call.body())
         path = call.target.path
         self.calls.append(call)
         self.asked.append((path, review))

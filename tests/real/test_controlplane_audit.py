@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,7 @@ class Audited:
         except urllib.error.HTTPError as error:
             return error.code, error.headers["Audit-Id"]
 
-    def events(self, log: str = "acme") -> list[dict]:
+    def events(self, log: str = "acme") -> list[dict[str, Any]]:
         self._plane.stop()
         return [json.loads(line) for line in (self._logs / f"{log}.log").read_text().splitlines()]
 
@@ -88,7 +89,7 @@ def audited(tmp_path: Path) -> Iterator[Audited]:
         yield Audited(plane, logs)
 
 
-def about(events: list[dict], verb: str, resource: str) -> list[dict]:
+def about(events: list[dict[str, Any]], verb: str, resource: str) -> list[dict[str, Any]]:
     return [
         each
         for each in events

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -38,7 +39,7 @@ class Asker:
 
     def __call__(
         self, method: str, path: str, body: object = None, form: str = "application/json"
-    ) -> tuple[int, dict]:
+    ) -> tuple[int, dict[str, Any]]:
         data = None if body is None else json.dumps(body).encode()
         asked = urllib.request.Request(
             self._url + path, data, {"Content-Type": form, "Accept": "application/json"}, method=method
@@ -71,7 +72,7 @@ def test_two_processes_give_out_no_more_than_there_is(both: list[Asker]) -> None
     status = {"status": {"hard": hard, "used": used}}
     assert both[1]("PATCH", f"{QUOTAS}/q/status", status, "application/merge-patch+json")[0] == 200
 
-    def create(number: int) -> tuple[int, dict]:
+    def create(number: int) -> tuple[int, dict[str, Any]]:
         return both[number % 2]("POST", MAPS, {"metadata": {"name": f"m{number}"}})
 
     with ThreadPoolExecutor(AT_ONCE) as workers:

@@ -76,9 +76,7 @@ class Webhooks:
     def _request(self, asked: Admission, *, working: bool) -> Request:
         same = self._versions.equivalents(asked.scope.tenant, asked.scope.kind.resource)
         seen = Seen(asked, self._versions, working=working)
-        found = Request(asked, same, seen, self._lookup, self._ask_for(asked))
-        found.named = working
-        return found
+        return Request(asked, same, seen, self._lookup, self._ask_for(asked), named=working)
 
     async def validate(self, asked: Admission) -> None:
         """Ask all validating webhooks at once; the first refusal, in their order, ends the request.
@@ -120,7 +118,7 @@ class Webhooks:
         Raises:
             StatusError: one refuses, or has failed and must not.
         """
-        if asked.turn.again and known.output != asked.new:
+        if asked.turn.again and known.invoked and known.output != asked.new:
             known.require()
         hooks = await self._concerned(asked, MUTATING)
         if hooks:
@@ -132,7 +130,8 @@ class Webhooks:
                     continue
                 await self._ask(hook, request, resource, known)
             _keep_owners(asked, before)
-        known.output = copied(asked.new)
+        if known.invoked:
+            known.output = copied(asked.new)
 
     async def _ask(self, hook: Hook, request: Request, resource: Resource, known: "Invoked") -> None:
         asked, turn, changed = request.asked, int(request.asked.turn.again), False

@@ -27,9 +27,26 @@ class Request:
     """One write, and what is found out about it for all webhooks."""
 
     def __init__(
-        self, asked: Admission, resources: Sequence[Resource], seen: Seen, lookup: Lookup, ask: Ask | None
+        self,
+        asked: Admission,
+        resources: Sequence[Resource],
+        seen: Seen,
+        lookup: Lookup,
+        ask: Ask | None,
+        *,
+        named: bool,
     ) -> None:
-        """Take the write, and its resource with those whose objects are the same."""
+        """Take the write.
+
+        Args:
+            asked: the write.
+            resources: its resource, and those whose objects are the same.
+            seen: its objects.
+            lookup: finds namespaces.
+            ask: the authorizer that expressions see; None: they see none.
+            named: whether a generated name counts already: it does once the object is validated.
+        """
+        self._named = named
         self.asked = asked
         self.seen = seen
         self._ask = ask
@@ -50,10 +67,7 @@ class Request:
         """Of the object; empty: it has none yet."""
         asked = self.asked
         generated = asked.operation == "CREATE" and not asked.scope.name
-        return "" if generated and not self.named else asked.name
-
-    named: bool = False
-    """Whether a generated name counts already: it does once the object is validated."""
+        return "" if generated and not self._named else asked.name
 
     def told(self, seen: Resource) -> Object:
         """Return the AdmissionRequest without uid and objects."""

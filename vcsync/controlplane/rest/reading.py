@@ -21,6 +21,16 @@ PAGE = 500
 """Objects read at once where the client set no smaller limit."""
 WHOLE = 1000
 """Objects of a list that is at hand before it is answered; what follows is read while it is sent."""
+PAGE_BYTES = 4 * 2**20
+"""About how much is read at once, once it is known how large objects are."""
+FIRST = 32
+"""Objects read at first, to know how large they are."""
+WHOLE_BYTES = 2**20
+"""Size of a list that is at hand before it is answered."""
+LIMITED_BYTES = 16 * 2**20
+"""Size of a list with a limit: one that would be larger is cut short, and tells how to go on."""
+ENCODED_BYTES = 32 * 2**20
+"""Size of a list that can only be encoded as a whole."""
 FRESH_SECONDS = 3.0
 """How long a read waits for a revision that is not yet."""
 FRESH_STEP = 0.05
@@ -50,11 +60,17 @@ class Listed:
         """Read the rest as well.
 
         Raises:
-            StatusError: 410, the snapshot is gone.
+            StatusError: 410, the snapshot is gone; 413, it is more than can be encoded as a whole.
         """
+        size = _size(self.records)
         if self.rest is not None:
             async for records in self.rest:
                 self.records += records
+                size += _size(records)
+                if size > ENCODED_BYTES:
+                    raise errors.too_large(
+                        "the list is too large for this media type; set a limit, or ask for JSON"
+                    )
             self.rest = None
 
 
@@ -110,11 +126,11 @@ class Reader:
             and (scope.namespace or not scope.kind.resource.namespaced)
         ):
             return await self._single(scope, selection, plan)
-        limit = max(options.limit, 0)
+        limit, size = max(options.limit, 0), 0
         revision = plan.revision
         if scope.tenant == ALL and not revision:
             revision = await self._store.revision()
-        pages = self._pages(scope, plan.after, limit if limit and selection.everything else PAGE, revision)
+        pages = self._pages(scope, plan.after, limit if selection.everything else 0, revision)
         async for page in pages:
             listed.revision = page.revision
             for at, record in enumerate(page.records):
@@ -123,14 +139,16 @@ class Reader:
                 ):
                     continue
                 listed.records.append(record)
-                if limit and len(listed.records) == limit:
+                size += len(record.value)
+                full = len(listed.records) == limit
+                if limit and (full or size >= LIMITED_BYTES):
                     left = len(page.records) - at - 1
                     if left or page.more:
                         listed.continue_ = paging.encode_token(record.key, prefix, page.revision)
-                        if selection.everything and scope.tenant != ALL:
+                        if full and selection.everything and scope.tenant != ALL:
                             listed.remaining = left + page.remaining
                     return listed
-            if not limit and page.more and len(listed.records) >= WHOLE:
+            if not limit and page.more and (len(listed.records) >= WHOLE or size >= WHOLE_BYTES):
                 listed.rest = self._rest(scope.kind, selection, pages)
                 return listed
         if not listed.revision:
@@ -171,11 +189,18 @@ class Reader:
             if tenant < here:
                 continue
             prefix = collection_key(tenant, resource.storage_group, resource.plural, scope.namespace)
-            start = after if after.startswith(prefix) else ""
+            start, step, read, size = after if after.startswith(prefix) else "", min(limit or PAGE, FIRST), 0, 0
             while True:
                 page = await self._store.range(
-                    prefix, after=start, limit=limit, revision=revision, counted=limit < PAGE
+                    prefix,
+                    after=start,
+                    limit=step,
+                    revision=revision,
+                    counted=0 < limit <= read + step,
                 )
+                read, size = read + len(page.records), size + _size(page.records)
+                left = limit - read if limit > read else PAGE
+                step = max(1, min(left, PAGE, PAGE_BYTES * read // max(size, 1)))
                 revision = page.revision
                 yield replace(page, more=page.more or tenant != tenants[-1])
                 if not page.more or not page.records:
@@ -195,6 +220,10 @@ class Reader:
                 raise paging.too_large(revision, current)
             await asyncio.sleep(FRESH_STEP)
             waited += FRESH_STEP
+
+
+def _size(records: Sequence[Record]) -> int:
+    return sum(len(each.value) for each in records)
 
 
 def narrowed(scope: Scope, selection: Selection) -> Scope:

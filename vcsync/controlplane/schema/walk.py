@@ -17,8 +17,8 @@ from vcsync.controlplane.schema.node import Schema
 
 Object = dict[str, Any]
 Make = Callable[[Any], Any]
-_Rule = tuple[type | None, Make | None, bool]
-"""Of a field: the type its value must be of, or what makes the value; and whether an empty one stays."""
+_Rule = tuple[type | None, Make | None, bool, int]
+"""Of a field: the type its value must be of, or what makes the value; whether an empty one stays; its place."""
 
 _KEPT_AS_JSON = (EXTENSIONS, "io.k8s.kube-aggregator.")
 """Where a store holds JSON, an empty list stays one; elsewhere it comes back from protobuf as no list."""
@@ -69,42 +69,60 @@ def _plan(definition: str, complete: bool) -> Make:
     """Compile the rules of a struct; `complete`: with the zeros that are written though nothing was given."""
     rules: dict[str, _Rule] = {}
     zeros: list[tuple[str, Callable[[], Any]]] = []
-    order: list[str] = []
-    struct = _COMPILING[definition, complete] = _walker(rules, zeros, order)
+    struct = _COMPILING[definition, complete] = _walker(rules, zeros, ordered=complete)
     kept_empty = definition.startswith(_KEPT_AS_JSON)
-    for name, field in fields(definition).items():
+    for place, (name, field) in enumerate(fields(definition).items()):
         kind = field.type
         keep = _keeps_empty(kind, field.omit_empty, kept_empty)
-        rules[name] = (*_rule(kind, complete), keep)
+        rules[name] = (*_rule(kind, complete), keep, place)
         if complete and not _omitted(kind, field.omit_empty, field.omit_zero):
             zeros.append((name, _zero(kind, complete)))
-    if complete:
-        order += rules
     return struct
 
 
+def _completed(
+    rules: Mapping[str, _Rule], zeros: Sequence[tuple[str, Callable[[], Any]]]
+) -> Callable[[Object, bool], Object]:
+    """Return what adds the zeros of a struct, and brings its fields into their places unless they are."""
+
+    def place(key: str) -> int:
+        return rules[key][3]
+
+    def whole(made: Object, in_place: bool) -> Object:
+        for key, zero in zeros:
+            if key not in made:
+                made[key] = zero()
+                in_place = False
+        return made if in_place else {key: made[key] for key in sorted(made, key=place)}
+
+    return whole
+
+
 def _walker(
-    rules: Mapping[str, _Rule], zeros: Sequence[tuple[str, Callable[[], Any]]], order: Sequence[str]
+    rules: Mapping[str, _Rule], zeros: Sequence[tuple[str, Callable[[], Any]]], *, ordered: bool
 ) -> Make:
     """Return what walks one struct. This is where the time goes: it runs for every object of every write.
 
     Args:
         rules: of its fields.
         zeros: what is written though nothing was given.
-        order: of its fields; empty: the one in which they were given.
+        ordered: whether fields come in their places, or in the order in which they were given.
     """
+
+    whole = _completed(rules, zeros)
 
     def struct(value: Any) -> Object:
         if type(value) is not dict:
             raise _Odd
         made = {}
+        last, in_place = -1, True
         for key, item in value.items():
             rule = rules.get(key)
             if rule is None:
                 raise _Odd
             if item is None:
                 continue
-            expected, make, keep = rule
+            expected, make, keep, at = rule
             if make is not None:
                 written = make(item)
             elif type(item) is expected:
@@ -113,12 +131,9 @@ def _walker(
                 raise _Odd
             if written or (keep and written is not None):
                 made[key] = written
-        for key, zero in zeros:
-            if key not in made:
-                made[key] = zero()
-        if order and len(made) > 1:
-            return {key: made[key] for key in order if key in made}
-        return made
+                in_place = in_place and at > last
+                last = at
+        return whole(made, in_place) if ordered else made
 
     return struct
 

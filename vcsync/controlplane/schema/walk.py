@@ -108,7 +108,6 @@ def _walker(
         zeros: what is written though nothing was given.
         ordered: whether fields come in their places, or in the order in which they were given.
     """
-
     whole = _completed(rules, zeros)
 
     def struct(value: Any) -> Object:

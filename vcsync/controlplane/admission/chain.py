@@ -7,6 +7,7 @@ write's transaction.
 from collections.abc import Sequence
 
 from vcsync.controlplane.admission import (
+    app_armor,
     limits,
     placed_pods,
     pods,
@@ -42,6 +43,7 @@ def mutating(decide: Decide) -> Sequence[Plugin]:
         runtime_classes.runtime_class,
         storage.default_ingress_class,
         placed_pods.topology_labels,
+        app_armor.app_armor_fields,
     )
 
 

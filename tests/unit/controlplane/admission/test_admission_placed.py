@@ -2,7 +2,7 @@
 
 import pytest
 
-from vcsync.controlplane.admission import placed_pods
+from vcsync.controlplane.admission import app_armor, placed_pods
 from vcsync.controlplane.errors import StatusError
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
@@ -93,3 +93,42 @@ async def test_init_containers_are_resized_where_the_node_says_that_it_can(asked
     for each in sidecars:
         each["spec"]["initContainers"][0]["restartPolicy"] = "Always"
     await asked(placed_pods.declared_features, sidecars[1], old=sidecars[0], subresource="resize")
+
+
+KEY = "container.apparmor.security.beta.kubernetes.io/c"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "profile", "warned"),
+    [
+        ("unconfined", {"type": "Unconfined"}, True),
+        ("runtime/default", {"type": "RuntimeDefault"}, True),
+        ("localhost/mine", {"type": "Localhost", "localhostProfile": "mine"}, True),
+        ("localhost/", None, True),
+        ("localhost/ padded", None, True),
+        ("other", None, True),
+    ],
+)
+async def test_an_apparmor_profile_in_an_annotation_becomes_a_field(
+    asked, scope, annotation, profile, warned
+):
+    wanted, here = pod(), scope("", "pods")
+    wanted["metadata"]["annotations"] = {KEY: annotation}
+    found = await asked(app_armor.app_armor_fields, wanted, scope=here)
+    context = found["spec"]["containers"][0].get("securityContext") or {}
+    assert context.get("appArmorProfile") == profile
+    said = f'metadata.annotations[{KEY}]: deprecated since v1.30; use the "appArmorProfile" field instead'
+    assert here.warnings == [said] * warned
+
+
+@pytest.mark.parametrize("where", ["pod", "container", "windows"])
+async def test_a_profile_that_is_told_otherwise_stays(asked, scope, where):
+    wanted, here = pod(), scope("", "pods")
+    wanted["metadata"]["annotations"] = {KEY: "unconfined"}
+    profile = {"appArmorProfile": {"type": "Unconfined"}}
+    if where == "windows":
+        wanted["spec"]["os"] = {"name": "windows"}
+    else:
+        (wanted["spec"] if where == "pod" else wanted["spec"]["containers"][0])["securityContext"] = profile
+    assert await asked(app_armor.app_armor_fields, wanted, scope=here) == wanted
+    assert here.warnings == []

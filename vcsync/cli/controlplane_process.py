@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import os
 import ssl
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -47,6 +48,8 @@ from vcsync.kube.errors import CredentialsError
 
 RENEWAL_SECONDS = 6 * 3600.0
 """How often to look whether the serving certificate is to be renewed."""
+SWITCH_SECONDS = 0.001
+"""How long a thread with a large body may keep the event loop waiting."""
 
 _log = structlog.get_logger(__name__)
 
@@ -59,6 +62,7 @@ def serve(settings: ControlPlaneSettings, log_level: str, log_format: str) -> No
     """
     logs.configure(log_level, "console" if log_format == "console" else "json")
     os.umask(0o077)
+    sys.setswitchinterval(SWITCH_SECONDS)
     loop.run(until_signalled(_run(settings)))
 
 

@@ -1,11 +1,14 @@
 """PATCH: from a patch to the object that shall stand there."""
 
+from functools import partial
+
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.patch import documents
 from vcsync.controlplane.rest import meta
 from vcsync.controlplane.rest.copies import copied
 from vcsync.controlplane.rest.fitting import Made, fitted
+from vcsync.controlplane.rest.heavy import heavily
 from vcsync.controlplane.rest.options import WriteOptions
 from vcsync.controlplane.rest.registry import Change
 from vcsync.controlplane.rest.scope import Scope
@@ -40,6 +43,9 @@ def patched(scope: Scope, form: str, patch: bytes, options: WriteOptions) -> Cha
         if live is None:
             resource = scope.kind.resource
             raise errors.not_found(resource.plural, resource.group, scope.name)
+        return await heavily(scope, partial(made_of, live))
+
+    def made_of(live: Object) -> Object:
         new = documents.apply_patch(form, live, patch, scope.kind.schema)
         new = fitted(scope, new, options.validation, made, seen)
         _settle(scope, new)
@@ -56,6 +62,9 @@ def _apply(scope: Scope, patch: bytes, options: WriteOptions) -> Change:
     wanted = read_applied(scope, expected, patch, options)
 
     async def change(live: Object | None) -> Object:
+        return await heavily(scope, partial(made_of, live))
+
+    def made_of(live: Object | None) -> Object:
         merged = applied(scope, live, copied(wanted), options.manager, bool(options.force))
         version = (wanted.get("metadata") or {}).get("resourceVersion")
         new = fitted(scope, merged, "Ignore", Made(negotiation.APPLY_PATCH, wanted))

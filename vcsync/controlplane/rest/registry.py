@@ -11,13 +11,13 @@ from functools import partial
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Behaviour, Object
-from vcsync.controlplane.cel.patience import patiently
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.flow.budget import LIGHT
 from vcsync.controlplane.patch.managed import keep_times
 from vcsync.controlplane.rest import meta, stored
 from vcsync.controlplane.rest.claims import AllClaims, Claims, Reservation, joined
 from vcsync.controlplane.rest.copies import copied
+from vcsync.controlplane.rest.heavy import checked, heavily
 from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.lifecycle import check_namespace
 from vcsync.controlplane.rest.options import DeleteOptions, WriteOptions
@@ -90,7 +90,7 @@ class Registry:
         if name or not prefix:
             return await self._create(scope, served, options)
         for attempt in range(1, GENERATE_ATTEMPTS + 1):
-            candidate = copied(served)
+            candidate = await heavily(scope, partial(copied, served))
             candidate["metadata"]["name"] = meta.generated(prefix)
             try:
                 return await self._create(scope, candidate, options)
@@ -108,7 +108,7 @@ class Registry:
     async def _create_in_turn(self, scope: Scope, served: Object, options: WriteOptions) -> Written:
         for _attempt in range(CLAIM_ATTEMPTS):
             # What is reserved may be taken in between: then everything is chosen anew, on a fresh copy.
-            working = scope.kind.working(copied(served))
+            working = await heavily(scope, lambda: scope.kind.working(copied(served)))
             reserved = await self._prepare_create(scope, working, options)
             key = scope.key(working["metadata"]["name"])
             packed = await self._packed(scope.kind, working)
@@ -138,13 +138,16 @@ class Registry:
         metadata.pop("resourceVersion", None)
         if behaviour.generation:
             metadata["generation"] = 1
-        behaviour.prepare_create(working, scope.context)
+        await heavily(scope, partial(behaviour.prepare_create, working, scope.context))
         reserved = await self.reserve(scope, working, None, dry_run=options.dry_run)
-        found = meta.findings(metadata, resource=kind.resource, own_name=True, behaviour=behaviour)
-        found += await patiently(scope.tenant, partial(behaviour.validate, working))
+        about_meta = partial(
+            meta.findings, metadata, resource=kind.resource, own_name=True, behaviour=behaviour
+        )
+        found = await heavily(scope, about_meta)
+        found += await checked(scope, partial(behaviour.validate, working))
         if found:
             raise self._invalid(scope, working, found)
-        scope.warn(await patiently(scope.tenant, partial(behaviour.warnings, working, None)))
+        scope.warn(await checked(scope, partial(behaviour.warnings, working, None)))
         return joined(reserved, await self._charged(scope, "CREATE", working, None, options))
 
     async def update(
@@ -209,7 +212,7 @@ class Registry:
         served["metadata"]["resourceVersion"] = str(record.revision)
         # What prepare drops from the request must not reach admission, as in apiserver's order.
         served = await self.admitted(scope, "UPDATE", served, old_served, options)
-        working = kind.working(served)
+        working = await heavily(scope, partial(kind.working, served))
         async with self._turns.turn(scope):
             return await self._update_in_turn(scope, key, record, working, old, options)
 
@@ -271,19 +274,20 @@ class Registry:
             move_generation(behaviour, working, old)
             validate = part.validate
         else:
-            behaviour.prepare_update(working, old, scope.context)
+            await heavily(scope, partial(behaviour.prepare_update, working, old, scope.context))
             move_generation(behaviour, working, old)
             validate = behaviour.validate_update
         reserved = await self.reserve(scope, working, old, dry_run=options.dry_run)
-        found = meta.findings(metadata, resource=resource, own_name=False, behaviour=behaviour)
+        about_meta = partial(meta.findings, metadata, resource=resource, own_name=False, behaviour=behaviour)
+        found = await heavily(scope, about_meta)
         found += meta.update_findings(metadata, old_metadata)
         # The rules of each kind tell these again.
         found += meta.update_findings(metadata, old_metadata, own=not resource.custom)
-        found += await patiently(scope.tenant, partial(validate, working, old))
+        found += await checked(scope, partial(validate, working, old))
         if found:
             raise self._invalid(scope, working, found)
         if scope.subresource in ("", "scale"):
-            scope.warn(await patiently(scope.tenant, partial(behaviour.warnings, working, old)))
+            scope.warn(await checked(scope, partial(behaviour.warnings, working, old)))
         return joined(reserved, await self._charged(scope, "UPDATE", working, old, options))
 
     def _prepare_status(

@@ -29,6 +29,7 @@ class Scope:
         weigh: waits until memory for so many bytes of JSON can be had; see `flow.gate.Seat.weigh`.
         audit: takes annotations of the request's audit event: `scope.audit.annotate(key, value)`.
         began: by the clock that is never set, in seconds.
+        size: bytes of the body, once it is here.
     """
 
     tenant: str
@@ -43,6 +44,7 @@ class Scope:
     audit: Trail = SILENT
     weigh: Callable[[int], Awaitable[None]] = weightless
     began: float = field(default_factory=time.monotonic)
+    size: int = 0
 
     @property
     def collection(self) -> str:

@@ -5,6 +5,7 @@ Behaviour: apiserver's `endpoints/handlers/{get,create,update,patch,delete}.go`.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.audit.trail import Level
@@ -14,6 +15,7 @@ from vcsync.controlplane.rest.answers import Answers, WatchAnswers
 from vcsync.controlplane.rest.bodies import read_object, read_options
 from vcsync.controlplane.rest.copies import copied
 from vcsync.controlplane.rest.deletion import Deleter, status_of
+from vcsync.controlplane.rest.heavy import heavily
 from vcsync.controlplane.rest.options import delete_options, list_options, write_options
 from vcsync.controlplane.rest.patching import defaulted, patched
 from vcsync.controlplane.rest.reading import Reader
@@ -119,7 +121,10 @@ class Verbs:
         scope = request.scope
         options = write_options(request.query, "CreateOptions")
         body = await request.body()
-        served = read_object(scope, body, request.headers.content_type, options.validation)
+        scope.size = len(body)
+        served = await heavily(
+            scope, partial(read_object, scope, body, request.headers.content_type, options.validation)
+        )
         metadata = served["metadata"]
         meta.wipe(metadata)
         if scope.name and metadata.get("name") in (None, ""):
@@ -131,8 +136,8 @@ class Verbs:
             raise errors.bad_request("namespace is required")
         if scope.kind.refusal:
             raise scope.kind.refusal
-        served = defaulted(scope, served)
-        track(scope, None, served, options.manager)
+        served = await heavily(scope, partial(defaulted, scope, served))
+        await heavily(scope, partial(track, scope, None, served, options.manager))
         written = await self._registry.create(scope, served, options)
         return await self._object(request, written)
 
@@ -141,17 +146,20 @@ class Verbs:
         scope = request.scope
         options = write_options(request.query, "UpdateOptions")
         body = await request.body()
-        served = read_object(scope, body, request.headers.content_type, options.validation)
+        scope.size = len(body)
+        served = await heavily(
+            scope, partial(read_object, scope, body, request.headers.content_type, options.validation)
+        )
         metadata = served["metadata"]
         meta.settle_namespace(metadata, scope.namespace if scope.kind.resource.namespaced else "")
         meta.check_name(metadata, scope.name, scope.namespace)
         uid = metadata.get("uid") or ""
         scope.warn(meta.drop_duplicate_owners(metadata))
-        served = defaulted(scope, served)
+        served = await heavily(scope, partial(defaulted, scope, served))
 
         async def change(live: Object | None) -> Object:
             new = copied(served)
-            track(scope, live, new, options.manager)
+            await heavily(scope, partial(track, scope, live, new, options.manager))
             return new
 
         written = await self._registry.update(scope, change, options, uid=uid)
@@ -164,7 +172,8 @@ class Verbs:
         apply = form == negotiation.APPLY_PATCH
         options = write_options(request.query, "PatchOptions", apply=apply)
         body = await request.body()
-        change = patched(scope, form, body, options)
+        scope.size = len(body)
+        change = await heavily(scope, partial(patched, scope, form, body, options))
         written = await self._registry.update(scope, change, options, may_create=apply)
         return await self._object(request, written)
 

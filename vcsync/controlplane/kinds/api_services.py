@@ -1,9 +1,11 @@
 """APIServices: which group and version is served by what. Pure.
 
-Source: kube-aggregator's `pkg/apis/apiregistration/validation`, `pkg/apis/apiregistration/v1/defaults.go`.
+Source: kube-aggregator's `pkg/apis/apiregistration/validation`, `pkg/apis/apiregistration/v1/defaults.go`,
+`pkg/registry/apiservice/strategy.go`.
 """
 
 from vcsync.controlplane import errors
+from vcsync.controlplane.behaviour import Context
 from vcsync.controlplane.errors import FieldError
 from vcsync.controlplane.kinds import names
 from vcsync.controlplane.kinds.parts import Part
@@ -68,4 +70,21 @@ def _target(spec: Object) -> Findings:
         yield errors.wrong("spec.insecureSkipTLSVerify", True, "may not be true if caBundle is present")
 
 
-API_SERVICES = {("apiregistration.k8s.io", "APIService"): Part(default=_default, validate=_validate)}
+def _create(found: Object, context: Context) -> None:
+    """Tell that what is served right here is available, at once."""
+    if part(found, "spec").get("service") is None:
+        state = {
+            "type": "Available",
+            "status": "True",
+            "lastTransitionTime": context.now,
+            "reason": "Local",
+            "message": "Local APIServices are always available",
+        }
+        found["status"] = {"conditions": [state]}
+
+
+API_SERVICES = {
+    ("apiregistration.k8s.io", "APIService"): Part(
+        default=_default, prepare_create=_create, validate=_validate
+    )
+}

@@ -12,6 +12,7 @@ from vcsync.controlplane.kinds import names
 from vcsync.controlplane.kinds.parts import Part
 from vcsync.controlplane.kinds.pod_defaults import fill
 from vcsync.controlplane.kinds.pod_volumes import csi_driver_name
+from vcsync.controlplane.kinds.resources import is_extended
 from vcsync.controlplane.kinds.rules import (
     Findings,
     Object,
@@ -174,6 +175,9 @@ def _class(found: Object) -> Findings:
     yield from _selectors("spec.selectors", spec)
     for each, here in indexed(spec, "config", "spec.config"):
         yield from _configuration(here, each)
+    extended = spec.get("extendedResourceName")
+    if extended is not None and not is_extended(extended):
+        yield errors.wrong("spec.extendedResourceName", extended, "must be a valid extended resource name")
 
 
 def _slice(found: Object) -> Findings:

@@ -68,10 +68,8 @@ TRAITS: dict[tuple[str, str], Traits] = {
     ("coordination.k8s.io", "LeaseCandidate"): Traits(unconditional_update=False, create_on_update=True),
     ("discovery.k8s.io", "EndpointSlice"): Traits(("addressType", "endpoints", "ports")),
     ("events.k8s.io", "Event"): Traits(create_on_update=True),
-    ("flowcontrol.apiserver.k8s.io", "FlowSchema"): Traits(_SPEC, status=True, unconditional_update=False),
-    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): Traits(
-        _SPEC, status=True, unconditional_update=False
-    ),
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema"): Traits(_SPEC, status=True),
+    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): Traits(_SPEC, status=True),
     ("networking.k8s.io", "IPAddress"): Traits(),
     ("networking.k8s.io", "Ingress"): Traits(_SPEC, status=True),
     ("networking.k8s.io", "IngressClass"): Traits(_SPEC),

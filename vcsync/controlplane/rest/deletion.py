@@ -24,6 +24,10 @@ from vcsync.controlplane.store.interface import Compare, Delete, Put, Record
 ATTEMPTS = 30
 AT_ONCE = 16
 """So many objects of a collection are deleted at the same time."""
+JOBS_ORPHAN = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set"
+    " propagationPolicy=Orphan to suppress this warning"
+)
 DEFAULT_ORPHANS = frozenset({("", "replicationcontrollers"), ("batch", "jobs")})
 """Whose dependents are orphaned unless the caller says otherwise."""
 RETURNED = frozenset(
@@ -165,27 +169,29 @@ class Deleter:
         return Deleted(value if told else None, revision, gone, uid)
 
     def _check(self, scope: Scope, metadata: Object, record: Record, options: DeleteOptions) -> None:
-        kind = scope.kind.resource
-        if options.uid is not None and options.uid != metadata.get("uid"):
+        uid, version = metadata.get("uid", ""), str(record.revision)
+        if options.uid is not None and options.uid != uid:
             raise self._refused(
-                kind.kind,
-                kind.group,
-                scope.name,
-                f"the UID in the precondition ({options.uid}) does not match the UID in record "
-                f"({metadata.get('uid', '')}). The object might have been deleted and then recreated",
+                scope,
+                ("UID", options.uid, uid),
+                f"the UID in the precondition ({options.uid}) does not match the UID in record ({uid})."
+                " The object might have been deleted and then recreated",
             )
-        if options.resource_version is not None and options.resource_version != str(record.revision):
+        if options.resource_version is not None and options.resource_version != version:
             raise self._refused(
-                kind.kind,
-                kind.group,
-                scope.name,
+                scope,
+                ("ResourceVersion", options.resource_version, version),
                 f"the ResourceVersion in the precondition ({options.resource_version}) does not match the "
-                f"ResourceVersion in record ({record.revision}). The object might have been modified",
+                f"ResourceVersion in record ({version}). The object might have been modified",
             )
 
-    @staticmethod
-    def _refused(kind: str, group: str, name: str, why: str) -> StatusError:
-        return errors.conflict(kind, group, name, why)
+    def _refused(self, scope: Scope, what: tuple[str, str, str], why: str) -> StatusError:
+        resource = scope.kind.resource
+        if (resource.group, resource.plural) not in self._special:
+            return errors.conflict(resource.kind, resource.storage_group, scope.name, why)
+        name, wanted, there = what
+        told = f"Precondition failed: {name} in precondition: {wanted}, {name} in object meta: {there}"
+        return errors.conflict(resource.plural, resource.group, scope.name, told)
 
     def _grace(self, scope: Scope, working: Object, options: DeleteOptions) -> tuple[bool, bool]:
         """Mark for a graceful deletion.
@@ -265,6 +271,13 @@ def collect(metadata: Object, options: DeleteOptions, resource: tuple[str, str])
     else:
         metadata.pop("finalizers", None)
     return True
+
+
+def warnings(scope: Scope, options: DeleteOptions) -> list[str]:
+    """Return what a deletion warns of: that of a Job orphans its Pods unless something else is asked for."""
+    resource = scope.kind.resource
+    asked = options.orphan is not None or options.policy is not None
+    return [] if asked or (resource.group, resource.plural) != ("batch", "jobs") else [JOBS_ORPHAN]
 
 
 def policy(finalizers: list[str], options: DeleteOptions, resource: tuple[str, str]) -> tuple[bool, bool]:

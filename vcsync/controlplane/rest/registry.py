@@ -23,7 +23,7 @@ from vcsync.controlplane.rest.lifecycle import check_namespace
 from vcsync.controlplane.rest.options import DeleteOptions, WriteOptions
 from vcsync.controlplane.rest.scope import Admission, Admit, Operation, Scope
 from vcsync.controlplane.rest.storage_limit import StorageLimit
-from vcsync.controlplane.rest.subwrites import SUBWRITES, keep_all_but, keep_meta
+from vcsync.controlplane.rest.subwrites import META_OF_STATUS, SUBWRITES, keep_all_but, keep_meta, reset_meta
 from vcsync.controlplane.store.interface import Compare, Delete, Outcome, Put, Record, Store
 
 GENERATE_ATTEMPTS = 8
@@ -295,8 +295,11 @@ class Registry:
     ) -> Callable[[Object, Object], list[errors.FieldError]]:
         behaviour = scope.kind.behaviour
         keep_all_but(working, old, "status")
-        if scope.kind.resource.custom:
+        resource = scope.kind.resource
+        if resource.custom:
             keep_meta(working, old)
+        elif (resource.group, resource.plural) in META_OF_STATUS:
+            reset_meta(working, old)
         if behaviour.status is None:
             return behaviour.validate_update
         behaviour.status.prepare(working, old, scope.context)

@@ -13,6 +13,24 @@ RESET = ("labels", "annotations", "finalizers", "ownerReferences", "deletionTime
 """What of metadata some partial writes do not change (`ResetObjectMetaForStatus`)."""
 
 
+META_OF_STATUS = frozenset(
+    {
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+        ("certificates.k8s.io", "podcertificaterequests"),
+        ("flowcontrol.apiserver.k8s.io", "flowschemas"),
+        ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
+        ("networking.k8s.io", "servicecidrs"),
+        ("resource.k8s.io", "devicetaintrules"),
+        ("resource.k8s.io", "resourceclaims"),
+        ("resource.k8s.io", "resourcepoolstatusrequests"),
+        ("scheduling.k8s.io", "podgroups"),
+        ("storage.k8s.io", "volumeattachments"),
+        ("storagemigration.k8s.io", "storageversionmigrations"),
+    }
+)
+"""Built-in kinds of which a write to the status changes nothing of that, by group and plural."""
+
+
 @dataclass(frozen=True, slots=True)
 class SubWrite:
     """What a write through one subresource does.
@@ -51,7 +69,8 @@ def keep_meta(new: Object, old: Object) -> None:
         metadata["managedFields"] = managed
 
 
-def _reset_meta(new: Object, old: Object) -> None:
+def reset_meta(new: Object, old: Object) -> None:
+    """Put back what clients may set of metadata."""
     metadata, before = new["metadata"], old["metadata"]
     for key in RESET:
         if key in before:
@@ -74,7 +93,7 @@ def _finalize(new: Object, old: Object, _: Context) -> None:
 def _ephemeral(new: Object, old: Object, _: Context) -> None:
     containers = (new.get("spec") or {}).get("ephemeralContainers")
     keep_all_but(new, old)
-    _reset_meta(new, old)
+    reset_meta(new, old)
     if containers:
         new["spec"]["ephemeralContainers"] = containers
     else:
@@ -84,7 +103,7 @@ def _ephemeral(new: Object, old: Object, _: Context) -> None:
 def _resize(new: Object, old: Object, _: Context) -> None:
     spec = pod_updates.resized_spec(new.get("spec") or {}, old.get("spec") or {})
     keep_all_but(new, old)
-    _reset_meta(new, old)
+    reset_meta(new, old)
     new["spec"] = spec
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from vcsync.controlplane import errors
 from vcsync.controlplane.audit.trail import Level
 from vcsync.controlplane.behaviour import Object
-from vcsync.controlplane.rest import meta
+from vcsync.controlplane.rest import deletion, meta
 from vcsync.controlplane.rest.answers import Answers, WatchAnswers
 from vcsync.controlplane.rest.bodies import read_object, read_options
 from vcsync.controlplane.rest.copies import copied
@@ -182,6 +182,7 @@ class Verbs:
         scope = request.scope
         body = read_options(await request.body(), request.headers.content_type)
         options = delete_options(request.query, body)
+        scope.warn(deletion.warnings(scope, options))
         deleted = await self._deleter.delete(scope, options)
         status = 202 if not deleted.gone and options.orphan is False else 200
         if deleted.value is None:
@@ -198,6 +199,7 @@ class Verbs:
         options = delete_options(request.query, body)
         if scope.kind.resource.namespaced and not scope.namespace:
             raise errors.method_not_allowed()
+        scope.warn(deletion.warnings(scope, options))
         listed = await self._reader.collection(scope, listing, chosen)
         await listed.whole()
         names = [record.key.rpartition("/")[2] for record in listed.records]

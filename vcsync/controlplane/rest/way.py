@@ -9,8 +9,8 @@ from vcsync.controlplane import errors
 from vcsync.controlplane.audit.auditor import Auditor
 from vcsync.controlplane.audit.trail import SILENT, Trail
 from vcsync.controlplane.behaviour import Context
-from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.crd.catalogue import Served
+from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.flow.gate import Gate, Seat
 from vcsync.controlplane.identity.caller import SYSTEM, Caller, settle_tenant
 from vcsync.controlplane.resources import Resource
@@ -171,7 +171,7 @@ class Way:
         if error.plain:
             return text(error.code, error.message)
         try:
-            how = negotiation.accepted(accept)
+            how = negotiation.accepted(accept, transforms=False)
         except StatusError:
             how = Representation("json")
         headers = {"Retry-After": str(error.retry_after)} if error.retry_after is not None else {}

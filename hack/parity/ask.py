@@ -139,7 +139,7 @@ def _once(side: Side, step: Step, known: Mapping[str, str]) -> Answer:
     if step.raw is not None:
         body = _filled(step.raw, known).encode()
     elif step.body is not None:
-        body = _filled(json.dumps(step.body), known).encode()
+        body = _filled(json.dumps(step.body, separators=(",", ":")), known).encode()
     if body is not None:
         headers["Content-Type"] = step.content
     headers |= {key: _filled(text, known) for key, text in step.headers.items()}

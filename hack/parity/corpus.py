@@ -11,6 +11,8 @@
 Every scenario has a namespace `{ns}` of its own, made before its first step. `{...}` in paths, headers and bodies
 stands for what earlier steps kept; `{hooks}` is the URL of a webhook server (`hack.webhooks`) and `{hooks_ca}` its
 `caBundle`.
+
+Further scenarios are made by `kinds.py`, one for each built-in kind.
 """
 
 from dataclasses import dataclass, field
@@ -18,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from hack.parity import kinds
 
 FOLDER = Path(__file__).parent / "corpus"
 VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
@@ -95,6 +99,7 @@ def load(folder: Path = FOLDER) -> list[Scenario]:
     for path in sorted(folder.glob("*.yaml")):
         documents = yaml.load_all(path.read_text(), Loader=yaml.CSafeLoader)
         found += [_scenario(path.stem, each) for each in documents if each is not None]
+    found += [_scenario("kinds-all", each) for each in kinds.scenarios()]
     names = [each.name for each in found]
     twice = {name for name in names if names.count(name) > 1}
     if twice:

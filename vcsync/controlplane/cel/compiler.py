@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, struct_pb2, timestamp_pb2
-
 from vcsync.controlplane.cel import formatting, patience
 from vcsync.controlplane.cel.declared import Declared
 from vcsync.controlplane.cel.expression import Checked, Expr, Type, below, read
 from vcsync.controlplane.cel.libraries import GLOBALS, MEMBERS, OPAQUE, PATCHES, STANDARD
+from vcsync.controlplane.cel.messages import PACKAGE, Messages, named
 from vcsync.controlplane.cel.values import CelError, Duration, Timestamp, Work
 from vcsync.controlplane.crd import patterns
 
@@ -25,16 +24,6 @@ LONGEST = 16_384
 1,000 of them, and nobody else is served meanwhile."""
 _STEPS_PER_CHARACTER, _STEPS_PER_ENVIRONMENT = 12, 30_000
 """How long compiling takes, in the steps of evaluations."""
-_PACKAGE = "schema"
-_Field = descriptor_pb2.FieldDescriptorProto
-_SCALARS = {
-    "int": _Field.TYPE_INT64, "uint": _Field.TYPE_UINT64, "double": _Field.TYPE_DOUBLE, "bool": _Field.TYPE_BOOL,
-    "string": _Field.TYPE_STRING, "bytes": _Field.TYPE_BYTES,
-}  # fmt: skip
-_WELL_KNOWN = {
-    "timestamp": ".google.protobuf.Timestamp", "duration": ".google.protobuf.Duration",
-    "dyn": ".google.protobuf.Value", "list": ".google.protobuf.ListValue", "map": ".google.protobuf.Struct",
-}  # fmt: skip
 _CODES = {
     "s": "string", "i": "int", "u": "uint", "d": "double", "b": "bool", "y": "bytes", "t": "timestamp",
     "r": "duration", "n": "dyn",
@@ -67,19 +56,14 @@ def _cel() -> Any:
     return importlib.import_module("cel_expr_python.cel")
 
 
-def _named(name: str, *parameters: Any) -> dict[str, Any]:
-    """Write a type as configurations do."""
-    return {"type_name": name, "params": list(parameters)} if parameters else {"type_name": name}
-
-
 def _coded(code: str) -> dict[str, Any]:
     if code[0] == "{":
-        return _named("map", _named("string"), _coded(code[1:]))
+        return named("map", named("string"), _coded(code[1:]))
     if code[0] in _CONTAINERS:
-        return _named(_CONTAINERS[code[0]], _coded(code[1:]))
+        return named(_CONTAINERS[code[0]], _coded(code[1:]))
     if code == "A":
         return {"type_name": "A", "is_type_param": True}
-    return _named(OPAQUE.get(code) or _CODES[code])
+    return named(OPAQUE.get(code) or _CODES[code])
 
 
 @cache
@@ -109,99 +93,6 @@ def _configuration(variables: str, *, patches: bool = False, bindings: bool = Fa
     return _cel().NewEnvConfigFromYaml(json.dumps(functions))
 
 
-class _Messages:
-    """Descriptors of the objects of one schema."""
-
-    def __init__(self) -> None:
-        self._names: dict[int, str] = {}
-        self.file = descriptor_pb2.FileDescriptorProto(
-            name=f"{_PACKAGE}.proto", package=_PACKAGE, syntax="proto2"
-        )
-        self.made = descriptor_pb2.FileDescriptorProto(name="made.proto", syntax="proto2")
-        for made in (self.file, self.made):
-            made.dependency.extend(each.DESCRIPTOR.name for each in (struct_pb2, timestamp_pb2, duration_pb2))
-
-    def message(self, declared: Declared) -> str:
-        """Return the name of an object's message, and make it if it is not there yet."""
-        known = self._names.get(id(declared))
-        if known is not None:
-            return known
-        named = f"_{declared.title}" if declared.title else ""
-        own_name = f"T{len(self.file.message_type)}{named}"
-        self._names[id(declared)] = f"{_PACKAGE}.{own_name}"
-        message = self.file.message_type.add(name=own_name)
-        entries: set[str] = set()
-        for number, (name, (_, type_)) in enumerate(declared.fields.items(), 1):
-            shift = 1000 if number >= 19000 else 0  # the numbers in between are reserved
-            own = message.field.add(
-                name=name, number=number + shift, label=_Field.LABEL_OPTIONAL, json_name=f"f{number}"
-            )
-            self._fill(message, own, type_, entries)
-        return self._names[id(declared)]
-
-    def _fill(self, message: Any, own: Any, type_: Declared, entries: set[str]) -> None:
-        element = type_.element
-        if type_.kind in ("list", "map") and element is not None and element.kind not in ("list", "map"):
-            if type_.kind == "list":
-                own.label = _Field.LABEL_REPEATED
-                self._scalar(own, element)
-                return
-            entry = "".join(each[:1].upper() + each[1:] for each in own.name.split("_")) + "Entry"
-            if entry not in entries:
-                entries.add(entry)
-                nested = message.nested_type.add(name=entry)
-                nested.options.map_entry = True
-                nested.field.add(name="key", number=1, label=_Field.LABEL_OPTIONAL, type=_Field.TYPE_STRING)
-                self._scalar(nested.field.add(name="value", number=2, label=_Field.LABEL_OPTIONAL), element)
-                own.label, own.type = _Field.LABEL_REPEATED, _Field.TYPE_MESSAGE
-                own.type_name = f".{_PACKAGE}.{message.name}.{entry}"
-                return
-        self._scalar(own, type_)
-
-    def _scalar(self, own: Any, type_: Declared) -> None:
-        if type_.kind in _SCALARS:
-            own.type = _SCALARS[type_.kind]
-            return
-        own.type = _Field.TYPE_MESSAGE
-        own.type_name = (
-            f".{self.message(type_)}"
-            if type_.kind == "object"
-            else _WELL_KNOWN.get(type_.kind, _WELL_KNOWN["dyn"])
-        )
-
-    def type(self, declared: Declared) -> dict[str, Any]:
-        """Return the checker's type of a declared one."""
-        if declared.kind == "object":
-            return _named(self.message(declared))
-        if declared.element is not None:
-            element = self.type(declared.element)
-            return (
-                _named("list", element)
-                if declared.kind == "list"
-                else _named("map", _named("string"), element)
-            )
-        return _named(declared.kind)
-
-    def make(self, structs: Mapping[str, Mapping[str, str]]) -> None:
-        """Declare what expressions may make: name -> field -> kind."""
-        for name, kinds in structs.items():
-            message = self.made.message_type.add(name=name)
-            for number, (field, kind) in enumerate(kinds.items(), 1):
-                own = message.field.add(
-                    name=field, number=number, label=_Field.LABEL_OPTIONAL, json_name=f"f{number}"
-                )
-                self._scalar(own, Declared(kind))
-
-    def pool(self) -> Any:
-        """Return a pool of all messages."""
-        pool = descriptor_pool.DescriptorPool()
-        for each in (struct_pb2, timestamp_pb2, duration_pb2):
-            pool.AddSerializedFile(each.DESCRIPTOR.serialized_pb)
-        for made in (self.file, self.made):
-            pool.AddSerializedFile(made.SerializeToString())
-        return pool
-
-
 class Compiler:
     """Compiles rules about values of one type."""
 
@@ -214,9 +105,9 @@ class Compiler:
         if optional_old not in self._environments:
             patience.heavy(_STEPS_PER_ENVIRONMENT)
             cel = _cel()
-            messages = _Messages()
+            messages = Messages()
             own = messages.type(self._declared)
-            old = _named("optional_type", own) if optional_old else own
+            old = named("optional_type", own) if optional_old else own
             variables = [{"name": "self", **own}, {"name": "oldSelf", **old}]
             self._environments[optional_old] = cel.NewEnv(
                 messages.pool(), config=_configuration(json.dumps(variables))
@@ -248,7 +139,7 @@ def environment(
         bindings: whether `cel.bind` is.
     """
     patience.heavy(_STEPS_PER_ENVIRONMENT)
-    messages = _Messages()
+    messages = Messages()
     messages.make(structs or {})
     told = [{"name": name, **messages.type(each)} for name, each in variables.items()]
     return _cel().NewEnv(
@@ -314,8 +205,8 @@ def _undeclared(match: re.Match[str]) -> str:
 
 def shown(told: str) -> str:
     """Write the names of types as cel-go does."""
-    told = re.sub(rf"\b{_PACKAGE}\.T\d+_(\w+)", r"kubernetes.\1", told)
-    return re.sub(rf"\b{_PACKAGE}\.T\d+\b", "object", told)
+    told = re.sub(rf"\b{PACKAGE}\.T\d+_(\w+)", r"kubernetes.\1", told)
+    return re.sub(rf"\b{PACKAGE}\.T\d+\b", "object", told)
 
 
 def _called(match: re.Match[str]) -> str:

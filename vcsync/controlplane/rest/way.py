@@ -12,7 +12,7 @@ from vcsync.controlplane.behaviour import Context
 from vcsync.controlplane.crd.catalogue import Served
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.flow.gate import Gate, Seat
-from vcsync.controlplane.identity.caller import SYSTEM, Caller, settle_tenant
+from vcsync.controlplane.identity.caller import SYSTEM, UNAUTHENTICATED, Caller, settle_tenant
 from vcsync.controlplane.resources import Resource
 from vcsync.controlplane.rest import auditing
 from vcsync.controlplane.rest.kind import Kind
@@ -89,6 +89,7 @@ class Incoming:
         remote: the address of the other end.
         audit: what the audit log is told of it.
         seat: its right to be served, once the caller is known; to be ended by whoever made this.
+        classified: headers that tell by what it was let in; only a tenant's own users may know.
     """
 
     method: str
@@ -102,6 +103,7 @@ class Incoming:
     remote: str = ""
     audit: Trail = SILENT
     seat: Seat | None = None
+    classified: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def weigh(self) -> Callable[[int], Awaitable[None]]:
@@ -164,7 +166,7 @@ class Way:
             raise
         if info is not None:
             auditing.answered(incoming.audit, info, answer)
-        return Outgoing(answer, warnings, info, incoming.seat.flow.headers if incoming.seat else {})
+        return Outgoing(answer, warnings, info, incoming.classified)
 
     def refused(self, error: StatusError, accept: str) -> Reply:
         """Answer with an error's Status."""
@@ -254,6 +256,8 @@ class Way:
         if not gate.known(home):
             await gate.prepare(home)
         incoming.seat = seat = gate.enter(home, caller, info)
+        if UNAUTHENTICATED not in caller.user.groups:
+            incoming.classified = seat.flow.headers
         if seat.ready is not None:
             await seat.wait()
         if info.verb == "watch":

@@ -21,10 +21,12 @@ PAGE = 500
 """Objects read at once where the client set no smaller limit."""
 WHOLE = 1000
 """Objects of a list that is at hand before it is answered; what follows is read while it is sent."""
-PAGE_BYTES = 4 * 2**20
+PAGE_BYTES = 2**20
 """About how much is read at once, once it is known how large objects are."""
-FIRST = 32
-"""Objects read at first, to know how large they are."""
+FIRST = 8
+"""Objects read at first where it is not known how large they are."""
+MAX_REMEMBERED = 8192
+"""Kinds of tenants of which is remembered how large objects are."""
 WHOLE_BYTES = 2**20
 """Size of a list that is at hand before it is answered."""
 LIMITED_BYTES = 16 * 2**20
@@ -81,6 +83,7 @@ class Reader:
         """Take the store, and who the tenants are, in order."""
         self._store = store
         self._tenants = tenants
+        self._sizes: dict[str, int] = {}
 
     async def get(self, scope: Scope, resource_version: str = "") -> Record:
         """Read one object, at least as new as `resource_version`.
@@ -189,7 +192,8 @@ class Reader:
             if tenant < here:
                 continue
             prefix = collection_key(tenant, resource.storage_group, resource.plural, scope.namespace)
-            start, step, read, size = after if after.startswith(prefix) else "", min(limit or PAGE, FIRST), 0, 0
+            start, read, size = after if after.startswith(prefix) else "", 0, 0
+            step = max(1, min(limit or PAGE, self._step(prefix)))
             while True:
                 page = await self._store.range(
                     prefix,
@@ -200,13 +204,25 @@ class Reader:
                 )
                 read, size = read + len(page.records), size + _size(page.records)
                 left = limit - read if limit > read else PAGE
-                step = max(1, min(left, PAGE, PAGE_BYTES * read // max(size, 1)))
+                self._remember(prefix, size // max(read, 1))
+                step = max(1, min(left, PAGE, self._step(prefix)))
                 revision = page.revision
                 yield replace(page, more=page.more or tenant != tenants[-1])
                 if not page.more or not page.records:
                     break
                 start = page.records[-1].key
                 await asyncio.sleep(0)
+
+    def _step(self, prefix: str) -> int:
+        """Return how many objects are read at once."""
+        known = self._sizes.get(prefix)
+        return FIRST if known is None else PAGE_BYTES // max(known, 1)
+
+    def _remember(self, prefix: str, size: int) -> None:
+        if size:
+            if len(self._sizes) >= MAX_REMEMBERED:
+                self._sizes.clear()
+            self._sizes[prefix] = size
 
     async def fresh(self, revision: int) -> None:
         """Wait until the store has come as far as a revision.

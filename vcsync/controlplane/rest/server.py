@@ -250,9 +250,7 @@ class Server:
             async for piece in pieces:
                 told = await asyncio.to_thread(packer.compress, piece) if packer else piece
                 if told:
-                    self._stalls.begin(request.transport)
-                    await stream.write(told)
-                    self._stalls.end(request.transport)
+                    await self._write(request, stream, told)
             if packer:
                 await stream.write(packer.flush())
         except (asyncio.CancelledError, ConnectionError):
@@ -267,6 +265,13 @@ class Server:
         await stream.write_eof()
         return stream
 
+    async def _write(self, request: web.BaseRequest, stream: web.StreamResponse, piece: bytes) -> None:
+        """Send a piece; no more of it is on the way at once than a client reads."""
+        for part in (piece,) if len(piece) <= CHUNK else _chunks((piece,)):
+            self._stalls.begin(request.transport)
+            await stream.write(part)
+            self._stalls.end(request.transport)
+
     async def _stream(
         self, request: web.BaseRequest, answer: Stream, headers: dict[str, str], warnings: Sequence[str]
     ) -> web.StreamResponse:
@@ -280,9 +285,7 @@ class Server:
             answer.outlet.write = _straight(transport)
         try:
             async for piece in answer.pieces:
-                self._stalls.begin(transport)
-                await response.write(piece)
-                self._stalls.end(transport)
+                await self._write(request, response, piece)
             await response.write_eof()
         finally:
             self._stalls.end(transport)

@@ -19,11 +19,12 @@ from vcsync.controlplane.rest.registry import Registry, Written
 from vcsync.controlplane.rest.reply import Reply, Stream
 from vcsync.controlplane.rest.space import Spaces
 from vcsync.controlplane.rest.subwrites import SUBWRITES
-from vcsync.controlplane.rest.tracking import track, track_token
+from vcsync.controlplane.rest.tracking import track, track_part
 from vcsync.controlplane.rest.verbs import Request, Verbs
 from vcsync.controlplane.wire import decode, negotiation
 
 STORE = "etcd-0"
+TOKEN, BINDING = ("authentication.k8s.io", "v1", "TokenRequest"), ("", "v1", "Binding")
 STREAMS = frozenset({"log", "exec", "attach", "portforward", "proxy"})
 
 
@@ -127,12 +128,13 @@ class Subresources:
 
     async def _binding(self, request: Request) -> Reply:
         options = write_options(request.query, "CreateOptions")
-        body = await self._body(request, "", "v1", "Binding", options.validation)
+        body = await self._body(request, *BINDING, options.validation)
         pods = self._spaces.kind(request.scope.tenant, "", "v1", "pods")
         if pods is None:
             raise errors.page_not_found()
         name = request.scope.name or (body.get("metadata") or {}).get("name") or ""
         meta.settle_namespace(body["metadata"], request.scope.namespace)
+        track_part(request.scope, body, options.manager, BINDING)
         await self._registry.requested(replace(request.scope, name=name), "CREATE", body, options)
         scope = replace(request.scope, kind=pods, name=name)
         return self._document(request, await bind(self._registry, scope, body, options.dry_run), 201)
@@ -147,12 +149,14 @@ class Subresources:
     async def _token(self, request: Request) -> Reply:
         options = write_options(request.query, "CreateOptions")
         scope = request.scope
-        body = await self._body(request, "authentication.k8s.io", "v1", "TokenRequest", options.validation)
+        body = await self._body(request, *TOKEN, options.validation)
         body["metadata"] = body.get("metadata") or {}
         body["spec"] = body.get("spec") or {}
         if body["spec"].get("expirationSeconds") is None:
             body["spec"]["expirationSeconds"] = DEFAULT_SECONDS
-        track_token(scope, body, options.manager)
+        track_part(scope, body, options.manager, TOKEN)
+        told = {"name": scope.name, "namespace": scope.namespace, "creationTimestamp": scope.context.now}
+        body["metadata"] = {**told, **{key: value for key, value in body["metadata"].items() if value}}
         await self._registry.requested(scope, "CREATE", body, options)
         answer = await self._reviews.token_request(scope.tenant, scope.namespace, scope.name, body)
         auditing.issued(scope.audit, answer)

@@ -96,23 +96,29 @@ def _of_scale() -> Tracking:
     )
 
 
-_TOKEN = ("authentication.k8s.io", "v1", "TokenRequest")
+def track_part(scope: Scope, new: Object, manager: str, part: tuple[str, str, str]) -> None:
+    """Set what is told of the fields of what is sent to a subresource, of which nothing is kept.
 
-
-def track_token(scope: Scope, new: Object, manager: str) -> None:
-    """Set what is told of the fields of a TokenRequest, of which nothing is kept."""
+    Args:
+        scope: of the request.
+        new: what was sent; changed in place.
+        manager: the request's fieldManager; empty: made of the User-Agent.
+        part: group, version and kind of it.
+    """
     name = managed.manager_name(manager, scope.agent)
-    new["metadata"]["managedFields"] = managed.update(None, new, name, scope.context.now, _of_token())
+    tracking = _of_part(part, scope.subresource)
+    new["metadata"]["managedFields"] = managed.update(None, new, name, scope.context.now, tracking)
 
 
-@cache
-def _of_token() -> Tracking:
+@lru_cache(maxsize=16)
+def _of_part(part: tuple[str, str, str], subresource: str) -> Tracking:
+    group, version, kind = part
     return Tracking(
-        schema=builtin.schema(*_TOKEN) or _ANYTHING,
-        api_version="authentication.k8s.io/v1",
-        kind="TokenRequest",
-        subresource="token",
-        empty=managed.empty_object(*_TOKEN),
+        schema=builtin.schema(*part) or _ANYTHING,
+        api_version=f"{group}/{version}" if group else version,
+        kind=kind,
+        subresource=subresource,
+        empty=managed.empty_object(*part),
     )
 
 

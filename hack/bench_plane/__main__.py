@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hack.bench.report import machine
-from hack.bench_plane import many, pair, runs, space, tenants
+from hack.bench_plane import many, pair, rights, runs, space, tenants
 from hack.bench_plane.load import Figure, Target
 from hack.embedded import ControlPlane
 from hack.parity import sides
@@ -39,7 +39,7 @@ def main() -> int:
     """Measure both sides, print the tables, store everything."""
     options = _options()
     only = re.compile(options.only)
-    both = [name for name in ("requests", "watch", "space", "many") if only.search(name)]
+    both = [name for name in ("requests", "watch", "rights", "space", "many") if only.search(name)]
     real, ours = Found(), Found()
     idle, two = None, None
     with ExitStack() as stack:
@@ -69,7 +69,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--pods", type=int, default=5000, help="Pods that are listed (default 5000)")
     parser.add_argument("--many", type=int, default=100_000, help="Pods that stand (default 100000)")
     parser.add_argument("--tenants", type=int, default=10_000, help="idle tenants (default 10000)")
-    parser.add_argument("--only", default="", help="parts: requests, watch, space, many, pair, tenants")
+    parser.add_argument(
+        "--only", default="", help="parts: requests, watch, rights, space, many, pair, tenants"
+    )
     parser.add_argument("--json", type=Path, default=Path("build/bench-plane.json"))
     return parser.parse_args()
 
@@ -104,6 +106,8 @@ async def _measure(
         found.figures |= await runs.operations(target, options.pods)
     if "watch" in parts:
         found.figures[f"event to each of {WATCHERS} watchers"] = await runs.fan_out(target, WATCHERS, WRITES)
+    if "rights" in parts:
+        found.figures |= await rights.run(target)
     if "space" in parts:
         found.space = await space.run(target)
         found.figures |= found.space.figures

@@ -19,6 +19,8 @@ WITHOUT_ADMISSION: tuple[str, ...] = ()
 """Default plug-ins that the embedded control plane does not have."""
 WEBHOOKS = ("--webhook-allow-host", "127.0.0.1:*", "--webhook-allow-network", "127.0.0.1/32")
 """The server of `hack.webhooks`, which both may call."""
+IDENTITY = ("--enable-bootstrap-token-auth",)
+"""What the test bed's kube-apiservers have on as well."""
 
 
 @contextmanager
@@ -36,7 +38,7 @@ def real(directory: Path) -> Iterator[Side]:
 @contextmanager
 def embedded(directory: Path) -> Iterator[Side]:
     """The embedded control plane with one tenant."""
-    with ControlPlane(directory, arguments=WEBHOOKS) as plane:
+    with ControlPlane(directory, arguments=(*WEBHOOKS, *IDENTITY)) as plane:
         yield side("ours", plane.create(TENANT))
 
 

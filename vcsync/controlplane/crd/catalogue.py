@@ -15,7 +15,7 @@ from vcsync.controlplane.behaviour import Behaviour, Object
 from vcsync.controlplane.cel.patience import patiently
 from vcsync.controlplane.crd import conditions, published
 from vcsync.controlplane.crd.columns import Column, Scale, deprecation, priority, refused_create
-from vcsync.controlplane.crd.convert import VERSION_MARK, Converter, Reach, Webhook, refuse
+from vcsync.controlplane.crd.convert import Converter, Reach, Webhook, refuse
 from vcsync.controlplane.crd.customresource import Compiled, compile_version
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.resources import Resource, Subresource, collection_key
@@ -64,7 +64,7 @@ class Served:
         unchanged = definition["metadata"].get("generation", 1) == 1
         same = self._name == self._storage or self._schema_of(self._name) == self._schema_of(self._storage)
         self.direct: bool = unchanged and same and webhook is None
-        self._stored_in = (definition.get("status") or {}).get("storedVersions") or [self._storage]
+        self.versioned: bool = webhook is not None
 
     def _schema_of(self, name: str) -> Any:
         return next(
@@ -142,11 +142,6 @@ class Served:
         Raises:
             StatusError: 500, the conversion webhook failed.
         """
-        for each in stored:
-            mark = each.pop(VERSION_MARK, None)
-            if not self._converter.by_name:
-                earlier = self._stored_in[0] if len(self._stored_in) == 1 else self._storage
-                each["apiVersion"] = f"{self.resource.group}/{mark or earlier}"
         found = await self._converter.convert(stored, self.resource.api_version)
         compiled = self._compiled
         for each in found:
@@ -162,9 +157,7 @@ class Served:
         found = (await self._converter.convert([working], self.resource.storage_api_version))[0]
         if self._name != self._storage:
             compile_version(self._definition, self._storage).decode(found, lenient=True)
-        if self._converter.by_name:
-            return found
-        return {**found, VERSION_MARK: self._storage}
+        return found
 
     async def into(self, served: Object, api_version: str) -> Object:
         """Return an object of this version in another served one, with its defaults and without unknown fields.

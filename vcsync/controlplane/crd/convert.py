@@ -27,8 +27,6 @@ LARGEST_OBJECT = 3 << 20
 LARGEST_ANSWER = 32 << 20
 BATCH_OBJECTS, BATCH_BYTES = 500, 4 << 20
 """What one call is given of a longer list."""
-VERSION_MARK = "@version"
-"""Top-level member of stored objects of definitions with a webhook: the version in which they were stored."""
 
 _PATHS = {"labels": "metadata.labels", "annotations": "metadata.annotation"}
 _TYPES: Mapping[type, str] = {

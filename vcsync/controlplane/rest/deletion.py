@@ -13,7 +13,7 @@ from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.crd import definition
 from vcsync.controlplane.errors import StatusError
-from vcsync.controlplane.rest import meta, stored
+from vcsync.controlplane.rest import meta
 from vcsync.controlplane.rest.copies import copied
 from vcsync.controlplane.rest.lifecycle import check_deletion
 from vcsync.controlplane.rest.options import DeleteOptions
@@ -132,13 +132,13 @@ class Deleter:
         if graceful and (waiting or grace > 0):
             return await self._mark(scope, key, record, working, options)
         if changed or graceful:
-            record = replace(record, value=stored.pack(await scope.kind.store(working)))
+            record = replace(record, value=await self._registry.packed(scope.kind, working))
         return await self._remove(scope, key, record, working, options)
 
     async def _mark(
         self, scope: Scope, key: str, record: Record, working: Object, options: DeleteOptions
     ) -> tuple[Deleted | None, Record | None]:
-        packed = stored.pack(await scope.kind.store(working))
+        packed = await self._registry.packed(scope.kind, working)
         uid = working["metadata"].get("uid", "")
         if options.dry_run or packed == record.value:
             return Deleted(packed, record.revision, gone=False, uid=uid), None

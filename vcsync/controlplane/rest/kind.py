@@ -26,6 +26,7 @@ class Kind(Protocol):
         behaviour: its rules, on working objects.
         schema: of served objects; None: not known.
         direct: stored bytes are the served form but for kind and apiVersion.
+        versioned: whether what is kept tells its apiVersion.
         scale: an object with `to_scale(obj) -> Scale` and `apply_scale(obj, scale)`; None: none by declaration.
         replicas: where objects have the replicas of their scale (`.spec.replicas`), by apiVersion; None: nowhere.
         columns: declared printer columns (custom resources).
@@ -41,6 +42,8 @@ class Kind(Protocol):
     def schema(self) -> Schema | None: ...  # noqa: D102 - see the class
     @property
     def direct(self) -> bool: ...  # noqa: D102 - see the class
+    @property
+    def versioned(self) -> bool: ...  # noqa: D102 - see the class
     @property
     def scale(self) -> Any: ...  # noqa: D102 - see the class
     @property
@@ -82,6 +85,7 @@ class Kind(Protocol):
 class BuiltinKind:
     """A kind that every tenant has."""
 
+    versioned = False
     scale: Any = None
     columns: Sequence[Any] = ()
     refusal: StatusError | None = None

@@ -111,7 +111,7 @@ class Registry:
             working = await heavily(scope, lambda: scope.kind.working(copied(served)))
             reserved = await self._prepare_create(scope, working, options)
             key = scope.key(working["metadata"]["name"])
-            packed = await self._packed(scope.kind, working)
+            packed = await self.packed(scope.kind, working)
             if options.dry_run:
                 record, _ = await self.store.get(key)
                 if record is not None:
@@ -226,7 +226,7 @@ class Registry:
             return Written(record.value, record.revision), record
         if finished(kind, working, old):
             return await self._remove(scope, key, record, working, options)
-        packed = await self._packed(kind, working)
+        packed = await self.packed(kind, working)
         if options.dry_run:
             return Written(packed, record.revision), record
         await self._room.require(scope, key, packed, record.value)
@@ -242,7 +242,7 @@ class Registry:
         self, scope: Scope, key: str, record: Record, working: Object, options: WriteOptions
     ) -> tuple[Written | None, Record | None]:
         """Delete what an update freed of its last finalizer; the answer is the object."""
-        packed = await self._packed(scope.kind, working)
+        packed = await self.packed(scope.kind, working)
         if options.dry_run:
             return Written(packed, record.revision), record
         reserved = await self.reserve(scope, None, working)
@@ -394,8 +394,9 @@ class Registry:
         obj = stored.unpack(record.value, record.revision, resource.kind, resource.storage_api_version)
         return (await kind.load([obj]))[0]
 
-    async def _packed(self, kind: Kind, working: Object) -> bytes:
-        return stored.pack(await kind.store(working))
+    async def packed(self, kind: Kind, working: Object) -> bytes:
+        """Return the stored form of an object."""
+        return stored.pack(await kind.store(working), versioned=kind.versioned)
 
     def ttl(self, kind: Kind) -> int | None:
         """How long objects of a kind are kept, in seconds; None: for ever."""

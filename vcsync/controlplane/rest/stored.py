@@ -1,6 +1,7 @@
 """The stored form of objects: made on writes, spliced on reads. Pure.
 
-It is compact JSON without kind, apiVersion and metadata.resourceVersion, and begins with metadata.
+It is compact JSON without kind, apiVersion and metadata.resourceVersion, and begins with metadata. Where a webhook
+converts, the version in which an object is kept is not always that of its definition: then its apiVersion is kept too.
 """
 
 from typing import Any
@@ -32,15 +33,16 @@ class Envelope(msgspec.Struct):
 _envelope = msgspec.json.Decoder(Envelope).decode
 
 
-def pack(obj: Object) -> bytes:
-    """Return the stored form of an object in its storage version."""
+def pack(obj: Object, *, versioned: bool = False) -> bytes:
+    """Return the stored form of an object in its storage version; `versioned`: with its apiVersion."""
     metadata = {key: value for key, value in obj["metadata"].items() if key != "resourceVersion"}
     rest = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion", "metadata")}
-    return _encode({"metadata": metadata, **rest})
+    version = {"apiVersion": obj["apiVersion"]} if versioned else {}
+    return _encode({"metadata": metadata, **version, **rest})
 
 
 def unpack(value: bytes, revision: int, kind: str, api_version: str) -> Object:
-    """Return the object that a stored value is."""
+    """Return the object that a stored value is, of that apiVersion if the value does not tell its own."""
     found = _decode(value)
     metadata = found.pop("metadata")
     if revision:

@@ -26,6 +26,7 @@ from vcsync.cli.controllers import controllers
 from vcsync.cli.controlplane import controlplane
 from vcsync.cli.errors import WrongInputError
 from vcsync.cli.help import example
+from vcsync.cli.hollow import hollow
 from vcsync.cli.roles import (
     DEFAULT_SLICE,
     Settings,
@@ -157,6 +158,7 @@ def run() -> None:
 
 run.add_command(controlplane)
 run.add_command(controllers)
+run.add_command(hollow)
 
 
 @run.command(

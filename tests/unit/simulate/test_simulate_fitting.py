@@ -1,0 +1,115 @@
+"""The pretend scheduler: which node a Pod goes to, and why to none."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vcsync.kube.envelope import encode, parse
+from vcsync.simulate.fitting import Nodes, wish
+
+
+def node(name: str, cpu: str = "4", taints: Any = None, **labels: str) -> Any:
+    body = {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"taints": taints} if taints else {},
+        "status": {
+            "allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "10"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+    return parse(encode(body))
+
+
+def pod(cpu: str = "1", **spec: Any) -> Any:
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}, "ports": spec.pop("ports", [])}
+    return wish(parse(encode({"metadata": {"name": "p"}, "spec": {"containers": [container], **spec}})))
+
+
+def cluster(*nodes: Any) -> Nodes:
+    made = Nodes()
+    for each in nodes:
+        made.see_node(each)
+    return made
+
+
+def test_the_emptiest_node_is_taken() -> None:
+    nodes = cluster(node("a"), node("b"))
+    nodes.place("one", "a", pod())
+    assert nodes.choose(pod()) == "b"
+
+
+def test_what_has_ended_frees_its_room() -> None:
+    nodes = cluster(node("a", cpu="1"))
+    nodes.place("one", "a", pod())
+    assert nodes.choose(pod()) == {"Insufficient cpu": 1}
+    assert nodes.lift("one")
+    assert nodes.choose(pod()) == "a"
+
+
+AFFINITY = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
+            ]
+        }
+    }
+}
+TAINT = [{"key": "team", "value": "blue", "effect": "NoSchedule"}]
+
+
+@pytest.mark.parametrize(
+    ("where", "needs", "refused"),
+    [
+        (node("a"), pod(nodeSelector={"disk": "ssd"}), "node(s) didn't match Pod's node affinity/selector"),
+        (node("a"), pod(affinity=AFFINITY), "node(s) didn't match Pod's node affinity/selector"),
+        (node("a", disk="ssd"), pod(affinity=AFFINITY), ""),
+        (node("a", taints=TAINT), pod(), "node(s) had untolerated taint(s) {team: blue}"),
+        (node("a", taints=TAINT), pod(tolerations=[{"key": "team", "operator": "Exists"}]), ""),
+        (node("a", taints=TAINT), pod(tolerations=[{"operator": "Exists"}]), ""),
+        (
+            node("a", taints=TAINT),
+            pod(tolerations=[{"key": "team", "value": "red"}]),
+            "node(s) had untolerated",
+        ),
+        (node("a"), pod(cpu="5"), "Insufficient cpu"),
+    ],
+)
+def test_a_node_refuses_for_a_reason(where: Any, needs: Any, refused: str) -> None:
+    chosen = cluster(where).choose(needs)
+    if refused:
+        assert isinstance(chosen, dict)
+        assert next(iter(chosen)).startswith(refused)
+    else:
+        assert chosen == "a"
+
+
+def test_a_host_port_is_given_once_per_node() -> None:
+    nodes = cluster(node("a"))
+    needs = pod(ports=[{"containerPort": 80, "hostPort": 80}])
+    nodes.place("one", "a", needs)
+    assert nodes.choose(needs) == {"node(s) didn't have free ports for the requested pod ports": 1}
+
+
+def test_a_cordoned_node_and_one_without_its_kubelet_take_nothing() -> None:
+    body = {"metadata": {"name": "a"}, "spec": {"unschedulable": True}}
+    nodes = cluster(parse(encode(body)), parse(encode({"metadata": {"name": "b"}})))
+    assert nodes.choose(pod()) == {"node(s) were unschedulable": 1, "node(s) were not ready": 1}
+
+
+@given(st.lists(st.integers(100, 3000), max_size=40))
+@settings(deadline=None)
+def test_no_node_is_ever_overcommitted(asked: list[int]) -> None:
+    nodes = cluster(*(node(f"n{number}") for number in range(3)))
+    used = dict.fromkeys(("n0", "n1", "n2"), 0)
+    for number, cpu in enumerate(asked):
+        needs = pod(cpu=f"{cpu}m")
+        chosen = nodes.choose(needs)
+        if isinstance(chosen, str):
+            nodes.place(str(number), chosen, needs)
+            used[chosen] += cpu
+        else:
+            assert all(cpu + each > 4000 for each in used.values()) or "Too many pods" in chosen
+    assert max(used.values()) <= 4000

@@ -24,6 +24,8 @@ INCONSISTENT = (
 LATEST = -1
 """The revision of a token that goes on at whatever is newest."""
 
+MAX_VERSION = 2**64 - 1
+
 
 class Token(msgspec.Struct):
     """What a continue token says."""
@@ -67,11 +69,14 @@ def parse_version(text: str, *, listed: bool = False) -> int:
     """
     if not text:
         return 0
-    if not (text.isascii() and text.isdigit()) or len(text) > 20:
-        why = f'strconv.ParseUint: parsing "{text}": invalid syntax'
+    number = text.isascii() and text.isdigit()
+    digits = text.lstrip("0") or "0"
+    if not number or len(digits) > 20 or int(digits) > MAX_VERSION:
+        wrong = "value out of range" if number else "invalid syntax"
+        why = f'strconv.ParseUint: parsing "{text}": {wrong}'
         said = f'resourceVersion: Invalid value: "{text}": {why}'
         raise bad_request(f"invalid resource version: {said}") if listed else StatusError(500, "", said)
-    return int(text)
+    return int(digits)
 
 
 def encode_token(key: str, prefix: str, revision: int) -> str:

@@ -74,6 +74,7 @@ class _Builder:
     def __init__(self, events: Iterator[Any]) -> None:
         self.events = events
         self.anchors: dict[str, tuple[Any, int]] = {}
+        self.open: set[str] = set()
         self.duplicates: list[str] = []
         self.nodes = 0
 
@@ -90,6 +91,8 @@ class _Builder:
             raise NotYAML("yaml: exceeded max depth")
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event)
+        if event.anchor:
+            self.open.add(event.anchor)
         if isinstance(event, yaml.ScalarEvent):
             value = _scalar(event)
         elif isinstance(event, yaml.SequenceStartEvent):
@@ -98,9 +101,12 @@ class _Builder:
             value = self._mapping(depth)
         if event.anchor:
             self.anchors[event.anchor] = (value, self.nodes - before)
+            self.open.discard(event.anchor)
         return value
 
     def _alias(self, event: Any) -> Any:
+        if event.anchor in self.open:
+            raise NotYAML(f"yaml: anchor '{event.anchor}' value contains itself")
         if event.anchor not in self.anchors:
             raise NotYAML(f"yaml: unknown anchor '{event.anchor}' referenced")
         value, size = self.anchors[event.anchor]

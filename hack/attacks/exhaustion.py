@@ -187,7 +187,7 @@ def _many_definitions(door: Door) -> list[Answer]:
 def _many_watches(door: Door) -> list[Answer]:
     found: list[Answer] = []
     with ExitStack() as stack:
-        for _ in range(60):
+        for _ in range(30):
             with suppress(OSError):
                 connection = stack.enter_context(door.connect())
                 connection.sendall(door.request("GET", f"{CONFIG_MAPS}?watch=1"))
@@ -353,9 +353,9 @@ ATTACKS: dict[str, Attack] = {
     "a rule of deep parentheses": posted(DEFINITIONS, lambda: rule("(" * 5000 + "true" + ")" * 5000)),
     "a rule with a slow pattern": posted(DEFINITIONS, rule("self.matches('(a+)+$') && self.matches('((a{900}){900}){900}')")),
     "a value for a quadratic rule": posted(BOMBS, lambda: custom({"texts": [f"{n:050}" for n in range(200)]})),
-    "a list to be unique": posted(BOMBS, lambda: custom({"unique": [f"n{n}" for n in range(150_000)]})),
+    "a list to be unique": posted(BOMBS, lambda: custom({"unique": [f"n{n}" for n in range(60_000)]})),
     "a schema of thousands": posted(
-        DEFINITIONS, lambda: definition("wides", {f"p{n}": {"type": "string", "maxLength": 5} for n in range(30_000)})
+        DEFINITIONS, lambda: definition("wides", {f"p{n}": {"type": "string", "maxLength": 5} for n in range(10_000)})
     ),
     "a deep schema": posted(DEFINITIONS, lambda: definition("deeps", deep_schema(300))),
     "definitions by the dozen": _many_definitions,
@@ -366,7 +366,7 @@ ATTACKS: dict[str, Attack] = {
             "additionalPrinterColumns": [{"name": f"c{n}", "type": "string", "jsonPath": ".a" * 50} for n in range(5000)]}]}},
     ),
     "containers by the thousand": posted(
-        PODS, lambda: pod("many", containers=[{"name": f"c{n}", "image": "i"} for n in range(20_000)])
+        PODS, lambda: pod("many", containers=[{"name": f"c{n}", "image": "i"} for n in range(8_000)])
     ),
     "ports by the thousand": posted(
         PODS, lambda: pod("ports", containers=[{"name": "c", "image": "i", "ports": [
@@ -377,7 +377,7 @@ ATTACKS: dict[str, Attack] = {
             {"name": f"V{n}", "value": f"$(V{n - 1})"} for n in range(30_000)]}])
     ),
     "volumes by the thousand": posted(
-        PODS, lambda: pod("volumes", volumes=[{"name": f"v{n}", "emptyDir": {}} for n in range(30_000)])
+        PODS, lambda: pod("volumes", volumes=[{"name": f"v{n}", "emptyDir": {}} for n in range(12_000)])
     ),
     "tolerations by the thousand": posted(
         PODS, lambda: pod("tolerant", tolerations=[{"key": f"k{n}", "operator": "Exists"} for n in range(30_000)])

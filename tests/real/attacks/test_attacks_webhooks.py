@@ -6,6 +6,7 @@ Hosts are allowed here, so that it is the addresses that are judged; and one net
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -80,6 +81,7 @@ ARGUMENTS = (
     "--webhook-allow-network",
     PODS,
 )
+ESTABLISHED_SECONDS = 20.0
 NOT_CALLED = frozenset({0, 400, 403, 422, 500})
 
 
@@ -252,30 +254,37 @@ def test_a_tenants_name_in_a_webhook_tells_nothing(world: World) -> None:
 
 @pytest.mark.parametrize("what", list(HOSTS)[:20])
 def test_conversion_leads_nowhere_either(world: World, canary: Canary, what: str) -> None:
+    plural = f"things{list(HOSTS).index(what)}"
     config = {"url": f"https://{HOSTS[what]}:{canary.port}/"}
-    made = world.attacker.ask("POST", DEFINITIONS, converted(config))
-    place = "/apis/convert.example.com"
-    try:
-        if made.status == 201:
-            body = {"apiVersion": "convert.example.com/v2", "kind": "Thing", "metadata": {"name": "x"}}
-            answer = world.attacker.ask("POST", f"{place}/v2/things", body)
-            assert problem(answer, NOT_CALLED | {201}) == ""
-            for version in ("v1", "v2"):
-                answer = world.attacker.ask("GET", f"{place}/{version}/things")
-                assert problem(answer, NOT_CALLED | {200, 404}) == ""
-    finally:
-        world.attacker.ask("DELETE", f"{DEFINITIONS}/things.convert.example.com")
+    made = world.attacker.ask("POST", DEFINITIONS, converted(plural, config))
+    assert problem(made, NOT_CALLED | {201}) == ""
+    if made.status == 201:
+        old, new = (f"/apis/convert.example.com/v{version}/{plural}" for version in (1, 2))
+        until = time.monotonic() + ESTABLISHED_SECONDS
+        while world.attacker.ask("GET", old).status == 404:
+            assert time.monotonic() < until, "the definition is not established"
+            time.sleep(0.05)
+        body = {"kind": plural.title(), "metadata": {"name": "x"}}
+        for version, place in (("v1", old), ("v2", new)):
+            sent = {"apiVersion": f"convert.example.com/{version}", **body}
+            assert problem(world.attacker.ask("POST", place, sent), NOT_CALLED | {201, 409}) == ""
+            assert problem(world.attacker.ask("GET", place), NOT_CALLED | {200}) == ""
     assert canary.visits == 0
 
 
-def converted(config: dict[str, Any]) -> dict[str, Any]:
+def converted(plural: str, config: dict[str, Any]) -> dict[str, Any]:
     """A definition whose versions a webhook converts."""
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     versions = [{"name": f"v{n}", "served": True, "storage": n == 1, "schema": schema} for n in (1, 2)]
     webhook = {"conversionReviewVersions": ["v1"], "clientConfig": config}
-    names = {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"}
+    names = {
+        "plural": plural,
+        "singular": plural,
+        "kind": plural.title(),
+        "listKind": f"{plural.title()}List",
+    }
     spec = {"group": "convert.example.com", "names": names, "scope": "Cluster", "versions": versions}
     return {
-        "metadata": {"name": "things.convert.example.com"},
+        "metadata": {"name": f"{plural}.convert.example.com"},
         "spec": {**spec, "conversion": {"strategy": "Webhook", "webhook": webhook}},
     }

@@ -1,7 +1,10 @@
-"""How Go prints values and types, where API messages quote them. Pure."""
+"""Numbers, texts and types written as Go writes them in messages. Pure."""
 
+import json
+import math
 from typing import Any
 
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 _TYPES: dict[type, str] = {
     str: "string",
     bool: "bool",
@@ -20,19 +23,81 @@ _JSON_TYPES: dict[type, str] = {
 }
 
 
-def printed(value: Any) -> str:
-    """Write a JSON value as `%v` does: `map[image:nginx ports:[80 81]]`."""
+def is_integer(value: Any) -> bool:
+    """Tell whether a JSON number is an int64 for Go, not a float64."""
+    return isinstance(value, int) and not isinstance(value, bool) and INT64_MIN <= value <= INT64_MAX
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a value is a JSON number."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def as_float(value: float) -> float:
+    """Return a JSON number as a float64; what is beyond its range becomes infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def whole(value: float) -> bool:
+    """Tell whether a float64 counts as an integer in JSON: nearly one, and exactly representable."""
+    real = abs(as_float(value))
+    if not real <= 2**53 - 1:
+        return False
+    down = float(int(real))
+    return real == down or (down > 0 and (real - down) / (real + down) < 1e-9)
+
+
+def as_json(value: Any) -> str:
+    """Write a value as Go's encoding/json does, for which `<`, `>` and `&` are not safe in HTML."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    for each in "<>&":
+        text = text.replace(each, f"\\u{ord(each):04x}")
+    return text
+
+
+def number(value: float) -> str:
+    """Write a number as `%v` does: shortest form, exponents below 1e-4 and from 1e21 on."""
+    if is_integer(value):
+        return str(value)
+    real = as_float(value)
+    if math.isinf(real):
+        return "+Inf" if real > 0 else "-Inf"
+    if math.isnan(real):
+        return "NaN"
+    if real == 0 or 1e-4 <= abs(real) < 1e21:
+        text = repr(real)
+        if "e" in text:
+            text = f"{real:.0f}"
+        return text.removesuffix(".0")
+    mantissa, _, exponent = f"{real!r}".partition("e")
+    if not exponent:
+        mantissa, _, exponent = f"{real:e}".partition("e")
+        mantissa = mantissa.rstrip("0").rstrip(".")
+    power = int(exponent)
+    return f"{mantissa}e{'-' if power < 0 else '+'}{abs(power):02d}"
+
+
+def quoted(text: str) -> str:
+    """Write a text as `%q` does."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def plain(value: Any) -> str:
+    """Write a JSON value as `%v` does."""
     if value is None:
         return "<nil>"
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, dict):
-        return "map[" + " ".join(f"{name}:{printed(value[name])}" for name in sorted(value)) + "]"
+    if isinstance(value, str):
+        return value
     if isinstance(value, list):
-        return "[" + " ".join(map(printed, value)) + "]"
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
-        return str(int(value))
-    return str(value)
+        return f"[{' '.join(plain(each) for each in value)}]"
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{name}:{plain(value[name])}' for name in sorted(value))}]"
+    return number(value)
 
 
 def type_name(value: Any) -> str:

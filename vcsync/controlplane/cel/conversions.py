@@ -8,6 +8,7 @@ from datetime import timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from vcsync.controlplane import gotext
 from vcsync.controlplane.cel import arithmetic, kubernetes
 from vcsync.controlplane.cel.arguments import Function
 from vcsync.controlplane.cel.values import (
@@ -24,7 +25,6 @@ from vcsync.controlplane.cel.values import (
     is_number,
     type_name,
 )
-from vcsync.controlplane.crd import gotext
 
 
 def _failed(value: Any, target: str) -> CelError:

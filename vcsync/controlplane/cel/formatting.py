@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from vcsync.controlplane import gotext
 from vcsync.controlplane.cel.values import (
     CelError,
     Duration,
@@ -15,7 +16,6 @@ from vcsync.controlplane.cel.values import (
     is_number,
     type_name,
 )
-from vcsync.controlplane.crd import gotext
 
 _CLAUSE = re.compile(r"%(?:(%)|(?:\.(\d{1,3}))?([sdfeboxX]))")
 

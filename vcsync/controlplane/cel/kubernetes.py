@@ -11,8 +11,9 @@ from fractions import Fraction
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl, quote, urlsplit
 
+from vcsync.controlplane import gotext
 from vcsync.controlplane.cel.values import INT_MAX, INT_MIN, NONE, CelError, NoOverload, Optional, Work
-from vcsync.controlplane.crd import formats, gotext
+from vcsync.controlplane.crd import formats
 from vcsync.controlplane.kinds import names
 
 _QUANTITY = re.compile(

@@ -19,11 +19,11 @@ from vcsync.controlplane.cel.patience import work
 from vcsync.controlplane.cel.values import NONE, CelError, CostExceeded, Optional, Work, from_json
 from vcsync.controlplane.crd import fieldpath
 from vcsync.controlplane.crd.correlate import Correlated, composite_key, keyed
-from vcsync.controlplane.crd.gotext import quoted
 from vcsync.controlplane.crd.paths import child, index, key
 from vcsync.controlplane.crd.schemacheck import Estimated
 from vcsync.controlplane.crd.structural import META_FIELDS, Structural
 from vcsync.controlplane.errors import FieldError, duplicate, not_allowed, required, wrong
+from vcsync.controlplane.gotext import quoted
 
 PER_CALL = 1_000_000
 BUDGET = 10_000_000

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from vcsync.controlplane import gotext
 from vcsync.controlplane.behaviour import Object
-from vcsync.controlplane.crd import gotext
 from vcsync.controlplane.errors import FieldError, StatusError, forbidden, internal, wrong
 
 _MOST_REPLICAS = 2**31 - 1

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from vcsync.controlplane.crd import fieldpath, gotext, objectmeta, schemarules, structural, validate
+from vcsync.controlplane import gotext
+from vcsync.controlplane.crd import fieldpath, objectmeta, schemarules, structural, validate
 from vcsync.controlplane.crd.paths import child, index, key
 from vcsync.controlplane.crd.structural import Structural
 from vcsync.controlplane.errors import FieldError, not_allowed, not_supported, required, wrong

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from vcsync.controlplane.crd import formats, gotext, patterns
+from vcsync.controlplane import gotext
+from vcsync.controlplane.crd import formats, patterns
 from vcsync.controlplane.crd.correlate import Correlated
 from vcsync.controlplane.errors import FieldError, not_supported, required, wrong, wrong_type
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from vcsync.controlplane.behaviour import Object
-from vcsync.controlplane.gotext import printed, type_name
+from vcsync.controlplane.gotext import plain, type_name
 from vcsync.controlplane.patch import fields, shapes
 from vcsync.controlplane.schema.node import Schema
 
@@ -37,12 +37,12 @@ def _check(schema: Schema, value: Any, path: str) -> Iterator[tuple[str, str]]:
         if isinstance(value, dict):
             yield from _check_map(schema, value, path)
         else:
-            yield path, f"expected map, got &{{{printed(value)}}}"
+            yield path, f"expected map, got &{{{plain(value)}}}"
     elif schema.type == "array":
         if isinstance(value, list):
             yield from _check_list(schema, value, path)
         else:
-            yield path, f"expected list, got &{{{printed(value)}}}"
+            yield path, f"expected list, got &{{{plain(value)}}}"
     else:
         wrong = _check_scalar(schema, value)
         if wrong:
@@ -82,12 +82,12 @@ def _check_scalar(schema: Schema, value: Any) -> str:
             return f"expected numeric (int or float), got {type_name(value)}"
     elif kind == "boolean":
         if not isinstance(value, bool):
-            return f"expected boolean, got &{{{printed(value)}}}"
+            return f"expected boolean, got &{{{plain(value)}}}"
     elif kind == "string" and schema.format in {"", "byte"}:
         if not isinstance(value, str):
             return f"expected string, got &value.valueUnstructured{{Value:{_go(value)}}}"
     elif kind != "int-or-string" and isinstance(value, dict | list):
-        return f"expected any scalar, got &{{{printed(value)}}}"
+        return f"expected any scalar, got &{{{plain(value)}}}"
     return ""
 
 

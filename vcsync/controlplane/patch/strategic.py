@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vcsync.controlplane.behaviour import Object
-from vcsync.controlplane.gotext import printed, type_name
+from vcsync.controlplane.gotext import plain, type_name
 from vcsync.controlplane.patch.jsonpatch import copied
 from vcsync.controlplane.schema.node import Schema
 
@@ -38,7 +38,7 @@ def apply(live: Object, patch: Object, schema: Schema) -> Object:
 
 
 def _no_merge_key(item: Object, merge_key: str) -> PatchError:
-    return PatchError(f"map: {printed(item)} does not contain declared merge key: {merge_key}")
+    return PatchError(f"map: {plain(item)} does not contain declared merge key: {merge_key}")
 
 
 def _bad_type(expected: Any, actual: Any) -> PatchError:
@@ -95,7 +95,7 @@ def _directive(patch: Object) -> Object:
         return {key: each for key, each in patch.items() if key != _DIRECTIVE}
     if said == "delete":
         return {}
-    raise PatchError(f"unknown patch type: {printed(said)} in map: {printed(patch)}")
+    raise PatchError(f"unknown patch type: {plain(said)} in map: {plain(patch)}")
 
 
 def _set(original: Object, name: str, change: Any) -> None:
@@ -197,7 +197,7 @@ def _check_order(change: list[Any], order: list[Any], merge_key: str) -> None:
         position += 1
     if at < len(items) and position >= len(order):
         raise PatchError(
-            f"The order in patch list:\n{printed(change)}\n doesn't match {_SET_ORDER} list:\n{printed(order)}\n"
+            f"The order in patch list:\n{plain(change)}\n doesn't match {_SET_ORDER} list:\n{plain(order)}\n"
         )
 
 
@@ -231,7 +231,7 @@ def _item_type(*lists: list[Any]) -> type | None:
                 if found is list:
                     raise ListOfLists("lists of lists are not supported")
             elif type(item) is not found:
-                raise PatchError(f"list element types are not identical: {printed(list(lists))}")
+                raise PatchError(f"list element types are not identical: {plain(list(lists))}")
     return found
 
 
@@ -281,7 +281,7 @@ def _obey_directives(
         elif said == "merge":
             raise PatchError("merging lists cannot yet be specified in the patch")
         else:
-            raise PatchError(f"unknown patch type: {printed(said)} in map: {printed(item)}")
+            raise PatchError(f"unknown patch type: {plain(said)} in map: {plain(item)}")
     kept = [item for item in original if merge_key not in item or _hashable(item[merge_key]) not in gone]
     return (additions, [], kept) if replace else (kept, additions, kept)
 
@@ -326,7 +326,7 @@ def _known(item: Any, merge_key: str) -> Any:
 
 def _hashable(value: Any) -> Any:
     """Return what tells values apart as Go does: 1, 1.0 and true are different."""
-    return (type(value), printed(value) if isinstance(value, dict | list) else value)
+    return (type(value), plain(value) if isinstance(value, dict | list) else value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import msgspec
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.errors import StatusError
-from vcsync.controlplane.gotext import ordered, printed
+from vcsync.controlplane.gotext import ordered, plain
 from vcsync.controlplane.patch import apply, documents
 from vcsync.controlplane.rest.bodies import keep_reset, settle_meta, unknown_fields
 from vcsync.controlplane.rest.scope import Scope
@@ -34,7 +34,7 @@ class Made:
     def told(self, obj: Object) -> str:
         """Return what a refusal shows."""
         if self.form == documents.STRATEGIC:
-            return printed(self.patch)
+            return plain(self.patch)
         touched = self.patch if self.form == documents.MERGE else _paths(self.patch)
         return msgspec.json.encode(_rewritten(obj, touched)).decode()
 

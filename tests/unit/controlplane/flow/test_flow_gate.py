@@ -344,3 +344,18 @@ async def test_a_configuration_that_cannot_be_read_is_asked_for_again():
         await gate.prepare("a")
     await gate.prepare("a")
     assert gate.known("a")
+
+
+async def test_whoever_comes_just_when_a_configuration_has_been_read_goes_on():
+    async def load(_):
+        return bootstrap()
+
+    gate = Gate(Bounds(), load)
+    coming = []
+    for _ in range(5):
+        # One in each turn of the loop, so that one comes between the end of the reading and those told of it.
+        coming.append(asyncio.create_task(gate.prepare("a")))
+        await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        await asyncio.gather(*coming)
+    assert gate.known("a")

@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from vcsync.controlplane.behaviour import Object
-from vcsync.controlplane.crd import conditions, validation
+from vcsync.controlplane.crd import approval, conditions, conversionrules
 from vcsync.controlplane.crd.catalogue import GROUP, PLURAL, owner
 from vcsync.controlplane.patch import managed, resets
 from vcsync.controlplane.patch.managed import Tracking
@@ -309,7 +309,7 @@ def _establish(definition: Object, now: str) -> None:
     bundle = (webhook.get("clientConfig") or {}).get("caBundle") or ""
     if not conditions.is_true(definition, "NamesAccepted"):
         state = ("False", "NotAccepted", "not all names are accepted")
-    elif bundle and validation.bundle_problem(bundle):
+    elif bundle and conversionrules.bundle_problem(bundle):
         state = ("False", "InvalidCABundle", "The conversion webhook CABundle is invalid")
     else:
         state = ("True", "InitialNamesAccepted", "the initial names have been accepted")
@@ -326,7 +326,7 @@ _APPROVAL = {
 
 def _approve(definition: Object, now: str) -> None:
     """Tell whether a definition in a group of the Kubernetes project conforms to its policy."""
-    state = validation.approval(definition)
+    state = approval.approval(definition)
     name = "KubernetesAPIApprovalPolicyConformant"
     if state is None:
         conditions.remove_condition(definition, name)

@@ -5,52 +5,17 @@ apiextensions' `apiserver/validation` (how findings become field errors, ratchet
 """
 
 import struct
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
 from vcsync.controlplane import gotext
 from vcsync.controlplane.crd import formats, patterns
 from vcsync.controlplane.crd.correlate import Correlated
-from vcsync.controlplane.errors import FieldError, not_supported, required, wrong, wrong_type
-
-_MOST_FINDINGS = 1000
-"""A tenant's object may be wrong in a million places; nobody reads further than this."""
-
+from vcsync.controlplane.crd.problems import Problem, Result, field_error
+from vcsync.controlplane.errors import FieldError
 
 _Expected = tuple[tuple[str, ...], str]
 """Types that a value may have, and its format."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Problem:
-    """One finding. `code` says which kind of field error it becomes; `limit` and `choices` are for those."""
-
-    code: str
-    path: str
-    value: Any
-    message: str
-    limit: int = 0
-    choices: Sequence[Any] = ()
-
-
-@dataclass(slots=True)
-class _Result:
-    problems: dict[str, _Problem] = field(default_factory=dict)
-    matches: int = 0
-
-    def add(self, problem: _Problem | None) -> None:
-        if problem is not None and len(self.problems) < _MOST_FINDINGS:
-            self.problems.setdefault(problem.message, problem)
-
-    def merge(self, other: "_Result") -> None:
-        for each in other.problems.values():
-            self.add(each)
-        self.matches += other.matches
-
-    @property
-    def valid(self) -> bool:
-        return not self.problems
 
 
 def validate(
@@ -65,35 +30,7 @@ def validate(
         correlated: the value with what it was before; problems of what did not change are not told.
     """
     result = _value(schema, value, "", correlated, ratchet=True)
-    return [_field_error(path, each) for each in result.problems.values()]
-
-
-def _field_error(path: str, problem: _Problem) -> FieldError:  # noqa: PLR0911 -- one case for each kind of finding
-    if problem.code == "composite":
-        return wrong(path or "<nil>", "", problem.message)
-    name = problem.path.removeprefix(".")
-    where = f"{path}.{name}" if path and name else path or name or "<nil>"
-    if problem.code == "required":
-        return required(where)
-    if problem.code == "enum":
-        return not_supported(where, problem.value, [_choice(each) for each in problem.choices])
-    if problem.code == "long":
-        unit = "byte" if problem.limit == 1 else "bytes"
-        return FieldError(
-            "FieldValueTooLong", where, f"Too long: may not be more than {problem.limit} {unit}"
-        )
-    if problem.code == "many":
-        unit = "item" if problem.limit == 1 else "items"
-        told = f"Too many: {problem.value}: must have at most {problem.limit} {unit}"
-        return FieldError("FieldValueTooMany", where, told)
-    value = "" if problem.value is None else problem.value
-    if problem.code == "type":
-        return wrong_type(where, value, problem.message)
-    return wrong(where, value, problem.message)
-
-
-def _choice(value: Any) -> str:
-    return value if isinstance(value, str) else gotext.plain(value)
+    return [field_error(path, each) for each in result.problems.values()]
 
 
 def _types(schema: Mapping[str, Any]) -> tuple[str, ...]:
@@ -109,8 +46,8 @@ def _format(schema: Mapping[str, Any], types: tuple[str, ...]) -> str:
 
 def _value(
     schema: Mapping[str, Any], value: Any, path: str, correlated: Correlated | None, *, ratchet: bool
-) -> _Result:
-    result = _Result()
+) -> Result:
+    result = Result()
     types = _types(schema)
     written = _format(schema, types)
     if value is None:
@@ -136,10 +73,10 @@ def _value(
     return _ratcheted(result, correlated if ratchet else None)
 
 
-def _ratcheted(result: _Result, correlated: Correlated | None) -> _Result:
+def _ratcheted(result: Result, correlated: Correlated | None) -> Result:
     """Leave out problems of a value that is what it was."""
     if correlated is not None and not result.valid and correlated.unchanged():
-        return _Result(matches=result.matches)
+        return Result(matches=result.matches)
     return result
 
 
@@ -155,7 +92,7 @@ def _json_type(value: Any) -> tuple[str, str]:
     return ("array", "") if isinstance(value, list) else ("object", "")
 
 
-def _type(result: _Result, schema: Mapping[str, Any], value: Any, path: str, expected: _Expected) -> None:
+def _type(result: Result, schema: Mapping[str, Any], value: Any, path: str, expected: _Expected) -> None:
     types, written = expected
     if value is None:
         if types and not schema.get("nullable"):
@@ -179,18 +116,18 @@ def _type(result: _Result, schema: Mapping[str, Any], value: Any, path: str, exp
         result.add(_misfit(path, ",".join(types), actual))
 
 
-def _misfit(path: str, expected: str, actual: str) -> _Problem:
-    return _Problem(
+def _misfit(path: str, expected: str, actual: str) -> Problem:
+    return Problem(
         "type", path, actual, f"{path} in body must be of type {expected}: {gotext.quoted(actual)}"
     )
 
 
-def _enum(result: _Result, schema: Mapping[str, Any], value: Any, path: str) -> None:
+def _enum(result: Result, schema: Mapping[str, Any], value: Any, path: str) -> None:
     choices = schema.get("enum")
     if not choices or any(_same(value, each) for each in choices if each is not None):
         return
     told = f"{path} in body should be one of {gotext.plain(list(choices))}"
-    result.add(_Problem("enum", path, value, told, choices=choices))
+    result.add(Problem("enum", path, value, told, choices=choices))
 
 
 def _same(value: Any, choice: Any) -> bool:
@@ -199,32 +136,32 @@ def _same(value: Any, choice: Any) -> bool:
     return type(value) is type(choice) and bool(value == choice)
 
 
-def _string(result: _Result, schema: Mapping[str, Any], value: str, path: str) -> None:
+def _string(result: Result, schema: Mapping[str, Any], value: str, path: str) -> None:
     longest, shortest, pattern = schema.get("maxLength"), schema.get("minLength"), schema.get("pattern")
     if longest is not None and len(value) > longest:
         told = f"{path} in body should be at most {longest} chars long"
-        result.add(_Problem("long", path, value, told, limit=longest))
+        result.add(Problem("long", path, value, told, limit=longest))
     elif shortest is not None and len(value) < shortest:
-        result.add(_Problem("", path, value, f"{path} in body should be at least {shortest} chars long"))
+        result.add(Problem("", path, value, f"{path} in body should be at least {shortest} chars long"))
     elif pattern:
         try:
             found = patterns.compiled(pattern).found_in(value)
         except patterns.InvalidPattern as why:
             found, pattern = False, f"{pattern}, but pattern is invalid: {why}"
         if not found:
-            result.add(_Problem("", path, value, f"{path} in body should match '{pattern}'"))
+            result.add(Problem("", path, value, f"{path} in body should match '{pattern}'"))
 
 
-def _string_format(result: _Result, value: str, path: str, written: str) -> None:
+def _string_format(result: Result, value: str, path: str, written: str) -> None:
     if not formats.FORMATS[written.replace("-", "")](value):
         told = f"{path} in body must be of type {written}: {gotext.quoted(value)}"
-        result.add(_Problem("type", path, value, told))
+        result.add(Problem("type", path, value, told))
 
 
 _RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (gotext.INT64_MIN, gotext.INT64_MAX)}
 
 
-def _number(result: _Result, schema: Mapping[str, Any], value: float, path: str, expected: _Expected) -> None:
+def _number(result: Result, schema: Mapping[str, Any], value: float, path: str, expected: _Expected) -> None:
     types, written = expected
     type_ = types[0] if len(types) == 1 and types[0] in ("integer", "number") else ""
     result.add(_beyond(value, type_, written, "Checked", path))
@@ -245,33 +182,33 @@ def _number(result: _Result, schema: Mapping[str, Any], value: float, path: str,
         if difference > 0 or (exclusive and difference == 0):
             than = "than" if exclusive else "than or equal to"
             told = f"{path} in body should be {words} {than} {gotext.number(bound)}"
-            result.add(_Problem("", path, value, told))
+            result.add(Problem("", path, value, told))
     if most is not None:
         result.add(_beyond(most, type_, written, "Maximum boundary", path))
     result.matches += 1
 
 
-def _multiple(result: _Result, value: float, factor: float, path: str) -> None:
+def _multiple(result: Result, value: float, factor: float, path: str) -> None:
     if gotext.is_integer(value):
         whole = int(factor)
         if whole <= 0:
             told = f"factor MultipleOf declared for {path} must be positive: {whole}"
-            result.add(_Problem("", path, whole, told))
+            result.add(Problem("", path, whole, told))
             return
         fits, shown = value % whole == 0, gotext.number(whole)
     else:
         real = gotext.as_float(factor)
         if real <= 0:
             told = f"factor MultipleOf declared for {path} must be positive: {gotext.number(factor)}"
-            result.add(_Problem("", path, factor, told))
+            result.add(Problem("", path, factor, told))
             return
         quotient = (1 / real * value) if real < 1 else gotext.as_float(value) / real
         fits, shown = gotext.whole(quotient), gotext.number(real)
     if not fits:
-        result.add(_Problem("", path, value, f"{path} in body should be a multiple of {shown}"))
+        result.add(Problem("", path, value, f"{path} in body should be a multiple of {shown}"))
 
 
-def _beyond(value: float, type_: str, written: str, what: str, path: str) -> _Problem | None:
+def _beyond(value: float, type_: str, written: str, what: str, path: str) -> Problem | None:
     if type_ == "integer":
         low, high = _RANGES.get(written, _RANGES["int64"])
         real = gotext.as_float(value)
@@ -291,11 +228,11 @@ def _beyond(value: float, type_: str, written: str, what: str, path: str) -> _Pr
     if inside:
         return None
     told = f"of type {type_} with format {written}" if written else f"of type {type_} (default format)"
-    return _Problem("composite", path, "", f"{what} value must be {told} in {path}")
+    return Problem("composite", path, "", f"{what} value must be {told} in {path}")
 
 
 def _array(
-    result: _Result, schema: Mapping[str, Any], value: list[Any], path: str, correlated: Correlated | None
+    result: Result, schema: Mapping[str, Any], value: list[Any], path: str, correlated: Correlated | None
 ) -> None:
     items = schema.get("items")
     if isinstance(items, Mapping):
@@ -305,18 +242,18 @@ def _array(
     least, most = schema.get("minItems"), schema.get("maxItems")
     size = len(value)
     if least is not None and size < least:
-        result.add(_Problem("", path, size, f"{path} in body should have at least {least} items"))
+        result.add(Problem("", path, size, f"{path} in body should have at least {least} items"))
     if most is not None and size > most:
         result.add(
-            _Problem("many", path, size, f"{path} in body should have at most {most} items", limit=most)
+            Problem("many", path, size, f"{path} in body should have at most {most} items", limit=most)
         )
     if schema.get("uniqueItems") and any(value[at] in value[:at] for at in range(min(size, 1000))):
-        result.add(_Problem("", path, "", f"{path} in body shouldn't contain duplicates"))
+        result.add(Problem("", path, "", f"{path} in body shouldn't contain duplicates"))
     result.matches += 1
 
 
 def _object(
-    result: _Result,
+    result: Result,
     schema: Mapping[str, Any],
     value: dict[str, Any],
     path: str,
@@ -325,17 +262,17 @@ def _object(
     least, most = schema.get("minProperties"), schema.get("maxProperties")
     size = len(value)
     if least is not None and size < least:
-        result.add(_Problem("", path, size, f"{path} in body should have at least {least} properties"))
+        result.add(Problem("", path, size, f"{path} in body should have at least {least} properties"))
     if most is not None and size > most:
         told = f"{path} in body should have at most {most} properties"
-        result.add(_Problem("many", path, size, told, limit=most))
+        result.add(Problem("many", path, size, told, limit=most))
     properties = schema.get("properties") or {}
     additional = schema.get("additionalProperties")
     for name, each in value.items():
         if name in properties or additional is None or additional is True:
             continue
         if additional is False:
-            result.add(_Problem("", path, name, f"{path}.{name} in body is a forbidden property"))
+            result.add(Problem("", path, name, f"{path}.{name} in body is a forbidden property"))
         else:
             own = correlated.field(name) if correlated is not None else None
             result.merge(_value(additional, each, f"{path}.{name}", own, ratchet=True))
@@ -348,17 +285,17 @@ def _object(
             result.merge(_value(below, value[name], where, own, ratchet=True))
     for name in schema.get("required") or ():
         if name not in value:
-            result.add(_Problem("required", f"{path}.{name}", None, f"{path}.{name} in body is required"))
+            result.add(Problem("required", f"{path}.{name}", None, f"{path}.{name} in body is required"))
 
 
 def _junctors(
-    result: _Result, schema: Mapping[str, Any], value: Any, path: str, correlated: Correlated | None
+    result: Result, schema: Mapping[str, Any], value: Any, path: str, correlated: Correlated | None
 ) -> None:
     """Check anyOf, oneOf, allOf and not; of alternatives that fail, the one that matched most is told."""
-    own = _Result()
+    own = Result()
     quoted = gotext.quoted(path)
 
-    def tried(alternative: Mapping[str, Any]) -> _Result:
+    def tried(alternative: Mapping[str, Any]) -> Result:
         return _value(alternative, value, path, correlated, ratchet=False)
 
     if alternatives := schema.get("anyOf"):
@@ -379,14 +316,14 @@ def _junctors(
         if passed != len(results):
             none = "" if passed else ". None validated"
             told = f"{quoted} must validate all the schemas (allOf){none}"
-            own.add(_Problem("composite", path, None, told))
+            own.add(Problem("composite", path, None, told))
     if (refused := schema.get("not")) is not None and tried(refused).valid:
-        own.add(_Problem("composite", path, None, f"{quoted} must not validate the schema (not)"))
+        own.add(Problem("composite", path, None, f"{quoted} must not validate the schema (not)"))
     own.matches += 1
     result.merge(own)
 
 
-def _best(results: list[_Result]) -> _Result:
+def _best(results: list[Result]) -> Result:
     best = results[0]
     for each in results[1:]:
         if each.matches > best.matches:
@@ -394,20 +331,20 @@ def _best(results: list[_Result]) -> _Result:
     return best
 
 
-def _any_of(own: _Result, results: list[_Result], told: str) -> None:
+def _any_of(own: Result, results: list[Result], told: str) -> None:
     passed = next((each for each in results if each.valid), None)
     if passed is None:
-        own.add(_Problem("composite", "", None, told))
+        own.add(Problem("composite", "", None, told))
         passed = _best(results)
     own.merge(passed)
 
 
-def _one_of(own: _Result, results: list[_Result], told: str) -> None:
+def _one_of(own: Result, results: list[Result], told: str) -> None:
     passed = [each for each in results if each.valid]
     if len(passed) == 1:
         own.merge(passed[0])
         return
     found = f"Found {len(passed)} valid alternatives" if passed else "Found none valid"
-    own.add(_Problem("composite", "", None, told + found))
+    own.add(Problem("composite", "", None, told + found))
     if not passed:
         own.merge(_best(results))

@@ -4,23 +4,18 @@ As `pkg/apis/apiextensions/validation` of apiextensions-apiserver. What is the s
 `spec` itself (`spec.validation`, `spec.subresources`, ...), as the real server's internal form has it.
 """
 
-import base64
-import binascii
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
-
-from cryptography import x509
 
 from vcsync.controlplane.crd import conditions, fieldpath, schemarules, structural
-from vcsync.controlplane.crd.paths import child, index, key
+from vcsync.controlplane.crd.approval import check_approval
+from vcsync.controlplane.crd.conversionrules import bundle_excused, check_conversion
+from vcsync.controlplane.crd.paths import child, index
 from vcsync.controlplane.crd.schemacheck import RuleCompiler, check_schema
 from vcsync.controlplane.errors import (
     FieldError,
     duplicate,
-    not_allowed,
     not_supported,
     required,
     too_many,
@@ -32,9 +27,7 @@ Raw = Mapping[str, Any]
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
-_REVIEWS = ("v1", "v1beta1")
 _MOST_SELECTABLE = 8
-_APPROVAL = "api-approved.kubernetes.io"
 _SHARED = (
     ("subresources", "subresources"), ("schema", "validation"),
     ("additionalPrinterColumns", "additionalPrinterColumns"), ("selectableFields", "selectableFields"),
@@ -53,7 +46,7 @@ class _Options:
 
 def validate(definition: Raw, compile_rules: RuleCompiler) -> list[FieldError]:
     """Return what is wrong with a new definition."""
-    return _name(definition) + _whole(definition, _Options(compile_rules)) + _approval(definition, None)
+    return _name(definition) + _whole(definition, _Options(compile_rules)) + check_approval(definition, None)
 
 
 def validate_update(new: Raw, old: Raw, compile_rules: RuleCompiler) -> list[FieldError]:
@@ -61,7 +54,7 @@ def validate_update(new: Raw, old: Raw, compile_rules: RuleCompiler) -> list[Fie
     options = _Options(
         compile_rules,
         standing=_unchanged(new, old, "schema"),
-        any_bundle=_bundle_excused(old),
+        any_bundle=bundle_excused(old),
         many_selectable=frozenset(
             name
             for name in _unchanged(new, old, "selectableFields")
@@ -75,7 +68,7 @@ def validate_update(new: Raw, old: Raw, compile_rules: RuleCompiler) -> list[Fie
         found += _immutable("spec.names.kind", after["names"].get("kind"), before["names"].get("kind"))
     found += _immutable("spec.group", after.get("group"), before.get("group"))
     found += _immutable("spec.names.plural", after["names"].get("plural"), before["names"].get("plural"))
-    return found + _approval(new, old)
+    return found + check_approval(new, old)
 
 
 def validate_status(new: Raw) -> list[FieldError]:
@@ -149,7 +142,8 @@ def _spec(spec: Raw, options: _Options) -> list[FieldError]:
         status = any((each.get("subresources") or {}).get("status") is not None for each in versions)
         top = {part: versions[0].get(part) for part in shared}
         found += _parts("spec", top, options, status=status, name=versions[0].get("name") or "", top=True)
-    return found + _conversion("spec.conversion", spec.get("conversion") or {}, options)
+    conversion = spec.get("conversion") or {}
+    return found + check_conversion("spec.conversion", conversion, any_bundle=options.any_bundle)
 
 
 def _group(group: str) -> list[FieldError]:
@@ -377,159 +371,3 @@ def _selectable(path: str, fields: Any, schema: Raw, *, excused: bool) -> list[F
     if len(seen) > _MOST_SELECTABLE and not excused:
         found.append(too_many(path, len(seen), _MOST_SELECTABLE))
     return found
-
-
-def _conversion(path: str, conversion: Raw, options: _Options) -> list[FieldError]:
-    strategy = conversion.get("strategy") or ""
-    found = []
-    if not strategy:
-        found.append(required(child(path, "strategy")))
-    elif strategy not in ("None", "Webhook"):
-        found.append(not_supported(child(path, "strategy"), strategy, ("None", "Webhook")))
-    webhook = conversion.get("webhook") or {}
-    client, reviews = webhook.get("clientConfig"), webhook.get("conversionReviewVersions") or []
-    where, versions = child(path, "webhookClientConfig"), child(path, "conversionReviewVersions")
-    if strategy != "Webhook":
-        told = "should not be set when strategy is not set to Webhook"
-        found += [
-            not_allowed(each, told)
-            for each, given in ((where, client is not None), (versions, reviews))
-            if given
-        ]
-        return found
-    if client is None:
-        found.append(required(where, "required when strategy is set to Webhook"))
-    else:
-        found += _client(where, client, options)
-    return found + _reviews(versions, reviews)
-
-
-def _client(path: str, client: Raw, options: _Options) -> list[FieldError]:
-    url, service = client.get("url"), client.get("service")
-    found = []
-    if (url is None) == (service is None):
-        found.append(required(path, "exactly one of url or service is required"))
-    elif url is not None:
-        found += _url(child(path, "url"), url)
-    elif service is not None:
-        found += _service(child(path, "service"), service)
-    bundle = client.get("caBundle") or ""
-    if bundle and not options.any_bundle and (why := bundle_problem(bundle)):
-        found.append(wrong(child(path, "caBundle"), bundle, why))
-    return found
-
-
-def bundle_problem(bundle: str) -> str:
-    """Say what is wrong with a CA bundle (base64 of PEM), empty: nothing."""
-    try:
-        certificates = x509.load_pem_x509_certificates(base64.b64decode(bundle, validate=True))
-    except (ValueError, binascii.Error):
-        certificates = []
-    return "" if certificates else "unable to load root certificates: unable to parse bytes as PEM block"
-
-
-def _bundle_excused(old: Raw) -> bool:
-    if not conditions.is_true(dict(old), "Established"):
-        return True
-    webhook = (old["spec"].get("conversion") or {}).get("webhook") or {}
-    bundle = (webhook.get("clientConfig") or {}).get("caBundle") or ""
-    return bool(bundle) and bool(bundle_problem(bundle))
-
-
-def _url(path: str, text: str) -> list[FieldError]:
-    form = "; desired format: https://host[/path]"
-    try:
-        url = urlsplit(text)
-        host, user = url.netloc.rpartition("@")[2], url.netloc.rpartition("@")[0]
-    except ValueError:
-        return [required(path, f"url must be a valid URL: parse {json.dumps(text)}: invalid URL{form}")]
-    found = []
-    if url.scheme != "https":
-        found.append(wrong(path, url.scheme, f"'https' is the only allowed URL scheme{form}"))
-    if not host:
-        found.append(wrong(path, host, f"host must be specified{form}"))
-    if user:
-        found.append(wrong(path, user, "user information is not permitted in the URL"))
-    if url.fragment:
-        found.append(wrong(path, url.fragment, "fragments are not permitted in the URL"))
-    if url.query:
-        found.append(wrong(path, url.query, "query parameters are not permitted in the URL"))
-    return found
-
-
-def _service(path: str, service: Raw) -> list[FieldError]:
-    # The real server hands name and namespace over in the wrong order, so that a missing one is told as the other.
-    found = []
-    if not service.get("namespace"):
-        found.append(required(child(path, "name")))
-    if not service.get("name"):
-        found.append(required(child(path, "namespace")))
-    port = service.get("port", 443)
-    if not 1 <= port <= 65535:
-        told = "port is not valid: must be between 1 and 65535, inclusive"
-        found.append(wrong(child(path, "port"), port, told))
-    text = service.get("path") or ""
-    where = child(path, "path")
-    if text in ("", "/"):
-        return found
-    if text == "//":
-        return [*found, wrong(where, text, "segment[0] may not be empty")]
-    if not text.startswith("/"):
-        found.append(wrong(where, text, "must start with a '/'"))
-    for at, step in enumerate(text[1:].removesuffix("/").split("/")):
-        why = wellformed.dns_subdomain(step) if step else []
-        if not step:
-            found.append(wrong(where, text, f"segment[{at}] may not be empty"))
-        found += [wrong(where, text, f"segment[{at}]: {each}") for each in why]
-    return found
-
-
-def _reviews(path: str, reviews: list[str]) -> list[FieldError]:
-    if not reviews:
-        return [required(path)]
-    found = []
-    for at, each in enumerate(reviews):
-        if each in reviews[:at]:
-            found.append(wrong(index(path, at), each, "duplicate version"))
-        else:
-            found += [wrong(index(path, at), each, why) for why in wellformed.dns_label_1035(each)]
-    if not set(reviews) & set(_REVIEWS):
-        found.append(wrong(path, reviews, f"must include at least one of {', '.join(_REVIEWS)}"))
-    return found
-
-
-def _approval_state(definition: Raw) -> tuple[str, str]:
-    text = (definition.get("metadata", {}).get("annotations") or {}).get(_APPROVAL) or ""
-    see = "see https://github.com/kubernetes/enhancements/pull/1111"
-    if not text:
-        return "missing", f'protected groups must have approval annotation "{_APPROVAL}", {see}'
-    if text.startswith("unapproved"):
-        return "bypassed", f"not approved: {json.dumps(text)}"
-    try:
-        url = urlsplit(text)
-    except ValueError:
-        url = urlsplit("")
-    if url.scheme and url.netloc:
-        return "approved", f"approved in {text}"
-    either = 'with either a URL or a reason starting with "unapproved"'
-    return "invalid", f'protected groups must have approval annotation "{_APPROVAL}" {either}, {see}'
-
-
-def approval(definition: Raw) -> tuple[str, str] | None:
-    """Return whether a definition in a group of the Kubernetes project is approved, and why; None: no such group."""
-    group = definition["spec"].get("group") or ""
-    if f".{group}".endswith((".k8s.io", ".kubernetes.io")):
-        return _approval_state(definition)
-    return None
-
-
-def _approval(new: Raw, old: Raw | None) -> list[FieldError]:
-    state = approval(new)
-    if state is None or (old is not None and _approval_state(old)[0] == state[0]):
-        return []
-    where = key("metadata.annotations", _APPROVAL)
-    if state[0] == "missing":
-        return [required(where, state[1])]
-    if state[0] == "invalid":
-        return [wrong(where, new["metadata"]["annotations"][_APPROVAL], state[1])]
-    return []

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.kinds import names
-from vcsync.controlplane.kinds.paths import descending, no_backsteps
+from vcsync.controlplane.kinds.paths import descending
+from vcsync.controlplane.kinds.pod_environment import environment, environment_from
 from vcsync.controlplane.kinds.pod_probes import handlers, probe, stop_signal
-from vcsync.controlplane.kinds.pod_projections import ENVIRONMENT_FIELDS, field_reference, resource_reference
 from vcsync.controlplane.kinds.pod_security import container_security
 from vcsync.controlplane.kinds.resources import requirements
 from vcsync.controlplane.kinds.rules import (
@@ -165,8 +165,8 @@ def _common(path: str, found: Object, around: Surroundings) -> Findings:
         f"{path}.terminationMessagePolicy", text(found, "terminationMessagePolicy"), _MESSAGE_POLICIES
     )
     yield from _ports(f"{path}.ports", found)
-    yield from _environment(f"{path}.env", found)
-    yield from _environment_from(f"{path}.envFrom", found)
+    yield from environment(f"{path}.env", found)
+    yield from environment_from(f"{path}.envFrom", found)
     yield from _mounts(f"{path}.volumeMounts", found, around)
     yield from _devices(f"{path}.volumeDevices", found, around)
     yield from choice(f"{path}.imagePullPolicy", text(found, "imagePullPolicy"), _PULL_POLICIES)
@@ -204,79 +204,6 @@ def _host_ports(path: str, found: list[Object]) -> Findings:
                 if key in seen:
                     yield errors.duplicate(f"{here}.hostPort", key)
                 seen.add(key)
-
-
-def _environment(path: str, found: Object) -> Findings:
-    for each, here in indexed(found, "env", path):
-        name = text(each, "name")
-        if not name:
-            yield errors.required(f"{here}.name")
-        else:
-            yield from say(f"{here}.name", name, names.environment_name(name))
-        if isinstance(each.get("valueFrom"), dict):
-            yield from _value_from(f"{here}.valueFrom", each["valueFrom"], bool(text(each, "value")))
-
-
-def _value_from(path: str, found: Object, has_value: bool) -> Findings:
-    given = [key for key in _SOURCES if isinstance(found.get(key), dict)]
-    for key in given:
-        yield from _SOURCES[key](f"{path}.{key}", found[key])
-    if not given:
-        told = "`fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
-        yield errors.wrong(path, "", f"must specify one of: {told}")
-    elif has_value:
-        yield errors.wrong(path, "", "may not be specified when `value` is not empty")
-    elif len(given) > 1:
-        yield errors.wrong(path, "", _ONE_SOURCE)
-
-
-def _key_reference(path: str, found: Object) -> Findings:
-    yield from say(f"{path}.name", text(found, "name"), names.dns_subdomain(text(found, "name")))
-    key = text(found, "key")
-    if not key:
-        yield errors.required(f"{path}.key")
-    else:
-        yield from say(f"{path}.key", key, names.config_key(key))
-
-
-def _file_reference(path: str, found: Object) -> Findings:
-    for key, check in (("key", names.environment_name), ("volumeName", names.dns_label)):
-        value = text(found, key)
-        if not value:
-            yield errors.required(f"{path}.{key}")
-        else:
-            yield from say(f"{path}.{key}", value, check(value))
-    if not text(found, "path"):
-        yield errors.required(f"{path}.path")
-    else:
-        yield from no_backsteps(f"{path}.path", text(found, "path"))
-
-
-_SOURCES = {
-    "fieldRef": lambda path, found: field_reference(path, found, ENVIRONMENT_FIELDS),
-    "resourceFieldRef": lambda path, found: resource_reference(path, found, volume=False),
-    "configMapKeyRef": _key_reference,
-    "secretKeyRef": _key_reference,
-    "fileKeyRef": _file_reference,
-}
-
-
-def _environment_from(path: str, found: Object) -> Findings:
-    for each, here in indexed(found, "envFrom", path):
-        prefix = text(each, "prefix")
-        if prefix:
-            yield from say(f"{here}.prefix", prefix, names.environment_name(prefix))
-        given = [key for key in ("configMapRef", "secretRef") if isinstance(each.get(key), dict)]
-        for key in given:
-            name = text(each[key], "name")
-            if not name:
-                yield errors.required(f"{here}.{key}.name")
-            else:
-                yield from say(f"{here}.{key}.name", name, names.subdomain_name(name, True))
-        if not given:
-            yield errors.wrong(path, "", "must specify one of: `configMapRef` or `secretRef`")
-        elif len(given) > 1:
-            yield errors.wrong(path, "", _ONE_SOURCE)
 
 
 def _mounts(path: str, found: Object, around: Surroundings) -> Findings:

@@ -82,6 +82,7 @@ class Client:
         )
         self._manager = {"fieldManager": field_manager}
         self._prefix = ""
+        self._partial = False
 
     def below(self, prefix: str) -> Self:
         """Return a view of this client whose paths all begin with `prefix`, such as `/tenants/acme`.
@@ -90,6 +91,12 @@ class Client:
         """
         view = copy.copy(self)
         view._prefix = self._prefix + prefix
+        return view
+
+    def metadata_only(self) -> Self:
+        """Return a view of this client that reads no more of objects than their metadata (gets, lists, watches)."""
+        view = copy.copy(self)
+        view._partial = True
         return view
 
     async def __aenter__(self) -> Self:
@@ -124,6 +131,7 @@ class Client:
         params: Mapping[str, str] | None = None,
         body: bytes | None = None,
         content_type: str = "application/json",
+        accept: str = "",
         timeout: float | None = None,  # noqa: ASYNC109 - aiohttp's own timer is cheaper than a scope
     ) -> bytes:
         """Make one call and return the answer's body.
@@ -134,11 +142,17 @@ class Client:
             params: query parameters.
             body: what to send.
             content_type: its type.
+            accept: the form of the answer; empty: plain JSON.
             timeout: seconds for each attempt; default the client's.
         """
         target = f"{self._prefix}{path}?{urlencode(params)}" if params else self._prefix + path
         return await self._transport.request(
-            method, target, body=body, content_type="" if body is None else content_type, timeout=timeout
+            method,
+            target,
+            body=body,
+            content_type="" if body is None else content_type,
+            accept=accept,
+            timeout=timeout,
         )
 
     async def get(
@@ -146,7 +160,7 @@ class Client:
     ) -> Envelope:
         """Read one object (or its subresource)."""
         path = resource.path(namespace=namespace, name=name, subresource=subresource)
-        return self._parse(await self.request("GET", path), path)
+        return self._parse(await self.request("GET", path, accept=self._accept()), path)
 
     async def create(
         self, resource: Resource, body: Body, namespace: str = "", *, name: str = "", subresource: str = ""
@@ -252,6 +266,13 @@ class Client:
         gone = left.deletion_timestamp is None or (left.deletion_grace_seconds == 0 and not left.finalizers)
         return None if gone else left
 
+    async def delete_collection(
+        self, resource: Resource, namespace: str = "", *, propagation: Propagation = "Background"
+    ) -> None:
+        """Delete all objects of a collection; what has finalizers or grace stands for a while."""
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
+        await self.request("DELETE", resource.path(namespace=namespace), body=encode(options))
+
     async def version(self) -> dict[str, Any]:
         """Return what the server says about its version (`major`, `minor`, `gitVersion`)."""
         answer: dict[str, Any] = msgspec.json.decode(await self.request("GET", "/version"))
@@ -290,7 +311,7 @@ class Client:
             params["resourceVersion"] = resource_version
             params["resourceVersionMatch"] = "NotOlderThan"
         while True:
-            body = await self.request("GET", path, params=params)
+            body = await self.request("GET", path, params=params, accept=self._accept("List"))
             try:
                 raw = split_list(body)
                 portion = limit or 500
@@ -399,7 +420,7 @@ class Client:
         path = resource.path(namespace=namespace)
         target = f"{self._prefix}{path}?{urlencode(params)}"
         splitter = LineSplitter()
-        stream = await self._transport.open_stream(target, silence=silence)
+        stream = await self._transport.open_stream(target, silence=silence, accept=self._accept())
         try:
             yield ()
             while chunk := await stream.read():
@@ -414,6 +435,9 @@ class Client:
             raise Unreachable(f"WATCH {path}: {error}", endpoint=self.name) from error
         finally:
             stream.close()
+
+    def _accept(self, list_: str = "") -> str:
+        return f"application/json;as=PartialObjectMetadata{list_};g=meta.k8s.io;v=v1" if self._partial else ""
 
     def _events(self, lines: Sequence[bytes], path: str) -> tuple[Sequence[WatchEvent], KubeError | None]:
         """Parse lines up to the first that is an error; the events before it count."""

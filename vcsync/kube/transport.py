@@ -106,6 +106,7 @@ class Ask:
     Attributes:
         target: quoted path and query.
         stream: it is a watch, whose answer has no end.
+        accept: the form of the answer; empty: plain JSON.
     """
 
     method: str
@@ -114,6 +115,7 @@ class Ask:
     body: bytes | None = field(default=None, repr=False)
     content_type: str = ""
     stream: bool = False
+    accept: str = ""
 
     @property
     def verb(self) -> str:
@@ -233,6 +235,7 @@ class Transport:
         *,
         body: bytes | None = None,
         content_type: str = "",
+        accept: str = "",
         timeout: float | None = None,  # noqa: ASYNC109 - aiohttp's own timer is cheaper
     ) -> bytes:
         """Make one call, retrying what is safe to retry, and return the answer's body.
@@ -242,10 +245,11 @@ class Transport:
             target: quoted path and query.
             body: what to send.
             content_type: its type.
+            accept: the form of the answer; empty: plain JSON.
             timeout: seconds each attempt may take; default the client's.
         """
         limits = self._limits if timeout is None else _limits(total=timeout)
-        ask = Ask(method, target, limits, body, content_type)
+        ask = Ask(method, target, limits, body, content_type, accept=accept)
         self._budget.call()
         if self._pace is not None and (delay := self._pace.delay(time.monotonic())) > 0:
             await asyncio.sleep(delay)
@@ -269,14 +273,15 @@ class Transport:
             self.tally.retries += 1
         return await self._attempt(ask, credentials)
 
-    async def open_stream(self, target: str, *, silence: float) -> Stream:
+    async def open_stream(self, target: str, *, silence: float, accept: str = "") -> Stream:
         """Open a long-lived GET.
 
         Args:
             target: quoted path and query.
             silence: seconds without a byte after which reading fails with Timeout.
+            accept: the form of the answer; empty: plain JSON.
         """
-        ask = Ask("GET", target, _limits(silence=silence), stream=True)
+        ask = Ask("GET", target, _limits(silence=silence), stream=True, accept=accept)
         credentials = self.connection.current() or await self._credentials()
         try:
             return await self._open(ask, credentials)
@@ -358,6 +363,8 @@ class Transport:
         headers = credentials.headers
         if ask.content_type:
             headers = {**headers, "Content-Type": ask.content_type}
+        if ask.accept:
+            headers = {**headers, "Accept": ask.accept}
         return await self._session(ask.stream).request(
             ask.method,
             URL(credentials.url + ask.target, encoded=True),

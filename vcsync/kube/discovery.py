@@ -1,0 +1,95 @@
+"""Which resources an API server has, from its aggregated discovery documents."""
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Struct
+
+from vcsync.kube.client import Client
+from vcsync.kube.errors import KubeError
+from vcsync.kube.resources import Resource
+
+ACCEPT = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_STALE = "Stale"
+
+
+class Found(Struct, frozen=True):
+    """One resource type in the version that its group prefers, and what may be done with it."""
+
+    resource: Resource
+    verbs: frozenset[str]
+
+
+class Discovery(Struct, frozen=True):
+    """What a server has. `stale`: versions of groups (`metrics.k8s.io/v1`) of which it does not know now."""
+
+    found: tuple[Found, ...]
+    stale: tuple[str, ...]
+
+
+class _Kind(Struct):
+    kind: str = ""
+
+
+class _Resource(Struct, rename="camel"):
+    resource: str = ""
+    response_kind: _Kind | None = None
+    scope: str = ""
+    verbs: tuple[str, ...] | None = None
+
+
+class _Version(Struct):
+    version: str = ""
+    resources: tuple[_Resource, ...] | None = None
+    freshness: str = ""
+
+
+class _Metadata(Struct):
+    name: str = ""
+
+
+class _Group(Struct):
+    metadata: _Metadata = _Metadata()
+    versions: tuple[_Version, ...] | None = None
+
+
+class _Groups(Struct):
+    items: tuple[_Group, ...] | None = None
+
+
+_decode = msgspec.json.Decoder(_Groups).decode
+
+
+async def discover(client: Client) -> Discovery:
+    """Ask a server which resources it has.
+
+    Raises:
+        KubeError: it did not answer, or does not serve aggregated discovery.
+    """
+    groups: list[_Group] = []
+    for path in ("/api", "/apis"):
+        try:
+            groups += _decode(await client.request("GET", path, accept=ACCEPT)).items or ()
+        except msgspec.DecodeError as error:
+            raise KubeError(
+                f"{path}: the answer is no discovery document: {error}", endpoint=client.name
+            ) from error
+    return _preferred(groups)
+
+
+def _preferred(groups: Iterable[_Group]) -> Discovery:
+    """Take each resource in the first version of its group that has it."""
+    found: dict[tuple[str, str], Found] = {}
+    stale: list[str] = []
+    for group in groups:
+        name = group.metadata.name
+        for version in group.versions or ():
+            if version.freshness == _STALE:
+                stale.append(f"{name}/{version.version}" if name else version.version)
+            for each in version.resources or ():
+                kind = each.response_kind.kind if each.response_kind else ""
+                resource = Resource(
+                    name, version.version, each.resource, kind, namespaced=each.scope == "Namespaced"
+                )
+                found.setdefault((name, each.resource), Found(resource, frozenset(each.verbs or ())))
+    return Discovery(tuple(found.values()), tuple(stale))

@@ -147,12 +147,12 @@ def _time(text: str, layout: str) -> str | None:
     match = _TIME.fullmatch(text)
     micros = layout == MICROS_LAYOUT
     if match is None or (micros and len(match["fraction"] or "") != 7):
-        raise InvalidScalar(_why_no_time(text, layout))
+        raise InvalidScalar(why_no_time(text, layout))
     date, clock, fraction = match["date"], match["clock"], match["fraction"] or ""
     try:
         moment = datetime.fromisoformat(f"{date}T{clock}").replace(tzinfo=UTC)
     except ValueError:
-        raise InvalidScalar(_out_of_range(text)) from None
+        raise InvalidScalar(out_of_range(text)) from None
     if match["sign"]:
         for name, most in (("hour", 24), ("minute", 60)):
             if int(match[f"{name}s"]) > most:
@@ -161,14 +161,14 @@ def _time(text: str, layout: str) -> str | None:
         try:
             moment = moment - away if match["sign"] == "+" else moment + away
         except OverflowError:
-            raise InvalidScalar(_out_of_range(text)) from None
+            raise InvalidScalar(out_of_range(text)) from None
     written = moment.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0") if match["sign"] else f"{date}T{clock}"
     if written == _ZERO_TIME and not fraction.strip(".,0"):
         return None
     return f"{written}.{fraction[1:]}Z" if micros else f"{written}Z"
 
 
-def _why_no_time(text: str, layout: str) -> str:
+def why_no_time(text: str, layout: str) -> str:
     """Say what Go's time.Parse says: the first part of the layout that does not match."""
     steps = (*_STEPS, _MICROS, _ZONE) if layout == MICROS_LAYOUT else (*_STEPS, _ZONE)
     at = 0
@@ -183,7 +183,8 @@ def _why_no_time(text: str, layout: str) -> str:
     return f'parsing time "{text}": extra text: "{text[at:]}"'
 
 
-def _out_of_range(text: str) -> str:
+def out_of_range(text: str) -> str:
+    """Say of a well-formed time what Go says of the first part that is out of range."""
     for name, at, low, high in _RANGES:
         if not low <= int(text[at : at + 2]) <= high:
             return f'parsing time "{text}": {name} out of range'

@@ -4,6 +4,30 @@ import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
+from vcsync.controlplane.schema.scalars import (
+    FORMAT_WRONG,
+    MICROS_LAYOUT,
+    SECONDS_LAYOUT,
+    SUFFIX_WRONG,
+    base64_text,
+    out_of_range,
+    why_no_time,
+)
+from vcsync.controlplane.schema.scalars import InvalidScalar as BadValue
+
+__all__ = [
+    "MICROS_LAYOUT",
+    "BadValue",
+    "base64_text",
+    "duration_of",
+    "duration_text",
+    "micro_time_text",
+    "quantity",
+    "seconds_of",
+    "time_text",
+    "whole_seconds",
+]
+
 RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9})\d*)?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
 )
@@ -15,14 +39,9 @@ ZERO_SECONDS = -62135596800
 
 QUANTITY = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?P<suffix>[eEinumkKMGTP]*[+-]?\d*)", re.ASCII)
 SUFFIX = re.compile(r"(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?", re.ASCII)
-QUANTITY_FORMAT = (
-    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-)
-QUANTITY_SUFFIX = "unable to parse quantity's suffix"
 LONGEST_QUANTITY = 256
 _NO_DIGITS = frozenset({"+", "-", ".", "+.", "-."})
 """What Go's parser takes for zero although it has no digit."""
-BASE64 = re.compile(r"[A-Za-z0-9+/\r\n]*={0,2}[\r\n]*", re.ASCII)
 DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)(?=[.\d]|\Z)", re.ASCII)
 NUMBER_AND_UNIT = re.compile(r"(?:\d+\.?\d*|\.\d+)([^.\d]*)", re.ASCII)
 NANOSECONDS = {
@@ -37,15 +56,7 @@ NANOSECONDS = {
 }
 
 
-class BadValue(ValueError):
-    """A text is not what its type wants; the message is the one of Go's parser."""
-
-
-TIME_LAYOUT = "2006-01-02T15:04:05Z07:00"
-MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
-
-
-def seconds_of(text: str, layout: str = TIME_LAYOUT) -> tuple[int, int]:
+def seconds_of(text: str, layout: str = SECONDS_LAYOUT) -> tuple[int, int]:
     """Return seconds since 1970 and nanoseconds of an RFC 3339 time.
 
     A Time takes any fraction of a second, a MicroTime wants six digits.
@@ -54,15 +65,15 @@ def seconds_of(text: str, layout: str = TIME_LAYOUT) -> tuple[int, int]:
         BadValue: it is none.
     """
     match = RFC3339.fullmatch(text)
-    if match is None or (layout == MICRO_LAYOUT and not MICROSECONDS.match(text, 19)):
-        raise BadValue(_unparsed(text, layout))
+    if match is None or (layout == MICROS_LAYOUT and not MICROSECONDS.match(text, 19)):
+        raise BadValue(why_no_time(text, layout))
     year, month, day, hour, minute, second = (int(each) for each in match.groups()[:6])
     zone_hours, zone_minutes = int(match[9] or 0), int(match[10] or 0)
     zone = (zone_hours * 60 + zone_minutes) * 60
     try:
         at = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
-        raise BadValue(f'parsing time "{text}": {_part(text)} out of range') from None
+        raise BadValue(out_of_range(text)) from None
     for name, wrong in (("hour", zone_hours > 24), ("minute", zone_minutes > 60)):
         if wrong:
             raise BadValue(f'parsing time "{text}": time zone offset {name} out of range')
@@ -111,28 +122,16 @@ def quantity(value: object) -> str:
     if value is None:
         return "0"
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise BadValue(QUANTITY_FORMAT)
+        raise BadValue(FORMAT_WRONG)
     text = str(value).strip()
     if text in _NO_DIGITS:
         return "0"
     match = QUANTITY.fullmatch(text) if len(text) <= LONGEST_QUANTITY else None
     if match is None:
-        raise BadValue(QUANTITY_FORMAT)
+        raise BadValue(FORMAT_WRONG)
     if not SUFFIX.fullmatch(match["suffix"]):
-        raise BadValue(QUANTITY_SUFFIX)
+        raise BadValue(SUFFIX_WRONG)
     return text
-
-
-def base64_text(text: str) -> str:
-    """Return base64 as Go writes it: without line breaks.
-
-    Raises:
-        BadValue: it is not base64.
-    """
-    plain = text.replace("\n", "").replace("\r", "") if "\n" in text or "\r" in text else text
-    if len(plain) % 4 or not BASE64.fullmatch(plain):
-        raise BadValue(f"illegal base64 data at input byte {_first_bad(text)}")
-    return plain
 
 
 def duration_of(text: str) -> int:
@@ -188,56 +187,3 @@ def _decimal(value: int, unit: int) -> str:
     if not part:
         return str(whole)
     return f"{whole}.{str(part).zfill(len(str(unit)) - 1).rstrip('0')}"
-
-
-def _first_bad(text: str) -> int:
-    """Return where Go's decoder stops."""
-    for at, each in enumerate(text):
-        if not (each.isascii() and (each.isalnum() or each in "+/\r\n")):
-            return at
-    return len(text) // 4 * 4
-
-
-LAYOUT = (
-    ("2006", 4),
-    ("-", 1),
-    ("01", 2),
-    ("-", 1),
-    ("02", 2),
-    ("T", 1),
-    ("15", 2),
-    (":", 1),
-    ("04", 2),
-    (":", 1),
-    ("05", 2),
-)
-
-
-def _unparsed(text: str, layout: str) -> str:
-    """Say where a text leaves the layout, in the words of Go's time.Parse."""
-    rest = text
-    for element, width in LAYOUT:
-        piece = rest[:width]
-        if (element.isdigit() and not (len(piece) == width and piece.isdigit())) or (
-            not element.isdigit() and piece != element
-        ):
-            return f'parsing time "{text}" as "{layout}": cannot parse "{rest}" as "{element}"'
-        rest = rest[width:]
-    element = "Z07:00"
-    if layout == MICRO_LAYOUT:
-        element, rest = (element, rest[7:]) if MICROSECONDS.match(rest) else (".000000", rest)
-    return f'parsing time "{text}" as "{layout}": cannot parse "{rest}" as "{element}"'
-
-
-def _part(text: str) -> str:
-    """Name the first part of a well-formed time that is out of range."""
-    month, day, hour, minute = (int(text[at : at + 2]) for at in (5, 8, 11, 14))
-    for name, wrong in (
-        ("month", not 1 <= month <= 12),
-        ("day", not 1 <= day <= 31),
-        ("hour", hour > 23),
-        ("minute", minute > 59),
-    ):
-        if wrong:
-            return name
-    return "second" if int(text[17:19]) > 59 else "day"

@@ -11,7 +11,7 @@ from vcsync.controlplane.admission.configurations import GROUP
 from vcsync.controlplane.admission.plugin import Lookup
 from vcsync.controlplane.behaviour import Object, User
 from vcsync.controlplane.cel.authorizing import Check
-from vcsync.controlplane.gotext import printed
+from vcsync.controlplane.gotext import plain
 from vcsync.controlplane.identity.caller import MASTERS
 from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.scope import Admission, Admit
@@ -94,8 +94,8 @@ def _about(  # noqa: PLR0917 - one question's parts
 
 
 def _shown(user: User) -> str:
-    extra = printed({name: list(values) for name, values in user.extra.items()})
-    return f"&{{{user.name} {user.uid} {printed(list(user.groups))} {extra}}}"
+    extra = plain({name: list(values) for name, values in user.extra.items()})
+    return f"&{{{user.name} {user.uid} {plain(list(user.groups))} {extra}}}"
 
 
 def _refused(asked: Admission, part: str, why: str) -> errors.StatusError:

@@ -75,6 +75,10 @@ class Mirror:
         found = (cache.get(*place) for place in self._owned.get(uid, ()))
         return [each for each in found if each is not None]
 
+    def orphans(self, tenant: str, namespace: str) -> list[Envelope]:
+        """Return the objects of a namespace that name no owner."""
+        return self.owned(f"{tenant}/{namespace}")
+
     def observe(self, tenant: str, envelope: Envelope) -> None:
         """Take note of what a write of ours was answered with."""
         # Given a place here as well: the reflector compares with its cache before it projects.
@@ -92,13 +96,18 @@ class Mirror:
 
     def _changed(self, change: Change) -> None:
         if change.old is not None:
-            for owner in change.old.owners:
-                mine = self._owned.get(owner.uid, {})
+            for uid in _filed_under(change.old):
+                mine = self._owned.get(uid, {})
                 mine.pop(change.old.key, None)
                 if not mine:
-                    self._owned.pop(owner.uid, None)
+                    self._owned.pop(uid, None)
         if change.new is not None:
-            for owner in change.new.owners:
-                self._owned.setdefault(owner.uid, {})[change.new.key] = None
+            for uid in _filed_under(change.new):
+                self._owned.setdefault(uid, {})[change.new.key] = None
         for callback in self._subscribers:
             callback(change)
+
+
+def _filed_under(envelope: Envelope) -> list[str]:
+    """UIDs of an object's owners; of one that has none its namespace, which holds a slash and so is no UID."""
+    return [owner.uid for owner in envelope.owners] or [envelope.namespace]

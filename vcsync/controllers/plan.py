@@ -34,6 +34,10 @@ class Objects(Protocol):
         """Return the objects that name this owner."""
         ...
 
+    def orphans(self, tenant: str, namespace: str) -> list[Envelope]:
+        """Return the objects of a namespace that name no owner."""
+        ...
+
 
 class Look(Struct, frozen=True):
     """All that a decision may depend on. `of[resource]` are that resource's objects; `now` is UTC.

@@ -79,6 +79,7 @@ DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=Tru
 REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet", namespaced=True)
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet", namespaced=True)
 DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True)
+CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob", namespaced=True)
 JOBS = Resource("batch", "v1", "jobs", "Job", namespaced=True)
 INGRESSES = Resource("networking.k8s.io", "v1", "ingresses", "Ingress", namespaced=True)
 NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", namespaced=True)

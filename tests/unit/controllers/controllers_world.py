@@ -51,6 +51,9 @@ class Shelf:
     def owned(self, uid: str) -> list[Envelope]:
         return [each for each in self.everything() if any(owner.uid == uid for owner in each.owners)]
 
+    def orphans(self, tenant: str, namespace: str) -> list[Envelope]:
+        return [each for each in self.within(tenant, namespace) if not each.owners]
+
     @staticmethod
     def _envelope(tenant: str, body: Mapping[str, Any]) -> Envelope:
         return placed(parse(encode(body)), tenant)
@@ -208,7 +211,13 @@ class World:
                 raise Conflict(Status(409, "Conflict"))
         if action.kind == "strategic" and "ownerReferences" in metadata:
             metadata["ownerReferences"] = _owners(body, metadata["ownerReferences"])
+        if given_up := metadata.pop("$deleteFromPrimitiveList/finalizers", None):
+            left = [each for each in body["metadata"].get("finalizers", ()) if each not in given_up]
+            metadata["finalizers"] = left or None
         self.put(action.resource, merge_patch(body, patch | {"metadata": metadata}), action.namespace)
+        after = self.body(action.resource, action.name, action.namespace)["metadata"]
+        if given_up and "deletionTimestamp" in after and "finalizers" not in after:
+            self.remove(action.resource, action.name, action.namespace)
 
 
 def _owners(body: Mapping[str, Any], changes: Iterable[Mapping[str, Any]]) -> list[Any]:

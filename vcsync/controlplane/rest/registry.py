@@ -427,9 +427,10 @@ class Registry:
 
     def _invalid(self, scope: Scope, working: Object, found: Sequence[errors.FieldError]) -> StatusError:
         resource = scope.kind.resource
-        # A custom resource is named as what it says to be, which may be what is wrong.
-        group = working["apiVersion"].rpartition("/")[0] if resource.custom else resource.storage_group
-        return errors.invalid(working["kind"], group, working["metadata"].get("name") or "", found)
+        kind, group = resource.kind, resource.storage_group
+        if resource.custom:  # it is named as what it says to be, which may be what is wrong
+            kind, group = working.get("kind") or kind, (working.get("apiVersion") or "").rpartition("/")[0]
+        return errors.invalid(kind, group, working["metadata"].get("name") or "", found)
 
 
 def move_generation(behaviour: Behaviour, working: Object, old: Object) -> None:

@@ -95,3 +95,10 @@ def test_one_event_waits_however_large_it_is(monkeypatch):
     watcher = Watcher(0, lambda _: None)
     watcher.put(event(5000))
     assert (watcher.closed, len(watcher.take())) == ("", 1)
+
+
+async def test_a_patch_that_takes_the_kind_away_is_refused_as_what_the_object_is(api, config_map):
+    await api("POST", BASE, config_map("one"))
+    patch = {"kind": None, "metadata": {"labels": {"x" * 64: "v"}}}
+    told = await api("PATCH", f"{BASE}/one", patch, **{"Content-Type": "application/merge-patch+json"})
+    assert (told.status, told.body["message"].partition(" is invalid")[0]) == (422, 'ConfigMap "one"')

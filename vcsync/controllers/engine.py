@@ -1,4 +1,4 @@
-"""Runs controllers: one watch per resource, one fair queue over all tenants, one committer."""
+"""Runs controllers, planned and working ones: one watch per resource, one fair queue over all tenants, one committer."""
 
 import asyncio
 import random
@@ -12,6 +12,7 @@ from vcsync.controllers.commit import Committer
 from vcsync.controllers.mirror import Key, Mirror, Project
 from vcsync.controllers.plan import Controller, Look, Outcome, Plan
 from vcsync.controllers.reporting import Reporter
+from vcsync.controllers.working import Desk, Worker
 from vcsync.fairqueue import WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
@@ -47,12 +48,13 @@ class Engine:
     def __init__(
         self,
         server: Client,
-        controllers: Sequence[Controller],
+        controllers: Sequence[Controller | Worker],
         *,
         serves: Callable[[str], bool] = lambda _tenant: True,
         projects: Mapping[Resource, Project] | None = None,
     ) -> None:
         self._controllers = {each.name: each for each in controllers}
+        self._server = server
         self._serves = serves
         everywhere = server.below("/tenants/all")
         self.mirrors = {
@@ -124,6 +126,9 @@ class Engine:
             KubeError: the first thing that failed; it is looked at again, with backoff.
         """
         controller = self._controllers[item.controller]
+        if isinstance(controller, Worker):
+            desk = Desk(self.look(), self._server.below(f"/tenants/{tenant}"))
+            return await controller.work(desk, Key(tenant, item.namespace, item.name))
         plan = controller.plan(self.look(), Key(tenant, item.namespace, item.name))
         outcome = await self._commit(controller, tenant, plan)
         if outcome.failures:
@@ -140,7 +145,7 @@ class Engine:
         return Outcome(outcome.done, [*outcome.failures, *last.failures])
 
 
-def _resources(controllers: Iterable[Controller]) -> dict[Resource, None]:
+def _resources(controllers: Iterable[Controller | Worker]) -> dict[Resource, None]:
     found: dict[Resource, None] = {}
     for controller in controllers:
         found |= dict.fromkeys(watch.resource for watch in controller.watches)

@@ -8,24 +8,26 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from vcsync.api import names
 from vcsync.controllers.deployments import DEPLOYMENT
 from vcsync.controllers.engine import Engine
+from vcsync.controllers.namespaces import NAMESPACE
 from vcsync.controllers.plan import Controller
 from vcsync.controllers.replicas import REPLICA_SET, REPLICATION_CONTROLLER
 from vcsync.controllers.serviceaccounts import SERVICE_ACCOUNT, root_ca_publisher
+from vcsync.controllers.working import Worker
 from vcsync.kube.client import Client
 from vcsync.tenancy.terms import Terms
-
 
 LEASE_NAMESPACE = "kube-system"
 """Of the system space: every control plane has it from the beginning."""
 
 
-def everything(authority: str) -> tuple[Controller, ...]:
+def everything(authority: str) -> tuple[Controller | Worker, ...]:
     """Return all controllers there are.
 
     Args:
         authority: PEM of the CA that tenants' Pods trust for their API server.
     """
     return (
+        NAMESPACE,
         SERVICE_ACCOUNT,
         root_ca_publisher(authority),
         REPLICA_SET,

@@ -44,7 +44,7 @@ class _Version(Struct):
     freshness: str = ""
 
 
-class _Metadata(Struct):
+class _Metadata(Struct, frozen=True):
     name: str = ""
 
 

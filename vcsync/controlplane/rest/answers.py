@@ -10,6 +10,7 @@ import msgspec
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.rest import stored
+from vcsync.controlplane.rest.heavy import LARGE
 from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.reading import Listed
 from vcsync.controlplane.rest.watching import Bookmark, Failed, Told
@@ -95,10 +96,10 @@ class Answers:
             return [encode.document(self.table(kind, objects, metadata, how, include), how)], None
         if how.target == partial.LIST_KIND:
             parts = [await self._part(kind, each, how) for each in items]
-            return [encode.written(partial.partial_list(parts, metadata, version=how.version), how)], None
+            return [await _written(partial.partial_list(parts, metadata, version=how.version), how)], None
         parts = [await self._part(kind, each, how) for each in items]
         name = resource.list_kind or f"{resource.kind}List"
-        return [encode.written(encode.json_list(name, resource.api_version, metadata, parts), how)], None
+        return [await _written(encode.json_list(name, resource.api_version, metadata, parts), how)], None
 
     async def _in_json(
         self, kind: Kind, listed: Listed, metadata: Object, how: Representation, include: str
@@ -342,6 +343,13 @@ class WatchAnswers:
         if self._how.format == "protobuf":
             return protobuf.watch_frame(change, protobuf.encode(obj))
         return encode.watch_event(change, _encode(obj))
+
+
+async def _written(data: bytes, how: Representation) -> bytes:
+    """Write a list's JSON in the form asked for; YAML of a long one takes seconds, beside the event loop."""
+    if len(data) > LARGE:
+        return await asyncio.to_thread(encode.written, data, how)
+    return encode.written(data, how)
 
 
 def at_once(work: Coroutine[Any, Any, _T]) -> _T:

@@ -7,6 +7,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from vcsync.api import names
 from vcsync.controllers.deployments import DEPLOYMENT
+from vcsync.controllers.endpoints import ENDPOINT
 from vcsync.controllers.engine import Engine
 from vcsync.controllers.namespaces import NAMESPACE
 from vcsync.controllers.plan import Controller
@@ -33,6 +34,7 @@ def everything(authority: str) -> tuple[Controller | Worker, ...]:
         REPLICA_SET,
         REPLICATION_CONTROLLER,
         DEPLOYMENT,
+        ENDPOINT,
     )
 
 

@@ -6,21 +6,28 @@ Behaviour: apiserver's `util/flowcontrol/apf_controller.go` and kubernetes `pkg/
 import asyncio
 import uuid
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 import msgspec
 import structlog
 
 from vcsync.controlplane.flow.configuration import GROUP, LEVELS, MARK, SCHEMAS, records
+from vcsync.controlplane.patch import apply, managed, resets
+from vcsync.controlplane.patch.managed import Tracking
 from vcsync.controlplane.resources import object_key
+from vcsync.controlplane.schema import builtin
+from vcsync.controlplane.schema.node import Schema
 from vcsync.controlplane.store.interface import Change, Compare, Put, Record, Store, StoreError, tenant_of
 from vcsync.controlplane.tenants import flowcontrol
 from vcsync.controlplane.tenants.records import decode, record_key
 
 MANDATORY = frozenset({"exempt", "catch-all"})
 """Whose specs nobody can change."""
+MANAGER = "api-priority-and-fairness-config-consumer-v1"
+"""Who owns the condition."""
 AUTOUPDATE = "apf.kubernetes.io/autoupdate-spec"
-SETTLE_SECONDS = 0.2
+SETTLE_SECONDS = 0.05
 """How long changes are collected before a tenant is looked at."""
 RETRY_SECONDS = 5.0
 _log = structlog.get_logger()
@@ -146,11 +153,26 @@ def with_condition(schema: Object, levels: set[str], now: str) -> Object | None:
     if name not in levels:
         there = f"{told} but there is no such object"
         condition = {"type": "Dangling", "status": "True", "reason": "NotFound", "message": there}
-    conditions = list((schema.get("status") or {}).get("conditions") or ())
+    conditions = (schema.get("status") or {}).get("conditions") or ()
     old = next((each for each in conditions if each.get("type") == "Dangling"), None)
     if old is not None and all(old.get(key) == value for key, value in condition.items()):
         return None
     since = old.get("lastTransitionTime") if old and old.get("status") == condition["status"] else None
     condition["lastTransitionTime"] = since or now
-    others = [each for each in conditions if each.get("type") != "Dangling"]
-    return {**schema, "status": {**(schema.get("status") or {}), "conditions": [*others, condition]}}
+    tracking = _tracking()
+    head = {"apiVersion": tracking.api_version, "kind": tracking.kind}
+    wanted = {**head, "metadata": {"name": schema["metadata"]["name"]}, "status": {"conditions": [condition]}}
+    applied = apply.apply({**head, **schema}, wanted, manager=MANAGER, force=True, now=now, tracking=tracking)
+    return {key: value for key, value in applied.items() if key not in head}
+
+
+@cache
+def _tracking() -> Tracking:
+    return Tracking(
+        schema=builtin.schema(GROUP, "v1", "FlowSchema") or Schema("object", preserve_unknown=True),
+        api_version=f"{GROUP}/v1",
+        kind="FlowSchema",
+        subresource="status",
+        reset=resets.of_builtin(GROUP, SCHEMAS, "status"),
+        empty=managed.empty_object(GROUP, "v1", "FlowSchema"),
+    )

@@ -38,20 +38,25 @@ def placed(envelope: Envelope, tenant: str) -> Envelope:
 
 
 class Mirror:
-    """All objects of a resource in all tenants.
+    """All objects of a resource in all tenants, or in one.
 
     Args:
-        everywhere: client of `/tenants/all`.
+        client: of `/tenants/all`, or of the tenant.
         resource: their type.
         project: slims an object before it is kept.
+        tenant: whose they are; empty: each object tells.
     """
 
-    def __init__(self, everywhere: Client, resource: Resource, project: Project | None = None) -> None:
+    def __init__(
+        self, client: Client, resource: Resource, project: Project | None = None, *, tenant: str = ""
+    ) -> None:
         self.resource = resource
-        self._project = project
+        self._tenant = tenant
         self._owned: dict[str, dict[tuple[str, str], None]] = {}
         self._subscribers: list[Callable[[Change], None]] = []
-        self.reflector = Reflector(everywhere, resource, project=self._place, on_change=self._changed)
+        self.reflector = Reflector(
+            client, resource, project=project, place=self._place, on_change=self._changed
+        )
 
     def subscribe(self, callback: Callable[[Change], None]) -> None:
         """Have the callback called with every change, at once; it must be quick."""
@@ -81,7 +86,6 @@ class Mirror:
 
     def observe(self, tenant: str, envelope: Envelope) -> None:
         """Take note of what a write of ours was answered with."""
-        # Given a place here as well: the reflector compares with its cache before it projects.
         self.reflector.observe(placed(envelope, tenant))
 
     def observe_gone(self, key: Key, uid: str) -> None:
@@ -89,10 +93,7 @@ class Mirror:
         self.reflector.observe_gone(f"{key.tenant}/{key.namespace}", key.name, uid)
 
     def _place(self, envelope: Envelope) -> Envelope:
-        # An answer to our own write is placed already, and a namespace holds no slash.
-        if "/" not in envelope.namespace:
-            envelope = placed(envelope, envelope.tenant)
-        return envelope if self._project is None else self._project(envelope)
+        return placed(envelope, self._tenant or envelope.tenant)
 
     def _changed(self, change: Change) -> None:
         if change.old is not None:

@@ -61,6 +61,8 @@ class Reflector:
         field_selector: which fields they must have.
         accept: which of them to keep; the others are dropped at the door. When it changes its mind: `refill`.
         project: slims an object before it is kept (`envelope.strip`).
+        place: gives an object the namespace it is kept under, where one stream tells of many tenants; what is
+            observed from elsewhere has it already.
         on_change: called with every change, in the loop, at once; must be quick (put a key into a queue).
         page_size: objects per page of a list.
         silence: seconds without a byte after which a stream counts as dead. Bookmarks come every minute where
@@ -79,6 +81,7 @@ class Reflector:
         field_selector: str = "",
         accept: Callable[[Envelope], bool] | None = None,
         project: Callable[[Envelope], Envelope] | None = None,
+        place: Callable[[Envelope], Envelope] | None = None,
         on_change: Callable[[Change], None] | None = None,
         page_size: int = 500,
         silence: float = 200.0,
@@ -94,6 +97,7 @@ class Reflector:
         self._selector = parse_selector(label_selector)
         self._accept = accept
         self._project = project
+        self._place = place
         self._on_change = on_change
         self._page_size = page_size
         self._silence = silence
@@ -241,7 +245,9 @@ class Reflector:
         )
         async with aclosing(pages):
             async for page in pages:
-                items.extend(kept for item in page.items if (kept := self._admit(item)) is not None)
+                items.extend(
+                    kept for item in page.items if (kept := self._admit(self._placed(item))) is not None
+                )
                 listed_at = page.resource_version
         return items, listed_at
 
@@ -313,13 +319,13 @@ class Reflector:
                     "streaming lists are not supported", endpoint=self.client.name, ignored=True
                 )
             return True
-        kept = self._admit(event.object)
+        kept = self._admit(self._placed(event.object))
         if kept is not None:
             collected.append(kept)
         return False
 
     def _work_in(self, event: WatchEvent) -> None:
-        envelope = event.object
+        envelope = event.object if event.type == "BOOKMARK" else self._placed(event.object)
         if event.type == "BOOKMARK":
             self._forget_settled(envelope.version)
         elif not self._is_settled(envelope):
@@ -336,6 +342,9 @@ class Reflector:
     def _forget_settled(self, version: int) -> None:
         if self._settled:
             self._settled = {name: until for name, until in self._settled.items() if until > version}
+
+    def _placed(self, envelope: Envelope) -> Envelope:
+        return envelope if self._place is None else self._place(envelope)
 
     def _admit(self, envelope: Envelope) -> Envelope | None:
         """Return the object as it is to be kept, None if it is not wanted."""

@@ -133,6 +133,12 @@ async def store(tmp_path):
 
 
 @pytest.fixture
+def everybody():
+    """Lets tests make such an identity of their own."""
+    return Everybody
+
+
+@pytest.fixture
 async def plane(store):
     made = assemble(store, Everybody())
     await made.start("127.0.0.1", 0, None)

@@ -6,8 +6,9 @@ import os
 import ssl
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import click
@@ -63,15 +64,20 @@ def serve(settings: ControlPlaneSettings, log_level: str, log_format: str) -> No
     logs.configure(log_level, "console" if log_format == "console" else "json")
     os.umask(0o077)
     sys.setswitchinterval(SWITCH_SECONDS)
-    loop.run(until_signalled(_run(settings)))
+    loop.run(until_signalled(run_control_plane(settings, partial(_tell, settings))))
 
 
-async def _run(settings: ControlPlaneSettings) -> None:
+async def run_control_plane(settings: ControlPlaneSettings, serving: Callable[[], None]) -> None:
+    """Serve until cancelled; `serving` is called once it does and the admin kubeconfig is written.
+
+    Raises:
+        FailedError, WrongInputError: it cannot start, or its store is lost; the text says why.
+    """
     folder = DataFolder(settings.data)
     endpoint = endpoint_of(settings)
     try:
         async with _store(settings, folder) as store:
-            await _serve(settings, folder, endpoint, store)
+            await _serve(settings, folder, endpoint, store, serving)
     except StoreError as error:
         raise FailedError(str(error)) from error
     except ExceptionGroup as group:
@@ -82,7 +88,11 @@ async def _run(settings: ControlPlaneSettings) -> None:
 
 
 async def _serve(
-    settings: ControlPlaneSettings, folder: DataFolder, endpoint: Endpoint, store: Store
+    settings: ControlPlaneSettings,
+    folder: DataFolder,
+    endpoint: Endpoint,
+    store: Store,
+    serving: Callable[[], None],
 ) -> None:
     try:
         wanted = Authentication(**dataclasses.asdict(settings.authentication))
@@ -112,7 +122,7 @@ async def _serve(
     try:
         await _listen(plane, host, port, tls)
         await identity.reload()  # what another process changed before our watch began
-        _tell(settings, folder, endpoint)
+        serving()
         loop.tune_gc()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(_renew(folder, identity, names, tls))
@@ -178,9 +188,10 @@ async def _listen(plane: ControlPlane, host: str, port: int, tls: ssl.SSLContext
         raise FailedError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
 
 
-def _tell(settings: ControlPlaneSettings, folder: DataFolder, endpoint: Endpoint) -> None:
+def _tell(settings: ControlPlaneSettings) -> None:
+    endpoint = endpoint_of(settings)
     click.echo(f"control plane: {endpoint.url}")
-    click.echo(f"admin kubeconfig: {folder.admin_kubeconfig}")
+    click.echo(f"admin kubeconfig: {DataFolder(settings.data).admin_kubeconfig}")
     click.echo(f"next: vcsync tenant create acme --data {settings.data}")
     _log.info("control plane serves", url=endpoint.url, listen=":".join(map(str, settings.listen)))
 

@@ -61,7 +61,7 @@ async def _install(meta: str | None, roles: Iterable[str] | None) -> dict[str, s
     async with meta_client(meta) as client:
         definitions = crd.crds()
         await apply(client, definitions)
-        await _wait_established(client, [definition["metadata"]["name"] for definition in definitions])
+        await wait_established(client, [definition["metadata"]["name"] for definition in definitions])
         click.echo(f"{len(definitions)} custom resource definitions are established")
         manifests = rbac.meta_manifests()
         await apply(client, manifests)
@@ -72,7 +72,7 @@ async def _install(meta: str | None, roles: Iterable[str] | None) -> dict[str, s
         }
 
 
-async def _wait_established(client: Client, wanted: list[str]) -> None:
+async def wait_established(client: Client, wanted: list[str]) -> None:
     """Wait until the API server serves the new resources."""
     deadline = time.monotonic() + ESTABLISH_SECONDS
     missing = list(wanted)

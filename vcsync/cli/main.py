@@ -14,6 +14,7 @@ EXIT_WRONG_INPUT = 2
 EXIT_INTERRUPTED = 130
 
 COMMANDS = {
+    "up": ("vcsync.cli.up:up", "Run the whole system in one process on this machine."),
     "install": (
         "vcsync.cli.install:install",
         "Install the CRDs, roles and namespaces into the meta cluster.",

@@ -1,6 +1,7 @@
 """`vcsync super ...`: the pool's super clusters."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -86,37 +87,69 @@ def add(super_id: str, kubeconfig: Path, headroom: tuple[str, ...], as_given: bo
 
 async def _add(super_id: str, admin: Admin, spec: dict[str, Any], as_given: bool, meta: str | None) -> None:
     async with meta_client(meta) as meta_cluster, admin_client(admin.path, super_id) as super_cluster:
-        version = (await super_cluster.version()).get("gitVersion", "")
-        if await _get(meta_cluster, super_id) is not None:
-            raise FailedError(
-                f"super cluster {super_id} is registered already; choose another id, "
-                f"or take it out with 'vcsync super remove {super_id}'"
-            )
-        await claim_super_cluster(super_cluster, super_id, await cluster_uid(meta_cluster))
-        stored = (
-            admin.content if as_given else await _make_credentials(super_cluster, super_id, admin.cluster)
-        )
-        async with stored_client(stored, f"{super_id} with the syncer's credentials") as syncer:
-            await wait_until_usable(syncer, NAMESPACES.path())
-        secret = manifests.secret(
-            names.SYSTEM_NAMESPACE, names.super_secret(super_id), names.KUBECONFIG_KEY, stored
-        )
-        await manifests.apply(meta_cluster, [secret, *rbac.super_credentials_access(super_id)])
-        body = {
-            "apiVersion": SUPER_CLUSTERS.api_version,
-            "kind": SUPER_CLUSTERS.kind,
-            "metadata": {"name": super_id},
-            "spec": spec,
-        }
-        try:
-            await meta_cluster.create(SUPER_CLUSTERS, body)
-        except AlreadyExists as error:
-            raise FailedError(f"super cluster {super_id} was registered by someone else just now") from error
+
+        async def credentials() -> bytes:
+            if as_given:
+                return admin.content
+            return await make_credentials(super_cluster, super_id, admin.cluster)
+
+        version = await register(meta_cluster, super_cluster, super_id, spec, credentials)
     click.echo(f"super cluster {super_id} ({version}, {admin.cluster.server}) is in the pool")
     click.echo(f"next: vcsync run syncer --super-cluster {super_id}   ('vcsync run all' starts it by itself)")
 
 
-async def _make_credentials(super_cluster: Client, super_id: str, cluster: Cluster) -> bytes:
+async def register(
+    meta_cluster: Client,
+    super_cluster: Client,
+    super_id: str,
+    spec: dict[str, Any],
+    credentials: Callable[[], Awaitable[bytes]],
+) -> str:
+    """Put a super cluster into the pool; return its version.
+
+    Args:
+        meta_cluster: where the pool is.
+        super_cluster: the cluster, as its administrator.
+        super_id: its id.
+        spec: of the SuperCluster.
+        credentials: makes the syncer's kubeconfig, once it is clear that the cluster is nobody else's.
+
+    Raises:
+        FailedError: there is one of that id, or the cluster is another one or of another pool.
+    """
+    version: str = (await super_cluster.version()).get("gitVersion", "")
+    if await find(meta_cluster, super_id) is not None:
+        raise FailedError(
+            f"super cluster {super_id} is registered already; choose another id, "
+            f"or take it out with 'vcsync super remove {super_id}'"
+        )
+    await claim_super_cluster(super_cluster, super_id, await cluster_uid(meta_cluster))
+    stored = await credentials()
+    async with stored_client(stored, f"{super_id} with the syncer's credentials") as syncer:
+        await wait_until_usable(syncer, NAMESPACES.path())
+    await store_credentials(meta_cluster, super_id, stored)
+    body = {
+        "apiVersion": SUPER_CLUSTERS.api_version,
+        "kind": SUPER_CLUSTERS.kind,
+        "metadata": {"name": super_id},
+        "spec": spec,
+    }
+    try:
+        await meta_cluster.create(SUPER_CLUSTERS, body)
+    except AlreadyExists as error:
+        raise FailedError(f"super cluster {super_id} was registered by someone else just now") from error
+    return version
+
+
+async def store_credentials(meta_cluster: Client, super_id: str, kubeconfig: bytes) -> None:
+    """Keep the kubeconfig by which the syncer of a super cluster reaches it."""
+    secret = manifests.secret(
+        names.SYSTEM_NAMESPACE, names.super_secret(super_id), names.KUBECONFIG_KEY, kubeconfig
+    )
+    await manifests.apply(meta_cluster, [secret, *rbac.super_credentials_access(super_id)])
+
+
+async def make_credentials(super_cluster: Client, super_id: str, cluster: Cluster) -> bytes:
     """Make the syncer's ServiceAccount in the super cluster and a kubeconfig around its token."""
     await manifests.apply(super_cluster, rbac.super_manifests())
     account = names.service_account(names.ROLE_SYNCER)
@@ -332,7 +365,8 @@ async def placed_on(client: Client, super_id: str) -> list[str]:
     return sorted(found)
 
 
-async def _get(client: Client, super_id: str) -> SuperCluster | None:
+async def find(client: Client, super_id: str) -> SuperCluster | None:
+    """Return a super cluster of the pool; None: it has none of that id."""
     try:
         return SuperCluster.from_envelope(await client.get(SUPER_CLUSTERS, super_id))
     except NotFound as error:
@@ -342,7 +376,7 @@ async def _get(client: Client, super_id: str) -> SuperCluster | None:
 
 
 async def _require(client: Client, super_id: str) -> SuperCluster:
-    found = await _get(client, require_super_id(super_id))
+    found = await find(client, require_super_id(super_id))
     if found is None:
         raise FailedError(f"there is no super cluster {super_id}; 'vcsync super list' shows those there are")
     return found

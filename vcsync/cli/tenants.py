@@ -1,6 +1,7 @@
 """`vcsync tenant ...`: tenants with control planes of their own."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -165,23 +166,48 @@ def check_name(tenant: str) -> None:
 async def _add(wish: Wish, meta: str | None) -> None:
     cluster = wish.admin.cluster
     async with meta_client(meta) as meta_cluster, admin_client(wish.admin.path, wish.name) as control_plane:
-        version = (await control_plane.version()).get("gitVersion", "")
-        uid = await cluster_uid(control_plane)
-        await _check_control_plane(meta_cluster, control_plane, wish.name, uid)
-        vc = await _ensure_records(meta_cluster, wish, uid)
-        root = cluster_key(vc)
-        if wish.as_given:
+
+        async def secrets(root: str) -> list[dict[str, Any]]:
+            if not wish.as_given:
+                return await _make_credentials(control_plane, wish.name, root, cluster)
             name = names.ADMIN_KUBECONFIG_SECRET  # of its key, too (VirtualCluster's convention)
-            secrets = [manifests.secret(root, name, name, wish.admin.content)]
-        else:
-            secrets = await _make_credentials(control_plane, wish.name, root, cluster)
-        await manifests.apply(meta_cluster, [_root_namespace(vc, root), *secrets])
-        await _set_running(meta_cluster, vc, root)
+            return [manifests.secret(root, name, name, wish.admin.content)]
+
+        version, root = await register(meta_cluster, control_plane, wish.name, wish.spec, secrets)
     click.echo(f"tenant {wish.name} ({version}, {cluster.server}) is served; its root namespace is {root}")
     if "defaultQuota" not in wish.spec:
         click.echo(
             "next: the tenant puts a ResourceQuota with cpu and memory into a namespace to have it placed"
         )
+
+
+async def register(
+    meta_cluster: Client,
+    control_plane: Client,
+    tenant: str,
+    spec: dict[str, Any],
+    secrets: Callable[[str], Awaitable[list[dict[str, Any]]]],
+) -> tuple[str, str]:
+    """Have a tenant served; return its control plane's version and its root namespace.
+
+    Args:
+        meta_cluster: where tenants are recorded.
+        control_plane: the tenant's, as its administrator.
+        tenant: its name.
+        spec: of the VirtualCluster.
+        secrets: makes the Secrets with the roles' credentials, for the root namespace.
+
+    Raises:
+        FailedError: it is registered already, or the control plane is something else.
+    """
+    version: str = (await control_plane.version()).get("gitVersion", "")
+    uid = await cluster_uid(control_plane)
+    await _check_control_plane(meta_cluster, control_plane, tenant, uid)
+    vc = await _ensure_records(meta_cluster, tenant, spec, uid)
+    root = cluster_key(vc)
+    await manifests.apply(meta_cluster, [_root_namespace(vc, root), *await secrets(root)])
+    await _set_running(meta_cluster, vc, root)
+    return version, root
 
 
 async def _check_control_plane(meta_cluster: Client, control_plane: Client, tenant: str, uid: str) -> None:
@@ -205,47 +231,49 @@ async def _check_control_plane(meta_cluster: Client, control_plane: Client, tena
             )
 
 
-async def _ensure_records(meta_cluster: Client, wish: Wish, uid: str) -> VirtualCluster:
+async def _ensure_records(
+    meta_cluster: Client, tenant: str, spec: dict[str, Any], uid: str
+) -> VirtualCluster:
     """Create Tenant and VirtualCluster, or go on with those of an attempt that was cut off."""
-    tenant_spec = {"weight": wish.spec["weight"]}
-    if "quota" in wish.spec:
-        tenant_spec["quota"] = wish.spec["quota"]
+    tenant_spec = {"weight": spec["weight"]}
+    if "quota" in spec:
+        tenant_spec["quota"] = spec["quota"]
     body = {
         "metadata": {
-            "name": wish.name,
+            "name": tenant,
             "namespace": names.DEFAULT_VC_NAMESPACE,
             "annotations": {names.CONTROL_PLANE_UID: uid},
             "finalizers": [names.VIRTUAL_CLUSTER_DRAIN_FINALIZER],
         },
-        "spec": wish.spec,
+        "spec": spec,
     }
     try:
-        await meta_cluster.create(TENANTS, {"metadata": {"name": wish.name}, "spec": tenant_spec})
+        await meta_cluster.create(TENANTS, {"metadata": {"name": tenant}, "spec": tenant_spec})
     except AlreadyExists:
-        await meta_cluster.patch(TENANTS, wish.name, {"spec": tenant_spec})
+        await meta_cluster.patch(TENANTS, tenant, {"spec": tenant_spec})
     try:
         return VirtualCluster.from_envelope(
             await meta_cluster.create(VIRTUAL_CLUSTERS, body, names.DEFAULT_VC_NAMESPACE)
         )
     except AlreadyExists:
         pass
-    vc = await require_tenant(meta_cluster, wish.name)
+    vc = await require_tenant(meta_cluster, tenant)
     if vc.deleting:
         raise FailedError(
-            f"tenant {wish.name} is being removed; wait for 'vcsync tenant remove {wish.name}' to end"
+            f"tenant {tenant} is being removed; wait for 'vcsync tenant remove {tenant}' to end"
         )
     if vc.status.phase == "Running":
         raise FailedError(
-            f"tenant {wish.name} is registered already; 'vcsync tenant remove {wish.name}' removes it"
+            f"tenant {tenant} is registered already; 'vcsync tenant remove {tenant}' removes it"
         )
     if vc.annotations.get(names.CONTROL_PLANE_UID, uid) != uid:
         raise FailedError(
-            f"an earlier 'tenant add {wish.name}' was cut off and had another control plane; "
-            f"run 'vcsync tenant remove {wish.name}' first"
+            f"an earlier 'tenant add {tenant}' was cut off and had another control plane; "
+            f"run 'vcsync tenant remove {tenant}' first"
         )
-    patch = {"metadata": {"annotations": {names.CONTROL_PLANE_UID: uid}}, "spec": wish.spec}
+    patch = {"metadata": {"annotations": {names.CONTROL_PLANE_UID: uid}}, "spec": spec}
     return VirtualCluster.from_envelope(
-        await meta_cluster.patch(VIRTUAL_CLUSTERS, wish.name, patch, names.DEFAULT_VC_NAMESPACE)
+        await meta_cluster.patch(VIRTUAL_CLUSTERS, tenant, patch, names.DEFAULT_VC_NAMESPACE)
     )
 
 
@@ -365,7 +393,7 @@ def remove(tenant: str, wait: bool, timeout: float, meta: str | None) -> None:
 
 async def _remove(tenant: str, wait: bool, seconds: float, meta: str | None) -> None:
     async with meta_client(meta) as client:
-        vc = await _find(client, tenant)
+        vc = await find(client, tenant)
         if vc is None:
             await _remove_remains(client, tenant)
             return
@@ -443,7 +471,8 @@ async def virtual_clusters(client: Client) -> list[VirtualCluster]:
     return [VirtualCluster.from_envelope(envelope) for envelope in await client.list(VIRTUAL_CLUSTERS)]
 
 
-async def _find(client: Client, tenant: str) -> VirtualCluster | None:
+async def find(client: Client, tenant: str) -> VirtualCluster | None:
+    """Return a tenant's VirtualCluster; None: it is not registered."""
     for vc in await virtual_clusters(client):
         if (vc.spec.tenant or vc.name) == tenant:
             return vc
@@ -456,7 +485,7 @@ async def require_tenant(client: Client, tenant: str) -> VirtualCluster:
     Raises:
         FailedError: There is no such tenant.
     """
-    found = await _find(client, tenant)
+    found = await find(client, tenant)
     if found is None:
         raise FailedError(f"there is no tenant {tenant}; 'vcsync tenant list' shows those there are")
     return found

@@ -1,0 +1,114 @@
+"""What `vcsync up` sets up before its roles start: spaces, their registration and everybody's credentials.
+
+All of it can be repeated: a start that was cut off is gone on with by the next, and certificates are made anew each time.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from vcsync.api import crd, names, rbac
+from vcsync.cli import manifests, supers, tenants
+from vcsync.cli.common import admin_client, stored_client
+from vcsync.cli.embedded import TENANTS
+from vcsync.cli.install import wait_established, write_private
+from vcsync.cli.kubeconfigs import Admin
+from vcsync.kube.client import Client
+from vcsync.kube.errors import AlreadyExists
+
+ADMIN = "admin"
+SYSTEM = "system"
+
+
+async def install(server: Client) -> None:
+    """Put our own API and the roles' rights into the system space, which is the meta cluster."""
+    definitions = crd.crds()
+    await manifests.apply(server, definitions)
+    await wait_established(server, [definition["metadata"]["name"] for definition in definitions])
+    await manifests.apply(server, rbac.meta_manifests())
+
+
+async def make_space(server: Client, name: str) -> None:
+    """Make a control plane of its own, if there is none of that name."""
+    with suppress(AlreadyExists):
+        await server.request("POST", TENANTS, body=msgspec.json.encode({"name": name}))
+
+
+async def kubeconfig(server: Client, space: str, user: str = ADMIN) -> bytes:
+    """Return a kubeconfig with a new certificate for somebody in a space."""
+    return await server.request("GET", f"{TENANTS}/{space}/kubeconfig?{urlencode({'user': user})}")
+
+
+async def role_kubeconfig(server: Client, space: str, role: str) -> bytes:
+    """Return a kubeconfig for one of our programs, which counts there as its ServiceAccount."""
+    account = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.service_account(role)}"
+    return await kubeconfig(server, space, account)
+
+
+async def write_role_kubeconfigs(server: Client, folder: Path, roles: Iterable[str]) -> dict[str, str]:
+    """Write the roles' kubeconfigs of the meta cluster into a folder that is there; return their paths by role."""
+    paths: dict[str, str] = {}
+    for role in roles:
+        path = folder / f"{role}.kubeconfig"
+        write_private(path, await role_kubeconfig(server, SYSTEM, role))
+        paths[role] = str(path)
+    return paths
+
+
+async def add_embedded_super(server: Client, super_id: str) -> None:
+    """Have a space be a super cluster of the pool."""
+    await make_space(server, super_id)
+    admin = await kubeconfig(server, super_id)
+
+    async def credentials() -> bytes:
+        return await role_kubeconfig(server, super_id, names.ROLE_SYNCER)
+
+    async with stored_client(admin, super_id) as super_cluster:
+        await manifests.apply(super_cluster, rbac.super_manifests())
+        if await supers.find(server, super_id) is None:
+            await supers.register(server, super_cluster, super_id, {"id": super_id}, credentials)
+        else:
+            await supers.store_credentials(server, super_id, await credentials())
+
+
+async def add_real_super(server: Client, super_id: str, admin: Admin) -> None:
+    """Have a real cluster be a super cluster of the pool."""
+    if await supers.find(server, super_id) is not None:
+        return
+    async with admin_client(admin.path, super_id) as super_cluster:
+
+        async def credentials() -> bytes:
+            return await supers.make_credentials(super_cluster, super_id, admin.cluster)
+
+        await supers.register(server, super_cluster, super_id, {"id": super_id}, credentials)
+
+
+async def add_tenant(server: Client, tenant: str, spec: Mapping[str, Any]) -> bytes:
+    """Have a tenant with a space of its own served; return its administrator's kubeconfig."""
+    await make_space(server, tenant)
+    admin = await kubeconfig(server, tenant)
+
+    async def secrets(root: str) -> list[dict[str, Any]]:
+        return [
+            manifests.secret(
+                root,
+                names.role_secret(role),
+                names.KUBECONFIG_KEY,
+                await role_kubeconfig(server, tenant, role),
+            )
+            for role in names.ROLES
+        ]
+
+    async with stored_client(admin, tenant) as control_plane:
+        await manifests.apply(control_plane, rbac.tenant_manifests())
+        known = await tenants.find(server, tenant)
+        if known is None or known.status.phase != "Running":
+            wanted = {"tenant": tenant, **spec}
+            await tenants.register(server, control_plane, tenant, wanted, secrets)
+        else:
+            await manifests.apply(server, await secrets(names.cluster_key(known)))
+    return admin

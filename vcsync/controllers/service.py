@@ -8,6 +8,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from vcsync.api import names
 from vcsync.controllers.deployments import DEPLOYMENT
 from vcsync.controllers.endpoints import ENDPOINT
+from vcsync.controllers.endpointslices import ENDPOINT_SLICE
 from vcsync.controllers.engine import Engine
 from vcsync.controllers.namespaces import NAMESPACE
 from vcsync.controllers.plan import Controller
@@ -35,6 +36,7 @@ def everything(authority: str) -> tuple[Controller | Worker, ...]:
         REPLICATION_CONTROLLER,
         DEPLOYMENT,
         ENDPOINT,
+        ENDPOINT_SLICE,
     )
 
 

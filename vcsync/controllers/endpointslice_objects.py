@@ -192,15 +192,17 @@ def actions(
     wanted = list(wanted)
     creations = [_creation(look, marks, each) for each in wanted if each.slice is None]
     patches = [_patch(marks, each.slice, each) for each in wanted if each.slice is not None]
-    deletions = [
-        Delete(ENDPOINT_SLICES, namespace_of(each.envelope), each.envelope.name, each.envelope.uid)
-        for each in superfluous
-    ]
     return [
         [] if marks.owner.deleting else creations,
         [each for each in patches if each is not None],
-        deletions,
+        deletions(superfluous),
     ]
+
+
+def deletions(slices: Iterable[Slice]) -> list[Action]:
+    """Return what takes slices away."""
+    envelopes = (each.envelope for each in slices)
+    return [Delete(ENDPOINT_SLICES, namespace_of(each), each.name, each.uid) for each in envelopes]
 
 
 def _creation(look: Look, marks: Marks, wanted: Wanted) -> Create:

@@ -8,6 +8,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from vcsync.api import names
 from vcsync.controllers.deployments import DEPLOYMENT
 from vcsync.controllers.endpoints import ENDPOINT
+from vcsync.controllers.endpointslice_mirroring import ENDPOINT_SLICE_MIRRORING
 from vcsync.controllers.endpointslices import ENDPOINT_SLICE
 from vcsync.controllers.engine import Engine
 from vcsync.controllers.namespaces import NAMESPACE
@@ -37,6 +38,7 @@ def everything(authority: str) -> tuple[Controller | Worker, ...]:
         DEPLOYMENT,
         ENDPOINT,
         ENDPOINT_SLICE,
+        ENDPOINT_SLICE_MIRRORING,
     )
 
 

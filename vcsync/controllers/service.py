@@ -10,11 +10,12 @@ from vcsync.controllers.deployments import DEPLOYMENT
 from vcsync.controllers.endpoints import ENDPOINT
 from vcsync.controllers.endpointslice_mirroring import ENDPOINT_SLICE_MIRRORING
 from vcsync.controllers.endpointslices import ENDPOINT_SLICE
-from vcsync.controllers.engine import Engine
+from vcsync.controllers.jobs import JOB, JOB_ORPHANS
 from vcsync.controllers.namespaces import NAMESPACE
 from vcsync.controllers.plan import Controller
 from vcsync.controllers.replicas import REPLICA_SET, REPLICATION_CONTROLLER
 from vcsync.controllers.serviceaccounts import SERVICE_ACCOUNT, root_ca_publisher
+from vcsync.controllers.term import Term
 from vcsync.controllers.working import Worker
 from vcsync.kube.client import Client
 from vcsync.tenancy.terms import Terms
@@ -36,6 +37,8 @@ def everything(authority: str) -> tuple[Controller | Worker, ...]:
         REPLICA_SET,
         REPLICATION_CONTROLLER,
         DEPLOYMENT,
+        JOB,
+        JOB_ORPHANS,
         ENDPOINT,
         ENDPOINT_SLICE,
         ENDPOINT_SLICE_MIRRORING,
@@ -62,12 +65,12 @@ class Controllers:
         leader_elect: bool = True,
         serves: Callable[[str], bool] = lambda _tenant: True,
     ) -> None:
-        self._terms: Terms[Engine] = Terms(
+        self._terms: Terms[Term] = Terms(
             server.below("/tenants/system"),
             names.ROLE_CONTROLLERS,
             identity=identity,
             leader_elect=leader_elect,
-            begin=lambda: Engine(server, everything(authority), serves=serves),
+            begin=lambda: Term(server, everything(authority), serves=serves),
             namespace=LEASE_NAMESPACE,
         )
 
@@ -81,16 +84,16 @@ class Controllers:
 
     def status(self) -> dict[str, Any]:
         """The state of the role as plain JSON values."""
-        engine = self._terms.current
-        return self._terms.status() | ({} if engine is None else engine.status())
+        term = self._terms.current
+        return self._terms.status() | ({} if term is None else term.status())
 
     def metrics(self) -> Iterable[Metric]:
         """Metric families; none grows with the number of tenants."""
-        engine = self._terms.current
+        term = self._terms.current
         yield self._terms.leading()
-        if engine is None:
+        if term is None:
             return
-        statistics = engine.work.queue.statistics()
+        queues = [each.queue.statistics() for each in (term.engine.work, term.garbage.work)]
         queued = GaugeMetricFamily("vcsync_controllers_queued", "Objects that controllers are to look at")
-        queued.add_metric([], float(statistics.queued + statistics.delayed))
+        queued.add_metric([], float(sum(each.queued + each.delayed for each in queues)))
         yield queued

@@ -1,0 +1,307 @@
+"""Jobs and their Pods as the Job controller reads them. Pure."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from vcsync.controllers import pods
+from vcsync.controllers.mirror import namespace_of
+from vcsync.controllers.plan import Patch
+from vcsync.kube.envelope import Envelope, decode, untyped
+from vcsync.kube.patches import create_merge_patch
+from vcsync.kube.resources import JOBS, PODS
+from vcsync.kube.selectors import LabelSelector
+
+FINALIZER = "batch.kubernetes.io/job-tracking"
+INDEX = "batch.kubernetes.io/job-completion-index"
+FAILURE_COUNT = "batch.kubernetes.io/job-index-failure-count"
+IGNORED_FAILURE_COUNT = "batch.kubernetes.io/job-index-ignored-failure-count"
+CONTROLLER = "kubernetes.io/job-controller"
+NO_INDEX = -1
+_MAX_INT32 = 2**31 - 1
+
+
+class ExitCodes(Struct, rename="camel"):
+    """Which exit codes a rule of a failure policy means."""
+
+    operator: str = "In"
+    values: tuple[int, ...] | None = None
+    container_name: str | None = None
+
+
+class PodCondition(Struct, rename="camel"):
+    """Which condition a rule of a failure policy means."""
+
+    type: str = ""
+    status: str = "True"
+
+
+class FailureRule(Struct, rename="camel"):
+    """One rule of a failure policy."""
+
+    action: str = ""
+    on_exit_codes: ExitCodes | None = None
+    on_pod_conditions: tuple[PodCondition, ...] | None = None
+
+
+class FailurePolicy(Struct, rename="camel"):
+    """What a Pod's failure means."""
+
+    rules: tuple[FailureRule, ...] = ()
+
+
+class SuccessRule(Struct, rename="camel"):
+    """One rule of a success policy."""
+
+    succeeded_indexes: str | None = None
+    succeeded_count: int | None = None
+
+
+class SuccessPolicy(Struct, rename="camel"):
+    """Which indexes are enough."""
+
+    rules: tuple[SuccessRule, ...] = ()
+
+
+class JobSpec(Struct, rename="camel"):
+    """The parts of a Job's spec."""
+
+    parallelism: int = 1
+    completions: int | None = None
+    completion_mode: str = "NonIndexed"
+    selector: LabelSelector = LabelSelector()
+    backoff_limit: int = 6
+    backoff_limit_per_index: int | None = None
+    max_failed_indexes: int | None = None
+    pod_failure_policy: FailurePolicy | None = None
+    success_policy: SuccessPolicy | None = None
+    pod_replacement_policy: str | None = None
+    suspend: bool = False
+    active_deadline_seconds: int | None = None
+    ttl_seconds_after_finished: int | None = None
+    managed_by: str | None = None
+
+
+class JobCondition(Struct, rename="camel", omit_defaults=True):
+    """A condition of a Job."""
+
+    type: str = ""
+    status: str = ""
+    last_probe_time: str | None = None
+    last_transition_time: str | None = None
+    reason: str = ""
+    message: str = ""
+
+
+class Uncounted(Struct, rename="camel", omit_defaults=True):
+    """UIDs of finished Pods that are in no counter yet."""
+
+    succeeded: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+
+class JobStatus(Struct, rename="camel", omit_defaults=True):
+    """The status of a Job."""
+
+    active: int = 0
+    ready: int | None = None
+    terminating: int | None = None
+    succeeded: int = 0
+    failed: int = 0
+    start_time: str | None = None
+    completion_time: str | None = None
+    completed_indexes: str = ""
+    failed_indexes: str | None = None
+    uncounted_terminated_pods: Uncounted | None = None
+    conditions: tuple[JobCondition, ...] | None = None
+
+    @property
+    def uncounted(self) -> Uncounted:
+        """What is in no counter yet."""
+        return self.uncounted_terminated_pods or Uncounted()
+
+
+class Job(Struct, frozen=True):
+    """A Job."""
+
+    envelope: Envelope
+    spec: JobSpec
+    status: JobStatus
+    template: dict[str, Any]
+
+    @property
+    def indexed(self) -> bool:
+        """Whether each Pod has an index."""
+        return self.spec.completion_mode == "Indexed"
+
+    @property
+    def completions(self) -> int:
+        """How many completions are asked for; 0: any number."""
+        return self.spec.completions or 0
+
+    @property
+    def per_index(self) -> bool:
+        """Whether failures count against their index."""
+        return self.indexed and self.spec.backoff_limit_per_index is not None
+
+    @property
+    def replaces_failed_only(self) -> bool:
+        """Whether a Pod that is going away is replaced only once it has ended."""
+        return self.spec.pod_replacement_policy == "Failed" or self.spec.pod_failure_policy is not None
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is left to this controller."""
+        return self.spec.managed_by in (None, CONTROLLER)
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended for good."""
+        return ended(self.status) is not None
+
+
+class Terminated(Struct, gc=False, rename="camel"):
+    """How a container ended."""
+
+    exit_code: int = 0
+    finished_at: str | None = None
+
+
+class ContainerState(Struct, frozen=True, gc=False, rename="camel"):
+    """What a container does."""
+
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Struct, gc=False, rename="camel"):
+    """The status of a container."""
+
+    name: str = ""
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+
+
+class PodStatus(Struct, gc=False, rename="camel"):
+    """The parts of a Pod's status."""
+
+    phase: str = "Pending"
+    conditions: tuple[pods.Condition, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
+
+
+class JobPod(Struct, frozen=True):
+    """A Pod of a Job. `index`: `NO_INDEX` if it has none that counts."""
+
+    envelope: Envelope
+    status: PodStatus
+    index: int
+    tracked: bool
+    failed: bool
+
+    @property
+    def uid(self) -> str:
+        """The Pod's UID."""
+        return self.envelope.uid
+
+    @property
+    def finished(self) -> bool:
+        """Whether it ended."""
+        return self.status.phase in pods.FINISHED
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it ended well."""
+        return self.status.phase == "Succeeded"
+
+    @property
+    def active(self) -> bool:
+        """Whether it runs, or will."""
+        return not self.finished and not self.envelope.deleting
+
+    @property
+    def terminating(self) -> bool:
+        """Whether it is going away and has not ended yet."""
+        return not self.finished and self.envelope.deleting
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is ready."""
+        condition = pods.condition(self.status.conditions, "Ready")
+        return condition is not None and condition.status == "True"
+
+    @property
+    def failures(self) -> int:
+        """How many Pods of its index failed before it, those that counted."""
+        return _count(self.envelope, FAILURE_COUNT)
+
+    @property
+    def ignored_failures(self) -> int:
+        """How many Pods of its index failed before it without counting."""
+        return _count(self.envelope, IGNORED_FAILURE_COUNT)
+
+
+def read_job(envelope: Envelope) -> Job:
+    """Read a Job."""
+    spec = decode(envelope.spec, JobSpec)
+    status = decode(envelope.status, JobStatus)
+    return Job(envelope, spec, status, untyped(envelope.spec).get("template") or {})
+
+
+def read_pod(job: Job, envelope: Envelope, tracked: bool | None = None) -> JobPod:
+    """Read a Pod of a Job; one that is adopted now is tracked from now on."""
+    status = decode(envelope.status, PodStatus)
+    failed = status.phase == "Failed" or (
+        not job.replaces_failed_only and envelope.deleting and status.phase != "Succeeded"
+    )
+    index = _index(envelope)
+    if job.indexed and index >= job.completions:
+        index = NO_INDEX
+    known = FINALIZER in envelope.finalizers if tracked is None else tracked
+    return JobPod(envelope, status, index, known, failed)
+
+
+def condition(status: JobStatus, type_: str) -> JobCondition | None:
+    """Return the condition of a type if it holds."""
+    return next(
+        (each for each in status.conditions or () if each.type == type_ and each.status == "True"), None
+    )
+
+
+def ended(status: JobStatus) -> JobCondition | None:
+    """Return the condition that says how it ended; None: it has not."""
+    return condition(status, "Complete") or condition(status, "Failed")
+
+
+def written(job: Job, status: JobStatus) -> list[Patch]:
+    """Return the patch that brings a status about; it holds only if nobody wrote the Job meanwhile."""
+    before: dict[str, Any] = untyped(job.envelope.status)
+    known = {name: before.get(name) for name in _FIELDS if before.get(name) is not None}
+    patch = create_merge_patch(known, msgspec.json.decode(msgspec.json.encode(status)))
+    if patch is None:
+        return []
+    place = job.envelope
+    metadata = {"uid": place.uid, "resourceVersion": place.resource_version}
+    body = {"metadata": metadata, "status": patch}
+    return [Patch(JOBS, namespace_of(place), place.name, body, "merge", "status")]
+
+
+def untracked(pod: Envelope) -> Patch:
+    """Return the patch that takes the finalizer from a Pod: it has been counted, or never will be."""
+    patch = {"metadata": {"uid": pod.uid, "$deleteFromPrimitiveList/finalizers": [FINALIZER]}}
+    return Patch(PODS, namespace_of(pod), pod.name, patch, "strategic")
+
+
+_FIELDS = tuple(each.encode_name for each in msgspec.structs.fields(JobStatus))
+
+
+def _index(pod: Envelope) -> int:
+    text = pod.annotations.get(INDEX, "")
+    return int(text) if text.isdecimal() and len(text) < 11 else NO_INDEX
+
+
+def _count(pod: Envelope, annotation: str) -> int:
+    text = pod.annotations.get(annotation, "")
+    number = int(text) if text.isdecimal() and len(text) < 11 else 0
+    return number if number <= _MAX_INT32 else 0

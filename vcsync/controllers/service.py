@@ -10,6 +10,7 @@ from vcsync.controllers.deployments import DEPLOYMENT
 from vcsync.controllers.endpoints import ENDPOINT
 from vcsync.controllers.endpointslice_mirroring import ENDPOINT_SLICE_MIRRORING
 from vcsync.controllers.endpointslices import ENDPOINT_SLICE
+from vcsync.controllers.job_ttl import TTL_AFTER_FINISHED
 from vcsync.controllers.jobs import JOB, JOB_ORPHANS
 from vcsync.controllers.namespaces import NAMESPACE
 from vcsync.controllers.plan import Controller
@@ -39,6 +40,7 @@ def everything(authority: str) -> tuple[Controller | Worker, ...]:
         DEPLOYMENT,
         JOB,
         JOB_ORPHANS,
+        TTL_AFTER_FINISHED,
         ENDPOINT,
         ENDPOINT_SLICE,
         ENDPOINT_SLICE_MIRRORING,

@@ -1,0 +1,146 @@
+"""What the garbage collector does about one object. Pure.
+
+Behaviour: `attemptToDeleteItem` and `attemptToOrphanWorker` of Kubernetes' `pkg/controller/garbagecollector`.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from vcsync.controllers.gc_graph import (
+    FOREGROUND,
+    ORPHAN,
+    Graph,
+    Node,
+    Uid,
+    goes_after_dependents,
+    leaves_orphans,
+)
+from vcsync.kube.client import Propagation
+from vcsync.kube.envelope import Envelope, OwnerReference
+
+Standing = Literal["solid", "dangling", "waiting"]
+"""Of an owner: it stands; there is none such; it waits for its dependents to go."""
+
+
+class Disown(Struct, frozen=True):
+    """Take owners from an object."""
+
+    node: Node
+    uids: frozenset[str]
+
+
+class Unblock(Struct, frozen=True):
+    """Let an object keep no owner from going: owners and dependents wait for each other in a circle."""
+
+    node: Node
+
+
+class Release(Struct, frozen=True):
+    """Take a finalizer from an object."""
+
+    node: Node
+    finalizer: str
+
+
+class Remove(Struct, frozen=True):
+    """Delete an object in exactly this version."""
+
+    node: Node
+    propagation: Propagation
+
+
+Step = Disown | Unblock | Release | Remove
+
+
+class Decision(Struct, frozen=True):
+    """What is to be done, one step after another, and which objects are to be looked at as well."""
+
+    steps: tuple[Step, ...] = ()
+    look_at: tuple[Uid, ...] = ()
+
+
+NOTHING = Decision()
+
+
+def needs_owners(node: Node) -> bool:
+    """Whether what becomes of an object depends on its owners."""
+    return not node.envelope.deleting and bool(node.envelope.owners)
+
+
+def decide(graph: Graph, node: Node, owners: Mapping[str, Standing]) -> Decision:
+    """Decide about an object.
+
+    Args:
+        graph: who depends on it.
+        node: the object.
+        owners: how its owners stand, by uid; asked of only if `needs_owners`.
+    """
+    envelope = node.envelope
+    if leaves_orphans(envelope):
+        free = tuple(Disown(each, frozenset((envelope.uid,))) for each in graph.dependents(node.id))
+        return Decision((*free, Release(node, ORPHAN)))
+    if goes_after_dependents(envelope):
+        blocking = graph.blocking(node.id)
+        if not blocking:
+            return Decision((Release(node, FOREGROUND),))
+        behind = (each for each in blocking if not goes_after_dependents(each.envelope))
+        return Decision(look_at=tuple(each.id for each in behind if each.id != node.id))
+    return _by_owners(graph, node, owners) if needs_owners(node) else NOTHING
+
+
+def _by_owners(graph: Graph, node: Node, owners: Mapping[str, Standing]) -> Decision:
+    envelope = node.envelope
+    standing = {owners[each.uid] for each in envelope.owners}
+    if "solid" in standing:
+        gone = frozenset(each.uid for each in envelope.owners if owners[each.uid] != "solid")
+        return Decision((Disown(node, gone),)) if gone else NOTHING
+    dependents = graph.dependents(node.id)
+    if "waiting" in standing and dependents:
+        circle = any(goes_after_dependents(each.envelope) for each in dependents)
+        blocks = any(each.blockOwnerDeletion for each in envelope.owners)
+        steps: tuple[Step, ...] = (Unblock(node),) if circle and blocks else ()
+        return Decision((*steps, Remove(node, "Foreground")))
+    return Decision((Remove(node, _propagation(envelope.finalizers)),))
+
+
+def change(step: Disown | Unblock | Release, latest: Envelope) -> dict[str, Any] | None:
+    """Return the merge patch of a step for an object as it is now; None: nothing is left to change."""
+    metadata: dict[str, Any] = {"uid": latest.uid, "resourceVersion": latest.resource_version}
+    match step:
+        case Release():
+            kept = [each for each in latest.finalizers if each != step.finalizer]
+            if len(kept) == len(latest.finalizers):
+                return None
+            return {"metadata": {**metadata, "finalizers": kept or None}}
+        case Disown():
+            owners = [_written(each) for each in latest.owners if each.uid not in step.uids]
+            if len(owners) == len(latest.owners):
+                return None
+            return {"metadata": {**metadata, "ownerReferences": owners or None}}
+        case Unblock():
+            if not any(each.blockOwnerDeletion for each in latest.owners):
+                return None
+            owners = [{**_written(each), "blockOwnerDeletion": False} for each in latest.owners]
+            return {"metadata": {**metadata, "ownerReferences": owners}}
+
+
+def _propagation(finalizers: Collection[str]) -> Propagation:
+    if ORPHAN in finalizers:
+        return "Orphan"
+    return "Foreground" if FOREGROUND in finalizers else "Background"
+
+
+def _written(owner: OwnerReference) -> dict[str, Any]:
+    written: dict[str, Any] = {
+        "apiVersion": owner.apiVersion,
+        "kind": owner.kind,
+        "name": owner.name,
+        "uid": owner.uid,
+    }
+    if owner.controller is not None:
+        written["controller"] = owner.controller
+    if owner.blockOwnerDeletion is not None:
+        written["blockOwnerDeletion"] = owner.blockOwnerDeletion
+    return written

@@ -202,7 +202,9 @@ def assemble(
     claims = ServiceClaims(store, Network(SERVICE_CIDR))
     limits = limits or Limits()
     room = StorageLimit(store, limits.storage_bytes, limits.storage_objects)
-    registry = Registry(store, admit, claims, validate=validate, charges=charges or QuotaClaims(store), room=room)
+    registry = Registry(
+        store, admit, claims, validate=validate, charges=charges or QuotaClaims(store), room=room
+    )
     answers = Answers()
     deleter = Deleter(
         registry,

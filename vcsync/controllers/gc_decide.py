@@ -3,7 +3,7 @@
 Behaviour: `attemptToDeleteItem` and `attemptToOrphanWorker` of Kubernetes' `pkg/controller/garbagecollector`.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -83,7 +83,7 @@ def decide(graph: Graph, node: Node, owners: Mapping[str, Standing]) -> Decision
         return Decision((*free, Release(node, ORPHAN)))
     if goes_after_dependents(envelope):
         blocking = graph.blocking(node.id)
-        if not blocking:
+        if not blocking or _wait_for_each_other(graph, node, blocking):
             return Decision((Release(node, FOREGROUND),))
         behind = (each for each in blocking if not goes_after_dependents(each.envelope))
         return Decision(look_at=tuple(each.id for each in behind if each.id != node.id))
@@ -103,6 +103,31 @@ def _by_owners(graph: Graph, node: Node, owners: Mapping[str, Standing]) -> Deci
         steps: tuple[Step, ...] = (Unblock(node),) if circle and blocks else ()
         return Decision((*steps, Remove(node, "Foreground")))
     return Decision((Remove(node, _propagation(envelope.finalizers)),))
+
+
+def _wait_for_each_other(graph: Graph, node: Node, blocking: Iterable[Node]) -> bool:
+    """Whether an object and all that it waits for wait in a circle, for nobody else; upstream such never go."""
+    ahead: dict[Uid, list[Uid]] = {node.id: [each.id for each in blocking]}
+    rest = list(blocking)
+    while rest:
+        each = rest.pop()
+        if each.id in ahead:
+            continue
+        if not goes_after_dependents(each.envelope):
+            return False
+        behind = graph.blocking(each.id)
+        ahead[each.id] = [one.id for one in behind]
+        rest += behind
+    owners: dict[Uid, list[Uid]] = {}
+    for uid, behind_it in ahead.items():
+        for one in behind_it:
+            owners.setdefault(one, []).append(uid)
+    seen, way = {node.id}, [node.id]
+    while way:
+        new = [each for each in owners.get(way.pop(), ()) if each not in seen]
+        seen.update(new)
+        way += new
+    return len(seen) == len(ahead)
 
 
 def change(step: Disown | Unblock | Release, latest: Envelope) -> dict[str, Any] | None:

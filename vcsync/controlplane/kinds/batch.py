@@ -6,6 +6,7 @@ Source: Kubernetes' `pkg/apis/batch` and `pkg/registry/batch`; the grammar of sc
 import re
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from vcsync.api.schedules import schedule_error
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Context
 from vcsync.controlplane.errors import FieldError
@@ -14,7 +15,6 @@ from vcsync.controlplane.kinds.parts import Part
 from vcsync.controlplane.kinds.pod_defaults import fill
 from vcsync.controlplane.kinds.pods import drop_disabled_template
 from vcsync.controlplane.kinds.rules import Findings, Object, choice, nonnegative, number, part, text
-from vcsync.controlplane.kinds.schedules import schedule_error
 from vcsync.controlplane.kinds.workloads import pods_hostname_warning
 
 _POLICIES = ("Allow", "Forbid", "Replace")

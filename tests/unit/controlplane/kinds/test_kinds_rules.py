@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vcsync.api.schedules import schedule_error
 from vcsync.controlplane.kinds import BEHAVIOURS, addresses, names
 from vcsync.controlplane.kinds.pod_defaults import image_tag
 from vcsync.controlplane.kinds.rules import selects
-from vcsync.controlplane.kinds.schedules import schedule_error
 
 
 @pytest.mark.parametrize(

@@ -3,29 +3,22 @@
 Source: apiserver's `plugin/resourcequota/controller.go`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from vcsync.controlplane.admission.settings import Limited
-from vcsync.controlplane.admission.usage import (
+from vcsync.controlplane.behaviour import Object
+from vcsync.kube.quantity import milli
+from vcsync.quota.scopes import in_scope, selectors
+from vcsync.quota.usage import (
     NONE,
     Amount,
     Usage,
     amount,
-    attributes_classes,
     counted,
-    is_terminating,
     missing_in_pod,
     usage,
-)
-from vcsync.controlplane.behaviour import Object
-from vcsync.kube.quantity import milli
-
-_POD_AFFINITIES = ("podAffinity", "podAntiAffinity")
-_REQUIRED, _PREFERRED = (
-    "requiredDuringSchedulingIgnoredDuringExecution",
-    "preferredDuringSchedulingIgnoredDuringExecution",
 )
 
 
@@ -103,12 +96,17 @@ def _check_covered(write: Write, quotas: Sequence[Object], limited: Sequence[Lim
         named -= set(counted(write.group, write.plural, (quota.get("status") or {}).get("hard") or {}))
     if named:
         raise QuotaExceeded(f"insufficient quota to consume: {','.join(sorted(named))}")
-    scopes = [scope for each in limited for scope in each.scopes if _in_scope(write, scope, write.new)]
+    scopes = [
+        scope
+        for each in limited
+        for scope in each.scopes
+        if in_scope(write.group, write.plural, scope, write.new)
+    ]
     there = {
         scope["scopeName"]
         for quota in quotas
-        for scope in _selectors(quota)
-        if _in_scope(write, scope, write.new)
+        for scope in selectors(quota)
+        if in_scope(write.group, write.plural, scope, write.new)
     }
     missing = [scope for scope in scopes if scope["scopeName"] not in there]
     if missing:
@@ -126,15 +124,7 @@ def matches(write: Write, quota: Object, obj: Object) -> bool:
     hard = (quota.get("status") or {}).get("hard") or {}
     if not counted(write.group, write.plural, hard):
         return False
-    return all(_in_scope(write, selector, obj) for selector in _selectors(quota))
-
-
-def _selectors(quota: Object) -> list[Mapping[str, Any]]:
-    spec = quota.get("spec") or {}
-    found: list[Mapping[str, Any]] = [
-        {"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()
-    ]
-    return [*found, *((spec.get("scopeSelector") or {}).get("matchExpressions") or ())]
+    return all(in_scope(write.group, write.plural, selector, obj) for selector in selectors(quota))
 
 
 def _check_countable(write: Write, quota: Object, tracked: Sequence[str], used: Mapping[str, str]) -> None:
@@ -171,57 +161,3 @@ def _more(after: Usage, before: Usage) -> Usage:
         name: Amount(max(0, each.milli - before.get(name, NONE).milli), each.like)
         for name, each in after.items()
     }
-
-
-def _in_scope(write: Write, selector: Mapping[str, Any], obj: Object) -> bool:
-    if (write.group, write.plural) == ("", "persistentvolumeclaims"):
-        if selector["scopeName"] != "VolumeAttributesClass":
-            return False
-        return any(_selected(selector, name) for name in attributes_classes(obj) or {""})
-    if (write.group, write.plural) != ("", "pods"):
-        return False
-    if selector["scopeName"] == "PriorityClass":
-        return _selected(selector, (obj.get("spec") or {}).get("priorityClassName") or "")
-    check = _POD_SCOPES.get(selector["scopeName"])
-    return check is not None and check(obj)
-
-
-def _selected(selector: Mapping[str, Any], name: str) -> bool:
-    operator, values = selector.get("operator"), selector.get("values") or ()
-    if operator == "Exists":
-        return bool(name)
-    if operator == "DoesNotExist":
-        return not name
-    return (name in values) == (operator == "In") if name else operator == "NotIn"
-
-
-def _is_best_effort(pod: Object) -> bool:
-    spec = pod.get("spec") or {}
-    places = [spec, *(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-    return not any(
-        milli(str(given)) > 0
-        for place in places
-        for amounts in (place.get("resources") or {}).values()
-        if isinstance(amounts, dict)
-        for name, given in amounts.items()
-        if name in ("cpu", "memory")
-    )
-
-
-def _crosses_namespaces(pod: Object) -> bool:
-    affinity = (pod.get("spec") or {}).get("affinity") or {}
-    terms: list[Mapping[str, Any]] = []
-    for name in _POD_AFFINITIES:
-        given = affinity.get(name) or {}
-        terms += given.get(_REQUIRED) or ()
-        terms += [each.get("podAffinityTerm") or {} for each in given.get(_PREFERRED) or ()]
-    return any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in terms)
-
-
-_POD_SCOPES: Mapping[str, Callable[[Object], bool]] = {
-    "Terminating": is_terminating,
-    "NotTerminating": lambda pod: not is_terminating(pod),
-    "BestEffort": _is_best_effort,
-    "NotBestEffort": lambda pod: not _is_best_effort(pod),
-    "CrossNamespacePodAffinity": _crosses_namespaces,
-}

@@ -6,10 +6,10 @@ Source: Kubernetes' `plugin/pkg/admission/limitranger`.
 from collections.abc import Callable, Iterable, Mapping
 
 from vcsync.controlplane.admission.plugin import Lookup, refusal
-from vcsync.controlplane.admission.usage import pod_total
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.rest.scope import Admission
 from vcsync.kube.quantity import milli
+from vcsync.quota.usage import pod_total
 
 ANNOTATION = "kubernetes.io/limit-ranger"
 Amounts = Mapping[str, str]

@@ -4,11 +4,11 @@ Source: Kubernetes' `plugin/pkg/admission/{podtopologylabels,nodedeclaredfeature
 """
 
 from vcsync.controlplane.admission.plugin import Lookup, refusal, spec_of
-from vcsync.controlplane.admission.usage import NONE, Amount, pod_total
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.errors import Cause, StatusError
 from vcsync.controlplane.rest.scope import Admission
 from vcsync.kube.quantity import milli
+from vcsync.quota.usage import NONE, Amount, pod_total
 
 TOPOLOGY = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 RESIZES_INIT = "InPlacePodVerticalScalingInitContainers"

@@ -12,7 +12,6 @@ from weakref import WeakValueDictionary
 from vcsync.controlplane import errors
 from vcsync.controlplane.admission.charge import NotCovered, QuotaExceeded, Write, charge
 from vcsync.controlplane.admission.settings import Limited
-from vcsync.controlplane.admission.usage import IGNORED, is_terminating, updates_count
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.patch import managed, resets
@@ -23,6 +22,7 @@ from vcsync.controlplane.rest.claims import NOTHING, Reservation
 from vcsync.controlplane.rest.scope import Scope
 from vcsync.controlplane.schema import builtin
 from vcsync.controlplane.store.interface import Compare, Put, Record, Store
+from vcsync.quota.usage import IGNORED, is_terminating, updates_count
 
 MANAGER = "kube-apiserver"
 

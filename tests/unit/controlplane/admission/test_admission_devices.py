@@ -1,6 +1,6 @@
 import pytest
 
-from vcsync.controlplane.admission.usage import counted, updates_count, usage
+from vcsync.quota.usage import counted, updates_count, usage
 
 GROUP, PLURAL = "resource.k8s.io", "resourceclaims"
 GOLD = "gold.deviceclass.resource.k8s.io/devices"

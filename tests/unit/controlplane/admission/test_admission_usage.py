@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcsync.controlplane.admission.usage import (
+from vcsync.quota.usage import (
     Amount,
     amount,
     counted,

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vcsync.controlplane.behaviour import Object
-from vcsync.controlplane.errors import qualified
 from vcsync.kube.quantity import canonical, milli
+
+Object = dict[str, Any]
+"""One object, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ _MOST_DEVICES = 32
 
 def usage(group: str, plural: str, obj: Object) -> Usage:
     """Return what an object counts."""
-    found = {f"count/{qualified(plural, group)}": ONE}
+    found = {count_name(group, plural): ONE}
     if not group:
         count = _BY_KIND.get(plural)
         if count is not None:
@@ -73,9 +74,14 @@ def usage(group: str, plural: str, obj: Object) -> Usage:
     return found
 
 
+def count_name(group: str, plural: str) -> str:
+    """Return the name under which a quota limits how many objects of a kind there are."""
+    return f"count/{plural}.{group}" if group else f"count/{plural}"
+
+
 def counted(group: str, plural: str, names: Iterable[str]) -> list[str]:
     """Return those of a quota's resource names that objects of a kind can count against, in order."""
-    own = f"count/{qualified(plural, group)}"
+    own = count_name(group, plural)
     if (group, plural) == _RESOURCE_CLAIMS:
         return sorted(name for name in names if name == own or name.endswith(_DEVICES))
     return sorted(name for name in names if name == own or (not group and _tracked(plural, name)))

@@ -15,6 +15,7 @@ from hack.embedded import ControlPlane
 from hack.testbed.processes import free_ports
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
+from vcsync.kube.envelope import untyped
 from vcsync.kube.errors import NotFound
 from vcsync.kube.resources import (
     CONFIG_MAPS,
@@ -23,6 +24,8 @@ from vcsync.kube.resources import (
     NAMESPACES,
     PODS,
     REPLICA_SETS,
+    RESOURCE_QUOTAS,
+    SECRETS,
     Resource,
 )
 
@@ -199,3 +202,34 @@ async def test_custom_resources_own_and_are_owned(acme: Client) -> None:
     await acme.delete(gears, "first", "default")
     await until(lambda: gone(acme, CONFIG_MAPS, "third", "default"))
     assert await gone(acme, gears, "second", "default")
+
+
+async def test_quotas_count_what_is_there_and_give_back_what_is_gone(acme: Client) -> None:
+    await acme.create(NAMESPACES, {"metadata": {"name": "limited"}})
+    await deployed(acme, "counted", "limited")
+    hard = {
+        "pods": "5",
+        "requests.cpu": "1",
+        "secrets": "3",
+        "count/deployments.apps": "2",
+        "count/gears.example.com": "4",
+    }
+    await acme.create(RESOURCE_QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": hard}}, "limited")
+
+    async def used() -> dict[str, str]:
+        found = untyped((await acme.get(RESOURCE_QUOTAS, "q", "limited")).status).get("used", {})
+        assert isinstance(found, dict)
+        return found
+
+    async def told(**wanted: str) -> bool:
+        return wanted.items() <= (await used()).items()
+
+    await until(lambda: told(pods="2", secrets="0"))
+    assert (await used())["count/deployments.apps"] == "1"
+    assert (await used())["requests.cpu"] == "0"
+    await acme.create(SECRETS, {"metadata": {"name": "s"}}, "limited")
+    await until(lambda: told(secrets="1"))
+    await acme.delete(SECRETS, "s", "limited")
+    await until(lambda: told(secrets="0"))
+    await acme.patch(DEPLOYMENTS, "counted", {"spec": {"replicas": 0}}, "limited")
+    await until(lambda: told(pods="0"))

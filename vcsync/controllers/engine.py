@@ -107,15 +107,19 @@ class Engine:
         """Return what decisions are made by, now."""
         return Look(self.mirrors, datetime.now(UTC), _suffix)
 
+    def wake(self, controller: str, key: Key) -> None:
+        """Have a controller look at an object, if the tenant's controllers run here."""
+        if not self._serves(key.tenant):
+            return
+        if key.tenant not in self._tenants:
+            self._tenants.add(key.tenant)
+            self.work.queue.set_limit(key.tenant, PER_TENANT)
+        self.work.add(key.tenant, Item(controller, key.namespace, key.name))
+
     def _waker(self, name: str, keys: Callable[[Change, Look], Iterable[Key]]) -> Callable[[Change], None]:
         def wake(change: Change) -> None:
             for key in keys(change, self.look()):
-                if not self._serves(key.tenant):
-                    continue
-                if key.tenant not in self._tenants:
-                    self._tenants.add(key.tenant)
-                    self.work.queue.set_limit(key.tenant, PER_TENANT)
-                self.work.add(key.tenant, Item(name, key.namespace, key.name))
+                self.wake(name, key)
 
         return wake
 

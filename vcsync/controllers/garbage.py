@@ -70,6 +70,7 @@ class Collector:
         mirrors: what is mirrored anyway.
         reporter: who reports Events; run by its owner.
         serves: whether a tenant's garbage is collected here.
+        on_gone: told of every object of any kind that is gone; must be quick.
     """
 
     def __init__(
@@ -79,8 +80,10 @@ class Collector:
         reporter: Reporter,
         *,
         serves: Callable[[str], bool] = lambda _tenant: True,
+        on_gone: Callable[[Node], None] = lambda _node: None,
     ) -> None:
         self._server = server
+        self._on_gone = on_gone
         self._everywhere = server.below("/tenants/all")
         self._shared = {(each.group, each.plural): mirror for each, mirror in mirrors.items()}
         self._reporter = reporter
@@ -156,9 +159,12 @@ class Collector:
 
     def _follow(self, mirror: Mirror) -> None:
         def note(change: Change) -> None:
-            if self._serves(standing(change).tenant):
-                for uid in self._graph.change(mirror.resource, change):
-                    self._add(uid)
+            if not self._serves(standing(change).tenant):
+                return
+            for uid in self._graph.change(mirror.resource, change):
+                self._add(uid)
+            if change.new is None:
+                self._on_gone(Node(mirror.resource, standing(change)))
 
         mirror.subscribe(note)
         for envelope in mirror.everything():

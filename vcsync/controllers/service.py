@@ -14,6 +14,7 @@ from vcsync.controllers.job_ttl import TTL_AFTER_FINISHED
 from vcsync.controllers.jobs import JOB, JOB_ORPHANS
 from vcsync.controllers.namespaces import NAMESPACE
 from vcsync.controllers.plan import Controller
+from vcsync.controllers.quotas import RESOURCE_QUOTA
 from vcsync.controllers.replicas import REPLICA_SET, REPLICATION_CONTROLLER
 from vcsync.controllers.serviceaccounts import SERVICE_ACCOUNT, root_ca_publisher
 from vcsync.controllers.term import Term
@@ -33,6 +34,7 @@ def everything(authority: str) -> tuple[Controller | Worker, ...]:
     """
     return (
         NAMESPACE,
+        RESOURCE_QUOTA,
         SERVICE_ACCOUNT,
         root_ca_publisher(authority),
         REPLICA_SET,

@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from vcsync.controllers import quotas
 from vcsync.controllers.engine import Engine
 from vcsync.controllers.garbage import Collector
+from vcsync.controllers.gc_graph import Node
 from vcsync.controllers.plan import Controller
 from vcsync.controllers.working import Worker
 from vcsync.kube.client import Client
+from vcsync.kube.resources import RESOURCE_QUOTAS
 
 
 class Term:
@@ -24,7 +27,9 @@ class Term:
         self, server: Client, controllers: Sequence[Controller | Worker], *, serves: Callable[[str], bool]
     ) -> None:
         self.engine = Engine(server, controllers, serves=serves)
-        self.garbage = Collector(server, self.engine.mirrors, self.engine.reporter, serves=serves)
+        self.garbage = Collector(
+            server, self.engine.mirrors, self.engine.reporter, serves=serves, on_gone=self._gone
+        )
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -39,3 +44,12 @@ class Term:
     def status(self) -> dict[str, Any]:
         """The state of the role as plain JSON values."""
         return self.engine.status() | {"garbage": self.garbage.status()}
+
+    def _gone(self, node: Node) -> None:
+        """Have the quotas counted anew that limit how many objects of a kind there are."""
+        if RESOURCE_QUOTAS not in self.engine.mirrors:
+            return
+        tenant, resource = node.envelope.tenant, node.resource
+        look = self.engine.look()
+        for key in quotas.counting(look, tenant, node.namespace, resource.group, resource.plural):
+            self.engine.wake(quotas.NAME, key)

@@ -1,0 +1,180 @@
+"""ResourceQuotas: their status tells what they limit and what is used of it, counted anew.
+
+Behaviour: Kubernetes' `pkg/controller/resourcequota`. Admission charges every creation by the quota's own version, so what
+is counted after the quota was read and is written at that version can lose nothing that was admitted meanwhile: it
+is counted at the API server, not from mirrors.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from vcsync.controllers.mirror import Key, key_of, namespace_of
+from vcsync.controllers.plan import Look, Watch
+from vcsync.controllers.waking import standing
+from vcsync.controllers.working import Desk, Worker
+from vcsync.kube.cache import Change
+from vcsync.kube.client import Client
+from vcsync.kube.discovery import discover
+from vcsync.kube.envelope import Envelope, decode, to_dict
+from vcsync.kube.errors import Conflict, NotFound
+from vcsync.kube.quantity import milli
+from vcsync.kube.resources import (
+    CONFIG_MAPS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    REPLICATION_CONTROLLERS,
+    RESOURCE_QUOTAS,
+    SECRETS,
+    SERVICES,
+    Resource,
+)
+from vcsync.quota.scopes import in_scope, selectors
+from vcsync.quota.usage import NONE, Usage, count_name, counted, usage
+
+NAME = "resourcequota-controller"
+AGAIN_SECONDS = 300.0
+"""After so long a quota is counted anew in any case (`--resource-quota-sync-period`)."""
+ATTEMPTS = 5
+RESOURCE_CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", namespaced=True)
+WHOLE = (PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS, RESOURCE_CLAIMS)
+"""What counts more than that it is there."""
+KNOWN = (*WHOLE, CONFIG_MAPS, SECRETS, REPLICATION_CONTROLLERS, RESOURCE_QUOTAS)
+
+
+class _Spec(Struct):
+    hard: dict[str, str] | None = None
+
+
+class _Status(Struct):
+    hard: dict[str, str] | None = None
+    used: dict[str, str] | None = None
+
+
+async def work(desk: Desk, key: Key) -> float | None:
+    """Count what a quota limits and tell it in its status.
+
+    Raises:
+        KubeError: something could not be counted; Conflict: the quota changes again and again.
+    """
+    for attempt in range(ATTEMPTS):
+        try:
+            quota = await desk.client.get(RESOURCE_QUOTAS, key.name, key.namespace)
+            await _count(desk.client, quota)
+        except NotFound:
+            return None
+        except Conflict:
+            if attempt == ATTEMPTS - 1:
+                raise
+        else:
+            break
+    return AGAIN_SECONDS
+
+
+async def _count(client: Client, quota: Envelope) -> None:
+    hard = decode(quota.spec, _Spec).hard or {}
+    before = decode(quota.status, _Status)
+    used = {name: value for name, value in (before.used or {}).items() if name in hard}
+    body = to_dict(quota)
+    for resource in await _resources(client, hard):
+        names = counted(resource.group, resource.plural, hard)
+        total = await _total(client, resource, body, names) if names else {}
+        used |= {name: str(each) for name, each in total.items()}
+    if _same(before.hard, hard) and _same(before.used, used):
+        return
+    status = {"hard": _replacing(before.hard, hard), "used": _replacing(before.used, used)}
+    metadata = {"uid": quota.uid, "resourceVersion": quota.resource_version}
+    patch = {"metadata": metadata, "status": status}
+    await client.patch(RESOURCE_QUOTAS, quota.name, patch, quota.namespace, subresource="status")
+
+
+async def _resources(client: Client, hard: Iterable[str]) -> list[Resource]:
+    """Return what a quota may count; only what is counted by its mere name has to be discovered."""
+    known = {count_name(each.group, each.plural) for each in KNOWN}
+    others = {name for name in hard if name.startswith("count/")} - known
+    if not others:
+        return list(KNOWN)
+    found = [
+        each for each in (await discover(client)).found if each.resource.namespaced and "list" in each.verbs
+    ]
+    named = [
+        each.resource for each in found if count_name(each.resource.group, each.resource.plural) in others
+    ]
+    return [*KNOWN, *named]
+
+
+async def _total(client: Client, resource: Resource, quota: dict[str, Any], names: Iterable[str]) -> Usage:
+    """Add up what the objects of one resource count against a quota; what nothing counts against is 0.
+
+    Raises:
+        KubeError: they could not be read.
+    """
+    reader = client if resource in WHOLE else client.metadata_only()
+    scopes = selectors(quota)
+    total = dict.fromkeys(names, NONE)
+    for each in await reader.list(resource, quota["metadata"]["namespace"]):
+        body = to_dict(each)
+        if not all(in_scope(resource.group, resource.plural, scope, body) for scope in scopes):
+            continue
+        found = usage(resource.group, resource.plural, body)
+        for name in total.keys() & found.keys():
+            total[name] += found[name]
+    return total
+
+
+def _same(one: Mapping[str, str] | None, other: Mapping[str, str]) -> bool:
+    return one is not None and {name: milli(each) for name, each in one.items()} == {
+        name: milli(each) for name, each in other.items()
+    }
+
+
+def _replacing(before: Mapping[str, str] | None, after: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the merge patch that makes one mapping the other."""
+    return {**dict.fromkeys(before or {}), **after}
+
+
+def counting(look: Look, tenant: str, namespace: str, group: str, plural: str) -> list[Key]:
+    """Return the quotas of a namespace that objects of a kind count against."""
+    return [
+        key_of(each)
+        for each in look.of[RESOURCE_QUOTAS].within(tenant, namespace)
+        if counted(group, plural, decode(each.spec, _Spec).hard or {})
+    ]
+
+
+def _of_quota(change: Change, _look: Look) -> Iterable[Key]:
+    """A quota that is new or limits other things; what admission charges needs no counting."""
+    old, new = change.old, change.new
+    if new is None or (old is not None and old.spec == new.spec):
+        return ()
+    return [key_of(new)]
+
+
+def _less(resource: Resource) -> Watch:
+    """Whose object is gone, or may count less than before: that it counts more, admission has seen."""
+    group, plural = resource.group, resource.plural
+
+    def keys(change: Change, look: Look) -> Iterable[Key]:
+        each = standing(change)
+        quotas = counting(look, each.tenant, namespace_of(each), group, plural)
+        if not quotas or change.old is None:
+            return ()
+        if change.new is None or _used(change.new) != _used(change.old):
+            return quotas
+        return ()
+
+    def _used(envelope: Envelope) -> Usage:
+        return usage(group, plural, to_dict(envelope))
+
+    return Watch(resource, keys)
+
+
+RESOURCE_QUOTA = Worker(
+    NAME,
+    (
+        Watch(RESOURCE_QUOTAS, _of_quota),
+        *(_less(each) for each in (PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS)),
+    ),
+    work,
+)

@@ -17,6 +17,7 @@ from vcsync.controllers.plan import Controller
 from vcsync.controllers.quotas import RESOURCE_QUOTA
 from vcsync.controllers.replicas import REPLICA_SET, REPLICATION_CONTROLLER
 from vcsync.controllers.serviceaccounts import SERVICE_ACCOUNT, root_ca_publisher
+from vcsync.controllers.statefulsets import STATEFUL_SET
 from vcsync.controllers.term import Term
 from vcsync.controllers.working import Worker
 from vcsync.kube.client import Client
@@ -46,6 +47,7 @@ def everything(authority: str) -> tuple[Controller | Worker, ...]:
         ENDPOINT,
         ENDPOINT_SLICE,
         ENDPOINT_SLICE_MIRRORING,
+        STATEFUL_SET,
     )
 
 

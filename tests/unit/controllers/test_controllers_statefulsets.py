@@ -1,0 +1,392 @@
+"""StatefulSets: Pods with names that stay, one after another, with claims of their own."""
+
+from typing import Any
+
+import pytest
+from controllers_world import NAMESPACE, World
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vcsync.controllers.plan import Create, Delete
+from vcsync.controllers.statefulsets import NAME, STATEFUL_SET
+from vcsync.kube.errors import Forbidden, Status
+from vcsync.kube.resources import CONTROLLER_REVISIONS, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS
+
+LABELS = {"app": "db"}
+CLAIM = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+
+
+def template(image: str) -> dict[str, Any]:
+    return {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "c", "image": image}]}}
+
+
+def stateful_set(replicas: int = 3, **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "db"},
+        "spec": {
+            "replicas": replicas,
+            "serviceName": "dbs",
+            "selector": {"matchLabels": LABELS},
+            "template": template("one"),
+            "podManagementPolicy": "OrderedReady",
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
+            "revisionHistoryLimit": 10,
+            **spec,
+        },
+    }
+
+
+def world(replicas: int = 3, **spec: Any) -> World:
+    made = World([STATEFUL_SET])
+    made.put(STATEFUL_SETS, stateful_set(replicas, **spec))
+    made.settle()
+    return made
+
+
+def run(made: World, name: str, ready: bool = True) -> None:
+    condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": made.time()}
+    made.change(PODS, name, {"status": {"phase": "Running", "conditions": [condition]}})
+
+
+def roll(made: World) -> list[str]:
+    """Let everything happen until nothing does; returns the Pods that stand."""
+    for _ in range(80):
+        made.settle()
+        waiting = [pod["metadata"]["name"] for pod in made.bodies(PODS) if "status" not in pod]
+        if not waiting:
+            return names(made)
+        for name in waiting:
+            run(made, name)
+    raise AssertionError("it does not end")
+
+
+def started(replicas: int = 3, **spec: Any) -> World:
+    made = world(replicas, **spec)
+    roll(made)
+    return made
+
+
+def names(made: World) -> list[str]:
+    return sorted(pod["metadata"]["name"] for pod in made.bodies(PODS))
+
+
+def images(made: World) -> list[str]:
+    return [made.body(PODS, name)["spec"]["containers"][0]["image"] for name in names(made)]
+
+
+def status(made: World) -> dict[str, Any]:
+    found: dict[str, Any] = made.body(STATEFUL_SETS, "db")["status"]
+    return found
+
+
+def deleted(made: World) -> list[str]:
+    return [each.name for each in made.written if isinstance(each, Delete) and each.resource is PODS]
+
+
+def claims(made: World) -> list[str]:
+    return sorted(each["metadata"]["name"] for each in made.bodies(PERSISTENT_VOLUME_CLAIMS))
+
+
+def test_a_pod_waits_until_the_one_before_it_is_ready() -> None:
+    made = world(3)
+    assert names(made) == ["db-0"]
+    run(made, "db-0", ready=False)
+    made.settle()
+    assert names(made) == ["db-0"]
+    run(made, "db-0")
+    made.settle()
+    assert names(made) == ["db-0", "db-1"]
+    assert roll(made) == ["db-0", "db-1", "db-2"]
+
+
+def test_a_pod_has_its_name_number_and_host() -> None:
+    pod = world(1).body(PODS, "db-0")
+    labels = pod["metadata"]["labels"]
+    assert labels["statefulset.kubernetes.io/pod-name"] == "db-0"
+    assert labels["apps.kubernetes.io/pod-index"] == "0"
+    assert labels["controller-revision-hash"].startswith("db-")
+    assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == ("db-0", "dbs")
+    assert "generateName" not in pod["metadata"]
+
+
+def test_parallel_ones_are_made_and_given_up_at_once() -> None:
+    made = world(4, podManagementPolicy="Parallel")
+    assert names(made) == ["db-0", "db-1", "db-2", "db-3"]
+    made.change(STATEFUL_SETS, "db", {"spec": {"replicas": 1}})
+    made.settle()
+    assert names(made) == ["db-0"]
+
+
+def test_the_first_number_may_be_another_than_none() -> None:
+    made = started(2, ordinals={"start": 5})
+    assert names(made) == ["db-5", "db-6"]
+    made.change(STATEFUL_SETS, "db", {"spec": {"ordinals": {"start": 6}}})
+    assert roll(made) == ["db-6", "db-7"]
+
+
+def test_the_last_goes_first_and_only_while_all_others_are_well() -> None:
+    made = started(3)
+    run(made, "db-0", ready=False)
+    made.change(STATEFUL_SETS, "db", {"spec": {"replicas": 1}})
+    made.settle()
+    assert deleted(made) == []
+    run(made, "db-0")
+    roll(made)
+    assert deleted(made) == ["db-2", "db-1"]
+
+
+def test_a_finished_pod_is_made_again() -> None:
+    made = started(2)
+    before = made.body(PODS, "db-1")["metadata"]["uid"]
+    made.change(PODS, "db-1", {"status": {"phase": "Failed"}})
+    roll(made)
+    assert made.body(PODS, "db-1")["metadata"]["uid"] != before
+
+
+def test_an_update_goes_from_the_last_to_the_first() -> None:
+    made = started(3)
+    made.change(STATEFUL_SETS, "db", {"spec": {"template": template("two")}})
+    roll(made)
+    assert deleted(made) == ["db-2", "db-1", "db-0"]
+    assert images(made) == ["two"] * 3
+    assert status(made)["currentRevision"] == status(made)["updateRevision"]
+    assert status(made)["currentReplicas"] == 3
+
+
+def test_an_update_waits_for_a_pod_that_does_not_come_up() -> None:
+    made = started(3)
+    made.change(STATEFUL_SETS, "db", {"spec": {"template": template("two")}})
+    made.settle()
+    assert deleted(made) == ["db-2"]
+    assert status(made)["updatedReplicas"] == 1
+    assert status(made)["currentRevision"] != status(made)["updateRevision"]
+
+
+def test_a_partition_keeps_the_first_ones_even_when_they_are_made_again() -> None:
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}
+    made = started(4, updateStrategy=strategy)
+    made.change(STATEFUL_SETS, "db", {"spec": {"template": template("two")}})
+    roll(made)
+    assert images(made) == ["one", "one", "two", "two"]
+    made.remove(PODS, "db-0")
+    roll(made)
+    assert images(made) == ["one", "one", "two", "two"]
+
+
+def test_more_than_one_may_be_unavailable() -> None:
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 0, "maxUnavailable": 2}}
+    made = started(5, updateStrategy=strategy, podManagementPolicy="Parallel")
+    made.change(STATEFUL_SETS, "db", {"spec": {"template": template("two")}})
+    made.settle()
+    assert deleted(made) == ["db-4", "db-3"]
+    roll(made)
+    assert images(made) == ["two"] * 5
+
+
+def test_on_delete_pods_are_replaced_only_when_they_are_deleted() -> None:
+    made = started(2, updateStrategy={"type": "OnDelete"})
+    made.change(STATEFUL_SETS, "db", {"spec": {"template": template("two")}})
+    roll(made)
+    assert images(made) == ["one", "one"]
+    made.remove(PODS, "db-0")
+    roll(made)
+    assert images(made) == ["two", "one"]
+
+
+def test_a_return_to_an_earlier_template_takes_its_revision_up_again() -> None:
+    made = started(1)
+    first = status(made)["updateRevision"]
+    for image in ("two", "one"):
+        made.change(STATEFUL_SETS, "db", {"spec": {"template": template(image)}})
+        roll(made)
+    assert status(made)["updateRevision"] == first
+    numbers = {each["metadata"]["name"]: each["revision"] for each in made.bodies(CONTROLLER_REVISIONS)}
+    assert len(numbers) == 2
+    assert numbers[first] == 3
+
+
+def test_a_revision_holds_its_template_for_a_roll_back() -> None:
+    [revision] = started(1).bodies(CONTROLLER_REVISIONS)
+    assert revision["data"] == {"spec": {"template": {**template("one"), "$patch": "replace"}}}
+    labels = revision["metadata"]["labels"]
+    assert revision["metadata"]["name"] == f"db-{labels['controller.kubernetes.io/hash']}"
+
+
+def test_no_more_revisions_are_kept_than_asked_for() -> None:
+    made = started(1, revisionHistoryLimit=1)
+    for image in ("two", "three", "four"):
+        made.change(STATEFUL_SETS, "db", {"spec": {"template": template(image)}})
+        roll(made)
+    assert sorted(each["revision"] for each in made.bodies(CONTROLLER_REVISIONS)) == [3, 4]
+
+
+def test_pods_have_claims_that_outlive_them() -> None:
+    made = started(2, volumeClaimTemplates=[CLAIM])
+    assert claims(made) == ["data-db-0", "data-db-1"]
+    assert made.body(PERSISTENT_VOLUME_CLAIMS, "data-db-0")["metadata"]["labels"] == LABELS
+    [volume] = made.body(PODS, "db-1")["spec"]["volumes"]
+    assert volume == {"name": "data", "persistentVolumeClaim": {"claimName": "data-db-1"}}
+    made.change(STATEFUL_SETS, "db", {"spec": {"replicas": 0}})
+    assert roll(made) == []
+    assert claims(made) == ["data-db-0", "data-db-1"]
+
+
+def owners(made: World, claim: str) -> list[str]:
+    metadata = made.body(PERSISTENT_VOLUME_CLAIMS, claim)["metadata"]
+    return [each["kind"] for each in metadata.get("ownerReferences", ())]
+
+
+@pytest.mark.parametrize(
+    ("deleted_", "scaled", "stays", "goes"),
+    [
+        ("Retain", "Retain", [], []),
+        ("Delete", "Retain", ["StatefulSet"], ["StatefulSet"]),
+        ("Retain", "Delete", [], ["Pod"]),
+        ("Delete", "Delete", ["StatefulSet"], ["Pod"]),
+    ],
+)
+def test_claims_end_with_whom_the_policy_says(
+    deleted_: str, scaled: str, stays: list[str], goes: list[str]
+) -> None:
+    policy = {"whenDeleted": deleted_, "whenScaled": scaled}
+    made = started(2, volumeClaimTemplates=[CLAIM], persistentVolumeClaimRetentionPolicy=policy)
+    assert owners(made, "data-db-0") == owners(made, "data-db-1") == stays
+    made.change(STATEFUL_SETS, "db", {"spec": {"replicas": 1}})
+    roll(made)
+    assert owners(made, "data-db-0") == stays
+    assert owners(made, "data-db-1") == goes
+    made.change(STATEFUL_SETS, "db", {"spec": {"persistentVolumeClaimRetentionPolicy": None}})
+    roll(made)
+    assert owners(made, "data-db-0") == []
+
+
+def test_a_pod_waits_until_the_claim_of_its_forerunner_is_gone() -> None:
+    policy = {"whenDeleted": "Retain", "whenScaled": "Delete"}
+    made = started(1, volumeClaimTemplates=[CLAIM], persistentVolumeClaimRetentionPolicy=policy)
+    made.change(STATEFUL_SETS, "db", {"spec": {"replicas": 0}})
+    roll(made)
+    made.change(STATEFUL_SETS, "db", {"spec": {"replicas": 1}})
+    assert roll(made) == []
+    made.remove(PERSISTENT_VOLUME_CLAIMS, "data-db-0")
+    assert roll(made) == ["db-0"]
+
+
+def test_a_claim_that_another_controls_is_reported_and_left() -> None:
+    policy = {"whenDeleted": "Delete", "whenScaled": "Delete"}
+    made = World([STATEFUL_SET])
+    other = {"apiVersion": "v1", "kind": "X", "name": "x", "uid": "other", "controller": True}
+    made.put(PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": "data-db-0", "ownerReferences": [other]}})
+    body = stateful_set(1, volumeClaimTemplates=[CLAIM], persistentVolumeClaimRetentionPolicy=policy)
+    made.put(STATEFUL_SETS, body)
+    roll(made)
+    assert owners(made, "data-db-0") == ["X"]
+
+
+def test_a_claim_that_is_refused_is_reported_and_tried_again() -> None:
+    made = World([STATEFUL_SET])
+    made.put(STATEFUL_SETS, stateful_set(1, volumeClaimTemplates=[CLAIM]))
+    made.work(NAME, made.key(NAMESPACE, "db"))
+    made.remove(PODS, "db-0")
+    made.remove(PERSISTENT_VOLUME_CLAIMS, "data-db-0")
+    made.events.clear()
+    made.refusals = [(Create, Forbidden(Status(403, "Forbidden", "exceeded quota")))]
+    made.work(NAME, made.key(NAMESPACE, "db"))
+    [event] = made.events
+    assert event.reason == "FailedCreate"
+    assert event.message.startswith("Create Claim data-db-0 for Pod db-0 in StatefulSet db failed error: ")
+    assert roll(made) == ["db-0"]
+
+
+def test_what_is_done_is_reported() -> None:
+    made = started(1, volumeClaimTemplates=[CLAIM])
+    messages = [(each.reason, each.message) for each in made.events]
+    assert messages == [
+        ("SuccessfulCreate", "Create Claim data-db-0 Pod db-0 in StatefulSet db success"),
+        ("SuccessfulCreate", "Create Pod db-0 in StatefulSet db successful"),
+    ]
+
+
+def test_a_pod_is_available_after_it_was_ready_for_long_enough() -> None:
+    made = world(2, minReadySeconds=10)
+    run(made, "db-0")
+    made.settle()
+    assert names(made) == ["db-0"]
+    assert (status(made)["readyReplicas"], status(made)["availableReplicas"]) == (1, 0)
+    made.pass_time(4)
+    assert made.work(NAME, made.key(NAMESPACE, "db")).again == 6
+    made.pass_time(6)
+    made.settle()
+    assert names(made) == ["db-0", "db-1"]
+
+
+def test_an_orphan_of_a_fitting_name_is_adopted() -> None:
+    made = World([STATEFUL_SET])
+    for name in ("db-0", "stranger"):
+        made.put(PODS, {"metadata": {"name": name, "labels": LABELS}, "spec": {"containers": []}})
+    made.put(STATEFUL_SETS, stateful_set(1, updateStrategy={"type": "OnDelete"}))
+    run(made, "db-0")
+    made.settle()
+    assert made.body(PODS, "db-0")["metadata"]["ownerReferences"][0]["kind"] == "StatefulSet"
+    assert made.body(PODS, "db-0")["metadata"]["labels"]["apps.kubernetes.io/pod-index"] == "0"
+    assert "ownerReferences" not in made.body(PODS, "stranger")
+
+
+def test_a_set_that_goes_makes_nothing() -> None:
+    made = World([STATEFUL_SET])
+    body = stateful_set(2)
+    body["metadata"] |= {"deletionTimestamp": made.time(), "finalizers": ["x/y"]}
+    made.put(STATEFUL_SETS, body)
+    made.settle()
+    assert names(made) == []
+
+
+CHANGES = st.lists(
+    st.one_of(
+        st.tuples(st.just("scale"), st.integers(0, 5)),
+        st.tuples(st.just("image"), st.sampled_from(["one", "two", "three"])),
+        st.tuples(st.just("partition"), st.integers(0, 5)),
+        st.tuples(st.just("fail"), st.integers(0, 4)),
+        st.tuples(st.just("lose"), st.integers(0, 4)),
+        st.tuples(st.just("run"), st.none()),
+    ),
+    max_size=10,
+)
+
+
+def apply(made: World, what: str, value: Any) -> None:
+    specs: dict[str, dict[str, Any]] = {
+        "scale": {"replicas": value},
+        "image": {"template": template(str(value))},
+        "partition": {"updateStrategy": {"rollingUpdate": {"partition": value}}},
+    }
+    if what in specs:
+        made.change(STATEFUL_SETS, "db", {"spec": specs[what]})
+    elif what == "run":
+        for name in names(made):
+            run(made, name)
+    elif f"db-{value}" in names(made):
+        if what == "lose":
+            made.remove(PODS, f"db-{value}")
+        else:
+            made.change(PODS, f"db-{value}", {"status": {"phase": "Failed"}})
+    made.settle()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(["OrderedReady", "Parallel"]), CHANGES)
+def test_whatever_happens_it_ends_with_the_numbers_and_templates_asked_for(
+    policy: str, changes: list[tuple[str, Any]]
+) -> None:
+    made = world(3, podManagementPolicy=policy)
+    for what, value in changes:
+        apply(made, what, value)
+    for name in names(made):
+        if made.body(PODS, name).get("status", {}).get("phase") != "Failed":
+            run(made, name)
+    roll(made)
+    spec = made.body(STATEFUL_SETS, "db")["spec"]
+    assert names(made) == [f"db-{number}" for number in range(spec["replicas"])]
+    first = spec["updateStrategy"]["rollingUpdate"]["partition"]
+    image = spec["template"]["spec"]["containers"][0]["image"]
+    assert images(made)[first:] == [image] * max(spec["replicas"] - first, 0)
+    assert status(made)["replicas"] == status(made).get("readyReplicas", 0) == spec["replicas"]

@@ -6,6 +6,7 @@ from typing import Any
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from vcsync.api import names
+from vcsync.controllers.aggregation import CLUSTER_ROLE_AGGREGATION
 from vcsync.controllers.deployments import DEPLOYMENT
 from vcsync.controllers.endpoints import ENDPOINT
 from vcsync.controllers.endpointslice_mirroring import ENDPOINT_SLICE_MIRRORING
@@ -36,6 +37,7 @@ def everything(authority: str) -> tuple[Controller | Worker, ...]:
     return (
         NAMESPACE,
         RESOURCE_QUOTA,
+        CLUSTER_ROLE_AGGREGATION,
         SERVICE_ACCOUNT,
         root_ca_publisher(authority),
         REPLICA_SET,

@@ -1,0 +1,71 @@
+"""ClusterRoles that are put together from others."""
+
+from typing import Any
+
+from controllers_world import World
+
+from vcsync.controllers.aggregation import CLUSTER_ROLE_AGGREGATION
+from vcsync.controllers.mirror import placed
+from vcsync.kube.cache import Change
+from vcsync.kube.envelope import encode, parse
+from vcsync.kube.resources import CLUSTER_ROLES
+
+PART = {"to-whole": "true"}
+
+
+def rule(*resources: str) -> dict[str, Any]:
+    return {"apiGroups": [""], "resources": list(resources), "verbs": ["get"]}
+
+
+def role(name: str, *rules: Any, labels: dict[str, str] | None = None) -> dict[str, Any]:
+    return {"metadata": {"name": name, "labels": labels or {}}, "rules": list(rules)}
+
+
+def whole(*selectors: dict[str, str]) -> dict[str, Any]:
+    chosen = [{"matchLabels": each} for each in selectors]
+    return {"metadata": {"name": "whole"}, "aggregationRule": {"clusterRoleSelectors": chosen}, "rules": None}
+
+
+def rules(made: World) -> Any:
+    return made.body(CLUSTER_ROLES, "whole")["rules"]
+
+
+def world(*roles: dict[str, Any]) -> World:
+    made = World([CLUSTER_ROLE_AGGREGATION])
+    for each in roles:
+        made.put(CLUSTER_ROLES, each)
+    made.settle()
+    return made
+
+
+def test_it_has_the_rules_of_those_that_it_selects_once_each_by_their_names() -> None:
+    made = world(
+        whole(PART),
+        role("b", rule("pods"), rule("services"), labels=PART),
+        role("a", rule("services"), labels=PART),
+        role("c", rule("secrets")),
+    )
+    assert rules(made) == [rule("services"), rule("pods")]
+
+
+def test_rules_follow_what_it_selects() -> None:
+    made = world(whole(PART), role("a", rule("pods"), labels=PART))
+    made.change(CLUSTER_ROLES, "a", {"metadata": {"labels": None}})
+    made.settle()
+    assert rules(made) == []
+
+
+def test_it_does_not_select_itself_and_others_keep_their_rules() -> None:
+    made = world(whole({}), role("a", rule("pods")))
+    assert rules(made) == [rule("pods")]
+    assert made.body(CLUSTER_ROLES, "a")["rules"] == [rule("pods")]
+
+
+def test_a_change_wakes_those_that_select_the_role_or_did() -> None:
+    made = world(whole(PART), role("a", rule("pods"), labels=PART), role("b", rule("pods")))
+    [watch] = CLUSTER_ROLE_AGGREGATION.watches
+    before = placed(parse(encode(made.body(CLUSTER_ROLES, "a"))), "acme")
+    without = placed(parse(encode(role("a", rule("pods")))), "acme")
+    names = [each.name for each in watch.keys(Change(before, without), made.look())]
+    assert names == ["a", "whole"]
+    assert list(watch.keys(Change(before, before), made.look())) == []

@@ -26,6 +26,8 @@ _PART = re.compile(r"([0-9]+(?:\.[0-9]*)?)(ns|us|µs|ms|s|m|h)")
 _DURATION = re.compile(rf"[+-]?(?:{_PART.pattern})+|0")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _LONGEST = 4096
+_AGE = (1000, 9000)
+"""Years in which times can be reckoned with safely."""
 _LONGEST_PERIOD = 1e9
 """Seconds, some 30 years; a longer one is the same as never."""
 
@@ -109,13 +111,15 @@ def parse_schedule(text: str) -> Schedule:
 
 
 def next_after(schedule: Schedule, after: datetime, zone: tzinfo = UTC) -> datetime | None:
-    """Return when a schedule comes next, strictly after a time; None: never, or not for years.
+    """Return when a schedule comes next, strictly after a time; None: never, not for years, or not in our age.
 
     Args:
         schedule: the schedule.
         after: the time, with its zone.
         zone: where its hours are read, unless it says so itself.
     """
+    if not _AGE[0] < after.year < _AGE[1]:
+        return None
     if isinstance(schedule, Every):
         return after.replace(microsecond=0) + timedelta(seconds=schedule.seconds)
     if not (schedule.minutes and schedule.hours and schedule.months):

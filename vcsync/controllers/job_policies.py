@@ -15,6 +15,7 @@ from vcsync.controllers.mirror import namespace_of
 FIRST_BACKOFF = 10.0
 """Seconds before a failed Pod is replaced; twice as many after each further failure."""
 LONGEST_BACKOFF = 600.0
+_LONGEST_GRACE = 10**9
 
 
 def verdict(job: Job, pod: JobPod) -> tuple[str, str]:
@@ -71,7 +72,8 @@ def finished_at(pod: JobPod) -> datetime:
         return pods.moment(ready.last_transition_time)
     place = pod.envelope
     if place.deleting:
-        return pods.moment(place.deletion_timestamp) - timedelta(seconds=place.deletion_grace_seconds or 0)
+        grace = min(place.deletion_grace_seconds or 0, _LONGEST_GRACE)
+        return pods.moment(place.deletion_timestamp) - timedelta(seconds=grace)
     return pods.moment(place.creation_timestamp)
 
 

@@ -7,6 +7,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from vcsync.api import names
 from vcsync.controllers.aggregation import CLUSTER_ROLE_AGGREGATION
+from vcsync.controllers.cronjobs import CRON_JOB
 from vcsync.controllers.deployments import DEPLOYMENT
 from vcsync.controllers.endpoints import ENDPOINT
 from vcsync.controllers.endpointslice_mirroring import ENDPOINT_SLICE_MIRRORING
@@ -46,6 +47,7 @@ def everything(authority: str) -> tuple[Controller | Worker, ...]:
         JOB,
         JOB_ORPHANS,
         TTL_AFTER_FINISHED,
+        CRON_JOB,
         ENDPOINT,
         ENDPOINT_SLICE,
         ENDPOINT_SLICE_MIRRORING,

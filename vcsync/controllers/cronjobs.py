@@ -1,0 +1,391 @@
+"""CronJobs: a Job at each time of a schedule. Pure.
+
+Behaviour: Kubernetes' `pkg/controller/cronjob`. The name of a Job tells the time it was meant for, so no time is started
+twice.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import partial
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from vcsync.api.schedules import Schedule, ScheduleError, parse_schedule
+from vcsync.controllers import cron_times, owning, pods
+from vcsync.controllers.job_objects import Job, condition, ended, read_job
+from vcsync.controllers.mirror import Key, namespace_of
+from vcsync.controllers.plan import (
+    NOTHING,
+    Action,
+    Controller,
+    Create,
+    Delete,
+    Emit,
+    Look,
+    Outcome,
+    Patch,
+    Plan,
+    Watch,
+)
+from vcsync.controllers.waking import own, owner
+from vcsync.kube.envelope import Envelope, decode, untyped
+from vcsync.kube.events import EventType, ObjectRef
+from vcsync.kube.patches import create_merge_patch
+from vcsync.kube.resources import CRON_JOBS, JOBS
+
+SCHEDULED_TIME = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+
+LONGEST_DEADLINE = 10**9
+
+
+class CronJobSpec(Struct, rename="camel"):
+    """The parts of a CronJob's spec."""
+
+    schedule: str = ""
+    time_zone: str | None = None
+    starting_deadline_seconds: int | None = None
+    concurrency_policy: str = "Allow"
+    suspend: bool = False
+    successful_jobs_history_limit: int | None = None
+    failed_jobs_history_limit: int | None = None
+
+
+class Reference(Struct, rename="camel", omit_defaults=True):
+    """A Job that runs, as a CronJob's status names it."""
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+    resource_version: str = ""
+
+
+class CronJobStatus(Struct, rename="camel", omit_defaults=True):
+    """The status of a CronJob."""
+
+    active: tuple[Reference, ...] | None = None
+    last_schedule_time: str | None = None
+    last_successful_time: str | None = None
+
+
+class CronJob(Struct, frozen=True):
+    """A CronJob."""
+
+    envelope: Envelope
+    spec: CronJobSpec
+    status: CronJobStatus
+
+    @property
+    def since(self) -> datetime:
+        """From when on starts are looked for."""
+        return pods.moment(self.status.last_schedule_time or self.envelope.creation_timestamp)
+
+    @property
+    def deadline(self) -> int | None:
+        """Seconds after its time a start is given up; more than a generation is a generation."""
+        seconds = self.spec.starting_deadline_seconds
+        return None if seconds is None else min(seconds, LONGEST_DEADLINE)
+
+    @property
+    def about(self) -> ObjectRef:
+        """What its Events are about."""
+        place = self.envelope
+        return ObjectRef(CRON_JOBS.api_version, CRON_JOBS.kind, place.name, namespace_of(place), place.uid)
+
+
+class Decision(Struct, frozen=True):
+    """What a CronJob's schedule asks for now.
+
+    Attributes:
+        events: what to report.
+        start: the time to start a Job for; None: none.
+        again: seconds until the next start.
+    """
+
+    events: Sequence[Emit] = ()
+    start: datetime | None = None
+    again: float | None = None
+
+
+def plan(look: Look, key: Key) -> Plan:
+    """Clean up what ended long ago, and start what is due."""
+    envelope = look.of[CRON_JOBS].get(*key)
+    if envelope is None:
+        return NOTHING
+    cron = _read(envelope)
+    jobs = _jobs(look, envelope)
+    forgotten = [_deletion(each) for each in _beyond_history(cron, jobs)]
+    if envelope.deleting:
+        return Plan([forgotten], partial(_finish, key))
+    decision = _decide(cron, jobs, look.now)
+    # Last what is forgotten: where that is denied, the schedule goes on.
+    steps: list[Sequence[Action]] = [decision.events]
+    if decision.start is not None:
+        name = _job_name(cron, decision.start)
+        if cron.spec.concurrency_policy == "Replace":
+            steps.append([_deletion(each) for each in _running(cron, jobs)])
+        if look.of[JOBS].get(key.tenant, key.namespace, name) is None:
+            steps.append([_creation(cron, name, decision.start)])
+    return Plan([*steps, forgotten], partial(_finish, key), decision.again)
+
+
+def _read(envelope: Envelope) -> CronJob:
+    return CronJob(envelope, decode(envelope.spec, CronJobSpec), decode(envelope.status, CronJobStatus))
+
+
+def _jobs(look: Look, envelope: Envelope) -> list[Job]:
+    return [
+        read_job(each)
+        for each in look.of[JOBS].owned(envelope.uid)
+        if (controller := owning.controller_of(each)) is not None and controller.uid == envelope.uid
+    ]
+
+
+def _running(cron: CronJob, jobs: Sequence[Job]) -> list[Job]:
+    """Jobs that were started and have not ended."""
+    started = {each.uid for each in cron.status.active or ()}
+    started |= {each.envelope.uid for _, each in _unrecorded(cron, jobs)}
+    return [each for each in jobs if each.envelope.uid in started and not each.finished]
+
+
+def _unrecorded(cron: CronJob, jobs: Iterable[Job]) -> list[tuple[datetime, Job]]:
+    """Jobs that were started at a later time than the status tells, with that time: just now, or before a crash."""
+    last = pods.moment(cron.status.last_schedule_time)
+    found = [(_meant_for(cron, each), each) for each in jobs]
+    return [(when, each) for when, each in found if when is not None and when > last]
+
+
+def _meant_for(cron: CronJob, job: Job) -> datetime | None:
+    """Return the time that a Job was started for; None: it was not started by its CronJob."""
+    try:
+        when = datetime.fromisoformat(job.envelope.annotations.get(SCHEDULED_TIME, ""))
+        return when if when.tzinfo and job.envelope.name == _job_name(cron, when) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+# ---- What is due -------------------------------------------------------------------------
+
+
+def _decide(cron: CronJob, jobs: Sequence[Job], now: datetime) -> Decision:
+    if cron.spec.time_zone is not None and _zone(cron) is None:
+        zone = cron.spec.time_zone
+        return _told(cron, "UnknownTimeZone", f'invalid timeZone: "{zone}": unknown time zone {zone}')
+    if cron.spec.suspend:
+        return Decision()
+    try:
+        schedule = parse_schedule(cron.spec.schedule)
+    except ScheduleError as wrong:
+        told = f'unparseable schedule: "{cron.spec.schedule}" : {wrong}'
+        return _told(cron, "UnparseableSchedule", told)
+    found = _due(cron, schedule, jobs, now)
+    if "TZ" not in cron.spec.schedule:
+        return found
+    told = (
+        f'CRON_TZ or TZ used in schedule "{cron.spec.schedule}" is not officially supported, see'
+        " https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
+    )
+    return replace(found, events=[_warning(cron, "UnsupportedSchedule", told), *found.events])
+
+
+def _due(cron: CronJob, schedule: Schedule, jobs: Sequence[Job], now: datetime) -> Decision:
+    spec, zone, deadline = cron.spec, _zone(cron) or UTC, cron.deadline
+    try:
+        due = cron_times.due(schedule, zone, cron.since, now, deadline)
+    except ScheduleError as wrong:
+        return _told(cron, "InvalidSchedule", f"invalid schedule: {spec.schedule} : {wrong}")
+    again = cron_times.next_in(schedule, zone, cron.since, now)
+    if due.time is None:
+        return Decision(again=again)
+    events: list[Emit] = []
+    if due.missed > cron_times.MANY:
+        told = (
+            "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
+        )
+        events.append(_warning(cron, "TooManyMissedTimes", told))
+    if deadline is not None and due.time + timedelta(seconds=deadline) < now:
+        when = due.time.strftime("%a, %d %b %Y %H:%M:%S +0000")
+        events.append(_warning(cron, "MissSchedule", f"Missed scheduled time to start a job: {when}"))
+        return Decision(events, again=again)
+    known = {each.envelope.name for each in jobs}
+    if _job_name(cron, due.time) in known or cron.status.last_schedule_time == pods.told(due.time):
+        return Decision(events, again=again)
+    if spec.concurrency_policy == "Forbid" and _running(cron, jobs):
+        told = "Not starting job because prior execution is running and concurrency policy is Forbid"
+        events.append(_event(cron, "Normal", "JobAlreadyActive", told))
+        return Decision(events, again=again)
+    return Decision(events, due.time, again)
+
+
+def _zone(cron: CronJob) -> tzinfo | None:
+    if cron.spec.time_zone is None:
+        return UTC
+    try:
+        return ZoneInfo(cron.spec.time_zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
+# ---- Jobs --------------------------------------------------------------------------------
+
+
+def _job_name(cron: CronJob, start: datetime) -> str:
+    return f"{cron.envelope.name}-{int(start.timestamp()) // 60}"
+
+
+def _creation(cron: CronJob, name: str, start: datetime) -> Create:
+    template: dict[str, Any] = untyped(cron.envelope.spec).get("jobTemplate") or {}
+    metadata = template.get("metadata") or {}
+    when = start.astimezone(_zone(cron) or UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    body: dict[str, Any] = {
+        "metadata": {
+            **({"labels": metadata["labels"]} if metadata.get("labels") else {}),
+            "annotations": {**(metadata.get("annotations") or {}), SCHEDULED_TIME: when},
+            "name": name,
+            "ownerReferences": [owning.reference(CRON_JOBS, cron.envelope)],
+        },
+        "spec": template.get("spec") or {},
+    }
+    return Create(JOBS, namespace_of(cron.envelope), body)
+
+
+def _deletion(job: Job) -> Delete:
+    place = job.envelope
+    return Delete(JOBS, namespace_of(place), place.name, place.uid, propagation="Background")
+
+
+def _beyond_history(cron: CronJob, jobs: Sequence[Job]) -> list[Job]:
+    """The oldest of the Jobs that ended, beyond as many as are kept."""
+    found: list[Job] = []
+    kept = {
+        "Complete": cron.spec.successful_jobs_history_limit,
+        "Failed": cron.spec.failed_jobs_history_limit,
+    }
+    for type_, limit in kept.items():
+        over = sorted((each for each in jobs if condition(each.status, type_)), key=_age)
+        if limit is not None and len(over) > limit:
+            found += over[: len(over) - limit]
+    return [each for each in found if not each.envelope.deleting]
+
+
+def _age(job: Job) -> tuple[bool, datetime, str]:
+    start = job.status.start_time
+    return start is None, pods.moment(start), job.envelope.name
+
+
+# ---- Status ------------------------------------------------------------------------------
+
+
+def _finish(key: Key, look: Look, outcome: Outcome) -> Iterable[Action]:
+    envelope = look.of[CRON_JOBS].get(*key)
+    if envelope is None:
+        return
+    cron = _read(envelope)
+    yield from _job_events(cron, outcome)
+    gone = {each.uid for each in outcome.done if isinstance(each, Delete)}
+    jobs = {each.envelope.uid: each for each in _jobs(look, envelope)}
+    kept, events = _kept(cron, jobs, gone)
+    started = _unrecorded(cron, jobs.values())
+    known = {each.uid for each in kept} | gone
+    kept += [
+        _reference(each.envelope)
+        for _, each in started
+        if not each.finished and not each.envelope.deleting and each.envelope.uid not in known
+    ]
+    latest = max((when for when, _ in started), default=None)
+    status = CronJobStatus(
+        active=tuple(kept) or None,
+        last_schedule_time=cron.status.last_schedule_time if latest is None else _told_time(latest),
+        last_successful_time=_last_success(cron, jobs.values()),
+    )
+    yield from _written(cron, status)
+    yield from events
+    yield from _unexpected(cron, jobs.values(), gone | {each.uid for each in kept})
+
+
+def _unexpected(cron: CronJob, jobs: Iterable[Job], known: set[str]) -> Iterable[Emit]:
+    for job in jobs:
+        if job.envelope.uid not in known and not job.finished and not job.envelope.deleting:
+            told = f"Saw a job that the controller did not create or forgot: {job.envelope.name}"
+            yield _warning(cron, "UnexpectedJob", told)
+
+
+def _told_time(when: datetime) -> str:
+    return pods.told(when.astimezone(UTC))
+
+
+def _kept(cron: CronJob, jobs: dict[str, Job], gone: set[str]) -> tuple[list[Reference], list[Emit]]:
+    """Return which of the active Jobs are so still, and what to report of the others."""
+    kept: list[Reference] = []
+    events: list[Emit] = []
+    for each in cron.status.active or ():
+        if each.uid in gone:
+            continue
+        job = jobs.get(each.uid)
+        end = None if job is None else ended(job.status)
+        if job is None:
+            events.append(_event(cron, "Normal", "MissingJob", f"Active job went missing: {each.name}"))
+        elif end is not None:
+            told = f"Saw completed job: {each.name}, condition: {end.type}"
+            events.append(_event(cron, "Normal", "SawCompletedJob", told))
+        else:
+            kept.append(each)
+    return kept, events
+
+
+def _last_success(cron: CronJob, jobs: Iterable[Job]) -> str | None:
+    times = [cron.status.last_successful_time] + [
+        each.status.completion_time for each in jobs if condition(each.status, "Complete")
+    ]
+    return max((each for each in times if each), key=pods.moment, default=None)
+
+
+def _reference(job: Envelope) -> Reference:
+    return Reference(JOBS.kind, namespace_of(job), job.name, job.uid, JOBS.api_version, job.resource_version)
+
+
+def _written(cron: CronJob, status: CronJobStatus) -> list[Patch]:
+    before = msgspec.json.decode(msgspec.json.encode(cron.status))
+    patch = create_merge_patch(before, msgspec.json.decode(msgspec.json.encode(status)))
+    if patch is None:
+        return []
+    place = cron.envelope
+    metadata = {"uid": place.uid, "resourceVersion": place.resource_version}
+    body = {"metadata": metadata, "status": patch}
+    return [Patch(CRON_JOBS, namespace_of(place), place.name, body, "merge", "status")]
+
+
+def _job_events(cron: CronJob, outcome: Outcome) -> Iterable[Emit]:
+    for action in outcome.done:
+        if isinstance(action, Create):
+            name = action.body["metadata"]["name"]
+            yield _event(cron, "Normal", "SuccessfulCreate", f"Created job {name}")
+        elif isinstance(action, Delete):
+            yield _event(cron, "Normal", "SuccessfulDelete", f"Deleted job {action.name}")
+    for failure in outcome.failures:
+        if isinstance(failure.action, Create):
+            yield _warning(cron, "FailedCreate", f"Error creating job: {failure.error}")
+        elif isinstance(failure.action, Delete):
+            yield _warning(cron, "FailedDelete", f"Deleted job: {failure.error}")
+
+
+def _told(cron: CronJob, reason: str, message: str) -> Decision:
+    return Decision([_warning(cron, reason, message)])
+
+
+def _warning(cron: CronJob, reason: str, message: str) -> Emit:
+    return _event(cron, "Warning", reason, message)
+
+
+def _event(cron: CronJob, type_: EventType, reason: str, message: str) -> Emit:
+    return Emit(cron.about, type_, reason, message)
+
+
+CRON_JOB = Controller(
+    "cronjob-controller", (Watch(CRON_JOBS, own), Watch(JOBS, owner(CRON_JOBS.kind, CRON_JOBS.group))), plan
+)

@@ -1,0 +1,207 @@
+"""ResourceQuotas: what is used of them is counted anew, at the version at which nothing else was admitted."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from controllers_world import Shelf, World
+
+from vcsync.controllers.mirror import placed
+from vcsync.controllers.plan import Controller
+from vcsync.controllers.quotas import RESOURCE_QUOTA
+from vcsync.controllers.working import Desk
+from vcsync.kube.cache import Change
+from vcsync.kube.envelope import Envelope, encode, parse
+from vcsync.kube.errors import Conflict, NotFound, Status
+from vcsync.kube.patches import merge_patch
+from vcsync.kube.resources import (
+    CONFIG_MAPS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    RESOURCE_QUOTAS,
+    SECRETS,
+    SERVICES,
+    Resource,
+)
+
+WIDGETS = Resource("example.com", "v1", "widgets", "Widget", namespaced=True)
+
+
+class Server:
+    """A tenant's API as the controller uses it; `before_write` may change things once, in between."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.listed: list[str] = []
+        self.written: list[dict[str, Any]] = []
+        self.before_write: list[dict[str, Any]] = []
+
+    def metadata_only(self) -> "Server":
+        return self
+
+    async def request(self, _verb: str, path: str, **_: Any) -> bytes:
+        found = {
+            "resource": "widgets",
+            "responseKind": {"kind": "Widget"},
+            "scope": "Namespaced",
+            "verbs": ["list"],
+        }
+        group = {"metadata": {"name": "example.com"}, "versions": [{"version": "v1", "resources": [found]}]}
+        return msgspec.json.encode({"items": [group] if path == "/apis" else []})
+
+    async def get(self, resource: Resource, name: str, namespace: str) -> Envelope:
+        try:
+            return parse(encode(self.world.body(resource, name, namespace)))
+        except KeyError:
+            raise NotFound(Status(404)) from None
+
+    async def list(self, resource: Resource, namespace: str) -> list[Envelope]:
+        self.listed.append(resource.plural)
+        bodies = self.world.shelves.setdefault(resource, Shelf()).bodies
+        return [parse(encode(body)) for (where, _), body in bodies.items() if where == namespace]
+
+    async def patch(
+        self, resource: Resource, name: str, patch: dict[str, Any], namespace: str, *, subresource: str
+    ) -> None:
+        if self.before_write:
+            self.world.change(resource, name, self.before_write.pop())
+        there = self.world.body(resource, name, namespace)
+        if patch["metadata"]["resourceVersion"] != there["metadata"]["resourceVersion"]:
+            raise Conflict(Status(409))
+        assert subresource == "status"
+        self.written.append(patch["status"])
+        self.world.put(resource, merge_patch(there, {"status": patch["status"]}), namespace)
+
+
+@pytest.fixture
+def world() -> World:
+    return World([Controller("reads", RESOURCE_QUOTA.watches, lambda *_: None)])  # type: ignore[arg-type,return-value]
+
+
+def quota(world: World, spec: dict[str, Any], **status: Any) -> None:
+    world.put(RESOURCE_QUOTAS, {"metadata": {"name": "q"}, "spec": spec, "status": status})
+
+
+def pod(name: str, cpu: str = "", **fields: Any) -> dict[str, Any]:
+    resources = {"requests": {"cpu": cpu}} if cpu else {}
+    spec = {"containers": [{"name": "c", "resources": resources}], **fields.pop("spec", {})}
+    return {"metadata": {"name": name}, "spec": spec, **fields}
+
+
+async def work(world: World, server: Server | None = None) -> Server:
+    server = server or Server(world)
+    await RESOURCE_QUOTA.work(Desk(world.look(), server), world.key("default", "q"))  # type: ignore[arg-type]
+    return server
+
+
+def status(world: World) -> dict[str, Any]:
+    found: dict[str, Any] = world.body(RESOURCE_QUOTAS, "q")["status"]
+    return found
+
+
+async def test_a_new_quota_tells_what_it_limits_and_what_is_used(world: World) -> None:
+    hard = {"pods": "4", "requests.cpu": "1", "configmaps": "3", "count/widgets.example.com": "2"}
+    quota(world, {"hard": hard})
+    world.put(PODS, pod("a", "100m"))
+    world.put(PODS, pod("b", "0.2"))
+    world.put(PODS, pod("done", "1", status={"phase": "Succeeded"}))
+    world.put(CONFIG_MAPS, {"metadata": {"name": "m"}}, "elsewhere")
+    world.put(WIDGETS, {"metadata": {"name": "w"}})
+    await work(world)
+    used = {"pods": "2", "requests.cpu": "300m", "configmaps": "0", "count/widgets.example.com": "1"}
+    assert status(world) == {"hard": hard, "used": used}
+
+
+async def test_nothing_is_written_that_is_so_already(world: World) -> None:
+    quota(
+        world, {"hard": {"requests.cpu": "1"}}, hard={"requests.cpu": "1000m"}, used={"requests.cpu": "500m"}
+    )
+    world.put(PODS, pod("a", "0.5"))
+    assert (await work(world)).written == []
+
+
+async def test_only_what_is_limited_is_listed(world: World) -> None:
+    quota(world, {"hard": {"secrets": "1"}})
+    assert (await work(world)).listed == [SECRETS.plural]
+
+
+async def test_what_is_no_longer_limited_is_forgotten_and_what_nobody_counts_is_kept(world: World) -> None:
+    hard = {"pods": "1", "example.com/unknown": "5"}
+    quota(
+        world,
+        {"hard": hard},
+        hard={"pods": "1", "secrets": "2"},
+        used={"secrets": "1", "example.com/unknown": "3"},
+    )
+    await work(world)
+    assert status(world) == {"hard": hard, "used": {"pods": "0", "example.com/unknown": "3"}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "used"),
+    [
+        ({"scopes": ["BestEffort"]}, "1"),
+        ({"scopes": ["NotBestEffort"]}, "2"),
+        ({"scopes": ["Terminating"]}, "1"),
+        ({"scopes": ["Terminating", "BestEffort"]}, "0"),
+        (
+            {"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "Exists"}]}},
+            "0",
+        ),
+    ],
+)
+async def test_scopes_choose_what_counts(world: World, spec: dict[str, Any], used: str) -> None:
+    quota(world, {"hard": {"pods": "9"}, **spec})
+    world.put(PODS, pod("easy"))
+    world.put(PODS, pod("busy", "1"))
+    world.put(PODS, pod("short", "1", spec={"activeDeadlineSeconds": 5}))
+    await work(world)
+    assert status(world)["used"] == {"pods": used}
+
+
+async def test_what_was_admitted_while_it_counted_is_counted_too(world: World) -> None:
+    quota(world, {"hard": {"pods": "9"}})
+    world.put(PODS, pod("a"))
+    server = Server(world)
+    server.before_write = [{"status": {"used": {"pods": "7"}}}]
+    await work(world, server)
+    assert status(world)["used"] == {"pods": "1"}
+    assert server.listed == ["pods", "pods"]
+
+
+async def test_a_quota_that_is_gone_is_no_error(world: World) -> None:
+    await work(world)
+
+
+def wakes(world: World, resource: Resource, old: dict[str, Any] | None, new: dict[str, Any] | None) -> bool:
+    [watch] = [each for each in RESOURCE_QUOTA.watches if each.resource == resource]
+
+    def envelope(body: dict[str, Any] | None) -> Envelope | None:
+        if body is None:
+            return None
+        metadata = {"namespace": "default", **body["metadata"]}
+        return placed(parse(encode({**body, "metadata": metadata})), "acme")
+
+    keys = list(watch.keys(Change(envelope(old), envelope(new)), world.look()))
+    assert set(keys) <= {world.key("default", "q")}
+    return bool(keys)
+
+
+def test_quotas_are_counted_when_something_is_gone_or_counts_less(world: World) -> None:
+    quota(world, {"hard": {"pods": "9", "services.loadbalancers": "1"}})
+    balanced = {"metadata": {"name": "s"}, "spec": {"type": "LoadBalancer"}}
+    assert wakes(world, PODS, pod("a"), None)
+    assert wakes(world, PODS, pod("a"), pod("a", status={"phase": "Failed"}))
+    assert wakes(world, SERVICES, balanced, {"metadata": {"name": "s"}, "spec": {}})
+    assert not wakes(world, PODS, None, pod("a"))
+    assert not wakes(world, PODS, pod("a"), pod("a", status={"phase": "Running"}))
+    assert not wakes(world, PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": "c"}}, None)
+
+
+def test_a_quota_wakes_itself_when_it_limits_something_else(world: World) -> None:
+    one = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}}
+    other = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "2"}}}
+    assert wakes(world, RESOURCE_QUOTAS, None, one)
+    assert wakes(world, RESOURCE_QUOTAS, one, other)
+    assert not wakes(world, RESOURCE_QUOTAS, one, {**one, "status": {"used": {"pods": "1"}}})
+    assert not wakes(world, RESOURCE_QUOTAS, one, None)

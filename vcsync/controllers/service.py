@@ -9,6 +9,7 @@ from vcsync.api import names
 from vcsync.controllers.aggregation import CLUSTER_ROLE_AGGREGATION
 from vcsync.controllers.cronjobs import CRON_JOB
 from vcsync.controllers.deployments import DEPLOYMENT
+from vcsync.controllers.disruption import DISRUPTION, DISRUPTION_TARGET
 from vcsync.controllers.endpoints import ENDPOINT
 from vcsync.controllers.endpointslice_mirroring import ENDPOINT_SLICE_MIRRORING
 from vcsync.controllers.endpointslices import ENDPOINT_SLICE
@@ -16,6 +17,7 @@ from vcsync.controllers.job_ttl import TTL_AFTER_FINISHED
 from vcsync.controllers.jobs import JOB, JOB_ORPHANS
 from vcsync.controllers.namespaces import NAMESPACE
 from vcsync.controllers.plan import Controller
+from vcsync.controllers.pod_garbage import pod_garbage_collector
 from vcsync.controllers.quotas import RESOURCE_QUOTA
 from vcsync.controllers.replicas import REPLICA_SET, REPLICATION_CONTROLLER
 from vcsync.controllers.serviceaccounts import SERVICE_ACCOUNT, root_ca_publisher
@@ -38,6 +40,7 @@ def everything(authority: str) -> tuple[Controller | Worker, ...]:
     return (
         NAMESPACE,
         RESOURCE_QUOTA,
+        pod_garbage_collector(),
         CLUSTER_ROLE_AGGREGATION,
         SERVICE_ACCOUNT,
         root_ca_publisher(authority),
@@ -52,6 +55,8 @@ def everything(authority: str) -> tuple[Controller | Worker, ...]:
         ENDPOINT_SLICE,
         ENDPOINT_SLICE_MIRRORING,
         STATEFUL_SET,
+        DISRUPTION,
+        DISRUPTION_TARGET,
     )
 
 

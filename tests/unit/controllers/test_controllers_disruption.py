@@ -1,0 +1,215 @@
+"""PodDisruptionBudgets: never more Pods may go than the budget leaves."""
+
+from typing import Any
+
+import pytest
+from controllers_world import NAMESPACE, World
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vcsync.controllers.disruption import DISRUPTION, DISRUPTION_TARGET, NAME
+from vcsync.controllers.plan import Patch
+from vcsync.kube.resources import (
+    DEPLOYMENTS,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    Resource,
+)
+
+LABELS = {"app": "web"}
+
+
+def budget(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "web"}, "spec": {"selector": {"matchLabels": LABELS}, **spec}}
+
+
+def reference(resource: Resource, name: str = "web") -> dict[str, Any]:
+    kind = {"apiVersion": resource.api_version, "kind": resource.kind, "name": name, "uid": f"uid-{name}"}
+    return {**kind, "controller": True}
+
+
+def put_pod(made: World, number: int, *, ready: bool = True, owner: Any = None, **metadata: Any) -> None:
+    condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": made.time()}
+    owners = [reference(REPLICA_SETS) if owner is None else owner] if owner != "nobody" else []
+    body = {
+        "metadata": {"name": f"web-{number}", "labels": LABELS, "ownerReferences": owners, **metadata},
+        "spec": {},
+        "status": {"phase": "Running", "conditions": [condition]},
+    }
+    made.put(PODS, body)
+
+
+def world(ready: int = 3, wanted: int = 3, **spec: Any) -> World:
+    made = World([DISRUPTION])
+    made.put(REPLICA_SETS, {"metadata": {"name": "web", "uid": "uid-web"}, "spec": {"replicas": wanted}})
+    for number in range(wanted):
+        put_pod(made, number, ready=number < ready)
+    made.put(POD_DISRUPTION_BUDGETS, budget(**spec))
+    made.settle()
+    return made
+
+
+def status(made: World) -> dict[str, Any]:
+    found: dict[str, Any] = made.body(POD_DISRUPTION_BUDGETS, "web")["status"]
+    return found
+
+
+def counts(made: World) -> tuple[int, int, int, int]:
+    found = status(made)
+    names = ("expectedPods", "currentHealthy", "desiredHealthy", "disruptionsAllowed")
+    one, two, three, four = (int(found[name]) for name in names)
+    return one, two, three, four
+
+
+@pytest.mark.parametrize(
+    ("ready", "wanted", "spec", "found"),
+    [
+        (3, 3, {"minAvailable": 2}, (3, 3, 2, 1)),
+        (1, 3, {"minAvailable": 2}, (3, 1, 2, 0)),
+        (3, 3, {"minAvailable": "50%"}, (3, 3, 2, 1)),
+        (3, 3, {"maxUnavailable": 1}, (3, 3, 2, 1)),
+        (10, 10, {"maxUnavailable": "25%"}, (10, 10, 7, 3)),
+        (2, 2, {"maxUnavailable": 5}, (2, 2, 0, 2)),
+        (0, 0, {"maxUnavailable": 1}, (0, 0, 0, 0)),
+        (3, 3, {}, (0, 3, 0, 0)),
+    ],
+)
+def test_counts(ready: int, wanted: int, spec: Any, found: tuple[int, int, int, int]) -> None:
+    assert counts(world(ready, wanted, **spec)) == found
+
+
+def test_the_condition_says_whether_any_may_go() -> None:
+    made = world(3, minAvailable=2)
+    [condition] = status(made)["conditions"]
+    assert (condition["type"], condition["status"]) == ("DisruptionAllowed", "True")
+    assert condition["reason"] == "SufficientPods"
+    made.pass_time(60)
+    put_pod(made, 0, ready=False)
+    made.settle()
+    [condition] = status(made)["conditions"]
+    assert (condition["status"], condition["reason"]) == ("False", "InsufficientPods")
+    assert condition["lastTransitionTime"] == made.time()
+
+
+def test_of_a_deployment_it_is_the_deployment_that_is_asked() -> None:
+    made = World([DISRUPTION])
+    made.put(DEPLOYMENTS, {"metadata": {"name": "top", "uid": "uid-top"}, "spec": {"replicas": 4}})
+    for name in ("old", "new"):
+        owners = {"ownerReferences": [reference(DEPLOYMENTS, "top")]}
+        metadata = {"name": name, "uid": f"uid-{name}", **owners}
+        made.put(REPLICA_SETS, {"metadata": metadata, "spec": {"replicas": 3}})
+    for number, name in enumerate(("old", "old", "new")):
+        put_pod(made, number, owner=reference(REPLICA_SETS, name))
+    made.put(POD_DISRUPTION_BUDGETS, budget(maxUnavailable=2))
+    made.settle()
+    assert counts(made) == (4, 3, 2, 1)
+
+
+def test_several_owners_are_added_up() -> None:
+    made = world(3, maxUnavailable=1)
+    made.put(STATEFUL_SETS, {"metadata": {"name": "db", "uid": "uid-db"}, "spec": {"replicas": 2}})
+    put_pod(made, 7, owner=reference(STATEFUL_SETS, "db"))
+    made.settle()
+    assert counts(made) == (5, 4, 4, 0)
+
+
+def test_pods_that_go_or_were_evicted_do_not_count() -> None:
+    made = world(4, 4, minAvailable=1)
+    put_pod(made, 0, deletionTimestamp=made.time())
+    made.change(
+        POD_DISRUPTION_BUDGETS,
+        "web",
+        {"status": {"disruptedPods": {"web-0": made.time(), "web-1": made.time(), "gone": made.time()}}},
+    )
+    made.settle()
+    assert counts(made) == (4, 2, 1, 1)
+    assert status(made)["disruptedPods"] == {"web-1": made.time()}
+
+
+def test_an_evicted_pod_that_stays_counts_again_after_two_minutes() -> None:
+    made = world(3, minAvailable=2)
+    made.change(POD_DISRUPTION_BUDGETS, "web", {"status": {"disruptedPods": {"web-1": made.time()}}})
+    made.settle()
+    assert counts(made)[3] == 0
+    made.pass_time(20)
+    assert made.work(NAME, made.key(NAMESPACE, "web")).again == 100
+    made.pass_time(100)
+    made.settle()
+    assert counts(made)[3] == 1
+    assert "NotDeleted" in [each.reason for each in made.events]
+    assert not status(made).get("disruptedPods")
+
+
+def test_without_a_known_owner_none_may_go() -> None:
+    made = world(3, maxUnavailable=1)
+    job = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "uid-j", "controller": True}
+    put_pod(made, 9, owner=job)
+    made.settle()
+    assert status(made)["disruptionsAllowed"] == 0
+    [condition] = status(made)["conditions"]
+    assert condition["reason"] == "SyncFailed"
+    assert condition["message"] == "jobs.batch does not implement the scale subresource"
+    made.remove(PODS, "web-9")
+    made.remove(REPLICA_SETS, "web")
+    made.settle()
+    assert 'found no controllers for pod "web-0"' in status(made)["conditions"][0]["message"]
+
+
+def test_pods_that_nobody_controls_are_reported() -> None:
+    made = world(3, maxUnavailable=1)
+    put_pod(made, 9, owner="nobody")
+    made.settle()
+    assert counts(made) == (3, 4, 2, 2)
+    message = next(each.message for each in made.events if each.reason == "UnmanagedPods")
+    assert "&LabelSelector{MatchLabels:map[string]string{app: web,}," in message
+
+
+@pytest.mark.parametrize(("selector", "healthy"), [(None, 0), ({}, 3)])
+def test_no_selector_selects_nothing_and_an_empty_one_all(selector: Any, healthy: int) -> None:
+    made = world(3, minAvailable=1, selector=selector)
+    assert status(made)["currentHealthy"] == healthy
+
+
+def test_an_eviction_in_between_is_not_written_over() -> None:
+    made = world(3, minAvailable=2)
+    patch = next(each for each in made.written if isinstance(each, Patch))
+    assert isinstance(patch.patch, dict)
+    assert patch.patch["metadata"]["resourceVersion"]
+
+
+def test_nothing_is_written_twice() -> None:
+    made = world(3, minAvailable=2)
+    made.written.clear()
+    made.settle()
+    assert made.written == []
+
+
+@given(
+    st.lists(st.booleans(), max_size=8),
+    st.one_of(st.integers(0, 9), st.integers(0, 100).map(lambda each: f"{each}%")),
+    st.booleans(),
+)
+def test_evicting_as_many_as_allowed_leaves_as_many_as_asked_for(
+    ready: list[bool], amount: int | str, least: bool
+) -> None:
+    made = world(0, len(ready), **{"minAvailable" if least else "maxUnavailable": amount})
+    for number, each in enumerate(ready):
+        put_pod(made, number, ready=each)
+    made.settle()
+    expected, healthy, desired, allowed = counts(made)
+    assert (expected, healthy) == (len(ready), sum(ready))
+    assert allowed == 0 or healthy - allowed >= desired
+
+
+def test_a_pod_that_is_not_evicted_in_the_end_is_no_target_any_more() -> None:
+    made = World([DISRUPTION_TARGET])
+    condition = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": made.time()}
+    body = {"metadata": {"name": "web"}, "spec": {}, "status": {"conditions": [condition]}}
+    made.put(PODS, body)
+    made.pass_time(20)
+    assert made.work("disruption-target-controller", made.key(NAMESPACE, "web")).again == 100
+    made.pass_time(100)
+    made.settle()
+    assert made.body(PODS, "web")["status"]["conditions"][0]["status"] == "False"

@@ -1,0 +1,176 @@
+"""Pods that nobody ends: of nodes that are gone, finished ones above a number, those that no kubelet will stop."""
+
+from typing import Any
+
+import pytest
+from controllers_world import World
+
+from vcsync.controllers.mirror import placed
+from vcsync.controllers.plan import Controller
+from vcsync.controllers.pod_garbage import pod_garbage_collector
+from vcsync.controllers.working import Desk, Worker
+from vcsync.kube.cache import Change
+from vcsync.kube.envelope import Envelope, encode, parse
+from vcsync.kube.errors import NotFound, Status
+from vcsync.kube.patches import merge_patch
+from vcsync.kube.resources import NAMESPACES, NODES, PODS, Resource
+
+NOW = "2026-01-01T00:00:00Z"
+
+
+class Server:
+    """A tenant's API as the controller uses it."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.unseen: set[str] = set()
+        self.failed: dict[str, Any] = {}
+        self.deleted: list[str] = []
+
+    def metadata_only(self) -> "Server":
+        return self
+
+    async def get(self, _resource: Resource, name: str) -> None:
+        if name not in self.unseen:
+            raise NotFound(Status(404))
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: dict[str, Any],
+        namespace: str,
+        *,
+        kind: str,
+        subresource: str,
+    ) -> None:
+        assert (kind, subresource) == ("strategic", "status")
+        there = self.world.body(resource, name, namespace)
+        assert patch["metadata"]["uid"] == there["metadata"]["uid"]
+        self.failed[name] = patch["status"]
+        self.world.put(resource, merge_patch(there, {"status": patch["status"]}), namespace)
+
+    async def delete(
+        self, resource: Resource, name: str, namespace: str, *, uid: str, grace_seconds: int
+    ) -> None:
+        assert grace_seconds == 0
+        assert uid == self.world.body(resource, name, namespace)["metadata"]["uid"]
+        self.deleted.append(name)
+        self.world.remove(resource, name, namespace)
+
+
+@pytest.fixture
+def controller() -> Worker:
+    return pod_garbage_collector(2)
+
+
+@pytest.fixture
+def world(controller: Worker) -> World:
+    reads = Controller("reads", controller.watches, lambda *_: None, controller.reads)  # type: ignore[arg-type,return-value]
+    made = World([reads])
+    made.put(NAMESPACES, {"metadata": {"name": "default"}})
+    return made
+
+
+def pod(
+    name: str, *, node: str = "", phase: str = "Running", reason: str = "", **metadata: Any
+) -> dict[str, Any]:
+    status = {"phase": phase, "reason": reason}
+    return {"metadata": {"name": name, **metadata}, "spec": {"nodeName": node}, "status": status}
+
+
+async def work(controller: Worker, world: World, server: Server) -> float | None:
+    return await controller.work(Desk(world.look(), server), world.key("", ""))  # type: ignore[arg-type]
+
+
+async def test_pods_of_a_node_that_stays_away_fail_and_go(controller: Worker, world: World) -> None:
+    world.put(NODES, {"metadata": {"name": "here"}})
+    world.put(PODS, pod("lost", node="gone"))
+    world.put(PODS, pod("fine", node="here"))
+    world.put(PODS, pod("pending", phase="Pending"))
+    server = Server(world)
+    assert await work(controller, world, server) == 20
+    assert server.deleted == []
+    world.pass_time(41)
+    await work(controller, world, server)
+    assert server.deleted == ["lost"]
+    [condition] = server.failed["lost"]["conditions"]
+    assert (condition["type"], condition["reason"]) == ("DisruptionTarget", "DeletionByPodGC")
+    world.pass_time(21)
+    assert await work(controller, world, server) is None
+
+
+async def test_a_node_that_comes_back_or_was_only_not_seen_keeps_its_pods(
+    controller: Worker, world: World
+) -> None:
+    world.put(PODS, pod("a", node="late"))
+    server = Server(world)
+    await work(controller, world, server)
+    server.unseen = {"late"}
+    world.pass_time(60)
+    await work(controller, world, server)
+    world.put(NODES, {"metadata": {"name": "late"}})
+    world.pass_time(60)
+    await work(controller, world, server)
+    world.remove(NODES, "late")
+    server.unseen = set()
+    world.pass_time(30)
+    await work(controller, world, server)
+    assert server.deleted == []
+
+
+async def test_finished_pods_above_a_number_go_evicted_ones_first_then_the_oldest(
+    controller: Worker, world: World
+) -> None:
+    for position, name in enumerate(("old", "older", "newest", "evicted")):
+        phase, reason = ("Failed", "Evicted") if name == "evicted" else ("Succeeded", "")
+        made = ("2026-01-01", "2025-01-01", "2026-01-03", "2026-01-02")[position] + "T00:00:00Z"
+        world.put(PODS, pod(name, phase=phase, reason=reason, creationTimestamp=made))
+    server = Server(world)
+    await work(controller, world, server)
+    assert server.deleted == ["evicted", "older"]
+    assert server.failed == {}
+
+
+async def test_what_is_deleted_and_has_no_kubelet_to_stop_it_goes(controller: Worker, world: World) -> None:
+    taint = {"key": "node.kubernetes.io/out-of-service"}
+    down = {"conditions": [{"type": "Ready", "status": "False"}]}
+    up = {"conditions": [{"type": "Ready", "status": "True"}]}
+    for name, taints, status in (("out", [taint], down), ("ready", [taint], up), ("down", [], down)):
+        world.put(NODES, {"metadata": {"name": name}, "spec": {"taints": taints}, "status": status})
+        world.put(PODS, pod(f"on-{name}", node=name, deletionTimestamp=NOW))
+    world.put(PODS, pod("nowhere", deletionTimestamp=NOW))
+    world.put(PODS, pod("stays"))
+    server = Server(world)
+    await work(controller, world, server)
+    assert set(server.deleted) == {"on-out", "nowhere"}
+    assert server.failed["nowhere"] == {"phase": "Failed"}
+
+
+async def test_a_tenant_is_gone_through_no_more_often_than_every_20_seconds(
+    controller: Worker, world: World
+) -> None:
+    server = Server(world)
+    assert await work(controller, world, server) is None
+    world.pass_time(5)
+    world.put(PODS, pod("nowhere", deletionTimestamp=NOW))
+    assert await work(controller, world, server) == 15
+    assert server.deleted == []
+
+
+def test_only_what_may_be_garbage_wakes_it(controller: Worker, world: World) -> None:
+    world.put(NODES, {"metadata": {"name": "here"}})
+    nodes, watched = controller.watches
+
+    def wakes(body: dict[str, Any]) -> bool:
+        new: Envelope = placed(parse(encode(body)), "acme")
+        return list(watched.keys(Change(None, new), world.look())) == [world.key("", "")]
+
+    assert wakes(pod("a", node="gone"))
+    assert wakes(pod("a", phase="Succeeded"))
+    assert wakes(pod("a", deletionTimestamp=NOW))
+    assert not wakes(pod("a", node="here"))
+    assert not wakes(pod("a", node="here", deletionTimestamp=NOW))
+    node = placed(parse(encode({"metadata": {"name": "here"}})), "acme")
+    assert list(nodes.keys(Change(node, None), world.look())) == [world.key("", "")]
+    assert list(nodes.keys(Change(None, node), world.look())) == []

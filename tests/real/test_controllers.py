@@ -18,9 +18,11 @@ from vcsync.kube.connection import Connection
 from vcsync.kube.envelope import untyped
 from vcsync.kube.errors import NotFound
 from vcsync.kube.resources import (
+    CLUSTER_ROLES,
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
+    EVENTS,
     NAMESPACES,
     PODS,
     REPLICA_SETS,
@@ -202,6 +204,28 @@ async def test_custom_resources_own_and_are_owned(acme: Client) -> None:
     await acme.delete(gears, "first", "default")
     await until(lambda: gone(acme, CONFIG_MAPS, "third", "default"))
     assert await gone(acme, gears, "second", "default")
+
+
+async def test_owners_elsewhere_or_of_another_uid_are_none(acme: Client) -> None:
+    await acme.create(NAMESPACES, {"metadata": {"name": "elsewhere"}})
+    there = await acme.create(CONFIG_MAPS, {"metadata": {"name": "there"}}, "elsewhere")
+    here = await acme.create(CONFIG_MAPS, {"metadata": {"name": "here"}}, "default")
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "there", "uid": there.uid}
+    for name, uid in (("there", there.uid), ("here", f"{here.uid[:-1]}x")):
+        owners = [{**owner, "name": name, "uid": uid}]
+        made = {"metadata": {"name": f"of-{name}", "ownerReferences": owners}}
+        await acme.create(SECRETS, made, "default")
+        await until(lambda name=name: gone(acme, SECRETS, f"of-{name}", "default"))  # type: ignore[misc]
+    owners = [owner]
+    await acme.create(CLUSTER_ROLES, {"metadata": {"name": "owned", "ownerReferences": owners}, "rules": []})
+
+    async def told() -> bool:
+        events = await acme.list(EVENTS, "default")
+        found = [each for each in events if b'"OwnerRefInvalidNamespace"' in each.rest]
+        return any(b'"ClusterRole"' in each.rest for each in found) and len(found) > 1
+
+    await until(told)
+    assert not await gone(acme, CLUSTER_ROLES, "owned")
 
 
 async def test_quotas_count_what_is_there_and_give_back_what_is_gone(acme: Client) -> None:

@@ -248,8 +248,6 @@ def _targets(change: Change, _look: Look) -> Iterable[Key]:
 
 def _budgets(change: Change, look: Look) -> Iterable[Key]:
     """The budgets of a Pod, if anything changed that they count."""
-    if change.old is not None and change.new is not None and _told(change.old) == _told(change.new):
-        return ()
     pod = standing(change)
     sides = [each.labels for each in (change.old, change.new) if each is not None]
     found = []
@@ -257,6 +255,9 @@ def _budgets(change: Change, look: Look) -> Iterable[Key]:
         selector = decode(budget.spec, BudgetSpec).selector
         if selector is not None and any(compile_selector(selector).matches(each) for each in sides):
             found.append(key_of(budget))
+    # Told last: most Pods have no budget, and then nothing of them need be read.
+    if found and change.old is not None and change.new is not None and _told(change.old) == _told(change.new):
+        return ()
     return found
 
 

@@ -242,18 +242,18 @@ def change_of(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, 
 
 def of_pod(change: Change, look: Look) -> Iterable[Key]:
     """The Services that a Pod is behind, or was, if anything changed that endpoints tell."""
-    if change.old is not None and change.new is not None and _told(change.old) == _told(change.new):
-        return ()
     pod = standing(change)
     labels = [each.labels for each in (change.old, change.new) if each is not None]
     found = []
     for service in look.of[SERVICES].within(pod.tenant, namespace_of(pod)):
         spec = read_service(service)
-        if not spec.selects:
-            continue
-        selector = compile_selector(LabelSelector(spec.selector))
-        if any(selector.matches(each) for each in labels):
-            found.append(key_of(service))
+        if spec.selects:
+            selector = compile_selector(LabelSelector(spec.selector))
+            if any(selector.matches(each) for each in labels):
+                found.append(key_of(service))
+    # Told last: most Pods are behind no Service, and then nothing of them need be read.
+    if found and change.old is not None and change.new is not None and _told(change.old) == _told(change.new):
+        return ()
     return found
 
 

@@ -1,0 +1,56 @@
+"""Mirrors of all tenants: what is deleted in one is gone from the mirror, and nobody else's."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from vcsync.controllers.mirror import Key, Mirror
+from vcsync.kube.envelope import Envelope, WatchEvent
+from vcsync.kube.resources import CONFIG_MAPS
+
+
+def told(name: str, tenant: str, version: int) -> Envelope:
+    return Envelope(name, "default", f"uid-{tenant}-{name}", str(version), tenant=tenant)
+
+
+class Server:
+    """Streams the events it is given, then says nothing."""
+
+    name = "server"
+
+    def __init__(self, *events: tuple[str, Envelope]) -> None:
+        self.events = [WatchEvent(kind, each) for kind, each in events]  # type: ignore[arg-type]
+
+    async def watch_batches(self, *_: Any, **__: Any) -> AsyncGenerator[Sequence[WatchEvent], None]:
+        end = Envelope("", resource_version="2", annotations={"k8s.io/initial-events-end": "true"})
+        yield [WatchEvent("BOOKMARK", end)]
+        yield self.events
+        await asyncio.Event().wait()
+
+
+async def mirrored(server: Server, tenant: str = "") -> Mirror:
+    mirror = Mirror(server, CONFIG_MAPS, tenant=tenant)  # type: ignore[arg-type]
+    task = asyncio.create_task(mirror.reflector.run())
+    await mirror.reflector.wait_synced(5)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    return mirror
+
+
+async def test_what_is_deleted_in_one_tenant_is_gone_and_stays_in_another() -> None:
+    added = [("ADDED", told("a", tenant, 3)) for tenant in ("acme", "umbrella")]
+    mirror = await mirrored(Server(*added, ("DELETED", told("a", "acme", 4))))
+    assert mirror.get("acme", "default", "a") is None
+    assert mirror.get("umbrella", "default", "a") is not None
+
+
+async def test_a_mirror_of_one_tenant_knows_whose_its_objects_are() -> None:
+    mirror = await mirrored(Server(("ADDED", told("a", "", 3))), tenant="acme")
+    [found] = mirror.within("acme", "default")
+    assert found.tenant == "acme"
+    mirror.observe_gone(Key("acme", "default", "a"), found.uid)
+    assert list(mirror.everything()) == []

@@ -15,7 +15,7 @@ ALLOWED_500 = {
     r"strconv\.ParseUint: parsing": "kube-apiserver answers so to resource versions that are none",
     r"failed to create (manager for|typed (patch|live)|typed)": "kube-apiserver does not class what structured-merge-diff refuses",
     r"failed to convert new object \(": "kube-apiserver does not class what an applied object's Go type refuses",
-    r"unknown patch type|expected a \[\]interface \{\}, but received|unable to find (api field|mergeKey)|does not contain declared merge key": "kube-apiserver does not class what strategic merge patches refuse",
+    r"unknown patch type|expected a \[\]interface \{\}, but received|unable to find (api field|mergeKey)|does not contain declared merge key|list element types are not identical": "kube-apiserver does not class what strategic merge patches refuse",
     r"unable to determine kind and namespace from url": "kube-apiserver's answer to a watch path cut short",
     r"[Ii]nvalid resource version": "kube-apiserver does not class this error",
     r"(target\.kind|target\.name): ": "kube-apiserver does not class what is wrong with a Binding's target",

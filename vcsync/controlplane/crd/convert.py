@@ -141,7 +141,7 @@ class Converter:
         body = await self._reach(call)
         try:
             return msgspec.json.decode(body)
-        except (msgspec.DecodeError, RecursionError) as why:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
             raise CallFailed(f"couldn't get version/kind; json parse error: {why}") from why
 
 

@@ -60,7 +60,7 @@ def _status_in(body: bytes) -> dict[str, Any] | None:
     """Return the Status that an answer is, None: it is none."""
     try:
         found = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     said = isinstance(found, dict) and (found.get("apiVersion"), found.get("kind")) == ("v1", "Status")
     return found if said else None

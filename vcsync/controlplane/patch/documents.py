@@ -10,6 +10,7 @@ from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.gotext import json_type
 from vcsync.controlplane.patch import jsonpatch, merge, strategic
 from vcsync.controlplane.schema.node import Schema
+from vcsync.controlplane.wire import gojson
 
 JSON = "application/json-patch+json"
 MERGE = "application/merge-patch+json"
@@ -53,9 +54,9 @@ def apply_patch(content_type: str, live: Object, patch: Any, schema: Schema | No
 def _decode(content_type: str, patch: Any) -> Any:
     said = "" if content_type == STRATEGIC else "error decoding patch: "
     try:
-        decoded = msgspec.json.decode(patch) if isinstance(patch, bytes) else patch
-    except (msgspec.DecodeError, RecursionError) as failure:
-        raise errors.bad_request(said + _syntax(failure)) from None
+        decoded = _loaded(patch) if isinstance(patch, bytes) else patch
+    except (gojson.NotJSON, RecursionError) as failure:
+        raise errors.bad_request(f"{said}{failure}") from None
     if too_deep(decoded):
         raise errors.bad_request(f"{said}exceeded max depth")
     if decoded is None:
@@ -72,9 +73,16 @@ def _decode(content_type: str, patch: Any) -> Any:
     return decoded
 
 
-def _syntax(failure: Exception) -> str:
-    text = str(failure)
-    return "unexpected end of JSON input" if "truncated" in text else text
+def _loaded(patch: bytes) -> Any:
+    """Return what a patch holds; bytes that are no UTF-8 become U+FFFD, as in Go.
+
+    Raises:
+        NotJSON: it is no JSON; in Go's words.
+    """
+    try:
+        return msgspec.json.decode(patch)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return gojson.loads(patch)
 
 
 def mismatch(value: Any, into: str) -> str:

@@ -184,3 +184,15 @@ def test_null_is_no_patch() -> None:
 )
 def test_merge_patches_drop_nulls_inside_of_what_is_new(patch: bytes, merged: dict[str, Any]) -> None:
     assert documents.apply_patch(documents.MERGE, {"a": 1, "b": {"c": 1}}, patch) == merged
+
+
+@pytest.mark.parametrize("form", [documents.JSON, documents.MERGE, documents.STRATEGIC])
+def test_a_patch_that_is_no_text_is_refused_in_gos_words(form: str) -> None:
+    with pytest.raises(StatusError, match="invalid character 'ÿ' looking for beginning of value") as refused:
+        documents.apply_patch(form, {}, b"\xff{}")
+    assert refused.value.code == 400
+
+
+def test_bytes_that_are_no_text_become_the_replacement_character() -> None:
+    patched = documents.apply_patch(documents.MERGE, {}, b'{"a":"x\xffy"}')
+    assert patched == {"a": "x\ufffdy"}

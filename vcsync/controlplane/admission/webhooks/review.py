@@ -110,7 +110,7 @@ def read(body: bytes, version: str, uid: str, hook: str, *, mutating: bool) -> A
     """
     try:
         review = _decode(body)
-    except (msgspec.DecodeError, RecursionError) as why:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
         raise CallFailed(f"failed to call webhook: {_syntax(why)}") from why
     response = review.response
     other = (review.api_version, review.kind)
@@ -177,7 +177,7 @@ def _operations(patch: bytes) -> list[Any]:
         return []
     try:
         found = msgspec.json.decode(patch)
-    except (msgspec.DecodeError, RecursionError) as why:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
         raise CallFailed(f"received undecodable patch in webhook response: {why}") from why
     if found is None:
         return []

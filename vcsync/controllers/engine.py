@@ -10,7 +10,7 @@ import structlog
 
 from vcsync.controllers.commit import Committer
 from vcsync.controllers.mirror import Key, Mirror, Project
-from vcsync.controllers.plan import Controller, Look, Outcome, Plan
+from vcsync.controllers.plan import Controller, Look, Outcome, Plan, Watch
 from vcsync.controllers.reporting import Reporter
 from vcsync.controllers.working import Desk, Worker
 from vcsync.fairqueue import WorkerPool
@@ -67,7 +67,7 @@ class Engine:
         self._tenants: set[str] = set()
         for controller in controllers:
             for watch in controller.watches:
-                self.mirrors[watch.resource].subscribe(self._waker(controller.name, watch.keys))
+                self.mirrors[watch.resource].subscribe(self._waker(controller.name, watch))
 
     async def run(self) -> None:
         """Work until cancelled. Nothing is decided before all mirrors are filled."""
@@ -107,19 +107,20 @@ class Engine:
         """Return what decisions are made by, now."""
         return Look(self.mirrors, datetime.now(UTC), _suffix)
 
-    def wake(self, controller: str, key: Key) -> None:
-        """Have a controller look at an object, if the tenant's controllers run here."""
+    def wake(self, controller: str, key: Key, after: float = 0.0) -> None:
+        """Have a controller look at an object some seconds later at most, if the tenant's controllers run here."""
         if not self._serves(key.tenant):
             return
         if key.tenant not in self._tenants:
             self._tenants.add(key.tenant)
             self.work.queue.set_limit(key.tenant, PER_TENANT)
-        self.work.add(key.tenant, Item(controller, key.namespace, key.name))
+        self.work.add_after(key.tenant, Item(controller, key.namespace, key.name), after)
 
-    def _waker(self, name: str, keys: Callable[[Change, Look], Iterable[Key]]) -> Callable[[Change], None]:
+    def _waker(self, name: str, watch: Watch) -> Callable[[Change], None]:
         def wake(change: Change) -> None:
-            for key in keys(change, self.look()):
-                self.wake(name, key)
+            look = self.look()
+            for key in watch.keys(change, look):
+                self.wake(name, key, watch.gather(look, key) if watch.gather else 0.0)
 
         return wake
 

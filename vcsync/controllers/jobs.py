@@ -42,6 +42,10 @@ from vcsync.kube.events import ObjectRef
 from vcsync.kube.resources import JOBS, PODS
 from vcsync.kube.selectors import compile_selector
 
+GATHER_PER_POD = 0.0001
+"""Seconds for which changes of a Job's Pods are gathered, for each Pod: a few times what it takes to look at one."""
+LONGEST_GATHER = 1.0
+
 
 def plan(look: Look, key: Key) -> Plan:
     """Decide on a Job's next steps."""
@@ -159,6 +163,15 @@ def _pods(change: Change, look: Look) -> Iterable[Key]:
     ]
 
 
+def _gathered(look: Look, key: Key) -> float:
+    """Seconds in which to gather Pods' changes: of a large Job each look reads many Pods."""
+    envelope = look.of[JOBS].get(*key)
+    if envelope is None:
+        return 0.0
+    status = read_job(envelope).status
+    return min((status.active + status.succeeded + status.failed) * GATHER_PER_POD, LONGEST_GATHER)
+
+
 # ---- Pods that nobody counts any more ----------------------------------------------------
 
 
@@ -192,7 +205,7 @@ def _left_behind(change: Change, look: Look) -> Iterable[Key]:
     return [key_of(each) for each in look.of[PODS].owned(job.uid) if FINALIZER in each.finalizers]
 
 
-JOB = Controller("job-controller", (Watch(JOBS, own), Watch(PODS, _pods)), plan)
+JOB = Controller("job-controller", (Watch(JOBS, own), Watch(PODS, _pods, _gathered)), plan)
 JOB_ORPHANS = Controller(
     "job-orphan-pod-controller", (Watch(PODS, _tracked_pods), Watch(JOBS, _left_behind)), plan_orphan
 )

@@ -137,10 +137,17 @@ NOTHING = Plan()
 
 
 class Watch(Struct, frozen=True):
-    """What a controller listens to. `keys` tells which of its objects a change may concern."""
+    """What a controller listens to.
+
+    Attributes:
+        resource: whose changes.
+        keys: which of the controller's objects a change may concern.
+        gather: seconds to wait for further changes that concern the same object, where looking at it is dear.
+    """
 
     resource: Resource
     keys: Callable[[Change, Look], Iterable[Key]]
+    gather: Callable[[Look, Key], float] | None = None
 
 
 class Controller(Struct, frozen=True):

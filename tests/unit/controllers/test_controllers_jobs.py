@@ -388,6 +388,15 @@ def test_pods_of_a_job_that_is_gone_are_let_go() -> None:
     assert "finalizers" not in pod["metadata"]
 
 
+@pytest.mark.parametrize(("pods", "seconds"), [(0, 0.0), (100, 0.01), (5000, 0.5), (100_000, 1.0)])
+def test_the_more_pods_the_longer_their_changes_are_gathered(pods: int, seconds: float) -> None:
+    made = world(job(suspend=True))
+    made.change(JOBS, "sum", {"status": {"active": pods}})
+    gather = JOB.watches[1].gather
+    assert gather is not None
+    assert gather(made.look(), made.key("default", "sum")) == pytest.approx(seconds)
+
+
 # Histories
 
 

@@ -82,7 +82,7 @@ class Cluster:
 
     def _standing(self, node: Node, reference: OwnerReference) -> Standing:
         known = self.graph.owner(node, reference)
-        return known if known in ("solid", "waiting") else "dangling"  # type: ignore[return-value]
+        return known if known in ("solid", "waiting") else "dangling"
 
     def _patch(self, there: Envelope, patch: dict[str, Any]) -> None:
         owners = [

@@ -117,7 +117,7 @@ class Server:
 
 @pytest.fixture
 def world() -> World:
-    made = World([Controller("reads", NAMESPACE.watches, lambda *_: None)])  # type: ignore[arg-type,return-value]
+    made = World([Controller("reads", NAMESPACE.watches, lambda *_: None)])  # type: ignore[arg-type]
     body = {
         "metadata": {"name": "shop", "deletionTimestamp": NOW},
         "spec": {"finalizers": ["kubernetes"]},

@@ -66,7 +66,7 @@ def controller() -> Worker:
 
 @pytest.fixture
 def world(controller: Worker) -> World:
-    reads = Controller("reads", controller.watches, lambda *_: None, controller.reads)  # type: ignore[arg-type,return-value]
+    reads = Controller("reads", controller.watches, lambda *_: None, controller.reads)  # type: ignore[arg-type]
     made = World([reads])
     made.put(NAMESPACES, {"metadata": {"name": "default"}})
     return made

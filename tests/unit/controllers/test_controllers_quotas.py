@@ -75,7 +75,7 @@ class Server:
 
 @pytest.fixture
 def world() -> World:
-    return World([Controller("reads", RESOURCE_QUOTA.watches, lambda *_: None)])  # type: ignore[arg-type,return-value]
+    return World([Controller("reads", RESOURCE_QUOTA.watches, lambda *_: None)])  # type: ignore[arg-type]
 
 
 def quota(world: World, spec: dict[str, Any], **status: Any) -> None:

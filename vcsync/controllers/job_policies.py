@@ -104,7 +104,7 @@ def index_wait(replaced: JobPod | None, now: datetime) -> float:
 def _remaining(failures: int, last: datetime, now: datetime) -> float:
     if not failures:
         return 0.0
-    backoff = min(FIRST_BACKOFF * 2 ** min(failures - 1, 16), LONGEST_BACKOFF)
+    backoff = min(FIRST_BACKOFF * (1 << min(failures - 1, 16)), LONGEST_BACKOFF)
     return max(0.0, backoff - (now - last).total_seconds())
 
 

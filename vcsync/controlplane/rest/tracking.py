@@ -11,6 +11,7 @@ from vcsync.controlplane.resources import Resource
 from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.scope import Scope
 from vcsync.controlplane.schema import builtin, walk
+from vcsync.controlplane.schema.findings import DecodeError
 from vcsync.controlplane.schema.node import Schema
 
 _ANYTHING = Schema(type="object", preserve_unknown=True)
@@ -181,10 +182,16 @@ def _shapes(resource: Resource) -> _Shapes:
 
 
 def _converted(shapes: _Shapes, obj: Object, wanted: str) -> managed.Converted | None:
-    """Bring an object, which says its version, to another one; None: there is no such version."""
+    """Bring an object, which says its version, to another one; None: there is no such version, or it does not fit it.
+
+    What was applied is fitted to its kind only after its owners are known, and refused then.
+    """
     if wanted not in shapes or obj.get("apiVersion") not in shapes:
         return None
     here, (there, schema) = shapes[obj["apiVersion"]][0], shapes[wanted]
     found = obj if here is None else here.to_storage(obj)
     found = found if there is None else there.from_storage(found)
-    return walk.normalize({**found, "apiVersion": wanted}, schema), schema
+    try:
+        return walk.normalize({**found, "apiVersion": wanted}, schema), schema
+    except DecodeError:
+        return None

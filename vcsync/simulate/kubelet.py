@@ -1,7 +1,7 @@
 """The pretend kubelet: what becomes of a Pod on its node, and when. Pure.
 
-A Job's Pod ends when its command would: `sleep 5` after five seconds, `exit 3` or `false` with that code, anything else
-soon and well; what is not a Job's runs on. The image `pause` never ends.
+A Job's Pod ends when its command would: `sleep 5` after five seconds, `exit 3` or `false` with that code unless a script
+says `exit 0` as well, anything else soon and well; what is not a Job's runs on. The image `pause` never ends.
 """
 
 import re
@@ -18,7 +18,7 @@ PODS_NETWORK = 10 << 24
 FINISHED = frozenset({"Succeeded", "Failed"})
 BACKOFF = (10.0, 300.0)
 """Seconds before a container that failed is started again: the first time, and at most."""
-_FAILS = re.compile(r"exit ([1-9]\d{0,2})\b|(?:^|/)false$")
+_FAILS = re.compile(r"^(?!.*exit 0\b).*(?:exit ([1-9]\d{0,2})\b|(?:^|/)false$)", re.DOTALL)
 _SLEEPS = re.compile(r"^(?:\S*/)?sleep (\d+(?:\.\d+)?)(?:s)?$")
 
 

@@ -59,6 +59,7 @@ def test_a_readiness_gate_holds_back_ready_until_it_is_open() -> None:
         (None, "Never", "Succeeded"),
         (["sh", "-c", "exit 3"], "Never", "Failed"),
         (["/bin/false"], "Never", "Failed"),
+        (["sh", "-c", "if [ -r /seen ]\nthen exit 0\nelse exit 3\nfi"], "Never", "Succeeded"),
         (["sleep", "0"], "Never", "Succeeded"),
     ],
 )

@@ -1,0 +1,225 @@
+"""The garbage collector at an API server: it asks before it deletes, and deletes only what it looked at."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from vcsync.controllers.garbage import Collector
+from vcsync.kube.envelope import Envelope, OwnerReference, WatchEvent
+from vcsync.kube.errors import Conflict, NotFound, Status
+from vcsync.kube.resources import CONFIG_MAPS, Resource
+
+OWNER = OwnerReference("v1", "ConfigMap", "owner", "uid-owner")
+
+
+def config_map(name: str, *owners: OwnerReference, version: int = 5, **fields: Any) -> Envelope:
+    return Envelope(name, "default", f"uid-{name}", str(version), owners=owners, tenant="acme", **fields)
+
+
+class Server:
+    """A control plane with ConfigMaps of one tenant. `behind`: what reads show while watches do not tell of it yet."""
+
+    name = "server"
+
+    def __init__(self, *objects: Envelope) -> None:
+        self.objects = {each.name: each for each in objects}
+        self.behind: dict[str, Envelope] = {}
+        self.read: list[str] = []
+        self.deleted: list[tuple[str, str | None, str | None, str | None]] = []
+        self.patched: list[dict[str, Any]] = []
+        self._news: asyncio.Queue[WatchEvent] = asyncio.Queue()
+
+    def below(self, _prefix: str) -> "Server":
+        return self
+
+    def metadata_only(self) -> "Server":
+        return self
+
+    async def request(self, _verb: str, path: str, **_: Any) -> bytes:
+        maps = {
+            "resource": "configmaps",
+            "responseKind": {"kind": "ConfigMap"},
+            "scope": "Namespaced",
+            "verbs": ["delete", "list", "watch"],
+        }
+        core = [{"metadata": {}, "versions": [{"version": "v1", "resources": [maps]}]}]
+        return msgspec.json.encode({"items": core if path == "/api" else []})
+
+    async def watch_batches(
+        self, resource: Resource, *_: Any, **__: Any
+    ) -> AsyncGenerator[Sequence[WatchEvent], None]:
+        mine = resource == CONFIG_MAPS
+        end = Envelope("", resource_version="100", annotations={"k8s.io/initial-events-end": "true"})
+        yield [
+            *(WatchEvent("ADDED", each) for each in self.objects.values() if mine),
+            WatchEvent("BOOKMARK", end),
+        ]
+        while True:
+            yield [await (self._news.get() if mine else asyncio.Future())]
+
+    def tell(self, kind: str, envelope: Envelope) -> None:
+        """Change an object and have watches tell of it."""
+        if kind == "DELETED":
+            self.objects.pop(envelope.name, None)
+        else:
+            self.objects[envelope.name] = envelope
+        self._news.put_nowait(WatchEvent(kind, envelope))  # type: ignore[arg-type]
+
+    async def get(self, _resource: Resource, name: str, _namespace: str) -> Envelope:
+        self.read.append(name)
+        found = self.behind.get(name) or self.objects.get(name)
+        if found is None:
+            raise NotFound(Status(404))
+        return found
+
+    async def delete(
+        self,
+        _resource: Resource,
+        name: str,
+        _namespace: str,
+        *,
+        uid: str,
+        resource_version: str,
+        propagation: str,
+    ) -> None:
+        self.deleted.append((name, uid, resource_version, propagation))
+        found = await self.get(_resource, name, _namespace)
+        if (found.uid, found.resource_version) != (uid, resource_version):
+            raise Conflict(Status(409))
+        self.objects.pop(name, None)
+
+    async def patch(self, _resource: Resource, name: str, patch: dict[str, Any], _namespace: str) -> None:
+        self.patched.append(patch)
+        found = await self.get(_resource, name, _namespace)
+        if patch["metadata"]["resourceVersion"] != found.resource_version:
+            raise Conflict(Status(409))
+
+
+class Reporter:
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def emit(self, *parts: Any, **_: Any) -> None:
+        self.told.append(parts[4])
+
+
+@asynccontextmanager
+async def collecting(server: Server, reporter: Reporter | None = None) -> AsyncIterator[Collector]:
+    collector = Collector(server, {}, reporter or Reporter())  # type: ignore[arg-type]
+    task = asyncio.create_task(collector.run())
+    try:
+        await until(collector.synced)
+        yield collector
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not happened():
+            await asyncio.sleep(0)
+
+
+async def idle(collector: Collector) -> None:
+    """Wait until the collector has nothing to do, not even later."""
+
+    def done() -> bool:
+        queue = collector.work.queue.statistics()
+        return not queue.queued and not queue.in_process
+
+    for _ in range(50):
+        await asyncio.sleep(0)
+    await until(done)
+
+
+async def test_what_has_lost_its_owner_is_deleted_in_exactly_the_version_that_was_looked_at() -> None:
+    server = Server(config_map("a", OWNER))
+    async with collecting(server):
+        await until(lambda: "a" not in server.objects)
+    assert server.deleted == [("a", "uid-a", "5", "Background")]
+    assert server.read[0] == "owner"
+
+
+async def test_an_owner_that_watches_have_not_told_of_yet_is_no_loss() -> None:
+    server = Server(config_map("a", OWNER))
+    server.behind["owner"] = config_map("owner")
+    async with collecting(server) as collector:
+        await idle(collector)
+    assert server.read == ["owner"]
+    assert server.deleted == []
+
+
+async def test_an_owner_that_goes_takes_its_dependents_along_and_is_asked_for_once() -> None:
+    owner = config_map("owner")
+    server = Server(owner, *(config_map(each, OWNER) for each in "abc"))
+    async with collecting(server) as collector:
+        await idle(collector)
+        assert server.read == []
+        server.tell("DELETED", replace(owner, resource_version="101"))
+        await until(lambda: not server.objects)
+    assert 1 <= server.read.count("owner") <= 3
+    assert sorted(name for name, *_ in server.deleted) == ["a", "b", "c"]
+
+
+async def test_what_only_changed_meanwhile_is_deleted_as_it_is_now() -> None:
+    server = Server(config_map("a", OWNER))
+    server.behind["a"] = config_map("a", OWNER, version=7)
+    async with collecting(server):
+        await until(lambda: "a" not in server.objects)
+    assert [version for _, _, version, _ in server.deleted] == ["5", "7"]
+
+
+async def test_what_has_another_owner_by_now_is_not_deleted() -> None:
+    server = Server(config_map("a", OWNER))
+    other = replace(OWNER, name="other", uid="uid-other")
+    server.behind["a"] = config_map("a", other, version=7)
+    async with collecting(server) as collector:
+        await until(lambda: bool(collector.work.last_errors))
+    assert len(server.deleted) == 1
+    assert "a" in server.objects
+
+
+async def test_what_is_another_object_by_now_is_left_alone() -> None:
+    server = Server(config_map("a", OWNER))
+    server.behind["a"] = replace(config_map("a", version=7), uid="uid-of-another")
+    async with collecting(server) as collector:
+        await until(lambda: bool(server.deleted))
+        await idle(collector)
+    assert len(server.deleted) == 1
+    assert "a" in server.objects
+
+
+async def test_a_finalizer_is_taken_from_the_object_as_it_is_now() -> None:
+    marks: dict[str, Any] = {"finalizers": ("orphan",), "deletion_timestamp": "2026-01-01T00:00:00Z"}
+    server = Server(config_map("a", **marks))
+    server.behind["a"] = config_map("a", version=7, **{**marks, "finalizers": ("orphan", "x/y")})
+    async with collecting(server) as collector:
+        await until(lambda: len(server.patched) > 1)
+        await idle(collector)
+    metadata = {"uid": "uid-a", "resourceVersion": "7", "finalizers": ["x/y"]}
+    assert server.patched[1:] == [{"metadata": metadata}]
+
+
+async def test_of_an_owner_of_an_unknown_kind_nothing_is_said() -> None:
+    server = Server(config_map("a", replace(OWNER, kind="Mystery")))
+    async with collecting(server) as collector:
+        await until(lambda: bool(collector.work.last_errors))
+        [error] = collector.work.last_errors.values()
+    assert error.message == "UnknownKind: no matches for kind 'Mystery' in version 'v1'"
+    assert server.deleted == []
+
+
+async def test_an_owner_in_another_namespace_is_told_of_and_counts_as_none() -> None:
+    reporter = Reporter()
+    server = Server(replace(config_map("owner"), namespace="elsewhere"), config_map("a", OWNER))
+    server.get = Server(config_map("a", OWNER)).get  # type: ignore[method-assign]
+    async with collecting(server, reporter):
+        await until(lambda: bool(server.deleted))
+    assert reporter.told[0] == "OwnerRefInvalidNamespace"
+    assert server.deleted == [("a", "uid-a", "5", "Background")]

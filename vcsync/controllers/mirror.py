@@ -52,7 +52,7 @@ class Mirror:
     ) -> None:
         self.resource = resource
         self._tenant = tenant
-        self._owned: dict[str, dict[tuple[str, str], None]] = {}
+        self._owned: dict[_Drawer, dict[tuple[str, str], None]] = {}
         self._subscribers: list[Callable[[Change], None]] = []
         self.reflector = Reflector(
             client, resource, project=project, place=self._place, on_change=self._changed
@@ -76,13 +76,11 @@ class Mirror:
 
     def owned(self, uid: str) -> list[Envelope]:
         """Return the objects that name this owner."""
-        cache = self.reflector.cache
-        found = (cache.get(*place) for place in self._owned.get(uid, ()))
-        return [each for each in found if each is not None]
+        return self._filed(uid)
 
     def orphans(self, tenant: str, namespace: str) -> list[Envelope]:
         """Return the objects of a namespace that name no owner."""
-        return self.owned(f"{tenant}/{namespace}")
+        return self._filed((f"{tenant}/{namespace}",))
 
     def observe(self, tenant: str, envelope: Envelope) -> None:
         """Take note of what a write of ours was answered with."""
@@ -94,6 +92,11 @@ class Mirror:
 
     def _place(self, envelope: Envelope) -> Envelope:
         return placed(envelope, self._tenant or envelope.tenant)
+
+    def _filed(self, under: "_Drawer") -> list[Envelope]:
+        cache = self.reflector.cache
+        found = (cache.get(*place) for place in self._owned.get(under, ()))
+        return [each for each in found if each is not None]
 
     def _changed(self, change: Change) -> None:
         if change.old is not None:
@@ -109,6 +112,11 @@ class Mirror:
             callback(change)
 
 
-def _filed_under(envelope: Envelope) -> list[str]:
-    """UIDs of an object's owners; of one that has none its namespace, which holds a slash and so is no UID."""
-    return [owner.uid for owner in envelope.owners] or [envelope.namespace]
+_Drawer = str | tuple[str]
+"""A UID; or a namespace, in a form that no UID has, whatever a tenant writes there."""
+
+
+def _filed_under(envelope: Envelope) -> list[_Drawer]:
+    """UIDs of an object's owners; of one that has none its namespace."""
+    owners: list[_Drawer] = [owner.uid for owner in envelope.owners]
+    return owners or [(envelope.namespace,)]

@@ -6,12 +6,13 @@ from contextlib import suppress
 from typing import Any
 
 from vcsync.controllers.mirror import Key, Mirror
-from vcsync.kube.envelope import Envelope, WatchEvent
+from vcsync.kube.envelope import Envelope, OwnerReference, WatchEvent
 from vcsync.kube.resources import CONFIG_MAPS
 
 
-def told(name: str, tenant: str, version: int) -> Envelope:
-    return Envelope(name, "default", f"uid-{tenant}-{name}", str(version), tenant=tenant)
+def told(name: str, tenant: str, version: int, *owners: OwnerReference) -> Envelope:
+    uid = f"uid-{tenant}-{name}"
+    return Envelope(name, "default", uid, str(version), owners=owners, tenant=tenant)
 
 
 class Server:
@@ -54,3 +55,12 @@ async def test_a_mirror_of_one_tenant_knows_whose_its_objects_are() -> None:
     assert found.tenant == "acme"
     mirror.observe_gone(Key("acme", "default", "a"), found.uid)
     assert list(mirror.everything()) == []
+
+
+async def test_no_tenant_can_slip_an_object_under_those_of_another_that_have_no_owner() -> None:
+    sly = OwnerReference("v1", "Pod", "x", "acme/default")
+    mirror = await mirrored(
+        Server(("ADDED", told("mine", "acme", 3)), ("ADDED", told("sly", "umbrella", 4, sly)))
+    )
+    assert [each.name for each in mirror.orphans("acme", "default")] == ["mine"]
+    assert [each.name for each in mirror.owned("acme/default")] == ["sly"]

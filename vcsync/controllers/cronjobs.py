@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from vcsync.api.schedules import Schedule, ScheduleError, parse_schedule
 from vcsync.controllers import cron_times, owning, pods
+from vcsync.controllers.cron_objects import CronJob, CronJobStatus, Reference, read_cron_job
 from vcsync.controllers.job_objects import Job, condition, ended, read_job
 from vcsync.controllers.mirror import Key, namespace_of
 from vcsync.controllers.plan import (
@@ -32,70 +33,13 @@ from vcsync.controllers.plan import (
     Watch,
 )
 from vcsync.controllers.waking import own, owner
-from vcsync.kube.envelope import Envelope, decode, untyped
-from vcsync.kube.events import EventType, ObjectRef
+from vcsync.kube.cache import Change
+from vcsync.kube.envelope import Envelope, untyped
+from vcsync.kube.events import EventType
 from vcsync.kube.patches import create_merge_patch
 from vcsync.kube.resources import CRON_JOBS, JOBS
 
 SCHEDULED_TIME = "batch.kubernetes.io/cronjob-scheduled-timestamp"
-
-LONGEST_DEADLINE = 10**9
-
-
-class CronJobSpec(Struct, rename="camel"):
-    """The parts of a CronJob's spec."""
-
-    schedule: str = ""
-    time_zone: str | None = None
-    starting_deadline_seconds: int | None = None
-    concurrency_policy: str = "Allow"
-    suspend: bool = False
-    successful_jobs_history_limit: int | None = None
-    failed_jobs_history_limit: int | None = None
-
-
-class Reference(Struct, rename="camel", omit_defaults=True):
-    """A Job that runs, as a CronJob's status names it."""
-
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-    api_version: str = ""
-    resource_version: str = ""
-
-
-class CronJobStatus(Struct, rename="camel", omit_defaults=True):
-    """The status of a CronJob."""
-
-    active: tuple[Reference, ...] | None = None
-    last_schedule_time: str | None = None
-    last_successful_time: str | None = None
-
-
-class CronJob(Struct, frozen=True):
-    """A CronJob."""
-
-    envelope: Envelope
-    spec: CronJobSpec
-    status: CronJobStatus
-
-    @property
-    def since(self) -> datetime:
-        """From when on starts are looked for."""
-        return pods.moment(self.status.last_schedule_time or self.envelope.creation_timestamp)
-
-    @property
-    def deadline(self) -> int | None:
-        """Seconds after its time a start is given up; more than a generation is a generation."""
-        seconds = self.spec.starting_deadline_seconds
-        return None if seconds is None else min(seconds, LONGEST_DEADLINE)
-
-    @property
-    def about(self) -> ObjectRef:
-        """What its Events are about."""
-        place = self.envelope
-        return ObjectRef(CRON_JOBS.api_version, CRON_JOBS.kind, place.name, namespace_of(place), place.uid)
 
 
 class Decision(Struct, frozen=True):
@@ -117,7 +61,7 @@ def plan(look: Look, key: Key) -> Plan:
     envelope = look.of[CRON_JOBS].get(*key)
     if envelope is None:
         return NOTHING
-    cron = _read(envelope)
+    cron = read_cron_job(envelope)
     jobs = _jobs(look, envelope)
     forgotten = [_deletion(each) for each in _beyond_history(cron, jobs)]
     if envelope.deleting:
@@ -132,10 +76,6 @@ def plan(look: Look, key: Key) -> Plan:
         if look.of[JOBS].get(key.tenant, key.namespace, name) is None:
             steps.append([_creation(cron, name, decision.start)])
     return Plan([*steps, forgotten], partial(_finish, key), decision.again)
-
-
-def _read(envelope: Envelope) -> CronJob:
-    return CronJob(envelope, decode(envelope.spec, CronJobSpec), decode(envelope.status, CronJobStatus))
 
 
 def _jobs(look: Look, envelope: Envelope) -> list[Job]:
@@ -285,7 +225,7 @@ def _finish(key: Key, look: Look, outcome: Outcome) -> Iterable[Action]:
     envelope = look.of[CRON_JOBS].get(*key)
     if envelope is None:
         return
-    cron = _read(envelope)
+    cron = read_cron_job(envelope)
     yield from _job_events(cron, outcome)
     gone = {each.uid for each in outcome.done if isinstance(each, Delete)}
     jobs = {each.envelope.uid: each for each in _jobs(look, envelope)}
@@ -386,6 +326,22 @@ def _event(cron: CronJob, type_: EventType, reason: str, message: str) -> Emit:
     return Emit(cron.about, type_, reason, message)
 
 
+def _until_next(change: Change, look: Look, _key: Key) -> float:
+    """Seconds until another schedule is looked at: not before its next time, so it makes up for nothing."""
+    if change.old is None or change.new is None:
+        return 0.0
+    cron, before = read_cron_job(change.new), read_cron_job(change.old).spec
+    if (cron.spec.schedule, cron.spec.time_zone) == (before.schedule, before.time_zone):
+        return 0.0
+    try:
+        schedule = parse_schedule(cron.spec.schedule)
+    except ScheduleError:
+        return 0.0
+    return cron_times.next_in(schedule, _zone(cron) or UTC, cron.since, look.now) or 0.0
+
+
 CRON_JOB = Controller(
-    "cronjob-controller", (Watch(CRON_JOBS, own), Watch(JOBS, owner(CRON_JOBS.kind, CRON_JOBS.group))), plan
+    "cronjob-controller",
+    (Watch(CRON_JOBS, own, _until_next), Watch(JOBS, owner(CRON_JOBS.kind, CRON_JOBS.group))),
+    plan,
 )

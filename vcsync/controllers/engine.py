@@ -120,7 +120,7 @@ class Engine:
         def wake(change: Change) -> None:
             look = self.look()
             for key in watch.keys(change, look):
-                self.wake(name, key, watch.gather(look, key) if watch.gather else 0.0)
+                self.wake(name, key, watch.gather(change, look, key) if watch.gather else 0.0)
 
         return wake
 

@@ -163,7 +163,7 @@ def _pods(change: Change, look: Look) -> Iterable[Key]:
     ]
 
 
-def _gathered(look: Look, key: Key) -> float:
+def _gathered(_change: Change, look: Look, key: Key) -> float:
     """Seconds in which to gather Pods' changes: of a large Job each look reads many Pods."""
     envelope = look.of[JOBS].get(*key)
     if envelope is None:

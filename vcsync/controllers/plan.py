@@ -142,12 +142,13 @@ class Watch(Struct, frozen=True):
     Attributes:
         resource: whose changes.
         keys: which of the controller's objects a change may concern.
-        gather: seconds to wait for further changes that concern the same object, where looking at it is dear.
+        gather: seconds until a change is looked at, with further ones of the same object: where looking is dear, or
+            where the change means something later only.
     """
 
     resource: Resource
     keys: Callable[[Change, Look], Iterable[Key]]
-    gather: Callable[[Look, Key], float] | None = None
+    gather: Callable[[Change, Look, Key], float] | None = None
 
 
 class Controller(Struct, frozen=True):

@@ -3,12 +3,13 @@
 from typing import Any
 
 import pytest
-from controllers_world import World
+from controllers_world import TENANT, World
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vcsync.controllers.cronjobs import CRON_JOB, SCHEDULED_TIME
 from vcsync.controllers.plan import Action, Create, Delete
+from vcsync.kube.cache import Change
 from vcsync.kube.errors import Forbidden, Status
 from vcsync.kube.resources import CRON_JOBS, JOBS
 
@@ -178,6 +179,22 @@ def test_a_quota_that_is_full_is_told() -> None:
     assert (names(made), "FailedCreate" in reasons(made), active(made)) == ([], True, [])
     made.settle()
     assert active(made) == [f"sum-{MIDNIGHT + 5}"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "seconds"),
+    [({"schedule": "4 * * * *"}, 59 * 60.0), ({"timeZone": "Asia/Tokyo"}, 300.0), ({"suspend": True}, 0.0)],
+)
+def test_another_schedule_is_looked_at_when_it_comes_next(changed: dict[str, Any], seconds: float) -> None:
+    made = world(cron(), 5)
+    shelf = made.shelves[CRON_JOBS]
+    before = shelf.get(TENANT, "default", "sum")
+    made.change(CRON_JOBS, "sum", {"spec": changed})
+    gather = CRON_JOB.watches[0].gather
+    assert gather is not None
+    change = Change(before, shelf.get(TENANT, "default", "sum"))
+    waits = gather(change, made.look(), made.key("default", "sum"))
+    assert waits == pytest.approx(seconds, abs=0.2)
 
 
 # Concurrency

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from vcsync.controllers.job_objects import FAILURE_COUNT, FINALIZER, IGNORED_FAILURE_COUNT, INDEX
 from vcsync.controllers.jobs import JOB, JOB_ORPHANS
 from vcsync.controllers.plan import Action, Create, Patch
+from vcsync.kube.cache import Change
 from vcsync.kube.errors import Forbidden, Status
 from vcsync.kube.resources import JOBS, PODS
 
@@ -394,7 +395,8 @@ def test_the_more_pods_the_longer_their_changes_are_gathered(pods: int, seconds:
     made.change(JOBS, "sum", {"status": {"active": pods}})
     gather = JOB.watches[1].gather
     assert gather is not None
-    assert gather(made.look(), made.key("default", "sum")) == pytest.approx(seconds)
+    change = Change(None, None)
+    assert gather(change, made.look(), made.key("default", "sum")) == pytest.approx(seconds)
 
 
 # Histories

@@ -22,12 +22,17 @@ from vcsync.kube.resources import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
+    ENDPOINT_SLICES,
+    ENDPOINTS,
     EVENTS,
     NAMESPACES,
+    POD_DISRUPTION_BUDGETS,
     PODS,
     REPLICA_SETS,
     RESOURCE_QUOTAS,
     SECRETS,
+    SERVICES,
+    STATEFUL_SETS,
     Resource,
 )
 
@@ -257,3 +262,53 @@ async def test_quotas_count_what_is_there_and_give_back_what_is_gone(acme: Clien
     await until(lambda: told(secrets="0"))
     await acme.patch(DEPLOYMENTS, "counted", {"spec": {"replicas": 0}}, "limited")
     await until(lambda: told(pods="0"))
+
+
+async def run(client: Client, name: str, address: str) -> None:
+    """Say of a Pod what a kubelet would."""
+    await until(lambda: _there(client, PODS, name))
+    status = {
+        "phase": "Running",
+        "podIP": address,
+        "podIPs": [{"ip": address}],
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    await client.patch(PODS, name, {"status": status}, "default", subresource="status")
+
+
+async def _there(client: Client, resource: Resource, name: str) -> bool:
+    return not await gone(client, resource, name, "default")
+
+
+async def test_numbered_pods_come_in_order_and_stand_behind_their_service_and_budget(acme: Client) -> None:
+    await until(lambda: _settled(acme, "default"))
+    labels, port = {"app": "db"}, {"name": "sql", "port": 5432}
+    service = {"clusterIP": "None", "selector": labels, "ports": [port]}
+    await acme.create(SERVICES, {"metadata": {"name": "db"}, "spec": service}, "default")
+    budget = {"maxUnavailable": 1, "selector": {"matchLabels": labels}}
+    await acme.create(POD_DISRUPTION_BUDGETS, {"metadata": {"name": "db"}, "spec": budget}, "default")
+    body = deployment("db")
+    await acme.create(STATEFUL_SETS, {**body, "spec": {**body["spec"], "serviceName": "db"}}, "default")
+    addresses = ["10.0.0.10", "10.0.0.11"]
+    await until(lambda: _there(acme, PODS, "db-0"))
+    assert await gone(acme, PODS, "db-1", "default")
+    for number, address in enumerate(addresses):
+        await run(acme, f"db-{number}", address)
+
+    async def reached() -> bool:
+        slices = await acme.list(ENDPOINT_SLICES, "default", label_selector="kubernetes.io/service-name=db")
+        found = sorted(
+            address
+            for each in slices
+            for endpoint in untyped(each.rest).get("endpoints") or ()
+            for address in endpoint["addresses"]
+            if endpoint["conditions"]["ready"]
+        )
+        [subset] = untyped((await acme.get(ENDPOINTS, "db", "default")).rest).get("subsets") or [{}]
+        allowed = untyped((await acme.get(POD_DISRUPTION_BUDGETS, "db", "default")).status)
+        told = sorted(each["ip"] for each in subset.get("addresses") or ())
+        return found == told == addresses and allowed.get("disruptionsAllowed") == 1
+
+    await until(reached)
+    complete = untyped((await acme.get(STATEFUL_SETS, "db", "default")).status)
+    assert complete["currentRevision"] == complete["updateRevision"]

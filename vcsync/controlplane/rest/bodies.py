@@ -2,13 +2,11 @@
 
 from typing import Any
 
-import msgspec
-
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.rest import auditing
 from vcsync.controlplane.rest.scope import Scope
 from vcsync.controlplane.schema.findings import DecodeError
-from vcsync.controlplane.wire import decode, negotiation
+from vcsync.controlplane.wire import decode, gojson, negotiation
 
 
 def read_object(scope: Scope, body: bytes, content_type: str, validation: str) -> Object:
@@ -35,7 +33,7 @@ def read_object(scope: Scope, body: bytes, content_type: str, validation: str) -
         scope.warn(findings)
     settle_meta(obj)
     if form == "json" and b'"managedFields"' in body:
-        keep_reset(msgspec.json.decode(body), obj)
+        keep_reset(gojson.loads(body), obj)
     auditing.sent(scope, obj)
     return obj
 

@@ -246,3 +246,10 @@ async def test_services_without_a_name_are_refused(api, body):
     answer = await api("POST", "/api/v1/namespaces/default/services", body)
     assert answer.status == 422
     assert "name or generateName is required" in answer["message"]
+
+
+async def test_bytes_that_are_no_text_become_the_replacement_character_whatever_owners_are_sent(api):
+    body = b'{"metadata":{"name":"odd","annotations":{"a":"x\xffy"},"managedFields":[]}}'
+    made = await api("POST", "/api/v1/namespaces/default/configmaps", body)
+    assert made.status == 201, made.body
+    assert made["metadata.annotations.a"] == "x\ufffdy"

@@ -79,11 +79,7 @@ def plan(look: Look, key: Key) -> Plan:
 
 
 def _jobs(look: Look, envelope: Envelope) -> list[Job]:
-    return [
-        read_job(each)
-        for each in look.of[JOBS].owned(envelope.uid)
-        if (controller := owning.controller_of(each)) is not None and controller.uid == envelope.uid
-    ]
+    return [read_job(each) for each in owning.controlled(look.of[JOBS], envelope)]
 
 
 def _running(cron: CronJob, jobs: Sequence[Job]) -> list[Job]:

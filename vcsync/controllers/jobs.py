@@ -79,7 +79,7 @@ def _claimed(job: Job, look: Look) -> tuple[list[JobPod], list[Patch]]:
     """A Job's Pods, and the patches that adopt or release, finalizer included."""
     envelope = job.envelope
     namespace = look.of[PODS].orphans(envelope.tenant, namespace_of(envelope))
-    candidates = [*look.of[PODS].owned(envelope.uid), *namespace]
+    candidates = [*owning.controlled(look.of[PODS], envelope), *namespace]
     selector = compile_selector(job.spec.selector)
     mine, claims = owning.claim(JOBS, envelope, selector, PODS, candidates)
     read = [read_pod(job, each, None if owning.controller_of(each) else True) for each in mine]
@@ -104,11 +104,7 @@ def _finish(key: Key, look: Look, outcome: Outcome) -> Iterable[Action]:
     job = read_job(envelope)
     about = ObjectRef(JOBS.api_version, JOBS.kind, job.envelope.name, key.namespace, job.envelope.uid)
     yield from _pod_events(about, outcome)
-    mine = [
-        read_pod(job, each)
-        for each in look.of[PODS].owned(envelope.uid)
-        if (controller := owning.controller_of(each)) is not None and controller.uid == envelope.uid
-    ]
+    mine = [read_pod(job, each) for each in owning.controlled(look.of[PODS], envelope)]
     status = job_tally.closed(job_tally.counted(job, mine), mine, look.now)
     reason = ""
     if not _judged(status) and not envelope.deleting:
@@ -202,7 +198,7 @@ def _left_behind(change: Change, look: Look) -> Iterable[Key]:
     job = standing(change)
     if change.new is not None and not read_job(job).finished:
         return []
-    return [key_of(each) for each in look.of[PODS].owned(job.uid) if FINALIZER in each.finalizers]
+    return [key_of(each) for each in owning.controlled(look.of[PODS], job) if FINALIZER in each.finalizers]
 
 
 JOB = Controller("job-controller", (Watch(JOBS, own), Watch(PODS, _pods, _gathered)), plan)

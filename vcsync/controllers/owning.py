@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from vcsync.controllers.mirror import namespace_of
-from vcsync.controllers.plan import Patch
+from vcsync.controllers.plan import Objects, Patch
 from vcsync.kube.envelope import Envelope, OwnerReference
 from vcsync.kube.resources import Resource
 from vcsync.kube.selectors import Selector
@@ -13,6 +13,17 @@ from vcsync.kube.selectors import Selector
 def controller_of(envelope: Envelope) -> OwnerReference | None:
     """Return the owner that controls an object."""
     return next((each for each in envelope.owners if each.controller), None)
+
+
+def controlled(of: Objects, owner: Envelope) -> list[Envelope]:
+    """Return what an owner controls: in its own namespace of its own tenant, whoever else names its UID."""
+    return [
+        each
+        for each in of.owned(owner.uid)
+        if each.namespace == owner.namespace
+        and (controller := controller_of(each)) is not None
+        and controller.uid == owner.uid
+    ]
 
 
 def reference(resource: Resource, owner: Envelope) -> dict[str, Any]:

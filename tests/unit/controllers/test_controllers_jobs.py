@@ -381,6 +381,21 @@ def test_an_orphan_that_matches_is_adopted_and_tracked() -> None:
     assert made.body(PODS, "orphan")["metadata"]["finalizers"] == [FINALIZER]
 
 
+def test_a_pod_elsewhere_that_names_the_job_is_none_of_its_own() -> None:
+    made = world(job(suspend=True))
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": "sum",
+        "uid": made.body(JOBS, "sum")["metadata"]["uid"],
+        "controller": True,
+    }
+    stray = {"name": "stray", "labels": LABELS, "ownerReferences": [owner], "finalizers": [FINALIZER]}
+    made.put(PODS, {"metadata": stray, "status": {"phase": "Succeeded"}}, "elsewhere")
+    made.settle()
+    assert (status(made).get("succeeded"), status(made).get("active")) == (None, None)
+
+
 def test_pods_of_a_job_that_is_gone_are_let_go() -> None:
     made = world(job())
     made.remove(JOBS, "sum")

@@ -152,20 +152,24 @@ def _of_quota(change: Change, _look: Look) -> Iterable[Key]:
 
 
 def _less(resource: Resource) -> Watch:
-    """Whose object is gone, or may count less than before: that it counts more, admission has seen."""
+    """Whose object is gone, or may count less than before: that it counts more, admission has
+    seen. What moves between quotas, as a Pod that is given a deadline, counts anew in both."""
     group, plural = resource.group, resource.plural
 
     def keys(change: Change, look: Look) -> Iterable[Key]:
         each = standing(change)
         quotas = counting(look, each.tenant, namespace_of(each), group, plural)
-        if not quotas or change.old is None:
-            return ()
-        if change.new is None or _used(change.new) != _used(change.old):
+        if not quotas or change.old is None or change.new is None:
+            return quotas if change.new is None else ()
+        old, new = to_dict(change.old), to_dict(change.new)
+        if usage(group, plural, old) != usage(group, plural, new):
             return quotas
-        return ()
+        return [key for key in quotas if _within(look, key, old) != _within(look, key, new)]
 
-    def _used(envelope: Envelope) -> Usage:
-        return usage(group, plural, to_dict(envelope))
+    def _within(look: Look, key: Key, body: dict[str, Any]) -> bool:
+        quota = look.of[RESOURCE_QUOTAS].get(*key)
+        scopes = [] if quota is None else selectors(to_dict(quota))
+        return all(in_scope(group, plural, scope, body) for scope in scopes)
 
     return Watch(resource, keys)
 

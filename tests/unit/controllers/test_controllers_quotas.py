@@ -205,3 +205,9 @@ def test_a_quota_wakes_itself_when_it_limits_something_else(world: World) -> Non
     assert wakes(world, RESOURCE_QUOTAS, one, other)
     assert not wakes(world, RESOURCE_QUOTAS, one, {**one, "status": {"used": {"pods": "1"}}})
     assert not wakes(world, RESOURCE_QUOTAS, one, None)
+
+
+def test_what_moves_from_one_scope_to_another_is_counted_anew(world: World) -> None:
+    quota(world, {"hard": {"pods": "9"}, "scopes": ["NotTerminating"]})
+    assert wakes(world, PODS, pod("a"), pod("a", spec={"activeDeadlineSeconds": 5}))
+    assert not wakes(world, PODS, pod("a"), pod("a", spec={"nodeName": "n"}))

@@ -152,8 +152,10 @@ def _of_quota(change: Change, _look: Look) -> Iterable[Key]:
 
 
 def _less(resource: Resource) -> Watch:
-    """Whose object is gone, or may count less than before: that it counts more, admission has
-    seen. What moves between quotas, as a Pod that is given a deadline, counts anew in both."""
+    """Whose object is gone, or may count less than before: that it counts more, admission has seen.
+
+    What moves between quotas, as a Pod that is given a deadline, is counted anew in both.
+    """
     group, plural = resource.group, resource.plural
 
     def keys(change: Change, look: Look) -> Iterable[Key]:

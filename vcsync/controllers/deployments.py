@@ -133,7 +133,7 @@ def _recreate(family: Family, look: Look) -> Steps:
     active = [each for each in family.old if each.replicas > 0]
     if active:
         return _resized(family, [(each, 0) for each in active])
-    left = [pod for each in family.old for pod in look.of[PODS].owned(each.envelope.uid)]
+    left = [pod for each in family.old for pod in owning.controlled(look.of[PODS], each.envelope)]
     if any(pods.status(pod).phase not in pods.FINISHED for pod in left):
         return []
     if family.new is None:
@@ -315,7 +315,7 @@ def _finish(key: Key, rolls: bool, look: Look, outcome: Outcome) -> Iterable[Act
     if failed is not None and isinstance(failed.error, AlreadyExists):
         yield _collided(before)
         return
-    family = _family(before, [read_set(each) for each in look.of[REPLICA_SETS].owned(envelope.uid)])
+    family = _family(before, [read_set(each) for each in owning.controlled(look.of[REPLICA_SETS], envelope)])
     conditions = before.status.conditions if envelope.deleting else deployment_status.paused(before, look.now)
     made = any(isinstance(each, Create) for each in outcome.done)
     news: tuple[str, str, str] | None = None

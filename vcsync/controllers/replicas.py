@@ -162,7 +162,7 @@ def _finish(
         return
     yield from _events(resource, set_, outcome)
     asked, before = read(set_), decode(set_.status, ReplicasStatus)
-    mine = [pod for pod in look.of[PODS].owned(set_.uid) if asked.selector.matches(pod.labels)]
+    mine = [pod for pod in owning.controlled(look.of[PODS], set_) if asked.selector.matches(pod.labels)]
     active = [pod for pod in mine if pods.is_active(pod)]
     labels = (asked.template.get("metadata") or {}).get("labels") or {}
     after = ReplicasStatus(

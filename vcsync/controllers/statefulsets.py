@@ -137,7 +137,7 @@ def _status(look: Look, set_: StatefulSet, told: _Told) -> StatefulSetStatus:
     envelope, least = set_.envelope, set_.spec.min_ready_seconds
     mine = [
         pod
-        for pod in look.of[PODS].owned(envelope.uid)
+        for pod in owning.controlled(look.of[PODS], envelope)
         if set_.selector.matches(pod.labels) and ordinal_of(pod, envelope.name) is not None
     ]
     ready = [pod for pod in mine if pods.status(pod).phase == "Running" and pods.ready_since(pod) is not None]

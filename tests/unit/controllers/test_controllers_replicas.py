@@ -196,3 +196,15 @@ def test_whatever_happens_it_comes_to_the_number_asked_for(history: list[tuple[s
             if pod["metadata"]["labels"] == LABELS and pod.get("status", {}).get("phase") != "Failed"
         ]
         assert len(active) == made.body(REPLICA_SETS, "web")["spec"]["replicas"] == status(made)["replicas"]
+
+
+def test_a_pod_elsewhere_that_names_a_foreign_set_as_its_owner_does_not_count() -> None:
+    made = world(1)
+    [owner] = made.bodies(PODS)[0]["metadata"]["ownerReferences"]
+    status_of_it = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    foreign = {"name": "foreign", "labels": LABELS, "ownerReferences": [owner]}
+    made.put(PODS, {"metadata": foreign, "spec": {}, "status": status_of_it}, "elsewhere")
+    made.change(REPLICA_SETS, "web", {"spec": {"minReadySeconds": 0}})
+    made.settle()
+    assert status(made)["replicas"] == 1
+    assert "readyReplicas" not in status(made)

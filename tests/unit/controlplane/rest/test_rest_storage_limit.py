@@ -109,3 +109,10 @@ async def test_metrics_tell_each_tenant_of_itself_and_the_operator_of_everybody(
     assert b'vcsync_storage_limit_bytes{tenant="a"} 1000' in own
     assert b'"b"' not in own
     assert b'vcsync_storage_objects{tenant="b"}' in await limit.text("system")
+
+
+async def test_what_only_json_makes_large_is_taken_as_etcd_takes_it(store):
+    value = b'{"metadata":{"name":"1"},"data":{"a":"%b"}}' % (rb"\u0001" * 500_000)
+    await StorageLimit(store).require(scope(), "a/core/configmaps/default/1", value, None)
+    with pytest.raises(StatusError):
+        await StorageLimit(store).require(scope(), "a/core/configmaps/default/1", value * 4, None)

@@ -14,6 +14,7 @@ from vcsync.api.fields import Quantity
 from vcsync.cli.errors import WrongInputError
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
+from vcsync.status.server import DEFAULT_LISTEN
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -26,6 +27,43 @@ meta_option = click.option(
     metavar="FILE",
     type=click.Path(dir_okay=False),
     help="Kubeconfig of the meta cluster (default: $VCSYNC_META, $KUBECONFIG, in-cluster).",
+)
+
+
+def log_options(level: str = "info", form: str = "json") -> Callable[[Command], Command]:
+    """Return a decorator that adds the options of what is logged, with these defaults."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(
+            (
+                click.option(
+                    "--log-level",
+                    type=click.Choice(["debug", "info", "warning", "error"]),
+                    default=level,
+                    show_default=True,
+                    help="Least severity that is logged.",
+                ),
+                click.option(
+                    "--log-format",
+                    type=click.Choice(["json", "console"]),
+                    default=form,
+                    show_default=True,
+                    help="JSON lines for machines or text for people, on stderr.",
+                ),
+            )
+        ):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+status_option = click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    default=DEFAULT_LISTEN,
+    show_default=True,
+    help="Where to serve /healthz, /readyz, /metrics and /status (without authentication).",
 )
 output_option = click.option(
     "-o",

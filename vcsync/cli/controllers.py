@@ -8,6 +8,7 @@ import click
 import structlog
 
 from vcsync.api.names import ROLE_CONTROLLERS
+from vcsync.cli.common import log_options, status_option
 from vcsync.cli.controlplane import data_option
 from vcsync.cli.embedded import ADMIN_KUBECONFIG
 from vcsync.cli.errors import WrongInputError
@@ -18,7 +19,7 @@ from vcsync.kube import logs, loop
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
 from vcsync.status import StatusServer
-from vcsync.status.server import DEFAULT_LISTEN, parse_listen
+from vcsync.status.server import parse_listen
 
 AUTHORITY = "ca.crt"
 
@@ -27,13 +28,7 @@ _log = structlog.get_logger(__name__)
 
 @click.command(epilog=example("vcsync run controllers --data /var/lib/vcsync"))
 @data_option
-@click.option(
-    "--listen",
-    metavar="HOST:PORT",
-    default=DEFAULT_LISTEN,
-    show_default=True,
-    help="Where to serve /healthz, /readyz, /metrics and /status (without authentication).",
-)
+@status_option
 @click.option(
     "--leader-elect/--no-leader-elect",
     default=True,
@@ -41,20 +36,7 @@ _log = structlog.get_logger(__name__)
     help="Work only while holding the Lease, so that replicas stand by.",
 )
 @click.option("--identity", help="Name in the Lease and the status (default: host name and a random part).")
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="Least severity that is logged.",
-)
-@click.option(
-    "--log-format",
-    type=click.Choice(["json", "console"]),
-    default="json",
-    show_default=True,
-    help="JSON lines for machines or text for people, on stderr.",
-)
+@log_options()
 def controllers(
     *, data: Path, listen: str, leader_elect: bool, identity: str | None, log_level: str, log_format: str
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from vcsync.cli.common import parse_endpoint
+from vcsync.cli.common import log_options, parse_endpoint
 from vcsync.cli.controlplane_audit import AuditOptions, audit_options
 from vcsync.cli.controlplane_authentication import (
     AuthenticationSettings,
@@ -93,20 +93,7 @@ class ControlPlaneSettings:
     "--etcd-cert", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Certificate."
 )
 @click.option("--etcd-key", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its key.")
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="Least severity that is logged.",
-)
-@click.option(
-    "--log-format",
-    type=click.Choice(["json", "console"]),
-    default="json",
-    show_default=True,
-    help="JSON lines for machines or text for people, on stderr.",
-)
+@log_options()
 def controlplane(
     *,
     data: Path,

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 import structlog
 
+from vcsync.cli.common import log_options, status_option
 from vcsync.cli.errors import WrongInputError
 from vcsync.cli.help import example
 from vcsync.cli.signals import until_signalled
@@ -17,7 +18,7 @@ from vcsync.simulate.cluster import HollowCluster, Settings
 from vcsync.simulate.kubelet import Habits
 from vcsync.simulate.nodes import Shape
 from vcsync.status import StatusServer
-from vcsync.status.server import DEFAULT_LISTEN, parse_listen
+from vcsync.status.server import parse_listen
 
 NAME = "hollow"
 SHAPE = Shape()
@@ -59,27 +60,8 @@ _log = structlog.get_logger(__name__)
     show_default=True,
     help="Share of Pods whose first container fails once.",
 )
-@click.option(
-    "--listen",
-    metavar="HOST:PORT",
-    default=DEFAULT_LISTEN,
-    show_default=True,
-    help="Where to serve /healthz, /readyz and /status (without authentication).",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="Least severity that is logged.",
-)
-@click.option(
-    "--log-format",
-    type=click.Choice(["json", "console"]),
-    default="json",
-    show_default=True,
-    help="JSON lines for machines or text for people, on stderr.",
-)
+@status_option
+@log_options()
 def hollow(
     *,
     kubeconfig: Path,

@@ -21,7 +21,7 @@ from vcsync.api.names import (
     require_super_id,
 )
 from vcsync.api.resources import SUPER_CLUSTERS
-from vcsync.cli.common import meta_kubeconfig, meta_option, parse_amounts
+from vcsync.cli.common import log_options, meta_kubeconfig, meta_option, parse_amounts, status_option
 from vcsync.cli.controllers import controllers
 from vcsync.cli.controlplane import controlplane
 from vcsync.cli.errors import WrongInputError
@@ -44,7 +44,7 @@ from vcsync.kube.client import Client
 from vcsync.kube.reflector import Reflector
 from vcsync.scheduling.scores import POLICIES
 from vcsync.status import StatusServer, StatusSource
-from vcsync.status.server import DEFAULT_LISTEN, parse_listen
+from vcsync.status.server import parse_listen
 from vcsync.status.sources import readiness
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -65,13 +65,7 @@ def options(*group: Callable[[Any], Any]) -> Callable[[Command], Command]:
 
 role_options = options(
     meta_option,
-    click.option(
-        "--listen",
-        metavar="HOST:PORT",
-        default=DEFAULT_LISTEN,
-        show_default=True,
-        help="Where to serve /healthz, /readyz, /metrics and /status (without authentication).",
-    ),
+    status_option,
     click.option(
         "--leader-elect/--no-leader-elect",
         default=True,
@@ -81,20 +75,7 @@ role_options = options(
     click.option(
         "--identity", help="Name in the Lease and the status (default: host name and a random part)."
     ),
-    click.option(
-        "--log-level",
-        type=click.Choice(["debug", "info", "warning", "error"]),
-        default="info",
-        show_default=True,
-        help="Least severity that is logged.",
-    ),
-    click.option(
-        "--log-format",
-        type=click.Choice(["json", "console"]),
-        default="json",
-        show_default=True,
-        help="JSON lines for machines or text for people, on stderr.",
-    ),
+    log_options(),
 )
 syncer_options = options(
     click.option(

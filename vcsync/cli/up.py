@@ -15,6 +15,7 @@ import structlog
 
 from vcsync.api import names
 from vcsync.cli import up_spaces
+from vcsync.cli.common import log_options
 from vcsync.cli.controlplane import ControlPlaneSettings
 from vcsync.cli.controlplane_authentication import AuthenticationSettings
 from vcsync.cli.controlplane_process import SWITCH_SECONDS, run_control_plane
@@ -113,20 +114,7 @@ def _names(_context: click.Context, _option: click.Parameter, text: str) -> tupl
     show_default=True,
     help="Where to serve /healthz, /readyz, /metrics and /status (without authentication).",
 )
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="warning",
-    show_default=True,
-    help="Least severity that is logged.",
-)
-@click.option(
-    "--log-format",
-    type=click.Choice(["json", "console"]),
-    default="console",
-    show_default=True,
-    help="JSON lines for machines or text for people, on stderr.",
-)
+@log_options("warning", "console")
 def up(
     *,
     data: Path,

@@ -40,8 +40,8 @@ def _steps(entry: dict[str, Any]) -> Iterator[Step]:
     yield {"GET": one, "headers": {"Accept": "application/vnd.kubernetes.protobuf"}, **masked}
     selected = f"{where}?fieldSelector=metadata.name={name}"
     yield {"GET": selected, "headers": {"Accept": "application/vnd.kubernetes.protobuf"}, "mask": ["items"]}
-    yield {"GET": selected, "headers": {"Accept": TABLE}}
-    yield {"GET": one, "headers": {"Accept": PARTIAL}}
+    yield {"GET": selected, "headers": {"Accept": TABLE}, **masked}
+    yield {"GET": one, "headers": {"Accept": PARTIAL}, **masked}
     yield {"PATCH": one, "body": entry["frozen"], **masked}
     yield {
         "PATCH": one,

@@ -65,7 +65,7 @@ def read_from_client(entries: Any) -> Owners | None:
         for entry in entries:
             if entry.get("operation") not in {APPLY, UPDATE} or entry.get("fieldsType") != "FieldsV1":
                 return None
-            if not _is_text(entry.get("apiVersion")) or not entry["apiVersion"]:
+            if not isinstance(entry.get("apiVersion"), str) or not entry["apiVersion"]:
                 return None
             if not all(_is_text(entry.get(name)) for name in ("manager", "subresource", "time")):
                 return None

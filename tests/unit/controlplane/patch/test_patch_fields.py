@@ -1,12 +1,13 @@
 """Sets of field paths, as managedFields writes them."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcsync.controlplane.patch import fields
+from vcsync.controlplane.patch import fields, owners
 
 ELEMENTS = st.sampled_from(["f:a", "f:b", "f:c", 'k:{"name":"x"}', 'v:"x"'])
 PATHS = st.sets(st.lists(ELEMENTS, min_size=1, max_size=4).map(tuple), max_size=12)
@@ -107,3 +108,9 @@ def test_nesting_is_bounded() -> None:
         raw = {"f:a": raw}
     with pytest.raises(ValueError, match="too deep"):
         fields.parse(raw)
+
+
+@pytest.mark.parametrize("version", [{}, {"apiVersion": None}, {"apiVersion": ""}, {"apiVersion": 1}])
+def test_owners_that_name_no_version_are_invalid(version: dict[str, Any]) -> None:
+    entry = {"manager": "a", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": {}, **version}
+    assert owners.read_from_client([entry]) is None

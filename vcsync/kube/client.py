@@ -434,7 +434,7 @@ class Client:
         except LineTooLong as error:
             raise Unreachable(f"WATCH {path}: {error}", endpoint=self.name) from error
         finally:
-            stream.close()
+            await stream.close()
 
     def _accept(self, list_: str = "") -> str:
         return f"application/json;as=PartialObjectMetadata{list_};g=meta.k8s.io;v=v1" if self._partial else ""

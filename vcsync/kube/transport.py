@@ -1,7 +1,11 @@
-"""HTTP to one API server: sessions, credentials, limits, retries, breaker; failures become our errors."""
+"""The way to one API server: sessions, credentials, limits, retries, breaker; failures become our errors.
+
+The way is HTTP, or none at all where the server runs in this process (`local`).
+"""
 
 import asyncio
 import random
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,6 +16,7 @@ import aiohttp
 from aiohttp import ClientResponse, ClientSession, ClientTimeout, TCPConnector
 from yarl import URL
 
+from vcsync.kube import local
 from vcsync.kube.breaker import Breaker, BreakerState, RetryBudget, backoff
 from vcsync.kube.connection import Connection, Credentials
 from vcsync.kube.errors import (
@@ -134,10 +139,10 @@ class Ask:
 class Stream:
     """The answer to a watch: bytes without end. Close it."""
 
-    def __init__(self, transport: "Transport", ask: Ask, response: ClientResponse) -> None:
+    def __init__(self, transport: "Transport", ask: Ask, source: local.Source) -> None:
         self._transport = transport
         self._ask = ask
-        self._response = response
+        self._source = source
         transport.tally.watches += 1
 
     async def read(self) -> bytes:
@@ -148,13 +153,26 @@ class Stream:
             Unreachable: the stream was cut.
         """
         try:
-            return await self._response.content.readany()
+            return await self._source.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._transport.lost(self._ask, error) from error
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Hang up."""
         self._transport.tally.watches -= 1
+        await self._source.close()
+
+
+class _Sent:
+    """What comes through a connection."""
+
+    def __init__(self, response: ClientResponse) -> None:
+        self._response = response
+
+    async def read(self) -> bytes:
+        return await self._response.content.readany()
+
+    async def close(self) -> None:
         connection = self._response.connection
         if connection is not None and connection.transport is not None:
             # Nothing more will be said: a parting in good order would outlive the loop when the process ends.
@@ -190,6 +208,10 @@ class Transport:
         self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
         self._limits = ClientTimeout(total=timeout, sock_connect=_CONNECT_TIMEOUT)
         self._max_connections = max_connections
+        self._calls = asyncio.Semaphore(
+            max_connections
+        )  # under way in this process; elsewhere connections bound them
+        self._visitor = local.Visitor()
         self._pace = None if qps is None else Pace(qps)
         self._sessions: dict[bool, ClientSession] = {}
         self._setups = asyncio.Semaphore(_SETUPS_PER_ENDPOINT)
@@ -301,15 +323,24 @@ class Transport:
                 retry_after=wait,
             )
         try:
-            response = await self._send(ask, credentials)
-            try:
-                if response.status >= 300:
-                    refusal = await self._refusal(response, ask)
+            if self._visitor.finds(credentials):
+                async with self._calls, asyncio.timeout(ask.limits.total):
+                    given = await self._visit(ask, credentials)
+                status, answer = given.status, given.body
+                if status >= 300:
                     self._breaker.succeeded()
-                    raise refusal
-                answer = await _read(response, _LONGEST_ANSWER)
-            finally:
-                response.release()
+                    raise self._refused(ask, status, answer, given.headers.get("Retry-After"))
+            else:
+                response = await self._send(ask, credentials)
+                status = response.status
+                try:
+                    if status >= 300:
+                        refusal = await self._refusal(response, ask)
+                        self._breaker.succeeded()
+                        raise refusal
+                    answer = await _read(response, _LONGEST_ANSWER)
+                finally:
+                    response.release()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._breaker.failed(time.monotonic())
             raise self.lost(ask, error) from error
@@ -317,17 +348,24 @@ class Transport:
             self._breaker.abandoned(time.monotonic())
             raise
         self._breaker.succeeded()
-        self.tally.answered(ask.verb, response.status)
+        self.tally.answered(ask.verb, status)
         return answer
 
     async def _open(self, ask: Ask, credentials: Credentials) -> Stream:
         try:
+            if self._visitor.finds(credentials):
+                given = await self._visit(ask, credentials)
+                if given.source is None:
+                    raise self._refused(ask, given.status, given.body, given.headers.get("Retry-After"))
+                self._breaker.succeeded()
+                self.tally.answered(ask.verb, 200)
+                return Stream(self, ask, given.source)
             async with self._setups, _turn():
                 response = await self._send(ask, credentials)
             if response.status == 200:
                 self._breaker.succeeded()
                 self.tally.answered(ask.verb, 200)
-                return Stream(self, ask, response)
+                return Stream(self, ask, _Sent(response))
             try:
                 refusal = await self._refusal(response, ask)
             finally:
@@ -338,7 +376,7 @@ class Transport:
 
     def lost(self, ask: Ask, error: Exception) -> Unreachable:
         """Turn a failure of the connection into our error, and count it."""
-        sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+        sent = not isinstance(error, _NOT_SENT)
         kind = Timeout if isinstance(error, TimeoutError) else Unreachable
         lost = kind(f"{ask}: {_explain(error)}", endpoint=self.name, sent=sent)
         self.tally.count(ask.verb, "error")
@@ -347,24 +385,29 @@ class Transport:
 
     async def _refusal(self, response: ClientResponse, ask: Ask) -> ApiError:
         body = await _read(response, _LONGEST_ERROR)
-        self.tally.answered(ask.verb, response.status)
+        return self._refused(ask, response.status, body, response.headers.get("Retry-After"))
+
+    def _refused(self, ask: Ask, status: int, body: bytes, retry_after: str | None) -> ApiError:
+        self.tally.answered(ask.verb, status)
         error = api_error(
-            response.status,
-            body,
-            endpoint=self.name,
-            request=str(ask),
-            retry_after=_seconds(response.headers.get("Retry-After")),
+            status, body, endpoint=self.name, request=str(ask), retry_after=_seconds(retry_after)
         )
         if isinstance(error, ServerError | Unauthorized | TooManyRequests):
             self.tally.failed(error)
         return error
 
+    async def _visit(self, ask: Ask, credentials: Credentials) -> local.Answer:
+        if self._closed:
+            raise RuntimeError(f"{self.name}: the client is closed")
+        headers = {**self._headers, **_headers(ask, credentials)}
+        if (
+            ask.method == "GET"
+        ):  # which may be answered without waiting for anything: others get their turn first
+            await asyncio.sleep(0)
+        return await self._visitor.ask(ask.method, ask.target, headers, ask.body)
+
     async def _send(self, ask: Ask, credentials: Credentials) -> ClientResponse:
-        headers = credentials.headers
-        if ask.content_type:
-            headers = {**headers, "Content-Type": ask.content_type}
-        if ask.accept:
-            headers = {**headers, "Accept": ask.accept}
+        headers = _headers(ask, credentials)
         return await self._session(ask.stream).request(
             ask.method,
             URL(credentials.url + ask.target, encoded=True),
@@ -443,6 +486,15 @@ def _limits(*, total: float | None = None, silence: float | None = None) -> Clie
     return ClientTimeout(total=total, sock_connect=_CONNECT_TIMEOUT, sock_read=silence)
 
 
+def _headers(ask: Ask, credentials: Credentials) -> dict[str, str]:
+    headers = credentials.headers
+    if ask.content_type:
+        headers = {**headers, "Content-Type": ask.content_type}
+    if ask.accept:
+        headers = {**headers, "Accept": ask.accept}
+    return headers
+
+
 def _turn() -> asyncio.Semaphore:
     loop = asyncio.get_running_loop()
     turns = _turns.get(loop)
@@ -469,6 +521,7 @@ def _seconds(text: str | None) -> float | None:
     return float(text) if text is not None and text.isdecimal() and len(text) < 10 else None
 
 
+_NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, ssl.SSLError)
 _EXPLANATIONS: tuple[tuple[type[Exception], str], ...] = (
     (aiohttp.SocketTimeoutError, "nothing came for too long"),
     (TimeoutError, "no answer in time"),
@@ -481,6 +534,8 @@ def _explain(error: Exception) -> str:
     """Say what went wrong on a connection, without the URL of a proxy (it may hold a password)."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"TLS: {getattr(error.certificate_error, 'verify_message', error.certificate_error)}"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"TLS: {error.verify_message}"
     if isinstance(error, aiohttp.ClientConnectorError):
         return f"cannot connect to {error.host}:{error.port}: {_cause(error.os_error)}"
     for kind, text in _EXPLANATIONS:

@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import json
+import math
+import weakref
 from contextlib import suppress
 from typing import Any
 
@@ -180,8 +182,29 @@ def test_the_collector_is_made_rare() -> None:
     before = gc.get_threshold()
     try:
         loop.tune_gc()
-        assert gc.get_threshold()[0] >= 50_000
+        assert math.prod(gc.get_threshold()) > 100 * math.prod(before)
         assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)
+
+
+class Part:
+    """Something that refers to itself: only the collector can let go of it."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_what_a_part_leaves_is_let_go_of_when_it_was_started_anew() -> None:
+    before = gc.get_threshold()
+    try:
+        part = Part()
+        gone = weakref.ref(part)
+        loop.tune_gc()
+        del part
+        loop.tune_gc()
+        assert gone() is None
     finally:
         gc.unfreeze()
         gc.set_threshold(*before)

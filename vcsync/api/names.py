@@ -88,6 +88,8 @@ REFUSED: Final = "tenancy.x-k8s.io/refused"
 """Annotation on a super Pod: what of a later change by the tenant was refused."""
 CONTROL_PLANE_UID: Final = "tenancy.x-k8s.io/control-plane-uid"
 """Annotation on a VirtualCluster: UID of `kube-system` in its control plane: none is added twice."""
+HOLLOW_STATE: Final = "hollow.tenancy.x-k8s.io/state"
+"""Annotation on a Node of a hollow super cluster: how the operator lets it fare (`simulate.nodes.STATES`)."""
 INGRESS_DOMAIN: Final = "ingress.transparency.tenancy.x-k8s.io"
 INGRESS_PREFIX: Final = f"{INGRESS_DOMAIN}/"
 """Start of annotations on a tenant Service, one for each super cluster id: its load balancer there."""
@@ -96,6 +98,7 @@ OWN_DOMAINS: Final = (
     "tenancy.x-k8s.io",
     "transparency.tenancy.x-k8s.io",
     INGRESS_DOMAIN,
+    "hollow.tenancy.x-k8s.io",
     "scheduler.virtualcluster.io",
     PLACEMENT_DOMAIN,
 )
@@ -109,6 +112,9 @@ DEFAULT_TRANSLUCENT_DOMAINS: Final = (
     "statefulset.kubernetes.io",
 )
 """...except these, which workloads label their Pods with and Services select by."""
+
+EXTERNAL_CONTROLLERS: Final = "tenancy.x-k8s.io/external-controllers"
+"""Label on a ConfigMap in the operator's space: the tenant whose controllers are not ours to run."""
 
 TRUE: Final = "true"
 """Value of our marker labels and annotations."""

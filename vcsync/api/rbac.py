@@ -116,6 +116,8 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         ),
         Grant(group=CORE, resources=("nodes", "events"), verbs=READ),
         _READ_RUNTIME_CLASSES,
+        # What Pods use, for tenants' HorizontalPodAutoscalers.
+        Grant(group="metrics.k8s.io", resources=("pods",), verbs=("list",)),
     ),
     ("tenant", names.ROLE_SYNCER): (
         Grant(
@@ -150,6 +152,8 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
     ("tenant", names.ROLE_NSSCHEDULER): (
         Grant(group=CORE, resources=("namespaces",), verbs=(*READ, "patch")),
         Grant(group=CORE, resources=("resourcequotas",), verbs=READ),
+        # The virtual nodes of super clusters that are no longer in the pool: their syncers are gone as well.
+        Grant(group=CORE, resources=("nodes",), verbs=("list", "delete")),
         _WRITE_EVENTS,
     ),
     ("tenant", names.ROLE_PODSCHEDULER): (

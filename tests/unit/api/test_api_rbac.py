@@ -72,6 +72,8 @@ def may(side: Any, role: str, verb: str, resource: str) -> bool:
         ("tenant", "syncer", "patch", "pods"),
         ("tenant", "syncer", "patch", "secrets"),
         ("tenant", "nsscheduler", "get", "secrets"),
+        ("tenant", "nsscheduler", "create", "nodes"),
+        ("tenant", "nsscheduler", "patch", "nodes"),
         ("tenant", "podscheduler", "get", "secrets"),
         ("tenant", "podscheduler", "create", "pods/binding"),
     ],
@@ -91,6 +93,7 @@ def test_what_is_another_roles_business_is_not_granted(
         ("super", "syncer", "patch", "pods/resize"),
         ("tenant", "syncer", "create", "pods/binding"),
         ("tenant", "nsscheduler", "patch", "namespaces"),
+        ("tenant", "nsscheduler", "delete", "nodes"),
         ("tenant", "podscheduler", "patch", "pods"),
     ],
 )

@@ -48,15 +48,27 @@ class FairQueue(Generic[K]):
     It must not call back into the queue.
     """
 
-    def __init__(self, *, quantum: int = 1, backoff: Backoff | None = None) -> None:
-        """`quantum`: items per turn and unit of weight. `ValueError` if it is below 1."""
+    def __init__(self, *, quantum: int = 1, backoff: Backoff | None = None, limit: int | None = None) -> None:
+        """Make an empty queue.
+
+        Args:
+            quantum: items per turn and unit of weight.
+            backoff: how long what failed waits.
+            limit: how many items of a group that was never told otherwise are in process at once; None: no bound.
+
+        Raises:
+            ValueError: a number is below 1.
+        """
         if quantum < 1:
             raise ValueError(f"quantum must be at least 1 item, not {quantum}")
+        if limit is not None and limit < 1:
+            raise ValueError(f"limit must be at least 1 item, or None for no limit, not {limit}")
         self.on_ready: Callable[[], None] | None = None
         self._quantum = quantum
         self._backoff = backoff or Backoff()
         self._weights: dict[str, int] = {}
         self._limits: dict[str, int] = {}
+        self._usual_limit = _NO_LIMIT if limit is None else limit
         self._groups: dict[str, Group[K]] = {}
         # In order of their turns; the first one has it now.
         self._active: OrderedDict[str, Group[K]] = OrderedDict()
@@ -79,7 +91,7 @@ class FairQueue(Generic[K]):
             self._weights[group] = weight
 
     def set_limit(self, group: str, in_flight: int | None) -> None:
-        """Bound how many items of a group are in process at once; None: no bound, 0: hold the group.
+        """Bound how many items of a group are in process at once; None: as usual, 0: hold the group.
 
         Items in process beyond a lowered limit finish normally. `ValueError` if `in_flight` is negative.
         """
@@ -93,7 +105,7 @@ class FairQueue(Generic[K]):
             self._limits[group] = in_flight
         state = self._groups.get(group)
         if state is not None:
-            state.limit = _NO_LIMIT if in_flight is None else in_flight
+            state.limit = self._usual_limit if in_flight is None else in_flight
             self._update_turn(state)
 
     def forget_group(self, group: str) -> None:
@@ -109,7 +121,7 @@ class FairQueue(Generic[K]):
         self._queued -= len(state.ordinary) + len(state.priority)
         state.ordinary.clear()
         state.priority.clear()
-        state.limit = _NO_LIMIT
+        state.limit = self._usual_limit
         kept: dict[K, Entry[K]] = {}
         for item, entry in state.entries.items():
             if entry.place is _IN_PROCESS:
@@ -286,7 +298,7 @@ class FairQueue(Generic[K]):
     # Groups and their turns
 
     def _new_group(self, name: str) -> Group[K]:
-        state = self._groups[name] = Group(name, self._limits.get(name, _NO_LIMIT))
+        state = self._groups[name] = Group(name, self._limits.get(name, self._usual_limit))
         return state
 
     def _update_turn(self, state: Group[K]) -> None:

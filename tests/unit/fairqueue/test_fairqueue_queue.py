@@ -577,3 +577,23 @@ def test_a_negative_limit_is_refused():
 def test_a_quantum_below_one_is_refused():
     with pytest.raises(ValueError, match="quantum"):
         FairQueue(quantum=0)
+
+
+def test_groups_that_were_told_no_limit_have_the_usual_one():
+    queue = FairQueue(limit=2)
+    queue.set_limit("told", 1)
+    for n in range(3):
+        queue.add("a", n, now=0.0)
+        queue.add("told", n, now=0.0)
+    assert Counter(group for group, _ in pop_all(queue)) == {"a": 2, "told": 1}
+    queue.set_limit("told", None)
+    assert [group for group, _ in pop_all(queue)] == ["told"]
+    queue.forget_group("a")
+    queue.add("a", 7, now=0.0)
+    assert pop_all(queue) == []
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_usual_limit_lets_something_through(limit):
+    with pytest.raises(ValueError, match="limit must be at least 1 item"):
+        FairQueue(limit=limit)

@@ -147,6 +147,14 @@ class EtcdStore:
             if wire.COMPACTED not in error.message:
                 raise await self._explained(error) from None
 
+    async def known(self, key: str) -> Record | None:
+        """See `Store.known`. Other processes write, too: it is read."""
+        return (await self.get(key))[0]
+
+    async def known_below(self, prefix: str) -> Sequence[Record]:
+        """See `Store.known_below`."""
+        return (await self.range(prefix)).records
+
     async def usage(self, tenant: str) -> Usage:
         """See `Store.usage`. The first time, it reads all that the tenant has."""
         return await self._meter.usage(tenant)

@@ -127,7 +127,7 @@ class Hub:
 
     def _watching(self, key: str) -> Iterator[Subscription]:
         # Most watches are of whole path segments: a few look-ups find them among any number of others.
-        for prefix in _folders(key):
+        for prefix in folders(key):
             yield from self._folders.get(prefix, ())
         for prefix, subscriptions in self._others.items():
             if key.startswith(prefix):
@@ -168,7 +168,8 @@ async def follow(
         hub.unsubscribe(prefix, subscription)
 
 
-def _folders(key: str) -> Iterator[str]:
+def folders(key: str) -> Iterator[str]:
+    """Return every prefix of a key that ends in a slash, and the empty one."""
     yield ""
     end = key.find("/")
     while end >= 0:

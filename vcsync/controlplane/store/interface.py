@@ -188,11 +188,20 @@ class Store(Protocol):
     ) -> Page:
         """Read keys that begin with `prefix` in byte order, those after the key `after`, at most `limit` (0: all).
 
+        With a `limit` there may be fewer of long ones, at least one: `more` tells whether keys follow.
         Without `counted` the page's `remaining` means nothing: counting reads as many keys as there are.
 
         Raises:
             Compacted, FutureRevision: history does not reach that revision.
         """
+        ...
+
+    async def known(self, key: str) -> Record | None:
+        """Return what stands at a key, perhaps from memory: at least as new as every write that was answered."""
+        ...
+
+    async def known_below(self, prefix: str) -> Sequence[Record]:
+        """Return what stands below a prefix that ends in a slash, perhaps from memory: as new as `known`."""
         ...
 
     async def count(self, prefix: str) -> int:

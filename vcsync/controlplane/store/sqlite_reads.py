@@ -20,6 +20,9 @@ from vcsync.controlplane.store.sqlite_ledger import POSITION_BITS, first_sequenc
 LAST = chr(0x10FFFF)
 """Sorts behind every character; keys do not hold it."""
 
+RANGE_BYTES = 512 * 1024
+"""Of values that are read at once (0.3 ms), and one value more at most."""
+
 _GET = (
     "SELECT state.revision, object.value, object.created, object.revision "
     "FROM state LEFT JOIN object ON object.key = ?"
@@ -127,14 +130,25 @@ class Reader:
         previous, created, before = undo
         return None if previous is None else Record(key, previous, created, before)
 
-    def range(self, prefix: str, after: str, limit: int, revision: int | None) -> list[Record]:
-        """Return up to `limit` records behind the key `after`; `revision` None: of now."""
+    def range(self, prefix: str, after: str, limit: int, revision: int | None) -> tuple[list[Record], bool]:
+        """Return up to `limit` records behind the key `after`, fewer of long ones; `revision` None: of now.
+
+        And whether there are more of them.
+        """
         rows = (
-            self._connection.execute(_RANGE, (_first(prefix, after), prefix + LAST, limit))
+            self._connection.execute(_RANGE, (_first(prefix, after), prefix + LAST, limit + 1))
             if revision is None
-            else self._connection.execute(_OLD_RANGE, _bounds(prefix, after, revision) | {"limit": limit})
+            else self._connection.execute(_OLD_RANGE, _bounds(prefix, after, revision) | {"limit": limit + 1})
         )
-        return [Record(*row) for row in rows]
+        records: list[Record] = []
+        size = 0
+        for row in rows:
+            if len(records) == limit or size >= RANGE_BYTES:
+                rows.close()
+                return records, True
+            records.append(Record(*row))
+            size += len(row[1])
+        return records, False
 
     def count(self, prefix: str, after: str, revision: int | None) -> int:
         """Return how many keys lie behind the key `after`; `revision` None: now."""

@@ -342,6 +342,26 @@ async def test_a_long_range_lets_writers_go_on_and_does_not_see_them(path: Path)
     await store.close()
 
 
+@pytest.mark.parametrize("old", [False, True])
+async def test_of_long_values_few_are_read_at_once(store: SqliteStore, old: bool) -> None:
+    values = {
+        f"t/{number}": b"x" * size for number, size in enumerate((1, 300_000, 300_000, 300_000, 600_000, 1))
+    }
+    outcome = await store.txn([], [Put(key, value) for key, value in values.items()])
+    if old:
+        await store.txn([], [Delete(key) for key in values])
+    pages, after = [], ""
+    while not pages or pages[-1].more:
+        pages.append(await store.range("t/", after=after, limit=5, revision=outcome.revision))
+        after = pages[-1].records[-1].key
+    assert [(len(page.records), page.more, page.remaining) for page in pages] == [
+        (3, True, 3), (2, True, 1), (1, False, 0)
+    ]  # fmt: skip
+    assert {each.key: each.value for page in pages for each in page.records} == values
+    whole = await store.range("t/", revision=outcome.revision)
+    assert {each.key: each.value for each in whole.records} == values
+
+
 async def test_what_each_tenant_uses_is_counted(store: SqliteStore) -> None:
     await store.txn([], [Put("a/core/pods/x", b"12345"), Put("b/ü", b"1"), Put("a/y", b"")])
     await store.txn([], [Put("a/core/pods/x", b"1"), Delete("b/nothing")])

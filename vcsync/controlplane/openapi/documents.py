@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from threading import Lock
 from typing import Any
 
 import msgspec
@@ -19,6 +20,10 @@ from vcsync.controlplane.resources import Resource
 from vcsync.controlplane.schema.builtin import data, digest, resources
 
 _LEVEL = 6
+MOST_REMEMBERED = 32
+"""Documents of tenants with kinds of their own that are kept, each of some hundred kilobytes."""
+MOST_BYTES = 2**20
+"""Of one of them, compressed: a tenant could define kinds for documents of any size."""
 _INFO = {"title": "Kubernetes", "version": "1.36"}
 _CUSTOM_INFO = {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
 _SCHEME = {
@@ -75,12 +80,36 @@ def document(path: str, custom: Sequence[Custom] = ()) -> Document | None:
 
 def swagger(custom: Sequence[Custom] = ()) -> Document:
     """Return `/openapi/v2` in JSON."""
-    return _swagger(custom) if custom else _builtin_swagger()
+    return _remembered("json", _swagger, custom) if custom else _builtin_swagger()
 
 
 def swagger_protobuf(custom: Sequence[Custom] = ()) -> Document:
     """Return `/openapi/v2` in protobuf; its ETag is that of the JSON form."""
-    return _in_protobuf(_swagger(custom)) if custom else _builtin_swagger_protobuf()
+    if not custom:
+        return _builtin_swagger_protobuf()
+    return _remembered("protobuf", lambda found: _in_protobuf(swagger(found)), custom)
+
+
+def _remembered(
+    form: str, make: Callable[[Sequence[Custom]], Document], custom: Sequence[Custom]
+) -> Document:
+    """Return a document of version 2; those that were asked for last are kept: each takes tens of milliseconds."""
+    key = f"{form} {_custom_hash(custom, 2)}"
+    with _lock:
+        found = _last.get(key)
+    found = found or make(custom)
+    if len(found.gzipped) > MOST_BYTES:
+        return found
+    with _lock:
+        _last.pop(key, None)
+        _last[key] = found
+        if len(_last) > MOST_REMEMBERED:
+            del _last[next(iter(_last))]
+    return found
+
+
+_last: dict[str, Document] = {}
+_lock = Lock()
 
 
 def definition_name(group: str, version: str, kind: str) -> str:
@@ -189,9 +218,9 @@ def _builtin_hash(path: str) -> str:
     return hashlib.sha512(f"{digest()} {words.REVISION} {path}".encode()).hexdigest().upper()
 
 
-def _custom_hash(custom: Sequence[Custom]) -> str:
+def _custom_hash(custom: Sequence[Custom], version: int = 3) -> str:
     """As `_builtin_hash`, of what tenants define; the index tells it without making the documents."""
-    sources = [(each.resource, each.definitions(3)) for each in custom]
+    sources = [(each.resource, each.definitions(version)) for each in custom]
     told = hashlib.sha512(f"{digest()} {words.REVISION} ".encode())
     told.update(msgspec.json.encode(sources))
     return told.hexdigest().upper()

@@ -7,7 +7,8 @@ import base64
 import binascii
 import re
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+
+from vcsync.controlplane.lately import lately
 
 _QUANTITY = re.compile(
     r"(?P<sign>[+-]?)(?P<zeros>0*)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?P<suffix>.*)", re.DOTALL
@@ -34,7 +35,7 @@ class InvalidScalar(ValueError):
     """A text is not what it should be. The message is that of Go's decoder."""
 
 
-@lru_cache(maxsize=4096)
+@lately(4096, _LONGEST)
 def quantity(text: str) -> str:
     """Return a quantity's canonical form: `0.5` is `500m`, `1024Mi` is `1Gi`, `1.5Gi` is `1536Mi`.
 
@@ -130,7 +131,7 @@ def time(text: str) -> str | None:
     Raises:
         InvalidScalar: it is no time.
     """
-    return _time(text, SECONDS_LAYOUT)
+    return _seconds(text)
 
 
 def micro_time(text: str) -> str | None:
@@ -139,10 +140,19 @@ def micro_time(text: str) -> str | None:
     Raises:
         InvalidScalar: it is no such time.
     """
+    return _micros(text)
+
+
+@lately(4096, _LONGEST)
+def _seconds(text: str) -> str | None:
+    return _time(text, SECONDS_LAYOUT)
+
+
+@lately(4096, _LONGEST)
+def _micros(text: str) -> str | None:
     return _time(text, MICROS_LAYOUT)
 
 
-@lru_cache(maxsize=4096)
 def _time(text: str, layout: str) -> str | None:
     match = _TIME.fullmatch(text)
     micros = layout == MICROS_LAYOUT

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+import msgspec
+
 from vcsync.controlplane.schema import findings, scalars
 from vcsync.controlplane.schema.findings import DecodeError
 from vcsync.controlplane.schema.gotypes import EXTENSIONS, SCHEMA, GoType, fields
@@ -22,6 +24,14 @@ _Rule = tuple[type | None, Make | None, bool, int]
 
 _KEPT_AS_JSON = (EXTENSIONS, "io.k8s.kube-aggregator.")
 """Where a store holds JSON, an empty list stays one; elsewhere it comes back from protobuf as no list."""
+
+
+_REMEMBERED = ("spec", "status")
+"""Fields whose values are long and mostly the same from one walk to the next."""
+_LONGEST_REMEMBERED = 16 * 1024
+_MOST_REMEMBERED = 16 * 2**20
+"""Bytes: of one value, and of all."""
+_encode = msgspec.json.Encoder().encode
 
 
 class _Odd(Exception):
@@ -64,6 +74,14 @@ def normalize(obj: Any, schema: Schema) -> Object:
     return decode(obj, schema, complete=True)[0]
 
 
+def fingerprint(obj: Object) -> bytes | None:
+    """Return what two objects have in common only if they are the same to the order of their members; None: cannot tell."""
+    try:
+        return _encode(obj)
+    except (TypeError, ValueError, RecursionError):  # half of a surrogate pair, say
+        return None
+
+
 @cache
 def _plan(definition: str, complete: bool) -> Make:
     """Compile the rules of a struct; `complete`: with the zeros that are written though nothing was given."""
@@ -74,10 +92,45 @@ def _plan(definition: str, complete: bool) -> Make:
     for place, (name, field) in enumerate(fields(definition).items()):
         kind = field.type
         keep = _keeps_empty(kind, field.omit_empty, kept_empty)
-        rules[name] = (*_rule(kind, complete), keep, place)
+        expected, make = _rule(kind, complete)
+        if complete and make is not None and name in _REMEMBERED and kind.sort == "struct":
+            make = _remembering(make)
+        rules[name] = (expected, make, keep, place)
         if complete and not _omitted(kind, field.omit_empty, field.omit_zero):
             zeros.append((name, _zero(kind, complete)))
     return struct
+
+
+def _remembering(make: Make) -> Make:
+    """Return what does as `make` does, but passes at once what it has made lately: every write walks objects several times.
+
+    Encoding a value is ten times as fast as walking it. What is passed is the value itself, but for its outermost level.
+    """
+
+    def made(value: Any) -> Any:
+        if type(value) is not dict:
+            return make(value)
+        if (make, fingerprint(value)) in _known:
+            return dict(value)
+        normal = make(value)
+        told = fingerprint(normal)
+        if told is not None and len(told) <= _LONGEST_REMEMBERED:
+            _remember(make, told)
+        return normal
+
+    return made
+
+
+_known: dict[tuple[Make, bytes | None], int] = {}
+"""(what has made it, what it has made) -> bytes of all that came before."""
+
+
+def _remember(make: Make, told: bytes) -> None:
+    size = next(reversed(_known.values()), 0) + len(told)
+    if size > _MOST_REMEMBERED:
+        _known.clear()
+        size = len(told)
+    _known[make, told] = size
 
 
 def _completed(

@@ -181,6 +181,17 @@ def test_the_index_follows_the_custom_definitions() -> None:
     assert before != after
 
 
+def test_version_2_with_custom_resources_is_made_once_for_the_same_and_anew_after_a_change() -> None:
+    def changed(version: int) -> dict[str, Any]:
+        return {**definitions(version), "com.example.v1.Foo": {"type": "object", "description": "newer"}}
+
+    for make in (openapi.swagger, openapi.swagger_protobuf):
+        first = make(CUSTOM)
+        assert make([openapi.Custom(FOO, definitions)]) is first
+        assert make([openapi.Custom(FOO, changed)]).etag != first.etag
+        assert make(CUSTOM) is first
+
+
 def test_version_2_joins_custom_resources(swagger: Any) -> None:
     found = json.loads(openapi.swagger(CUSTOM).body)
     assert found["definitions"]["com.example.v1.Foo"] == definitions(2)["com.example.v1.Foo"]

@@ -6,9 +6,9 @@ What is evaluated is pure, so it can begin anew: on a thread, or once the author
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar, copy_context
 from functools import cache
 from typing import TypeVar
@@ -16,8 +16,8 @@ from typing import TypeVar
 from vcsync.controlplane.cel.authorizing import WAIT, Pending
 from vcsync.controlplane.cel.values import CostExceeded, Work
 
-SHORT_STEPS = 5_000
-"""Steps that are taken on the event loop at a time: about five milliseconds."""
+SHORT_STEPS = 2_000
+"""Steps that are taken on the event loop at a time: about two milliseconds."""
 THREADS = 2
 """Long evaluations of all tenants that run at the same time; of one tenant it is one."""
 REST_STEPS = 2_000
@@ -31,7 +31,11 @@ T = TypeVar("T")
 
 
 class TooLong(Exception):
-    """The evaluation takes more steps than are taken on the event loop."""
+    """It takes longer than the event loop can spare."""
+
+
+class TooLarge(TooLong):
+    """So much stands there that it was not even tried."""
 
 
 class _Slice:
@@ -76,7 +80,23 @@ class _RestingWork(Work):
 
 _slice: ContextVar[_Slice | None] = ContextVar("slice", default=None)
 _ended: ContextVar[threading.Event | None] = ContextVar("ended", default=None)
+_movable: ContextVar[bool] = ContextVar("movable", default=False)
 _gates: dict[str, tuple[asyncio.Lock, int]] = {}
+
+
+@contextmanager
+def moving() -> Iterator[None]:
+    """Let what takes too long raise `TooLong` instead of going on on a thread: it will be done elsewhere."""
+    token = _movable.set(True)
+    try:
+        yield
+    finally:
+        _movable.reset(token)
+
+
+def movable() -> bool:
+    """Tell whether what takes too long is to raise `TooLong`."""
+    return _movable.get()
 
 
 def work(limit: int) -> Work:
@@ -130,6 +150,9 @@ async def patiently(tenant: str, evaluate: Callable[[], T]) -> T:
     Args:
         tenant: whose expression it is.
         evaluate: pure; takes its steps from `work`.
+
+    Raises:
+        TooLong: it takes long, and is done elsewhere; see `moving`.
     """
     for _ in range(MOST_ANSWERS):
         try:
@@ -144,7 +167,8 @@ async def _once(tenant: str, evaluate: Callable[[], T]) -> T:
     try:
         return evaluate()
     except TooLong:
-        pass
+        if movable():
+            raise
     finally:
         _slice.reset(token)
     return await aside(tenant, evaluate)

@@ -42,6 +42,17 @@ def test_what_takes_long_without_steps_leaves_the_event_loop_as_well():
     assert evaluate() == "MainThread"
 
 
+def test_where_it_can_be_done_elsewhere_a_long_evaluation_says_so():
+    async def ask(steps):
+        with patience.moving():
+            return await patiently("a", spending(steps))
+
+    assert run(ask(SHORT_STEPS)) == "MainThread"
+    with pytest.raises(TooLong):
+        run(ask(SHORT_STEPS + 1))
+    assert not patience.movable()
+
+
 def test_several_works_of_one_evaluation_share_the_steps_on_the_event_loop():
     def evaluate():
         for _ in range(2):

@@ -13,7 +13,7 @@ import msgspec
 
 from vcsync.controlplane.behaviour import Behaviour, Object
 from vcsync.controlplane.cel.patience import patiently
-from vcsync.controlplane.crd import conditions, published
+from vcsync.controlplane.crd import conditions, published, unread
 from vcsync.controlplane.crd.columns import Column, Scale, deprecation, priority, refused_create
 from vcsync.controlplane.crd.convert import Converter, Reach, Webhook, refuse
 from vcsync.controlplane.crd.customresource import Compiled, compile_version
@@ -174,7 +174,7 @@ class Served:
     def published(self, *, v2: bool = False) -> dict[str, Any]:
         """Return the OpenAPI schemas of this version: definition name -> schema; `v2`: for the document of version 2."""
         version = next(each for each in self._definition["spec"]["versions"] if each["name"] == self._name)
-        return published.schemas(self.resource, version, v2=v2)
+        return published.schemas(self.resource, msgspec.json.decode(msgspec.json.encode(version)), v2=v2)
 
 
 def _resource(definition: Object, version: Object) -> Resource:
@@ -297,7 +297,7 @@ class Catalogue:
 
     def _part(self, tenant: str, value: bytes) -> list[Served]:
         """Return what one definition brings."""
-        definition = msgspec.json.decode(value)
+        definition = unread.definition(value)
         if not is_served(definition):
             return []
         versions = definition["spec"]["versions"]

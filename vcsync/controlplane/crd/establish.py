@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from vcsync.controlplane.behaviour import Object
-from vcsync.controlplane.crd import approval, conditions, conversionrules
+from vcsync.controlplane.crd import approval, conditions, conversionrules, unread
 from vcsync.controlplane.crd.catalogue import GROUP, PLURAL, owner
 from vcsync.controlplane.patch import managed, resets
 from vcsync.controlplane.patch.managed import Tracking
@@ -112,22 +112,23 @@ class Establisher:
         if record is None:
             await self._siblings(tenant, name, name.partition(".")[2])
             return True
-        definition = msgspec.json.decode(record.value)
+        definition = unread.definition(record.value)
+        found = _compared(definition)
         if definition["metadata"].get("deletionTimestamp"):
-            return await self._terminate(tenant, record, definition)
+            return await self._terminate(tenant, record, found, definition)
         others = []
         if not names_settled(definition):  # with many definitions, looking at all of them for each costs
             others = [each async for each in self._group(tenant, name, definition["spec"]["group"])]
         before = (definition.get("status") or {}).get("acceptedNames")
         if not settle(definition, others, self._now()):
             return True
-        outcome = await self._write(record, definition)
+        outcome = await self._write(record, found, definition)
         if outcome.done and _frees(before or {}, definition["status"]["acceptedNames"]):
             await self._siblings(tenant, name, definition["spec"]["group"])
         return outcome.done
 
-    async def _write(self, record: Record, definition: Object) -> Outcome:
-        own(msgspec.json.decode(record.value), definition, self._now())
+    async def _write(self, record: Record, found: Object, definition: Object) -> Outcome:
+        own(found, definition, self._now())
         return await self._store.txn(
             [Compare(record.key, record.revision)], [Put(record.key, msgspec.json.encode(definition))]
         )
@@ -137,7 +138,8 @@ class Establisher:
         for record in page.records:
             own = record.key.rpartition("/")[2]
             if own != name and own.partition(".")[2] == group:
-                yield msgspec.json.decode(record.value)
+                await asyncio.sleep(0)  # there may be many, and long ones
+                yield unread.definition(record.value)
 
     async def _siblings(self, tenant: str, name: str, group: str) -> None:
         """Names may have become free: look at those that wait for them."""
@@ -145,7 +147,7 @@ class Establisher:
             if not conditions.is_true(each, "NamesAccepted"):
                 self.enqueue(tenant, each["metadata"]["name"])
 
-    async def _terminate(self, tenant: str, record: Record, definition: Object) -> bool:
+    async def _terminate(self, tenant: str, record: Record, found: Object, definition: Object) -> bool:
         finalizers = definition["metadata"].get("finalizers") or []
         if conditions.FINALIZER not in finalizers:
             return True
@@ -157,7 +159,7 @@ class Establisher:
                 definition, "Terminating", ("True", "InstanceDeletionInProgress", told), now
             ):
                 # What changes with this write brings the definition here again.
-                return (await self._write(record, definition)).done
+                return (await self._write(record, found, definition)).done
             if not await self._delete_objects(collection_key(tenant, spec["group"], spec["names"]["plural"])):
                 return False
             reason, told = "InstanceDeletionCompleted", "removed all instances"
@@ -166,7 +168,7 @@ class Establisher:
         conditions.set_condition(definition, "Terminating", ("False", reason, told), now)
         finalizers.remove(conditions.FINALIZER)
         if finalizers:
-            return (await self._write(record, definition)).done
+            return (await self._write(record, found, definition)).done
         outcome = await self._store.txn([Compare(record.key, record.revision)], [Delete(record.key)])
         return outcome.done
 
@@ -194,12 +196,25 @@ class Establisher:
 
 
 def own(before: Object, definition: Object, now: str) -> None:
-    """Tell in a definition's managedFields, in place, what kube-apiserver has changed of its status."""
+    """Tell in a definition's managedFields, in place, what kube-apiserver has changed of its status.
+
+    Args:
+        before: what `_compared` returned of it as it was found.
+        definition: as it is now.
+        now: the time of the change.
+    """
     tracking = _tracking()
-    head = {"apiVersion": tracking.api_version, "kind": tracking.kind}
-    entries = managed.update({**head, **before}, {**head, **definition}, MANAGER, now, tracking)
+    entries = managed.update(before, _compared(definition), MANAGER, now, tracking)
     if entries:
         definition["metadata"]["managedFields"] = entries
+
+
+def _compared(definition: Object) -> Object:
+    """Return a copy of what is compared: all but the versions, an atomic list of which these writes change nothing."""
+    head = {"apiVersion": f"{GROUP}/v1", "kind": KIND}
+    compared = {**head, **definition, "spec": {**definition["spec"], "versions": []}}
+    copy: Object = msgspec.json.decode(msgspec.json.encode(compared))
+    return copy
 
 
 @cache

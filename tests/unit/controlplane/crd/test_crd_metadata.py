@@ -57,7 +57,7 @@ def test_status_of_a_definition_is_told_as_kube_apiservers():
     before = {"metadata": {"name": "a.b", "managedFields": [mine]}, "spec": {"group": "b"}}
     after = {**before, "metadata": dict(before["metadata"])}
     after["status"] = {"acceptedNames": {"plural": "a", "kind": "A"}}
-    establish.own(before, after, "2026-01-01T00:00:00Z")
+    establish.own(establish._compared(before), after, "2026-01-01T00:00:00Z")
     told = {each["manager"]: each for each in after["metadata"]["managedFields"]}
     assert told["me"] == mine
     assert told["kube-apiserver"]["subresource"] == "status"

@@ -16,6 +16,7 @@ from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.flow.budget import LIGHT, MAX_BYTES, Budget
 from vcsync.controlplane.flow.rules import LevelRead, Schema
 from vcsync.controlplane.flow.space import Flow, Space
+from vcsync.controlplane.flow.widths import Widths
 from vcsync.controlplane.identity.caller import Asked
 
 MAX_INFLIGHT = 400
@@ -63,10 +64,11 @@ class Bounds:
 class Seat:
     """A request's right to be served, or its place in a queue until then; `leave` gives it back."""
 
-    __slots__ = ("_charged", "_gate", "_watcher", "flow", "free", "place", "ready", "space", "taken")
+    __slots__ = ("_charged", "_gate", "_watcher", "flow", "free", "place", "ready", "space", "taken", "width")
 
-    def __init__(self, gate: "Gate", space: Space, flow: Flow, *, free: bool) -> None:
-        """Begin without a seat; `free`: it takes none of anybody's."""
+    def __init__(self, gate: "Gate", space: Space, flow: Flow, width: int, *, free: bool) -> None:
+        """Begin without a seat; `width`: how many it takes; `free`: it takes none of anybody's."""
+        self.width = width
         self._gate = gate
         self.space = space
         self.flow = flow
@@ -76,6 +78,10 @@ class Seat:
         self.taken = False
         self._watcher: str | None = None
         self._charged = 0
+
+    def fitting(self, free: int) -> int:
+        """Return how many seats it takes when so many are free: a quarter at most, so that it gets in when few are."""
+        return max(1, min(self.width, free // 4))
 
     async def wait(self) -> None:
         """Return once there is a seat.
@@ -163,6 +169,7 @@ class Gate:
         spaces: tenants of which something is known, those heard of first in front.
         used: seats taken.
         budget: memory that requests may take.
+        widths: how many seats lists take.
     """
 
     def __init__(self, bounds: Bounds, load: Load) -> None:
@@ -174,6 +181,7 @@ class Gate:
         self._loading: dict[str, asyncio.Task[None]] = {}
         self._ring: OrderedDict[str, Space] = OrderedDict()
         self.budget = Budget(bounds.memory)
+        self.widths = Widths()
 
     def known(self, tenant: str) -> bool:
         """Whether a tenant's configuration has been read since it last changed."""
@@ -227,13 +235,14 @@ class Gate:
         for space in self.spaces.values():
             space.stale = True
 
-    def enter(self, tenant: str, caller: Asker, asked: Asked) -> Seat:
+    def enter(self, tenant: str, caller: Asker, asked: Asked, width: int = 1) -> Seat:
         """Give a request its seat, or a place in a queue: then `wait` for it. The tenant must be known.
 
         Args:
             tenant: whose seat; of system callers `system`.
             caller: who asks.
             asked: what for.
+            width: seats that it takes.
 
         Raises:
             StatusError: 429.
@@ -241,9 +250,11 @@ class Gate:
         space = self.spaces[tenant]
         flow = space.classify(caller.user, asked)
         level = flow.level
-        seat = Seat(self, space, flow, free=caller.system and level.exempt)
-        if seat.free or (not level.waiting and space.room(level, self.bounds.seats - self.used)):
-            self._take(seat)
+        width = min(width, level.widest) if width > 1 else 1
+        seat = Seat(self, space, flow, width, free=caller.system and level.exempt)
+        free = self.bounds.seats - self.used
+        if seat.free or (not level.waiting and space.room(level, free, seat.fitting(free))):
+            self._take(seat, free)
             return seat
         if space.waiting >= self.bounds.waiting:
             level.refuse("tenant-full", flow.schema)
@@ -257,17 +268,17 @@ class Gate:
         self._ring.setdefault(space.name, space)
         return seat
 
-    def _take(self, seat: Seat) -> None:
+    def _take(self, seat: Seat, free: int) -> None:
         flow = seat.flow
-        seat.taken = True
-        seat.space.take(flow.level, free=seat.free)
-        self.used += not seat.free
+        seat.taken, seat.width = True, seat.fitting(free)
+        seat.space.take(flow.level, seat.width, free=seat.free)
+        self.used += 0 if seat.free else seat.width
         flow.level.dispatched[flow.schema] = flow.level.dispatched.get(flow.schema, 0) + 1
 
     def leave(self, seat: Seat) -> None:
-        """Take a seat back, and serve whoever waits."""
-        seat.space.leave(seat.flow.level, free=seat.free)
-        self.used -= not seat.free
+        """Take seats back, and serve whoever waits."""
+        seat.space.leave(seat.flow.level, seat.width, free=seat.free)
+        self.used -= 0 if seat.free else seat.width
         if self._ring:
             self._serve()
 
@@ -287,7 +298,7 @@ class Gate:
                 passed += 1
                 continue
             passed = 0
-            self._take(seat)
+            self._take(seat, free)
             if seat.ready is not None and not seat.ready.done():
                 seat.ready.set_result(None)
             self.settle(space)

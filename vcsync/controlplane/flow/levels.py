@@ -1,11 +1,13 @@
 """One priority level of one tenant: its share of the tenant's seats, and the queues in which its requests wait. Pure."""
 
+import math
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Any
 
 from vcsync.controlplane.flow.dealing import hand
 from vcsync.controlplane.flow.rules import LevelSpec
+from vcsync.controlplane.flow.widths import LEVEL_SHARE
 
 
 @dataclass(slots=True)
@@ -36,6 +38,11 @@ class Level:
     refused: dict[tuple[str, str], int] = field(default_factory=dict)
     dispatched: dict[str, int] = field(default_factory=dict)
     _queues: OrderedDict[int, deque[Any]] = field(default_factory=OrderedDict)
+
+    @property
+    def widest(self) -> int:
+        """Seats that one request takes at most."""
+        return max(1, math.ceil(self.nominal * LEVEL_SHARE))
 
     @property
     def reserved(self) -> int:
@@ -86,6 +93,10 @@ class Level:
         queue.append(waiter)
         self.waiting += 1
         return number
+
+    def first(self) -> Any:
+        """Return who is next. Only to be called when somebody waits."""
+        return next(iter(self._queues.values()))[0]
 
     def dequeue(self) -> Any:
         """Take out who is next: queues take turns. Only to be called when somebody waits."""

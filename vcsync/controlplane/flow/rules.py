@@ -4,13 +4,13 @@ Behaviour: apiserver's `util/flowcontrol/rule.go` and `apf_controller.go`.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Literal
 
 import msgspec
 
 from vcsync.controlplane.behaviour import User
 from vcsync.controlplane.identity.caller import Asked
+from vcsync.controlplane.lately import lately
 
 ACCOUNT_PREFIX = "system:serviceaccount:"
 
@@ -131,13 +131,13 @@ class LevelRead(msgspec.Struct, frozen=True):
 _objects = msgspec.json.Decoder(_Object)
 
 
-@lru_cache(maxsize=1024)
+@lately(1024, 4096)
 def _schema_spec(raw: bytes) -> SchemaSpec:
     """Parse a spec, once for all tenants that have the same."""
     return msgspec.json.decode(raw, type=SchemaSpec)
 
 
-@lru_cache(maxsize=1024)
+@lately(1024, 4096)
 def _level_spec(raw: bytes) -> LevelSpec:
     return msgspec.json.decode(raw, type=LevelSpec)
 

@@ -105,29 +105,30 @@ class Space:
                 return _flow(schema.name, schema.uid, level, apart)
         return _flow(CATCH_ALL, "", self.levels[CATCH_ALL], "")
 
-    def room(self, level: Level, free: int) -> bool:
-        """Tell whether a level may have one more seat when so many are free for all tenants.
+    def room(self, level: Level, free: int, width: int = 1) -> bool:
+        """Tell whether a level may have so many more seats when so many are free for all tenants.
 
         A tenant has never more than what it leaves to others: so there is always room for one who comes newly.
         """
-        if self.in_use >= free:
+        if self.in_use + width > free:
             return False
-        if level.exempt or level.in_use < level.nominal:
+        if level.exempt or level.in_use + width <= level.nominal:
             return True
-        return level.in_use < level.upper and self.reserved - level.reserved + level.in_use < self.seats
+        others = self.reserved - level.reserved
+        return level.in_use + width <= level.upper and others + level.in_use + width <= self.seats
 
-    def take(self, level: Level, *, free: bool) -> None:
-        """Give a seat; `free`: one that is nobody's."""
-        self.in_use += not free
+    def take(self, level: Level, width: int = 1, *, free: bool) -> None:
+        """Give seats; `free`: such as are nobody's."""
+        self.in_use += 0 if free else width
         self.reserved -= level.reserved
-        level.in_use += 1
+        level.in_use += width
         self.reserved += level.reserved
 
-    def leave(self, level: Level, *, free: bool) -> None:
-        """Take a seat back."""
-        self.in_use -= not free
+    def leave(self, level: Level, width: int = 1, *, free: bool) -> None:
+        """Take seats back."""
+        self.in_use -= 0 if free else width
         self.reserved -= level.reserved
-        level.in_use -= 1
+        level.in_use -= width
         self.reserved += level.reserved
 
     def enqueue(self, flow: Flow, waiter: Any, limit: int) -> int | None:
@@ -142,7 +143,7 @@ class Space:
     def dequeue(self, free: int) -> Any:
         """Take out who is next, None: nobody can be served now. Levels take turns."""
         for level in self._turns():
-            if self.room(level, free):
+            if self.room(level, free, level.first().fitting(free)):
                 waiter = level.dequeue()
                 self.waiting -= 1
                 self.ring.move_to_end(id(level))

@@ -7,7 +7,7 @@ that does not count is refused (401), whoever shows nothing is anonymous.
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import structlog
 
@@ -43,6 +43,14 @@ class Authenticated:
     audiences: tuple[str, ...]
 
 
+class _Known(NamedTuple):
+    """A certificate that was verified: the authority's id, what it says, and whom it makes of who shows it."""
+
+    authority: str
+    certified: Certified
+    caller: Caller
+
+
 class TokenSource(Protocol):
     """Knows callers by bearer tokens of one form."""
 
@@ -74,7 +82,7 @@ class Authenticator:
         self._token_file = token_file
         self._revocations = revocations
         self._sources = sources
-        self._certificates: Remembered[bytes, tuple[str, str, Certified]] = Remembered(MAX_REMEMBERED)
+        self._certificates: Remembered[bytes, _Known] = Remembered(MAX_REMEMBERED)
         self._tokens: Remembered[bytes, tuple[str, str, Claims]] = Remembered(MAX_REMEMBERED)
 
     async def authenticate(
@@ -112,17 +120,17 @@ class Authenticator:
     async def _by_certificate(self, der: bytes) -> Caller:
         digest = hashlib.sha256(der).digest()
         known = self._certificates.get(digest)
-        if known is None or self._tenants.of_authority(known[0]) != known[1]:
+        if known is None or self._tenants.of_authority(known.authority) != known.caller.tenant:
             known = await self._certified(der)
             self._certificates.put(digest, known)
-        _, tenant, found = known
+        found, caller = known.certified, known.caller
         if not found.not_before <= self._clock() <= found.not_after:
             raise CertificateError("the certificate is not valid now")
-        if self._revocations is not None and self._revocations.revoked(tenant, found):
+        if self._revocations is not None and self._revocations.revoked(caller.tenant, found):
             raise CertificateError("the certificate is revoked")
-        return _caller(found.user, tenant)
+        return caller
 
-    async def _certified(self, der: bytes) -> tuple[str, str, Certified]:
+    async def _certified(self, der: bytes) -> _Known:
         certificate = certificates.parse(der)
         identifier = certificates.authority_id(certificate)
         tenant = self._tenants.of_authority(identifier)
@@ -130,7 +138,7 @@ class Authenticator:
         if tenant is None or credentials is None or credentials.authority is None:
             raise CertificateError("no tenant has that authority")
         found = certificates.certified(certificate, credentials.authority, masters=tenant == SYSTEM)
-        return identifier, tenant, found
+        return _Known(identifier, found, _caller(found.user, tenant))
 
     async def by_token(
         self, token: str, *, of: str | None = None, audiences: Sequence[str] = ()
@@ -194,7 +202,7 @@ class Authenticator:
         own = await self.audiences(found.tenant)
         meant = own if found.audiences is None else found.audiences
         common = tuple(each for each in audiences or own if each in meant)
-        if of not in (None, found.tenant) or not self._tenants.exists(found.tenant) or not common:
+        if of not in (None, found.tenant) or not self._tenants.admits(found.tenant) or not common:
             raise TokenError(INVALID)
         user = replace(found.user, groups=with_group(found.user.groups, AUTHENTICATED))
         return Authenticated(user, found.tenant, common)

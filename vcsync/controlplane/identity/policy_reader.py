@@ -1,6 +1,5 @@
 """Reads a tenant's roles and bindings from the store, makes a policy of them, and changes it as they change."""
 
-from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -8,6 +7,7 @@ import msgspec
 from vcsync.controlplane.identity.escalation import BINDINGS, ROLES
 from vcsync.controlplane.identity.policy import GROUP, Binding, Policy, Rules, Subject
 from vcsync.controlplane.identity.rbac import parse_rules
+from vcsync.controlplane.lately import lately
 from vcsync.controlplane.resources import collection_key
 from vcsync.controlplane.store.interface import Change, Store
 
@@ -48,7 +48,7 @@ _roles: msgspec.json.Decoder[_Role] = msgspec.json.Decoder(_Role)
 _bindings: msgspec.json.Decoder[_Binding] = msgspec.json.Decoder(_Binding)
 
 
-@lru_cache(maxsize=4096)
+@lately(1024, 32 * 1024)
 def _rules(raw: bytes) -> Rules:
     """Parse the rules of a role, once for all tenants that have the same."""
     rules: list[dict[str, Any]] | None = msgspec.json.decode(raw)

@@ -17,7 +17,10 @@ from vcsync.controlplane.identity.token_requests import TokenRequests
 from vcsync.controlplane.identity.webhook_tokens import CACHE_SECONDS, TENANT_EXTRA, ReviewedTokens, sender
 from vcsync.controlplane.store.interface import Change, Store
 from vcsync.controlplane.tenants.admin import Admin
-from vcsync.controlplane.tenants.lifecycle import Endpoint, Lifecycle
+from vcsync.controlplane.tenants.departing import Departures
+from vcsync.controlplane.tenants.issuing import Issuer
+from vcsync.controlplane.tenants.lifecycle import Endpoint, Lifecycle, ensure_server
+from vcsync.controlplane.tenants.means import Means
 from vcsync.controlplane.tenants.records import Authority
 from vcsync.controlplane.tenants.registry import TenantRegistry
 
@@ -56,7 +59,8 @@ class Identity:
         token_requests: TokenRequest and OpenID discovery.
         tenants: which there are.
         revocations: client certificates that do not count any more.
-        lifecycle: makes, deletes and rekeys them.
+        lifecycle: makes and rekeys tenants.
+        departures: deletes them.
         admin: the operator's HTTP API.
         server: the authority that signs serving certificates.
     """
@@ -78,7 +82,7 @@ class Identity:
         """
         self.tenants = registry
         self.server = server
-        self.authorizer = Authorizer(store, registry.exists)
+        self.authorizer = Authorizer(store, registry.admits)
         self.revocations = Revocations(store)
         self._bootstrap = BootstrapTokens(store, registry.names, clock)
         self.authenticator = Authenticator(
@@ -91,13 +95,14 @@ class Identity:
         )
         self.reviews = Reviews(self.authorizer, self.authenticator, clock)
         self.token_requests = TokenRequests(store, registry, clock)
-        self.lifecycle = Lifecycle(
-            store, registry, endpoint, clock, self.authorizer.forget, self.revocations.forget
-        )
+        means = Means(store, registry, clock, self.authorizer.forget, self.revocations.forget)
+        self.lifecycle, self.departures = Lifecycle(means, endpoint), Departures(means)
         self.admin = Admin(
             registry=registry,
             lifecycle=self.lifecycle,
+            departures=self.departures,
             revocations=self.revocations,
+            issuer=Issuer(store, registry, self.revocations, clock),
             authorizer=self.authorizer,
             server=server,
             clock=clock,
@@ -106,16 +111,16 @@ class Identity:
 
     def _sources(self, wanted: Authentication, clock: Callable[[], float]) -> list[TokenSource]:
         """Return who is asked about tokens, in kube-apiserver's order."""
-        exists = self.tenants.exists
+        admits = self.tenants.admits
         found: list[TokenSource] = []
         if wanted.bootstrap_tokens:
             found.append(self._bootstrap)
         if wanted.config:
-            found.append(IssuedTokens(wanted.config, exists, clock))
+            found.append(IssuedTokens(wanted.config, admits, clock))
         if wanted.webhook:
             webhook = ReviewedTokens(
                 sender(wanted.webhook),
-                exists,
+                admits,
                 clock,
                 tenant_extra=wanted.webhook_tenant_extra,
                 cache_seconds=wanted.webhook_cache_seconds,
@@ -140,8 +145,7 @@ class Identity:
         """
         registry = TenantRegistry(store)
         await registry.load()
-        keyless = Lifecycle(store, registry, endpoint, clock, lambda _: None, Revocations(store).forget)
-        server = await keyless.ensure_server()
+        server = await ensure_server(store, clock)
         identity = cls(store, registry, endpoint, server, authentication=authentication, clock=clock)
         await identity.revocations.load()
         await identity.lifecycle.ensure_system()

@@ -259,5 +259,20 @@ def signed(  # noqa: PLR0917  one token
     return jwt.encode(claims, key, algorithm=ALGORITHM, headers={"kid": identifier, "typ": None})
 
 
+def signed_for_secret(
+    key: ec.EllipticCurvePrivateKey, identifier: str, namespace: str, account: Reference, secret: str
+) -> str:
+    """Return the token that a Secret holds for a ServiceAccount: it counts as long as it is there."""
+    claims = {
+        "iss": LEGACY_ISSUER,
+        "sub": f"{ACCOUNT_PREFIX}{namespace}:{account.name}",
+        f"{_LEGACY}namespace": namespace,
+        f"{_LEGACY}secret.name": secret,
+        f"{_LEGACY}service-account.name": account.name,
+        f"{_LEGACY}service-account.uid": account.uid,
+    }
+    return jwt.encode(claims, key, algorithm=ALGORITHM, headers={"kid": identifier, "typ": None})
+
+
 def _written(reference: Reference) -> dict[str, str]:
     return {"name": reference.name, **({"uid": reference.uid} if reference.uid else {})}

@@ -110,7 +110,7 @@ async def test_rotation_makes_old_certificates_and_tokens_worthless(house: House
 async def test_credentials_of_a_deleted_tenant_and_of_its_successor_differ(house: House) -> None:
     shown = await certificate(house, "acme")
     assert not await refused(house, shown)
-    await house.identity.lifecycle.delete("acme")
+    await house.identity.departures.delete("acme")
     assert await refused(house, shown)
     await house.identity.lifecycle.create("acme")
     assert await refused(house, shown)

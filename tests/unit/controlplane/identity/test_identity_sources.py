@@ -269,7 +269,7 @@ async def test_new_keys_and_a_new_tenant_begin_without_revocations(house: House)
     await revoke(house, "acme", user="alice")
     await revoke(house, "umbrella", user="alice")
     await house.identity.lifecycle.rotate("acme")
-    await house.identity.lifecycle.delete("umbrella")
+    await house.identity.departures.delete("umbrella")
     assert house.identity.revocations.of("acme") == house.identity.revocations.of("umbrella") == []
     assert (await house.store.range(PREFIX)).records == []
 

@@ -91,8 +91,10 @@ def _behaviour(key: tuple[str, str], traits: Traits, part: Part) -> Behaviour:
 def _default(key: tuple[str, str], part: Part) -> Callable[[Object], None]:
     def default(found: Object) -> None:
         _normalize(key, found)
+        normal = walk.fingerprint(found)
         part.default(found)
-        _normalize(key, found)
+        if normal is None or walk.fingerprint(found) != normal:
+            _normalize(key, found)
 
     return default
 

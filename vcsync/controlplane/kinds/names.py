@@ -6,9 +6,16 @@ what is wrong, nothing: the text is well formed. All patterns run in linear time
 
 import re
 from collections.abc import Callable
+from functools import cache, wraps
+
+from vcsync.controlplane.lately import lately
 
 Rule = Callable[[str], list[str]]
 NameRule = Callable[[str, bool], list[str]]
+
+_MOST_REMEMBERED = 4096
+_LONGEST_REMEMBERED = 253
+"""Texts that a rule found well formed lately and does not read again: the same few names stand in most objects."""
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
@@ -72,8 +79,27 @@ def mismatch(words: str, pattern: str, *examples: str) -> str:
     return f"{words} (e.g. {told}regex used for validation is '{pattern}')"
 
 
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.ASCII)
+
+
 def _matches(pattern: str, text: str) -> bool:
-    return re.fullmatch(pattern, text, re.ASCII) is not None
+    return _compiled(pattern).fullmatch(text) is not None
+
+
+def _remembering(rule: Rule) -> Rule:
+    """Return what says what a rule says, and remembers which short texts were well formed."""
+
+    @lately(_MOST_REMEMBERED, _LONGEST_REMEMBERED)
+    def well_formed(text: str) -> bool:
+        return not rule(text)
+
+    @wraps(rule)
+    def said(text: str) -> list[str]:
+        return [] if well_formed(text) else rule(text)
+
+    return said
 
 
 def size(text: str) -> int:
@@ -90,6 +116,7 @@ def _longer_characters(text: str, limit: int) -> list[str]:
     return [f"must be no more than {limit} characters"] if size(text) > limit else []
 
 
+@_remembering
 def dns_label(text: str) -> list[str]:
     """`my-name`, at most 63 bytes (RFC 1123)."""
     found = _longer_characters(text, 63)
@@ -101,6 +128,7 @@ def dns_label(text: str) -> list[str]:
     return found
 
 
+@_remembering
 def dns_subdomain(text: str) -> list[str]:
     """`my.name.com`, at most 253 bytes (RFC 1123)."""
     found = _longer_characters(text, 253)
@@ -133,6 +161,7 @@ def wildcard_subdomain(text: str) -> list[str]:
     return found
 
 
+@_remembering
 def qualified_name(text: str) -> list[str]:
     """`name` or `example.com/Name`: keys of labels, conditions' types, finalizers."""
     prefix, slash, name = text.partition("/")
@@ -160,6 +189,7 @@ def qualified_name(text: str) -> list[str]:
     return found
 
 
+@_remembering
 def label_value(text: str) -> list[str]:
     """A label's value: empty, or at most 63 bytes of letters, digits, `-`, `_` and `.`."""
     found = longer(text, 63)

@@ -24,7 +24,7 @@ def part(parent: Mapping[str, Any] | None, *keys: str) -> Object:
     """Return the object under keys, an empty one if there is none. Not to be changed."""
     here: Any = parent
     for key in keys:
-        here = here.get(key) if isinstance(here, Mapping) else None
+        here = here.get(key) if isinstance(here, dict) else None
     return here if isinstance(here, dict) else _MISSING
 
 

@@ -34,6 +34,17 @@ def test_names(rule: names.Rule, text: str, told: list[str]) -> None:
     assert rule(text) == told
 
 
+@pytest.mark.parametrize(
+    "rule", [names.dns_label, names.dns_subdomain, names.qualified_name, names.label_value]
+)
+def test_names_that_are_read_again_are_told_the_same(rule: names.Rule) -> None:
+    for text in ("a-1", "a!", "a" * 64, "a" * 300, ""):
+        first = rule(text)
+        first_told = list(first)
+        first.append("whoever is told may add to it")
+        assert rule(text) == first_told
+
+
 def test_a_name_that_breaks_its_pattern_is_told_the_pattern_and_an_example() -> None:
     [told] = names.dns_subdomain("Bad!")
     assert told.startswith(

@@ -56,10 +56,7 @@ class Services:
         port = _port(_decode(record.value), target.port)
         if port is None:
             raise CallFailed(f'no service port {target.port} found for service "{name}"')
-        page = await self._store.range(
-            collection_key(tenant, DISCOVERY, "endpointslices", namespace), limit=MOST_SLICES
-        )
-        slices = [_decode(each.value) for each in page.records]
+        slices = await self._slices(tenant, namespace)
         found: list[Endpoint] = []
         for address, pod, number in _ready(slices, name, port.get("name") or ""):
             if len(found) < MOST_ENDPOINTS and await self._has(tenant, namespace, pod, address):
@@ -67,6 +64,19 @@ class Services:
         if not found:
             raise CallFailed(f'no endpoints available for service "{name}"')
         return found
+
+    async def _slices(self, tenant: str, namespace: str) -> list[Object]:
+        prefix, after = collection_key(tenant, DISCOVERY, "endpointslices", namespace), ""
+        slices: list[Object] = []
+        while len(slices) < MOST_SLICES:
+            page = await self._store.range(
+                prefix, after=after, limit=MOST_SLICES - len(slices), counted=False
+            )
+            slices += [_decode(each.value) for each in page.records]
+            if not page.more:
+                break
+            after = page.records[-1].key
+        return slices
 
     async def _has(self, tenant: str, namespace: str, pod: str, address: Address) -> bool:
         record, _ = await self._store.get(object_key(tenant, "", "pods", namespace, pod))

@@ -16,6 +16,7 @@ from vcsync.controlplane.admission import (
     storage,
 )
 from vcsync.controlplane.admission.certificates import May, Signers, no_masters
+from vcsync.controlplane.admission.daemon_sets import daemons_have_nodes
 from vcsync.controlplane.admission.node_restriction import NodeRestriction
 from vcsync.controlplane.admission.owner_references import Decide, OwnerReferences
 from vcsync.controlplane.admission.plugin import Lookup, Plugin
@@ -59,6 +60,7 @@ def validating(decide: Decide, may: May, settings: Settings = DEFAULT) -> Sequen
         limits.limit_bounds,
         service_accounts.ServiceAccounts().of_ephemeral,
         PodSecurity(settings),
+        daemons_have_nodes,
         pods.one_default_priority,
         OwnerReferences(decide),
         storage.claim_resize,

@@ -4,8 +4,9 @@ They are read when a tenant first writes, and followed by the store's changes fr
 has none costs a look into a dict. A change is in effect as soon as watches are told of it.
 """
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,16 +28,21 @@ class Configuration:
 
     Attributes:
         objects: plural -> name -> (revision, stored object).
-        made: what was made of the objects, by its name; empty after a change.
+        made: what was made of the objects, by its name; a new one after a change.
     """
 
-    objects: dict[str, dict[str, tuple[int, Object]]] = field(default_factory=dict)
+    objects: dict[str, dict[str, tuple[int, bytes]]] = field(default_factory=dict)
     made: dict[str, Any] = field(default_factory=dict)
     gone: dict[tuple[str, str], int] = field(default_factory=dict)
+    _making: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def of(self, plural: str) -> list[tuple[int, Object]]:
+    def stored(self, plural: str) -> list[tuple[int, bytes]]:
         """Return all objects of a resource with their revisions, by name."""
         return [each for _, each in sorted(self.objects.get(plural, {}).items())]
+
+    def of(self, plural: str) -> list[tuple[int, Object]]:
+        """Return what `stored` returns, decoded."""
+        return [(revision, _decode(value)) for revision, value in self.stored(plural)]
 
     def make(self, name: str, maker: "Callable[[Configuration], Any]") -> Any:
         """Return what is made of the objects; made anew after a change."""
@@ -45,14 +51,23 @@ class Configuration:
             found = self.made[name] = maker(self)
         return found
 
+    async def make_gently(self, name: str, maker: "Callable[[Configuration], Awaitable[Any]]") -> Any:
+        """Return what is made of the objects by something that lets others have their turn; one at a time."""
+        async with self._making:
+            made = self.made  # what changes meanwhile begins another
+            found = made.get(name)
+            if found is None:
+                found = made[name] = await maker(self)
+            return found
+
     def take(self, plural: str, name: str, revision: int, value: bytes | None) -> None:
         """Take an object, None: it is gone; what is older than what is known is left out."""
-        known = self.objects.get(plural, {}).get(name, (0, {}))[0]
+        known = self.objects.get(plural, {}).get(name, (0, b""))[0]
         if revision <= max(known, self.gone.get((plural, name), 0)):
             return
-        self.made.clear()
+        self.made = {}
         if value is not None:
-            self.objects.setdefault(plural, {})[name] = (revision, _decode(value))
+            self.objects.setdefault(plural, {})[name] = (revision, value)
             return
         self.objects.get(plural, {}).pop(name, None)
         if not self.objects.get(plural):

@@ -26,13 +26,13 @@ class Lookup:
         self, tenant: str, group: str, plural: str, name: str, namespace: str = ""
     ) -> Object | None:
         """Return an object; None: there is none."""
-        record, _ = await self._store.get(object_key(tenant, group, plural, namespace, name))
+        record = await self._store.known(object_key(tenant, group, plural, namespace, name))
         return None if record is None else _decode(record.value)
 
     async def all(self, tenant: str, group: str, plural: str, namespace: str = "") -> list[Object]:
         """Return all objects of a resource, in one namespace or all, by name."""
-        page = await self._store.range(collection_key(tenant, group, plural, namespace))
-        return [_decode(record.value) for record in page.records]
+        records = await self._store.known_below(collection_key(tenant, group, plural, namespace))
+        return [_decode(record.value) for record in records]
 
 
 Plugin = Callable[[Admission, Lookup], Awaitable[None]]

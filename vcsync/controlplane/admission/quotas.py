@@ -25,6 +25,8 @@ from vcsync.controlplane.store.interface import Compare, Put, Record, Store
 from vcsync.quota.usage import IGNORED, is_terminating, updates_count
 
 MANAGER = "kube-apiserver"
+CHARGED_PARTS = frozenset({("pods", "resize"), ("persistentvolumeclaims", "status")})
+"""Subresources whose writes may change what is used."""
 
 
 class QuotaClaims:
@@ -74,7 +76,7 @@ class QuotaClaims:
     async def turn(self, scope: Scope) -> AsyncIterator[None]:
         """Hold a namespace with quotas for one write, so that many at once need not try again and again."""
         prefix = _prefix(scope)
-        if not prefix or not await self._store.count(prefix):
+        if not prefix or _is_free(scope) or not await self._store.known_below(prefix):
             yield
             return
         lock = self._turns.get(prefix)
@@ -83,8 +85,8 @@ class QuotaClaims:
         async with lock:
             yield
 
-    async def _quotas(self, scope: Scope) -> list[Record]:
-        return (await self._store.range(_prefix(scope))).records
+    async def _quotas(self, scope: Scope) -> Sequence[Record]:
+        return await self._store.known_below(_prefix(scope))
 
 
 def _with_used(quota: Object, used: dict[str, str], now: str) -> Object:
@@ -114,6 +116,15 @@ def _tracking() -> Tracking:
 
 def _prefix(scope: Scope) -> str:
     return collection_key(scope.tenant, "", "resourcequotas", scope.namespace) if scope.namespace else ""
+
+
+def _is_free(scope: Scope) -> bool:
+    """Whether a write changes what is used never, or so rarely that it may as well be tried again; see `_counts`."""
+    resource = scope.kind.resource
+    of = (resource.storage_group, resource.plural)
+    if scope.subresource:
+        return (resource.plural, scope.subresource) not in CHARGED_PARTS
+    return of in IGNORED or (scope.standing and (of == ("", "pods") or not updates_count(*of)))
 
 
 def _counts(scope: Scope, new: Object, old: Object | None) -> bool:

@@ -103,6 +103,24 @@ async def test_what_is_made_of_it_is_made_anew_after_a_change():
     assert found.make("count", lambda each: [len(each.of(POLICIES))]) == [2]
 
 
+async def test_what_is_made_gently_is_made_once_and_anew_after_a_change_meanwhile():
+    known = Configurations(Store(record("a", 2)))
+    found = await known.load("a")
+    go, made = asyncio.Event(), []
+
+    async def make(each):
+        made.append(len(each.of(POLICIES)))
+        await go.wait()
+        return [made[-1]]
+
+    asked = [asyncio.create_task(found.make_gently("count", make)) for _ in range(3)]
+    await asyncio.sleep(0)
+    known.changed([change("b", 3)])
+    go.set()
+    assert await asyncio.gather(*asked) == [[1], [2], [2]]
+    assert made == [1, 2]
+
+
 async def test_as_many_tenants_are_kept_as_there_is_room_for():
     known = Configurations(Store(), capacity=2)
     for tenant in "abc":

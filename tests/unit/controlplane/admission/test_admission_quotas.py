@@ -57,7 +57,7 @@ class Asks:
         self._way = plane.server._way
 
     async def __call__(self, method, path, body=None, content="application/json"):
-        async def read():
+        async def read(_):
             return b"" if body is None else msgspec.json.encode(body)
 
         route, _, query = path.partition("?")
@@ -179,6 +179,8 @@ async def test_other_namespaces_have_their_own(api):
 
 async def test_namespaces_without_quotas_do_not_wait_for_each_other(store):
     claims = QuotaClaims(store)
-    scope = SimpleNamespace(tenant="a", namespace="free")
+    resource = SimpleNamespace(storage_group="", plural="pods")
+    kind = SimpleNamespace(resource=resource)
+    scope = SimpleNamespace(tenant="a", namespace="free", subresource="", standing=False, kind=kind)
     async with claims.turn(scope), claims.turn(scope):
         pass

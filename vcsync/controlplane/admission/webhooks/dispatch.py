@@ -5,6 +5,7 @@ Source: apiserver's `pkg/admission/plugin/webhook/{mutating,validating}/dispatch
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import structlog
@@ -16,7 +17,7 @@ from vcsync.controlplane.admission.plugin import Lookup
 from vcsync.controlplane.admission.versions import Versions
 from vcsync.controlplane.admission.webhooks import annotations
 from vcsync.controlplane.admission.webhooks.calls import Failed, Reach, call, left
-from vcsync.controlplane.admission.webhooks.hooks import MUTATING, VALIDATING, Hook, Hooks, hooks_of
+from vcsync.controlplane.admission.webhooks.hooks import MUTATING, VALIDATING, Hook, Hooks, hooks_in
 from vcsync.controlplane.admission.webhooks.review import JSON_PATCH, Answer
 from vcsync.controlplane.admission.webhooks.seen import Seen
 from vcsync.controlplane.admission.webhooks.selection import AskFor, Request, nobody
@@ -27,12 +28,15 @@ from vcsync.controlplane.patch.owners import read_from_client
 from vcsync.controlplane.resources import Resource
 from vcsync.controlplane.rest.copies import copied
 from vcsync.controlplane.rest.scope import Admission, Admit, Turn
+from vcsync.controlplane.rest.turns import turn
 from vcsync.controlplane.store.interface import Store
 
 INVALID_OWNERS = (
     ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating "
     "admission controller; please fix your requests"
 )
+AT_ONCE = 25
+"""Webhooks that are read before others in the event loop get their turn: half a millisecond."""
 _NONE = Hooks()
 _log = structlog.get_logger(__name__)
 
@@ -68,7 +72,8 @@ class Webhooks:
         known = self._configurations.known(tenant) or await self._configurations.load(tenant)
         if plural not in known.objects or is_exempt(resource):
             return ()
-        hooks: Hooks = known.make(f"webhooks/{plural}", lambda found: _read(found, plural))
+        name = f"webhooks/{plural}"
+        hooks: Hooks = known.made.get(name) or await known.make_gently(name, partial(_read, plural))
         same = self._versions.equivalents(tenant, resource)
         own = (resource.group, resource.plural)
         return hooks.concerned((own, *((each.group, each.plural) for each in same if each.group != own[0])))
@@ -213,12 +218,17 @@ def _turned(asked: Admission, turn: Turn) -> Admission:
     )
 
 
-def _read(found: Configuration, plural: str) -> Hooks:
+async def _read(plural: str, found: Configuration) -> Hooks:
+    hooks: list[Hook] = []
     try:
-        return hooks_of([each for _, each in found.of(plural)])
-    except (KeyError, TypeError, AttributeError):
+        for each in hooks_in([value for _, value in found.stored(plural)]):
+            hooks.append(each)
+            if not len(hooks) % AT_ONCE:
+                await turn()
+    except (KeyError, TypeError, AttributeError, ValueError):
         _log.exception("a webhook configuration cannot be read")
         return _NONE
+    return Hooks(tuple(hooks))
 
 
 def _owners(obj: Object | None) -> Any:

@@ -4,9 +4,11 @@ Source: `mergeMutatingWebhookConfigurations` of apiserver's `pkg/admission/confi
 of their names, the webhooks of each in theirs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from vcsync.controlplane.admission.matching import Rule, rule_of, selector_of
 from vcsync.controlplane.rest.labelselectors import LabelSelector
@@ -78,15 +80,36 @@ class Hooks:
         return found
 
 
-def hooks_of(configurations: Sequence[Object]) -> Hooks:
-    """Read configurations, in the order of their names."""
-    found: list[Hook] = []
-    for each in configurations:
-        name, seen = each["metadata"]["name"], dict[str, int]()
-        for hook in each.get("webhooks") or ():
+class _Named(msgspec.Struct):
+    name: str
+
+
+class _Stored(msgspec.Struct):
+    """A configuration, of whose webhooks each is decoded when it is its turn."""
+
+    metadata: _Named
+    webhooks: list[msgspec.Raw] | None = None
+
+
+_stored = msgspec.json.Decoder(_Stored).decode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def hooks_in(configurations: Iterable[bytes]) -> Iterator[Hook]:
+    """Read stored configurations, in the order of their names, webhook by webhook.
+
+    Raises:
+        KeyError, TypeError, AttributeError, ValueError: one is not as the API lets them be.
+    """
+    position = 0
+    for value in configurations:
+        found = _stored(value)
+        name, seen = found.metadata.name, dict[str, int]()
+        for raw in found.webhooks or ():
+            hook = _decode(raw)
             count = seen[hook["name"]] = seen.get(hook["name"], -1) + 1
-            found.append(_hook(name, hook, len(found), f"{name}/{hook['name']}/{count}"))
-    return Hooks(tuple(found))
+            yield _hook(name, hook, position, f"{name}/{hook['name']}/{count}")
+            position += 1
 
 
 def _hook(configuration: str, hook: Mapping[str, Any], position: int, uid: str) -> Hook:

@@ -1,43 +1,16 @@
 """A control plane of which nothing but policies holds writes up."""
 
-from types import SimpleNamespace
-
-import msgspec
 import pytest
+from asked_plane import Everybody, ask
 
 from vcsync.controlplane.admission.configurations import Configurations
 from vcsync.controlplane.admission.webhooks.dispatch import mutation
-from vcsync.controlplane.behaviour import User
 from vcsync.controlplane.crd.catalogue import Catalogue
-from vcsync.controlplane.identity.caller import Caller, Decision
 from vcsync.controlplane.rest.assemble import assemble
 from vcsync.controlplane.rest.policing import policies
-from vcsync.controlplane.rest.way import Incoming
 from vcsync.controlplane.store.sqlite import open_sqlite
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
-
-
-class Everybody:
-    """Lets everybody do everything; policies are told that they may but get."""
-
-    async def authenticate(self, certificate, authorization, tenant):
-        return Caller(User("tester", groups=("system:masters",)), tenant or "a", True)
-
-    def exists(self, tenant):
-        return tenant in ("a", "b")
-
-    def tenants(self):
-        return ["a", "b"]
-
-    async def impersonate(self, caller, headers, tenant, info):
-        return caller
-
-    async def authorize(self, caller, info, audit):
-        return None
-
-    async def decide(self, caller, asked):
-        return Decision(asked.verb == "get", f"as {caller.user.name}")
 
 
 async def _nothing(asked):
@@ -69,16 +42,7 @@ class Api:
         self._names = 0
 
     async def __call__(self, method, path, body=None, content="application/json", tenant="a"):
-        async def read():
-            return b"" if body is None else msgspec.json.encode(body)
-
-        route, _, query = path.partition("?")
-        headers = {"Content-Type": content, "Accept": "application/json"}
-        incoming = Incoming(method, f"/tenants/{tenant}{route}", query, headers, None, read)
-        outgoing = await self._way.go(incoming)
-        answer = outgoing.answer
-        body = msgspec.json.decode(b"".join(answer.body))
-        return SimpleNamespace(status=answer.status, body=body, warnings=outgoing.warnings)
+        return await ask(self._way, method, f"/tenants/{tenant}{path}", body, content_type=content)
 
     async def policy(self, spec, *bindings, kind="validating"):
         """Create a policy and its bindings, which are in effect at once."""

@@ -278,3 +278,20 @@ async def test_expressions_are_compiled_as_they_are_written(api, spec, field, sa
     [cause] = refused.body["details"]["causes"]
     assert cause["field"] == f"spec.{field}"
     assert said in cause["message"]
+
+
+async def test_connections_are_put_before_policies(api):
+    rules = [
+        {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CONNECT"], "resources": ["pods/exec"]}
+    ]
+    await api.policy(
+        {
+            "matchConstraints": {"resourceRules": rules},
+            "validations": [{"expression": "!('rm' in object.command)", "message": "not that"}],
+        }
+    )
+    path = "/api/v1/namespaces/default/pods/p"
+    refused = await api("GET", f"{path}/exec?command=rm")
+    assert (refused.status, "not that" in refused.body["message"]) == (422, True)
+    assert (await api("GET", f"{path}/exec?command=ls")).status == 404
+    assert (await api("GET", f"{path}/attach")).status == 404

@@ -1,46 +1,20 @@
 """A control plane whose webhooks answer at once, as `hack.webhooks` says."""
 
 import json
-from types import SimpleNamespace
 
-import msgspec
 import pytest
+from asked_plane import Everybody, ask
 
 from hack.webhooks import ANSWERS
 from vcsync.controlplane.admission.configurations import Configurations
 from vcsync.controlplane.admission.versions import Versions
 from vcsync.controlplane.admission.webhooks.dispatch import Webhooks, mutation
-from vcsync.controlplane.behaviour import User
 from vcsync.controlplane.crd.catalogue import Catalogue
 from vcsync.controlplane.egress.failure import CallFailed, of_status
-from vcsync.controlplane.identity.caller import Caller
 from vcsync.controlplane.rest.assemble import assemble
-from vcsync.controlplane.rest.way import Incoming
 from vcsync.controlplane.store.sqlite import open_sqlite
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
-
-
-class Everybody:
-    """Lets everybody do everything; the tenants are a and b."""
-
-    async def authenticate(self, certificate, authorization, tenant):
-        return Caller(User("tester", groups=("system:masters",)), "a", True)
-
-    def exists(self, tenant):
-        return tenant in ("a", "b")
-
-    def tenants(self):
-        return ["a", "b"]
-
-    async def impersonate(self, caller, headers, tenant, info):
-        return caller
-
-    async def authorize(self, caller, info, audit):
-        return None
-
-    async def token_request(self, tenant, namespace, name, body):
-        return {**body, "status": {"token": "x"}}
 
 
 async def _nothing(asked):
@@ -81,16 +55,8 @@ class Api:
         return [review["request"] for asked, review in self.asked if asked == path or not path]
 
     async def __call__(self, method, path, body=None, content="application/json"):
-        async def read():
-            return b"" if body is None else msgspec.json.encode(body)
-
-        route, _, query = path.partition("?")
         content = "application/merge-patch+json" if method == "PATCH" and "patch" not in content else content
-        headers = {"Content-Type": content, "Accept": "application/json"}
-        outgoing = await self._way.go(Incoming(method, route, query, headers, None, read))
-        answer = outgoing.answer
-        body = msgspec.json.decode(b"".join(answer.body))
-        return SimpleNamespace(status=answer.status, body=body, warnings=outgoing.warnings)
+        return await ask(self._way, method, path, body, content_type=content)
 
     async def configure(self, sort, *hooks, name="c", tenant=""):
         """Configure webhooks, each (path, what differs from the usual), in effect at once."""

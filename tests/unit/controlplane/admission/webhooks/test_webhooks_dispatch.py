@@ -284,3 +284,26 @@ async def test_the_deadline_of_a_call_is_that_of_its_webhook(api):
     await api.configure("validating", ("/allow", {"timeoutSeconds": 3}))
     await api("POST", MAPS, config_map())
     assert [(each.seconds, each.query) for each in api.calls] == [(3.0, "timeout=3s")]
+
+
+async def test_connections_are_put_before_webhooks_before_anything_is_looked_for(api):
+    rules = [{"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["*/*"]}]
+    await api.configure("validating", ("/deny", {"rules": rules}))
+    for path, kind in (
+        ("pods/p/exec?command=sh&stdin=true", "PodExecOptions"),
+        ("pods/p/attach", "PodAttachOptions"),
+        ("pods/p/portforward", "PodPortForwardOptions"),
+        ("pods/p/proxy/x", "PodProxyOptions"),
+        ("services/s/proxy", "ServiceProxyOptions"),
+    ):
+        told = await api("GET", f"/api/v1/namespaces/n/{path}")
+        assert (told.status, "you shall not pass" in told.body["message"]) == (400, True), path
+        asked = api.requests("/deny")[-1]
+        assert (asked["operation"], asked["object"]["kind"], asked["name"]) == (
+            "CONNECT",
+            kind,
+            path.split("/")[1],
+        )
+    assert api.requests("/deny")[0]["object"]["command"] == ["sh"]
+    log = await api("GET", "/api/v1/namespaces/n/pods/p/log")
+    assert log.status == 404

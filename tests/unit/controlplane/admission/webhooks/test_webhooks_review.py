@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vcsync.controlplane.admission.matching import Place
 from vcsync.controlplane.admission.webhooks import hooks as hooks_module
-from vcsync.controlplane.admission.webhooks.hooks import hooks_of
+from vcsync.controlplane.admission.webhooks.hooks import Hooks, hooks_in
 from vcsync.controlplane.admission.webhooks.review import read, refused, version_for
 from vcsync.controlplane.egress.failure import CallFailed
 from vcsync.controlplane.errors import StatusError
@@ -145,6 +145,18 @@ def configuration(count, **rule):
         "metadata": {"name": "c"},
         "webhooks": [{"name": f"h{at}.example.org", "rules": rules} for at in range(count)],
     }
+
+
+def hooks_of(configurations):
+    return Hooks(tuple(hooks_in(json.dumps(each).encode() for each in configurations)))
+
+
+def test_webhooks_are_told_apart_and_counted_through():
+    two = {"metadata": {"name": "d"}, "webhooks": [{"name": "x.y.z"}, {"name": "x.y.z"}]}
+    found = hooks_of([configuration(1), {"metadata": {"name": "none"}, "webhooks": None}, two])
+    assert [(each.uid, each.position) for each in found.all] == [
+        ("c/h0.example.org/0", 0), ("d/x.y.z/0", 1), ("d/x.y.z/1", 2),
+    ]  # fmt: skip
 
 
 def test_webhooks_of_other_kinds_cost_one_look():

@@ -1,0 +1,82 @@
+"""Where a kubelet is and what it is asked."""
+
+from ipaddress import ip_address
+from typing import Any
+
+import msgspec
+import pytest
+
+from vcsync.controlplane.errors import StatusError
+from vcsync.controlplane.kubelets.location import NodePlace, PodPlace, kubelet_of, logs, streamed
+
+LOOPBACK = ip_address("127.0.0.1")
+
+
+def pod(*containers: str, node: str = "n1", **further: Any) -> PodPlace:
+    spec = {"nodeName": node, "containers": [{"name": each} for each in containers], **further}
+    return msgspec.convert({"spec": spec}, PodPlace)
+
+
+def node(*addresses: tuple[str, str], port: int | None = None) -> NodePlace:
+    status: dict[str, Any] = {"addresses": [{"type": kind, "address": text} for kind, text in addresses]}
+    if port:
+        status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": port}}
+    return msgspec.convert({"status": status}, NodePlace)
+
+
+def test_exec_is_asked_in_the_kubelets_own_words() -> None:
+    query = {"stdin": ["true"], "stdout": ["1"], "tty": ["false"], "command": ["sh", "-c", "a b&c"]}
+    asked = streamed(pod("web"), "ns", "p", "exec", query)
+    assert (asked.node, asked.path) == ("n1", "/exec/ns/p/web")
+    assert asked.query == "input=1&output=1&command=sh&command=-c&command=a+b%26c"
+
+
+def test_attach_has_no_command() -> None:
+    asked = streamed(
+        pod("a", "b"), "ns", "p", "attach", {"container": ["b"], "stderr": ["1"], "command": ["x"]}
+    )
+    assert (asked.path, asked.query) == ("/attach/ns/p/b", "error=1")
+
+
+def test_port_forward_names_numbers_only() -> None:
+    asked = streamed(pod("a", "b"), "ns", "p", "portforward", {"ports": ["80,443", "x"]})
+    assert (asked.path, asked.query) == ("/portForward/ns/p", "port=80%2C443")
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ({}, "a container name must be specified for pod p, choose one of: [i a b]"),
+        ({"container": ["x"]}, "container x is not valid for pod p"),
+    ],
+)
+def test_a_container_must_be_one_of_the_pods(query: Any, message: str) -> None:
+    with pytest.raises(StatusError) as caught:
+        streamed(pod("a", "b", initContainers=[{"name": "i"}]), "ns", "p", "exec", query)
+    assert (caught.value.code, caught.value.message) == (400, message)
+
+
+def test_a_pod_without_a_node_can_be_asked_for_nothing_but_its_log() -> None:
+    waiting = pod("a", node="")
+    with pytest.raises(StatusError) as caught:
+        streamed(waiting, "ns", "p", "exec", {})
+    assert caught.value.message == "pod p does not have a host assigned"
+    assert logs(waiting, "ns", "p", "", []).node == ""
+
+
+def test_a_log_is_asked_for_with_its_options() -> None:
+    asked = logs(pod("a"), "ns", "p", "a", [("follow", "true"), ("tailLines", "3")])
+    assert (asked.path, asked.query) == ("/containerLogs/ns/p/a", "follow=true&tailLines=3")
+
+
+def test_the_first_address_that_may_be_called_is_taken_in_the_usual_order() -> None:
+    many = node(("ExternalIP", "10.0.0.3"), ("InternalIP", "10.0.0.2"), ("Hostname", "n1"), port=4444)
+    assert kubelet_of(many, lambda _: True) == (ip_address("10.0.0.2"), 4444)
+    assert kubelet_of(many, lambda each: each == ip_address("10.0.0.3")) == (ip_address("10.0.0.3"), 4444)
+    assert kubelet_of(many, lambda _: False) is None
+
+
+def test_names_are_not_looked_up_and_the_port_has_a_default() -> None:
+    assert kubelet_of(node(("Hostname", "localhost"), ("InternalDNS", "metadata")), lambda _: True) is None
+    assert kubelet_of(node(("Hostname", "127.0.0.1")), lambda _: True) == (LOOPBACK, 10250)
+    assert kubelet_of(node(("Other", "127.0.0.1")), lambda _: True) is None

@@ -24,7 +24,7 @@ from hack.attacks.judge import hint, problem
 from hack.attacks.world import ATTACKER, VICTIM, World, claims
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
-REFUSED = frozenset({400, 401})
+REFUSED = frozenset({400, 401, 431})
 
 
 class Forger:

@@ -1,7 +1,7 @@
 """Turns what is stored into the bytes that a client asked for: JSON, YAML, protobuf, Tables, partial objects."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -10,9 +10,10 @@ import msgspec
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.rest import stored
-from vcsync.controlplane.rest.heavy import LARGE
+from vcsync.controlplane.rest.heavy import costly_to_write
 from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.reading import Listed
+from vcsync.controlplane.rest.turns import turn
 from vcsync.controlplane.rest.watching import Bookmark, Failed, Told
 from vcsync.controlplane.store.interface import Record
 from vcsync.controlplane.wire import encode, partial, protobuf, tables
@@ -20,21 +21,32 @@ from vcsync.controlplane.wire.negotiation import Representation
 
 AT_ONCE = 20
 """Items of a list that are encoded before others in the event loop get their turn: 2 ms of the costliest kinds."""
-CHEAP_AT_ONCE = 500
+CHEAP_AT_ONCE = 200
 """Items that are encoded by no more than copying, likewise."""
+BYTES_AT_ONCE, CHEAP_BYTES_AT_ONCE = 64 * 1024, 256 * 1024
+"""Of the same items."""
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 TABLE = "Table"
 Query = Mapping[str, Sequence[str]]
 _T = TypeVar("_T")
 _encode = msgspec.json.Encoder().encode
+Write = Callable[[Sequence[bytes], Representation], Awaitable[Sequence[bytes]]]
+"""Writes long JSON, of which it is given the pieces, in another form."""
+
+
+async def _on_a_thread(data: Sequence[bytes], how: Representation) -> Sequence[bytes]:
+    return [await asyncio.to_thread(lambda: encode.written(b"".join(data), how))]
 
 
 class Answers:
     """Encodes. `now` is asked for the ages in Tables."""
 
-    def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        """Take a clock."""
+    def __init__(
+        self, now: Callable[[], datetime] = lambda: datetime.now(UTC), write: Write = _on_a_thread
+    ) -> None:
+        """Take a clock, and what writes what is too long for the event loop."""
         self._now = now
+        self._write = write
 
     def document(self, obj: Object, how: Representation) -> bytes:
         """Encode a whole object that is no stored one: a Status, a review, discovery."""
@@ -50,8 +62,10 @@ class Answers:
         obj = stored.unpack(value, revision, resource.kind, resource.storage_api_version)
         return kind.served((await kind.load([obj]))[0])
 
-    async def one(self, kind: Kind, value: bytes, revision: int, how: Representation, query: Query) -> bytes:
-        """Encode one stored object.
+    async def one(
+        self, kind: Kind, value: bytes, revision: int, how: Representation, query: Query
+    ) -> Sequence[bytes]:
+        """Encode one stored object, in pieces.
 
         Raises:
             StatusError: 406, it cannot be had so.
@@ -59,12 +73,11 @@ class Answers:
         if how.target == partial.LIST_KIND:
             raise partial.no_object(_internal(kind, ""))
         if how.target == TABLE:
-            return encode.document(
-                await self._table(kind, [(value, revision)], _of(revision), how, query), how
-            )
+            table = await self._table(kind, [(value, revision)], _of(revision), how, query)
+            return [encode.document(table, how)]
         if how.format == "protobuf":
-            return await self.enveloped(kind, value, revision, how)
-        return encode.written(await self.json(kind, value, revision, how), how)
+            return [await self.enveloped(kind, value, revision, how)]
+        return await self._written([await self.json(kind, value, revision, how)], how)
 
     async def listed(
         self, kind: Kind, listed: Listed, how: Representation, query: Query
@@ -90,16 +103,17 @@ class Answers:
         if how.format == "protobuf" and how.target != TABLE:
             return await self._protobuf_list(kind, listed, how), None
         await listed.whole()
-        items = _items(listed.records, tell_tenant=listed.tell_tenant)
         if how.target == TABLE:
-            objects = await self.working(kind, items)
+            objects = await self.working(kind, _items(listed.records, tell_tenant=listed.tell_tenant))
             return [encode.document(self.table(kind, objects, metadata, how, include), how)], None
-        if how.target == partial.LIST_KIND:
-            parts = [await self._part(kind, each, how) for each in items]
-            return [await _written(partial.partial_list(parts, metadata, version=how.version), how)], None
-        parts = [await self._part(kind, each, how) for each in items]
-        name = resource.list_kind or f"{resource.kind}List"
-        return [await _written(encode.json_list(name, resource.api_version, metadata, parts), how)], None
+        whole = [each async for each in self._in_json(kind, listed, metadata, how, include)]
+        return await self._written(whole, how), None
+
+    async def _written(self, data: Sequence[bytes], how: Representation) -> Sequence[bytes]:
+        """Write JSON in the form asked for; what would take long, above all YAML, beside the event loop."""
+        if costly_to_write(data, how):
+            return await self._write(data, how)
+        return [encode.written(b"".join(data), how)]
 
     async def _in_json(
         self, kind: Kind, listed: Listed, metadata: Object, how: Representation, include: str
@@ -109,8 +123,8 @@ class Answers:
             yield nothing + b"\n"
             return
         head = nothing.removesuffix(b"[]}").removesuffix(b"null}") + b"["
-        step = CHEAP_AT_ONCE if kind.direct and how.target != TABLE else AT_ONCE
-        async for batch in _batches(listed, step):
+        cheap = kind.direct and how.target != TABLE
+        async for batch in _batches(listed, cheap=cheap):
             items = _items(batch, tell_tenant=listed.tell_tenant)
             if how.target == TABLE:
                 objects = await self.working(kind, items)
@@ -226,7 +240,7 @@ class Answers:
         if how.target:
             api_version, name = f"{partial.GROUP}/{how.version}", partial.LIST_KIND
         pieces = []
-        async for records in _batches(listed, AT_ONCE):
+        async for records in _batches(listed, cheap=False):
             parts = []
             for value, revision in _items(records, tell_tenant=listed.tell_tenant):
                 raw = (
@@ -345,13 +359,6 @@ class WatchAnswers:
         return encode.watch_event(change, _encode(obj))
 
 
-async def _written(data: bytes, how: Representation) -> bytes:
-    """Write a list's JSON in the form asked for; YAML of a long one takes seconds, beside the event loop."""
-    if len(data) > LARGE:
-        return await asyncio.to_thread(encode.written, data, how)
-    return encode.written(data, how)
-
-
 def at_once(work: Coroutine[Any, Any, _T]) -> _T:
     """Return what work that waits for nothing comes to."""
     try:
@@ -381,19 +388,34 @@ def _ordered(kind: Kind, how: Representation) -> bool:
     return how.target == TABLE and (resource.storage_group, resource.kind) in tables.ORDERS
 
 
-async def _batches(listed: Listed, step: int) -> AsyncIterator[list[Record]]:
+async def _batches(listed: Listed, *, cheap: bool) -> AsyncIterator[list[Record]]:
     """Give the records of a list, few at a time; others have their turn between them."""
-    records = listed.records
+    records, first = listed.records, listed.rest is None
     while True:
-        for at in range(0, len(records), step):
-            yield records[at : at + step]
-            await asyncio.sleep(0)
+        for batch in _few(records, cheap=cheap):
+            if not first:
+                await turn()
+            first = False
+            yield batch
         if listed.rest is None:
             return
         try:
             records = await anext(listed.rest)
         except StopAsyncIteration:
             return
+
+
+def _few(records: list[Record], *, cheap: bool) -> Iterator[list[Record]]:
+    number, size = (CHEAP_AT_ONCE, CHEAP_BYTES_AT_ONCE) if cheap else (AT_ONCE, BYTES_AT_ONCE)
+    batch: list[Record] = []
+    for record in records:
+        batch.append(record)
+        size -= len(record.value)
+        if len(batch) == number or size < 0:
+            yield batch
+            batch, size = [], CHEAP_BYTES_AT_ONCE if cheap else BYTES_AT_ONCE
+    if batch:
+        yield batch
 
 
 def _internal(kind: Kind, suffix: str) -> str:

@@ -5,40 +5,44 @@ import ssl
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Protocol
 
 import structlog
 
-from vcsync.controlplane.admission import chain
-from vcsync.controlplane.admission.configurations import Configurations
 from vcsync.controlplane.admission.pod_security import DEFAULT
 from vcsync.controlplane.admission.quotas import QuotaClaims
 from vcsync.controlplane.admission.settings import Settings
-from vcsync.controlplane.admission.versions import Versions
-from vcsync.controlplane.admission.webhooks.dispatch import Webhooks, mutation
 from vcsync.controlplane.crd.catalogue import Catalogue
 from vcsync.controlplane.crd.convert import Reach, refuse
 from vcsync.controlplane.crd.establish import Establisher
+from vcsync.controlplane.egress.networks import Networks
 from vcsync.controlplane.flow.service import Fairness
 from vcsync.controlplane.identity.service import Identity as IdentityRoom
 from vcsync.controlplane.kinds.service_claims import Network
+from vcsync.controlplane.kubelets.client import Kubelets
+from vcsync.controlplane.lane.jobs import Setup
+from vcsync.controlplane.lane.lane import Lane
+from vcsync.controlplane.rest.admitting import admission
 from vcsync.controlplane.rest.answers import Answers
 from vcsync.controlplane.rest.claims import Claims
-from vcsync.controlplane.rest.deletion import Deleter, begin_definition, begin_namespace
+from vcsync.controlplane.rest.counting import Metrics
+from vcsync.controlplane.rest.deletion import Deleter
 from vcsync.controlplane.rest.eviction import Evictor
 from vcsync.controlplane.rest.guard import Guard
 from vcsync.controlplane.rest.hub import Hub, Lost, Tap
+from vcsync.controlplane.rest.lasting import Lasting
 from vcsync.controlplane.rest.limits import Limits
 from vcsync.controlplane.rest.paths import Operator, Paths
-from vcsync.controlplane.rest.policing import ask_of, policies, readable_params
 from vcsync.controlplane.rest.reading import Reader
 from vcsync.controlplane.rest.registry import Registry
 from vcsync.controlplane.rest.requestinfo import ALL
 from vcsync.controlplane.rest.scope import Admit
-from vcsync.controlplane.rest.server import Metrics, Server
+from vcsync.controlplane.rest.server import Server
 from vcsync.controlplane.rest.services import ServiceClaims
-from vcsync.controlplane.rest.space import DEFINITIONS, Spaces
+from vcsync.controlplane.rest.space import Spaces
 from vcsync.controlplane.rest.storage_limit import StorageLimit
+from vcsync.controlplane.rest.streaming import Streaming
 from vcsync.controlplane.rest.subresources import Reviews, Subresources
 from vcsync.controlplane.rest.verbs import Verbs
 from vcsync.controlplane.rest.watching import Watches
@@ -47,6 +51,7 @@ from vcsync.controlplane.store.interface import Change, Store, StoreError
 from vcsync.controlplane.tenants.defaults import SERVICE_CIDR
 
 RETRY_SECONDS = 1.0
+NOWHERE = Networks()
 _log = structlog.get_logger()
 
 
@@ -61,16 +66,18 @@ class Who(Identity, Reviews, Operator, Protocol):
 class ControlPlane:
     """Everything that serves; made by `assemble` and `control_plane`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - parts, each of its own type
         self,
         hub: Hub,
         server: Server,
         resume: Callable[[], Coroutine[Any, Any, None]],
         run: Callable[[], Coroutine[Any, Any, None]],
         others: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
+        lane: Lane | None = None,
     ) -> None:
         """Take what must be started and stopped; `others` run beside it until then."""
         self._others = others
+        self._lane = lane
         self._hub = hub
         self._resume = resume
         self._run = run
@@ -84,6 +91,17 @@ class ControlPlane:
         self._tasks.append(asyncio.create_task(self._definitions(), name="definitions"))
         self._tasks.extend(asyncio.create_task(each()) for each in self._others)
         await self.server.start(host, port, tls)
+
+    async def sound(self) -> None:
+        """Wait for as long as everything runs that runs beside the server.
+
+        Raises:
+            Exception: what ended a part of it; RuntimeError if nothing did.
+        """
+        done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            await task
+            raise RuntimeError(f"a part of the control plane ended by itself: {task.get_name()}")
 
     async def _definitions(self) -> None:
         while True:
@@ -99,6 +117,8 @@ class ControlPlane:
         """End watches, answer what is in flight, stop."""
         self._hub.close()
         await self.server.stop()
+        if self._lane is not None:
+            await self._lane.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -111,6 +131,8 @@ def control_plane(
     reach: Reach = refuse,
     limits: Limits | None = None,
     plugins: Settings = DEFAULT,
+    kubelets: Networks = NOWHERE,
+    slow_lane: bool = False,
 ) -> ControlPlane:
     """Make the control plane of a store and its identity.
 
@@ -120,34 +142,37 @@ def control_plane(
         reach: calls webhooks, of admission and of conversion.
         limits: what there may be at most; None: the defaults.
         plugins: what the operator says of admission plug-ins.
+        kubelets: in which spaces they are called, and where.
+        slow_lane: whether heavy writes are done in a process of their own.
     """
-    guard, catalogue, configurations = Guard(identity), Catalogue(reach=reach), Configurations(store)
-    webhooks = Webhooks(store, configurations, Versions(catalogue), reach, ask_of(guard))
-    enforced = policies(store, catalogue, configurations, guard)
+    guard, catalogue, limits = Guard(identity), Catalogue(reach=reach), limits or Limits()
+    admitted = admission(store, guard, catalogue, reach, plugins)
+    configurations = admitted.configurations
+    taps: list[Tap] = [identity.changed, configurations.changed]
+    lane = None
+    if slow_lane:
+        lane = Lane(store, reach, Setup(plugins, limits.storage_bytes, limits.storage_objects))
+        taps.append(lane.changed)
 
     async def missed() -> None:
         configurations.forget()
+        if lane is not None:
+            lane.forget()
         await identity.reload()
 
     return assemble(
         store,
         guard,
-        admit=(
-            mutation(chain.mutation(store, guard.decide), enforced.mutate, webhooks),
-            guard.check_roles,
-        ),
-        validate=(
-            chain.validation(store, guard.decide, guard.may, plugins),
-            readable_params(store, catalogue, guard),
-            enforced.validate,
-            webhooks.validate,
-        ),
-        charges=QuotaClaims(store, plugins.limited),
-        taps=(identity.changed, configurations.changed),
+        admit=admitted.admit,
+        validate=admitted.validate,
+        charges=admitted.charges,
+        taps=taps,
         missed=missed,
         catalogue=catalogue,
-        fairness=Fairness(store, now, limits.flow if limits else None),
+        fairness=Fairness(store, now, limits.flow),
         limits=limits,
+        kubelets=Kubelets(identity.tenants, kubelets),
+        lane=lane,
     )
 
 
@@ -163,6 +188,8 @@ def assemble(
     catalogue: Catalogue | None = None,
     fairness: Fairness | None = None,
     limits: Limits | None = None,
+    kubelets: Kubelets | None = None,
+    lane: Lane | None = None,
 ) -> ControlPlane:
     """Make a control plane.
 
@@ -177,6 +204,8 @@ def assemble(
         catalogue: of custom resources; None: one that calls no webhooks.
         fairness: shares out what can be served at once; None: everything is served at once.
         limits: what there may be at most.
+        kubelets: calls them; None: nobody does.
+        lane: does heavy writes; None: they are done here.
     """
     catalogue, establisher = catalogue or Catalogue(), Establisher(store, now)
 
@@ -192,30 +221,29 @@ def assemble(
             await missed()
         if fairness is not None:
             fairness.gate.changed_all()
+        lasting.missed()
+        room.missed()
         for tenant in who.tenants():
             catalogue.forget(tenant)
         await establisher.resume(who.tenants())
 
-    hub = Hub(store, (*taps, definitions), lost)
-    spaces = Spaces(catalogue, store)
-    reader = Reader(store, who.tenants)
-    claims = ServiceClaims(store, Network(SERVICE_CIDR))
+    lasting = Lasting(who.authenticate, who.exists)
     limits = limits or Limits()
     room = StorageLimit(store, limits.storage_bytes, limits.storage_objects)
+    hub = Hub(store, (*taps, definitions, room.changed, lasting.changed), lost)
+    spaces = Spaces(catalogue, store)
+    widths = fairness.gate.widths if fairness is not None else None
+    reader = Reader(store, who.tenants, widths, lambda: hub.position)
+    claims = ServiceClaims(store, Network(SERVICE_CIDR))
     registry = Registry(
         store, admit, claims, validate=validate, charges=charges or QuotaClaims(store), room=room
     )
-    answers = Answers()
-    deleter = Deleter(
-        registry,
-        {
-            ("", "namespaces"): begin_namespace,
-            (DEFINITIONS, "customresourcedefinitions"): begin_definition,
-        },
-    )
-    verbs = Verbs(registry, reader, Watches(hub, reader, time.monotonic), deleter, answers)
+    answers = Answers() if lane is None else Answers(write=lane.written)
+    deleter = Deleter(registry)
+    verbs = Verbs(registry, reader, Watches(hub, reader, time.monotonic), deleter, answers, lane)
     evictor = Evictor(registry, deleter)
-    subresources = Subresources(verbs, registry, reader, answers, evictor, spaces, who)
+    streaming = Streaming(kubelets, reader, spaces) if kubelets is not None else None
+    subresources = Subresources(verbs, registry, reader, answers, evictor, spaces, who, streaming)
     metrics = Metrics()
 
     async def ready() -> bool:
@@ -234,10 +262,16 @@ def assemble(
 
     paths = Paths(spaces, who, ready, told)
     gate, others = (fairness.gate, [fairness.upkeep.run]) if fairness is not None else (None, [])
-    way = Way(who, spaces, verbs, subresources, paths, now, answers.error, gate)
-    return ControlPlane(hub, Server(way, metrics, limits.connections), resume, establisher.run, others)
+    way = Way(who, spaces, verbs, subresources, paths, now, answers.error, gate, lasting)
+    server = Server(way, metrics, limits)
+    return ControlPlane(hub, server, resume, establisher.run, [lasting.run, *others], lane)
 
 
 def now() -> str:
     """Return the time as objects tell it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _told(int(time.time()))
+
+
+@lru_cache(1)
+def _told(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -4,13 +4,13 @@ from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.rest import stored
+from vcsync.controlplane.rest.attempts import attempts
 from vcsync.controlplane.rest.copies import copied
 from vcsync.controlplane.rest.eviction import set_condition
 from vcsync.controlplane.rest.registry import Registry
 from vcsync.controlplane.rest.scope import Scope
-from vcsync.controlplane.store.interface import Compare, Put
+from vcsync.controlplane.store.interface import Compare, Put, Record
 
-ATTEMPTS = 30
 DONE: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
@@ -25,8 +25,8 @@ async def bind(registry: Registry, scope: Scope, binding: Object, dry_run: bool)
         raise errors.bad_request("name in URL does not match name in Binding object")
     _check(target)
     key = scope.key()
-    record, _ = await registry.store.get(key)
-    for _attempt in range(ATTEMPTS):
+
+    async def attempt(record: Record | None) -> tuple[Object | None, Record | None]:
         if record is None:
             raise registry.not_found(scope)
         pod = await registry.load(scope.kind, record)
@@ -40,13 +40,15 @@ async def bind(registry: Registry, scope: Scope, binding: Object, dry_run: bool)
                 raise registry.conflict(scope, why)
         bound = assigned(pod, scope.name, target["name"], metadata, scope.context.now)
         if dry_run:
-            return DONE
+            return DONE, record
         packed = stored.pack(await scope.kind.store(bound))
         outcome = await registry.commit((Compare(key, record.revision),), (Put(key, packed),))
-        if outcome.done:
-            return DONE
-        record = outcome.failed[0][1]
-    raise registry.conflict(scope)
+        return (DONE, None) if outcome.done else (None, outcome.failed[0][1])
+
+    done = await attempts(registry.store, scope, attempt)
+    if done is None:
+        raise registry.conflict(scope)
+    return done
 
 
 def _check(target: Object) -> None:

@@ -3,12 +3,13 @@
 import asyncio
 import ipaddress
 import resource
-import ssl
 from collections import Counter
 from typing import Any
 
-from aiohttp import web, web_runner
+from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
+
+from vcsync.controlplane.rest.handling import Handler
 
 MAX_CONNECTIONS = 20_000
 SPARE_FILES = 500
@@ -16,7 +17,6 @@ SPARE_FILES = 500
 WRITE_SECONDS = 60.0
 """How long a piece of an answer may wait for a client that does not read."""
 SWEEP_SECONDS = 5.0
-HANDSHAKE_SECONDS = 10.0
 
 
 class Connections(web.Server):
@@ -35,6 +35,10 @@ class Connections(web.Server):
         self._by_source: Counter[str] = Counter()
         self._owners: dict[RequestHandler, str] = {}
         self._by_owner: Counter[str] = Counter()
+
+    def __call__(self) -> RequestHandler:
+        """Return what handles a new connection."""
+        return Handler(self, loop=self._loop, **self._kwargs)
 
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         """Count a connection, or end it."""
@@ -111,35 +115,3 @@ class Stalls:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             self.sweep(asyncio.get_running_loop().time())
-
-
-class Listener(web_runner.BaseSite):
-    """Listens on a TCP port; who does not finish its TLS handshake is let go early."""
-
-    __slots__ = ("_host", "_port")
-
-    def __init__(self, runner: web.ServerRunner, host: str, port: int, tls: ssl.SSLContext | None) -> None:
-        """Take where to listen; `port` 0: any."""
-        super().__init__(runner, ssl_context=tls, backlog=1024)
-        self._host = host
-        self._port = port
-
-    @property
-    def name(self) -> str:
-        """Where it listens."""
-        return f"{'https' if self._ssl_context else 'http'}://{self._host}:{self._port}"
-
-    async def start(self) -> None:
-        """Begin."""
-        await super().start()
-        handler = self._runner.server
-        assert handler is not None  # noqa: S101 - the runner is set up
-        self._server = await asyncio.get_running_loop().create_server(
-            handler,
-            self._host,
-            self._port,
-            ssl=self._ssl_context,
-            backlog=self._backlog,
-            reuse_address=True,
-            ssl_handshake_timeout=HANDSHAKE_SECONDS if self._ssl_context else None,
-        )

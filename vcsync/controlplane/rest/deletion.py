@@ -11,10 +11,13 @@ from typing import Literal
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.cel import patience
 from vcsync.controlplane.crd import definition
+from vcsync.controlplane.crd.catalogue import GROUP, PLURAL
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.rest import meta
 from vcsync.controlplane.rest.copies import copied
+from vcsync.controlplane.rest.heavy import costly
 from vcsync.controlplane.rest.lifecycle import check_deletion
 from vcsync.controlplane.rest.options import DeleteOptions
 from vcsync.controlplane.rest.registry import Registry
@@ -75,11 +78,10 @@ class Deleted:
 class Deleter:
     """Deletes objects of every kind and tenant."""
 
-    def __init__(self, registry: Registry, special: Mapping[tuple[str, str], Special] | None = None) -> None:
-        """Take the registry, and which kinds' deletions begin in ways of their own, by group and plural."""
+    def __init__(self, registry: Registry) -> None:
+        """Take the registry."""
         self._registry = registry
         self._store = registry.store
-        self._special = special or {}
 
     async def delete(self, scope: Scope, options: DeleteOptions, *, by: By = "name") -> Deleted:
         """Delete an object, or mark it where something must happen first.
@@ -91,6 +93,7 @@ class Deleter:
 
         Raises:
             StatusError: as the API refuses.
+            TooLarge: what stands there is too much for the loop; see `patience.moving`.
         """
         check_deletion(scope)
         key = scope.key()
@@ -106,6 +109,8 @@ class Deleter:
     async def _try(
         self, scope: Scope, key: str, record: Record, options: DeleteOptions, by: By
     ) -> tuple[Deleted | None, Record | None]:
+        if patience.movable() and costly(record.value):
+            raise patience.TooLarge
         old = await self._registry.load(scope.kind, record)
         self._check(scope, old["metadata"], record, options)
         if by != "eviction":
@@ -114,7 +119,7 @@ class Deleter:
         now = scope.context.now
         resource = scope.kind.resource
         uid = old["metadata"].get("uid", "")
-        special = self._special.get((resource.group, resource.plural))
+        special = SPECIAL.get((resource.group, resource.plural))
         begin = special(working, options, now) if special else "on"
         if begin == "marked":
             return await self._mark(scope, key, record, working, options)
@@ -187,7 +192,7 @@ class Deleter:
 
     def _refused(self, scope: Scope, what: tuple[str, str, str], why: str) -> StatusError:
         resource = scope.kind.resource
-        if (resource.group, resource.plural) not in self._special:
+        if (resource.group, resource.plural) not in SPECIAL:
             return errors.conflict(resource.kind, resource.storage_group, scope.name, why)
         name, wanted, there = what
         told = f"Precondition failed: {name} in precondition: {wanted}, {name} in object meta: {there}"
@@ -336,3 +341,10 @@ def begin_namespace(working: Object, options: DeleteOptions, now: str) -> Begin:
 def begin_definition(working: Object, _: DeleteOptions, now: str) -> Begin:
     """Begin the deletion of a CustomResourceDefinition: its objects go first."""
     return "marked" if definition.terminate(working, now) else "on"
+
+
+SPECIAL: Mapping[tuple[str, str], Special] = {
+    ("", "namespaces"): begin_namespace,
+    (GROUP, PLURAL): begin_definition,
+}
+"""Kinds whose deletions begin in ways of their own, by group and plural."""

@@ -3,8 +3,13 @@ r"""Field selectors: parsing and matching. Pure.
 As apimachinery's `fields/selector.go`: `a=b,c==d,e!=f`; `\`, `,` and `=` in values are escaped by a backslash.
 """
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+
+_OPERATOR = re.compile("!=|==|=")
+_SPECIAL = re.compile(r"[\\,=]")
 
 
 class InvalidFieldSelector(ValueError):
@@ -20,7 +25,7 @@ class Term:
     equal: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FieldSelector:
     """All terms must hold; none: everything matches."""
 
@@ -28,7 +33,19 @@ class FieldSelector:
 
     def matches(self, fields: Mapping[str, str]) -> bool:
         """Whether an object with these fields is selected; a missing field is an empty text."""
-        return all((fields.get(each.field, "") == each.value) == each.equal for each in self.terms)
+        wanted, unwanted = self._values
+        return all(values == {fields.get(name, "")} for name, values in wanted.items()) and not any(
+            fields.get(name, "") in values for name, values in unwanted.items()
+        )
+
+    @cached_property
+    def _values(self) -> tuple[Mapping[str, set[str]], Mapping[str, set[str]]]:
+        """Of each field the values that it must have, and those that it must not: of a thousand terms few are left."""
+        wanted: dict[str, set[str]] = {}
+        unwanted: dict[str, set[str]] = {}
+        for each in self.terms:
+            (wanted if each.equal else unwanted).setdefault(each.field, set()).add(each.value)
+        return wanted, unwanted
 
     def exact(self, field: str) -> str | None:
         """Return the value that the field must have, None: it may have several."""
@@ -44,7 +61,16 @@ def parse_field_selector(text: str) -> FieldSelector:
     Raises:
         InvalidFieldSelector: in the words of the API.
     """
-    return FieldSelector(tuple(_term(each, text) for each in _split(text) if each))
+    return FieldSelector(tuple(terms(text)))
+
+
+def terms(text: str) -> Iterator[Term]:
+    """Parse term by term.
+
+    Raises:
+        InvalidFieldSelector: as `parse_field_selector`.
+    """
+    return (_term(each, text) for each in _split(text) if each)
 
 
 def check_fields(
@@ -61,6 +87,8 @@ def check_fields(
 
 
 def _split(text: str) -> list[str]:
+    if "\\" not in text:
+        return text.split(",")
     terms, current, escaped = [], "", False
     for character in text:
         if escaped:
@@ -85,14 +113,13 @@ def _term(text: str, whole: str) -> Term:
 
 
 def _operator(text: str) -> tuple[str, str, str]:
-    for at in range(len(text)):
-        for operator in ("!=", "==", "="):
-            if text.startswith(operator, at):
-                return text[:at], operator, text[at + len(operator) :]
-    return text, "", ""
+    found = _OPERATOR.search(text)
+    return (text[: found.start()], found[0], text[found.end() :]) if found else (text, "", "")
 
 
 def _unescape(value: str) -> str:
+    if not _SPECIAL.search(value):
+        return value
     result, escaped = "", False
     for character in value:
         if escaped:

@@ -5,21 +5,20 @@ from typing import Any
 
 from vcsync.controlplane.audit.trail import Trail
 from vcsync.controlplane.behaviour import Object
-from vcsync.controlplane.identity.caller import Asked, Caller, Decision, refusal
+from vcsync.controlplane.identity.caller import Caller, refusal
 from vcsync.controlplane.identity.service import Identity
 from vcsync.controlplane.rest import auditing
 from vcsync.controlplane.rest.requestinfo import RequestInfo
-from vcsync.controlplane.rest.scope import Admission
+from vcsync.controlplane.rest.rights import Rights
 from vcsync.controlplane.tenants.admin import Answer
 
-RBAC = "rbac.authorization.k8s.io"
 
-
-class Guard:
-    """Who may do what."""
+class Guard(Rights):
+    """Who is who, and may do what."""
 
     def __init__(self, identity: Identity) -> None:
         """Take the room of identity."""
+        super().__init__(identity.authorizer)
         self._identity = identity
 
     async def authenticate(
@@ -33,12 +32,12 @@ class Guard:
         return await self._identity.authenticator.authenticate(certificate, authorization, tenant)
 
     def exists(self, tenant: str) -> bool:
-        """Whether there is such a tenant."""
+        """Whether there is such a tenant, though it may be leaving."""
         return self._identity.tenants.exists(tenant)
 
     def tenants(self) -> Sequence[str]:
-        """Return all tenants, in order."""
-        return self._identity.tenants.names()
+        """Return all tenants that have objects, in order, those included that are being made or deleted."""
+        return self._identity.tenants.places()
 
     async def impersonate(
         self, caller: Caller, headers: Mapping[str, str], tenant: str, info: RequestInfo
@@ -79,32 +78,3 @@ class Guard:
     ) -> Answer:
         """Answer the operator."""
         return await self._identity.admin.handle(caller, method, path, query, body)
-
-    async def may(self, caller: Caller, verb: str, signer: str) -> bool:
-        """Tell whether a caller may approve or sign for a signer; see `admission.certificates.May`."""
-        asked = RequestInfo(
-            verb,
-            "",
-            resource_request=True,
-            group="certificates.k8s.io",
-            version="*",
-            resource="signers",
-            name=signer,
-        )
-        return (await self._identity.authorizer.decide(caller, asked)).allowed
-
-    async def decide(self, caller: Caller, asked: Asked) -> Decision:
-        """Tell whether a caller may."""
-        return await self._identity.authorizer.decide(caller, asked)
-
-    async def check_roles(self, admission: Admission) -> None:
-        """Refuse roles and bindings that would give more than their author has.
-
-        Raises:
-            StatusError: 403, 404.
-        """
-        scope, resource = admission.scope, admission.scope.kind.resource
-        if resource.group == RBAC and admission.new is not None:
-            await self._identity.authorizer.check_role_write(
-                scope.caller, resource.plural, scope.namespace, admission.new, admission.old
-            )

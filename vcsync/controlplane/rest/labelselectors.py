@@ -4,8 +4,9 @@ Grammar and words: apimachinery's `labels/selector.go`.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from vcsync.controlplane.errors import wrong
 from vcsync.controlplane.kinds import names
@@ -14,6 +15,10 @@ _WORD = re.compile(r"[ \t\r\n]*(==|!=|[=!(),<>]|[^ \t\r\n=!(),<>]+|$)")
 _SPECIAL = frozenset({"", ",", "=", "==", "!=", "!", "(", ")", "<", ">"})
 _OPERATORS = {"in": "in", "notin": "notin", "=": "in", "==": "in", "!=": "notin", ">": "gt", "<": "lt"}
 _BINARY = "in, notin, =, ==, !=, gt, lt"
+_WITHOUT = frozenset({"notin", "absent"})
+"""Operators that labels meet which are not there."""
+FEW = 8
+"""Requirements that are quicker looked at one by one."""
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
 
@@ -34,15 +39,28 @@ class Requirement:
         return _MATCHES[self.operator](labels.get(self.key), self.values)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LabelSelector:
     """All requirements must be met; none: everything matches."""
 
     requirements: tuple[Requirement, ...]
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether the labels meet all of it."""
-        return all(each.matches(labels) for each in self.requirements)
+        """Whether the labels meet all of it; takes no longer for a thousand requirements on labels that are not there."""
+        if len(self.requirements) <= FEW:
+            return all(each.matches(labels) for each in self.requirements)
+        needed, by_key = self._index
+        return needed <= labels.keys() and all(
+            each.matches(labels) for key in labels for each in by_key.get(key, ())
+        )
+
+    @cached_property
+    def _index(self) -> tuple[frozenset[str], Mapping[str, list[Requirement]]]:
+        """The labels that must be there, and what is required of each."""
+        by_key: dict[str, list[Requirement]] = {}
+        for each in self.requirements:
+            by_key.setdefault(each.key, []).append(each)
+        return frozenset(each.key for each in self.requirements if each.operator not in _WITHOUT), by_key
 
 
 def parse_label_selector(text: str) -> LabelSelector:
@@ -51,36 +69,44 @@ def parse_label_selector(text: str) -> LabelSelector:
     Raises:
         InvalidLabelSelector: in the words of the API.
     """
-    return LabelSelector(tuple(_Parser(text).requirements()))
+    return LabelSelector(tuple(each for each in requirements(text) if each is not None))
+
+
+def requirements(text: str) -> Iterator[Requirement | None]:
+    """Parse requirement by requirement; None: of a long one a part is done.
+
+    Raises:
+        InvalidLabelSelector: as `parse_label_selector`.
+    """
+    return _Parser(text).requirements()
 
 
 class _Parser:
     def __init__(self, text: str) -> None:
-        self._words: list[str] = [*filter(None, (match[1] for match in _WORD.finditer(text))), ""]
-        self._at = 0
+        self._words = filter(None, (match[1] for match in _WORD.finditer(text)))
+        self._word: str = next(self._words, "")
 
-    def requirements(self) -> list[Requirement]:
-        found: list[Requirement] = []
+    def requirements(self) -> Iterator[Requirement | None]:
         while True:
             word = self._peek()
             if word == "":
-                return found
+                return
             if word in _SPECIAL and word != "!":
                 raise InvalidLabelSelector(f"found '{word}', expected: !, identifier, or 'end of string'")
             try:
-                found.append(self._requirement())
+                yield (yield from self._requirement())
             except InvalidLabelSelector as error:
                 raise InvalidLabelSelector(f"unable to parse requirement: {error}") from None
             word = self._next()
             if word == "":
-                return found
+                return
             if word != ",":
                 raise InvalidLabelSelector(f"found '{word}', expected: ',' or 'end of string'")
             following = self._peek()
             if following in _SPECIAL and following != "!":
                 raise InvalidLabelSelector(f"found '{following}', expected: identifier after ','")
 
-    def _requirement(self) -> Requirement:
+    def _requirement(self) -> Generator[None, None, Requirement]:
         key = self._next()
         absent = key == "!"
         if absent:
@@ -95,8 +121,8 @@ class _Parser:
         operator = _OPERATORS.get(word)
         if operator is None:
             raise InvalidLabelSelector(f"found '{word}', expected: {_BINARY}")
-        values = self._values() if word in ("in", "notin") else {self._value()}
-        self._check(key, operator, sorted(values))
+        values = (yield from self._values()) if word in ("in", "notin") else {self._value()}
+        yield from self._check(key, operator, sorted(values))
         return Requirement(key, operator, frozenset(values))
 
     def _value(self) -> str:
@@ -107,7 +133,7 @@ class _Parser:
             raise InvalidLabelSelector(f"found '{word}', expected: identifier")
         return word
 
-    def _values(self) -> set[str]:
+    def _values(self) -> Generator[None, None, set[str]]:
         word = self._next()
         if word != "(":
             raise InvalidLabelSelector(f"found '{word}' expected: '('")
@@ -117,13 +143,14 @@ class _Parser:
             return {""}
         if word in _SPECIAL and word != ",":
             raise InvalidLabelSelector(f"found '{word}', expected: ',', ')' or identifier")
-        values = self._identifiers()
+        values = yield from self._identifiers()
         self._next()
         return values
 
-    def _identifiers(self) -> set[str]:
+    def _identifiers(self) -> Generator[None, None, set[str]]:
         values: set[str] = set()
         while True:
+            yield
             word = self._next()
             following = self._peek()
             if word == ",":
@@ -143,9 +170,11 @@ class _Parser:
                     raise InvalidLabelSelector(f"found '{following}', expected: ',' or ')'")
 
     @staticmethod
-    def _check(key: str, operator: str, values: list[str]) -> None:
+    def _check(key: str, operator: str, values: list[str]) -> Generator[None, None, None]:
         found = []
         for at, value in enumerate(values):
+            if at:
+                yield
             if operator in ("gt", "lt") and not _INTEGER.fullmatch(value):
                 why = "for 'Gt', 'Lt' operators, the value must be an integer"
                 found.append(str(wrong(f"values[{at}]", value, why)))
@@ -155,11 +184,11 @@ class _Parser:
             raise InvalidLabelSelector(found[0] if len(found) == 1 else f"[{', '.join(found)}]")
 
     def _peek(self) -> str:
-        return self._words[min(self._at, len(self._words) - 1)]
+        return self._word
 
     def _next(self) -> str:
-        word = self._peek()
-        self._at += 1
+        word = self._word
+        self._word = next(self._words, "")
         return word
 
 

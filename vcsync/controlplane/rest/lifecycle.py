@@ -29,7 +29,7 @@ async def check_namespace(store: Store, scope: Scope, prefix: str = "") -> None:
     resource = scope.kind.resource
     if not resource.namespaced or not scope.namespace or resource.plural in EVERYWHERE:
         return
-    record, _ = await store.get(object_key(scope.tenant, "", "namespaces", "", scope.namespace))
+    record = await store.known(object_key(scope.tenant, "", "namespaces", "", scope.namespace))
     if record is None:
         raise errors.not_found("namespaces", "", scope.namespace)
     if b'"deletionTimestamp":' in record.value and stored.deleting(record.value):

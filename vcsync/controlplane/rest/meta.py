@@ -148,11 +148,11 @@ def findings(
         found.append(required("metadata.name", "name or generateName is required"))
     found += _namespace(metadata, resource.namespaced) + _common(metadata)
     built_in = own_name and not resource.custom
-    return found + (_standard_finalizers(metadata.get("finalizers") or ()) if built_in else [])
+    return found + (standard_finalizers(metadata) if built_in else [])
 
 
-def update_findings(new: Object, old: Object, *, own: bool = False) -> list[FieldError]:
-    """Return which changes of metadata are not allowed; `own`: as the rules of kinds tell it."""
+def update_findings(new: Object, old: Object) -> list[FieldError]:
+    """Return which changes of metadata are not allowed."""
     found: list[FieldError] = []
     if old.get("deletionTimestamp"):
         extra = sorted(set(new.get("finalizers") or ()) - set(old.get("finalizers") or ()))
@@ -174,7 +174,7 @@ def update_findings(new: Object, old: Object, *, own: bool = False) -> list[Fiel
     found += rules.annotations("metadata.annotations", new.get("annotations") or {})
     found += _owners(new.get("ownerReferences") or ())
     found += _managed(new.get("managedFields") or ())
-    return found + (_standard_finalizers(new.get("finalizers") or ()) if own else [])
+    return found
 
 
 def _namespace(metadata: Object, namespaced: bool) -> list[FieldError]:
@@ -230,11 +230,12 @@ def _finalizers(finalizers: Sequence[str]) -> list[FieldError]:
     return found
 
 
-def _standard_finalizers(finalizers: Sequence[str]) -> list[FieldError]:
+def standard_finalizers(metadata: Object) -> list[FieldError]:
+    """Return which finalizers have no domain and are none of Kubernetes' own."""
     why = "name is neither a standard finalizer name nor is it fully qualified"
     return [
         wrong(f"metadata.finalizers[{at}]", each, why)
-        for at, each in enumerate(finalizers)
+        for at, each in enumerate(metadata.get("finalizers") or ())
         if "/" not in each and each not in STANDARD_FINALIZERS
     ]
 

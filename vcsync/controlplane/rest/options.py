@@ -103,9 +103,9 @@ def list_options(query: Query, *, watch: bool = False) -> ListOptions:
         bookmarks=truth(query.get("allowWatchBookmarks", ())),
         resource_version=_text(query, "resourceVersion"),
         match=_text(query, "resourceVersionMatch"),
-        limit=_number(query, "limit") or 0,
+        limit=number(query, "limit") or 0,
         continue_=_text(query, "continue"),
-        timeout_seconds=_number(query, "timeoutSeconds") or 0,
+        timeout_seconds=number(query, "timeoutSeconds") or 0,
         send_initial_events=truth(initial) if initial else None,
     )
     findings = _watch_findings(options) if options.watch else _list_findings(options)
@@ -195,7 +195,7 @@ def delete_options(query: Query, body: Mapping[str, Any] | None) -> DeleteOption
         policy = _text(query, "propagationPolicy") if query.get("propagationPolicy") else None
         options = DeleteOptions(
             dry_run=bool(dry_run),
-            grace_seconds=_number(query, "gracePeriodSeconds"),
+            grace_seconds=number(query, "gracePeriodSeconds"),
             policy=policy,
             orphan=truth(orphan) if orphan else None,
         )
@@ -236,6 +236,8 @@ def manager_findings(manager: str, path: str) -> list[FieldError]:
     findings = []
     if len(manager.encode()) > MAX_MANAGER:
         findings.append(too_long(path, MAX_MANAGER))
+    if manager.isprintable():  # as nearly all are, of which an object may have many
+        return findings
     at = 0
     for character in manager:
         if not (character.isprintable() or character == " "):
@@ -256,7 +258,12 @@ def _text(query: Query, key: str) -> str:
     return values[0] if values else ""
 
 
-def _number(query: Query, key: str) -> int | None:
+def number(query: Query, key: str) -> int | None:
+    """Return a parameter that is a number; None: it is not given.
+
+    Raises:
+        StatusError: 400, it is none, in Go's words.
+    """
     values = query.get(key)
     if not values:
         return None

@@ -12,7 +12,7 @@ import msgspec
 from vcsync.controlplane import discovery, errors, openapi
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.resources import Resource
-from vcsync.controlplane.rest.reply import Reply
+from vcsync.controlplane.rest.reply import Reply, text
 from vcsync.controlplane.rest.requestinfo import Query, RequestInfo
 from vcsync.controlplane.rest.space import Spaces
 from vcsync.controlplane.schema import builtin
@@ -224,11 +224,11 @@ class Paths:
             return Reply(304, [], kind, told)
         if "gzip" in headers.get("Accept-Encoding", ""):
             return Reply(200, [found.gzipped], kind, {**told, "Content-Encoding": "gzip"})
-        return Reply(200, [found.body], kind, told)
+        return Reply(200, [await asyncio.to_thread(lambda: found.body)], kind, told)
 
     async def operate(self, incoming: Any, info: RequestInfo, query: Query, caller: Any) -> Reply:
         """Answer the operator's own paths."""
-        body = await incoming.body()
+        body = await incoming.read()
         answer = await self._guard.administer(caller, incoming.method, info.path, query, body)
         return Reply(answer.status, [answer.body], answer.content_type)
 
@@ -273,11 +273,6 @@ def listing(custom: Sequence[Resource]) -> list[str]:
 def nowhere() -> Reply:
     """Answer where no group or path of ours begins."""
     return text(404, "404 page not found\n")
-
-
-def text(status: int, said: str) -> Reply:
-    """Answer with a text that no browser shall take for anything else."""
-    return Reply(status, [said.encode()], "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"})
 
 
 def _json(obj: Mapping[str, Any]) -> Reply:

@@ -14,19 +14,19 @@ from vcsync.controlplane.crd.catalogue import Catalogue
 from vcsync.controlplane.identity.caller import Caller
 from vcsync.controlplane.resources import collection_key, object_key
 from vcsync.controlplane.rest import stored
-from vcsync.controlplane.rest.guard import Guard
 from vcsync.controlplane.rest.kind import Kind
+from vcsync.controlplane.rest.rights import Rights
 from vcsync.controlplane.rest.scope import Admission, Admit
 from vcsync.controlplane.rest.space import builtin_kinds
 from vcsync.controlplane.store.interface import Record, Store
 
 
-def ask_of(guard: Guard) -> AskOf:
+def ask_of(rights: Rights) -> AskOf:
     """Return the authorizer that expressions see of a write."""
 
     def of(asked: Admission) -> Ask:
         async def ask(account: Account, check: Check) -> Decision:
-            found = await guard.decide(_caller(asked, account), check)
+            found = await rights.decide(_caller(asked, account), check)
             return Decision(found.allowed, found.reason)
 
         return ask
@@ -34,7 +34,7 @@ def ask_of(guard: Guard) -> AskOf:
     return of
 
 
-def policies(store: Store, catalogue: Catalogue, configurations: Configurations, guard: Guard) -> Policies:
+def policies(store: Store, catalogue: Catalogue, configurations: Configurations, rights: Rights) -> Policies:
     """Make what enforces all tenants' policies."""
 
     async def find_params(tenant: str, kind: Kind, namespace: str, name: str) -> list[Object]:
@@ -57,17 +57,17 @@ def policies(store: Store, catalogue: Catalogue, configurations: Configurations,
         configurations,
         Lookup(store),
         Versions(catalogue),
-        ask_of(guard),
+        ask_of(rights),
         _param_kind(catalogue),
         find_params,
     )
 
 
-def readable_params(store: Store, catalogue: Catalogue, guard: Guard) -> Admit:
+def readable_params(store: Store, catalogue: Catalogue, rights: Rights) -> Admit:
     """Return what refuses policies whose authors may not read the parameters."""
 
     async def allowed(caller: Caller, check: Check) -> bool:
-        return (await guard.decide(caller, check)).allowed
+        return (await rights.decide(caller, check)).allowed
 
     return check_params(Lookup(store), allowed, _param_kind(catalogue))
 

@@ -4,10 +4,12 @@ Behaviour: apiserver's `storage/etcd3/store.go` GetList and Get.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from vcsync.controlplane import errors
+from vcsync.controlplane.flow.widths import Widths
 from vcsync.controlplane.resources import collection_key
 from vcsync.controlplane.rest import paging
 from vcsync.controlplane.rest.kind import Kind
@@ -15,9 +17,10 @@ from vcsync.controlplane.rest.options import ListOptions
 from vcsync.controlplane.rest.requestinfo import ALL
 from vcsync.controlplane.rest.scope import Scope
 from vcsync.controlplane.rest.selection import Selection, selected
+from vcsync.controlplane.rest.turns import turn
 from vcsync.controlplane.store.interface import Compacted, FutureRevision, Page, Record, Store
 
-PAGE = 500
+PAGE = 200
 """Objects read at once where the client set no smaller limit."""
 WHOLE = 1000
 """Objects of a list that is at hand before it is answered; what follows is read while it is sent."""
@@ -33,8 +36,12 @@ LIMITED_BYTES = 16 * 2**20
 """Size of a list with a limit: one that would be larger is cut short, and tells how to go on."""
 ENCODED_BYTES = 32 * 2**20
 """Size of a list that can only be encoded as a whole."""
+TURN_SECONDS = 0.000_5
+"""How long records are selected before others in the event loop get their turn."""
 FRESH_SECONDS = 3.0
 """How long a read waits for a revision that is not yet."""
+TOLD_LOOKS, TOLD_POLL_SECONDS = 500, 0.002
+"""How often, and after what pause, a read of all tenants looks whether the newest ones are known."""
 FRESH_STEP = 0.05
 
 
@@ -76,11 +83,39 @@ class Listed:
             self.rest = None
 
 
+class _Choice:
+    """Tells which records a list takes that does not take all; others have their turn whenever that takes long."""
+
+    __slots__ = ("_kind", "_selection", "_since")
+
+    def __init__(self, kind: Kind, selection: Selection) -> None:
+        self._kind = kind
+        self._selection = selection
+        self._since = time.perf_counter()
+
+    async def takes(self, record: Record) -> bool:
+        if time.perf_counter() - self._since > TURN_SECONDS:
+            await turn()
+            self._since = time.perf_counter()
+        return await selected(self._kind, self._selection, record.key, record.value)
+
+
 class Reader:
     """Reads for every kind and tenant."""
 
-    def __init__(self, store: Store, tenants: Callable[[], Sequence[str]]) -> None:
-        """Take the store, and who the tenants are, in order."""
+    def __init__(
+        self,
+        store: Store,
+        tenants: Callable[[], Sequence[str]],
+        widths: Widths | None = None,
+        told: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """Take the store, who the tenants are, in order, and who is told what lists read.
+
+        `told`: the revision up to which `tenants` knows all there are; 0: it knows no such thing.
+        """
+        self._told = told
+        self._widths = widths or Widths()
         self._store = store
         self._tenants = tenants
         self._sizes: dict[str, int] = {}
@@ -129,17 +164,18 @@ class Reader:
             and (scope.namespace or not scope.kind.resource.namespaced)
         ):
             return await self._single(scope, selection, plan)
-        limit, size = max(options.limit, 0), 0
+        limit, size, resource = max(options.limit, 0), 0, scope.kind.resource
+        choice = _Choice(scope.kind, selection)
+        key, seen, read = (scope.tenant, resource.group, resource.plural, scope.namespace), 0, 0
         revision = plan.revision
         if scope.tenant == ALL and not revision:
-            revision = await self._store.revision()
+            revision = await self._everywhere()
         pages = self._pages(scope, plan.after, limit if selection.everything else 0, revision)
         async for page in pages:
             listed.revision = page.revision
+            seen, read = seen + len(page.records), read + _size(page.records)
             for at, record in enumerate(page.records):
-                if not selection.everything and not await selected(
-                    scope.kind, selection, record.key, record.value
-                ):
+                if not selection.everything and not await choice.takes(record):
                     continue
                 listed.records.append(record)
                 size += len(record.value)
@@ -150,10 +186,14 @@ class Reader:
                         listed.continue_ = paging.encode_token(record.key, prefix, page.revision)
                         if full and selection.everything and scope.tenant != ALL:
                             listed.remaining = left + page.remaining
+                    self._widths.told(key, seen, read, whole=False)
                     return listed
             if not limit and page.more and (len(listed.records) >= WHOLE or size >= WHOLE_BYTES):
                 listed.rest = self._rest(scope.kind, selection, pages)
+                self._widths.told(key, seen, read, whole=False)
                 return listed
+        if not plan.after:
+            self._widths.told(key, seen, read, whole=True)
         if not listed.revision:
             listed.revision = revision or await self._store.revision()
         return listed
@@ -162,14 +202,13 @@ class Reader:
     async def _rest(
         kind: Kind, selection: Selection, pages: AsyncIterator[Page]
     ) -> AsyncIterator[list[Record]]:
+        choice = _Choice(kind, selection)
         try:
             async for page in pages:
                 yield (
                     page.records
                     if selection.everything
-                    else [
-                        each for each in page.records if await selected(kind, selection, each.key, each.value)
-                    ]
+                    else [each for each in page.records if await choice.takes(each)]
                 )
         except Compacted:
             raise errors.expired(paging.TOO_OLD) from None
@@ -211,7 +250,7 @@ class Reader:
                 if not page.more or not page.records:
                     break
                 start = page.records[-1].key
-                await asyncio.sleep(0)
+                await turn()
 
     def _step(self, prefix: str) -> int:
         """Return how many objects are read at once."""
@@ -223,6 +262,15 @@ class Reader:
             if len(self._sizes) >= MAX_REMEMBERED:
                 self._sizes.clear()
             self._sizes[prefix] = size
+
+    async def _everywhere(self) -> int:
+        """Return the newest revision at which all tenants are known: objects of a newer one would be left out."""
+        newest = await self._store.revision()
+        for _ in range(TOLD_LOOKS):
+            if not 0 < self._told() < newest:
+                break
+            await asyncio.sleep(TOLD_POLL_SECONDS)
+        return min(newest, self._told() or newest)
 
     async def fresh(self, revision: int) -> None:
         """Wait until the store has come as far as a revision.

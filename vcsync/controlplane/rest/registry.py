@@ -11,13 +11,15 @@ from functools import partial
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import Behaviour, Object
+from vcsync.controlplane.cel import patience
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.flow.budget import LIGHT
 from vcsync.controlplane.patch.managed import keep_times
 from vcsync.controlplane.rest import meta, stored
+from vcsync.controlplane.rest.attempts import attempts
 from vcsync.controlplane.rest.claims import AllClaims, Claims, Reservation, joined
 from vcsync.controlplane.rest.copies import copied
-from vcsync.controlplane.rest.heavy import checked, heavily
+from vcsync.controlplane.rest.heavy import checked, costly, heavily
 from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.lifecycle import check_namespace
 from vcsync.controlplane.rest.options import DeleteOptions, WriteOptions
@@ -30,8 +32,6 @@ GENERATE_ATTEMPTS = 8
 """So many names of a generateName are tried."""
 CLAIM_ATTEMPTS = 32
 """How often a creation starts anew because other writes took what it reserves."""
-UPDATE_ATTEMPTS = 30
-"""How often an update without resourceVersion starts anew because another write came between."""
 EVENT_TTL = 3600
 """Seconds that Events are kept: kube-apiserver's --event-ttl."""
 
@@ -102,6 +102,7 @@ class Registry:
     async def _create(self, scope: Scope, served: Object, options: WriteOptions) -> Written:
         await check_namespace(self.store, scope, served["metadata"].get("generateName") or "")
         served = await self.admitted(scope, "CREATE", served, None, options)
+        scope.standing = False
         async with self._turns.turn(scope):
             return await self._create_in_turn(scope, served, options)
 
@@ -170,18 +171,21 @@ class Registry:
 
         Raises:
             StatusError: as the API refuses.
+            TooLarge: what stands there is too much for the loop; see `patience.moving`.
         """
         key = scope.key()
-        record, _ = await self.store.get(key)
-        for _attempt in range(UPDATE_ATTEMPTS):
-            if record is None:
-                if not (may_create or scope.kind.behaviour.create_on_update) or scope.subresource:
-                    raise self.not_found(scope)
-                return await self._create_by_update(scope, change, options)
-            written, record = await self._try_update(scope, key, record, change, options, uid)
-            if written is not None:
-                return written
-        raise self.conflict(scope)
+
+        async def attempt(record: Record | None) -> tuple[Written | None, Record | None]:
+            if record is not None:
+                return await self._try_update(scope, key, record, change, options, uid)
+            if not (may_create or scope.kind.behaviour.create_on_update) or scope.subresource:
+                raise self.not_found(scope)
+            return await self._create_by_update(scope, change, options), None
+
+        written = await attempts(self.store, scope, attempt)
+        if written is None:
+            raise self.conflict(scope)
+        return written
 
     async def _create_by_update(self, scope: Scope, change: Change, options: WriteOptions) -> Written:
         if scope.kind.refusal:
@@ -200,8 +204,11 @@ class Registry:
         self, scope: Scope, key: str, record: Record, change: Change, options: WriteOptions, uid: str
     ) -> tuple[Written | None, Record | None]:
         kind = scope.kind
-        if len(record.value) > LIGHT:
-            await scope.weigh(len(record.value))
+        if patience.movable() and costly(record.value):
+            raise patience.TooLarge
+        scope.there = len(record.value)
+        if scope.there > LIGHT:
+            await scope.weigh(scope.there)
         old = await self.load(kind, record)
         old_served = kind.served(old)
         old_uid = old["metadata"].get("uid", "")
@@ -213,6 +220,7 @@ class Registry:
         # What prepare drops from the request must not reach admission, as in apiserver's order.
         served = await self.admitted(scope, "UPDATE", served, old_served, options)
         working = await heavily(scope, partial(kind.working, served))
+        scope.standing = True
         async with self._turns.turn(scope):
             return await self._update_in_turn(scope, key, record, working, old, options)
 
@@ -280,9 +288,10 @@ class Registry:
         reserved = await self.reserve(scope, working, old, dry_run=options.dry_run)
         about_meta = partial(meta.findings, metadata, resource=resource, own_name=False, behaviour=behaviour)
         found = await heavily(scope, about_meta)
-        found += meta.update_findings(metadata, old_metadata)
+        changed = meta.update_findings(metadata, old_metadata)
+        found += changed
         # The rules of each kind tell these again.
-        found += meta.update_findings(metadata, old_metadata, own=not resource.custom)
+        found += changed if resource.custom else [*changed, *meta.standard_finalizers(metadata)]
         found += await checked(scope, partial(validate, working, old))
         if found:
             raise self._invalid(scope, working, found)

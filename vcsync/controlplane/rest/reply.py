@@ -1,7 +1,8 @@
 """What goes back to a client, before it is HTTP. Pure."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 
 @dataclass(slots=True)
@@ -45,3 +46,37 @@ class Stream:
     content_type: str
     pieces: AsyncIterator[bytes]
     outlet: Outlet = field(default_factory=Outlet)
+
+
+class BytesIn(Protocol):
+    """Where bytes come from."""
+
+    async def read(self) -> bytes:
+        """Return the next ones; none: the end."""
+        ...
+
+
+class BytesOut(Protocol):
+    """Where bytes go."""
+
+    async def write(self, data: bytes) -> None:
+        """Send them, and wait for room."""
+        ...
+
+
+@dataclass(slots=True)
+class Tunnel(Stream):
+    """An answer after which the connection carries another protocol.
+
+    Attributes:
+        head: of the answer, with its last empty line.
+        carry: carries bytes both ways until either side ends; it is called with the client's.
+    """
+
+    head: bytes = b""
+    carry: Callable[[BytesIn, BytesOut], Coroutine[None, None, None]] | None = None
+
+
+def text(status: int, said: str) -> Reply:
+    """Answer with a text that no browser shall take for anything else."""
+    return Reply(status, [said.encode()], "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"})

@@ -5,10 +5,11 @@ Paths, verbs and words are those of apiserver's `endpoints/request/requestinfo.g
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from urllib.parse import parse_qs, unquote_to_bytes
 
 from vcsync.controlplane.errors import StatusError, bad_request
+from vcsync.controlplane.lately import lately
 from vcsync.controlplane.rest.fieldselectors import InvalidFieldSelector, parse_field_selector
 from vcsync.controlplane.wire.values import BadValue, duration_of
 
@@ -32,6 +33,8 @@ COLLECTIVE = frozenset({"list", "watch", "deletecollection"})
 MAX_PATH = 8192
 MAX_QUERY = 16384
 MAX_PARAMETERS = 100
+SHORT_QUERY = 128
+"""Queries up to this length are mostly the same few again and again: what they hold is remembered."""
 
 Query = Mapping[str, Sequence[str]]
 
@@ -46,7 +49,7 @@ class RequestInfo:
         path: without the tenant.
         parts: the path's segments from the resource on.
         by_path: the verb was spelled in the path (`/watch/`).
-        selected: fields and values to which a field selector limits what is listed, watched or deleted.
+        field_selector: limits what is listed, watched or deleted.
     """
 
     verb: str
@@ -62,7 +65,16 @@ class RequestInfo:
     name: str = ""
     parts: tuple[str, ...] = ()
     by_path: bool = False
-    selected: tuple[tuple[str, str], ...] = ()
+    field_selector: str = ""
+
+    @property
+    def selected(self) -> tuple[tuple[str, str], ...]:
+        """Fields and values that the field selector demands; one that cannot be read demands nothing."""
+        try:
+            selector = parse_field_selector(self.field_selector)
+        except InvalidFieldSelector:
+            return ()
+        return tuple((term.field, term.value) for term in selector.terms if term.equal)
 
 
 def parse_path(raw: str) -> str:
@@ -94,6 +106,11 @@ def parse_query(raw: str) -> Query:
         return {}
     if len(raw) > MAX_QUERY:
         raise StatusError(414, "", "the request's query is too long")
+    return _parsed(raw)
+
+
+@lately(1024, SHORT_QUERY)
+def _parsed(raw: str) -> Query:
     try:
         return parse_qs(raw, keep_blank_values=True, max_num_fields=MAX_PARAMETERS)
     except ValueError:
@@ -107,15 +124,14 @@ def request_info(method: str, path: str, query: Query) -> RequestInfo:
         StatusError: 400, a verb in the path without a resource.
     """
     tenant, path = _tenant_in_front(path)
-    info = RequestInfo(verb=method.lower(), path=path, tenant=tenant)
     parts = _split(path)
     if len(parts) < 3 or parts[0] not in ("api", "apis"):
-        return info
+        return RequestInfo(verb=method.lower(), path=path, tenant=tenant)
     prefix, parts = parts[0], parts[1:]
     group = ""
     if prefix == "apis":
         if len(parts) < 3:
-            return info
+            return RequestInfo(verb=method.lower(), path=path, tenant=tenant)
         group, parts = parts[0], parts[1:]
     version, parts = parts[0], parts[1:]
     verb, by_path = VERBS.get(method, ""), False
@@ -125,19 +141,6 @@ def request_info(method: str, path: str, query: Query) -> RequestInfo:
             raise StatusError(500, "", f'Internal Server Error: "{path}": {why}\n', plain=True)
         verb, by_path, parts = parts[0], True, parts[1:]
     tenant, parts = _tenant_inside(tenant, parts)
-    info = replace(
-        info,
-        resource_request=True,
-        prefix=prefix,
-        group=group,
-        version=version,
-        by_path=by_path,
-        tenant=tenant,
-    )
-    return _resource(info, verb, parts, query)
-
-
-def _resource(info: RequestInfo, verb: str, parts: list[str], query: Query) -> RequestInfo:
     namespace = ""
     if parts[0] == "namespaces" and len(parts) > 1:
         namespace = parts[1]
@@ -150,15 +153,21 @@ def _resource(info: RequestInfo, verb: str, parts: list[str], query: Query) -> R
         name = _selected_name(query)
     if not name and verb == "delete":
         verb = "deletecollection"
-    return replace(
-        info,
+    return RequestInfo(
         verb=verb,
+        path=path,
+        tenant=tenant,
+        resource_request=True,
+        prefix=prefix,
+        group=group,
+        version=version,
+        by_path=by_path,
         namespace=namespace,
         resource=parts[0],
         name=name,
         subresource=subresource,
         parts=tuple(parts),
-        selected=_selected(query) if verb in COLLECTIVE and "fieldSelector" in query else (),
+        field_selector=query.get("fieldSelector", ("",))[0] if verb in COLLECTIVE else "",
     )
 
 
@@ -190,15 +199,6 @@ def _selected_name(query: Query) -> str:
             value = value.removeprefix("=")
             return value if value not in (".", "..") and not set(value) & set("/%") else ""
     return ""
-
-
-def _selected(query: Query) -> tuple[tuple[str, str], ...]:
-    """Return what a field selector demands; one that cannot be read demands nothing."""
-    try:
-        selector = parse_field_selector(query["fieldSelector"][0])
-    except InvalidFieldSelector:
-        return ()
-    return tuple((term.field, term.value) for term in selector.terms if term.equal)
 
 
 def _tenant_in_front(path: str) -> tuple[str | None, str]:

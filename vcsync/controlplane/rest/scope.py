@@ -30,6 +30,8 @@ class Scope:
         audit: takes annotations of the request's audit event: `scope.audit.annotate(key, value)`.
         began: by the clock that is never set, in seconds.
         size: bytes of the body, once it is here.
+        there: bytes of what stands, once it was read to be changed.
+        standing: whether an object that stands is written, or a new one.
     """
 
     tenant: str
@@ -45,6 +47,8 @@ class Scope:
     weigh: Callable[[int], Awaitable[None]] = weightless
     began: float = field(default_factory=time.monotonic)
     size: int = 0
+    there: int = 0
+    standing: bool = False
 
     @property
     def collection(self) -> str:

@@ -1,12 +1,12 @@
 """Which objects a list or a watch is about: label and field selectors on stored objects."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.errors import bad_request
+from vcsync.controlplane.lately import lately
 from vcsync.controlplane.rest import stored
 from vcsync.controlplane.rest.fieldselectors import (
     FieldSelector,
@@ -14,14 +14,17 @@ from vcsync.controlplane.rest.fieldselectors import (
     Term,
     check_fields,
     parse_field_selector,
+    terms,
 )
 from vcsync.controlplane.rest.kind import Kind, selectable
 from vcsync.controlplane.rest.labelselectors import (
     InvalidLabelSelector,
     LabelSelector,
     parse_label_selector,
+    requirements,
 )
 from vcsync.controlplane.rest.options import ListOptions
+from vcsync.controlplane.rest.turns import turn
 
 NAME, NAMESPACE = "metadata.name", "metadata.namespace"
 _REGARDING = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
@@ -34,6 +37,12 @@ ALIASES: Mapping[tuple[str, str], Mapping[str, str]] = {
 }
 """Fields that clients of a group name otherwise than the kind itself does."""
 MAX_SELECTOR = 16384
+SHORT = 512
+"""Length of a selector that is parsed at once."""
+AT_ONCE = 60
+"""Parts of a longer one that are parsed before others in the event loop get their turn: a third of a millisecond."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +73,35 @@ class Selection:
         return self.fields.exact(NAMESPACE) if self.fields else None
 
 
-@lru_cache(maxsize=1024)
-def _labels(text: str) -> LabelSelector | None:
+@lately(1024, SHORT)
+def _short_labels(text: str) -> LabelSelector | None:
     return parse_label_selector(text) if text.strip() else None
 
 
-@lru_cache(maxsize=1024)
-def _fields(text: str) -> FieldSelector:
-    return parse_field_selector(text)
+_short_fields = lately(1024, SHORT)(parse_field_selector)
 
 
-def selection(kind: Kind, options: ListOptions, name: str = "") -> Selection:
+async def _labels(text: str) -> LabelSelector | None:
+    if len(text) <= SHORT or not text.strip():
+        return _short_labels(text)
+    return LabelSelector(tuple(each for each in await _gently(requirements(text)) if each is not None))
+
+
+async def _fields(text: str) -> FieldSelector:
+    return _short_fields(text) if len(text) <= SHORT else FieldSelector(tuple(await _gently(terms(text))))
+
+
+async def _gently(parts: Iterator[T]) -> list[T]:
+    """Parse, with turns for others in between."""
+    found: list[T] = []
+    for each in parts:
+        found.append(each)
+        if not len(found) % AT_ONCE:
+            await turn()
+    return found
+
+
+async def selection(kind: Kind, options: ListOptions, name: str = "") -> Selection:
     """Compile a request's selectors; `name`: the URL names one object.
 
     Raises:
@@ -85,12 +112,12 @@ def selection(kind: Kind, options: ListOptions, name: str = "") -> Selection:
     if len(options.label_selector) + len(options.field_selector) > MAX_SELECTOR:
         raise bad_request("the selectors are too long")
     try:
-        labels = _labels(options.label_selector)
+        labels = await _labels(options.label_selector)
     except InvalidLabelSelector as error:
         raise bad_request(str(error)) from None
     known: frozenset[str] = frozenset()
     try:
-        fields = _fields(options.field_selector)
+        fields = await _fields(options.field_selector)
         aliases = ALIASES.get((kind.resource.group, kind.resource.kind))
         if fields.terms and aliases:
             fields = FieldSelector(

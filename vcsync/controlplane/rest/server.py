@@ -1,38 +1,53 @@
 """The HTTP server: connections, TLS, bodies, streams; everything else is `way`."""
 
 import asyncio
+import io
 import logging
 import ssl
 import time
 import uuid
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 
 import structlog
-from aiohttp import web, web_response
+from aiohttp import StreamReader, web, web_response
 from aiohttp.http_exceptions import HttpProcessingError
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.audit.service import AuditLog
 from vcsync.controlplane.flow.budget import LIGHT
-from vcsync.controlplane.identity.caller import ALL, SYSTEM
 from vcsync.controlplane.rest import auditing
-from vcsync.controlplane.rest.connections import MAX_CONNECTIONS, Connections, Listener, Stalls
-from vcsync.controlplane.rest.metering import Meter
-from vcsync.controlplane.rest.reply import Reply, Stream
+from vcsync.controlplane.rest.connections import Connections, Stalls
+from vcsync.controlplane.rest.counting import Metrics, count
+from vcsync.controlplane.rest.inside import MAX_BODY, Inside
+from vcsync.controlplane.rest.limits import Limits
+from vcsync.controlplane.rest.listener import Listener, Pace
+from vcsync.controlplane.rest.reply import Reply, Stream, Tunnel
+from vcsync.controlplane.rest.turns import turn
 from vcsync.controlplane.rest.warning_headers import warning_headers
 from vcsync.controlplane.rest.way import Incoming, Outgoing, Way
+from vcsync.kube.takeover import Taken, take_over
 
-MAX_BODY = 3 * 2**20
 GZIP_FROM = 128 * 1024
 CHUNK = 64 * 1024
 FULL = 64 * 1024
 """Bytes on the way to one client beyond which pieces of a stream wait for room."""
+HELD = 8 * 1024
+"""Bytes of a body, twice as many at most, that are taken before they are asked for; of tiny chunks far fewer."""
 KEEPALIVE_SECONDS = 120.0
 STOP_SECONDS = 5.0
 BODY_SECONDS = 60.0
-APPLY = "application/apply-patch"
+CHUNKS_SECONDS = 0.0002
+"""How long chunks of a body, each of which may be of one byte, are taken at once."""
+REST, MAX_REST_SECONDS = 4, 0.005
+"""So many times as long as it took to take them others have their turn, at most so long."""
+TURN_SECONDS = 0.0005
+"""How long pieces of a body are taken before others have their turn."""
+GENTLE_FROM, GENTLE_RATE = 256 * 1024, 16 * 2**20
+"""Bytes of a body from which on it is read at so many a second."""
+DRAIN_SECONDS = LINGER_SECONDS = 1.0
+"""How long what nobody wants of a body is read before a refusal, and after one."""
 _log = structlog.get_logger()
 
 vars(web_response)["SERVER_SOFTWARE"] = "vcsync"  # which versions serve is nobody's business
@@ -50,37 +65,12 @@ _http_log = logging.getLogger(f"{__name__}.http")
 _http_log.addFilter(_Defects())
 
 
-class Metrics:
-    """Counts requests; a handful of series."""
-
-    def __init__(self) -> None:
-        """Make the series."""
-        self.registry = CollectorRegistry()
-        self.requests = Counter(
-            "apiserver_request_total", "Requests by verb and code.", ("verb", "code"), registry=self.registry
-        )
-        self.seconds = Histogram(
-            "apiserver_request_duration_seconds", "Duration of answers.", ("verb",), registry=self.registry
-        )
-        self.watches = Gauge("apiserver_longrunning_requests", "Open watches.", registry=self.registry)
-        self.defects = Counter(
-            "apiserver_defects_total",
-            "Requests that ended with an unexpected error; the log tells of each.",
-            registry=self.registry,
-        )
-        self.tenants = Meter()
-
-    def text(self, tenant: str) -> bytes:
-        """Write what a tenant may read: its own requests; the system space reads of the whole process."""
-        return generate_latest(self.registry) if tenant in (SYSTEM, ALL) else self.tenants.text(tenant)
-
-
 class Server:
     """Listens, and hands requests to the way."""
 
-    def __init__(self, way: Way, metrics: Metrics, connections: int = MAX_CONNECTIONS) -> None:
+    def __init__(self, way: Way, metrics: Metrics, limits: Limits) -> None:
         """Take the way, and how many connections there may be."""
-        self._connections = connections
+        self._limits = limits
         self._stalls = Stalls()
         self._sweeper: asyncio.Task[None] | None = None
         self._way = way
@@ -93,20 +83,22 @@ class Server:
         """Begin to listen; `port` 0: any, told by `self.port`."""
         server = Connections(
             self._handle,
-            limit=self._connections,
+            limit=self._limits.connections,
             access_log=None,
             logger=_http_log,
             # kube-apiserver reads no packed bodies, and a small one could unpack to anything.
             auto_decompress=False,
             handler_cancellation=True,
             keepalive_timeout=KEEPALIVE_SECONDS,
+            lingering_time=LINGER_SECONDS,
+            read_bufsize=HELD,
             max_line_size=16384,
             max_field_size=16384,
         )
         self._server = server
         self._runner = web.ServerRunner(server, shutdown_timeout=STOP_SECONDS, handle_signals=False)
         await self._runner.setup()
-        await Listener(self._runner, host, port, tls).start()
+        await Listener(self._runner, host, port, tls, pace=Pace(self._limits.connection_rate)).start()
         self._sweeper = asyncio.create_task(self._stalls.run(), name="stalls")
         self.port = self._runner.addresses[0][1]
 
@@ -121,14 +113,15 @@ class Server:
         began = time.perf_counter()
         raw_path, _, query = request.raw_path.partition("?")
 
-        async def body() -> bytes:
-            return await _body(request, incoming.weigh)
+        async def body(weigh: Callable[[int], Awaitable[None]]) -> bytes:
+            return await _body(request, weigh)
 
         incoming = Incoming(request.method, raw_path, query, request.headers, _certificate(request), body)
         incoming.audit_id, incoming.remote = auditing.audit_id(request.headers), request.remote or ""
+        incoming.cut = request.transport.abort if request.transport is not None else None
         try:
             outgoing = await self._way.go(incoming)
-            self._count(incoming, outgoing)
+            count(self._metrics, incoming, outgoing)
             outgoing.last = not self._kept(request, incoming.tenant)
             if incoming.seat is not None and isinstance(outgoing.answer, Stream):
                 incoming.seat.leave()  # what lasts is counted otherwise
@@ -147,16 +140,16 @@ class Server:
         finally:
             if incoming.seat is not None:
                 incoming.seat.end()
+            if incoming.open is not None:
+                incoming.open.end()
 
     def _kept(self, request: web.BaseRequest, tenant: str) -> bool:
         """Tell whether a connection may be kept for a next request: a tenant has only so many of them."""
         return not tenant or self._server is None or self._server.belongs(request.protocol, tenant)
 
-    def _count(self, incoming: Incoming, outgoing: Outgoing) -> None:
-        if incoming.tenant and outgoing.info is not None:
-            code = 200 if isinstance(outgoing.answer, Stream) else outgoing.answer.status
-            applies = incoming.headers.get("Content-Type", "").startswith(APPLY)
-            self._metrics.tenants.count(incoming.tenant, outgoing.info, code, applies=applies)
+    def inside(self, tls: ssl.SSLContext | None) -> Inside:
+        """Return the server for clients of this process."""
+        return Inside(self._way, self._metrics, tls)
 
     def audit(self, log: AuditLog) -> None:
         """Tell an audit log of all requests."""
@@ -186,6 +179,9 @@ class Server:
             "Cache-Control": "no-cache, private",
             **outgoing.headers,
         }
+        if isinstance(answer, Tunnel):
+            self._metrics.requests.labels(verb, "101").inc()
+            return await self._tunnel(request, answer)
         if isinstance(answer, Stream):
             self._metrics.requests.labels(verb, "200").inc()
             return await self._stream(request, answer, headers, outgoing.warnings)
@@ -235,6 +231,7 @@ class Server:
         for chunk in _chunks(body):
             self._stalls.begin(request.transport)
             await stream.write(chunk)
+            await turn()
         await stream.write_eof()
         return stream
 
@@ -271,6 +268,8 @@ class Server:
             self._stalls.begin(request.transport)
             await stream.write(part)
             self._stalls.end(request.transport)
+            if len(piece) > CHUNK:
+                await turn()
 
     async def _stream(
         self, request: web.BaseRequest, answer: Stream, headers: dict[str, str], warnings: Sequence[str]
@@ -278,12 +277,12 @@ class Server:
         response = web.StreamResponse(headers={**headers, "Content-Type": answer.content_type})
         _warn(response, warnings)
         response.enable_chunked_encoding()
-        await response.prepare(request)
         self._metrics.watches.inc()
         transport = request.transport
-        if transport is not None:
-            answer.outlet.write = _straight(transport)
         try:
+            await response.prepare(request)
+            if transport is not None:
+                answer.outlet.write = _straight(transport)
             async for piece in answer.pieces:
                 await self._write(request, response, piece)
             await response.write_eof()
@@ -292,6 +291,19 @@ class Server:
             self._metrics.watches.dec()
             await answer.pieces.aclose()  # type: ignore[attr-defined]
         return response
+
+    async def _tunnel(self, request: web.BaseRequest, answer: Tunnel) -> web.StreamResponse:
+        """Let the connection carry something else."""
+        client = take_over(request)
+        self._metrics.watches.inc()
+        try:
+            await client.write(answer.head)
+            if answer.carry is not None:
+                await answer.carry(client, client)
+        finally:
+            self._metrics.watches.dec()
+            await answer.pieces.aclose()  # type: ignore[attr-defined]
+        return Taken()
 
 
 async def _body(request: web.BaseRequest, weigh: Callable[[int], Awaitable[None]]) -> bytes:
@@ -304,23 +316,67 @@ async def _body(request: web.BaseRequest, weigh: Callable[[int], Awaitable[None]
         return b""
     too_large = errors.too_large(f"limit is {MAX_BODY}")
     if (request.content_length or 0) > MAX_BODY:
+        await _drained(request)
         raise too_large
-    body, weight = bytearray(), request.content_length or MAX_BODY
+    # Its buffer becomes the value: a copy of three megabytes, in new memory, takes two milliseconds.
+    body, size, weight = io.BytesIO(), 0, request.content_length or MAX_BODY
     if request.content_length and weight > LIGHT:
         await weigh(weight)
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            async for chunk in request.content.iter_any():
-                if len(body) <= LIGHT < len(body) + len(chunk) and not request.content_length:
+            async for chunk in _pieces(request):
+                if size <= LIGHT < size + len(chunk) and not request.content_length:
                     await weigh(weight)
-                body += chunk
-                if len(body) > MAX_BODY:
+                size += body.write(chunk)
+                if size > MAX_BODY:
+                    await _drained(request)
                     raise too_large
     except web.RequestPayloadError:
         raise errors.bad_request("the request's body is malformed") from None
     except TimeoutError:
         raise errors.StatusError(408, "Timeout", "the request's body did not come") from None
-    return bytes(body)
+    return body.getvalue()
+
+
+async def _pieces(request: web.BaseRequest) -> AsyncIterator[bytes]:
+    """Give what comes of a body; the more of it, the more others get their turn in between."""
+    content, chunked, size, busy = request.content, not request.content_length, 0, 0.0
+    while True:
+        before = time.thread_time()
+        chunk = await (_chunks_of(content) if chunked else content.readany())
+        if not chunk:
+            return
+        spent = time.thread_time() - before
+        yield chunk
+        size += len(chunk)
+        rest = len(chunk) / GENTLE_RATE if size > GENTLE_FROM else 0.0
+        if chunked and size > LIGHT:
+            rest = max(rest, min(MAX_REST_SECONDS, REST * spent))
+        busy += spent
+        if rest:
+            await asyncio.sleep(rest)
+        elif busy > TURN_SECONDS:
+            await turn()
+            busy = 0.0
+
+
+async def _chunks_of(content: StreamReader) -> bytes:
+    """Take what came in chunks, for a short while; nothing: that was all."""
+    found, since = [], time.perf_counter()
+    while True:
+        data, ended = await content.readchunk()
+        if data:
+            found.append(data)
+        if (data and time.perf_counter() - since > CHUNKS_SECONDS) or not (data or ended):
+            return b"".join(found)
+
+
+async def _drained(request: web.BaseRequest) -> None:
+    """Read, without haste, what comes of a body that nobody wants: else the client could not read the answer."""
+    with suppress(TimeoutError, web.RequestPayloadError):
+        async with asyncio.timeout(DRAIN_SECONDS):
+            async for _ in _pieces(request):
+                pass
 
 
 def _straight(transport: asyncio.Transport) -> Callable[[bytes], bool]:

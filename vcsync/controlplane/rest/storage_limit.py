@@ -3,7 +3,7 @@
 What is left is remembered, so that a write costs no question to the store until it may run out.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -12,7 +12,8 @@ from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.identity.caller import SYSTEM
 from vcsync.controlplane.resources import collection_key
 from vcsync.controlplane.rest.scope import Scope
-from vcsync.controlplane.store.interface import Store, Usage
+from vcsync.controlplane.store.interface import Change, Store, Usage
+from vcsync.controlplane.tenants.records import TENANTS, decode, record_key
 
 MAX_BYTES = 2 * 2**30
 MAX_OBJECTS = 500_000
@@ -115,12 +116,32 @@ class StorageLimit:
     """What tenants may keep, each."""
 
     def __init__(self, store: Store, max_bytes: int = MAX_BYTES, max_objects: int = MAX_OBJECTS) -> None:
-        """Take the store, and how many bytes and objects a tenant may have; 0: any number."""
+        """Take the store, and how many bytes and objects a tenant has whose record tells nothing else; 0: any number."""
         self._store = store
         self._bytes = max_bytes
         self._objects = max_objects
         self._left: dict[str, _Left] = {}
         self._heeded: dict[tuple[str, str], _Left] = {}
+
+    def changed(self, changes: Sequence[Change]) -> None:
+        """Take note of changes of the store: of tenants' records, which may tell limits of their own."""
+        for change in changes:
+            if change.key.startswith(TENANTS):
+                self._left.pop(change.key.removeprefix(TENANTS), None)
+
+    def missed(self) -> None:
+        """Ask anew about everybody: changes may have been missed."""
+        self._left.clear()
+
+    async def _limits(self, tenant: str) -> tuple[int, int]:
+        """Return how many objects and bytes a tenant may have."""
+        record, _ = await self._store.get(record_key(tenant))
+        told = None if record is None else decode(record.value)
+        objects, size = self._objects, self._bytes
+        if told is not None:
+            objects = objects if told.storage_objects is None else told.storage_objects
+            size = size if told.storage_bytes is None else told.storage_bytes
+        return objects, size
 
     async def require(self, scope: Scope, key: str, value: bytes, before: bytes | None) -> None:
         """Make sure that there is room for a write.
@@ -151,7 +172,7 @@ class StorageLimit:
 
     async def _ask(self, scope: Scope, grown: int, *, new: bool) -> _Left:
         usage = await self._store.usage(scope.tenant)
-        limits = (self._objects, self._bytes)
+        limits = await self._limits(scope.tenant)
         if what := _over(usage, grown, limits, new=new):
             raise _refusal(scope, f"the control plane's storage is full: {what} are used")
         return _remember(self._left, scope.tenant, _left(usage, grown, limits))
@@ -189,22 +210,22 @@ class StorageLimit:
             found = {name: each.usage for name, each in sorted(self._left.items())}
         else:
             found = {tenant: await self._store.usage(tenant)}
-        return "\n".join([*self._lines(found), ""]).encode()
+        limits = {name: await self._limits(name) for name in found}
+        return "\n".join([*_lines(found, limits), ""]).encode()
 
-    def _lines(self, found: dict[str, Usage]) -> Iterator[str]:
-        limits: tuple[tuple[str, str, Callable[[Usage], int]], ...] = (
-            ("apiserver_storage_size_bytes", "Bytes that a tenant keeps.", lambda usage: usage.bytes),
-            ("vcsync_storage_objects", "Objects that a tenant keeps.", lambda usage: usage.objects),
-            ("vcsync_storage_limit_bytes", "Bytes that a tenant may keep; 0: any.", lambda _: self._bytes),
-            (
-                "vcsync_storage_limit_objects",
-                "Objects that a tenant may keep; 0: any.",
-                lambda _: self._objects,
-            ),
-        )
-        for name, told, value in limits:
-            label = "storage_cluster_id" if name.startswith("apiserver") else "tenant"
-            yield f"# HELP {name} {told}"
-            yield f"# TYPE {name} gauge"
-            for tenant, usage in found.items():
-                yield f'{name}{{{label}="{tenant}"}} {value(usage)}'
+
+_SERIES: Sequence[tuple[str, str, Callable[[Usage, tuple[int, int]], int]]] = (
+    ("apiserver_storage_size_bytes", "Bytes that a tenant keeps.", lambda usage, _: usage.bytes),
+    ("vcsync_storage_objects", "Objects that a tenant keeps.", lambda usage, _: usage.objects),
+    ("vcsync_storage_limit_bytes", "Bytes that a tenant may keep; 0: any.", lambda _, limits: limits[1]),
+    ("vcsync_storage_limit_objects", "Objects that a tenant may keep; 0: any.", lambda _, limits: limits[0]),
+)
+
+
+def _lines(found: Mapping[str, Usage], limits: Mapping[str, tuple[int, int]]) -> Iterator[str]:
+    for name, told, value in _SERIES:
+        label = "storage_cluster_id" if name.startswith("apiserver") else "tenant"
+        yield f"# HELP {name} {told}"
+        yield f"# TYPE {name} gauge"
+        for tenant, usage in found.items():
+            yield f'{name}{{{label}="{tenant}"}} {value(usage, limits[tenant])}'

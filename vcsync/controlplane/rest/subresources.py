@@ -18,6 +18,7 @@ from vcsync.controlplane.rest.reading import Reader
 from vcsync.controlplane.rest.registry import Registry, Written
 from vcsync.controlplane.rest.reply import Reply, Stream
 from vcsync.controlplane.rest.space import Spaces
+from vcsync.controlplane.rest.streaming import Streaming
 from vcsync.controlplane.rest.subwrites import SUBWRITES
 from vcsync.controlplane.rest.tracking import track, track_part
 from vcsync.controlplane.rest.verbs import Request, Verbs
@@ -52,8 +53,10 @@ class Subresources:
         evictor: Evictor,
         spaces: Spaces,
         reviews: Reviews,
+        streaming: Streaming | None = None,
     ) -> None:
-        """Take the parts."""
+        """Take the parts; without `streaming` nothing of what kubelets have is answered."""
+        self._streaming = streaming
         self._verbs = verbs
         self._registry = registry
         self._reader = reader
@@ -114,12 +117,16 @@ class Subresources:
             raise errors.not_found("componentstatus", "", request.scope.name)
         return self._document(request, {"kind": "ComponentStatus", "apiVersion": "v1", **one}, 200)
 
-    async def _stream(self, request: Request) -> Reply:
+    async def _stream(self, request: Request) -> Reply | Stream:
         name, resource = request.info.subresource, request.scope.kind.resource
         if name in CONNECTS:
             path = "/".join(["", *request.info.parts[3:]])
             asked = connect_options(resource.subresources[name], request.query, path)
             await self._registry.requested(request.scope, "CONNECT", asked, WriteOptions())
+        streaming = self._streaming
+        served = streaming is not None and streaming.serves(request.scope.tenant)
+        if streaming is not None and served and resource.plural == "pods" and name != "proxy":
+            return await streaming.answer(request)
         await self._reader.get(request.scope)
         what = f"{request.scope.kind.resource.plural}/{request.info.subresource}"
         raise errors.StatusError(

@@ -3,19 +3,22 @@
 Behaviour: apiserver's `endpoints/handlers/{get,create,update,patch,delete}.go`.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Protocol
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.audit.trail import Level
 from vcsync.controlplane.behaviour import Object
+from vcsync.controlplane.cel import patience
 from vcsync.controlplane.rest import deletion, meta
 from vcsync.controlplane.rest.answers import Answers, WatchAnswers
 from vcsync.controlplane.rest.bodies import read_object, read_options
 from vcsync.controlplane.rest.copies import copied
 from vcsync.controlplane.rest.deletion import Deleter, status_of
-from vcsync.controlplane.rest.heavy import heavily
+from vcsync.controlplane.rest.heavy import Tried, costly, heavily
 from vcsync.controlplane.rest.options import delete_options, list_options, write_options
 from vcsync.controlplane.rest.patching import defaulted, patched
 from vcsync.controlplane.rest.reading import Reader
@@ -25,12 +28,15 @@ from vcsync.controlplane.rest.requestinfo import ALL, Query, RequestInfo
 from vcsync.controlplane.rest.scope import Scope
 from vcsync.controlplane.rest.selection import selection
 from vcsync.controlplane.rest.tracking import track
+from vcsync.controlplane.rest.turns import turn
 from vcsync.controlplane.rest.watching import Bookmark, Failed, Item, Told, Watches
 from vcsync.controlplane.wire import negotiation
 from vcsync.controlplane.wire.negotiation import Representation
 
 ReadBody = Callable[[], Awaitable[bytes]]
 COLLECTION_PAGE = 10_000
+PIECE, TURN_SECONDS = 64 * 1024, 0.0005
+"""How much of what a watch is told is encoded before others have their turn: bytes, and how long."""
 
 
 @dataclass(slots=True)
@@ -47,25 +53,36 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Headers:
-    """Those that verbs look at."""
+    """Those that verbs look at. `all`: for who asks for another protocol."""
 
     content_type: str = ""
     accept: str = ""
     agent: str = ""
+    all: Mapping[str, str] = field(default_factory=dict)
+
+
+class Elsewhere(Protocol):
+    """Who does heavy writes; `lane.Lane` will do."""
+
+    async def do(self, request: Request, body: bytes) -> Reply:
+        """Do a write; raises StatusError."""
 
 
 class Verbs:
     """Does what a request asks."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - parts, each of its own type
         self,
         registry: Registry,
         reader: Reader,
         watches: Watches,
         deleter: Deleter,
         answers: Answers,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
-        """Take the parts."""
+        """Take the parts; `elsewhere` None: heavy writes are done here."""
+        self._elsewhere = elsewhere
+        self._tried = Tried()
         self._registry = registry
         self._reader = reader
         self._watches = watches
@@ -83,7 +100,7 @@ class Verbs:
         by_path = request.info.verb == "watch" and request.info.by_path
         options = list_options(request.query, watch=by_path)
         scope = request.scope
-        chosen = selection(scope.kind, options, scope.name)
+        chosen = await selection(scope.kind, options, scope.name)
         if options.watch:
             # What encodes is made first: it may refuse, which no stream that has begun could tell.
             all_tenants = scope.tenant == ALL
@@ -105,22 +122,58 @@ class Verbs:
     @staticmethod
     async def _pieces(writer: WatchAnswers, stream: AsyncIterator[list[Item]]) -> AsyncIterator[bytes]:
         async for items in stream:
-            pieces = []
+            pieces, size, since = [], 0, time.perf_counter()
             for item in items:
                 if isinstance(item, Bookmark):
-                    pieces.append(writer.bookmark(item))
+                    piece = writer.bookmark(item)
                 elif isinstance(item, Failed):
-                    pieces.append(writer.failed(item))
+                    piece = writer.failed(item)
                 else:
-                    pieces.append(await writer.event(item))
+                    piece = await writer.event(item)
+                pieces.append(piece)
+                size += len(piece)
+                if size > PIECE or time.perf_counter() - since > TURN_SECONDS:
+                    yield b"".join(pieces)
+                    await turn()
+                    pieces, size, since = [], 0, time.perf_counter()
             if pieces:
                 yield b"".join(pieces)
 
     async def create(self, request: Request) -> Reply:
         """Create an object."""
+        return await self._write(request, self._create)
+
+    async def update(self, request: Request) -> Reply:
+        """Replace an object."""
+        return await self._write(request, self._update)
+
+    async def patch(self, request: Request) -> Reply:
+        """Change an object by a patch."""
+        return await self._write(request, self._patch)
+
+    async def _write(self, request: Request, here: Callable[[Request, bytes], Awaitable[Reply]]) -> Reply:
+        """Do a write, elsewhere if it is heavy."""
+        elsewhere, scope = self._elsewhere, request.scope
+        body = await request.body()
+        if elsewhere is None:
+            return await here(request, body)
+        info = request.info
+        writes = (scope.tenant, info.verb, info.group, info.resource)
+        if costly(body, request.headers.content_type) or self._tried.in_vain(writes, len(body)):
+            return await elsewhere.do(request, body)
+        warned = len(scope.warnings)
+        try:
+            with patience.moving():
+                return await here(request, body)
+        except patience.TooLong as why:
+            if not isinstance(why, patience.TooLarge):
+                self._tried.told(writes, len(body))
+            del scope.warnings[warned:]
+            return await elsewhere.do(request, body)
+
+    async def _create(self, request: Request, body: bytes) -> Reply:
         scope = request.scope
         options = write_options(request.query, "CreateOptions")
-        body = await request.body()
         scope.size = len(body)
         served = await heavily(
             scope, partial(read_object, scope, body, request.headers.content_type, options.validation)
@@ -141,11 +194,9 @@ class Verbs:
         written = await self._registry.create(scope, served, options)
         return await self._object(request, written)
 
-    async def update(self, request: Request) -> Reply:
-        """Replace an object."""
+    async def _update(self, request: Request, body: bytes) -> Reply:
         scope = request.scope
         options = write_options(request.query, "UpdateOptions")
-        body = await request.body()
         scope.size = len(body)
         served = await heavily(
             scope, partial(read_object, scope, body, request.headers.content_type, options.validation)
@@ -165,13 +216,11 @@ class Verbs:
         written = await self._registry.update(scope, change, options, uid=uid)
         return await self._object(request, written)
 
-    async def patch(self, request: Request) -> Reply:
-        """Change an object by a patch."""
+    async def _patch(self, request: Request, body: bytes) -> Reply:
         scope = request.scope
         form = negotiation.patch_type(request.headers.content_type, custom=scope.kind.resource.custom)
         apply = form == negotiation.APPLY_PATCH
         options = write_options(request.query, "PatchOptions", apply=apply)
-        body = await request.body()
         scope.size = len(body)
         change = await heavily(scope, partial(patched, scope, form, body, options))
         written = await self._registry.update(scope, change, options, may_create=apply)
@@ -179,9 +228,11 @@ class Verbs:
 
     async def delete(self, request: Request) -> Reply:
         """Delete an object."""
+        return await self._write(request, self._delete)
+
+    async def _delete(self, request: Request, body: bytes) -> Reply:
         scope = request.scope
-        body = read_options(await request.body(), request.headers.content_type)
-        options = delete_options(request.query, body)
+        options = delete_options(request.query, read_options(body, request.headers.content_type))
         scope.warn(deletion.warnings(scope, options))
         deleted = await self._deleter.delete(scope, options)
         status = 202 if not deleted.gone and options.orphan is False else 200
@@ -194,7 +245,7 @@ class Verbs:
         """Delete what is selected of a collection; the answer is the list of it."""
         scope = request.scope
         listing = list_options(request.query)
-        chosen = selection(scope.kind, listing)
+        chosen = await selection(scope.kind, listing)
         body = read_options(await request.body(), request.headers.content_type)
         options = delete_options(request.query, body)
         if scope.kind.resource.namespaced and not scope.namespace:
@@ -211,4 +262,4 @@ class Verbs:
         told = await self._answers.one(
             request.scope.kind, written.value, written.revision, request.how, request.query
         )
-        return Reply(201 if written.created else 200, [told], request.how.content_type)
+        return Reply(201 if written.created else 200, told, request.how.content_type)

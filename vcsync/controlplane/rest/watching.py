@@ -16,6 +16,7 @@ from vcsync.controlplane.rest.reading import Listed, Reader, narrowed
 from vcsync.controlplane.rest.requestinfo import ALL
 from vcsync.controlplane.rest.scope import Scope
 from vcsync.controlplane.rest.selection import Selection, fields_of, metadata_fields
+from vcsync.controlplane.rest.turns import turn
 from vcsync.controlplane.store.interface import Compacted, Record
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
@@ -23,7 +24,8 @@ MIN_SECONDS = 1800.0
 """A watch without timeoutSeconds lasts this long up to twice as long (`--min-request-timeout`)."""
 BOOKMARK_SECONDS = 60.0
 BOOKMARK_BEFORE_END = 2.0
-BATCH = 256
+BATCH = 100
+"""Objects of the initial list that are given at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +170,16 @@ class Watches:
 
 
 async def _batches(listed: Listed) -> AsyncIterator[list[Record]]:
+    """Give the records of a list, few at a time; others have their turn between them."""
     for at in range(0, len(listed.records), BATCH):
+        if at or listed.rest is not None:
+            await turn()
         yield listed.records[at : at + BATCH]
     if listed.rest is not None:
         async for records in listed.rest:
-            yield records
+            for at in range(0, len(records), BATCH):
+                await turn()
+                yield records[at : at + BATCH]
 
 
 class _Chosen:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from vcsync.controlplane import errors
@@ -16,7 +16,9 @@ from vcsync.controlplane.identity.caller import SYSTEM, UNAUTHENTICATED, Caller,
 from vcsync.controlplane.resources import Resource
 from vcsync.controlplane.rest import auditing
 from vcsync.controlplane.rest.kind import Kind
-from vcsync.controlplane.rest.paths import Paths, nowhere, text
+from vcsync.controlplane.rest.lasting import Lasting, Open
+from vcsync.controlplane.rest.paths import Paths, nowhere
+from vcsync.controlplane.rest.refusals import refusal
 from vcsync.controlplane.rest.reply import Reply, Stream
 from vcsync.controlplane.rest.requestinfo import (
     ALL,
@@ -50,6 +52,10 @@ VIRTUAL = frozenset(
     }
 )
 """Resources of which nothing is kept."""
+MAX_DIGITS = 19
+"""Of a list's limit."""
+UPGRADED = frozenset({"exec", "attach", "portforward"})
+"""What is asked for by GET, as WebSockets must be, needs the right to create as well."""
 
 
 class Identity(Protocol):
@@ -83,13 +89,15 @@ class Incoming:
     Attributes:
         path: as it was sent, percent-encoded.
         certificate: of the client, DER; None: it showed none.
-        body: reads it.
+        body: reads it, given what waits for memory; it does not hold this, or each request would leave a cycle.
         tenant: whose it is, once the caller is known and let in.
         audit_id: goes into the audit log and back to the client.
         remote: the address of the other end.
         audit: what the audit log is told of it.
         seat: its right to be served, once the caller is known; to be ended by whoever made this.
         classified: headers that tell by what it was let in; only a tenant's own users may know.
+        cut: ends it from outside; None: nothing does.
+        open: what is known of it as one that lasts; to be ended by whoever made this.
     """
 
     method: str
@@ -97,18 +105,24 @@ class Incoming:
     query: str
     headers: Mapping[str, str]
     certificate: bytes | None
-    body: Callable[[], Awaitable[bytes]]
+    body: Callable[[Callable[[int], Awaitable[None]]], Awaitable[bytes]]
     tenant: str = ""
     audit_id: str = ""
     remote: str = ""
     audit: Trail = SILENT
     seat: Seat | None = None
     classified: Mapping[str, str] = field(default_factory=dict)
+    cut: Callable[[], None] | None = None
+    open: Open | None = None
 
     @property
     def weigh(self) -> Callable[[int], Awaitable[None]]:
         """What waits for memory; see `flow.gate.Seat.weigh`."""
         return self.seat.weigh if self.seat is not None else weightless
+
+    async def read(self) -> bytes:
+        """Read the body; raises what `body` raises."""
+        return await self.body(self.weigh)
 
 
 @dataclass(slots=True)
@@ -136,8 +150,10 @@ class Way:
         now: Callable[[], str],
         refuse: Callable[[StatusError, Representation], bytes],
         gate: Gate | None = None,
+        lasting: Lasting | None = None,
     ) -> None:
         """Take the parts; `now` gives RFC 3339, `refuse` encodes errors; no gate: everything is served at once."""
+        self._lasting = lasting
         self._gate = gate
         self._identity = identity
         self._spaces = spaces
@@ -170,16 +186,7 @@ class Way:
 
     def refused(self, error: StatusError, accept: str) -> Reply:
         """Answer with an error's Status."""
-        if error.plain:
-            return text(error.code, error.message)
-        try:
-            how = negotiation.accepted(accept, transforms=False)
-        except StatusError:
-            how = Representation("json")
-        headers = {"Retry-After": str(error.retry_after)} if error.retry_after is not None else {}
-        if error.code == 401:
-            headers["WWW-Authenticate"] = 'Basic realm="kubernetes-master"'
-        return Reply(error.code, [self._refuse(error, how)], how.content_type, headers)
+        return refusal(error, accept, self._refuse)
 
     async def _go(
         self, incoming: Incoming, info: RequestInfo, query: Query, warnings: list[str]
@@ -195,8 +202,8 @@ class Way:
             raise errors.not_found("tenants", "", tenant)
         caller = await identity.impersonate(caller, headers, tenant, info)
         auditing.impersonated(incoming, caller)
-        await self._seat(incoming, tenant, caller, info)
-        await identity.authorize(caller, info, incoming.audit)
+        await self._seat(incoming, tenant, caller, info, query)
+        await self._authorize(incoming, caller, info)
         await self._enter(incoming, tenant)
         if not info.resource_request:
             return await self._paths.answer(incoming, info, query, tenant)
@@ -234,8 +241,8 @@ class Way:
         )
         if negotiation.wants_pretty(query.get("pretty", (None,))[0], scope.agent) and not streamed:
             how = Representation(how.format, how.target, how.version, pretty=True)
-        told = Headers(headers.get("Content-Type", ""), headers.get("Accept", ""), scope.agent)
-        body = auditing.recorded(incoming, info, incoming.body)
+        told = Headers(headers.get("Content-Type", ""), headers.get("Accept", ""), scope.agent, headers)
+        body = auditing.recorded(incoming, info, incoming.read)
         request = Request(info, query, told, body, scope, how)
         if info.subresource:
             return await self._subresources.answer(request)
@@ -243,7 +250,9 @@ class Way:
             return await self._subresources.virtual(request)
         return await self._verb(request)
 
-    async def _seat(self, incoming: Incoming, tenant: str, caller: Caller, info: RequestInfo) -> None:
+    async def _seat(
+        self, incoming: Incoming, tenant: str, caller: Caller, info: RequestInfo, query: Query
+    ) -> None:
         """Wait until the request may be served; system callers have seats of their own, wherever they look.
 
         Raises:
@@ -255,13 +264,30 @@ class Way:
         home = SYSTEM if caller.system else tenant if self._identity.exists(tenant) else NOBODY
         if not gate.known(home):
             await gate.prepare(home)
-        incoming.seat = seat = gate.enter(home, caller, info)
+        width = 1
+        if info.verb == "list" and not info.name:
+            limit = (query.get("limit") or ("",))[0]
+            key = (tenant, info.group, info.resource, info.namespace)
+            width = gate.widths.of(key, int(limit) if limit.isdecimal() and len(limit) < MAX_DIGITS else 0)
+        incoming.seat = seat = gate.enter(home, caller, info, width)
         if UNAUTHENTICATED not in caller.user.groups:
             incoming.classified = seat.flow.headers
         if seat.ready is not None:
             await seat.wait()
         if info.verb == "watch":
             seat.watch(caller)
+
+    async def _authorize(self, incoming: Incoming, caller: Caller, info: RequestInfo) -> None:
+        """Return if it may.
+
+        Raises:
+            StatusError: 403.
+        """
+        await self._identity.authorize(caller, info, incoming.audit)
+        if (
+            info.subresource in UPGRADED and info.verb == "get"
+        ):  # AuthorizePodWebsocketUpgradeCreatePermission
+            await self._identity.authorize(caller, replace(info, verb="create"), incoming.audit)
 
     async def _enter(self, incoming: Incoming, tenant: str) -> None:
         """Make a tenant's kinds known. Of names that there are not, which anybody may make up, nothing is kept."""
@@ -284,6 +310,10 @@ class Way:
             if self.auditor is not None:
                 auditing.begin(self.auditor, incoming, info, None, identity.exists)
             raise
+        if incoming.cut is not None and self._lasting is not None and auditing.lasting(info):
+            incoming.open = self._lasting.begin(
+                caller, info.tenant, incoming.certificate, authorization, incoming.cut
+            )
         if self.auditor is not None:
             auditing.begin(self.auditor, incoming, info, caller, identity.exists)
         return caller

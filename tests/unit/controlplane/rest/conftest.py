@@ -3,68 +3,16 @@
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import pytest
+from asked_plane import Everybody, Told, ask, go
 
-from vcsync.controlplane.behaviour import User
-from vcsync.controlplane.identity.caller import ALL, Caller
+from vcsync.controlplane.identity.caller import ALL
 from vcsync.controlplane.rest.assemble import ControlPlane, assemble
-from vcsync.controlplane.rest.reply import Reply, Stream
-from vcsync.controlplane.rest.way import Incoming
+from vcsync.controlplane.rest.reply import Stream
 from vcsync.controlplane.store.sqlite import open_sqlite
-
-JSON = {"Content-Type": "application/json", "Accept": "application/json"}
-
-
-class Everybody:
-    """Lets everybody do everything; the tenants are a and b."""
-
-    async def authenticate(self, certificate, authorization, tenant):
-        return Caller(User("tester", groups=("system:masters",)), "a", True)
-
-    def exists(self, tenant):
-        return tenant in ("a", "b")
-
-    def tenants(self):
-        return ["a", "b"]
-
-    async def impersonate(self, caller, headers, tenant, info):
-        return caller
-
-    async def authorize(self, caller, info, audit):
-        return None
-
-    async def create(self, caller, tenant, plural, namespace, body):
-        return {**body, "status": {"allowed": True}}
-
-    async def token_request(self, tenant, namespace, name, body):
-        return {**body, "status": {"token": f"{tenant}/{namespace}/{name}"}}
-
-    async def openid(self, tenant, *, keys):
-        return {"keys": []} if keys else {"issuer": tenant}
-
-    async def administer(self, caller, method, path, query, body):
-        raise NotImplementedError
-
-
-@dataclass
-class Told:
-    """An answer."""
-
-    status: int
-    body: Any
-    headers: dict[str, str] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
-    raw: bytes = b""
-
-    def __getitem__(self, path: str) -> Any:
-        found = self.body
-        for key in path.split("."):
-            found = found[int(key)] if isinstance(found, list) else found.get(key)
-        return found
 
 
 class Api:
@@ -75,23 +23,10 @@ class Api:
         self.way = control_plane.server._way
 
     async def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> Told:
-        answer, warnings = await self._go(method, path, body, headers)
-        assert isinstance(answer, Reply), answer
-        raw = b"".join(answer.body)
-        json = answer.content_type == "application/json"
-        return Told(
-            answer.status, msgspec.json.decode(raw) if json else raw, dict(answer.headers), warnings, raw
-        )
+        return await ask(self.way, method, path, body, **headers)
 
     async def _go(self, method, path, body, headers):
-        sent = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
-
-        async def read() -> bytes:
-            return sent
-
-        told = {**JSON, **{key.replace("_", "-").title(): value for key, value in headers.items()}}
-        raw, _, query = path.partition("?")
-        outgoing = await self.way.go(Incoming(method, raw, query, told, None, read))
+        outgoing = await go(self.way, method, path, body, **headers)
         return outgoing.answer, outgoing.warnings
 
     async def watch(self, path: str, count: int, **headers: str) -> list[dict[str, Any]]:

@@ -2,7 +2,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcsync.controlplane.rest.fieldselectors import InvalidFieldSelector, parse_field_selector
+from vcsync.controlplane.rest.fieldselectors import (
+    FieldSelector,
+    InvalidFieldSelector,
+    Term,
+    parse_field_selector,
+)
+from vcsync.controlplane.rest.labelselectors import LabelSelector, Requirement
+
+TEXTS = st.sampled_from(("", "a", "b", "c", "3", "7"))
+MAPS = st.dictionaries(TEXTS, TEXTS, max_size=4)
+OPERATORS = st.sampled_from(("in", "notin", "exists", "absent", "gt", "lt"))
+REQUIREMENTS = st.builds(
+    Requirement, TEXTS, OPERATORS, st.frozensets(st.sampled_from(("3", "7")), min_size=1)
+)
 
 
 @pytest.mark.parametrize(
@@ -44,3 +57,15 @@ def test_any_text_is_parsed_or_refused(text):
 def test_escaped_values_are_read_back(value):
     escaped = value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
     assert parse_field_selector(f"f={escaped}").exact("f") == value
+
+
+@given(st.lists(st.builds(Term, TEXTS, TEXTS, st.booleans())), MAPS)
+def test_any_number_of_terms_are_all_to_hold(terms, fields):
+    holds = all((fields.get(each.field, "") == each.value) == each.equal for each in terms)
+    assert FieldSelector(tuple(terms)).matches(fields) is holds
+
+
+@given(st.lists(REQUIREMENTS, min_size=9), MAPS)
+def test_any_number_of_requirements_are_all_to_be_met(requirements, labels):
+    met = all(each.matches(labels) for each in requirements)
+    assert LabelSelector(tuple(requirements)).matches(labels) is met

@@ -5,6 +5,9 @@ import json
 
 import pytest
 
+from vcsync.controlplane.wire import encode
+from vcsync.controlplane.wire.negotiation import Representation
+
 BASE = "/api/v1/namespaces/default/configmaps"
 
 
@@ -154,3 +157,16 @@ async def test_collections_are_deleted_by_selector(api):
     assert told.status == 200
     assert [each["metadata"]["name"] for each in told["items"]] == ["c00", "c03"]
     assert len((await api("GET", BASE))["items"]) == 4
+
+
+@pytest.mark.parametrize("target", ["", ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"])
+@pytest.mark.parametrize("count", [0, 2, 30])
+async def test_lists_in_yaml_and_indented_are_the_same_as_in_json(api, target, count):
+    await fill(api, count)
+    plain = await api("GET", BASE, accept=f"application/json{target}")
+    for query, media, how in (
+        ("", "application/yaml", Representation("yaml")),
+        ("?pretty=true", "application/json", Representation("json", pretty=True)),
+    ):
+        told = await api("GET", f"{BASE}{query}", accept=f"{media}{target}")
+        assert told.raw == encode.written(plain.raw.removesuffix(b"\n"), how)

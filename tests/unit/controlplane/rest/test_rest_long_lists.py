@@ -1,6 +1,7 @@
 """Long lists: the same answer as short ones give, made while it is sent, and others have their turn meanwhile."""
 
 import gzip
+import re
 
 import aiohttp
 import msgspec
@@ -19,9 +20,12 @@ FORMS = ["application/json", TABLE, PARTIAL, "application/yaml", "application/vn
 @pytest.fixture
 async def filled(api, store, config_map):
     await api("POST", BASE, config_map("n00", odd="no"))
-    value = (await store.get("a/core/configmaps/default/n00"))[0].value
+    fresh = (await store.get("a/core/configmaps/default/n00"))[0].value
+    value = re.sub(rb'("creationTimestamp":)"[^"]*"', rb'\1"2020-01-01T00:00:00Z"', fresh)
+    assert value != fresh, "ages that change between two lists of a test"
     names = [f"n{number:02}" for number in range(1, COUNT)]
-    puts = [
+    puts = [Put("a/core/configmaps/default/n00", value)]
+    puts += [
         Put(
             f"a/core/configmaps/default/{name}",
             value.replace(b"n00", name.encode()).replace(b'"no"', b'"yes"' if at % 2 == 0 else b'"no"'),

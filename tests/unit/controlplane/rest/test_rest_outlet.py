@@ -125,9 +125,11 @@ async def test_a_client_that_reads_late_misses_nothing(plane, api, config_map):
             body = config_map(name)
             body["data"] = {"k": "x" * 200_000}
             await api("POST", BASE, body)
-        seen = b""
-        async with asyncio.timeout(20):
-            while seen.count(b"\n") < len(names):
-                seen += await response.content.readany()
+        pieces, lines = [], 0
+        async with asyncio.timeout(60):
+            while lines < len(names):
+                pieces.append(await response.content.readany())
+                lines += pieces[-1].count(b"\n")
+    seen = b"".join(pieces)
     told = [msgspec.json.decode(line)["object"]["metadata"]["name"] for line in seen.splitlines()]
     assert told == names

@@ -99,3 +99,17 @@ def test_a_timeout_that_is_no_duration_is_refused(url):
 )
 def test_other_timeouts_are_left_to_the_request(url):
     timed(url)
+
+
+@pytest.mark.parametrize("raw", ["a=1&a=2&b", "a=1&a=2&b&c=" + "x" * 200])
+def test_a_query_reads_the_same_each_time(raw):
+    assert parse_query(raw) == parse_query(raw)
+    assert parse_query(raw)["a"] == ["1", "2"]
+    assert parse_query(raw)["b"] == [""]
+
+
+@pytest.mark.parametrize("raw", ["&" * 110, "&".join("a" * 101)])
+def test_too_many_parameters_are_refused_each_time(raw):
+    for _ in range(2):
+        with pytest.raises(StatusError):
+            parse_query(raw)

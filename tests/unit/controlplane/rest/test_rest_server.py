@@ -1,12 +1,17 @@
 """What only shows over HTTP."""
 
 import asyncio
+import gc
 import gzip
 import io
+from contextlib import suppress
 
 import aiohttp
 import msgspec
 import pytest
+
+from vcsync.controlplane.rest import handling
+from vcsync.controlplane.rest.way import Incoming
 
 BASE = "/api/v1/namespaces/default/configmaps"
 
@@ -38,6 +43,22 @@ async def test_a_body_that_is_too_large_is_refused(client):
     ) as told:
         assert told.status == 413
         assert msgspec.json.decode(await told.read())["reason"] == "RequestEntityTooLarge"
+
+
+async def test_a_request_leaves_nothing_for_the_collector(client, config_map):
+    gc.collect()
+    gc.disable()
+    try:
+        async with client.post(BASE, json=config_map("a")) as told:
+            assert told.status == 201
+        for path in (f"{BASE}/a", f"{BASE}/b", BASE):
+            async with client.get(path) as told:
+                await told.read()
+        async with asyncio.timeout(60):
+            while any(isinstance(each, Incoming) for each in gc.get_objects()):
+                await asyncio.sleep(0)
+    finally:
+        gc.enable()
 
 
 async def test_events_are_streamed_as_they_come(client, config_map):
@@ -119,11 +140,70 @@ async def test_packed_bodies_are_not_unpacked(client):
         assert (await answer.json())["kind"] == "Status"
 
 
-async def test_malformed_requests_leave_nothing_in_the_log(client, plane, caplog):
-    for data in (b"GET * HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nNoColon\r\n\r\n", b"\x00\x01\r\n\r\n"):
-        reader, writer = await asyncio.open_connection("127.0.0.1", plane.server.port)
-        writer.write(data)
-        assert b" 400 " in await reader.readline()
-        writer.close()
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"GET * HTTP/1.1\r\n\r\n", b"400 Bad Request"),
+        (b"GET / HTTP/1.1\r\nNoColon\r\n\r\n", b"400 Bad Request"),
+        (b"\x00\x01\r\n\r\n", b"400 Bad Request"),
+        (b"g" * 300_000, b"400 Bad Request"),
+        (b"GET /?" + b"a" * 300_000, b"431 Request Header Fields Too Large"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 300_000, b"431 Request Header Fields Too Large"),
+        (
+            b"GET / HTTP/1.1\r\nHost: x\r\n" + b"".join(b"X-%d: a\r\n" % number for number in range(5000)),
+            b"431 Request Header Fields Too Large",
+        ),
+    ],
+)
+async def test_what_is_no_request_is_refused_once_and_leaves_nothing_in_the_log(
+    plane, caplog, monkeypatch, data, told
+):
+    monkeypatch.setattr(handling, "READ_SECONDS", 0.0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", plane.server.port)
+    writer.write(data)
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %b\r\n" % told)
+    assert b"\r\nConnection: close\r\n" in head
+    with suppress(ConnectionError):
+        assert await reader.read() == told
+    writer.close()
+    with suppress(ConnectionError):
         await writer.wait_closed()
     assert caplog.text == ""
+
+
+async def test_what_is_no_request_ends_a_connection_that_had_some(plane):
+    reader, writer = await asyncio.open_connection("127.0.0.1", plane.server.port)
+    for _ in range(2):
+        writer.write(b"HEAD /version HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+    writer.write(b"no request\r\n\r\n")
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+async def test_a_body_in_chunks_is_read_whole(client, size):
+    text = "".join(str(number) for number in range(1000))
+    data = msgspec.json.encode({"metadata": {"name": f"chunks-{size}"}, "data": {"a": text}})
+
+    async def pieces():
+        for at in range(0, len(data), size):
+            yield data[at : at + size]
+
+    async with client.post(BASE, data=pieces(), headers={"Content-Type": "application/json"}) as told:
+        assert (told.status, msgspec.json.decode(await told.read())["data"]) == (201, {"a": text})
+
+
+async def test_a_body_in_malformed_chunks_is_refused(plane):
+    reader, writer = await asyncio.open_connection("127.0.0.1", plane.server.port)
+    head = (
+        b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    writer.write(head % BASE.encode() + b"1\r\n{\r\nno size\r\n")
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()

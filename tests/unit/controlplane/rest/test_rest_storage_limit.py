@@ -1,5 +1,6 @@
 """What a tenant may keep is bounded; deletions always go on."""
 
+import msgspec
 import pytest
 
 from vcsync.controlplane.behaviour import Context, User
@@ -8,8 +9,9 @@ from vcsync.controlplane.rest import storage_limit
 from vcsync.controlplane.rest.scope import Scope
 from vcsync.controlplane.rest.space import builtin_kinds
 from vcsync.controlplane.rest.storage_limit import StorageLimit
-from vcsync.controlplane.store.interface import Put
+from vcsync.controlplane.store.interface import Change, Put
 from vcsync.controlplane.store.sqlite import open_sqlite
+from vcsync.controlplane.tenants.records import TenantRecord, encode, record_key
 
 CONFIG_MAPS, CRDS = ("", "v1", "configmaps"), ("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 
@@ -116,3 +118,21 @@ async def test_what_only_json_makes_large_is_taken_as_etcd_takes_it(store):
     await StorageLimit(store).require(scope(), "a/core/configmaps/default/1", value, None)
     with pytest.raises(StatusError):
         await StorageLimit(store).require(scope(), "a/core/configmaps/default/1", value * 4, None)
+
+
+async def test_a_tenants_own_limits_hold_instead_as_soon_as_they_are_known(store):
+    limit = StorageLimit(store, max_bytes=1000, max_objects=1)
+    await write(store, limit, "a/core/configmaps/default/1", 100)
+    with pytest.raises(StatusError, match="1 of 1 objects"):
+        await write(store, limit, "a/core/configmaps/default/2", 100)
+    record = TenantRecord("a", "uid", "2026-01-01T00:00:00Z", storage_bytes=300, storage_objects=0)
+    for told in (record, msgspec.structs.replace(record, storage_bytes=200)):
+        key = record_key("a")
+        outcome = await store.txn((), (Put(key, encode(told)),))
+        limit.changed([Change(outcome.revision, key, b"{}", None, 1)])
+        if told is record:
+            await write(store, limit, "a/core/configmaps/default/2", 50)
+    with pytest.raises(StatusError, match="of 200 bytes"):
+        await write(store, limit, "a/core/configmaps/default/3", 50)
+    assert b'vcsync_storage_limit_bytes{tenant="a"} 200' in await limit.text("a")
+    await write(store, limit, "b/core/configmaps/default/1", 500, tenant="b")

@@ -1,0 +1,1 @@
+"""Makes `asked_plane` known to the tests of all rooms."""

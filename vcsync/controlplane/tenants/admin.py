@@ -1,12 +1,14 @@
 """The operator's HTTP API for tenants, below /vcsync/v1/; `vcsync tenant` speaks it.
 
-GET and POST tenants; DELETE tenants/NAME; GET tenants/NAME/kubeconfig?user=U&group=G; GET tenants/NAME/export;
-POST tenants/NAME/rotate; POST tenants/NAME/revoke; GET tenants/NAME/revocations.
+GET and POST tenants; GET, PATCH and DELETE tenants/NAME (DELETE: ?gracePeriodSeconds=N);
+GET tenants/NAME/kubeconfig?user=U&group=G; GET tenants/NAME/export; POST tenants/NAME/rotate;
+POST tenants/NAME/revoke; GET tenants/NAME/revocations. Our controllers ask besides for what only tenants' keys sign:
+POST tenants/NAME/certificates; POST tenants/NAME/tokens.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -15,8 +17,10 @@ from vcsync.controlplane.identity.authorizer import Authorizer
 from vcsync.controlplane.identity.caller import ELSEWHERE, Attributes, Caller
 from vcsync.controlplane.identity.revocations import Revocation, Revocations
 from vcsync.controlplane.tenants import kubeconfig, pki
+from vcsync.controlplane.tenants.departing import Departures
+from vcsync.controlplane.tenants.issuing import Issuer
 from vcsync.controlplane.tenants.lifecycle import Lifecycle
-from vcsync.controlplane.tenants.records import Authority, TenantRecord
+from vcsync.controlplane.tenants.records import Authority, Controllers, Nodes, TenantRecord
 from vcsync.controlplane.tenants.registry import TenantRegistry
 
 PREFIX = "/vcsync/v1/"
@@ -27,6 +31,9 @@ MAX_USER = 64
 
 MAX_SERIAL = 40
 """Hex digits of a serial number: RFC 5280 has 20 bytes at most."""
+
+MAX_GRACE_SECONDS = 7 * 24 * 3600
+"""That finalizers of a deleted tenant may be respected for."""
 
 MAX_PARTS = 3
 """Of a path: `tenants`, a name, and what of it."""
@@ -49,6 +56,26 @@ Answers = Mapping[str, Callable[[], Awaitable[Answer]]]
 
 class _NewTenant(msgspec.Struct, forbid_unknown_fields=True):
     name: str
+    controllers: Controllers = "vcsync"
+    nodes: Nodes = "virtual"
+
+
+_Limit = Annotated[int, msgspec.Meta(ge=0)] | None | msgspec.UnsetType
+"""None: what holds for all."""
+
+
+class _Change(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    controllers: Controllers | msgspec.UnsetType = msgspec.UNSET
+    storage_bytes: _Limit = msgspec.UNSET
+    storage_objects: _Limit = msgspec.UNSET
+
+
+class _Meant(msgspec.Struct, forbid_unknown_fields=True):
+    """Which object something is to be signed for."""
+
+    name: str
+    uid: str
+    namespace: str = ""
 
 
 class _Revoke(msgspec.Struct, forbid_unknown_fields=True):
@@ -64,7 +91,9 @@ class Admin:
         *,
         registry: TenantRegistry,
         lifecycle: Lifecycle,
+        departures: Departures,
         revocations: Revocations,
+        issuer: Issuer,
         authorizer: Authorizer,
         server: Authority,
         clock: Callable[[], float],
@@ -73,7 +102,9 @@ class Admin:
         """Take what knows and changes tenants, who may, and what kubeconfigs tell of the server."""
         self._registry = registry
         self._lifecycle = lifecycle
+        self._departures = departures
         self._revocations = revocations
+        self._issuer = issuer
         self._authorizer = authorizer
         self._server = server
         self._clock = clock
@@ -104,12 +135,18 @@ class Admin:
         """Return what is answered, by whether a tenant is named, what of it, and the method."""
         return {
             (False, ""): {"GET": self._list, "POST": lambda: self._create(body)},
-            (True, ""): {"DELETE": lambda: self._delete(name)},
+            (True, ""): {
+                "GET": lambda: self._show(name),
+                "PATCH": lambda: self._change(name, body),
+                "DELETE": lambda: self._delete(name, query),
+            },
             (True, "kubeconfig"): {"GET": lambda: self._kubeconfig(name, query)},
             (True, "export"): {"GET": lambda: self._export(name)},
             (True, "rotate"): {"POST": lambda: self._rotate(name)},
             (True, "revoke"): {"POST": lambda: self._revoke(name, body)},
             (True, "revocations"): {"GET": lambda: self._revoked(name)},
+            (True, "certificates"): {"POST": lambda: self._certificate(name, body)},
+            (True, "tokens"): {"POST": lambda: self._token(name, body)},
         }
 
     async def _list(self) -> Answer:
@@ -121,11 +158,38 @@ class Admin:
             wanted = msgspec.json.decode(body, type=_NewTenant)
         except msgspec.MsgspecError as error:
             raise bad_request(f"give a name as JSON: {error}") from error
-        return _json(201, _shown(await self._lifecycle.create(wanted.name)))
+        made = await self._lifecycle.create(wanted.name, wanted.controllers, wanted.nodes)
+        return _json(201, _shown(made))
 
-    async def _delete(self, name: str) -> Answer:
-        await self._lifecycle.delete(name)
-        return _json(200, {"name": name})
+    async def _show(self, name: str) -> Answer:
+        if self._registry.admits(name):
+            return _json(200, _shown(await self._record(name)))
+        record, left = await self._departures.look(name)
+        return _json(200, {**_shown(record), "deadline": record.deadline, "left": left})
+
+    async def _change(self, name: str, body: bytes) -> Answer:
+        try:
+            wanted = msgspec.json.decode(body, type=_Change)
+        except msgspec.MsgspecError as error:
+            raise bad_request(f"give what is to change as JSON: {error}") from error
+        limits = {
+            field: given
+            for field in ("storage_bytes", "storage_objects")
+            if (given := getattr(wanted, field)) is not msgspec.UNSET
+        }
+        record = None
+        if wanted.controllers is not msgspec.UNSET:
+            record = await self._lifecycle.give_controllers(name, wanted.controllers)
+        if limits:
+            record = await self._lifecycle.limit_storage(name, **limits)
+        return _json(200, _shown(record or await self._record(name)))
+
+    async def _delete(self, name: str, query: Query) -> Answer:
+        given = (_values(query, "gracePeriodSeconds") or ["0"])[0]
+        if not given.isdecimal() or int(given) > MAX_GRACE_SECONDS:
+            raise bad_request(f"gracePeriodSeconds: give a number from 0 to {MAX_GRACE_SECONDS}")
+        record = await self._departures.delete(name, int(given))
+        return _json(202 if record.phase == "Draining" else 200, _shown(record))
 
     async def _rotate(self, name: str) -> Answer:
         return _json(200, _shown(await self._lifecycle.rotate(name)))
@@ -148,6 +212,15 @@ class Admin:
     async def _revoked(self, name: str) -> Answer:
         await self._record(name)
         return _json(200, {"items": self._revocations.of(name)})
+
+    async def _certificate(self, name: str, body: bytes) -> Answer:
+        meant = _meant(body)
+        return _json(200, await self._issuer.certificate(name, meant.name, meant.uid))
+
+    async def _token(self, name: str, body: bytes) -> Answer:
+        meant = _meant(body)
+        token = await self._issuer.token(name, meant.namespace, meant.name, meant.uid)
+        return _json(200, {"token": token})
 
     async def _kubeconfig(self, name: str, query: Query) -> Answer:
         user = (_values(query, "user") or [kubeconfig.ADMIN])[0]
@@ -188,13 +261,29 @@ class Admin:
         return found.record
 
 
+def _meant(body: bytes) -> _Meant:
+    try:
+        return msgspec.json.decode(body, type=_Meant)
+    except msgspec.MsgspecError as error:
+        raise bad_request(f"name an object as JSON: {error}") from error
+
+
 def _values(query: Query, key: str) -> list[str]:
     found = query.get(key) or ()
     return [found] if isinstance(found, str) else list(found)
 
 
 def _shown(record: TenantRecord) -> dict[str, Any]:
-    return {"name": record.name, "uid": record.uid, "created": record.created, "phase": record.phase}
+    return {
+        "name": record.name,
+        "uid": record.uid,
+        "created": record.created,
+        "phase": record.phase,
+        "controllers": record.controllers,
+        "nodes": record.nodes,
+        "storageBytes": record.storage_bytes,
+        "storageObjects": record.storage_objects,
+    }
 
 
 def _json(status: int, body: Any) -> Answer:

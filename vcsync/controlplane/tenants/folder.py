@@ -75,7 +75,8 @@ class DataFolder:
             return False
         pair = pki.issue_serving(authority, wanted, now)
         self.write(self.key, pair.key)
-        self.write(self.certificate, pair.certificate)
+        # With its authority: else it is looked for, and the chain verified, in each handshake.
+        self.write(self.certificate, pair.certificate + authority.certificate)
         return True
 
     def _is_good(self, authority: Authority, names: Sequence[str], now: float) -> bool:

@@ -174,6 +174,11 @@ def key_id(key: ec.EllipticCurvePublicKey) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(der).digest()).rstrip(b"=").decode()
 
 
+def signing_key(authority: Authority) -> ec.EllipticCurvePrivateKey:
+    """Return the key that signs certificates."""
+    return _private(authority.key)
+
+
 def private_key(signer: Signer) -> ec.EllipticCurvePrivateKey:
     """Return the key that signs tokens."""
     return _private(signer.key)

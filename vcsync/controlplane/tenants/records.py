@@ -33,7 +33,15 @@ class Signer(msgspec.Struct, frozen=True):
     issuer: str
 
 
-Phase = Literal["Creating", "Ready", "Deleting"]
+Phase = Literal["Creating", "Ready", "Draining", "Deleting"]
+LEAVING = frozenset({"Draining", "Deleting"})
+"""Of a tenant that is being deleted: first as finalizers allow, then whatever there is."""
+
+Controllers = Literal["vcsync", "external"]
+"""Who makes a tenant's control plane live: ours, or a kube-controller-manager that the tenant brings."""
+
+Nodes = Literal["virtual", "own"]
+"""Whose a space's nodes are: shown to a tenant by syncers, or its own, as a cluster's are."""
 
 
 class TenantRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -42,9 +50,13 @@ class TenantRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         uid: differs when a tenant of the same name is made again.
         created: RFC 3339 time.
-        phase: `Creating` until everything it begins with is there; `Deleting`: it has no credentials any more.
-        authority: issues the certificates of its users; None while deleting.
-        signer: of its ServiceAccounts' tokens; None while deleting.
+        phase: `Creating` until everything it begins with is there; `Draining` and `Deleting`: it has no credentials any more.
+        authority: issues the certificates of its users; None while leaving.
+        signer: of its ServiceAccounts' tokens; None while leaving.
+        controllers: whose they are.
+        nodes: whose they are.
+        deadline: RFC 3339 time until which finalizers are respected; only while draining.
+        storage_bytes, storage_objects: what it may keep, 0: any number; None: what holds for all.
     """
 
     name: str
@@ -53,6 +65,11 @@ class TenantRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     phase: Phase = "Ready"
     authority: Authority | None = None
     signer: Signer | None = None
+    controllers: Controllers = "vcsync"
+    nodes: Nodes = "virtual"
+    deadline: str = ""
+    storage_bytes: int | None = None
+    storage_objects: int | None = None
 
 
 _decoder = msgspec.json.Decoder(TenantRecord)

@@ -7,7 +7,7 @@ are used. Authorities lie in a folder where TLS finds them, so that clients can 
 import asyncio
 import ssl
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from vcsync.controlplane.store.interface import Change, Store
 from vcsync.controlplane.tenants.authorities import AuthorityFolder
 from vcsync.controlplane.tenants.pki import private_key
-from vcsync.controlplane.tenants.records import TENANTS, TenantRecord, decode, record_key
+from vcsync.controlplane.tenants.records import LEAVING, TENANTS, TenantRecord, decode, record_key
 
 MAX_RECORDS = 1000
 """Tenants whose record and keys are kept in memory."""
@@ -45,6 +45,10 @@ class _Ids(msgspec.Struct, frozen=True, gc=False):
     signer: str
 
 
+_NO_IDS = _Ids("", "")
+"""Of a tenant whose credentials count no more."""
+
+
 class TenantRegistry:
     """Finds tenants by name, by the id of an authority, by the id of a signing key."""
 
@@ -55,6 +59,10 @@ class TenantRegistry:
         self._ids: dict[str, _Ids] = {}
         self._authorities: dict[str, str] = {}
         self._signers: dict[str, str] = {}
+        self._external: set[str] = set()
+        self._coming: set[str] = set()
+        self._leaving: set[str] = set()
+        self._departure = asyncio.Event()
         self._revisions: dict[str, int] = {}
         self._records: OrderedDict[str, Credentials] = OrderedDict()
         self._folder: AuthorityFolder | None = None
@@ -98,8 +106,13 @@ class TenantRegistry:
                 self._forget(tenant)
                 self._revisions.pop(tenant, None)
 
+    def gone(self, tenant: str, revision: int) -> None:
+        """Forget a tenant whose record was deleted at a revision; `changed` will be told later."""
+        self._forget(tenant)
+        self._revisions[tenant] = max(revision, self._revisions.get(tenant, 0))
+
     def learn(self, record: TenantRecord, revision: int) -> None:
-        """Know a tenant as its record of a revision says; one that is not ready is not there.
+        """Know a tenant as its record of a revision says: one that is ready, or whose objects are still to go.
 
         Whoever wrote a record tells of it before the store's watch does, which then has nothing new to say.
         """
@@ -107,10 +120,19 @@ class TenantRegistry:
             return
         self._revisions[record.name] = revision
         self._forget(record.name)
+        if record.phase == "Creating":
+            self._coming.add(record.name)
+        if record.phase in LEAVING:
+            self._leaving.add(record.name)
+            self._departure.set()
+        if record.phase == "Draining":
+            self._ids[record.name] = _NO_IDS
         if record.phase != "Ready" or record.authority is None or record.signer is None:
             return
         if self._folder:
             self._folder.add(record.authority.certificate.encode())
+        if record.controllers == "external":
+            self._external.add(record.name)
         self._ids[record.name] = _Ids(record.authority.id, record.signer.id)
         self._authorities[record.authority.id] = record.name
         self._signers[record.signer.id] = record.name
@@ -118,18 +140,43 @@ class TenantRegistry:
     def _forget(self, tenant: str) -> None:
         """Know nothing of a tenant; its credentials are worthless from now on."""
         self._records.pop(tenant, None)
+        self._external.discard(tenant)
+        self._coming.discard(tenant)
+        self._leaving.discard(tenant)
         ids = self._ids.pop(tenant, None)
         if ids:
             self._authorities.pop(ids.authority, None)
             self._signers.pop(ids.signer, None)
 
     def exists(self, tenant: str) -> bool:
-        """Tell whether there is such a tenant."""
+        """Tell whether there is such a tenant, though it may be leaving."""
         return tenant in self._ids
 
+    def admits(self, tenant: str) -> bool:
+        """Tell whether there is such a tenant and anybody may come in as one of it."""
+        return tenant in self._ids and tenant not in self._leaving
+
+    def leaving(self) -> Sequence[str]:
+        """Return the tenants that are being deleted, in order."""
+        return sorted(self._leaving)
+
+    async def departure(self) -> None:
+        """Wait until a tenant is being deleted."""
+        while not self._leaving:
+            self._departure.clear()
+            await self._departure.wait()
+
+    def has_external_controllers(self, tenant: str) -> bool:
+        """Tell whether a tenant brings its own controllers, so that none of ours run for it."""
+        return tenant in self._external
+
     def names(self) -> list[str]:
-        """Return the names of all tenants, `system` included, in order."""
+        """Return the names of all tenants, `system` and those that are leaving included, in order."""
         return sorted(self._ids)
+
+    def places(self) -> list[str]:
+        """Return the names of all who have objects, in order: also of those that are being made or deleted."""
+        return sorted(self._ids.keys() | self._coming | self._leaving)
 
     def of_authority(self, identifier: str) -> str | None:
         """Return the tenant whose authority has this subject key identifier (hex)."""
@@ -178,6 +225,10 @@ class TenantRegistry:
         context.set_alpn_protocols(["http/1.1"])
         context.load_cert_chain(certificate, key)
         context.verify_mode = ssl.CERT_OPTIONAL
+        context.num_tickets = (
+            0  # nobody could resume with one; packing client certificates into them takes long
+        )
+        context.options |= ssl.OP_NO_TICKET
         self._folder = await asyncio.to_thread(AuthorityFolder, authorities)
         found = [
             record.authority.certificate.encode() async for record, _ in self.records() if record.authority

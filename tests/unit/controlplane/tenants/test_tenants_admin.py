@@ -5,6 +5,7 @@ import base64
 import ssl
 import stat
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,38 @@ async def test_nobody_but_system_callers_gets_an_answer(
     assert (caught.value.code, caught.value.message) == (403, "forbidden: the credential is not valid here")
 
 
+async def test_whose_controllers_a_tenant_has(identity: Identity) -> None:
+    await ask(identity, "POST", BASE, b'{"name":"acme"}')
+    assert (await ask(identity, "GET", f"{BASE}/acme"))["controllers"] == "vcsync"
+    changed = await ask(identity, "PATCH", f"{BASE}/acme", b'{"controllers":"external"}')
+    assert (changed["name"], changed["controllers"]) == ("acme", "external")
+    made = await ask(identity, "POST", BASE, b'{"name":"umbrella","controllers":"external"}')
+    assert made["controllers"] == "external"
+    listed = (await ask(identity, "GET", BASE))["items"]
+    assert {each["name"]: each["controllers"] for each in listed} == {
+        "acme": "external",
+        "system": "vcsync",
+        "umbrella": "external",
+    }
+
+
+async def test_how_much_a_tenant_may_keep(identity: Identity) -> None:
+    made = await ask(identity, "POST", BASE, b'{"name":"acme"}')
+    assert (made["storageBytes"], made["storageObjects"]) == (None, None)
+    changed = await ask(identity, "PATCH", f"{BASE}/acme", b'{"storageBytes":5,"controllers":"external"}')
+    assert (changed["storageBytes"], changed["storageObjects"], changed["controllers"]) == (
+        5,
+        None,
+        "external",
+    )
+    changed = await ask(identity, "PATCH", f"{BASE}/acme", b'{"storageObjects":0}')
+    assert (changed["storageBytes"], changed["storageObjects"]) == (5, 0)
+    await ask(identity, "POST", f"{BASE}/acme/rotate")
+    changed = await ask(identity, "PATCH", f"{BASE}/acme", b'{"storageBytes":null}')
+    assert (changed["storageBytes"], changed["storageObjects"]) == (None, 0)
+    assert await ask(identity, "PATCH", f"{BASE}/acme", b"{}") == changed
+
+
 async def test_system_callers_need_the_right_to_it(identity: Identity) -> None:
     with pytest.raises(StatusError) as caught:
         await identity.admin.handle(CLERK, "GET", f"{BASE}/acme/export", {}, b"")
@@ -77,7 +110,14 @@ async def test_system_callers_need_the_right_to_it(identity: Identity) -> None:
     [
         ("PUT", BASE, b"", 405),
         ("GET", f"{BASE}/acme/rotate", b"", 405),
-        ("GET", f"{BASE}/acme", b"", 405),
+        ("PUT", f"{BASE}/acme", b"", 405),
+        ("GET", f"{BASE}/acme", b"", 404),
+        ("PATCH", f"{BASE}/acme", b'{"controllers":"external"}', 404),
+        ("PATCH", f"{BASE}/acme", b'{"controllers":"nobody"}', 400),
+        ("PATCH", f"{BASE}/acme", b'{"phase":"Ready"}', 400),
+        ("PATCH", f"{BASE}/acme", b'{"storageBytes":-1}', 400),
+        ("PATCH", f"{BASE}/acme", b'{"storageBytes":1}', 404),
+        ("POST", BASE, b'{"name":"x","controllers":"nobody"}', 400),
         ("GET", f"{BASE}/acme/secrets", b"", 404),
         ("GET", f"{BASE}/", b"", 404),
         ("GET", "/vcsync/v1/others", b"", 404),
@@ -224,7 +264,9 @@ async def test_the_server_asks_for_certificates_of_tenants_that_come_later_too(
     authority = pki.new_authority("server", now)
     folder.serve_with(authority, ["localhost"], now)
     context = await identity.tenants.ssl_context(folder.certificate, folder.key, folder.authorities)
-    identity.lifecycle._clock = lambda: now
+    assert context.num_tickets == 0
+    assert folder.certificate.read_text().endswith(authority.certificate)
+    identity.lifecycle._means = replace(identity.lifecycle._means, clock=lambda: now)
     record = await identity.lifecycle.create("late")
     assert record.authority is not None
     pair = pki.issue_client(record.authority, "alice", (), now)

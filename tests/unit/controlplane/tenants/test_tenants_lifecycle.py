@@ -11,7 +11,7 @@ import pytest
 from tests.unit.controlplane.identity.conftest import Clock
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.identity.service import Identity
-from vcsync.controlplane.store.interface import Change, Outcome, Put, StoreUnavailable
+from vcsync.controlplane.store.interface import Change, Delete, Outcome, Put, StoreUnavailable
 from vcsync.controlplane.store.sqlite import SqliteStore, open_sqlite
 from vcsync.controlplane.tenants import records
 from vcsync.controlplane.tenants.lifecycle import Endpoint
@@ -36,6 +36,15 @@ async def objects(store: SqliteStore, tenant: str) -> dict[str, dict[str, Any]]:
     return {
         record.key.removeprefix(f"{tenant}/"): msgspec.json.decode(record.value) for record in page.records
     }
+
+
+async def until_gone(identity: Identity, tenant: str) -> None:
+    """Let deletions go on until a tenant is forgotten."""
+    running = asyncio.create_task(identity.departures.run())
+    async with asyncio.timeout(60):
+        while tenant in identity.tenants.leaving():
+            await asyncio.sleep(0)
+    running.cancel()
 
 
 async def test_a_tenant_begins_with_what_a_fresh_server_has(identity: Identity, store: SqliteStore) -> None:
@@ -122,19 +131,103 @@ async def test_a_deleted_tenant_leaves_nothing(identity: Identity, store: Sqlite
         await store.txn(
             [], [Put(f"acme/core/configmaps/default/c{start + n}", b'{"metadata":{}}') for n in range(100)]
         )
-    await identity.lifecycle.delete("acme")
+    await identity.departures.delete("acme")
     assert await store.count("acme/") == 0
     assert await store.count("") == before
     assert not identity.tenants.exists("acme")
     with pytest.raises(StatusError) as caught:
-        await identity.lifecycle.delete("acme")
+        await identity.departures.delete("acme")
     assert (caught.value.code, caught.value.message) == (404, 'tenants "acme" not found')
+
+
+async def held(store: SqliteStore, tenant: str) -> str:
+    """Put an object with a foreign finalizer into a tenant; return its key."""
+    key = f"{tenant}/core/configmaps/default/held"
+    body = {"metadata": {"name": "held", "finalizers": ["example.com/keep"]}}
+    await store.txn([], [Put(key, msgspec.json.encode(body))])
+    return key
+
+
+async def test_a_tenant_with_grace_loses_its_credentials_at_once_and_its_objects_when_they_are_let_go(
+    identity: Identity, store: SqliteStore
+) -> None:
+    await identity.lifecycle.create("acme")
+    key = await held(store, "acme")
+    record = await identity.departures.delete("acme", 600)
+    assert (record.phase, record.deadline) == ("Draining", "2027-01-15T08:10:00Z")
+    assert identity.tenants.exists("acme")
+    assert not identity.tenants.admits("acme")
+    assert await identity.tenants.credentials("acme") is None
+    running = asyncio.create_task(identity.departures.run())
+    async with asyncio.timeout(60):
+        while (await identity.departures.look("acme"))[1].objects != 1:
+            await asyncio.sleep(0)
+    stands = [key for key in await objects(store, "acme") if not key.startswith("core/namespaces/")]
+    assert stands == ["core/configmaps/default/held"]
+    running.cancel()
+    await store.txn([], [Delete(key)])
+    await until_gone(identity, "acme")
+    assert not identity.tenants.exists("acme")
+    assert await store.count("") == await store.count("system/") + await store.count("~vcsync/")
+    await identity.lifecycle.create("acme")
+
+
+async def test_finalizers_are_overruled_at_the_deadline(store: SqliteStore) -> None:
+    clock = Clock()
+    identity = await Identity.open(store, ENDPOINT, clock=clock)
+    await identity.lifecycle.create("acme")
+    await held(store, "acme")
+    await identity.departures.delete("acme", 600)
+    clock.now += 601
+    await until_gone(identity, "acme")
+    assert await store.count("acme/") == 0
+
+
+async def test_an_operator_can_force_a_deletion_that_waits(identity: Identity, store: SqliteStore) -> None:
+    await identity.lifecycle.create("acme")
+    await held(store, "acme")
+    await identity.departures.delete("acme", 600)
+    await identity.departures.delete("acme")
+    assert await store.count("acme/") == 0
+    assert identity.tenants.leaving() == []
+
+
+async def test_a_drain_goes_on_after_a_restart(identity: Identity, store: SqliteStore) -> None:
+    await identity.lifecycle.create("acme")
+    await identity.departures.delete("acme", 600)
+    again = await Identity.open(store, ENDPOINT, clock=Clock())
+    assert again.tenants.leaving() == ["acme"]
+    await until_gone(again, "acme")
+    assert await store.count("acme/") == 0
+
+
+async def test_a_defect_with_one_tenant_does_not_keep_others_from_going(
+    identity: Identity, store: SqliteStore
+) -> None:
+    for name in ("acme", "umbrella"):
+        await identity.lifecycle.create(name)
+    await store.txn([], [Put("acme/core/configmaps/default/broken", b"no JSON")])
+    for name in ("acme", "umbrella"):
+        await identity.departures.delete(name, 600)
+    await until_gone(identity, "umbrella")
+    assert identity.tenants.leaving() == ["acme"]
+    await identity.departures.delete("acme")
+    assert await store.count("acme/") == 0
+
+
+async def test_our_controllers_leave_a_tenant_alone_that_is_leaving(
+    identity: Identity, store: SqliteStore
+) -> None:
+    await identity.lifecycle.create("acme")
+    await identity.departures.delete("acme", 600)
+    told, _ = await store.get("system/core/configmaps/kube-system/acme.controllers")
+    assert told is not None
 
 
 async def test_neighbours_with_similar_names_stay(identity: Identity, store: SqliteStore) -> None:
     for name in ("acme", "acme-2", "acm"):
         await identity.lifecycle.create(name)
-    await identity.lifecycle.delete("acme")
+    await identity.departures.delete("acme")
     assert [await store.count(f"{name}/") for name in ("acme-2", "acm")] == [187, 187]
 
 
@@ -160,16 +253,32 @@ async def test_a_deletion_that_was_cut_off_goes_on_at_the_next_start(
     await identity.lifecycle.create("acme")
     failing = await Identity.open(Failing(store, 2), ENDPOINT, clock=Clock())  # type: ignore[arg-type]
     with pytest.raises(StoreUnavailable):
-        await failing.lifecycle.delete("acme")
+        await failing.departures.delete("acme")
     assert await store.count("acme/") > 0
     again = await Identity.open(store, ENDPOINT, clock=Clock())
     assert not again.tenants.exists("acme")
     with pytest.raises(StatusError) as caught:
         await again.lifecycle.create("acme")
     assert caught.value.code == 409
-    await again.lifecycle.resume()
+    await until_gone(again, "acme")
     assert await store.count("acme/") == 0
     await again.lifecycle.create("acme")
+
+
+async def test_a_tenant_that_is_being_made_has_its_place_among_all_before_it_may_be_used(
+    store: SqliteStore,
+) -> None:
+    await Identity.open(store, ENDPOINT, clock=Clock())
+    after = await store.revision()
+    identity = await Identity.open(store, ENDPOINT, clock=Clock())
+    half = await Identity.open(Failing(store, 1), ENDPOINT, clock=Clock())  # type: ignore[arg-type]
+    with pytest.raises(StoreUnavailable):
+        await half.lifecycle.create("acme")
+    assert await store.count("acme/") > 0
+    identity.changed(await changes(store, after))
+    assert not identity.tenants.exists("acme")
+    assert identity.tenants.names() == ["system"]
+    assert identity.tenants.places() == ["acme", "system"]
 
 
 async def test_a_creation_that_was_cut_off_can_be_repeated(store: SqliteStore) -> None:
@@ -191,11 +300,11 @@ async def test_what_a_tenant_of_that_name_left_behind_is_no_part_of_the_next(
     assert "core/secrets/default/old" not in await objects(store, "acme")
 
 
-@pytest.mark.parametrize("what", ["delete", "rotate"])
-async def test_the_operators_space_stays_as_it_is(identity: Identity, what: str) -> None:
-    with pytest.raises(StatusError) as caught:
-        await getattr(identity.lifecycle, what)("system")
-    assert caught.value.code == 403
+async def test_the_operators_space_stays_as_it_is(identity: Identity) -> None:
+    for change in (identity.departures.delete, identity.lifecycle.rotate):
+        with pytest.raises(StatusError) as caught:
+            await change("system")
+        assert caught.value.code == 403
 
 
 async def test_rotation_tells_extension_servers_of_the_new_authority(
@@ -234,7 +343,7 @@ async def test_another_process_learns_of_tenants(identity: Identity, store: Sqli
     other.changed(await changes(store, after))
     assert other.tenants.exists("acme")
     after = await store.revision()
-    await identity.lifecycle.delete("acme")
+    await identity.departures.delete("acme")
     other.changed(await changes(store, after))
     assert not other.tenants.exists("acme")
 
@@ -248,7 +357,7 @@ async def test_late_news_of_ones_own_writes_change_nothing(identity: Identity, s
     assert identity.tenants.exists("acme")
     identity.changed([second])
     after = await store.revision()
-    await identity.lifecycle.delete("acme")
+    await identity.departures.delete("acme")
     identity.changed([second])
     assert not identity.tenants.exists("acme")
     identity.changed(await changes(store, after))
@@ -258,8 +367,65 @@ async def test_late_news_of_ones_own_writes_change_nothing(identity: Identity, s
 async def test_missed_changes_are_caught_up_with(identity: Identity, store: SqliteStore) -> None:
     await identity.lifecycle.create("old")
     other = await Identity.open(store, ENDPOINT, clock=Clock())
-    await identity.lifecycle.delete("old")
+    await identity.departures.delete("old")
     await identity.lifecycle.create("new")
     assert other.tenants.names() == ["old", "system"]
     await other.reload()
     assert other.tenants.names() == ["new", "system"]
+
+
+MARK = "system/core/configmaps/kube-system/acme.controllers"
+
+
+async def test_what_brings_its_own_controllers_is_told_in_the_operators_space(
+    identity: Identity, store: SqliteStore
+) -> None:
+    await identity.lifecycle.create("acme", "external")
+    await identity.lifecycle.create("umbrella")
+    assert [identity.tenants.has_external_controllers(name) for name in ("acme", "umbrella")] == [True, False]
+    stored, _ = await store.get(MARK)
+    assert stored is not None
+    body = msgspec.json.decode(stored.value)
+    assert body["metadata"]["labels"] == {"tenancy.x-k8s.io/external-controllers": "acme"}
+    await identity.lifecycle.rotate("acme")
+    assert identity.tenants.has_external_controllers("acme")
+    await identity.departures.delete("acme")
+    assert not identity.tenants.has_external_controllers("acme")
+    assert await store.get(MARK) == (None, await store.revision())
+
+
+async def test_controllers_change_hands(identity: Identity, store: SqliteStore) -> None:
+    other = await Identity.open(store, ENDPOINT, clock=Clock())
+    made = await identity.lifecycle.create("acme")
+    after = await store.revision()
+    changed = await identity.lifecycle.give_controllers("acme", "external")
+    assert changed == msgspec.structs.replace(made, controllers="external")
+    assert (await store.get(MARK))[0] is not None
+    other.changed(await changes(store, after))
+    assert other.tenants.has_external_controllers("acme")
+    again = await Identity.open(store, ENDPOINT, clock=Clock())
+    assert again.tenants.has_external_controllers("acme")
+    assert await identity.lifecycle.give_controllers("acme", "vcsync") == made
+    assert not identity.tenants.has_external_controllers("acme")
+    assert (await store.get(MARK))[0] is None
+    with pytest.raises(StatusError) as caught:
+        await identity.lifecycle.give_controllers("no-such", "external")
+    assert caught.value.code == 404
+
+
+async def test_a_space_keeps_its_nodes_whatever_becomes_of_its_controllers_and_keys(
+    identity: Identity, store: SqliteStore
+) -> None:
+    async def told() -> dict[str, str] | None:
+        found, _ = await store.get("system/core/configmaps/kube-system/east.controllers")
+        return msgspec.json.decode(found.value)["data"] if found else None
+
+    await identity.lifecycle.create("east", nodes="own")
+    assert await told() == {"controllers": "vcsync", "nodes": "own"}
+    await identity.lifecycle.give_controllers("east", "external")
+    assert (await identity.lifecycle.rotate("east")).nodes == "own"
+    changed = await identity.lifecycle.give_controllers("east", "vcsync")
+    assert (changed.controllers, changed.nodes) == ("vcsync", "own")
+    assert await told() == {"controllers": "vcsync", "nodes": "own"}
+    await identity.departures.delete("east", 0)
+    assert await told() is None

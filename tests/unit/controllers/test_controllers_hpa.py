@@ -1,0 +1,518 @@
+"""HorizontalPodAutoscalers at an API server: what they ask it, what they tell, whom they scale."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from controllers_world import NAMESPACE, TENANT, Shelf
+
+from vcsync.controllers.hpa import Autoscaler, horizontal_pod_autoscaler
+from vcsync.controllers.mirror import Key, placed
+from vcsync.controllers.plan import Emit, Look
+from vcsync.controllers.working import Desk
+from vcsync.kube.cache import Change
+from vcsync.kube.envelope import Envelope, encode, parse
+from vcsync.kube.errors import Conflict, Forbidden, KubeError, NotFound, Status
+from vcsync.kube.patches import merge_patch
+from vcsync.kube.resources import HORIZONTAL_POD_AUTOSCALERS, PODS, Resource
+
+CPU = {
+    "type": "Resource",
+    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
+}
+NO_METRICS = (
+    "failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from resource metrics "
+    "API: the server could not find the requested resource (get pods.metrics.k8s.io)"
+)
+
+
+class Tenant:
+    """A tenant's API server with one HorizontalPodAutoscaler; `answers`: by path, what is read there."""
+
+    def __init__(self, **spec: Any) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+        self.shelves = {HORIZONTAL_POD_AUTOSCALERS: Shelf(), PODS: Shelf()}
+        self.answers: dict[str, Any] = {}
+        self.asked: list[str] = []
+        self.refuses: list[KubeError] = []
+        self.events: list[Emit] = []
+        self.patched: list[Any] = []
+        self.autoscaler = Autoscaler()
+        target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+        whole = {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 10, "metrics": [CPU], **spec}
+        self.put_hpa("web", whole)
+        self.scale(2)
+        for name in ("a", "b"):
+            self.put_pod(name)
+
+    def put_hpa(self, name: str, spec: dict[str, Any]) -> None:
+        metadata = {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}", "resourceVersion": "1"}
+        self.shelves[HORIZONTAL_POD_AUTOSCALERS].bodies[NAMESPACE, name] = {
+            "metadata": metadata,
+            "spec": spec,
+        }
+
+    def put_pod(self, name: str, app: str = "web") -> None:
+        since = (self.now - timedelta(hours=1)).isoformat()
+        conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": since}]
+        self.shelves[PODS].bodies[NAMESPACE, name] = {
+            "metadata": {"name": name, "namespace": NAMESPACE, "uid": name, "labels": {"app": app}},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]},
+            "status": {"phase": "Running", "startTime": since, "conditions": conditions},
+        }
+
+    def scale(
+        self,
+        replicas: int,
+        selector: str = "app=web",
+        path: str = "/apis/apps/v1/namespaces/default/deployments/web/scale",
+    ) -> None:
+        self.answers[path] = {
+            "spec": {"replicas": replicas},
+            "status": {"replicas": replicas, "selector": selector},
+        }
+
+    def used(self, **values: str) -> None:
+        """Have a metrics API tell what Pods use of CPU."""
+        items = [
+            {
+                "metadata": {"name": name},
+                "timestamp": self.now.isoformat(),
+                "window": "30s",
+                "containers": [{"name": "c", "usage": {"cpu": value, "memory": "64Mi"}}],
+            }
+            for name, value in values.items()
+        ]
+        self.answers["/apis/metrics.k8s.io/v1beta1/namespaces/default/pods"] = {"items": items}
+
+    async def look(self, name: str = "web") -> float | None:
+        look = Look(self.shelves, self.now, lambda: "xxxxx")
+        desk = Desk(look, self, self.events.append)  # type: ignore[arg-type]
+        return await self.autoscaler.work(desk, Key(TENANT, NAMESPACE, name))
+
+    # What it is asked
+
+    async def request(
+        self, method: str, path: str, *, params: Any = None, body: bytes | None = None, **_: Any
+    ) -> bytes:
+        self.asked.append(f"{method} {path}{f' {params}' if params else ''}")
+        if method == "PATCH":
+            if self.refuses:
+                raise self.refuses.pop()
+            change = msgspec.json.decode(body or b"")
+            self.answers[path]["spec"] |= change["spec"]
+            return b"{}"
+        if path not in self.answers:
+            raise NotFound(Status(404, message="answered 19 bytes that are not a Kubernetes Status"))
+        return msgspec.json.encode(self.answers[path])
+
+    async def patch(
+        self, _resource: Resource, name: str, patch: Any, namespace: str, *, subresource: str
+    ) -> Envelope:
+        assert subresource == "status"
+        self.patched.append(patch["status"])
+        bodies = self.shelves[HORIZONTAL_POD_AUTOSCALERS].bodies
+        bodies[namespace, name] = merge_patch(bodies[namespace, name], {"status": patch["status"]})
+        return placed(parse(encode(bodies[namespace, name])), TENANT)
+
+    # What came of it
+
+    @property
+    def size(self) -> int:
+        found: int = self.answers["/apis/apps/v1/namespaces/default/deployments/web/scale"]["spec"][
+            "replicas"
+        ]
+        return found
+
+    @property
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.shelves[HORIZONTAL_POD_AUTOSCALERS].bodies[NAMESPACE, "web"]["status"]
+        return found
+
+    def condition(self, type_: str) -> tuple[str, str, str]:
+        [found] = [each for each in self.status["conditions"] if each["type"] == type_]
+        return found["status"], found["reason"], found["message"]
+
+    def told(self) -> list[tuple[str, str]]:
+        return [(each.reason, each.message) for each in self.events]
+
+
+async def test_it_scales_by_what_pods_use() -> None:
+    tenant = Tenant()
+    tenant.used(a="900m", b="1")
+    assert await tenant.look() == 15
+    assert tenant.size == 4
+    text = "New size: 4; reason: cpu resource utilization (percentage of request) above target"
+    assert tenant.told() == [("SuccessfulRescale", text)]
+    assert tenant.condition("AbleToScale") == (
+        "True",
+        "SucceededRescale",
+        "the HPA controller was able to update the target scale to 4",
+    )
+    assert tenant.condition("ScalingActive")[1] == "ValidMetricFound"
+    assert tenant.condition("ScalingLimited")[:2] == ("False", "DesiredWithinRange")
+    assert (tenant.status["currentReplicas"], tenant.status["desiredReplicas"]) == (2, 4)
+    assert tenant.status["lastScaleTime"] == "2026-01-01T00:00:00Z"
+    current = {"averageUtilization": 95, "averageValue": "950m"}
+    assert tenant.status["currentMetrics"] == [
+        {"type": "Resource", "resource": {"name": "cpu", "current": current}}
+    ]
+    assert (
+        "GET /apis/metrics.k8s.io/v1beta1/namespaces/default/pods {'labelSelector': 'app=web'}"
+        in tenant.asked
+    )
+
+
+async def test_what_is_as_it_should_be_is_not_written() -> None:
+    tenant = Tenant()
+    tenant.used(a="500m", b="500m")
+    await tenant.look()
+    tenant.patched.clear()
+    tenant.now += timedelta(seconds=15)
+    await tenant.look()
+    assert (tenant.patched, tenant.told(), tenant.size) == ([], [], 2)
+    assert tenant.condition("AbleToScale") == (
+        "True",
+        "ReadyForNewScale",
+        "recommended size matches current size",
+    )
+
+
+async def test_without_a_metrics_api_it_says_so_in_kubernetes_words() -> None:
+    tenant = Tenant()
+    assert await tenant.look() == 15
+    active = (
+        "False",
+        "FailedGetResourceMetric",
+        f"the HPA was unable to compute the replica count: {NO_METRICS}",
+    )
+    assert tenant.condition("ScalingActive") == active
+    text = f"invalid metrics (1 invalid out of 1), first error is: failed to get cpu resource metric value: {NO_METRICS}"
+    assert tenant.told() == [("FailedGetResourceMetric", NO_METRICS), ("FailedComputeMetricsReplicas", text)]
+    assert tenant.condition("AbleToScale")[:2] == ("True", "SucceededGetScale")
+    assert tenant.status["currentReplicas"] == 2
+    assert tenant.size == 2
+
+
+@pytest.mark.parametrize(
+    ("metric", "reason", "text"),
+    [
+        (
+            {"type": "Pods", "pods": {"metric": {"name": "qps"}, "target": {"averageValue": "10"}}},
+            "FailedGetPodsMetric",
+            (
+                "unable to get metric qps: unable to fetch metrics from custom metrics API: no custom metrics API "
+                "(custom.metrics.k8s.io) registered"
+            ),
+        ),
+        (
+            {
+                "type": "Object",
+                "object": {
+                    "metric": {"name": "qps"},
+                    "describedObject": {"kind": "Deployment", "name": "web", "apiVersion": "apps/v1"},
+                    "target": {"value": "10"},
+                },
+            },
+            "FailedGetObjectMetric",
+            (
+                "unable to get metric qps: Deployment on default web/unable to fetch metrics from custom metrics API: no custom "
+                "metrics API (custom.metrics.k8s.io) registered"
+            ),
+        ),
+        (
+            {"type": "External", "external": {"metric": {"name": "q"}, "target": {"value": "10"}}},
+            "FailedGetExternalMetric",
+            (
+                "unable to get external metric default/q/nil: unable to fetch metrics from "
+                "external metrics API: the server could not find the requested resource (get q.external.metrics.k8s.io)"
+            ),
+        ),
+        (
+            {
+                "type": "ContainerResource",
+                "containerResource": {"name": "memory", "container": "c", "target": {"averageValue": "1Gi"}},
+            },
+            "FailedGetContainerResourceMetric",
+            (
+                "failed to get memory usage: unable to get metrics for resource memory: unable to fetch metrics from resource "
+                "metrics API: the server could not find the requested resource (get pods.metrics.k8s.io)"
+            ),
+        ),
+    ],
+)
+async def test_every_kind_of_metric_says_what_it_lacks(
+    metric: dict[str, Any], reason: str, text: str
+) -> None:
+    tenant = Tenant(metrics=[metric])
+    await tenant.look()
+    assert tenant.told()[0] == (reason, text)
+    assert tenant.condition("ScalingActive")[:2] == ("False", reason)
+
+
+CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2"
+
+
+@pytest.mark.parametrize(
+    ("metric", "path", "answer", "size"),
+    [
+        (
+            {
+                "type": "Pods",
+                "pods": {
+                    "metric": {"name": "qps", "selector": {"matchLabels": {"verb": "get"}}},
+                    "target": {"averageValue": "10"},
+                },
+            },
+            f"{CUSTOM}/namespaces/default/pods/*/qps",
+            {
+                "items": [
+                    {"describedObject": {"name": name}, "timestamp": "2026-01-01T00:00:00Z", "value": "20"}
+                    for name in ("a", "b")
+                ]
+            },
+            4,
+        ),
+        (
+            {
+                "type": "Object",
+                "object": {
+                    "metric": {"name": "qps"},
+                    "describedObject": {"kind": "Deployment", "name": "x/../y", "apiVersion": "apps/v1"},
+                    "target": {"averageValue": "10"},
+                },
+            },
+            f"{CUSTOM}/namespaces/default/deployments.apps/x%2F..%2Fy/qps",
+            {"items": [{"value": "30"}]},
+            3,
+        ),
+        (
+            {"type": "External", "external": {"metric": {"name": "q"}, "target": {"value": "10"}}},
+            "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/q",
+            {"items": [{"value": "5"}, {"value": "10"}]},
+            3,
+        ),
+    ],
+)
+async def test_custom_and_external_metrics_are_asked_for(
+    metric: dict[str, Any], path: str, answer: dict[str, Any], size: int
+) -> None:
+    tenant = Tenant(metrics=[metric])
+    tenant.answers |= {CUSTOM: {}, path: answer}
+    await tenant.look()
+    assert tenant.size == size, tenant.told()
+
+
+async def test_what_is_said_of_a_metric_names_its_selector_as_kubernetes_does() -> None:
+    selector = {
+        "matchLabels": {"x": "y", "a": "b"},
+        "matchExpressions": [{"key": "k", "operator": "In", "values": ["1", "2"]}],
+    }
+    metric = {"name": "q", "selector": selector}
+    tenant = Tenant(
+        metrics=[{"type": "External", "external": {"metric": metric, "target": {"averageValue": "1"}}}]
+    )
+    await tenant.look()
+    told = (
+        "unable to get external metric default/q/&LabelSelector{MatchLabels:map[string]string{a: b,x: y,},"
+        "MatchExpressions:[]LabelSelectorRequirement{LabelSelectorRequirement{Key:k,Operator:In,Values:[1 2],},},}: "
+    )
+    first, last = tenant.told()
+    assert first[1].startswith(told)
+    outer = "first error is: failed to get q external metric value: failed to get q external metric: "
+    assert outer + first[1] in last[1]
+
+
+async def test_one_silent_metric_of_two_holds_only_what_would_shrink() -> None:
+    silent = {"type": "External", "external": {"metric": {"name": "q"}, "target": {"value": "10"}}}
+    tenant = Tenant(metrics=[silent, CPU])
+    tenant.used(a="1", b="1")
+    await tenant.look()
+    assert tenant.size == 4
+    assert tenant.status["currentMetrics"][0] == {"type": ""}
+    tenant = Tenant(metrics=[silent, CPU])
+    tenant.used(a="100m", b="100m")
+    await tenant.look()
+    assert tenant.condition("ScalingActive")[1] == "FailedGetExternalMetric"
+    assert tenant.told()[-1][1].startswith(
+        "invalid metrics (1 invalid out of 2), first error is: failed to get q external"
+    )
+
+
+@pytest.mark.parametrize(
+    ("replicas", "size", "reason"),
+    [
+        (12, 10, "Current number of replicas above Spec.MaxReplicas"),
+        (1, 3, "Current number of replicas below Spec.MinReplicas"),
+    ],
+)
+async def test_its_bounds_need_no_metrics(replicas: int, size: int, reason: str) -> None:
+    tenant = Tenant(minReplicas=3)
+    tenant.scale(replicas)
+    await tenant.look()
+    assert tenant.size == size
+    assert tenant.told() == [("SuccessfulRescale", f"New size: {size}; reason: {reason}")]
+
+
+async def test_what_was_scaled_to_nothing_is_left_alone() -> None:
+    tenant = Tenant()
+    tenant.scale(0)
+    await tenant.look()
+    text = "scaling is disabled since the replica count of the target is zero"
+    assert tenant.condition("ScalingActive") == ("False", "ScalingDisabled", text)
+    assert tenant.told() == []
+
+
+@pytest.mark.parametrize(
+    ("target", "text"),
+    [
+        (
+            {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"},
+            "the server could not find the requested resource",
+        ),
+        (
+            {"apiVersion": "example.com/v1", "kind": "Widget", "name": "w"},
+            'no matches for kind "Widget" in group "example.com"',
+        ),
+    ],
+)
+async def test_a_target_that_is_not_there_is_told_of(target: dict[str, str], text: str) -> None:
+    tenant = Tenant(scaleTargetRef=target)
+    tenant.answers |= {"/api": {"items": []}, "/apis": {"items": []}}
+    assert await tenant.look() == 15
+    message = f"the HPA controller was unable to get the target's current scale: {text}"
+    assert tenant.condition("AbleToScale") == ("False", "FailedGetScale", message)
+    assert tenant.told() == [("FailedGetScale", text)]
+
+
+async def test_custom_resources_are_scaled_too() -> None:
+    widgets = {
+        "resource": "widgets",
+        "responseKind": {"kind": "Widget"},
+        "scope": "Namespaced",
+        "verbs": ["get", "list"],
+    }
+    group = {"metadata": {"name": "example.com"}, "versions": [{"version": "v1", "resources": [widgets]}]}
+    tenant = Tenant(scaleTargetRef={"apiVersion": "example.com/v1", "kind": "Widget", "name": "w"})
+    tenant.answers |= {"/api": {"items": []}, "/apis": {"items": [group]}}
+    path = "/apis/example.com/v1/namespaces/default/widgets/w/scale"
+    tenant.scale(2, path=path)
+    tenant.used(a="1", b="1")
+    await tenant.look()
+    assert tenant.answers[path]["spec"]["replicas"] == 4
+
+
+@pytest.mark.parametrize(
+    ("selector", "condition", "event", "text"),
+    [
+        ("", "InvalidSelector", "SelectorRequired", "selector is required"),
+        (
+            "a b c",
+            "InvalidSelector",
+            "InvalidSelector",
+            "couldn't convert selector into a corresponding internal",
+        ),
+    ],
+)
+async def test_a_target_whose_pods_cannot_be_told_is_told_of(
+    selector: str, condition: str, event: str, text: str
+) -> None:
+    tenant = Tenant()
+    tenant.scale(2, selector)
+    await tenant.look()
+    assert tenant.condition("ScalingActive")[:2] == ("False", condition)
+    assert [each[0] for each in tenant.told()] == [event, "FailedComputeMetricsReplicas"]
+    assert tenant.told()[0][1].startswith(text)
+
+
+async def test_two_that_scale_the_same_pods_are_told_of() -> None:
+    tenant = Tenant()
+    tenant.used(a="1", b="1")
+    tenant.put_hpa("other", tenant.shelves[HORIZONTAL_POD_AUTOSCALERS].bodies[NAMESPACE, "web"]["spec"])
+    await tenant.look("other")
+    tenant.events.clear()
+    await tenant.look()
+    text = "pods by selector app=web are controlled by multiple HPAs: [{other default} {web default}]"
+    assert tenant.condition("ScalingActive") == ("False", "AmbiguousSelector", text)
+    assert tenant.told()[0] == ("AmbiguousSelector", text)
+    del tenant.shelves[HORIZONTAL_POD_AUTOSCALERS].bodies[NAMESPACE, "other"]
+    assert await tenant.look("other") is None
+    await tenant.look()
+    assert tenant.condition("ScalingActive")[1] == "ValidMetricFound"
+
+
+async def test_a_conflict_is_tried_again_and_a_refusal_told_of() -> None:
+    tenant = Tenant()
+    tenant.used(a="1", b="1")
+    tenant.refuses = [Conflict(Status(409, "Conflict", "changed"))]
+    await tenant.look()
+    assert tenant.size == 4
+    tenant = Tenant()
+    tenant.used(a="1", b="1")
+    tenant.refuses = [Forbidden(Status(403, "Forbidden", "no"))]
+    await tenant.look()
+    assert tenant.condition("AbleToScale") == (
+        "False",
+        "FailedUpdateScale",
+        "the HPA controller was unable to update the target scale: no",
+    )
+    assert tenant.told()[0][0] == "FailedRescale"
+    assert tenant.size == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{"items": 5}, {"items": [5]}, {"items": []}, {"items": [{"containers": [{"usage": {"cpu": "x"}}]}]}],
+)
+async def test_metrics_that_make_no_sense_are_told_of(answer: dict[str, Any]) -> None:
+    tenant = Tenant()
+    tenant.answers["/apis/metrics.k8s.io/v1beta1/namespaces/default/pods"] = answer
+    assert await tenant.look() == 15
+    assert tenant.condition("ScalingActive")[:2] == ("False", "FailedGetResourceMetric")
+
+
+class Pool:
+    """Super clusters that know what Pods use."""
+
+    def __init__(self, items: list[Any] | None) -> None:
+        self.items = items
+
+    async def of_pods(self, _look: Look, tenant: str, namespace: str, pods: Sequence[Envelope]) -> Any:
+        assert (tenant, namespace, [each.name for each in pods]) == (TENANT, NAMESPACE, ["a", "b"])
+        return None if self.items is None else [msgspec.Raw(msgspec.json.encode(each)) for each in self.items]
+
+
+async def test_what_the_tenants_api_does_not_tell_super_clusters_may() -> None:
+    tenant = Tenant()
+    tenant.used(a="1", b="1")
+    [items] = tenant.answers.pop("/apis/metrics.k8s.io/v1beta1/namespaces/default/pods").values()
+    tenant.autoscaler = Autoscaler(Pool(items))  # type: ignore[arg-type]
+    await tenant.look()
+    assert tenant.size == 4
+    tenant = Tenant()
+    tenant.autoscaler = Autoscaler(Pool(None))  # type: ignore[arg-type]
+    await tenant.look()
+    assert tenant.told()[0] == ("FailedGetResourceMetric", NO_METRICS)
+
+
+async def test_of_what_is_gone_nothing_is_remembered() -> None:
+    tenant = Tenant()
+    tenant.used(a="1", b="1")
+    await tenant.look()
+    bodies = tenant.shelves[HORIZONTAL_POD_AUTOSCALERS].bodies
+    body = bodies.pop((NAMESPACE, "web"))
+    assert await tenant.look() is None
+    assert (tenant.autoscaler._memories, tenant.autoscaler._selectors) == ({}, {})
+    [watch] = horizontal_pod_autoscaler().watches
+    there = placed(parse(encode(body)), TENANT)
+    told = placed(parse(encode(body | {"status": {}})), TENANT)
+    changed = placed(parse(encode(body | {"spec": {"maxReplicas": 3}})), TENANT)
+    look = Look(tenant.shelves, tenant.now, lambda: "")
+    key = Key(TENANT, NAMESPACE, "web")
+    found = [
+        list(watch.keys(change, look))
+        for change in (Change(None, there), Change(there, told), Change(there, changed))
+    ]
+    assert found == [[key], [], [key]]

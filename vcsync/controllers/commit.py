@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from vcsync.controllers.mirror import Key, Mirror
-from vcsync.controllers.plan import Action, Create, Delete, Emit, Failure, Outcome, Patch, Post
+from vcsync.controllers.plan import Absent, Action, Create, Delete, Emit, Failure, Outcome, Patch, Post
 from vcsync.controllers.reporting import Reporter
 from vcsync.kube.client import Client
 from vcsync.kube.envelope import Envelope
-from vcsync.kube.errors import AlreadyExists, KubeError, NotFound
+from vcsync.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, Status
 from vcsync.kube.resources import Resource
 
 FIRST_AT_ONCE = 1
@@ -47,25 +47,25 @@ class Committer:
                     return Outcome(done, failures)
         return Outcome(done)
 
+    def emit(self, component: str, tenant: str, event: Emit) -> None:
+        """Report an Event; returns at once."""
+        self._reporter.emit(
+            tenant, component, event.about, event.type, event.reason, event.message, now=time.time()
+        )
+
     async def _do(self, component: str, tenant: str, client: Client, action: Action) -> KubeError | None:
         try:
             match action:
                 case Emit():
-                    self._reporter.emit(
-                        tenant,
-                        component,
-                        action.about,
-                        action.type,
-                        action.reason,
-                        action.message,
-                        now=time.time(),
-                    )
+                    self.emit(component, tenant, action)
                 case Create():
                     self._observe(tenant, action.resource, await _create(client, action))
                 case Patch():
                     await self._patch(tenant, client, action)
                 case Delete():
                     await self._delete(tenant, client, action)
+                case Absent():
+                    await self._absent(tenant, client, action)
                 case Post():
                     await client.create_raw(
                         action.resource,
@@ -105,6 +105,20 @@ class Committer:
             self._observe(tenant, action.resource, left)
         elif mirror := self._mirrors.get(action.resource):
             mirror.observe_gone(Key(tenant, action.namespace, action.name), action.uid)
+
+    async def _absent(self, tenant: str, client: Client, action: Absent) -> None:
+        """Ask for an object that should not be there.
+
+        Raises:
+            Conflict: it is; the mirror knows it now.
+            KubeError: it cannot be told.
+        """
+        with suppress(NotFound):
+            found = await client.get(action.resource, action.name, action.namespace)
+            self._observe(tenant, action.resource, found)
+            if found.uid == action.uid:
+                text = f"{action.resource.plural} {action.name} is there"
+                raise Conflict(Status(409, "Conflict", text))
 
     def _observe(self, tenant: str, resource: Resource, envelope: Envelope) -> None:
         if mirror := self._mirrors.get(resource):

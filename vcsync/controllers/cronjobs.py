@@ -31,6 +31,7 @@ from vcsync.controllers.plan import (
     Patch,
     Plan,
     Watch,
+    status_patch,
 )
 from vcsync.controllers.waking import own, owner
 from vcsync.kube.cache import Change
@@ -290,10 +291,7 @@ def _written(cron: CronJob, status: CronJobStatus) -> list[Patch]:
     patch = create_merge_patch(before, msgspec.json.decode(msgspec.json.encode(status)))
     if patch is None:
         return []
-    place = cron.envelope
-    metadata = {"uid": place.uid, "resourceVersion": place.resource_version}
-    body = {"metadata": metadata, "status": patch}
-    return [Patch(CRON_JOBS, namespace_of(place), place.name, body, "merge", "status")]
+    return [status_patch(CRON_JOBS, cron.envelope, patch, unchanged=True)]
 
 
 def _job_events(cron: CronJob, outcome: Outcome) -> Iterable[Emit]:

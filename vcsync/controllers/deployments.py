@@ -29,7 +29,7 @@ from vcsync.controllers.deployment_objects import (
     set_name,
     template_hash,
 )
-from vcsync.controllers.mirror import Key, key_of, namespace_of
+from vcsync.controllers.mirror import Key, namespace_of
 from vcsync.controllers.plan import (
     NOTHING,
     Action,
@@ -42,8 +42,9 @@ from vcsync.controllers.plan import (
     Patch,
     Plan,
     Watch,
+    status_patch,
 )
-from vcsync.controllers.waking import own, owner, standing
+from vcsync.controllers.waking import claimant, own, standing
 from vcsync.kube.cache import Change
 from vcsync.kube.envelope import untyped
 from vcsync.kube.errors import AlreadyExists
@@ -179,10 +180,8 @@ def _made(family: Family, look: Look) -> Steps:
 
 
 def _collided(deployment: Deployment) -> Patch:
-    envelope = deployment.envelope
     count = (deployment.status.collision_count or 0) + 1
-    patch = {"metadata": {"uid": envelope.uid}, "status": {"collisionCount": count}}
-    return Patch(DEPLOYMENTS, namespace_of(envelope), envelope.name, patch, "merge", "status")
+    return status_patch(DEPLOYMENTS, deployment.envelope, {"collisionCount": count})
 
 
 def _resized(family: Family, sizes: rollout.Sizes) -> Steps:
@@ -201,12 +200,16 @@ def _resized(family: Family, sizes: rollout.Sizes) -> Steps:
 
 
 def _refreshed(family: Family) -> Steps:
-    """Note in active ReplicaSets for how many Pods they are sized, where nothing else is to be done with them."""
+    """Note in active ReplicaSets for how many Pods they are sized, else they would count as scaled for ever.
+
+    That only the surge is another by now is noted when they are sized anew, as Kubernetes does.
+    """
     annotations = _sized_for(family.deployment)
+    wanted = family.deployment.spec.replicas
     outdated = [
         each
         for each in family.everyone
-        if each.replicas and not annotations.items() <= each.envelope.annotations.items()
+        if each.replicas and number(each.envelope, DESIRED_REPLICAS) != wanted
     ]
     return [[_patch(each, {"metadata": {"annotations": annotations}}) for each in outdated]]
 
@@ -335,21 +338,10 @@ def _finish(key: Key, rolls: bool, look: Look, outcome: Outcome) -> Iterable[Act
     judge = deployment_status.rolled if rolls else deployment_status.counted
     after = judge(deployment, family.new, family.everyone, look.now)
     if deployment_status.written(after) != deployment_status.written(before.status):
-        patch = {"metadata": {"uid": envelope.uid}, "status": deployment_status.written(after)}
-        yield Patch(DEPLOYMENTS, key.namespace, key.name, patch, "merge", "status")
+        yield status_patch(DEPLOYMENTS, envelope, deployment_status.written(after))
 
 
 # ---- What asks for a look ----------------------------------------------------------------
-
-
-def _sets(change: Change, look: Look) -> Iterable[Key]:
-    """Whose ReplicaSet it is, or was; of one that nobody controls, whoever may adopt it."""
-    controlled = list(owner("Deployment", "apps")(change, look))
-    if controlled or change.new is None or owning.controller_of(change.new) is not None:
-        return controlled
-    set_ = change.new
-    candidates = look.of[DEPLOYMENTS].within(set_.tenant, namespace_of(set_))
-    return [key_of(each) for each in candidates if read_deployment(each).selector.matches(set_.labels)]
 
 
 def _ended_pods(change: Change, look: Look) -> Iterable[Key]:
@@ -367,8 +359,9 @@ def _ended_pods(change: Change, look: Look) -> Iterable[Key]:
     return [Key(pod.tenant, namespace_of(pod), above.name)]
 
 
+_claimants = claimant(DEPLOYMENTS, lambda envelope: read_deployment(envelope).selector)
 DEPLOYMENT = Controller(
     "deployment-controller",
-    (Watch(DEPLOYMENTS, own), Watch(REPLICA_SETS, _sets), Watch(PODS, _ended_pods)),
+    (Watch(DEPLOYMENTS, own), Watch(REPLICA_SETS, _claimants), Watch(PODS, _ended_pods)),
     plan,
 )

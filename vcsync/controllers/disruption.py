@@ -14,7 +14,7 @@ from vcsync.controllers import pods
 from vcsync.controllers.deployment_objects import amount
 from vcsync.controllers.disruption_scales import OWNERS, UnknownScale, expected
 from vcsync.controllers.mirror import Key, key_of, namespace_of
-from vcsync.controllers.plan import NOTHING, Action, Controller, Emit, Look, Patch, Plan, Watch
+from vcsync.controllers.plan import NOTHING, Action, Controller, Emit, Look, Patch, Plan, Watch, status_patch
 from vcsync.controllers.waking import own, standing
 from vcsync.kube.cache import Change
 from vcsync.kube.envelope import Envelope, decode
@@ -158,9 +158,7 @@ def _patch(budget: Envelope, before: BudgetStatus, status: BudgetStatus) -> Patc
         "conditions": status.conditions,
     }
     # An eviction in between counts on what it read: it must not be written over.
-    metadata = {"uid": budget.uid, "resourceVersion": budget.resource_version}
-    patch = {"metadata": metadata, "status": written}
-    return Patch(POD_DISRUPTION_BUDGETS, namespace_of(budget), budget.name, patch, "merge", "status")
+    return status_patch(POD_DISRUPTION_BUDGETS, budget, written, unchanged=True)
 
 
 # ---- Events --------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 import structlog
@@ -13,7 +14,7 @@ from vcsync.controllers.mirror import Key, Mirror, Project
 from vcsync.controllers.plan import Controller, Look, Outcome, Plan, Watch
 from vcsync.controllers.reporting import Reporter
 from vcsync.controllers.working import Desk, Worker
-from vcsync.fairqueue import WorkerPool
+from vcsync.fairqueue import FairQueue, WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.resources import Resource
@@ -43,6 +44,7 @@ class Engine:
         controllers: what runs.
         serves: whether a tenant's controllers run here; others bring their own controller manager.
         projects: how to slim the objects of a resource before they are kept.
+        per_tenant: how many objects of one tenant are in work at once.
     """
 
     def __init__(
@@ -52,33 +54,39 @@ class Engine:
         *,
         serves: Callable[[str], bool] = lambda _tenant: True,
         projects: Mapping[Resource, Project] | None = None,
+        per_tenant: int = PER_TENANT,
     ) -> None:
         self._controllers = {each.name: each for each in controllers}
         self._server = server
         self._serves = serves
         everywhere = server.below("/tenants/all")
         self.mirrors = {
-            resource: Mirror(everywhere, resource, (projects or {}).get(resource))
-            for resource in _resources(controllers)
+            resource: Mirror(everywhere, resource, (projects or {}).get(resource), fields=fields)
+            for resource, fields in _resources(controllers).items()
         }
         self.reporter = Reporter(server)
         self._committer = Committer(server, self.mirrors, self.reporter)
-        self.work: WorkerPool[Item] = WorkerPool("controllers", self._handle, workers=WORKERS)
-        self._tenants: set[str] = set()
-        for controller in controllers:
-            for watch in controller.watches:
-                self.mirrors[watch.resource].subscribe(self._waker(controller.name, watch))
+        self.work: WorkerPool[Item] = WorkerPool(
+            "controllers", self._handle, workers=WORKERS, queue=FairQueue(limit=per_tenant)
+        )
+        for resource, mirror in self.mirrors.items():
+            mirror.subscribe(self._waker(self._watches(resource)))
 
     async def run(self) -> None:
         """Work until cancelled. Nothing is decided before all mirrors are filled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.reporter.run(), name="events")
-            for mirror in self.mirrors.values():
-                tasks.create_task(mirror.reflector.run(), name=mirror.resource.plural)
-            for mirror in self.mirrors.values():
-                await mirror.reflector.wait_synced()
-            _log.info("controllers began", controllers=len(self._controllers))
-            await self.work.run()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.reporter.run(), name="events")
+                for mirror in self.mirrors.values():
+                    tasks.create_task(mirror.reflector.run(), name=mirror.resource.plural)
+                for mirror in self.mirrors.values():
+                    await mirror.reflector.wait_synced()
+                _log.info("controllers began", controllers=len(self._controllers))
+                await self.work.run()
+        finally:
+            for each in self._controllers.values():
+                if isinstance(each, Worker) and each.close is not None:
+                    await each.close()
 
     def synced(self) -> bool:
         """Whether everything it decides by has been read."""
@@ -109,18 +117,36 @@ class Engine:
 
     def wake(self, controller: str, key: Key, after: float = 0.0) -> None:
         """Have a controller look at an object some seconds later at most, if the tenant's controllers run here."""
-        if not self._serves(key.tenant):
-            return
-        if key.tenant not in self._tenants:
-            self._tenants.add(key.tenant)
-            self.work.queue.set_limit(key.tenant, PER_TENANT)
-        self.work.add_after(key.tenant, Item(controller, key.namespace, key.name), after)
+        if self._serves(key.tenant):
+            self.work.add_after(key.tenant, Item(controller, key.namespace, key.name), after)
 
-    def _waker(self, name: str, watch: Watch) -> Callable[[Change], None]:
+    def end_tenant(self, tenant: str) -> None:
+        """Forget what was to be looked at for a tenant that is not served any more; what is in work ends."""
+        self.work.queue.forget_group(tenant)
+
+    def begin_tenant(self, tenant: str) -> None:
+        """Look at everything of a tenant that is served from now on."""
+        for resource, mirror in self.mirrors.items():
+            wake = self._waker(self._watches(resource))
+            for envelope in mirror.everything():
+                if envelope.tenant == tenant:
+                    wake(Change(None, envelope))
+
+    def _watches(self, resource: Resource) -> list[tuple[str, Watch]]:
+        """Return who watches a resource, and how."""
+        return [
+            (controller.name, watch)
+            for controller in self._controllers.values()
+            for watch in controller.watches
+            if watch.resource == resource
+        ]
+
+    def _waker(self, watches: Sequence[tuple[str, Watch]]) -> Callable[[Change], None]:
         def wake(change: Change) -> None:
             look = self.look()
-            for key in watch.keys(change, look):
-                self.wake(name, key, watch.gather(change, look, key) if watch.gather else 0.0)
+            for name, watch in watches:
+                for key in watch.keys(change, look):
+                    self.wake(name, key, watch.gather(change, look, key) if watch.gather else 0.0)
 
         return wake
 
@@ -132,7 +158,8 @@ class Engine:
         """
         controller = self._controllers[item.controller]
         if isinstance(controller, Worker):
-            desk = Desk(self.look(), self._server.below(f"/tenants/{tenant}"))
+            emit = partial(self._committer.emit, controller.reporter, tenant)
+            desk = Desk(self.look(), self._server.below(f"/tenants/{tenant}"), emit)
             return await controller.work(desk, Key(tenant, item.namespace, item.name))
         plan = controller.plan(self.look(), Key(tenant, item.namespace, item.name))
         outcome = await self._commit(controller, tenant, plan)
@@ -141,20 +168,22 @@ class Engine:
         return plan.again
 
     async def _commit(self, controller: Controller, tenant: str, plan: Plan) -> Outcome:
-        outcome = await self._committer.steps(controller.name, tenant, plan.steps)
+        outcome = await self._committer.steps(controller.reporter, tenant, plan.steps)
         if plan.finish is None:
             return outcome
         last = await self._committer.steps(
-            controller.name, tenant, [[each] for each in plan.finish(self.look(), outcome)]
+            controller.reporter, tenant, [[each] for each in plan.finish(self.look(), outcome)]
         )
         return Outcome(outcome.done, [*outcome.failures, *last.failures])
 
 
-def _resources(controllers: Iterable[Controller | Worker]) -> dict[Resource, None]:
-    found: dict[Resource, None] = {}
+def _resources(controllers: Iterable[Controller | Worker]) -> dict[Resource, str]:
+    """What is looked at, and by which field selector: where two do not agree, all objects are."""
+    found: dict[Resource, str] = {}
     for controller in controllers:
-        found |= dict.fromkeys(watch.resource for watch in controller.watches)
-        found |= dict.fromkeys(controller.reads)
+        asked = [(watch.resource, watch.fields) for watch in controller.watches]
+        for resource, fields in (*asked, *((each, "") for each in controller.reads)):
+            found[resource] = fields if found.get(resource, fields) == fields else ""
     return found
 
 

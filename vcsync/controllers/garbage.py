@@ -21,7 +21,7 @@ from vcsync.controllers.gc_graph import Graph, Node, Uid, goes_after_dependents,
 from vcsync.controllers.mirror import Key, Mirror
 from vcsync.controllers.reporting import Reporter
 from vcsync.controllers.waking import standing
-from vcsync.fairqueue import WorkerPool
+from vcsync.fairqueue import FairQueue, WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.discovery import discover
@@ -71,6 +71,7 @@ class Collector:
         reporter: who reports Events; run by its owner.
         serves: whether a tenant's garbage is collected here.
         on_gone: told of every object of any kind that is gone; must be quick.
+        per_tenant: how many of one tenant's objects are looked at at once.
     """
 
     def __init__(
@@ -81,11 +82,12 @@ class Collector:
         *,
         serves: Callable[[str], bool] = lambda _tenant: True,
         on_gone: Callable[[Node], None] = lambda _node: None,
+        per_tenant: int = PER_TENANT,
     ) -> None:
         self._server = server
         self._on_gone = on_gone
         self._everywhere = server.below("/tenants/all")
-        self._shared = {(each.group, each.plural): mirror for each, mirror in mirrors.items()}
+        self._shared = {(each.group, each.plural): mirror for each, mirror in mirrors.items() if mirror.whole}
         self._reporter = reporter
         self._serves = serves
         self._graph = Graph()
@@ -94,10 +96,11 @@ class Collector:
         self._definitions = Mirror(self._everywhere, CUSTOM_RESOURCE_DEFINITIONS, slim)
         self._custom: dict[str, dict[str, _Custom]] = {}
         self._absent: OrderedDict[tuple[str, str, OwnerReference], None] = OrderedDict()
-        self._tenants: set[str] = set()
         self._tasks: asyncio.TaskGroup | None = None
         self._began = False
-        self.work: WorkerPool[str] = WorkerPool("garbage", self._handle, workers=WORKERS)
+        self.work: WorkerPool[str] = WorkerPool(
+            "garbage", self._handle, workers=WORKERS, queue=FairQueue(limit=per_tenant)
+        )
 
     async def run(self) -> None:
         """Work until cancelled. Nothing is decided before everything built-in has been read."""
@@ -132,6 +135,21 @@ class Collector:
             },
         }
 
+    def end_tenant(self, tenant: str) -> None:
+        """Leave a tenant's garbage alone, and follow its custom resources no more."""
+        self.work.queue.forget_group(tenant)
+        for known in self._custom.pop(tenant, {}).values():
+            self._end_custom(known)
+
+    def begin_tenant(self, tenant: str) -> None:
+        """Collect a tenant's garbage from now on."""
+        for definition in self._definitions.everything():
+            if definition.tenant == tenant:
+                self._defined(Change(None, definition))
+        for node in self._graph.everything():
+            if node.envelope.tenant == tenant and self._graph.concerns(node):
+                self._add(node.id)
+
     # What is followed
 
     async def _builtin(self) -> list[Resource]:
@@ -159,8 +177,6 @@ class Collector:
 
     def _follow(self, mirror: Mirror) -> None:
         def note(change: Change) -> None:
-            if not self._serves(standing(change).tenant):
-                return
             for uid in self._graph.change(mirror.resource, change):
                 self._add(uid)
             if change.new is None:
@@ -178,10 +194,7 @@ class Collector:
         known = customs.get(definition.name)
         if known is not None and known.resource != wanted:
             del customs[definition.name]
-            known.task.cancel()
-            for envelope in known.mirror.everything():
-                for uid in self._graph.change(known.resource, Change(envelope, None)):
-                    self._add(uid)
+            self._end_custom(known)
         if wanted is not None and definition.name not in customs and self._serves(definition.tenant):
             self._begin_custom(definition.tenant, definition.name, wanted)
         if not customs:
@@ -198,15 +211,17 @@ class Collector:
         customs[definition] = _Custom(resource, mirror, task)
         self._follow(mirror)
 
+    def _end_custom(self, known: _Custom) -> None:
+        known.task.cancel()
+        for envelope in known.mirror.everything():
+            for uid in self._graph.change(known.resource, Change(envelope, None)):
+                self._add(uid)
+
     # One object
 
     def _add(self, uid: Uid) -> None:
-        if not self._began:
-            return
-        if uid.tenant not in self._tenants:
-            self._tenants.add(uid.tenant)
-            self.work.queue.set_limit(uid.tenant, PER_TENANT)
-        self.work.add(uid.tenant, uid.uid)
+        if self._began and self._serves(uid.tenant):
+            self.work.add(uid.tenant, uid.uid)
 
     async def _handle(self, tenant: str, uid: str) -> float | None:
         node = self._graph.get(Uid(tenant, uid))

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from vcsync.controllers import pods
 from vcsync.controllers.mirror import namespace_of
-from vcsync.controllers.plan import Patch
+from vcsync.controllers.plan import Patch, status_patch
 from vcsync.kube.envelope import Envelope, decode, untyped
 from vcsync.kube.patches import create_merge_patch
 from vcsync.kube.resources import JOBS, PODS
@@ -281,10 +281,7 @@ def written(job: Job, status: JobStatus) -> list[Patch]:
     patch = create_merge_patch(known, msgspec.json.decode(msgspec.json.encode(status)))
     if patch is None:
         return []
-    place = job.envelope
-    metadata = {"uid": place.uid, "resourceVersion": place.resource_version}
-    body = {"metadata": metadata, "status": patch}
-    return [Patch(JOBS, namespace_of(place), place.name, body, "merge", "status")]
+    return [status_patch(JOBS, job.envelope, patch, unchanged=True)]
 
 
 def untracked(pod: Envelope) -> Patch:

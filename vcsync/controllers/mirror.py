@@ -45,17 +45,30 @@ class Mirror:
         resource: their type.
         project: slims an object before it is kept.
         tenant: whose they are; empty: each object tells.
+        fields: a field selector; empty: all objects are kept.
     """
 
     def __init__(
-        self, client: Client, resource: Resource, project: Project | None = None, *, tenant: str = ""
+        self,
+        client: Client,
+        resource: Resource,
+        project: Project | None = None,
+        *,
+        tenant: str = "",
+        fields: str = "",
     ) -> None:
         self.resource = resource
+        self.whole = not fields
         self._tenant = tenant
         self._owned: dict[_Drawer, dict[tuple[str, str], None]] = {}
         self._subscribers: list[Callable[[Change], None]] = []
         self.reflector = Reflector(
-            client, resource, project=project, place=self._place, on_change=self._changed
+            client,
+            resource,
+            field_selector=fields,
+            project=project,
+            place=self._place,
+            on_change=self._changed,
         )
 
     def subscribe(self, callback: Callable[[Change], None]) -> None:

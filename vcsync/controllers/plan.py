@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from vcsync.controllers.mirror import Key
+from vcsync.controllers.mirror import Key, namespace_of
 from vcsync.kube.cache import Change
 from vcsync.kube.client import PatchKind, Propagation
 from vcsync.kube.envelope import Envelope
@@ -69,6 +69,23 @@ class Patch(Struct, frozen=True):
     subresource: str = ""
 
 
+def status_patch(
+    resource: Resource, of: Envelope, status: Mapping[str, Any], *, unchanged: bool = False
+) -> Patch:
+    """Return what writes (parts of) an object's status.
+
+    Args:
+        resource: the object's.
+        of: the object; another of its name is left alone.
+        status: what is to change.
+        unchanged: whether it is to hold only if nobody wrote the object meanwhile.
+    """
+    metadata = {"uid": of.uid, **({"resourceVersion": of.resource_version} if unchanged else {})}
+    return Patch(
+        resource, namespace_of(of), of.name, {"metadata": metadata, "status": status}, "merge", "status"
+    )
+
+
 class Delete(Struct, frozen=True):
     """Delete this very object, if it still stands."""
 
@@ -90,6 +107,15 @@ class Post(Struct, frozen=True):
     body: dict[str, Any]
 
 
+class Absent(Struct, frozen=True):
+    """Go on only if this very object is not there: the API server is asked, as a mirror may not have seen it yet."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    uid: str
+
+
 class Emit(Struct, frozen=True):
     """Report an Event."""
 
@@ -99,7 +125,7 @@ class Emit(Struct, frozen=True):
     message: str
 
 
-Action = Create | Patch | Delete | Post | Emit
+Action = Create | Patch | Delete | Post | Absent | Emit
 
 
 class Failure(Struct, frozen=True):
@@ -144,18 +170,20 @@ class Watch(Struct, frozen=True):
         keys: which of the controller's objects a change may concern.
         gather: seconds until a change is looked at, with further ones of the same object: where looking is dear, or
             where the change means something later only.
+        fields: a field selector, for those who need few of many objects. Others may have more of them mirrored.
     """
 
     resource: Resource
     keys: Callable[[Change, Look], Iterable[Key]]
     gather: Callable[[Change, Look, Key], float] | None = None
+    fields: str = ""
 
 
 class Controller(Struct, frozen=True):
     """One controller.
 
     Attributes:
-        name: as kube-controller-manager calls it; reports Events under it.
+        name: as kube-controller-manager calls it; reports Events under it, unless `reports` says otherwise.
         watches: the first one's resource is what its keys are of.
         reads: further resources that it looks at without being woken by them.
         plan: decides about a key; must not change what it is given.
@@ -165,3 +193,9 @@ class Controller(Struct, frozen=True):
     watches: tuple[Watch, ...]
     plan: Callable[[Look, Key], Plan]
     reads: tuple[Resource, ...] = ()
+    reports: str = ""
+
+    @property
+    def reporter(self) -> str:
+        """Whom its Events are from."""
+        return self.reports or self.name

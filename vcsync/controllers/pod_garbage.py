@@ -85,6 +85,9 @@ class PodGarbage:
             KubeError: a Pod could not be given up.
         """
         now, last = desk.look.now, self._last.get(key.tenant)
+        if not any(True for _ in desk.look.of[NAMESPACES].within(key.tenant)):
+            self._forget(key.tenant)
+            return None
         if last is not None and (passed := (now - last).total_seconds()) < PASS_SECONDS:
             return PASS_SECONDS - passed
         self._last[key.tenant] = now
@@ -92,6 +95,11 @@ class PodGarbage:
         for pod in (*self._superfluous(found.finished), *found.stuck):
             await _give_up(desk.client, pod)
         return await self._orphans(desk, key.tenant, found.lost)
+
+    def _forget(self, tenant: str) -> None:
+        """Keep nothing of a tenant that is gone."""
+        self._last.pop(tenant, None)
+        self._missing.pop(tenant, None)
 
     def _superfluous(self, finished: list[Envelope]) -> list[Envelope]:
         """Return finished Pods above the number that is kept: evicted ones first, then the oldest."""

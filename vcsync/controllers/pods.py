@@ -1,5 +1,6 @@
 """What controllers ask of a Pod. Pure."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from msgspec import Struct
@@ -71,6 +72,15 @@ def is_available(pod: Envelope, min_ready_seconds: int, now: datetime) -> bool:
     """Whether a Pod has been ready for long enough."""
     since = ready_since(pod)
     return since is not None and (not min_ready_seconds or (now - since).total_seconds() >= min_ready_seconds)
+
+
+def ripe_in(mine: Iterable[Envelope], min_ready_seconds: int, now: datetime) -> float | None:
+    """Return the seconds until the next ready one of some Pods counts as available; None: none will by waiting."""
+    if not min_ready_seconds:
+        return None
+    sinces = (ready_since(pod) for pod in mine)
+    waits = [min_ready_seconds - (now - since).total_seconds() for since in sinces if since is not None]
+    return min((wait for wait in waits if wait > 0), default=None)
 
 
 def moment(text: str | None) -> datetime:

@@ -8,7 +8,7 @@ is counted at the API server, not from mirrors.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from vcsync.controllers.mirror import Key, key_of, namespace_of
 from vcsync.controllers.plan import Look, Watch
@@ -31,7 +31,7 @@ from vcsync.kube.resources import (
     Resource,
 )
 from vcsync.quota.scopes import in_scope, selectors
-from vcsync.quota.usage import NONE, Usage, count_name, counted, usage
+from vcsync.quota.usage import ENDED, NONE, Usage, count_name, counted, usage
 
 NAME = "resourcequota-controller"
 AGAIN_SECONDS = 300.0
@@ -50,6 +50,10 @@ class _Spec(Struct):
 class _Status(Struct):
     hard: dict[str, str] | None = None
     used: dict[str, str] | None = None
+
+
+class _Phase(Struct):
+    phase: str | None = None
 
 
 async def work(desk: Desk, key: Key) -> float | None:
@@ -163,6 +167,8 @@ def _less(resource: Resource) -> Watch:
         quotas = counting(look, each.tenant, namespace_of(each), group, plural)
         if not quotas or change.old is None or change.new is None:
             return quotas if change.new is None else ()
+        if resource is PODS and _alike(change.old, change.new):
+            return ()
         old, new = to_dict(change.old), to_dict(change.new)
         if usage(group, plural, old) != usage(group, plural, new):
             return quotas
@@ -174,6 +180,19 @@ def _less(resource: Resource) -> Watch:
         return all(in_scope(group, plural, scope, body) for scope in scopes)
 
     return Watch(resource, keys)
+
+
+def _alike(old: Envelope, new: Envelope) -> bool:
+    """Whether a Pod counts as before, seen at a glance: most changes of Pods are of their node, metadata and state."""
+    if decode(old.status, _Phase).phase in ENDED or decode(new.status, _Phase).phase in ENDED:
+        return False
+    return old.spec == new.spec or _without_node(old.spec) == _without_node(new.spec)
+
+
+def _without_node(spec: bytes) -> dict[str, Raw]:
+    fields = decode(spec, dict[str, Raw])
+    fields.pop("nodeName", None)
+    return fields
 
 
 RESOURCE_QUOTA = Worker(

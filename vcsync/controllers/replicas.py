@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from vcsync.controllers import owning, pods
-from vcsync.controllers.mirror import Key, key_of, namespace_of
+from vcsync.controllers.mirror import Key, namespace_of
 from vcsync.controllers.plan import (
     NOTHING,
     Action,
@@ -21,12 +21,11 @@ from vcsync.controllers.plan import (
     Emit,
     Look,
     Outcome,
-    Patch,
     Plan,
     Watch,
+    status_patch,
 )
-from vcsync.controllers.waking import own, owner
-from vcsync.kube.cache import Change
+from vcsync.controllers.waking import claimant, own
 from vcsync.kube.envelope import Envelope, decode, untyped
 from vcsync.kube.errors import ApiError
 from vcsync.kube.events import ObjectRef
@@ -109,7 +108,7 @@ def plan(resource: Resource, read: Callable[[Envelope], Replicas], look: Look, k
         steps.append(creations)
     elif not set_.deleting and missing < 0:
         steps.append(_deletions(active, -missing))
-    ripe = _ripe_in(active, asked.min_ready_seconds, look)
+    ripe = pods.ripe_in(active, asked.min_ready_seconds, look.now)
     return Plan(steps, partial(_finish, resource, read, key), ripe)
 
 
@@ -142,18 +141,6 @@ def _deletions(active: Sequence[Envelope], count: int) -> list[Action]:
     return [Delete(PODS, namespace_of(pod), pod.name, pod.uid) for pod in ranked[: min(count, BURST)]]
 
 
-def _ripe_in(active: Iterable[Envelope], min_ready_seconds: int, look: Look) -> float | None:
-    """Seconds until the next ready Pod counts as available."""
-    if not min_ready_seconds:
-        return None
-    waits = [
-        min_ready_seconds - (look.now - since).total_seconds()
-        for pod in active
-        if (since := pods.ready_since(pod)) is not None
-    ]
-    return min((wait for wait in waits if wait > 0), default=None)
-
-
 def _finish(
     resource: Resource, read: Callable[[Envelope], Replicas], key: Key, look: Look, outcome: Outcome
 ) -> Iterable[Action]:
@@ -175,15 +162,7 @@ def _finish(
         conditions=_conditions(before.conditions or (), outcome, look),
     )
     if after != before:
-        status = _written(after)
-        yield Patch(
-            resource,
-            key.namespace,
-            key.name,
-            {"metadata": {"uid": set_.uid}, "status": status},
-            "merge",
-            "status",
-        )
+        yield status_patch(resource, set_, _written(after))
 
 
 def _written(status: ReplicasStatus) -> dict[str, Any]:
@@ -238,22 +217,11 @@ def _events(resource: Resource, set_: Envelope, outcome: Outcome) -> Iterable[Em
             yield Emit(about, "Warning", "FailedDelete", f"Error deleting: {failure.error}")
 
 
-def _pods(
-    resource: Resource, read: Callable[[Envelope], Replicas], change: Change, look: Look
-) -> Iterable[Key]:
-    """Whose Pod it is, or was; of one that nobody controls, whoever may adopt it."""
-    controlled = list(owner(resource.kind, resource.group)(change, look))
-    if controlled or change.new is None or owning.controller_of(change.new) is not None:
-        return controlled
-    pod = change.new
-    sets = look.of[resource].within(pod.tenant, namespace_of(pod))
-    return [key_of(each) for each in sets if read(each).selector.matches(pod.labels)]
-
-
 def _controller(name: str, resource: Resource, read: Callable[[Envelope], Replicas]) -> Controller:
+    claimants = claimant(resource, lambda envelope: read(envelope).selector)
     return Controller(
         name,
-        (Watch(resource, own), Watch(PODS, partial(_pods, resource, read))),
+        (Watch(resource, own), Watch(PODS, claimants)),
         partial(plan, resource, read),
     )
 

@@ -12,8 +12,9 @@ from msgspec import Struct
 
 from vcsync.controllers import owning
 from vcsync.controllers.mirror import namespace_of
-from vcsync.controllers.plan import Action, Create, Delete, Patch
+from vcsync.controllers.plan import Action, Create, Delete, Failure, Patch
 from vcsync.kube.envelope import Envelope, decode
+from vcsync.kube.errors import AlreadyExists
 from vcsync.kube.resources import CONTROLLER_REVISIONS, Resource
 
 HASH_LABEL = "controller.kubernetes.io/hash"
@@ -70,12 +71,13 @@ def read_revision(envelope: Envelope) -> Revision:
     return Revision(envelope.name, rest.revision, _plain(rest.data.spec.template), envelope)
 
 
-def history(
+def history(  # noqa: PLR0917 - one history
     resource: Resource,
     owner: Envelope,
     template: Template,
     envelopes: Iterable[Envelope],
     collisions: int,
+    label: str = HASH_LABEL,
 ) -> History:
     """Return an object's revisions, one of them of its present template.
 
@@ -85,6 +87,7 @@ def history(
         template: its present Pod template.
         envelopes: its ControllerRevisions.
         collisions: how often a name turned out to be taken.
+        label: under which a revision tells the end of its name.
     """
     kept = sorted(
         (read_revision(each) for each in envelopes),
@@ -95,13 +98,23 @@ def history(
     following = kept[-1].number + 1 if kept else 1
     if not equal:
         made = Revision(_name(owner.name, present, collisions), following, present, None)
-        return History(kept, made, [_creation(resource, owner, template, made)])
+        return History(kept, made, [_creation(resource, owner, template, made, label)])
     again = equal[-1]
     if again is kept[-1] or again.template == kept[-1].template or again.envelope is None:
         return History(kept, kept[-1], [])
     patch = {"metadata": {"uid": again.envelope.uid}, "revision": following}
     action = Patch(CONTROLLER_REVISIONS, namespace_of(again.envelope), again.name, patch)
     return History(kept, again, [action])
+
+
+def collided(failures: Iterable[Failure]) -> bool:
+    """Tell whether a revision could not be made because its name is taken."""
+    return any(
+        isinstance(each.action, Create)
+        and each.action.resource is CONTROLLER_REVISIONS
+        and isinstance(each.error, AlreadyExists)
+        for each in failures
+    )
 
 
 def superfluous(kept: Iterable[Revision], live: Iterable[str], limit: int) -> list[Action]:
@@ -125,20 +138,26 @@ def _hash(template: Template, collisions: int) -> str:
     return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:10])
 
 
+def _in_order(data: dict[str, Any]) -> dict[str, Any]:
+    """The same with its names in order, as Go writes them: there are clients that compare it byte by byte."""
+    ordered: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(data, order="sorted"))
+    return ordered
+
+
 def _name(owner: str, template: Template, collisions: int) -> str:
     return f"{owner[:LONGEST_PREFIX]}-{_hash(template, collisions)}"
 
 
-def _creation(resource: Resource, owner: Envelope, template: Template, made: Revision) -> Create:
+def _creation(resource: Resource, owner: Envelope, template: Template, made: Revision, label: str) -> Create:
     labels = (template.get("metadata") or {}).get("labels") or {}
     body = {
         "metadata": {
             "name": made.name,
-            "labels": {**labels, HASH_LABEL: made.name.rpartition("-")[2]},
+            "labels": {**labels, label: made.name.rpartition("-")[2]},
             "annotations": dict(owner.annotations),
             "ownerReferences": [owning.reference(resource, owner)],
         },
-        "data": {"spec": {"template": {**template, **_REPLACED}}},
+        "data": _in_order({"spec": {"template": {**template, **_REPLACED}}}),
         "revision": made.number,
     }
     return Create(CONTROLLER_REVISIONS, namespace_of(owner), body)

@@ -17,8 +17,8 @@ def total(sets: Iterable[ReplicaSet]) -> int:
 
 
 def available(sets: Iterable[ReplicaSet]) -> int:
-    """Return how many available Pods ReplicaSets have."""
-    return sum(each.status.available_replicas for each in sets)
+    """Return how many available Pods ReplicaSets keep: one that was made smaller may still report more."""
+    return sum(min(each.status.available_replicas, each.replicas) for each in sets)
 
 
 def new_size(deployment: Deployment, sets: Sequence[ReplicaSet], now: int) -> int:
@@ -49,7 +49,7 @@ def shrunk(deployment: Deployment, new: ReplicaSet | None, old: Sequence[Replica
         return []
     everyone = [*old, *([new] if new else [])]
     needed = deployment.spec.replicas - deployment.unavailable
-    missing = new.replicas - new.status.available_replicas if new else 0
+    missing = new.replicas - available([new]) if new else 0
     spare = total(everyone) - needed - missing
     if spare <= 0:
         return []

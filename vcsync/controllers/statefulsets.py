@@ -18,12 +18,12 @@ from vcsync.controllers.plan import (
     Create,
     Delete,
     Emit,
-    Failure,
     Look,
     Outcome,
     Patch,
     Plan,
     Watch,
+    status_patch,
 )
 from vcsync.controllers.statefulset_objects import (
     POD_NAME_LABEL,
@@ -34,7 +34,7 @@ from vcsync.controllers.statefulset_objects import (
     read_stateful_set,
 )
 from vcsync.controllers.statefulset_steps import Crew
-from vcsync.controllers.waking import own, owner
+from vcsync.controllers.waking import claimant, own, owner, standing
 from vcsync.kube.cache import Change
 from vcsync.kube.envelope import Envelope
 from vcsync.kube.errors import AlreadyExists
@@ -44,7 +44,6 @@ from vcsync.kube.resources import (
     PERSISTENT_VOLUME_CLAIMS,
     PODS,
     STATEFUL_SETS,
-    Resource,
 )
 
 NAME = "statefulset-controller"
@@ -75,7 +74,7 @@ def plan(look: Look, key: Key) -> Plan:
     current = history.named(set_.status.current_revision)
     told = _Told(current.name, history.update.name)
     finish = partial(_finish, key, told)
-    again = _ripe_in(mine, set_, look)
+    again = pods.ripe_in(mine, set_.spec.min_ready_seconds, look.now)
     if envelope.deleting:
         return Plan([], finish, again)
     by_number = {number: pod for pod in mine if (number := ordinal_of(pod, key.name)) is not None}
@@ -103,19 +102,6 @@ def _conflicts(look: Look, crew: Crew) -> list[Action]:
     return found
 
 
-def _ripe_in(mine: Iterable[Envelope], set_: StatefulSet, look: Look) -> float | None:
-    """Seconds until the next ready Pod counts as available."""
-    least = set_.spec.min_ready_seconds
-    if not least:
-        return None
-    waits = [
-        least - (look.now - since).total_seconds()
-        for pod in mine
-        if (since := pods.ready_since(pod)) is not None
-    ]
-    return min((wait for wait in waits if wait > 0), default=None)
-
-
 # ---- The status and Events -----------------------------------------------------------------
 
 
@@ -126,11 +112,10 @@ def _finish(key: Key, told: _Told, look: Look, outcome: Outcome) -> Iterable[Act
     yield from _events(envelope, outcome)
     set_ = read_stateful_set(envelope)
     after = _status(look, set_, told)
-    if any(_is_collision(each) for each in outcome.failures):
+    if revisions.collided(outcome.failures):
         after.collision_count = (set_.status.collision_count or 0) + 1
     if after != set_.status:
-        patch = {"metadata": {"uid": envelope.uid}, "status": _written(after)}
-        yield Patch(STATEFUL_SETS, key.namespace, key.name, patch, "merge", "status")
+        yield status_patch(STATEFUL_SETS, envelope, _written(after))
 
 
 def _status(look: Look, set_: StatefulSet, told: _Told) -> StatefulSetStatus:
@@ -174,12 +159,6 @@ def _written(status: StatefulSetStatus) -> dict[str, object]:
     }
 
 
-def _is_collision(failure: Failure) -> bool:
-    action = failure.action
-    made = isinstance(action, Create) and action.resource is CONTROLLER_REVISIONS
-    return made and isinstance(failure.error, AlreadyExists)
-
-
 def _about(envelope: Envelope) -> ObjectRef:
     return ObjectRef("apps/v1", "StatefulSet", envelope.name, namespace_of(envelope), envelope.uid)
 
@@ -220,16 +199,14 @@ def _tells_identity(action: Patch) -> bool:
 # ---- What asks for a look ------------------------------------------------------------------
 
 
-def _possessions(resource: Resource, change: Change, look: Look) -> Iterable[Key]:
-    """Whose Pod it is, or was; of one that nobody controls, whoever may adopt it."""
-    controlled = list(owner("StatefulSet", "apps")(change, look))
-    if controlled or change.new is None or owning.controller_of(change.new) is not None:
-        return controlled
-    new = change.new
-    if resource is PODS and re.search(r"-[0-9]+$", new.name) is None:
-        return ()
-    sets = look.of[STATEFUL_SETS].within(new.tenant, namespace_of(new))
-    return [key_of(each) for each in sets if read_stateful_set(each).selector.matches(new.labels)]
+_claimants = claimant(STATEFUL_SETS, lambda envelope: read_stateful_set(envelope).selector)
+_owners = owner(STATEFUL_SETS.kind, STATEFUL_SETS.group)
+
+
+def _pods(change: Change, look: Look) -> Iterable[Key]:
+    """Whose Pod it is, or was; of one that nobody controls and that has a number, whoever may adopt it."""
+    numbered = re.search(r"-[0-9]+$", standing(change).name) is not None
+    return (_claimants if numbered else _owners)(change, look)
 
 
 def _gone_claims(change: Change, look: Look) -> Iterable[Key]:
@@ -246,7 +223,7 @@ STATEFUL_SET = Controller(
     NAME,
     (
         Watch(STATEFUL_SETS, own),
-        Watch(PODS, partial(_possessions, PODS)),
+        Watch(PODS, _pods),
         Watch(PERSISTENT_VOLUME_CLAIMS, _gone_claims),
     ),
     plan,

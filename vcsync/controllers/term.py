@@ -1,11 +1,12 @@
 """One term of leadership: the engine with its controllers, and the garbage collector on its mirrors."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from vcsync.controllers import quotas
-from vcsync.controllers.engine import Engine
+from vcsync.controllers.engine import PER_TENANT, Engine
+from vcsync.controllers.externals import Externals
 from vcsync.controllers.garbage import Collector
 from vcsync.controllers.gc_graph import Node
 from vcsync.controllers.plan import Controller
@@ -19,21 +20,30 @@ class Term:
 
     Args:
         server: client of the control plane's root, as a system caller.
-        controllers: what runs.
-        serves: whether a tenant's controllers run here.
+        controllers: what runs, for tenants that do not bring their own.
+        per_tenant: how many objects of one tenant are in work at once.
     """
 
     def __init__(
-        self, server: Client, controllers: Sequence[Controller | Worker], *, serves: Callable[[str], bool]
+        self, server: Client, controllers: Sequence[Controller | Worker], per_tenant: int = PER_TENANT
     ) -> None:
-        self.engine = Engine(server, controllers, serves=serves)
+        self.externals = Externals(server.below("/tenants/system"), self._switched)
+        serves = self.externals.serves
+        self.engine = Engine(server, controllers, serves=serves, per_tenant=per_tenant)
         self.garbage = Collector(
-            server, self.engine.mirrors, self.engine.reporter, serves=serves, on_gone=self._gone
+            server,
+            self.engine.mirrors,
+            self.engine.reporter,
+            serves=serves,
+            on_gone=self._gone,
+            per_tenant=per_tenant,
         )
 
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.externals.reflector.run(), name="externals")
+            await self.externals.reflector.wait_synced()
             tasks.create_task(self.engine.run(), name="controllers")
             tasks.create_task(self.garbage.run(), name="garbage")
 
@@ -43,7 +53,12 @@ class Term:
 
     def status(self) -> dict[str, Any]:
         """The state of the role as plain JSON values."""
-        return self.engine.status() | {"garbage": self.garbage.status()}
+        external = {"externalControllers": self.externals.names()}
+        return self.engine.status() | {"garbage": self.garbage.status()} | external
+
+    def _switched(self, tenant: str, external: bool) -> None:
+        for part in (self.engine, self.garbage):
+            (part.end_tenant if external else part.begin_tenant)(tenant)
 
     def _gone(self, node: Node) -> None:
         """Have the quotas counted anew that limit how many objects of a kind there are."""

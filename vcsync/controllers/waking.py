@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Iterable
 
-from vcsync.controllers.mirror import Key, key_of
+from vcsync.controllers import owning
+from vcsync.controllers.mirror import Key, key_of, namespace_of
 from vcsync.controllers.plan import Look
 from vcsync.kube.cache import Change
 from vcsync.kube.envelope import Envelope
+from vcsync.kube.resources import Resource
+from vcsync.kube.selectors import Selector
 
 
 def own(change: Change, _look: Look) -> Iterable[Key]:
@@ -24,6 +27,28 @@ def owner(kind: str, group: str = "") -> Callable[[Change, Look], Iterable[Key]]
                 if each.controller and each.kind == kind and of == group:
                     found[key_of(standing(change))._replace(name=each.name)] = None
         return found
+
+    return keys
+
+
+def claimant(
+    resource: Resource, selector: Callable[[Envelope], Selector]
+) -> Callable[[Change, Look], Iterable[Key]]:
+    """Return what finds who controls an object, or did; of one that nobody controls, whoever may adopt it.
+
+    Args:
+        resource: the owners'.
+        selector: reads what an owner selects.
+    """
+    controlling = owner(resource.kind, resource.group)
+
+    def keys(change: Change, look: Look) -> Iterable[Key]:
+        controlled = list(controlling(change, look))
+        new = change.new
+        if controlled or new is None or owning.controller_of(new) is not None:
+            return controlled
+        candidates = look.of[resource].within(new.tenant, namespace_of(new))
+        return [key_of(each) for each in candidates if selector(each).matches(new.labels)]
 
     return keys
 

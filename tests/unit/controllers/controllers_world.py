@@ -9,6 +9,7 @@ import jsonpatch
 
 from vcsync.controllers.mirror import Key, placed
 from vcsync.controllers.plan import (
+    Absent,
     Action,
     Controller,
     Create,
@@ -171,6 +172,11 @@ class World:
                 raise refusal[1]
         if isinstance(action, Emit):
             self.events.append(action)
+            return
+        if isinstance(action, Absent):
+            there = self.shelves[action.resource].bodies.get((action.namespace, action.name))
+            if there is not None and there["metadata"]["uid"] == action.uid:
+                raise Conflict(Status(409, "Conflict"))
             return
         self.written.append(action)
         shelf = self.shelves.setdefault(action.resource, Shelf())

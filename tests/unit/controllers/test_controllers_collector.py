@@ -110,10 +110,16 @@ class Reporter:
 @asynccontextmanager
 async def collecting(server: Server, reporter: Reporter | None = None) -> AsyncIterator[Collector]:
     collector = Collector(server, {}, reporter or Reporter())  # type: ignore[arg-type]
+    async with running(collector):
+        yield collector
+
+
+@asynccontextmanager
+async def running(collector: Collector) -> AsyncIterator[None]:
     task = asyncio.create_task(collector.run())
     try:
         await until(collector.synced)
-        yield collector
+        yield
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
@@ -223,3 +229,20 @@ async def test_an_owner_in_another_namespace_is_told_of_and_counts_as_none() -> 
         await until(lambda: bool(server.deleted))
     assert reporter.told[0] == "OwnerRefInvalidNamespace"
     assert server.deleted == [("a", "uid-a", "5", "Background")]
+
+
+async def test_a_tenants_garbage_is_left_alone_until_it_is_served() -> None:
+    served: set[str] = set()
+    server = Server(config_map("a", OWNER))
+    collector = Collector(server, {}, Reporter(), serves=served.__contains__)  # type: ignore[arg-type]
+    async with running(collector):
+        await idle(collector)
+        assert server.read == []
+        served.add("acme")
+        collector.begin_tenant("acme")
+        await until(lambda: bool(server.deleted))
+        served.clear()
+        collector.end_tenant("acme")
+        server.tell("ADDED", config_map("b", OWNER, version=9))
+        await idle(collector)
+    assert [name for name, *_ in server.deleted] == ["a"]

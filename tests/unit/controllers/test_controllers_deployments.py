@@ -147,6 +147,20 @@ def test_a_paused_deployment_is_scaled_but_not_rolled() -> None:
     assert progress(world) == ("True", "NewReplicaSetAvailable")
 
 
+def test_a_paused_deployments_new_strategy_is_noted_when_it_goes_on() -> None:
+    world = started()
+    world.change(DEPLOYMENTS, "web", {"spec": {"paused": True}})
+    roll(world)
+    most = "deployment.kubernetes.io/max-replicas"
+    [before] = world.bodies(REPLICA_SETS)
+    world.change(DEPLOYMENTS, "web", {"spec": {"strategy": {"rollingUpdate": {"maxSurge": 3}}}})
+    roll(world)
+    assert world.bodies(REPLICA_SETS) == [before]
+    world.change(DEPLOYMENTS, "web", {"spec": {"replicas": 5}})
+    roll(world)
+    assert world.bodies(REPLICA_SETS)[0]["metadata"]["annotations"][most] == "8"
+
+
 def test_scaling_amid_a_rollout_is_shared_in_proportion() -> None:
     world = started(replicas=10, strategy=_rolling(3, 2))
     update(world, "two")
@@ -158,6 +172,24 @@ def test_scaling_amid_a_rollout_is_shared_in_proportion() -> None:
     after = {each["metadata"]["name"]: each["spec"]["replicas"] for each in world.bodies(REPLICA_SETS)}
     assert sum(after.values()) == 23
     assert sorted(after.values()) == [9, 14]
+
+
+def test_what_a_set_that_shrinks_still_reports_is_not_given_up_twice() -> None:
+    world = World([DEPLOYMENT])
+    world.put(DEPLOYMENTS, deployment(4, strategy=_rolling(2, 1)))
+    world.settle()
+    [old] = world.bodies(REPLICA_SETS)
+    update(world, "two")
+    world.settle()
+    name = old["metadata"]["name"]
+    sized = {"desired-replicas": "4", "max-replicas": "6"}
+    annotations = {f"deployment.kubernetes.io/{key}": value for key, value in sized.items()}
+    # Its controller has not come to it yet: there are still as many Pods as before it was made smaller.
+    status = {"replicas": 6, "availableReplicas": 6, "readyReplicas": 6}
+    patch = {"metadata": {"annotations": annotations}, "spec": {"replicas": 4}, "status": status}
+    world.change(REPLICA_SETS, name, patch)
+    world.settle()
+    assert world.body(REPLICA_SETS, name)["spec"]["replicas"] == 3
 
 
 def test_recreate_waits_until_every_old_pod_is_gone() -> None:

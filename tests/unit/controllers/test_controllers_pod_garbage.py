@@ -7,7 +7,7 @@ from controllers_world import World
 
 from vcsync.controllers.mirror import placed
 from vcsync.controllers.plan import Controller
-from vcsync.controllers.pod_garbage import pod_garbage_collector
+from vcsync.controllers.pod_garbage import PodGarbage, pod_garbage_collector
 from vcsync.controllers.working import Desk, Worker
 from vcsync.kube.cache import Change
 from vcsync.kube.envelope import Envelope, encode, parse
@@ -174,3 +174,15 @@ def test_only_what_may_be_garbage_wakes_it(controller: Worker, world: World) -> 
     node = placed(parse(encode({"metadata": {"name": "here"}})), "acme")
     assert list(nodes.keys(Change(node, None), world.look())) == [world.key("", "")]
     assert list(nodes.keys(Change(None, node), world.look())) == []
+
+
+async def test_of_a_tenant_that_is_gone_nothing_is_kept(world: World) -> None:
+    garbage = PodGarbage()
+    world.put(NODES, {"metadata": {"name": "here"}})
+    world.put(PODS, pod("lost", node="gone"))
+    server = Server(world)
+    key = world.key("", "")
+    await garbage.work(Desk(world.look(), server), key)  # type: ignore[arg-type]
+    world.remove(NAMESPACES, "default", "")
+    assert await garbage.work(Desk(world.look(), server), key) is None  # type: ignore[arg-type]
+    assert (garbage._last, garbage._missing) == ({}, {})

@@ -198,6 +198,15 @@ def test_quotas_are_counted_when_something_is_gone_or_counts_less(world: World) 
     assert not wakes(world, PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": "c"}}, None)
 
 
+def test_a_pod_that_gets_its_node_wakes_no_quota_unless_it_counts_otherwise_too(world: World) -> None:
+    quota(world, {"hard": {"pods": "9", "cpu": "2"}})
+    bound = {"nodeName": "n"}
+    assert not wakes(world, PODS, pod("a", "100m"), pod("a", "100m", spec=bound))
+    assert not wakes(world, PODS, pod("a", "100m"), pod("a", "100m", spec=bound, status={"phase": "Running"}))
+    assert wakes(world, PODS, pod("a", "100m"), pod("a", "50m", spec=bound))
+    assert wakes(world, PODS, pod("a", "100m"), pod("a", "100m", spec=bound, status={"phase": "Succeeded"}))
+
+
 def test_a_quota_wakes_itself_when_it_limits_something_else(world: World) -> None:
     one = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}}
     other = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "2"}}}

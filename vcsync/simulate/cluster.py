@@ -1,31 +1,45 @@
 """A hollow super cluster at work: nodes registered, Pods bound and run, load balancers given addresses."""
 
 import asyncio
+import ssl
 import time
 from datetime import UTC, datetime
 from typing import Any
 
 import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
-from vcsync.fairqueue import WorkerPool
+from vcsync.fairqueue import FairQueue, WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import Envelope, decode, untyped
-from vcsync.kube.errors import AlreadyExists, Conflict, NotFound
+from vcsync.kube.envelope import Envelope, decode
+from vcsync.kube.errors import Conflict, KubeError, NotFound
 from vcsync.kube.events import EventRecorder, ObjectRef
+from vcsync.kube.quantity import milli
 from vcsync.kube.reflector import Reflector
-from vcsync.kube.resources import NODES, PODS, SERVICES
-from vcsync.simulate import kubelet
-from vcsync.simulate.chance import share
-from vcsync.simulate.fitting import Nodes, Wish, wish
+from vcsync.kube.resources import NAMESPACES, NODES, PODS, SERVICES
+from vcsync.simulate import kubelet, reports
+from vcsync.simulate.addresses import Addresses
+from vcsync.simulate.balancers import Balancers
+from vcsync.simulate.fitting import Nodes, Refuses, Wish, wish
+from vcsync.simulate.fleet import Fleet, pace
 from vcsync.simulate.kubelet import FINISHED, Habits
-from vcsync.simulate.nodes import Shape, address, node, node_name, node_status, tainted
+from vcsync.simulate.kubelet_server import KubeletServer
+from vcsync.simulate.neighbours import Neighbours, minds_others
+from vcsync.simulate.nodes import DOWN, Shape, address, index_of, node_name
+from vcsync.simulate.preempting import priority, victims
+from vcsync.simulate.reports import Place, Spec, Status
 
 WORKERS = 32
 UNSCHEDULABLE_AGAIN_SECONDS = 30.0
 """A Pod that no node takes is looked at again so much later; sooner when something is freed."""
-HEARTBEAT_SECONDS = 240.0
+AGAIN_SECONDS = 0.1
+"""When something is freed, so much more may be freed until Pods that wait are looked at."""
+BEGINNING_SECONDS = 1.0
+"""A Pod whose node's kubelet has not begun yet is looked at again so much later."""
+AT_A_TIME = 1000
+"""Pods looked at for a node that has gone down or come back, before others have their turn."""
 SCHEDULER, KUBELET, CLOUD = "default-scheduler", "kubelet", "hollow-cloud"
 
 Item = tuple[str, str, str]
@@ -35,27 +49,26 @@ _log = structlog.get_logger(__name__)
 
 
 class Settings(Struct, frozen=True):
-    """What a hollow cluster is made of."""
+    """What a hollow cluster is made of.
+
+    `beat`: seconds between a node's signs of life; None: as many as it bears. `per_namespace`: Pods of one namespace in
+    work at once; None: no bound.
+    """
 
     nodes: int = 3
     shape: Shape = Shape()
     habits: Habits = Habits()
+    load_balancers: bool = True
+    beat: float | None = None
+    per_namespace: int | None = None
 
 
-class _ServiceSpec(Struct):
-    type: str = ""
+class Serving(Struct, frozen=True):
+    """Where the kubelets serve logs and exec: port 0: any; `tls` knows the cluster's CA."""
 
-
-class _Ingress(Struct):
-    ip: str = ""
-
-
-class _LoadBalancer(Struct):
-    ingress: tuple[_Ingress, ...] | None = None
-
-
-class _ServiceStatus(Struct, rename="camel"):
-    load_balancer: _LoadBalancer | None = None
+    host: str
+    port: int
+    tls: ssl.SSLContext
 
 
 class HollowCluster:
@@ -64,39 +77,72 @@ class HollowCluster:
     Args:
         client: of that cluster, as its administrator; stays the caller's to close.
         settings: what it is made of.
+        serving: where the kubelets serve; None: nowhere.
     """
 
-    def __init__(self, client: Client, settings: Settings) -> None:
+    def __init__(self, client: Client, settings: Settings, serving: Serving | None = None) -> None:
         self._client = client
         self._settings = settings
+        self._serving = serving
+        self._server = KubeletServer(self._pod_of)
+        self._addresses = Addresses(int(milli(settings.shape.pods) / 1000))
+        self._balancers = Balancers(settings.habits.seed)
         self._nodes = Nodes()
-        self._waiting: dict[tuple[str, str], None] = {}
+        self._neighbours = Neighbours(self._labels_of)
+        self._waiting: dict[tuple[str, str], bool] = {}  # whether others' coming may help
         self._known: dict[str, tuple[str, datetime]] = {}  # Pod's uid -> (its state, since when)
-        self._down: set[str] = set()
+        self._again: asyncio.TimerHandle | None = None  # when those that wait are looked at again
+        self._all_again = False
         self._bound = 0
         self._events = EventRecorder(client, SCHEDULER)
-        self._work: WorkerPool[Item] = WorkerPool("hollow", self._handle, workers=WORKERS)
+        self._work: WorkerPool[Item] = WorkerPool(
+            "hollow",
+            self._handle,
+            workers=WORKERS,
+            queue=FairQueue(limit=settings.per_namespace),
+            on_error=self._failed,
+        )
         self._node_reflector = Reflector(client, NODES, on_change=self._node_changed)
         self._pods = Reflector(client, PODS, on_change=self._pod_changed)
         self._services = Reflector(client, SERVICES, on_change=self._service_changed)
+        self._namespaces = Reflector(client, NAMESPACES, project=_labels_only)
+        self._fleet = Fleet(
+            client,
+            self._node_reflector,
+            settings.nodes,
+            settings.shape,
+            pace(settings.nodes, settings.beat),
+            self._fares,
+        )
 
     async def run(self) -> None:
         """Pretend until cancelled."""
-        reflectors = (self._node_reflector, self._pods, self._services)
+        reflectors = (self._node_reflector, self._pods, self._services, self._namespaces)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._events.run())
             for reflector in reflectors:
                 tasks.create_task(reflector.run())
             for reflector in reflectors:
                 await reflector.wait_synced()
-            for index in range(self._settings.nodes):
-                self._work.add("nodes", ("node", "", node_name(index)))
-            _log.info("hollow cluster began", nodes=self._settings.nodes, cluster=self._client.name)
-            await self._work.run()
+            try:
+                await self._serve()
+                for index in range(self._settings.nodes):
+                    self._work.add("nodes", ("node", "", node_name(index)))
+                _log.info("hollow cluster began", nodes=self._settings.nodes, cluster=self._client.name)
+                await self._work.run()
+            finally:
+                if self._again is not None:
+                    self._again.cancel()
+                await self._server.stop()
+
+    async def _serve(self) -> None:
+        if self._serving is not None:
+            host, port, tls = self._serving.host, self._serving.port, self._serving.tls
+            self._fleet.endpoint = host, await self._server.start(host, port, tls)
 
     def ready(self) -> tuple[bool, str]:
-        """Whether all its nodes stand."""
-        there = len(self._nodes)
+        """Whether all its nodes have registered; those that were deleted since count."""
+        there = self._fleet.registered
         if there < self._settings.nodes:
             return False, f"{there} of {self._settings.nodes} nodes are registered"
         return True, ""
@@ -106,7 +152,7 @@ class HollowCluster:
         queue = self._work.queue.statistics()
         return {
             "nodes": len(self._nodes),
-            "nodesDown": sorted(self._down),
+            "nodesDown": self._fleet.down(),
             "pods": len(self._pods.cache),
             "waiting": len(self._waiting),
             "bound": self._bound,
@@ -117,29 +163,17 @@ class HollowCluster:
         """None of its own: it is no part of what runs for real."""
         return []
 
-    def fail_node(self, name: str) -> None:
-        """Let a node's kubelet fall silent: nothing happens to its Pods until it comes back."""
-        self._down.add(name)
-        self._work.add("nodes", ("node", "", name))
-
-    def restore_node(self, name: str) -> None:
-        """Let a node's kubelet come back."""
-        self._down.discard(name)
-        self._work.add("nodes", ("node", "", name))
-        for pod in self._pods.cache.items():
-            if decode(pod.spec, kubelet.Spec).node_name == name:
-                self._work.add("pods", ("pod", *pod.key))
-
     # ---- What changes --------------------------------------------------------------------
 
     def _node_changed(self, change: Change) -> None:
         if change.new is None:
             if change.old is not None:
                 self._nodes.lose_node(change.old.name)
-                self._work.add("nodes", ("node", "", change.old.name))
+                self._fleet.forget(change.old.name)
             return
-        self._nodes.see_node(change.new)
-        self._retry()
+        if self._nodes.see_node(change.new):
+            self._retry()
+        self._work.add("nodes", ("node", "", change.new.name))
 
     def _pod_changed(self, change: Change) -> None:
         pod = change.new
@@ -147,25 +181,56 @@ class HollowCluster:
             if change.old is not None:
                 self._waiting.pop(change.old.key, None)
                 self._known.pop(change.old.uid, None)
-                if self._nodes.lift(change.old.uid):
-                    self._retry()
+                self._addresses.free(change.old.uid)
+                self._lift(change.old)
             return
-        spec, status = decode(pod.spec, kubelet.Spec), decode(pod.status, kubelet.Status)
+        spec, status = decode(pod.spec, Spec), decode(pod.status, Status)
         if spec.node_name:
             self._waiting.pop(pod.key, None)
             if status.phase not in FINISHED:
-                self._nodes.place(pod.uid, spec.node_name, wish(pod))
-            elif self._nodes.lift(pod.uid):
-                self._retry()
-        self._work.add("pods", ("pod", *pod.key))
+                if not self._nodes.has(pod.uid):
+                    self._nodes.place(pod.uid, spec.node_name, wish(pod))
+                self._neighbours.place(pod, spec.node_name)
+                if self._waiting and _was_unbound(change.old):
+                    self._retry(of_those_who_mind=True)
+                if status.pod_ip and not spec.host_network:
+                    self._addresses.hold(pod.uid, status.pod_ip)
+            else:
+                self._addresses.free(pod.uid)
+                self._lift(pod)
+        self._work.add(pod.namespace, ("pod", *pod.key))  # each namespace has its turn
 
     def _service_changed(self, change: Change) -> None:
         if change.new is not None:
-            self._work.add("services", ("service", *change.new.key))
+            self._balancers.see(change.new)
+            self._work.add(change.new.namespace, ("service", *change.new.key))
+        elif change.old is not None:
+            self._balancers.forget(change.old)
 
-    def _retry(self) -> None:
-        for key in list(self._waiting):
-            self._work.add("pods", ("pod", *key))
+    def _lift(self, pod: Envelope) -> None:
+        """Count a Pod no more."""
+        self._neighbours.lift(pod)
+        if self._nodes.lift(pod.uid):
+            self._retry()
+
+    def _retry(self, *, of_those_who_mind: bool = False) -> None:
+        """Look at Pods that wait again soon: all, or those to whom it matters who else has come."""
+        if self._waiting:
+            self._all_again = self._all_again or not of_those_who_mind
+            if self._again is None:
+                loop = asyncio.get_running_loop()
+                self._again = loop.call_later(AGAIN_SECONDS, self._retry_now)
+
+    def _retry_now(self) -> None:
+        self._again, everybody = None, self._all_again
+        self._all_again = False
+        for key, minds in list(self._waiting.items()):
+            if minds or everybody:
+                self._work.add(key[0], ("pod", *key))
+
+    def _labels_of(self, namespace: str) -> dict[str, str]:
+        found = self._namespaces.cache.get("", namespace)
+        return {} if found is None else found.labels
 
     # ---- What is done about it -----------------------------------------------------------
 
@@ -173,7 +238,10 @@ class HollowCluster:
         what, namespace, name = item
         try:
             if what == "node":
-                return await self._handle_node(name)
+                return await self._fleet.keep(name)
+            if what == "pods of":
+                await self._wake_pods(name)
+                return None
             if what == "pod":
                 return await self._handle_pod(namespace, name)
             await self._handle_service(namespace, name)
@@ -181,50 +249,86 @@ class HollowCluster:
             pass  # it has changed; that change asks for another look
         return None
 
-    async def _handle_node(self, name: str) -> float | None:
-        index = int(name.rpartition("-")[2])
-        if index >= self._settings.nodes or name != node_name(index):
-            return None
-        if self._node_reflector.cache.get("", name) is None:
-            try:
-                self._node_reflector.observe(await self._client.create(NODES, node(index)))
-            except AlreadyExists:
-                self._node_reflector.observe(await self._client.get(NODES, name))
-        status = node_status(index, self._settings.shape, name not in self._down, datetime.now(UTC))
-        answer = await self._client.patch(NODES, name, {"status": status}, subresource="status")
-        self._node_reflector.observe(answer)
-        taints = untyped(answer.spec).get("taints") or []
-        wanted = tainted(taints, down=name in self._down)
-        if wanted != taints:
-            patch = {"metadata": {"uid": answer.uid}, "spec": {"taints": wanted or None}}
-            self._node_reflector.observe(await self._client.patch(NODES, name, patch))
-        return HEARTBEAT_SECONDS
+    def _fares(self, node: str) -> None:
+        """Take note that a node fares otherwise than before."""
+        self._work.add("nodes", ("pods of", "", node))
+
+    async def _wake_pods(self, node: str) -> None:
+        for number, pod in enumerate(list(self._pods.cache.items())):
+            if decode(pod.spec, Spec).node_name == node:
+                self._work.add(pod.namespace, ("pod", *pod.key))
+            if number % AT_A_TIME == 0:
+                await asyncio.sleep(0)
+
+    def _pod_of(self, namespace: str, name: str) -> Envelope | None:
+        """Return a Pod whose kubelet works."""
+        pod = self._pods.cache.get(namespace, name)
+        works = pod is not None and self._fleet.alive(decode(pod.spec, Spec).node_name)
+        return pod if works else None
+
+    def _failed(self, _group: str, item: Item, error: Exception, delay: float) -> None:
+        """Tell of what will be tried again."""
+        if isinstance(error, KubeError):
+            _log.debug("the API refused", item=item, error=str(error), again=delay)
+        else:
+            _log.error("a hollow cluster's work failed", item=item, again=delay, exc_info=error)
 
     async def _handle_pod(self, namespace: str, name: str) -> float | None:
         pod = self._pods.cache.get(namespace, name)
         if pod is None:
             return None
-        spec = decode(pod.spec, kubelet.Spec)
+        spec = decode(pod.spec, Spec)
         if not spec.node_name:
             return await self._schedule(pod)
-        if spec.node_name in self._down or self._node_reflector.cache.get("", spec.node_name) is None:
+        index = index_of(spec.node_name, self._settings.nodes)
+        if index is None or self._node_reflector.cache.get("", spec.node_name) is None:
             return None
-        return await self._keep(pod, spec.node_name)
+        state = self._fleet.state(spec.node_name)
+        if state is None:
+            return BEGINNING_SECONDS
+        if state == DOWN:
+            await self._silent(pod)
+            return None
+        return await self._keep(pod, spec, index, state)
+
+    async def _silent(self, pod: Envelope) -> None:
+        """Say of a Pod that its node is silent, as its cluster's node controller would: it is not ready."""
+        for each in decode(pod.status, Status).conditions or ():
+            if each.type == "Ready" and each.status == "True":
+                await self._report(pod, {"conditions": [reports.not_ready(datetime.now(UTC))]})
 
     async def _schedule(self, pod: Envelope) -> float | None:
         """Bind a Pod to a node, or tell why there is none."""
         if pod.deleting or b'"schedulingGates"' in pod.spec:
             return None
         needs = wish(pod)
-        chosen = self._nodes.choose(needs)
+        self._nodes.lift(pod.uid)  # the room that others made for it
+        refusal = self._neighbours.refusal(pod, needs, self._nodes.by_name)
+        chosen = self._nodes.choose(needs, refusal)
         if not isinstance(chosen, str):
             await self._refuse(pod, chosen)
+            if priority(pod):
+                await self._preempt(pod, needs, refusal)
             return UNSCHEDULABLE_AGAIN_SECONDS
         await self._bind(pod, chosen, needs)
         return None
 
+    async def _preempt(self, pod: Envelope, needs: Wish, refuses: Refuses | None) -> None:
+        """Have Pods of lower priority go, and hold their room for this one."""
+        standing = [each for each in self._pods.cache.items() if _stands(each)]
+        found = victims(pod, needs, self._nodes.by_name.values(), standing, refuses)
+        if found is None:
+            return
+        self._nodes.place(pod.uid, found.node, needs)
+        for each in found.pods:
+            await self._report(each, {"conditions": [reports.preempted(datetime.now(UTC))]})
+            await self._client.delete(PODS, each.name, each.namespace, uid=each.uid)
+            message = f"Preempted by pod {pod.uid} on node {found.node}"
+            self._events.emit(_about(each), "Normal", "Preempted", message, now=time.time())
+
     async def _bind(self, pod: Envelope, chosen: str, needs: Wish) -> None:
         self._nodes.place(pod.uid, chosen, needs)
+        self._neighbours.place(pod, chosen)
         self._waiting.pop(pod.key, None)
         body = {
             "apiVersion": "v1",
@@ -236,13 +340,15 @@ class HollowCluster:
             await self._client.create_raw(PODS, body, pod.namespace, name=pod.name, subresource="binding")
         except BaseException:
             self._nodes.lift(pod.uid)
+            self._neighbours.lift(pod)
             raise
         self._bound += 1
+        self._known[pod.uid] = (kubelet.span(pod, decode(pod.status, Status)), datetime.now(UTC))
         message = f"Successfully assigned {pod.namespace}/{pod.name} to {chosen}"
         self._events.emit(_about(pod), "Normal", "Scheduled", message, now=time.time())
 
     async def _refuse(self, pod: Envelope, reasons: dict[str, int]) -> None:
-        self._waiting[pod.key] = None
+        self._waiting[pod.key] = minds_others(pod)
         told = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
         message = (
             f"0/{len(self._nodes)} nodes are available: {told}."
@@ -262,26 +368,28 @@ class HollowCluster:
         await self._report(pod, {"conditions": [condition]})
         self._events.emit(_about(pod), "Warning", "FailedScheduling", message, now=time.time())
 
-    async def _keep(self, pod: Envelope, on: str) -> float | None:
+    async def _keep(self, pod: Envelope, spec: Spec, index: int, fares: str) -> float | None:
         """Do what the kubelet would: the next step, now or later."""
         now = datetime.now(UTC)
-        state = f"{pod.deleting} {pod.generation} {kubelet_state(pod)}"
+        status = decode(pod.status, Status)
+        state = kubelet.span(pod, status)
         known, since = self._known.get(pod.uid, ("", now))
         if known != state:
-            since = now
+            since = now if known else kubelet.began(status, now)
             self._known[pod.uid] = (state, since)
-        step = kubelet.next_step(pod, address(int(on.rpartition("-")[2])), since, now, self._settings.habits)
+        own = address(index)
+        place = Place(own, own if spec.host_network else self._addresses.take(pod.uid, index), fares)
+        step = kubelet.next_step(pod, place, since, now, self._settings.habits)
         if step is None:
             return None
         if step.after > 0:
             return step.after
-        if step.gone:
+        if step.status is not None:
+            await self._report(pod, step.status)
+        elif step.gone:
             left = await self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid, grace_seconds=0)
             if left is None:
                 self._pods.observe_gone(pod.namespace, pod.name, pod.uid)
-            return None
-        if step.status is not None:
-            await self._report(pod, step.status)
         return None
 
     async def _report(self, pod: Envelope, status: dict[str, Any]) -> None:
@@ -293,13 +401,11 @@ class HollowCluster:
 
     async def _handle_service(self, namespace: str, name: str) -> None:
         service = self._services.cache.get(namespace, name)
-        if service is None or service.deleting or decode(service.spec, _ServiceSpec).type != "LoadBalancer":
+        if service is None or not self._settings.load_balancers:
             return
-        balancer = decode(service.status, _ServiceStatus).load_balancer
-        if balancer is not None and balancer.ingress:
+        status = self._balancers.report(service)
+        if status is None:
             return
-        number = int(share(self._settings.habits.seed, service.uid, "load balancer") * 2**16)
-        status = {"loadBalancer": {"ingress": [{"ip": f"198.18.{number // 256}.{number % 256}"}]}}
         patch = {"metadata": {"uid": service.uid}, "status": status}
         self._services.observe(
             await self._client.patch(SERVICES, name, patch, namespace, subresource="status")
@@ -315,11 +421,16 @@ class _Told(Struct):
     conditions: tuple[_ToldCondition, ...] | None = None
 
 
-def kubelet_state(pod: Envelope) -> str:
-    """Return what of a Pod's status begins a new span of time: its phase, and how often its container was restarted."""
-    status = decode(pod.status, kubelet.Status)
-    restarts = status.container_statuses[0].restart_count if status.container_statuses else 0
-    return f"{status.phase} {restarts}"
+def _was_unbound(before: Envelope | None) -> bool:
+    return before is None or not decode(before.spec, Spec).node_name
+
+
+def _labels_only(namespace: Envelope) -> Envelope:
+    return replace(namespace, annotations={}, spec=b"", status=b"", rest=b"")
+
+
+def _stands(pod: Envelope) -> bool:
+    return bool(decode(pod.spec, Spec).node_name) and decode(pod.status, Status).phase not in FINISHED
 
 
 def _about(pod: Envelope) -> ObjectRef:

@@ -7,59 +7,19 @@ cordons, host ports. Among the first few nodes that fit it takes the emptiest.
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+import msgspec
 from msgspec import Struct
 
 from vcsync.kube.envelope import Envelope, decode
+from vcsync.kube.node_selectors import Affinity, Term, selects
 from vcsync.kube.quantity import milli
+from vcsync.kube.taints import CORDONED, Taint, Toleration, borne
 from vcsync.scheduling.pods import pod_requests
 
+KINDS = 4096
+"""Different needs of Pods that are remembered."""
 ENOUGH = 8
 """Nodes that fit are looked for until there are so many: with thousands, the emptiest of all is not worth the search."""
-_NODE_NAME_FIELD = "metadata.name"
-
-
-class Toleration(Struct, rename="camel"):
-    """One of a Pod's tolerations."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-
-class Taint(Struct, rename="camel"):
-    """One of a node's taints."""
-
-    key: str = ""
-    value: str = ""
-    effect: str = ""
-
-
-class Requirement(Struct):
-    """One requirement on a node's labels or fields."""
-
-    key: str = ""
-    operator: str = ""
-    values: tuple[str, ...] | None = None
-
-
-class Term(Struct, rename="camel"):
-    """Requirements that must all hold."""
-
-    match_expressions: tuple[Requirement, ...] | None = None
-    match_fields: tuple[Requirement, ...] | None = None
-
-
-class _NodeSelector(Struct, rename="camel"):
-    node_selector_terms: tuple[Term, ...] | None = None
-
-
-class _NodeAffinity(Struct, rename="camel"):
-    required_during_scheduling_ignored_during_execution: _NodeSelector | None = None
-
-
-class _Affinity(Struct, rename="camel"):
-    node_affinity: _NodeAffinity | None = None
 
 
 class _Port(Struct, rename="camel"):
@@ -74,7 +34,7 @@ class _Container(Struct):
 class _PodSpec(Struct, rename="camel"):
     node_name: str = ""
     node_selector: dict[str, str] | None = None
-    affinity: _Affinity | None = None
+    affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] | None = None
     containers: tuple[_Container, ...] | None = None
 
@@ -92,6 +52,9 @@ class _NodeCondition(Struct):
 class _NodeStatus(Struct, rename="camel"):
     allocatable: dict[str, str] | None = None
     conditions: tuple[_NodeCondition, ...] | None = None
+
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 class Wish(Struct, frozen=True):
@@ -120,11 +83,6 @@ class Node(Struct):
 def wish(pod: Envelope) -> Wish:
     """Read what a Pod needs."""
     spec = decode(pod.spec, _PodSpec)
-    required = (
-        spec.affinity
-        and spec.affinity.node_affinity
-        and spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
-    )
     ports = {
         (port.protocol, port.host_port)
         for container in spec.containers or ()
@@ -134,10 +92,14 @@ def wish(pod: Envelope) -> Wish:
     return Wish(
         {**pod_requests(pod.spec), "pods": 1000},
         spec.node_selector or {},
-        required.node_selector_terms if required else None,
+        spec.affinity.terms if spec.affinity else None,
         spec.tolerations or (),
         frozenset(ports),
     )
+
+
+Refuses = Callable[[Node], str]
+"""Tells why a Pod cannot go to a node; empty: it can."""
 
 
 class Nodes:
@@ -148,17 +110,22 @@ class Nodes:
         self._order: list[str] = []
         self._next = 0
         self._placed: dict[str, tuple[str, Wish]] = {}  # Pod's uid -> its node, what it uses there
+        self._wishes: dict[bytes, Wish] = {}
+        self._changed = 0
+        self._refused: dict[
+            bytes, tuple[int, dict[str, int]]
+        ] = {}  # by wish: when so much had changed, and why
 
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def see_node(self, node: Envelope) -> None:
-        """Take in a node's present state."""
+    def see_node(self, node: Envelope) -> bool:
+        """Take in a node's present state; True: other Pods may fit on it now."""
         spec, status = decode(node.spec, _NodeSpec), decode(node.status, _NodeStatus)
         before = self._nodes.get(node.name)
         ready = any(each.type == "Ready" and each.status == "True" for each in status.conditions or ())
         allocatable = {name: milli(text) for name, text in (status.allocatable or {}).items()}
-        self._nodes[node.name] = Node(
+        now = self._nodes[node.name] = Node(
             node.name,
             node.labels,
             allocatable,
@@ -172,20 +139,31 @@ class Nodes:
             self._order.append(node.name)
             for name, each in self._placed.values():
                 if name == node.name:
-                    _charge(self._nodes[name], each, 1)
+                    charge(self._nodes[name], each, 1)
+            self._changed += 1
+            return True
+        if now == before:
+            return False
+        self._changed += 1
+        return True
 
     def lose_node(self, name: str) -> None:
         """Forget a node."""
         if self._nodes.pop(name, None) is not None:
             self._order.remove(name)
+            self._changed += 1
+
+    def has(self, uid: str) -> bool:
+        """Whether a Pod is counted on a node."""
+        return uid in self._placed
 
     def place(self, uid: str, node: str, needs: Wish) -> None:
         """Count a Pod on a node: bound to it, or just decided to be."""
         if uid in self._placed:
             return
-        self._placed[uid] = (node, needs)
+        self._placed[uid] = (node, self._shared(needs))
         if node in self._nodes:
-            _charge(self._nodes[node], needs, 1)
+            charge(self._nodes[node], needs, 1)
 
     def lift(self, uid: str) -> bool:
         """Count a Pod no more: it has ended or is gone; True if that freed something."""
@@ -193,18 +171,33 @@ class Nodes:
         if placed is None:
             return False
         node, needs = placed
+        self._changed += 1
         if node in self._nodes:
-            _charge(self._nodes[node], needs, -1)
+            charge(self._nodes[node], needs, -1)
         return True
 
-    def choose(self, needs: Wish) -> str | dict[str, int]:
-        """Return the node for a Pod, or how many nodes refuse it for each reason."""
+    @property
+    def by_name(self) -> Mapping[str, Node]:
+        """The nodes."""
+        return self._nodes
+
+    def choose(self, needs: Wish, refuses: Refuses | None = None) -> str | dict[str, int]:
+        """Return the node for a Pod, or how many nodes refuse it for each reason.
+
+        Args:
+            needs: of the Pod.
+            refuses: what else a node may be refused for.
+        """
+        kind = _encode(needs) if refuses is None else b""
+        known = self._refused.get(kind)
+        if known is not None and known[0] == self._changed:
+            return known[1]
         found: list[Node] = []
         reasons: Counter[str] = Counter()
         count = len(self._order)
         for step in range(count):
             node = self._nodes[self._order[(self._next + step) % count]]
-            reason = _refusal(node, needs)
+            reason = refusal(node, needs) or (refuses(node) if refuses else "")
             if reason:
                 reasons[reason] += 1
                 continue
@@ -212,12 +205,27 @@ class Nodes:
             if len(found) >= ENOUGH:
                 break
         if not found:
+            if kind:
+                self._remember(kind, dict(reasons))
             return dict(reasons)
         self._next = (self._next + 1) % count
         return max(found, key=lambda node: (_room(node), node.name)).name
 
+    def _remember(self, kind: bytes, reasons: dict[str, int]) -> None:
+        """Take note why no node takes a Pod: another of its kind need not ask again before something is freed."""
+        if len(self._refused) >= KINDS:
+            self._refused.clear()
+        self._refused[kind] = self._changed, reasons
 
-def _charge(node: Node, needs: Wish, sign: int) -> None:
+    def _shared(self, needs: Wish) -> Wish:
+        """Return the wish that is kept for all Pods that need the same."""
+        if len(self._wishes) >= KINDS:
+            self._wishes.clear()
+        return self._wishes.setdefault(_encode(needs), needs)
+
+
+def charge(node: Node, needs: Wish, sign: int) -> None:
+    """Count a Pod on a node (1), or no more (-1)."""
     node.used = {
         **node.used,
         **{name: node.used.get(name, 0) + sign * amount for name, amount in needs.requests.items()},
@@ -228,14 +236,20 @@ def _charge(node: Node, needs: Wish, sign: int) -> None:
             node.ports[port] += sign
 
 
-def _refusal(node: Node, needs: Wish) -> str:
+def refusal(node: Node, needs: Wish) -> str:
     """Return why a Pod cannot go to a node, in kube-scheduler's words; empty: it can."""
-    untolerated = _untolerated(node.taints, needs.tolerations)
+    taint = untolerated(node.taints, needs.tolerations)
     checks = (
-        (node.cordoned, "node(s) were unschedulable"),
+        (
+            node.cordoned and not borne([CORDONED], needs.tolerations),
+            "node(s) were unschedulable",
+        ),
         (not node.ready, "node(s) were not ready"),
-        (untolerated, f"node(s) had untolerated taint(s) {{{untolerated}}}"),
-        (not _selected(node, needs), "node(s) didn't match Pod's node affinity/selector"),
+        (taint, f"node(s) had untolerated taint(s) {{{taint}}}"),
+        (
+            not selects(needs.selector, needs.terms, node.name, node.labels),
+            "node(s) didn't match Pod's node affinity/selector",
+        ),
         (
             any(node.ports[port] > 0 for port in needs.ports),
             "node(s) didn't have free ports for the requested pod ports",
@@ -252,72 +266,12 @@ def _lack(node: Node, needs: Wish) -> str:
     return ""
 
 
-def _untolerated(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> str:
+def untolerated(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> str:
+    """Return a taint that keeps a Pod away, as kube-scheduler names it; empty: none."""
     for taint in taints:
-        if taint.effect != "PreferNoSchedule" and not any(_tolerates(each, taint) for each in tolerations):
+        if taint.effect != "PreferNoSchedule" and not any(each.tolerates(taint) for each in tolerations):
             return f"{taint.key}: {taint.value}" if taint.value else taint.key
     return ""
-
-
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
-    if toleration.effect not in ("", taint.effect):
-        return False
-    if not toleration.key:
-        return toleration.operator == "Exists"
-    if toleration.key != taint.key:
-        return False
-    return toleration.operator == "Exists" or toleration.value == taint.value
-
-
-def _selected(node: Node, needs: Wish) -> bool:
-    if not needs.selector.items() <= node.labels.items():
-        return False
-    return needs.terms is None or any(_holds(term, node) for term in needs.terms)
-
-
-def _holds(term: Term, node: Node) -> bool:
-    if not term.match_expressions and not term.match_fields:
-        return False
-    fields: Mapping[str, str] = {_NODE_NAME_FIELD: node.name}
-    return all(_meets(each, node.labels) for each in term.match_expressions or ()) and all(
-        _meets(each, fields) for each in term.match_fields or ()
-    )
-
-
-def _meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    value, values = labels.get(requirement.key), requirement.values or ()
-    return _OPERATORS.get(requirement.operator, _never)(value, values)
-
-
-def _never(_value: str | None, _values: tuple[str, ...]) -> bool:
-    return False
-
-
-def _more(value: str | None, values: tuple[str, ...]) -> bool:
-    numbers = _numbers(value, values)
-    return numbers is not None and numbers[0] > numbers[1]
-
-
-def _less(value: str | None, values: tuple[str, ...]) -> bool:
-    numbers = _numbers(value, values)
-    return numbers is not None and numbers[0] < numbers[1]
-
-
-def _numbers(value: str | None, values: tuple[str, ...]) -> tuple[int, int] | None:
-    try:
-        return int(value or ""), int(values[0])
-    except (ValueError, IndexError):
-        return None
-
-
-_OPERATORS: dict[str, Callable[[str | None, tuple[str, ...]], bool]] = {
-    "In": lambda value, values: value in values,
-    "NotIn": lambda value, values: value not in values,
-    "Exists": lambda value, _: value is not None,
-    "DoesNotExist": lambda value, _: value is None,
-    "Gt": _more,
-    "Lt": _less,
-}
 
 
 def _room(node: Node) -> float:

@@ -1,25 +1,33 @@
 """The pretend kubelet: what becomes of a Pod on its node, and when. Pure.
 
-A Job's Pod ends when its command would: `sleep 5` after five seconds, `exit 3` or `false` with that code unless a script
-says `exit 0` as well, anything else soon and well; what is not a Job's runs on. The image `pause` never ends.
+What a container's command would do is told by `canned`: a Pod that is not to run for ever (a Job's, or one whose restart
+policy is not Always) ends when its script would, if all of the script is known. Of a Job's, `sleep 5` ends after five
+seconds, `exit 3` or `false` with that code unless a script says `exit 0` as well, anything else soon and well. What is to
+run for ever does. The image `pause` never ends. Probes by command fail when the command would; all others succeed.
 """
 
+import math
 import re
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import Struct
 
 from vcsync.kube.envelope import Envelope, decode
+from vcsync.simulate import canned, reports
 from vcsync.simulate.chance import Latency, share
+from vcsync.simulate.nodes import DISK, MEMORY
+from vcsync.simulate.reports import Container, Place, Spec, Status
 
 JOB_LABEL = "batch.kubernetes.io/job-name"
-PODS_NETWORK = 10 << 24
 FINISHED = frozenset({"Succeeded", "Failed"})
 BACKOFF = (10.0, 300.0)
 """Seconds before a container that failed is started again: the first time, and at most."""
+KILLED = 137
 _FAILS = re.compile(r"^(?!.*exit 0\b).*(?:exit ([1-9]\d{0,2})\b|(?:^|/)false$)", re.DOTALL)
 _SLEEPS = re.compile(r"^(?:\S*/)?sleep (\d+(?:\.\d+)?)(?:s)?$")
+_PRESSED = {MEMORY: "memory", DISK: "ephemeral-storage"}
 
 
 class Habits(Struct, frozen=True):
@@ -33,50 +41,6 @@ class Habits(Struct, frozen=True):
     """Share of Pods whose first container fails once it runs, 0 to 1."""
 
 
-class _Container(Struct, rename="camel"):
-    name: str = ""
-    image: str = ""
-    command: tuple[str, ...] | None = None
-    args: tuple[str, ...] | None = None
-    restart_policy: str = ""
-
-
-class _Gate(Struct, rename="camel"):
-    condition_type: str = ""
-
-
-class Spec(Struct, rename="camel"):
-    """The parts of a Pod's spec."""
-
-    node_name: str = ""
-    containers: tuple[_Container, ...] | None = None
-    init_containers: tuple[_Container, ...] | None = None
-    readiness_gates: tuple[_Gate, ...] | None = None
-    restart_policy: str = "Always"
-    host_network: bool = False
-
-
-class _Condition(Struct, rename="camel"):
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-
-
-class _ContainerStatus(Struct, rename="camel"):
-    name: str = ""
-    restart_count: int = 0
-
-
-class Status(Struct, rename="camel"):
-    """The parts of a Pod's status."""
-
-    phase: str = "Pending"
-    start_time: str | None = None
-    observed_generation: int = 0
-    conditions: tuple[_Condition, ...] | None = None
-    container_statuses: tuple[_ContainerStatus, ...] | None = None
-
-
 class Step(Struct, frozen=True):
     """What a kubelet does next. `after`: seconds until then; `status`: what it reports; `gone`: the Pod is removed."""
 
@@ -85,194 +49,203 @@ class Step(Struct, frozen=True):
     gone: bool = False
 
 
-class Moment(Struct, frozen=True):
-    """When: `passed` seconds after the Pod came to be as it is."""
+class _Case(Struct, frozen=True):
+    """A Pod and all that counts for what becomes of it; `passed`: seconds since it came to be as it is."""
 
+    pod: Envelope
+    spec: Spec
+    status: Status
+    place: Place
     passed: float
     now: datetime
+    habits: Habits
+
+    @property
+    def who(self) -> Sequence[str]:
+        """What a Pod's chance hangs on: its name, so that the same seed and the same names tell the same story."""
+        return self.pod.namespace, self.pod.name
 
 
-def next_step(
-    pod: Envelope, node_address: str, since: datetime, now: datetime, habits: Habits
-) -> Step | None:
+class _End(Struct, frozen=True):
+    """How a Pod's first container ends, and after how many seconds."""
+
+    after: float
+    code: int
+
+
+def span(pod: Envelope, status: Status) -> str:
+    """Return what of a Pod begins a new span of time when it changes."""
+    return f"{pod.deleting} {status.phase} {status.restarts} {status.init_restarts}"
+
+
+def began(status: Status, now: datetime) -> datetime:
+    """Return since when a Pod has been as it is, as its status tells it: of use to a kubelet that comes back."""
+    running = next(iter(status.container_statuses or ()), None)
+    if status.phase == "Running" and running is not None and running.started_at:
+        return min(_read(running.started_at, now), now)
+    scheduled = status.condition("PodScheduled")
+    if status.phase == "Pending" and scheduled is not None and scheduled.status == "True":
+        return min(_read(scheduled.last_transition_time or "", now), now)
+    return now
+
+
+def next_step(pod: Envelope, place: Place, since: datetime, now: datetime, habits: Habits) -> Step | None:
     """Return what happens next to a Pod that is bound; None: nothing until it changes.
 
     Args:
         pod: the Pod.
-        node_address: of its node.
-        since: when this kubelet came to know it in its present state.
+        place: where it is.
+        since: when it came to be as it is.
         now: the time.
         habits: of the kubelet.
     """
     spec, status = decode(pod.spec, Spec), decode(pod.status, Status)
-    passed = (now - since).total_seconds()
+    case = _Case(pod, spec, status, place, (now - since).total_seconds(), now, habits)
     if pod.deleting:
-        grace = float(pod.deletion_grace_seconds or 0)
-        wait = min(habits.stop.draw(habits.seed, pod.uid, "stop"), grace)
-        return Step(max(wait - passed, 0.0), gone=True)
+        return _stopping(case)
     if status.phase in FINISHED:
         return None
-    if status.phase == "Pending":
-        wait = habits.start.draw(habits.seed, pod.uid, "start")
-        return Step(max(wait - passed, 0.0), _started(pod, spec, node_address, now))
+    if place.state in _PRESSED and status.qos_class == "BestEffort":
+        return Step(0.0, reports.evicted(pod, spec, status, _PRESSED[place.state], now))
+    left = _deadline(spec, status, now)
+    if left <= 0:
+        return Step(0.0, reports.overdue(pod, spec, status, now))
+    step = _starting(case) if status.phase == "Pending" else _running(case)
+    if left < math.inf and (step is None or step.after > left):
+        return Step(left)
+    return step
+
+
+def _stopping(case: _Case) -> Step | None:
+    """Let a Pod go within its grace; one that others hold ends first, so that they see how."""
+    pod, status, habits = case.pod, case.status, case.habits
+    grace = float(pod.deletion_grace_seconds or 0)
+    wait = min(habits.stop.draw(habits.seed, *case.who, "stop"), grace)
+    left = max(wait - case.passed, 0.0)
+    if pod.finalizers and status.phase not in FINISHED:
+        return Step(left, reports.ended(pod, case.spec, status, KILLED, case.now))
+    if pod.finalizers and not grace:
+        return None
+    return Step(left if status.phase not in FINISHED else 0.0, gone=True)
+
+
+def _deadline(spec: Spec, status: Status, now: datetime) -> float:
+    if spec.active_deadline_seconds is None or not status.start_time:
+        return math.inf
+    return spec.active_deadline_seconds - (now - _read(status.start_time, now)).total_seconds()
+
+
+# ---- Starting ----------------------------------------------------------------------------
+
+
+def _starting(case: _Case) -> Step:
+    pod, spec, status, habits = case.pod, case.spec, case.status, case.habits
+    wait = habits.start.draw(habits.seed, *case.who, "start") if not status.init_restarts else 0.0
+    for position, container in enumerate(spec.init_containers or ()):
+        if container.restart_policy == "Always":
+            continue
+        said = canned.say(container.words, pod.name)
+        wait += said.seconds
+        if said.known and said.code:
+            left = max(wait + _pause(status.init_restarts) - case.passed, 0.0)
+            failed = (position, said.code)
+            return Step(left, reports.init_failed(pod, spec, status, case.place, failed, case.now))
+    unready = _unready(spec, pod.name, 0.0)
+    return Step(max(wait - case.passed, 0.0), reports.started(pod, spec, case.place, unready, case.now))
+
+
+# ---- Running -----------------------------------------------------------------------------
+
+
+def _running(case: _Case) -> Step | None:
+    pod, spec, status, now = case.pod, case.spec, case.status, case.now
+    unready = _unready(spec, pod.name, case.passed)
     if pod.generation and status.observed_generation != pod.generation:
-        return Step(
-            0.0, {"observedGeneration": pod.generation, "containerStatuses": _running(pod, spec, status, now)}
-        )
-    if _gates_open(spec, status):
-        ready = _condition("Ready", "True", now, pod.generation)
-        return Step(0.0, {"conditions": [{**ready, "reason": None}]})
-    return _ending(pod, spec, status, Moment(passed, now), habits)
+        return Step(0.0, reports.observed(pod, spec, status, unready, now))
+    change = reports.readiness(pod, spec, status, unready, now)
+    if change is not None:
+        return Step(0.0, change)
+    end = _end(case)
+    sooner = _next_probe(spec, pod.name, case.passed) if unready else math.inf
+    if end is None or end.after - case.passed > sooner:
+        return Step(sooner) if sooner < math.inf else None
+    left = max(end.after - case.passed, 0.0)
+    if spec.restart_policy == "Always" or (end.code and spec.restart_policy != "Never"):
+        return Step(left, reports.restarted(pod, spec, status, end.code, now))
+    return Step(left, reports.ended(pod, spec, status, end.code, now))
 
 
-def _gates_open(spec: Spec, status: Status) -> bool:
-    """Whether a Pod waits for its readiness gates only, and all are open now."""
-    states = {each.type: each for each in status.conditions or ()}
-    ready = states.get("Ready")
-    if not spec.readiness_gates or ready is None or ready.reason != "ReadinessGatesNotReady":
-        return False
-    opened = {type_ for type_, each in states.items() if each.status == "True"}
-    return all(gate.condition_type in opened for gate in spec.readiness_gates)
-
-
-def _ending(pod: Envelope, spec: Spec, status: Status, moment: "Moment", habits: Habits) -> Step | None:
-    """Return how a running Pod ends, if it does."""
-    passed, now = moment.passed, moment.now
-    containers = spec.containers or ()
-    first = containers[0] if containers else _Container()
-    command = " ".join((*(first.command or ()), *(first.args or ())))
-    fails, sleeps = _FAILS.search(command), _SLEEPS.match(command)
-    is_job = JOB_LABEL in pod.labels
+def _end(case: _Case) -> _End | None:
+    """Return how a Pod's first container ends; None: it does not."""
+    spec, habits, restarts = case.spec, case.habits, case.status.restarts
+    first = (spec.containers or (Container(),))[0]
+    if not restarts and habits.failing and share(habits.seed, *case.who, "fails") < habits.failing:
+        return _End(habits.job.draw(habits.seed, *case.who, "job", restarts), 1)
+    dying = _liveness(first, case.pod.name)
+    if dying is not None:
+        return _End(dying, KILLED)
     if "/pause:" in first.image or first.image.startswith("pause:"):
         return None
-    if sleeps and is_job:
-        return Step(max(float(sleeps[1]) - passed, 0.0), _ended(spec, status, 0, now))
-    restarts = status.container_statuses[0].restart_count if status.container_statuses else 0
-    unlucky = share(habits.seed, pod.uid, "fails") < habits.failing and not restarts
-    if not is_job and not unlucky:
+    told = _told(first, case.pod, always=spec.restart_policy == "Always")
+    if told is None:
         return None
-    code = (int(fails[1] or 1) if fails else 0) or int(unlucky)
-    wait = habits.job.draw(habits.seed, pod.uid, "job", restarts)
-    if code and spec.restart_policy != "Never":
-        pause = min(BACKOFF[0] * 2**restarts, BACKOFF[1]) if restarts else 0.0
-        return Step(max(wait + pause - passed, 0.0), _restarted(pod, spec, status, code, now))
-    return Step(max(wait - passed, 0.0), _ended(spec, status, code, now))
+    after = told.after or habits.job.draw(habits.seed, *case.who, "job", restarts)
+    again = told.code and spec.restart_policy != "Never"
+    return _End(after + (_pause(restarts) if again else 0.0), told.code)
 
 
-# ---- What it reports ---------------------------------------------------------------------
+def _told(first: Container, pod: Envelope, *, always: bool) -> _End | None:
+    """Return how a container ends by its command; None: it is to run for ever."""
+    is_job = JOB_LABEL in pod.labels
+    if first.words and (is_job or not always):
+        said = canned.say(first.words, pod.name)
+        if said.known:
+            return _End(said.seconds, said.code)
+    if not is_job:
+        return None
+    command = " ".join(first.words)
+    sleeps, fails = _SLEEPS.match(command), _FAILS.search(command)
+    return _End(float(sleeps[1]) if sleeps else 0.0, int(fails[1] or 1) if fails else 0)
 
 
-def _started(pod: Envelope, spec: Spec, node_address: str, now: datetime) -> dict[str, Any]:
-    time, generation = _time(now), pod.generation
-    address = node_address if spec.host_network else pod_address(pod.uid)
-    ready = _condition("Ready", "True", now, generation)
-    if spec.readiness_gates:
-        ready |= {"status": "False", "reason": "ReadinessGatesNotReady"}
-    conditions = [
-        _condition(each, "True", now, generation)
-        for each in ("PodReadyToStartContainers", "Initialized", "ContainersReady")
-    ]
-    status: dict[str, Any] = {
-        "phase": "Running",
-        "startTime": time,
-        "conditions": [*conditions, ready],
-        "containerStatuses": _running(pod, spec, Status(), now),
-        "hostIP": node_address,
-        "hostIPs": [{"ip": node_address}],
-        "podIP": address,
-        "podIPs": [{"ip": address}],
-    }
-    if generation:
-        status["observedGeneration"] = generation
-    if spec.init_containers:
-        status["initContainerStatuses"] = [_initial(pod, each, time) for each in spec.init_containers]
-    return status
+def _pause(restarts: int) -> float:
+    return min(BACKOFF[0] * 2 ** min(restarts - 1, 10), BACKOFF[1]) if restarts else 0.0
 
 
-def _initial(pod: Envelope, container: _Container, time: str) -> dict[str, Any]:
-    stays = container.restart_policy == "Always"
-    ended = {"exitCode": 0, "reason": "Completed", "startedAt": time, "finishedAt": time}
-    return {
-        **_container(pod, container),
-        "ready": True,
-        "started": stays,
-        "restartCount": 0,
-        "state": {"running": {"startedAt": time}} if stays else {"terminated": ended},
-    }
+# ---- Probes ------------------------------------------------------------------------------
 
 
-def _running(pod: Envelope, spec: Spec, status: Status, now: datetime) -> list[dict[str, Any]]:
-    restarts = {each.name: each.restart_count for each in status.container_statuses or ()}
-    return [
-        {
-            **_container(pod, each),
-            "ready": True,
-            "started": True,
-            "restartCount": restarts.get(each.name, 0),
-            "state": {"running": {"startedAt": _time(now)}},
-        }
-        for each in spec.containers or ()
-    ]
+def _unready(spec: Spec, host: str, passed: float) -> list[str]:
+    """Return the containers that are not ready yet, so long after they began."""
+    return [each.name for each in spec.containers or () if _ready_after(each, host) > passed]
 
 
-def _ended(spec: Spec, status: Status, code: int, now: datetime) -> dict[str, Any]:
-    time, reason = _time(now), "Error" if code else "Completed"
-    restarts = {each.name: each.restart_count for each in status.container_statuses or ()}
-    told = "PodFailed" if code else "PodCompleted"
-    return {
-        "phase": "Failed" if code else "Succeeded",
-        "conditions": [
-            {"type": each, "status": "False", "reason": told, "lastTransitionTime": time}
-            for each in ("Ready", "ContainersReady")
-        ],
-        "containerStatuses": [
-            {
-                "name": each.name,
-                "image": each.image,
-                "ready": False,
-                "started": False,
-                "restartCount": restarts.get(each.name, 0),
-                "state": {
-                    "terminated": {"exitCode": code, "reason": reason, "startedAt": time, "finishedAt": time}
-                },
-            }
-            for each in spec.containers or ()
-        ],
-    }
+def _next_probe(spec: Spec, host: str, passed: float) -> float:
+    """Return in how many seconds the next container gets ready."""
+    left = [_ready_after(each, host) - passed for each in spec.containers or ()]
+    return min((each for each in left if each > 0), default=math.inf)
 
 
-def _restarted(pod: Envelope, spec: Spec, status: Status, code: int, now: datetime) -> dict[str, Any]:
-    time = _time(now)
-    statuses = _running(pod, spec, status, now)
-    if statuses:
-        statuses[0]["restartCount"] += 1
-        statuses[0]["lastState"] = {
-            "terminated": {"exitCode": code, "reason": "Error", "startedAt": time, "finishedAt": time}
-        }
-    return {"containerStatuses": statuses}
+def _ready_after(container: Container, host: str) -> float:
+    """Return how many seconds after its begin a container is ready; infinity: never."""
+    wait = 0.0
+    for probe in (container.startup_probe, container.readiness_probe):
+        if probe is not None:
+            wait += math.inf if canned.say(probe.command, host).code else probe.initial_delay_seconds
+    return wait
 
 
-def _container(pod: Envelope, container: _Container) -> dict[str, Any]:
-    return {
-        "name": container.name,
-        "image": container.image,
-        "imageID": f"hollow://{container.image}",
-        "containerID": f"hollow://{pod.uid}/{container.name}",
-    }
+def _liveness(container: Container, host: str) -> float | None:
+    """Return how many seconds after its begin a container is killed for its liveness probe."""
+    probe = container.liveness_probe
+    if probe is None or not canned.say(probe.command, host).code:
+        return None
+    return float(probe.initial_delay_seconds + probe.period_seconds * probe.failure_threshold)
 
 
-def _condition(type_: str, status: str, now: datetime, generation: int) -> dict[str, Any]:
-    condition: dict[str, Any] = {"type": type_, "status": status, "lastTransitionTime": _time(now)}
-    if generation:
-        condition["observedGeneration"] = generation
-    return condition
-
-
-def pod_address(uid: str) -> str:
-    """Return a Pod's address in 10.0.0.0/8, different for nearly all Pods."""
-    number = PODS_NETWORK + int(share(0, uid, "address") * (2**24 - 2)) + 1
-    return ".".join(str(number >> shift & 255) for shift in (24, 16, 8, 0))
-
-
-def _time(now: datetime) -> str:
-    return now.strftime("%Y-%m-%dT%H:%M:%SZ")
+def _read(text: str, otherwise: datetime) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return otherwise
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

@@ -1,5 +1,10 @@
-"""Hollow nodes: what they are made of, and what their kubelets say of them. Pure."""
+"""Hollow nodes: what they are made of, and what their kubelets say of them. Pure.
 
+How a node fares is written on it by the annotation `hollow.tenancy.x-k8s.io/state`: `down` (its kubelet falls silent),
+`memory-pressure` or `disk-pressure`; without it all is well.
+"""
+
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -7,7 +12,10 @@ from msgspec import Struct
 
 HOST_NAME = "kubernetes.io/hostname"
 KUBELET = "v1.36.3"
-NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+DOWN, MEMORY, DISK = "down", "memory-pressure", "disk-pressure"
+STATES = (DOWN, MEMORY, DISK)
+FEATURES = ("ExtendWebSocketsToKubelet",)
+"""What API servers know to ask of kubelets: here, WebSockets."""
 
 
 class Shape(Struct, frozen=True):
@@ -19,9 +27,24 @@ class Shape(Struct, frozen=True):
     storage: str = "1Ti"
 
 
+class Condition(Struct, rename="camel"):
+    """A condition of a node, as it was."""
+
+    type: str = ""
+    status: str = ""
+    last_transition_time: str | None = None
+
+
 def node_name(index: int) -> str:
     """Return the name of the n-th node, from 0."""
     return f"node-{index}"
+
+
+def index_of(name: str, count: int) -> int | None:
+    """Return which of so many hollow nodes bears a name; None: none does."""
+    digits = name.removeprefix("node-")
+    known = digits.isascii() and digits.isdigit() and int(digits) < count and name == node_name(int(digits))
+    return int(digits) if known else None
 
 
 def address(index: int) -> str:
@@ -47,21 +70,28 @@ def node(index: int) -> dict[str, Any]:
     }
 
 
-def node_status(index: int, shape: Shape, ready: bool, now: datetime) -> dict[str, Any]:
-    """Return a node's status; one that is not ready has lost its kubelet."""
+def node_status(index: int, shape: Shape, endpoint: tuple[str, int] | None) -> dict[str, Any]:
+    """Return a node's status but for its conditions.
+
+    Args:
+        index: which node it is.
+        shape: what it holds.
+        endpoint: where the kubelet serves logs and exec; None: nowhere.
+    """
     amounts = {
         "cpu": shape.cpu,
         "memory": shape.memory,
         "pods": shape.pods,
         "ephemeral-storage": shape.storage,
     }
-    return {
+    addresses = [
+        {"type": "InternalIP", "address": address(index)},
+        {"type": "Hostname", "address": node_name(index)},
+    ]
+    status: dict[str, Any] = {
         "capacity": amounts,
         "allocatable": amounts,
-        "addresses": [
-            {"type": "InternalIP", "address": address(index)},
-            {"type": "Hostname", "address": node_name(index)},
-        ],
+        "addresses": addresses,
         "nodeInfo": {
             "machineID": "",
             "systemUUID": "",
@@ -74,35 +104,52 @@ def node_status(index: int, shape: Shape, ready: bool, now: datetime) -> dict[st
             "operatingSystem": "linux",
             "architecture": "amd64",
         },
-        "conditions": conditions(ready, now),
     }
+    if endpoint is not None:
+        host, port = endpoint
+        addresses.append({"type": "ExternalIP", "address": host})
+        status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": port}}
+        status["declaredFeatures"] = list(FEATURES)
+    return status
 
 
-def conditions(ready: bool, now: datetime) -> list[dict[str, str]]:
-    """Return a node's conditions."""
+def conditions(state: str, now: datetime, before: Sequence[Condition] = ()) -> list[dict[str, str]]:
+    """Return a node's conditions; one whose kubelet is silent has unknown ones, as its cluster's controller says.
+
+    Args:
+        state: one of `STATES`; empty: all is well.
+        now: the time.
+        before: as they were.
+    """
     time = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    table = (
-        ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-        ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-        ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-        ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-    )
-    return [
-        {
-            "type": type_,
-            "status": status if ready else "Unknown",
-            "reason": reason if ready else "NodeStatusUnknown",
-            "message": message if ready else "Kubelet stopped posting node status.",
-            "lastHeartbeatTime": time,
-            "lastTransitionTime": time,
-        }
-        for type_, status, reason, message in table
-    ]
+    since = {(each.type, each.status): each.last_transition_time for each in before}
+    told = []
+    for type_, row in _CONDITIONS.items():
+        status, reason, message = row.get(state) or row[""]
+        if state == DOWN:
+            status, reason, message = "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status."
+        told.append(
+            {
+                "type": type_,
+                "status": status,
+                "reason": reason,
+                "message": message,
+                "lastHeartbeatTime": time,
+                "lastTransitionTime": since.get((type_, status)) or time,
+            }
+        )
+    return told
 
 
-def tainted(taints: list[dict[str, Any]], *, down: bool) -> list[dict[str, Any]]:
-    """Return a node's taints as its cluster's node controller would have them."""
-    kept = [each for each in taints if each.get("key") not in (NOT_READY, UNREACHABLE)]
-    if not down:
-        return kept
-    return [*kept, *({"key": UNREACHABLE, "effect": effect} for effect in ("NoSchedule", "NoExecute"))]
+_CONDITIONS: Mapping[str, Mapping[str, tuple[str, str, str]]] = {
+    "Ready": {"": ("True", "KubeletReady", "kubelet is posting ready status")},
+    "MemoryPressure": {
+        "": ("False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+        MEMORY: ("True", "KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
+    },
+    "DiskPressure": {
+        "": ("False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        DISK: ("True", "KubeletHasDiskPressure", "kubelet has disk pressure"),
+    },
+    "PIDPressure": {"": ("False", "KubeletHasSufficientPID", "kubelet has sufficient PID available")},
+}

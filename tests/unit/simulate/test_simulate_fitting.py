@@ -48,6 +48,35 @@ def test_what_has_ended_frees_its_room() -> None:
     assert nodes.choose(pod()) == "a"
 
 
+def test_who_was_refused_is_taken_as_soon_as_there_is_room_for_it() -> None:
+    nodes = cluster(node("a", cpu="1"))
+    nodes.place("one", "a", pod())
+    assert nodes.choose(pod("500m")) == nodes.choose(pod("500m")) == {"Insufficient cpu": 1}
+    assert nodes.see_node(node("b", cpu="1"))
+    assert nodes.choose(pod("500m")) == "b"
+    assert not nodes.see_node(node("b", cpu="1"))
+    nodes.lose_node("b")
+    assert nodes.choose(pod("500m")) == {"Insufficient cpu": 1}
+    assert nodes.see_node(node("a", cpu="2"))
+    assert nodes.choose(pod("500m")) == "a"
+
+
+@given(st.lists(st.tuples(st.sampled_from(["100m", "1", "3"]), st.booleans()), max_size=40))
+def test_the_same_pods_in_the_same_order_get_the_same_nodes(pods: list[tuple[str, bool]]) -> None:
+    def story() -> list[Any]:
+        nodes, chosen = cluster(*(node(f"n{number}") for number in range(5))), []
+        for number, (cpu, goes) in enumerate(pods):
+            found = nodes.choose(pod(cpu))
+            chosen.append(found)
+            if isinstance(found, str):
+                nodes.place(f"u{number}", found, pod(cpu))
+            if goes:
+                nodes.lift(f"u{number // 2}")
+        return chosen
+
+    assert story() == story()
+
+
 AFFINITY = {
     "nodeAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": {

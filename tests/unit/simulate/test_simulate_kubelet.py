@@ -3,14 +3,19 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from vcsync.kube.envelope import encode, parse
 from vcsync.simulate.chance import Latency
-from vcsync.simulate.kubelet import JOB_LABEL, Habits, next_step, pod_address
+from vcsync.simulate.kubelet import JOB_LABEL, Habits, began, next_step, span
+from vcsync.simulate.nodes import MEMORY
+from vcsync.simulate.reports import Place, Status
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-NODE = "172.16.0.1"
+TIME = "2026-01-01T00:00:00Z"
+PLACE = Place("172.16.0.1", "10.0.0.1")
+FAILING = {"exec": {"command": ["false"]}}
 
 
 def pod(
@@ -18,24 +23,51 @@ def pod(
 ) -> Any:
     metadata = {
         "name": "p",
+        "namespace": "n",
         "uid": "u",
         "labels": {JOB_LABEL: "j"} if job else {},
         **fields.pop("metadata", {}),
     }
     container = {"name": "c", "image": "i", **({"command": command} if command else {})}
+    container |= fields.pop("container", {})
     spec = {"nodeName": "node-0", "containers": [container], **fields}
     return parse(encode({"metadata": metadata, "spec": spec, "status": status or {}}))
 
 
-def step(of: Any, passed: float = 0, habits: Habits | None = None) -> Any:
-    return next_step(of, NODE, NOW - timedelta(seconds=passed), NOW, habits or Habits())
+def step(of: Any, passed: float = 0, habits: Habits | None = None, place: Place = PLACE) -> Any:
+    return next_step(of, place, NOW - timedelta(seconds=passed), NOW, habits or Habits())
+
+
+def running(restarts: int = 0, **further: Any) -> dict[str, Any]:
+    """Return the status of a Pod that runs and is ready."""
+    return {
+        "phase": "Running",
+        "startTime": TIME,
+        "conditions": [{"type": each, "status": "True"} for each in ("ContainersReady", "Ready")],
+        "containerStatuses": [
+            {
+                "name": "c",
+                "ready": True,
+                "restartCount": restarts,
+                "state": {"running": {"startedAt": TIME}},
+            }
+        ],
+        **further,
+    }
+
+
+def condition(status: dict[str, Any], type_: str) -> Any:
+    return next((each for each in status["conditions"] if each["type"] == type_), None)
 
 
 def test_a_bound_pod_runs_with_addresses_and_ready_containers() -> None:
     status = step(pod()).status
-    assert (status["phase"], status["hostIP"], status["podIP"]) == ("Running", NODE, pod_address("u"))
-    assert status["conditions"][-1]["type"] == "Ready"
+    assert (status["phase"], status["hostIP"], status["podIP"]) == ("Running", "172.16.0.1", "10.0.0.1")
+    assert {each["type"]: each["status"] for each in status["conditions"]} == dict.fromkeys(
+        ("PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready"), "True"
+    )
     assert status["containerStatuses"][0]["ready"]
+    assert status["podIPs"] == [{"ip": "10.0.0.1"}]
 
 
 def test_it_takes_as_long_as_its_latency_says() -> None:
@@ -44,70 +76,240 @@ def test_it_takes_as_long_as_its_latency_says() -> None:
     assert step(pod(), 5, habits).after == 0
 
 
+def test_what_happens_by_chance_hangs_on_the_seed_and_the_name_only() -> None:
+    habits = Habits(seed=3, start=Latency(1.0, 9.0))
+    first = step(pod(metadata={"uid": "a"}), habits=habits).after
+    assert step(pod(metadata={"uid": "b"}), habits=habits).after == first
+    assert step(pod(metadata={"name": "other"}), habits=habits).after != first
+    assert step(pod(), habits=Habits(seed=4, start=Latency(1.0, 9.0))).after != first
+
+
+# ---- Readiness ---------------------------------------------------------------------------
+
+
 def test_a_readiness_gate_holds_back_ready_until_it_is_open() -> None:
     gates = [{"conditionType": "net"}]
     started = step(pod(readinessGates=gates)).status
-    assert started["conditions"][-1]["reason"] == "ReadinessGatesNotReady"
+    assert condition(started, "Ready")["reason"] == "ReadinessGatesNotReady"
     assert step(pod(started, readinessGates=gates)) is None
-    opened = {**started, "conditions": [*started["conditions"], {"type": "net", "status": "True"}]}
-    assert step(pod(opened, readinessGates=gates)).status["conditions"][0]["status"] == "True"
+    gate = {"type": "net", "status": "True", "lastTransitionTime": None}
+    opened = {**started, "conditions": [*started["conditions"], gate]}
+    assert condition(step(pod(opened, readinessGates=gates)).status, "Ready")["status"] == "True"
+
+
+def test_containers_tell_what_they_have_been_given() -> None:
+    amounts = {"requests": {"cpu": "10m"}, "limits": {"cpu": "20m"}}
+    (told,) = step(pod({"phase": "Pending"}, container={"resources": amounts})).status["containerStatuses"]
+    assert told["resources"] == amounts
+    assert told["allocatedResources"] == {"cpu": "10m"}
+    larger = {"requests": {"cpu": "30m"}, "limits": {"cpu": "30m"}}
+    resized = pod(running(), container={"resources": larger}, metadata={"generation": 2})
+    (told,) = step(resized).status["containerStatuses"]
+    assert told["resources"] == larger
+    (told,) = step(pod({"phase": "Pending"})).status["containerStatuses"]
+    assert "resources" not in told
+
+
+def test_times_that_nobody_has_told_do_not_matter() -> None:
+    status = running()
+    status["containerStatuses"][0]["state"] = {"running": {"startedAt": None}}
+    assert step(pod(status)) is None
+    began = step(pod(status, metadata={"generation": 2})).status["containerStatuses"][0]["state"]
+    assert began == {"running": {"startedAt": NOW.strftime("%Y-%m-%dT%H:%M:%SZ")}}
+
+
+def test_a_readiness_probe_delays_ready() -> None:
+    probed = {"readinessProbe": {"httpGet": {"port": 80}, "initialDelaySeconds": 5}}
+    started = step(pod(container=probed)).status
+    assert condition(started, "Ready")["reason"] == "ContainersNotReady"
+    assert not started["containerStatuses"][0]["ready"]
+    assert step(pod(started, container=probed), 2).after == 3
+    later = step(pod(started, container=probed), 5).status
+    assert condition(later, "Ready")["status"] == "True"
+    assert later["containerStatuses"][0]["ready"]
+
+
+def test_a_probe_by_a_command_that_fails_never_lets_it_get_ready() -> None:
+    probed = {"readinessProbe": FAILING}
+    started = step(pod(container=probed)).status
+    assert condition(started, "ContainersReady")["status"] == "False"
+    assert step(pod(started, container=probed), 1e6) is None
+
+
+def test_a_liveness_probe_that_fails_restarts_its_container() -> None:
+    probed = {
+        "livenessProbe": {**FAILING, "initialDelaySeconds": 5, "periodSeconds": 2, "failureThreshold": 3}
+    }
+    found = step(pod(running(), container=probed), 1)
+    assert found.after == 10
+    [container] = found.status["containerStatuses"]
+    assert (container["restartCount"], container["lastState"]["terminated"]["exitCode"]) == (1, 137)
+
+
+def test_a_pod_whose_node_was_silent_is_ready_again() -> None:
+    silent = running(
+        conditions=[{"type": "ContainersReady", "status": "True"}, {"type": "Ready", "status": "False"}]
+    )
+    assert condition(step(pod(silent)).status, "Ready")["status"] == "True"
+
+
+def test_a_new_spec_is_reported_as_seen() -> None:
+    seen = step(pod(running(observedGeneration=1), metadata={"generation": 2}))
+    assert seen.status["observedGeneration"] == 2
+
+
+# ---- Init containers ---------------------------------------------------------------------
+
+
+def test_init_containers_take_their_time_and_then_the_pod_runs() -> None:
+    init = [{"name": "i", "command": ["sleep", "3"]}, {"name": "s", "restartPolicy": "Always"}]
+    found = step(pod(initContainers=init), 1)
+    assert found.after == 2
+    one, sidecar = found.status["initContainerStatuses"]
+    assert one["state"]["terminated"]["reason"] == "Completed"
+    assert "running" in sidecar["state"]
+
+
+def test_an_init_container_that_fails_is_tried_again_with_pauses() -> None:
+    init = [{"name": "i", "command": ["false"]}, {"name": "j"}]
+    failed = step(pod(initContainers=init))
+    assert (failed.after, failed.status["phase"]) == (0, "Pending")
+    assert condition(failed.status, "Initialized")["message"] == "containers with incomplete status: [i j]"
+    first, second = failed.status["initContainerStatuses"]
+    assert (first["restartCount"], second["state"]) == (1, {"waiting": {"reason": "PodInitializing"}})
+    again = step(pod(failed.status, initContainers=init))
+    assert (again.after, again.status["initContainerStatuses"][0]["restartCount"]) == (10, 2)
+
+
+def test_an_init_container_that_fails_ends_a_pod_that_is_never_restarted() -> None:
+    init = [{"name": "i", "command": ["sh", "-c", "exit 4"]}]
+    failed = step(pod(initContainers=init, restartPolicy="Never")).status
+    assert failed["phase"] == "Failed"
+    assert failed["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 4
+
+
+# ---- Ends --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("command", "policy", "phase"),
+    ("command", "phase"),
     [
-        (None, "Never", "Succeeded"),
-        (["sh", "-c", "exit 3"], "Never", "Failed"),
-        (["/bin/false"], "Never", "Failed"),
-        (["sh", "-c", "if [ -r /seen ]\nthen exit 0\nelse exit 3\nfi"], "Never", "Succeeded"),
-        (["sleep", "0"], "Never", "Succeeded"),
+        (None, "Succeeded"),
+        (["sh", "-c", "exit 3"], "Failed"),
+        (["/bin/false"], "Failed"),
+        (["sh", "-c", "if [ -r /seen ]\nthen exit 0\nelse exit 3\nfi"], "Succeeded"),
+        (["sleep", "0"], "Succeeded"),
     ],
 )
-def test_a_jobs_pod_ends_as_its_command_would(command: Any, policy: str, phase: str) -> None:
-    found = step(pod({"phase": "Running"}, job=True, command=command, restartPolicy=policy))
+def test_a_jobs_pod_ends_as_its_command_would(command: Any, phase: str) -> None:
+    found = step(pod(running(), job=True, command=command, restartPolicy="Never"))
     assert found.status["phase"] == phase
 
 
-def test_a_jobs_pod_sleeps_as_long_as_it_says() -> None:
-    found = step(pod({"phase": "Running"}, job=True, command=["sleep", "30"]), passed=10)
+@pytest.mark.parametrize("command", [["sleep", "30"], ["sh", "-c", "echo hi; sleep 30"]])
+def test_a_jobs_pod_sleeps_as_long_as_it_says(command: Any) -> None:
+    found = step(pod(running(), job=True, command=command, restartPolicy="Never"), passed=10)
     assert (found.after, found.status["phase"]) == (20, "Succeeded")
 
 
+def test_a_pod_that_is_not_restarted_ends_as_its_script_would() -> None:
+    command = ["sh", "-c", "echo hi; sleep 2; exit 3"]
+    found = step(pod(running(), command=command, restartPolicy="Never"))
+    assert (found.after, found.status["phase"]) == (2, "Failed")
+    [container] = found.status["containerStatuses"]
+    assert container["state"]["terminated"]["exitCode"] == 3
+    assert container["state"]["terminated"]["startedAt"] == TIME
+
+
+@pytest.mark.parametrize(
+    ("command", "policy"),
+    [(None, "Never"), (["nginx"], "Never"), (["sh", "-c", "exit 3"], "Always"), (["sh"], "OnFailure")],
+)
+def test_what_is_to_run_on_does(command: Any, policy: str) -> None:
+    assert step(pod(running(), command=command, restartPolicy=policy)) is None
+
+
 def test_a_container_that_fails_is_started_again_with_growing_pauses() -> None:
-    failing = pod({"phase": "Running"}, job=True, command=["/bin/false"], restartPolicy="OnFailure")
-    [container] = step(failing).status["containerStatuses"]
+    failing: dict[str, Any] = {"job": True, "command": ["/bin/false"], "restartPolicy": "OnFailure"}
+    [container] = step(pod(running(), **failing)).status["containerStatuses"]
     assert (container["restartCount"], container["ready"]) == (1, True)
-    again = {"phase": "Running", "containerStatuses": [{"name": "c", "restartCount": 3}]}
-    found = step(pod(again, job=True, command=["/bin/false"], restartPolicy="OnFailure"))
-    assert found.after == 80
+    assert step(pod(running(restarts=3), **failing)).after == 40
 
 
-def test_what_is_no_job_runs_on() -> None:
-    assert step(pod({"phase": "Running"})) is None
+def test_a_pod_ends_at_its_deadline() -> None:
+    soon = pod(running(), activeDeadlineSeconds=30)
+    assert (step(soon).after, step(soon).status) == (30, None)
+    over = next_step(soon, PLACE, NOW, NOW + timedelta(seconds=30), Habits())
+    assert over is not None
+    assert over.status is not None
+    assert (over.status["phase"], over.status["reason"]) == ("Failed", "DeadlineExceeded")
+
+
+@pytest.mark.parametrize(("quality", "goes"), [("BestEffort", True), ("Burstable", False)])
+def test_a_node_under_pressure_evicts_who_asked_for_nothing(quality: str, goes: bool) -> None:
+    found = step(pod(running(qosClass=quality)), place=Place("172.16.0.1", "10.0.0.1", MEMORY))
+    assert (found is not None) == goes
+    if found is not None:
+        assert (found.status["phase"], found.status["reason"]) == ("Failed", "Evicted")
+        assert condition(found.status, "DisruptionTarget")["reason"] == "TerminationByKubelet"
+
+
+# ---- Deletion ----------------------------------------------------------------------------
+
+
+def deleted(**further: Any) -> dict[str, Any]:
+    return {"deletionTimestamp": TIME, "deletionGracePeriodSeconds": 3, **further}
 
 
 def test_a_deleted_pod_goes_within_its_grace() -> None:
-    deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 3}
     habits = Habits(stop=Latency(100.0, 100.0))
-    found = step(pod({"phase": "Running"}, metadata=deleted), 1, habits)
+    found = step(pod(running(), metadata=deleted()), 1, habits)
     assert (found.gone, found.after) == (True, 2)
+
+
+def test_a_deleted_pod_that_others_hold_ends_first() -> None:
+    held = deleted(finalizers=["x/y"])
+    ended = step(pod(running(), metadata=held))
+    assert (ended.gone, ended.status["phase"]) == (False, "Failed")
+    assert step(pod(ended.status, metadata=held)).gone
+    assert step(pod(ended.status, metadata={**held, "deletionGracePeriodSeconds": 0})) is None
+
+
+# ---- Chance ------------------------------------------------------------------------------
 
 
 def test_an_unlucky_pod_fails_once_and_the_same_ones_every_time() -> None:
     habits = Habits(seed=7, failing=0.5)
-    unlucky = [
-        bool(step(pod({"phase": "Running"}, metadata={"uid": f"u{number}"}), habits=habits))
-        for number in range(200)
-    ]
-    again = [
-        bool(step(pod({"phase": "Running"}, metadata={"uid": f"u{number}"}), habits=habits))
-        for number in range(200)
-    ]
-    assert unlucky == again
-    assert 60 < sum(unlucky) < 140
+
+    def unlucky() -> list[bool]:
+        found = (
+            step(pod(running(), metadata={"name": f"p{number}"}), habits=habits) for number in range(200)
+        )
+        return [each is not None for each in found]
+
+    assert unlucky() == unlucky()
+    assert 60 < sum(unlucky()) < 140
+    assert step(pod(running(restarts=1)), habits=Habits(failing=1.0)) is None
 
 
 def test_latencies_keep_to_their_quantiles() -> None:
     drawn = sorted(Latency(1.0, 4.0).draw(1, number) for number in range(4000))
     assert drawn[2000] == pytest.approx(1.0, rel=0.1)
     assert drawn[3960] == pytest.approx(4.0, rel=0.3)
+
+
+# ---- A kubelet that comes back -----------------------------------------------------------
+
+
+def test_a_kubelet_that_comes_back_knows_since_when_from_the_status() -> None:
+    later = NOW + timedelta(hours=1)
+    decoded = Status(phase="Pending")
+    assert began(decoded, later) == later
+    status = step(pod()).status
+    from_status = parse(encode({"metadata": {"name": "p"}, "status": status})).status
+    assert began(msgspec.json.decode(from_status, type=Status), later) == NOW
+
+
+def test_a_restart_begins_a_new_span() -> None:
+    spans = {span(pod(), msgspec.convert(running(restarts=number), Status)) for number in (0, 1, 1)}
+    assert len(spans) == 2

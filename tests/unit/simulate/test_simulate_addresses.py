@@ -1,0 +1,82 @@
+"""Addresses of Pods and of load balancers: everybody has one of their own."""
+
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vcsync.kube.envelope import encode, parse
+from vcsync.simulate.addresses import Addresses
+from vcsync.simulate.balancers import Balancers
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 30), st.integers(0, 3)), max_size=60))
+def test_no_two_pods_have_one_address(history: list[tuple[bool, int, int]]) -> None:
+    addresses = Addresses(per_node=100)
+    held: dict[str, str] = {}
+    for comes, number, node in history:
+        uid = f"u{number}"
+        if not comes:
+            addresses.free(uid)
+            held.pop(uid, None)
+            continue
+        before = held.get(uid)
+        held[uid] = addresses.take(uid, node)
+        assert before in (None, held[uid])
+        if before is None:
+            assert ip_address(held[uid]) in ip_network(addresses.range_of(node))
+    assert len(set(held.values())) == len(held)
+
+
+def test_a_pod_keeps_the_address_that_its_status_tells() -> None:
+    addresses = Addresses(per_node=100)
+    addresses.hold("old", "10.0.0.1")
+    assert addresses.take("new", 0) == "10.0.0.2"
+    assert addresses.take("old", 0) == "10.0.0.1"
+    for text in ("172.16.0.1", "fd00::1", "", "10.0.0"):
+        addresses.hold("odd", text)
+    addresses.free("old")
+    assert addresses.take("next", 0) == "10.0.0.1"
+
+
+def test_every_node_has_room_for_its_pods() -> None:
+    addresses = Addresses(per_node=500)
+    taken = {addresses.take(f"u{number}", 7) for number in range(500)}
+    assert len(taken) == 500
+    assert all(ip_address(each) in ip_network(addresses.range_of(7)) for each in taken)
+    assert not ip_network(addresses.range_of(7)).overlaps(ip_network(addresses.range_of(8)))
+
+
+def service(name: str, status: Any = None, **spec: Any) -> Any:
+    body = {"metadata": {"name": name, "namespace": "n"}, "spec": {"type": "LoadBalancer", **spec}}
+    return parse(encode({**body, "status": status or {}}))
+
+
+def address(report: Any) -> str:
+    return str(report["loadBalancer"]["ingress"][0]["ip"])
+
+
+def test_every_load_balancer_has_an_address_of_its_own_the_same_for_the_same_seed() -> None:
+    one, again, other = Balancers(1), Balancers(1), Balancers(2)
+    first = [address(one.report(service(f"s{number}"))) for number in range(2000)]
+    assert len(set(first)) == 2000
+    assert first == [address(again.report(service(f"s{number}"))) for number in range(2000)]
+    assert first[0] != address(other.report(service("s0")))
+    assert all(ip_address(each) in ip_network("198.18.0.0/15") for each in first)
+
+
+def test_an_address_that_is_there_is_kept_and_one_that_is_asked_for_given() -> None:
+    balancers = Balancers(1)
+    there = service("s", {"loadBalancer": {"ingress": [{"ip": "198.18.0.9"}]}})
+    balancers.see(there)
+    assert balancers.report(there) is None
+    assert address(balancers.report(service("t", loadBalancerIP="192.0.2.7"))) == "192.0.2.7"
+
+
+def test_what_is_no_load_balancer_of_ours_has_none() -> None:
+    balancers = Balancers(1)
+    assert balancers.report(service("s", type="ClusterIP")) is None
+    assert balancers.report(service("s", loadBalancerClass="x.io/y")) is None
+    was = service("s", {"loadBalancer": {"ingress": [{"ip": "198.18.0.9"}]}}, type="ClusterIP")
+    assert balancers.report(was) == {"loadBalancer": None}

@@ -1,0 +1,96 @@
+"""What containers that pretend would say."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from vcsync.simulate.canned import KEPT_LINES, Asked, Life, count, ends, lines, past, say, written
+
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def life(*command: str, until: datetime | None = None) -> Life:
+    return Life("p", "c", BEGAN, until, command)
+
+
+def after(seconds: float) -> datetime:
+    return BEGAN + timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "code", "seconds"),
+    [
+        (["echo", "a", "b"], [(False, "a b")], 0, 0),
+        (["sh", "-c", "echo 'a  b'; echo c >&2"], [(False, "a  b"), (True, "c")], 0, 0),
+        (["sh", "-ec", "echo a && exit 3; echo b"], [(False, "a")], 3, 0),
+        (["/bin/false"], [], 1, 0),
+        (["sleep", "2.5"], [], 0, 2.5),
+        (["bash", "-c", "sleep 1\nsleep 2s\nhostname"], [(False, "p")], 0, 3),
+        (["nginx", "-g", "daemon off;"], [(False, "nginx -g daemon off;")], 0, 0),
+        (["sh", "-c", "exit"], [], 0, 0),
+        (["sh", "-c", "echo 'unclosed"], [(False, "'unclosed")], 0, 0),
+        ([], [], 0, 0),
+    ],
+)
+def test_a_command_says_what_it_would(command: Any, text: Any, code: int, seconds: float) -> None:
+    said = say(command, "p")
+    assert (list(said.text), said.code, said.seconds) == (text, code, seconds)
+
+
+@pytest.mark.parametrize(
+    ("command", "known", "reads"),
+    [
+        (["sh", "-c", "echo a; exit 3"], True, False),
+        (["nginx"], False, False),
+        (["sh", "-c", "exit $CODE"], False, False),
+        (["cat"], False, True),
+        (["sh"], False, True),
+    ],
+)
+def test_what_else_a_command_would_do_is_known_or_not(command: Any, known: bool, reads: bool) -> None:
+    said = say(command, "p")
+    assert (said.known, said.reads) == (known, reads)
+
+
+@pytest.mark.parametrize(
+    ("line", "code"), [("exit", 0), ("exit 4", 4), ("ls", None), ("exit 300", 44), ("", None)]
+)
+def test_a_line_may_ask_a_shell_to_end(line: str, code: int | None) -> None:
+    assert ends(line) == code
+
+
+def test_a_container_whose_command_says_nothing_says_a_line_each_second() -> None:
+    found = past(life(), after(2.5), Asked())
+    assert [each.text for each in found] == ["p c: line 1", "p c: line 2", "p c: line 3"]
+    assert found[2].at == after(2)
+    assert count(life(until=after(1)), after(60)) == 2
+
+
+def test_one_whose_command_says_something_says_nothing_else() -> None:
+    assert [each.text for each in past(life("echo", "hi"), after(60), Asked())] == ["hi"]
+
+
+def test_a_log_is_the_same_every_time_it_is_read() -> None:
+    whole = past(life(), after(100), Asked())
+    assert whole[:51] == past(life(), after(50), Asked())
+    assert list(lines(life(), 51, after(100))) == whole[51:]
+
+
+def test_of_a_log_a_part_can_be_asked_for() -> None:
+    tail = past(life(), after(9), Asked(tail=2))
+    assert [each.text for each in tail] == ["p c: line 9", "p c: line 10"]
+    assert [each.at for each in past(life(), after(9), Asked(since=after(8)))] == [after(8), after(9)]
+    assert past(life(), after(9), Asked(tail=0)) == []
+
+
+def test_old_lines_are_gone() -> None:
+    found = past(life(), after(10 * KEPT_LINES), Asked())
+    assert len(found) == KEPT_LINES
+    assert found[-1].text == f"p c: line {10 * KEPT_LINES + 1}"
+
+
+def test_a_line_tells_its_time_if_asked() -> None:
+    [line] = past(life("echo", "hi"), after(1), Asked())
+    assert written(line, timestamps=True) == b"2026-01-01T00:00:00.000000000Z hi\n"
+    assert written(line, timestamps=False) == b"hi\n"

@@ -1,0 +1,129 @@
+"""What hollow kubelets serve, over TLS: to API servers of their cluster only."""
+
+import ssl
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from vcsync.cli.hollow_kubelets import CERTIFICATE, KEY, kubelet_tls
+from vcsync.controlplane.tenants import pki
+from vcsync.controlplane.tenants.records import Authority
+from vcsync.kube.envelope import Envelope, encode, parse
+from vcsync.simulate.kubelet_server import CALLER, KubeletServer
+
+HOST = "127.0.0.1"
+NOW = datetime(2026, 1, 1, 0, 0, 9, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return pki.new_authority("r1", time.time())
+
+
+def pod(*command: str) -> Envelope:
+    running = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+    container = {"name": "c", "command": list(command)}
+    body = {
+        "metadata": {"name": "p", "namespace": "n"},
+        "spec": {"containers": [container, {"name": "waits"}]},
+        "status": {"containerStatuses": [{"name": "c", "state": running}]},
+    }
+    return parse(encode(body))
+
+
+@asynccontextmanager
+async def calling(
+    folder: Path, authority: Authority, *command: str, user: str = CALLER
+) -> AsyncIterator[Any]:
+    """Serve for one Pod, and give what asks as a user: a path, and what upgrades it."""
+    found = {("n", "p"): pod(*command)}
+    server = KubeletServer(lambda namespace, name: found.get((namespace, name)), lambda: NOW)
+    tls = kubelet_tls({CERTIFICATE: authority.certificate, KEY: authority.key}, HOST)
+    port = await server.start(HOST, 0, tls)
+    pair = pki.issue_client(authority, user, ("system:masters",), time.time())
+    (folder / "pair.pem").write_text(pair.certificate + pair.key)
+    context = ssl.create_default_context(cadata=authority.certificate)
+    context.load_cert_chain(folder / "pair.pem")
+    try:
+        async with aiohttp.ClientSession(
+            f"https://{HOST}:{port}", connector=aiohttp.TCPConnector(ssl=context)
+        ) as session:
+
+            async def ask(path: str) -> tuple[int, str]:
+                async with session.get(path) as answer:
+                    return answer.status, await answer.text()
+
+            ask.socket = session.ws_connect  # type: ignore[attr-defined]
+            yield ask
+    finally:
+        await server.stop()
+
+
+async def test_only_an_api_server_is_answered(tmp_path: Path, authority: Authority) -> None:
+    async with calling(tmp_path, authority) as ask:
+        assert await ask("/healthz") == (200, "ok\n")
+    async with calling(tmp_path, authority, user="admin") as ask:
+        assert await ask("/containerLogs/n/p/c") == (403, "Forbidden\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "text"),
+    [
+        ("/containerLogs/n/p/c?tailLines=2", 200, "p c: line 9\np c: line 10\n"),
+        ("/containerLogs/n/p/c?tailLines=2&limitBytes=15", 200, "p c: line 9\np c"),
+        ("/containerLogs/n/p/c?sinceSeconds=0", 200, "p c: line 10\n"),
+        (
+            "/containerLogs/n/p/c?tailLines=1&timestamps=true",
+            200,
+            "2026-01-01T00:00:09.000000000Z p c: line 10\n",
+        ),
+        (
+            "/containerLogs/n/p/waits",
+            400,
+            'container "waits" in pod "p" is waiting to start: ContainerCreating\n',
+        ),
+        ("/containerLogs/n/p/c?tailLines=x", 400, '{"message": "Unable to decode query."}\n'),
+        ("/containerLogs/n/q/c", 404, 'pod "q" does not exist\n'),
+        ("/exec/n/p/waits?command=ls", 500, 'container not found ("waits")\n'),
+        ("/exec/n/p/c?command=ls", 400, "you must specify"),
+        ("/portForward/n/p", 400, "unable to upgrade"),
+        ("/exec/n/p", 404, "404 page not found\n"),
+        ("/pods", 404, "404 page not found\n"),
+        ("/run/n/p/c", 404, "404 page not found\n"),
+    ],
+)
+async def test_each_question_has_its_answer(
+    tmp_path: Path, authority: Authority, path: str, status: int, text: str
+) -> None:
+    async with calling(tmp_path, authority) as ask:
+        found = await ask(path)
+    assert found[0] == status
+    assert found[1].startswith(text)
+
+
+async def test_exec_over_a_websocket_sends_back_what_is_typed(tmp_path: Path, authority: Authority) -> None:
+    path = "/exec/n/p/c?command=cat&input=1&output=1"
+    async with (
+        calling(tmp_path, authority) as ask,
+        ask.socket(path, protocols=("v5.channel.k8s.io",)) as socket,
+    ):
+        assert socket.protocol == "v5.channel.k8s.io"
+        await socket.send_bytes(b"\x00hello")
+        assert await socket.receive_bytes() == b"\x01hello"
+        await socket.ping()
+        await socket.send_bytes(b"\xff\x00")
+        assert await socket.receive_bytes() == b'\x03{"metadata":{},"status":"Success"}'
+
+
+async def test_a_protocol_that_is_not_known_is_ended_at_once(tmp_path: Path, authority: Authority) -> None:
+    async with (
+        calling(tmp_path, authority) as ask,
+        ask.socket("/exec/n/p/c?command=cat&input=1", protocols=("v1.nobody",)) as socket,
+    ):
+        assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE

@@ -1,0 +1,98 @@
+"""Pods of lower priority make room: as few and as low ones as will do, and only where that helps."""
+
+from typing import Any
+
+import pytest
+
+from vcsync.kube.envelope import Envelope, encode, parse
+from vcsync.simulate.fitting import Nodes, wish
+from vcsync.simulate.preempting import Victims, priority, victims
+
+
+def node(name: str, cpu: str = "4", **spec: Any) -> Envelope:
+    status = {
+        "allocatable": {"cpu": cpu, "pods": "10"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    return parse(encode({"metadata": {"name": name}, "spec": spec, "status": status}))
+
+
+def pod(
+    name: str, priority: int, cpu: str = "2", on: str = "", *, going: bool = False, **spec: Any
+) -> Envelope:
+    metadata = {"name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    if going:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    containers = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
+    body = {"metadata": metadata, "spec": {"containers": containers, "priority": priority, **spec}}
+    if on:
+        body["spec"]["nodeName"] = on
+    return parse(encode(body))
+
+
+def chosen(
+    wanted: Envelope, *standing: Envelope, nodes: tuple[Envelope, ...] = (node("a"), node("b"))
+) -> tuple[str, list[str]] | None:
+    world = Nodes()
+    for each in nodes:
+        world.see_node(each)
+    for each in standing:
+        world.place(each.uid, parse_node(each), wish(each))
+    before = {name: dict(each.used) for name, each in world.by_name.items()}
+    found = victims(wanted, wish(wanted), world.by_name.values(), standing, None)
+    assert {name: each.used for name, each in world.by_name.items()} == before
+    return None if found is None else (found.node, [each.name for each in found.pods])
+
+
+def parse_node(each: Envelope) -> str:
+    return next(
+        name for name in ("a", "b") if f'"nodeName":"{name}"'.encode() in each.spec.replace(b" ", b"")
+    )
+
+
+def test_the_lowest_of_all_goes() -> None:
+    standing = [pod("low", 1, on="a"), *(pod(f"middle-{index}", 5, on=on) for index, on in enumerate("abb"))]
+    assert chosen(pod("high", 9), *standing) == ("a", ["low"])
+
+
+def test_as_few_go_as_will_do() -> None:
+    standing = [pod("one", 1, "1", on="a"), pod("two", 1, "1", on="a"), pod("large", 1, "2", on="a")]
+    nodes = (node("a"),)
+    assert chosen(pod("high", 9, "1"), *standing, nodes=nodes) == ("a", ["two"])
+    assert chosen(pod("high", 9, "4"), *standing, nodes=nodes) == ("a", ["large", "one", "two"])
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        pod("equal", 5),
+        pod("plain", 0),
+        pod("polite", 9, preemptionPolicy="Never"),
+        pod("huge", 9, "8"),
+        pod("elsewhere", 9, nodeSelector={"disk": "ssd"}),
+    ],
+    ids=lambda each: str(each.name),
+)
+def test_nobody_goes_in_vain(wanted: Envelope) -> None:
+    standing = [pod(f"p{index}", 5, on=on) for index, on in enumerate("aabb")]
+    assert chosen(wanted, *standing) is None
+
+
+def test_where_somebody_goes_already_nobody_else_has_to() -> None:
+    standing = [pod("going", 5, on="b", going=True), pod("stays", 5, on="b"), pod("low", 1, "4", on="a")]
+    assert chosen(pod("high", 9), *standing) == ("b", [])
+
+
+def test_what_a_node_is_refused_for_besides_stays() -> None:
+    world = Nodes()
+    world.see_node(node("a"))
+    low = pod("low", 1, "4", on="a")
+    world.place("low", "a", wish(low))
+    wanted = pod("high", 9)
+    nodes = list(world.by_name.values())
+    assert victims(wanted, wish(wanted), nodes, [low], lambda _: "alone") is None
+    assert victims(wanted, wish(wanted), nodes, [low], lambda _: "") == Victims("a", (low,))
+
+
+def test_priorities_below_zero_make_nobody_go() -> None:
+    assert priority(pod("low", -5)) == 0

@@ -1,0 +1,91 @@
+"""The addresses of load balancers in a hollow cluster: one for each Service of that type, no two the same. Pure."""
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from vcsync.kube.envelope import Envelope, decode
+from vcsync.simulate.chance import share
+
+NETWORK = 198 << 24 | 18 << 16
+ALL = 1 << 17
+"""Addresses of 198.18.0.0/15, which is for benchmarks."""
+
+
+class _Spec(Struct, rename="camel"):
+    type: str = ""
+    load_balancer_class: str = ""
+    load_balancer_ip: str = field(name="loadBalancerIP", default="")
+
+
+class _Ingress(Struct):
+    ip: str = ""
+
+
+class _LoadBalancer(Struct):
+    ingress: tuple[_Ingress, ...] | None = None
+
+
+class _Status(Struct, rename="camel"):
+    load_balancer: _LoadBalancer | None = None
+
+
+class Balancers:
+    """Who has which address.
+
+    Args:
+        seed: the same seed and the same names, the same addresses, as long as none is taken.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._held: dict[tuple[str, str], int] = {}
+        self._taken: set[int] = set()
+
+    def see(self, service: Envelope) -> None:
+        """Take note of the address that a Service has."""
+        for each in _addresses(service):
+            number = _number(each) - NETWORK
+            if 0 <= number < ALL and service.key not in self._held:
+                self._held[service.key] = number
+                self._taken.add(number)
+
+    def forget(self, service: Envelope) -> None:
+        """Let a Service's address be given to others."""
+        number = self._held.pop(service.key, None)
+        if number is not None:
+            self._taken.discard(number)
+
+    def report(self, service: Envelope) -> dict[str, Any] | None:
+        """Return the status that a Service is to have; None: it has it."""
+        spec, there = decode(service.spec, _Spec), _addresses(service)
+        if spec.type != "LoadBalancer" or spec.load_balancer_class or service.deleting:
+            self.forget(service)
+            gone = there and spec.type != "LoadBalancer"
+            return {"loadBalancer": None} if gone else None
+        if there:
+            return None
+        address = spec.load_balancer_ip or self._take(service)
+        return {"loadBalancer": {"ingress": [{"ip": address, "ipMode": "VIP"}]}}
+
+    def _take(self, service: Envelope) -> str:
+        number = self._held.get(service.key)
+        if number is None:
+            number = int(share(self._seed, *service.key, "load balancer") * ALL)
+            while number in self._taken and len(self._taken) < ALL:
+                number = (number + 1) % ALL
+            self._held[service.key] = number
+            self._taken.add(number)
+        return ".".join(str((NETWORK + number) >> shift & 255) for shift in (24, 16, 8, 0))
+
+
+def _addresses(service: Envelope) -> list[str]:
+    balancer = decode(service.status, _Status).load_balancer
+    return [each.ip for each in (balancer.ingress if balancer is not None else None) or () if each.ip]
+
+
+def _number(address: str) -> int:
+    parts = address.split(".")
+    if len(parts) != 4 or not all(each.isascii() and each.isdigit() for each in parts):
+        return 0
+    return int.from_bytes(bytes(int(each) & 255 for each in parts))

@@ -1,0 +1,166 @@
+"""What containers that pretend would say: to a command, and in their logs. Pure.
+
+A script's commands are taken one by one, as far as they are known: `echo` prints (with `>&2` on stderr), `exit` and `false`
+end it with their code, `sleep` takes its time, `hostname` prints the Pod's name, `true` and `cd` do nothing, `cat` and a
+shell without a script send back what they are sent until a line says `exit`. Any other prints itself. A container's log
+is what its command says; one whose command says nothing says a line each second.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct
+
+SHELLS = frozenset({"sh", "bash", "ash", "dash"})
+READERS = frozenset({"cat", "read", "tee"})
+SILENT = READERS | {"true", "cd", "set", ":", "sleep", "false"}
+KEPT_LINES = 10_000
+"""Lines of a log that are still there: older ones have been rotated away."""
+LINE_SECONDS = 1.0
+_SEPARATORS = re.compile(r"&&|\|\||;|\n|(?<![>&])&(?![>&])")
+_STDERR = re.compile(r"\s*1?>\s*&\s*2\b|\s*>\s*/dev/stderr\b")
+_SECONDS = re.compile(r"^\d+(?:\.\d+)?s?$")
+
+
+class Said(Struct, frozen=True):
+    """What a command did.
+
+    Attributes:
+        text: pairs of whether it is on stderr, and a line.
+        code: with which it ended.
+        seconds: how long it took.
+        reads: whether it sends back what it is sent.
+        known: whether all of it is known: nothing but itself says what else it would do.
+    """
+
+    text: tuple[tuple[bool, str], ...] = ()
+    code: int = 0
+    seconds: float = 0.0
+    reads: bool = False
+    known: bool = True
+
+
+def say(command: Sequence[str], host: str) -> Said:
+    """Return what a command says, and how it ends; `host`: the Pod's name."""
+    lines: list[tuple[bool, str]] = []
+    seconds, code, reads, known = 0.0, 0, False, True
+    commands = _commands(command)
+    if commands is None:
+        return Said(reads=True, known=False)
+    for text in commands:
+        on_stderr = bool(_STDERR.search(text))
+        words = _words(_STDERR.sub("", text))
+        if not words:
+            continue
+        name, rest = words[0].rpartition("/")[2], words[1:]
+        if name == "exit":
+            known = known and (not rest or rest[0].isdigit())
+            return Said(tuple(lines), _code(rest, code), seconds, reads, known)
+        code = 1 if name == "false" else 0
+        reads = reads or name in READERS
+        known = known and name not in READERS
+        if name == "sleep" and rest and _SECONDS.match(rest[0]):
+            seconds += float(rest[0].removesuffix("s"))
+        elif name == "echo":
+            lines.append((on_stderr, " ".join(rest[1:] if rest[:1] == ["-n"] else rest)))
+        elif name == "hostname":
+            lines.append((on_stderr, host))
+        elif name not in SILENT:
+            known = False
+            lines.append((on_stderr, " ".join(words)))
+    return Said(tuple(lines), code, seconds, reads, known)
+
+
+def ends(line: str) -> int | None:
+    """Return the exit code that a line typed into a shell asks for; None: it asks for none."""
+    words = line.split()
+    return _code(words[1:], 0) if words[:1] == ["exit"] else None
+
+
+def _commands(command: Sequence[str]) -> list[str] | None:
+    """Return the commands of a script, or the one; None: a shell that waits for what is typed."""
+    if not command:
+        return []
+    name = command[0].rpartition("/")[2]
+    if name in SHELLS:
+        for at, word in enumerate(command[1:], 1):
+            if word.startswith("-") and word.endswith("c") and at + 1 < len(command):
+                return [each.strip() for each in _SEPARATORS.split(command[at + 1])]
+        return None
+    return [shlex.join(command)]
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
+def _code(words: Sequence[str], otherwise: int) -> int:
+    return int(words[0]) & 255 if words and words[0].isdigit() else otherwise
+
+
+class Life(Struct, frozen=True):
+    """One run of a container. `until`: when it ended; None: it runs."""
+
+    pod: str
+    container: str
+    began: datetime
+    until: datetime | None
+    command: tuple[str, ...]
+
+
+class Line(Struct, frozen=True):
+    """One line of a log."""
+
+    at: datetime
+    text: str
+
+
+class Asked(Struct, frozen=True):
+    """What of a log is asked for."""
+
+    tail: int | None = None
+    limit: int | None = None
+    since: datetime | None = None
+    timestamps: bool = False
+
+
+def lines(life: Life, first: int, now: datetime) -> Iterator[Line]:
+    """Yield a log's lines from the one with the number `first` on, as far as they were said until now."""
+    said = say(life.command, life.pod).text
+    for number in range(first, count(life, now)):
+        if said:
+            yield Line(life.began + timedelta(milliseconds=number), said[number][1])
+        else:
+            yield Line(next_at(life, number), f"{life.pod} {life.container}: line {number + 1}")
+
+
+def past(life: Life, now: datetime, asked: Asked) -> list[Line]:
+    """Return the lines of a log that are asked for."""
+    there = count(life, now)
+    first = max(0, there - (KEPT_LINES if asked.tail is None else min(asked.tail, KEPT_LINES)))
+    return [each for each in lines(life, first, now) if asked.since is None or each.at >= asked.since]
+
+
+def count(life: Life, now: datetime) -> int:
+    """Return how many lines a log has."""
+    said = say(life.command, life.pod).text
+    if said:
+        return len(said)
+    passed = ((life.until or now) - life.began).total_seconds()
+    return int(passed / LINE_SECONDS) + 1 if passed >= 0 else 0
+
+
+def next_at(life: Life, number: int) -> datetime:
+    """Return when the line of a number is said, in a log with a line each second."""
+    return life.began + timedelta(seconds=number * LINE_SECONDS)
+
+
+def written(line: Line, *, timestamps: bool) -> bytes:
+    """Return a line as it is sent."""
+    at = f"{line.at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}000Z " if timestamps else ""
+    return f"{at}{line.text}\n".encode()

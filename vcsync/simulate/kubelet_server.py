@@ -1,0 +1,333 @@
+"""What kubelets serve: logs, exec, attach and port-forward, answered for every node of a hollow cluster by one server.
+
+Paths and words: Kubernetes' `pkg/kubelet/server/server.go`. Who calls must show the certificate of an API server.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+from aiohttp import WSMsgType, web
+
+from vcsync.kube.envelope import Envelope
+from vcsync.kube.takeover import Taken, take_over
+from vcsync.simulate import canned, sessions
+from vcsync.simulate.canned import Asked, Life
+from vcsync.simulate.lives import Refused, asked_of, life_of, running
+from vcsync.simulate.sessions import Channels, SpdyStreams
+from vcsync.simulate.spdy import Pipe, Session, SpdyError, Stream
+
+CALLER = "kube-apiserver-kubelet-client"
+SPDY = "SPDY/3.1"
+PORT_FORWARD = "portforward.k8s.io"
+TUNNELLED = f"{SPDY}+{PORT_FORWARD}"
+OPEN_SECONDS = 30.0
+"""How long a client may take to open its streams."""
+STOP_SECONDS = 1.0
+ASKED = {"input": sessions.STDIN, "output": sessions.STDOUT, "error": sessions.STDERR}
+
+FindPod = Callable[[str, str], Envelope | None]
+Clock = Callable[[], datetime]
+
+_log = structlog.get_logger(__name__)
+
+
+class KubeletServer:
+    """Serves for all kubelets of a hollow cluster.
+
+    Args:
+        find: a Pod by namespace and name, if its kubelet is there.
+        clock: tells the time.
+    """
+
+    def __init__(self, find: FindPod, clock: Clock = lambda: datetime.now(UTC)) -> None:
+        self._find = find
+        self._clock = clock
+        self._runner: web.ServerRunner | None = None
+        self._served = {
+            "containerLogs": self._logs,
+            "exec": self._exec,
+            "attach": self._attach,
+            "portForward": self._port_forward,
+        }
+
+    async def start(self, host: str, port: int, tls: ssl.SSLContext) -> int:
+        """Begin to serve; return the port.
+
+        Raises:
+            OSError: it cannot.
+        """
+        server = web.Server(self._handle, access_log=None, handler_cancellation=True)
+        self._runner = web.ServerRunner(server, shutdown_timeout=STOP_SECONDS, handle_signals=False)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, host, port, ssl_context=tls).start()
+        return int(self._runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        """End."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        if not _is_api_server(request):
+            return _text(403, "Forbidden")
+        parts = request.path.strip("/").split("/")
+        if parts == ["healthz"]:
+            return _text(200, "ok")
+        serve = self._served.get(parts[0])
+        if serve is None or len(parts) != (3 if parts[0] == "portForward" else 4):
+            return _text(404, "404 page not found")
+        pod = self._find(parts[1], parts[2])
+        if pod is None:
+            return _text(404, f'pod "{parts[2]}" does not exist')
+        try:
+            return await serve(request, pod, parts[-1])
+        except Refused as refused:
+            return _text(refused.status, str(refused))
+
+    # ---- Logs ----------------------------------------------------------------------------
+
+    async def _logs(self, request: web.BaseRequest, pod: Envelope, container: str) -> web.StreamResponse:
+        query = request.query
+        life = life_of(pod, container, previous=query.get("previous") == "true")
+        asked = asked_of(query.get, self._clock())
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        await response.prepare(request)
+        left = asked.limit
+        now = self._clock()
+        for line in canned.past(life, now, asked):
+            left = await _write(response, canned.written(line, timestamps=asked.timestamps), left)
+        if query.get("follow") == "true":
+            await self._follow(response, (pod, container), life, asked, left)
+        await response.write_eof()
+        return response
+
+    async def _follow(
+        self,
+        response: web.StreamResponse,
+        whose: tuple[Envelope, str],
+        life: Life,
+        asked: Asked,
+        left: int | None,
+    ) -> None:
+        """Go on until the container ends."""
+        number = canned.count(life, self._clock())
+        while life.until is None and (left is None or left > 0):
+            await self._sleep_until(canned.next_at(life, number))
+            life = self._again(whose, life)
+            for line in canned.lines(life, number, self._clock()):
+                number += 1
+                left = await _write(response, canned.written(line, timestamps=asked.timestamps), left)
+            number = max(number, canned.count(life, self._clock()))
+
+    def _again(self, whose: tuple[Envelope, str], life: Life) -> Life:
+        """Return what has become of a container since."""
+        pod, container = whose
+        found = self._find(pod.namespace, pod.name)
+        with suppress(Refused):
+            if found is not None and found.uid == pod.uid:
+                now = life_of(found, container, previous=False)
+                if now.began == life.began:
+                    return now
+        return Life(life.pod, life.container, life.began, self._clock(), life.command)
+
+    async def _sleep_until(self, at: datetime) -> None:
+        seconds = (at - self._clock()).total_seconds()
+        await asyncio.sleep(min(max(seconds, 0.0), canned.LINE_SECONDS) or canned.LINE_SECONDS)
+
+    # ---- Exec and attach -----------------------------------------------------------------
+
+    async def _exec(self, request: web.BaseRequest, pod: Envelope, container: str) -> web.StreamResponse:
+        running(pod, container)
+        command = request.query.getall("command", [])
+        stdin, tty = request.query.get("input") == "1", request.query.get("tty") == "1"
+
+        async def serve(streams: sessions.Streams) -> None:
+            await sessions.execute(streams, command, pod.name, stdin=stdin, tty=tty)
+
+        return await self._streamed(request, serve)
+
+    async def _attach(self, request: web.BaseRequest, pod: Envelope, container: str) -> web.StreamResponse:
+        life = running(pod, container)
+
+        async def serve(streams: sessions.Streams) -> None:
+            reading = asyncio.create_task(_drained(streams))
+            try:
+                number = canned.count(life, self._clock())
+                now = life
+                while now.until is None and not reading.done():
+                    await self._sleep_until(canned.next_at(now, number))
+                    now = self._again((pod, container), now)
+                    for line in canned.lines(now, number, self._clock()):
+                        number += 1
+                        await streams.write(sessions.STDOUT, canned.written(line, timestamps=False))
+                await streams.write(sessions.ERROR, b'{"metadata":{},"status":"Success"}')
+            finally:
+                reading.cancel()
+
+        return await self._streamed(request, serve)
+
+    async def _streamed(self, request: web.BaseRequest, serve: Any) -> web.StreamResponse:
+        upgrade = request.headers.get("Upgrade", "").lower()
+        wanted = frozenset(channel for name, channel in ASKED.items() if request.query.get(name) == "1")
+        wanted |= {sessions.ERROR}
+        if upgrade == "websocket":
+            socket = web.WebSocketResponse(protocols=(sessions.V5, sessions.V4), autoping=True)
+            await socket.prepare(request)
+            if socket.ws_protocol:
+                channels = Channels(socket, wanted)
+                await _until_either(serve(channels), channels.listen())
+            await socket.close()
+            return socket
+        if upgrade == SPDY.lower():
+            return await self._spdy(request, wanted, serve)
+        raise Refused(400, "you must specify at least 1 of stdin, stdout, stderr, by an upgrade request")
+
+    async def _spdy(self, request: web.BaseRequest, wanted: frozenset[int], serve: Any) -> web.StreamResponse:
+        client = take_over(request)
+        await client.write(_switching(sessions.V4))
+        streams: dict[int, Stream] = {}
+        complete = asyncio.Event()
+
+        async def opened(stream: Stream) -> None:
+            kind = sessions.NAMES.get(stream.headers.get("streamtype", ""))
+            if kind is not None:
+                streams[kind] = stream
+            if wanted <= streams.keys():
+                complete.set()
+
+        reading = asyncio.create_task(_until_end(Session(client, opened)))
+        try:
+            async with asyncio.timeout(OPEN_SECONDS):
+                await complete.wait()
+            there = SpdyStreams(streams)
+            await serve(there)
+            await there.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STOP_SECONDS):
+                    await asyncio.shield(reading)
+        except (TimeoutError, ConnectionError):
+            pass
+        finally:
+            reading.cancel()
+        return Taken()
+
+    # ---- Port-forward --------------------------------------------------------------------
+
+    async def _port_forward(self, request: web.BaseRequest, pod: Envelope, _: str) -> web.StreamResponse:
+        upgrade = request.headers.get("Upgrade", "").lower()
+        if upgrade == "websocket":
+            socket = web.WebSocketResponse(protocols=(TUNNELLED,), max_msg_size=0)
+            await socket.prepare(request)
+            await _forwarded(_SocketPipe(socket), pod)
+            await socket.close()
+            return socket
+        if upgrade == SPDY.lower():
+            client = take_over(request)
+            await client.write(_switching(PORT_FORWARD))
+            await _forwarded(client, pod)
+            return Taken()
+        raise Refused(400, "unable to upgrade: missing upgrade headers in request")
+
+
+class _SocketPipe:
+    """A WebSocket whose messages are nothing but bytes."""
+
+    def __init__(self, socket: web.WebSocketResponse) -> None:
+        self._socket = socket
+
+    async def read(self) -> bytes:
+        while True:
+            message = await self._socket.receive()
+            if message.type is not WSMsgType.BINARY:
+                return b""
+            if message.data:
+                return bytes(message.data)
+
+    async def write(self, data: bytes) -> None:
+        await self._socket.send_bytes(data)
+
+
+async def _forwarded(pipe: Pipe, pod: Envelope) -> None:
+    """Answer whatever is sent to any port once, as a web server might."""
+    async with asyncio.TaskGroup() as tasks:
+
+        async def opened(stream: Stream) -> None:
+            if stream.headers.get("streamtype") == "data":
+                tasks.create_task(_answered(session, stream, pod))
+            else:
+                await stream.close()
+
+        session = Session(pipe, opened)
+        await _until_end(session)
+
+
+async def _answered(session: Session, stream: Stream, pod: Envelope) -> None:
+    with suppress(ConnectionError):
+        if await stream.read():
+            body = f"{pod.namespace}/{pod.name} port {stream.headers.get('port', '')}\n".encode()
+            head = f"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
+            await stream.write(f"{head}Connection: close\r\n\r\n".encode() + body)
+        await stream.close()
+    session.forget(stream)
+
+
+async def _until_either(*works: Coroutine[Any, Any, None]) -> None:
+    """Do several things until one of them is done."""
+    tasks = [asyncio.create_task(each) for each in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
+
+
+async def _until_end(session: Session) -> None:
+    try:
+        await session.run()
+    except (SpdyError, ConnectionError) as error:
+        _log.debug("a stream ended", error=str(error))
+
+
+async def _drained(streams: sessions.Streams) -> None:
+    while await streams.read():
+        pass
+    await asyncio.Event().wait()
+
+
+async def _write(response: web.StreamResponse, data: bytes, left: int | None) -> int | None:
+    if left is None:
+        await response.write(data)
+        return None
+    if left > 0:
+        await response.write(data[:left])
+    return left - len(data)
+
+
+def _switching(protocol: str) -> bytes:
+    lines = (
+        "HTTP/1.1 101 Switching Protocols",
+        "Connection: Upgrade",
+        f"Upgrade: {SPDY}",
+        f"X-Stream-Protocol-Version: {protocol}",
+        "",
+        "",
+    )
+    return "\r\n".join(lines).encode()
+
+
+def _is_api_server(request: web.BaseRequest) -> bool:
+    """Whether the API server calls: TLS has seen that the certificate is of the cluster's CA."""
+    shown = request.get_extra_info("peercert") or {}
+    return any(pair == ("commonName", CALLER) for group in shown.get("subject", ()) for pair in group)
+
+
+def _text(status: int, text: str) -> web.Response:
+    return web.Response(status=status, text=f"{text}\n", content_type="text/plain")

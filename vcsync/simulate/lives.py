@@ -1,0 +1,115 @@
+"""What a kubelet knows of a container that is asked for: its runs, or why there is nothing to tell. Pure."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct
+
+from vcsync.kube.envelope import Envelope, decode
+from vcsync.simulate.canned import Asked, Life
+
+
+class _Run(Struct, rename="camel"):
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class _State(Struct):
+    running: _Run | None = None
+    terminated: _Run | None = None
+
+
+class _ContainerStatus(Struct, rename="camel"):
+    name: str = ""
+    state: _State | None = None
+    last_state: _State | None = None
+
+
+class _Status(Struct, rename="camel"):
+    container_statuses: tuple[_ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[_ContainerStatus, ...] | None = None
+
+
+class _Container(Struct):
+    name: str = ""
+    command: tuple[str, ...] | None = None
+    args: tuple[str, ...] | None = None
+
+
+class _Spec(Struct, rename="camel"):
+    node_name: str = ""
+    containers: tuple[_Container, ...] | None = None
+    init_containers: tuple[_Container, ...] | None = None
+
+
+class Refused(Exception):
+    """A kubelet has no answer; the text says why. `status`: of HTTP."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def life_of(pod: Envelope, container: str, *, previous: bool) -> Life:
+    """Return a container's present run, or the one before.
+
+    Raises:
+        Refused: there is none; the text is what a kubelet says.
+    """
+    spec, status = decode(pod.spec, _Spec), decode(pod.status, _Status)
+    all_of = (*(spec.containers or ()), *(spec.init_containers or ()))
+    found = next((each for each in all_of if each.name == container), None)
+    if found is None:
+        raise Refused(404, f'container "{container}" not found in pod "{pod.name}"')
+    told = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    state = next((each for each in told if each.name == container), _ContainerStatus())
+    chosen = (state.last_state if previous else state.state) or _State()
+    run = chosen.running or chosen.terminated
+    if run is None or run.started_at is None:
+        if previous:
+            raise Refused(400, f'previous terminated container "{container}" in pod "{pod.name}" not found')
+        raise Refused(
+            400, f'container "{container}" in pod "{pod.name}" is waiting to start: ContainerCreating'
+        )
+    command = (*(found.command or ()), *(found.args or ()))
+    return Life(pod.name, container, run.started_at, run.finished_at, command)
+
+
+def running(pod: Envelope, container: str) -> Life:
+    """Return the run of a container that runs.
+
+    Raises:
+        Refused: it does not.
+    """
+    try:
+        life = life_of(pod, container, previous=False)
+    except Refused:
+        life = None
+    if life is None or life.until is not None:
+        raise Refused(500, f'container not found ("{container}")')
+    return life
+
+
+def asked_of(query: Callable[[str], str | None], now: datetime) -> Asked:
+    """Read what of a log is asked for.
+
+    Raises:
+        Refused: it cannot be read.
+    """
+    seconds, since = query("sinceSeconds"), query("sinceTime")
+    try:
+        return Asked(
+            tail=int(text) if (text := query("tailLines")) else None,
+            limit=int(text) if (text := query("limitBytes")) else None,
+            since=now - timedelta(seconds=int(seconds)) if seconds else _time(since),
+            timestamps=query("timestamps") == "true",
+        )
+    except (ValueError, OverflowError) as error:
+        raise Refused(400, '{"message": "Unable to decode query."}') from error
+
+
+def _time(text: str | None) -> datetime | None:
+    if not text:
+        return None
+    time = datetime.fromisoformat(text)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

@@ -97,11 +97,10 @@ class Book:
 
     def settled(self, pod: Pod, views: Mapping[str, SuperView]) -> bool:
         """Whether nothing is to be done with a Pod."""
-        if pod.deleting:
-            return True
         if pod.needs.node:
+            # One that is being deleted, too: only the syncer that its label names sees it, and brings it to its end.
             return pod.bound_to not in views or pod.label == pod.annotation == pod.bound_to
-        if pod.needs.gated:
+        if pod.deleting or pod.needs.gated:
             return True
         return self._stands(pod) and pod.annotation == pod.label
 

@@ -102,8 +102,8 @@ def read(slimmed: Envelope, seen_at: float) -> Pod:
     )
 
 
-def assignment(pod: Pod, super_id: str) -> dict[str, Any]:
-    """The merge patch that gives a Pod to a super cluster, refused if it is another Pod or has changed."""
+def assignment(pod: Pod, super_id: str | None) -> dict[str, Any]:
+    """The merge patch that gives a Pod to a super cluster, or to none; refused if it is another Pod or has changed."""
     return {
         "metadata": {
             "uid": pod.uid,

@@ -140,6 +140,11 @@ class TenantPods:
                 self.book.wait_untold(pod)
                 self._add_after(pod.key, patience)
                 return outcome
+        if pod.label or pod.annotation:
+            # Of a super cluster that it cannot have, or no longer: it must not be taken up there. The answer leads here
+            # again.
+            await self._door.patch(pod.namespace, pod.name, assignment(pod, None))
+            return outcome
         self.book.wait(pod, verdict.signature)
         if told_before == verdict.signature or (told_before is None and pod.told == message):
             return outcome

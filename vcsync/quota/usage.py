@@ -44,6 +44,8 @@ Usage = dict[str, Amount]
 NONE, ONE = Amount(0), Amount(1000)
 IGNORED = {("", "bindings"), ("", "componentstatuses"), ("", "events"), ("events.k8s.io", "events")}
 """Not even counted."""
+ENDED = ("Failed", "Succeeded")
+"""Phases of Pods that use nothing any more."""
 _RESOURCE_CLAIMS = ("resource.k8s.io", "resourceclaims")
 _COUNTED_BY_NAME = {"configmaps", "secrets", "replicationcontrollers", "resourcequotas"}
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
@@ -143,7 +145,7 @@ def pod_total(spec: Object, which: str) -> Usage:
 
 
 def _pod(pod: Object) -> Usage:
-    if (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
+    if (pod.get("status") or {}).get("phase") in ENDED:
         return {}
     spec = pod.get("spec") or {}
     return {"pods": ONE, **_compute(pod_total(spec, "requests"), pod_total(spec, "limits"))}

@@ -93,6 +93,7 @@ def test_an_assumption_does_not_outlive_its_pod(book):
         pytest.param(pod(node="n", label="r1"), None, id="bound to no virtual node"),
         pytest.param(pod(node="n.zz", label="r1"), None, id="bound to an unknown super cluster"),
         pytest.param(pod(gated=True), None, id="gated"),
+        pytest.param(pod(node="n.r2", deleting=True), Assign("r2"), id="bound, label removed, being deleted"),
         pytest.param(pod(deleting=True), None, id="being deleted"),
         pytest.param(pod(deleting=True, label="r3"), None, id="being deleted with any label"),
     ],

@@ -220,6 +220,20 @@ async def test_pods_wait_for_slices_and_move_with_them(tenant):
     assert tenant.home("p") == "r1"
 
 
+async def test_a_pod_that_waits_is_no_super_clusters(tenant):
+    tenant.create("p", "150m", labels={SUPER_CLUSTER: "r1"})
+    tenant.pods.grant(NS, SIZE, {"r2": 1})  # where it was put has lost its slices, and the other has no room
+    await tenant.settle()
+    metadata = tenant.objects["p"]["metadata"]
+    assert (metadata["labels"], metadata.get("annotations", {})) == ({}, {})
+    assert [message for _, message in tenant.events] == ["r2: cpu 150m asked, 100m of 100m free"]
+    patches = len(tenant.patches)
+    tenant.pods.grant(NS, SIZE, {"r2": 2})
+    await tenant.settle()
+    assert tenant.home("p") == "r2"
+    assert len(tenant.patches) == patches + 1
+
+
 async def test_pods_wait_for_a_super_cluster_to_come_back(tenant):
     for super_id in ("r1", "r2"):
         tenant.views[super_id] = SuperView(super_id, Health.LOST, {})

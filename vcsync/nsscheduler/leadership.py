@@ -23,6 +23,7 @@ from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import NAMESPACES, RESOURCE_QUOTAS
 from vcsync.nsscheduler.commit import TenantDoor, commit, ledger_writes, tenant_door
 from vcsync.nsscheduler.mirror import slim
+from vcsync.nsscheduler.nodes import clear_remains
 from vcsync.nsscheduler.reconcile import NO_QUOTA, Facts, Wish, counted_hard, entry_of, reconcile
 from vcsync.nsscheduler.settings import Settings
 from vcsync.scheduling.ledger import Entry, Ledger
@@ -37,6 +38,8 @@ _WAKE_SECONDS = 1.0  # namespaces that wait are looked at no more often, however
 _MOST_OUTCOMES = 20_000  # namespaces whose last decision is remembered
 _UNPLACED_BY_NATURE = frozenset({"kube-system", "kube-public", "kube-node-lease", "default"})
 _VIRTUAL_CLUSTER = ""  # the work item that stands for the VirtualCluster itself
+REMAINS = ".remains"
+"""The work item that stands for what removed super clusters have left in a tenant."""
 
 _log = structlog.get_logger(__name__)
 
@@ -46,6 +49,7 @@ class TenantSession:
 
     def __init__(self, handle: TenantHandle, changed: Callable[[str, str], None]) -> None:
         self.handle = handle
+        self._changed = changed
         key = handle.key
         self.namespaces = Reflector(
             handle.client,
@@ -57,7 +61,7 @@ class TenantSession:
             handle.client,
             RESOURCE_QUOTAS,
             project=lambda quota: replace(quota, labels={}, annotations={}, status=b"", rest=b""),
-            on_change=lambda change: changed(key, _subject(change).namespace),
+            on_change=self._quota_changed,
         )
         self.events = EventRecorder(handle.client, _COMPONENT)
         self.door: TenantDoor = tenant_door(handle.client, self.namespaces.observe, self._emit)
@@ -66,6 +70,11 @@ class TenantSession:
         """`spec.hard` of the namespace's ResourceQuotas that count."""
         found = (counted_hard(untyped(quota.spec)) for quota in self.quotas.cache.items(namespace))
         return tuple(hard for hard in found if hard is not None)
+
+    def _quota_changed(self, change: Change) -> None:
+        """Have a namespace looked at when what is limited changes; what is used of it changes with every Pod."""
+        if change.old is None or change.new is None or change.old.spec != change.new.spec:
+            self._changed(self.handle.key, _subject(change).namespace)
 
     def _emit(self, namespace: Envelope, kind: EventType, reason: str, message: str) -> None:
         # Inside the namespace: whoever may see nothing else of the tenant reads it there.
@@ -101,6 +110,7 @@ class Leadership:
         self._assumed: set[Key] = set()
         self._told: dict[Key, tuple[EventType, str, str]] = {}
         self._woken_at = 0.0
+        self._in_pool: frozenset[str] = frozenset()
         self._writes = ledger_writes(meta, self.placements.observe, self.placements.observe_gone)
 
     async def run(self) -> None:
@@ -142,6 +152,7 @@ class Leadership:
                         spec = handle.virtual_cluster.spec
                         self.work.queue.set_weight(handle.key, spec.weight)
                         self._add_all(handle.key)
+                        self.work.add(handle.key, REMAINS)
                     await handle.changed.wait()
                     handle.changed.clear()
         finally:
@@ -200,6 +211,10 @@ class Leadership:
             if view.draining:
                 for key in self.ledger.on(super_id):
                     self.work.add(*key)
+        before, self._in_pool = self._in_pool, frozenset(self.pool.views)
+        if before - self._in_pool:
+            for tenant in self.tenants:
+                self.work.add(tenant, REMAINS)
 
     def _wake_waiting(self) -> None:
         """Have a new look at all namespaces with slices that wait."""
@@ -213,10 +228,16 @@ class Leadership:
 
     # One namespace
 
-    async def _handle(self, tenant: str, namespace: str) -> None:
+    async def _handle(self, tenant: str, namespace: str) -> float | None:
         if namespace == _VIRTUAL_CLUSTER:
             await self._release_virtual_cluster(tenant)
-            return
+        elif namespace == REMAINS:
+            return await self._clear_remains(tenant)
+        else:
+            await self._look_at(tenant, namespace)
+        return None
+
+    async def _look_at(self, tenant: str, namespace: str) -> None:
         found = self.placements.cache.get(tenant, namespace)
         placement = None if found is None else NamespacePlacement.from_envelope(found)
         if placement is not None and await self._owner_is_gone(placement):
@@ -312,6 +333,18 @@ class Leadership:
         except NotFound:
             return True
         return False
+
+    async def _clear_remains(self, tenant: str) -> float | None:
+        """Take away the virtual nodes that removed super clusters have left in a tenant."""
+        session = self.tenants.get(tenant)
+        if session is None:  # looked at as soon as the tenant is connected
+            return None
+        try:
+            return await clear_remains(tenant, session.handle.client, self._meta, self.pool.views)
+        except Unauthorized as error:
+            if error.endpoint == session.handle.client.name:
+                session.handle.refused()
+            raise
 
     # VirtualClusters that go
 

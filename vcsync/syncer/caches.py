@@ -23,6 +23,7 @@ from vcsync.kube.resources import (
     Resource,
 )
 from vcsync.syncer.kinds import token
+from vcsync.syncer.kinds.node import readiness
 from vcsync.syncer.kinds.plan import Dependency, Kind, Parts, Side
 from vcsync.syncer.waiting import Item
 
@@ -51,6 +52,11 @@ def _slim(parts: Parts) -> Callable[[Envelope], Envelope] | None:
     if parts.spec and parts.status:
         return None
     return lambda envelope: strip(envelope, spec=not parts.spec, status=not parts.status)
+
+
+def _turned(old: Envelope, new: Envelope) -> bool:
+    """Whether a node has become ready, or is it no more."""
+    return old.status != new.status and readiness(old) != readiness(new)
 
 
 def _related_items(
@@ -99,6 +105,17 @@ class _Side:
         """Return when every cache has been filled once."""
         for reflector in self.all():
             await reflector.wait_synced()
+
+
+def _as_wanted_before(change: Change) -> bool:
+    """Whether nothing of a quota has changed but what is used of it, as with every Pod."""
+    old, new = change.old, change.new
+    return (
+        old is not None
+        and new is not None
+        and (old.spec, old.labels, old.annotations, old.deleting)
+        == (new.spec, new.labels, new.annotations, new.deleting)
+    )
 
 
 class SuperCaches(_Side):
@@ -178,6 +195,8 @@ class SuperCaches(_Side):
                 item = item_of(kind, envelope)
             if item is not None:
                 self._enqueue(tenant, item)
+            if resource == RESOURCE_QUOTAS and _as_wanted_before(change):
+                return
             for related in _related_items(kinds, "super", resource, envelope):
                 self._enqueue(tenant, related)
 
@@ -321,9 +340,14 @@ class TenantCaches(_Side):
         return changed
 
     def _node_changed(self, change: Change) -> None:
-        """A virtual node that somebody in the tenant has taken away may still be needed."""
-        if change.new is None and change.old is not None:
-            node = names.split_virtual_node(change.old.name, self._super_id)
+        """A virtual node that somebody in the tenant has taken away may still be needed.
+
+        One that the tenant's node controller has given up, because it heard no beat for a while, does not become ready by
+        the next beat: as a kubelet does, we have to say again how it is.
+        """
+        old, new = change.old, change.new
+        if old is not None and (new is None or _turned(old, new)):
+            node = names.split_virtual_node(old.name, self._super_id)
             if node is not None:
                 self._enqueue(self._tenant, Item(NODES.plural, "", node))
 

@@ -73,6 +73,7 @@ class VirtualNodes:
         self._super_node = super_node
         self._pods_on = pods_on
         self._clock = clock
+        self._interval = 0.0
         self._making: dict[str, asyncio.Lock] = {}
         self._empty_since: dict[str, float] = {}
         self._leaving: set[str] = set()
@@ -136,6 +137,7 @@ class VirtualNodes:
         """
         while True:
             interval, linger = pace()
+            self._interval = interval
             shown = [node.name for node in self._reflector.cache.items()]
             pause = interval / max(1, len(shown))
             if not shown:
@@ -178,7 +180,7 @@ class VirtualNodes:
                     f"the tenant has a Node {name} that vcsync did not make; delete or rename it"
                 ) from None
         self._reflector.observe(made)
-        await self._renew(name, 0)
+        await self._renew(name, self._interval)  # the first beat may come a whole interval later
 
     async def _collect(self, name: str, linger: float) -> bool:
         """Take the node away if it has been empty for `linger` seconds; True when it is gone or going."""
@@ -221,10 +223,15 @@ class VirtualNodes:
         try:
             await self._client.patch(LEASES, name, {"spec": spec}, LEASE_NAMESPACE)
         except NotFound:
+            node = self._reflector.cache.get("", name)
+            if node is None:
+                return
+            # So that it goes with its node, as kubelets' do.
+            owner = {"apiVersion": NODES.api_version, "kind": NODES.kind, "name": name, "uid": node.uid}
             body = {
                 "apiVersion": "coordination.k8s.io/v1",
                 "kind": "Lease",
-                "metadata": {"name": name, "namespace": LEASE_NAMESPACE},
+                "metadata": {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]},
                 "spec": spec,
             }
             await self._client.create(LEASES, body, LEASE_NAMESPACE)

@@ -28,7 +28,7 @@ from vcsync.syncer.kinds.plan import (
     TenantContext,
     Wait,
 )
-from vcsync.syncer.ledger import Entry, Holding
+from vcsync.syncer.ledger import Holding
 from vcsync.syncer.waiting import Item, WaitingRoom
 from vcsync.syncer.world import Pair, World
 
@@ -112,10 +112,12 @@ class Reconciler:
                 return await self._reconcile_token(item)
             kind = self._world.kinds[item.kind]
             entry = self._world.entry(item)
-            if entry is None or (entry.holding is Holding.DRAINING and kind.resource != PODS):
+            placed = entry is not None and entry.holding is Holding.PLACED
+            # A tenant's Pod ends after the super cluster's: that may be when the ledger has let go of its namespace already.
+            if not placed and kind.resource != PODS:
                 self._waiting.settle(self._world.key, item)
                 return None
-            return await self._reconcile(kind, item, entry)
+            return await self._reconcile(kind, item, placed=placed)
         except Parked as parked:
             self._waiting.park(self._world.key, item, parked.wait, now=self._clock())
             return parked.wait.after
@@ -131,12 +133,12 @@ class Reconciler:
             and self._waiting.reason(world.key, item) is None
         ]
 
-    async def _reconcile(self, kind: Kind, item: Item, entry: Entry) -> float | None:
+    async def _reconcile(self, kind: Kind, item: Item, *, placed: bool) -> float | None:
         met: dict[tuple[Resource, str, str], Envelope] = {}
         for _ in range(ROUNDS):
             pair = self._world.pair(kind, item, met)
             plan = kind.plan(pair.v, pair.p, self._context(), self._world.with_met(met))
-            if entry.holding is Holding.DRAINING:
+            if not placed:
                 _refuse_creation(plan, self._world.super_id)
             try:
                 await self._carry_out(kind, item, pair, plan)
@@ -312,14 +314,14 @@ class Reconciler:
 
 
 def _refuse_creation(plan: Plan, super_id: str) -> None:
-    """Keep a plan from making anything in a namespace that is being drained.
+    """Keep a plan from making anything in a namespace that has no slices here, or no longer.
 
     Raises:
         Parked: the plan would.
     """
     for action in plan.actions:
         if isinstance(action, RequestToken) or (isinstance(action, Create) and action.side == "super"):
-            raise Parked(Wait(f"its namespace has lost its slices on super cluster {super_id}"))
+            raise Parked(Wait(f"its namespace has no slices on super cluster {super_id}"))
 
 
 def _remedy(kind: Kind, error: ApiError) -> str:

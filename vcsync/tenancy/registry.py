@@ -27,6 +27,9 @@ _RUNNING = "Running"
 _LONGEST_MESSAGE = 500  # characters of an error kept for the operators' window
 _STABLE_SECONDS = 60.0  # a session that lived so long starts its tenant's backoff anew
 _RECHECK_SECONDS = 5.0  # credentials are re-read at most so often, however many requests were refused
+_REFRESH_SECONDS_EACH = (
+    3.0  # so many tenants, so much rarer is each one's Secret read unasked; a refusal looks at once
+)
 _TOLD_AGAIN_SECONDS = 300.0  # an Event about credentials that stay refused is repeated so often
 
 CREDENTIALS_REFUSED = "CredentialsRefused"
@@ -418,7 +421,8 @@ class TenantRegistry:
     async def _watch_credentials(self, tenant: _Tenant, present: bytes) -> None:
         """Return once the tenant's credentials differ from the present ones."""
         while True:
-            pause = self._refresh_seconds * random.uniform(0.9, 1.1)  # noqa: S311 - so that tenants do not ask in step
+            seconds = max(self._refresh_seconds, _REFRESH_SECONDS_EACH * len(self._tenants))
+            pause = seconds * random.uniform(0.9, 1.1)  # noqa: S311 - so that tenants do not ask in step
             await _wait(tenant.recheck, pause)
             tenant.recheck.clear()
             try:

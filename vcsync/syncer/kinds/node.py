@@ -37,6 +37,15 @@ class _Spec(Struct):
     taints: list[Json] = field(default_factory=list)
 
 
+class _Condition(Struct, gc=False):
+    type: str = ""
+    status: str = ""
+
+
+class _Status(Struct):
+    conditions: list[_Condition] = field(default_factory=list)
+
+
 def virtual_node(p: Envelope, context: TenantContext) -> Json:
     """The Node to create in the tenant for a super cluster's node.
 
@@ -86,6 +95,12 @@ def node_status_patch(v: Envelope, p: Envelope, now: str) -> Json | None:
     if _material(want["conditions"]) != _material(have.get("conditions") or []):
         patch["conditions"] = [{**condition, "lastHeartbeatTime": now} for condition in want["conditions"]]
     return {"status": patch} if patch else None
+
+
+def readiness(node: Envelope) -> str:
+    """The status of a node's Ready condition, "" if it has none."""
+    conditions = decode(node.status, _Status).conditions
+    return next((each.status for each in conditions if each.type == "Ready"), "")
 
 
 def node_gone_patch(v: Envelope, now: str) -> Json | None:

@@ -127,12 +127,17 @@ def _alone(  # noqa: PLR0911 - each return is a case of its own
 
 def _finish_deletion(v: Envelope, context: TenantContext, view: View) -> Plan:
     """Nothing runs any more: the tenant's Pod may go, unless it is only held by finalizers."""
+    virtual_node: str = untyped(v.spec).get("nodeName", "")
+    if virtual_node and names.split_virtual_node(virtual_node, context.super_id) is None:
+        return _bound_elsewhere(virtual_node, context)
     namespace = names.super_namespace(context.key, v.namespace)
     secret = view.super(SECRETS, namespace, token.secret_name(v.uid))
     actions: list[Action] = []
     if secret is not None and not secret.deleting:
         actions.append(Delete("super", SECRETS, namespace, secret.name, secret.uid))
-    if v.deletion_grace_seconds != 0:
+    # A real API server writes grace period 0 first and removes the object then; cut off in between (by the end of the
+    # client that asked), it leaves an object that nothing but another deletion removes.
+    if v.deletion_grace_seconds != 0 or not v.finalizers:
         actions.append(Delete("tenant", PODS, v.namespace, v.name, v.uid, grace_seconds=0))
     return Plan(tuple(actions))
 
@@ -148,10 +153,15 @@ def _is_scheduled(status: _Status) -> bool:
 def _lost(v: Envelope, virtual_node: str, node: str | None, context: TenantContext) -> Plan:
     """A bound Pod is never created again: what ran has gone, and its controller makes another."""
     if node is None:
-        return Plan(
-            wait=Wait(f"the Pod is bound to {virtual_node}, which is not in super cluster {context.super_id}")
-        )
+        return _bound_elsewhere(virtual_node, context)
     return Plan((Delete("tenant", PODS, v.namespace, v.name, v.uid, grace_seconds=0, confirm=True),))
+
+
+def _bound_elsewhere(virtual_node: str, context: TenantContext) -> Plan:
+    """Its label is wrong (tenants can write it): it is another syncer's to make or to end."""
+    return Plan(
+        wait=Wait(f"the Pod is bound to {virtual_node}, which is not in super cluster {context.super_id}")
+    )
 
 
 def _refusals(spec: dict[str, Any], virtual_node: str, node: str | None, context: TenantContext) -> list[str]:

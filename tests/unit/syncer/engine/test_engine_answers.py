@@ -9,7 +9,7 @@ from engine_paper import PaperApi
 
 from vcsync.api import names
 from vcsync.kube.envelope import Envelope
-from vcsync.kube.resources import SERVICES
+from vcsync.kube.resources import RESOURCE_QUOTAS, SERVICES
 from vcsync.syncer.caches import SuperCaches
 from vcsync.syncer.kinds import KINDS
 from vcsync.syncer.kinds.plan import Side
@@ -103,3 +103,37 @@ def test_pairs_that_lack_a_side_or_are_going_come_before_those_that_stand() -> N
     }
 
     assert settled == {"standing"}
+
+
+def test_what_is_used_of_a_quota_makes_no_namespace_work() -> None:
+    asked: list[Item] = []
+    woken: list[object] = []
+    here = SuperCaches(
+        PaperApi("r1"),  # type: ignore[arg-type]
+        KINDS,
+        enqueue=lambda _, item: asked.append(item),
+        wake=lambda _, dependency: woken.append(dependency),
+        on_node=lambda _: None,
+    )
+
+    def seen(version: str, hard: str, used: str, **labels: str) -> list[Item]:
+        asked.clear()
+        quota = Envelope(
+            names.SUPER_QUOTA_NAME,
+            f"{KEY}-shop",
+            "uid",
+            version,
+            labels={names.CONTROLLED: names.TRUE, **labels},
+            annotations={names.CLUSTER: KEY, names.NAMESPACE: "shop"},
+            spec=b'{"hard":{"pods":"%b"}}' % hard.encode(),
+            status=b'{"used":{"pods":"%b"}}' % used.encode(),
+        )
+        here.reflectors[RESOURCE_QUOTAS].observe(quota)
+        return list(asked)
+
+    namespace = [Item("namespaces", "", "shop")]
+    assert seen("1", "5", "0") == namespace
+    assert seen("2", "5", "1") == []
+    assert seen("3", "6", "1") == namespace
+    assert seen("4", "6", "1", other="label") == namespace
+    assert len(woken) == 4  # whoever waits for room hears of all of it

@@ -388,7 +388,7 @@ async def test_nothing_is_made_in_a_namespace_that_is_drained(scene: Scene) -> N
     scene.plans["pods"] = lambda v, p: creating(PODS, "web")
     await scene.reconciler.reconcile(POD)
     assert scene.super.calls == []
-    assert "lost its slices" in scene.waiting.reason(KEY, POD).reason  # type: ignore[union-attr]
+    assert "has no slices" in scene.waiting.reason(KEY, POD).reason  # type: ignore[union-attr]
 
 
 async def test_what_the_ledger_does_not_place_here_is_left_alone(scene: Scene) -> None:
@@ -396,6 +396,28 @@ async def test_what_the_ledger_does_not_place_here_is_left_alone(scene: Scene) -
     scene.v(CONFIG_MAPS, "settings")
     scene.plans["configmaps"] = lambda v, p: creating(CONFIG_MAPS, "settings")
     assert await scene.reconciler.reconcile(MAP) is None
+    assert scene.super.calls == []
+
+
+@pytest.mark.parametrize("holding", [Holding.DRAINING, None])
+async def test_a_tenants_pod_ends_even_after_the_ledger_has_let_go_of_its_namespace(
+    scene: Scene, holding: Holding | None
+) -> None:
+    """The drain does not wait for tenants: one that could not be reached meanwhile learns of it later."""
+    scene.holding = holding
+    scene.v(PODS, "web")
+    scene.plans["pods"] = lambda v, p: (
+        Plan((Delete("tenant", PODS, "shop", "web", v.uid, 0, confirm=True),)) if v and p is None else EMPTY
+    )
+    await scene.reconciler.reconcile(POD)
+    assert not scene.tenant.has(PODS, "web", "shop")
+
+
+async def test_nothing_is_made_of_a_pod_whose_namespace_is_not_placed_here(scene: Scene) -> None:
+    scene.holding = None
+    scene.v(PODS, "web")
+    scene.plans["pods"] = lambda v, p: creating(PODS, "web")
+    await scene.reconciler.reconcile(POD)
     assert scene.super.calls == []
 
 

@@ -74,3 +74,22 @@ async def test_nodes_that_changed_while_nobody_looked_are_refreshed(session: Ses
     tenant.world.theirs.nodes.observe(Envelope("node-0.r1", "", "uid", "7", labels=labels))
     tenant.begin()
     assert Item(NODE, "", "node-0") in asked
+
+
+def shown(version: str, ready: str) -> Envelope:
+    labels = {names.VIRTUAL_NODE: names.TRUE, names.SUPER_CLUSTER_ID: "r1"}
+    status = f'{{"conditions":[{{"type":"Ready","status":"{ready}"}}],"phase":"{version}"}}'
+    return Envelope("node-0.r1", "", "uid", version, labels=labels, status=status.encode())
+
+
+async def test_a_node_that_the_tenant_has_given_up_is_looked_at_again(session: Session) -> None:
+    """Its controller does so when it hears no beat for a while; that they come again is not enough for it."""
+    tenant, asked = session()
+    nodes = tenant.world.theirs.nodes
+    nodes.observe(shown("7", "True"))
+    tenant.begin()
+    asked.clear()
+    nodes.observe(shown("8", "True"))
+    assert asked == []
+    nodes.observe(shown("9", "Unknown"))
+    assert asked == [Item(NODE, "", "node-0")]

@@ -478,7 +478,21 @@ def test_the_kubelet_always_has_a_second_to_confirm(bench: Bench) -> None:
 
 def test_a_pod_held_by_finalizers_only_is_left_to_them(bench: Bench) -> None:
     make(bench)
+    bench.edit("tenant", PODS, "web", {"metadata": {"finalizers": ["example.com/held"]}})
     mark(bench, "tenant", 0)
+    assert actions(bench) == ()
+
+
+def test_a_pod_left_by_an_immediate_deletion_that_was_cut_off_is_deleted_again(bench: Bench) -> None:
+    make(bench)
+    mark(bench, "tenant", 0)
+    (delete,) = actions(bench)
+    assert (delete.side, delete.resource, delete.grace_seconds) == ("tenant", PODS, 0)
+
+
+def test_a_pod_that_ends_in_another_super_cluster_is_left_to_it_whatever_its_label_says(bench: Bench) -> None:
+    make(bench, {"nodeName": "node-1.r2"})
+    mark(bench, "tenant", 30)
     assert actions(bench) == ()
 
 

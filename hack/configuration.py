@@ -1,0 +1,119 @@
+"""docs/configuration.md: every field of vcsync.yaml, written from the commands' own options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from vcsync.cli import config
+
+INTRODUCTION = """\
+# vcsync.yaml
+
+<!-- Written by `make generate` from the options of the commands; do not edit. -->
+
+One file holds the settings of all roles. `vcsync up --config vcsync.yaml` runs all of it in one process; split over
+processes or machines, every `vcsync run ... --config vcsync.yaml` takes its section of the same file.
+
+```yaml
+common:                       # what several roles share; a role's own section wins
+  data: /var/lib/vcsync
+  log-format: json
+up:                           # who takes part: 'vcsync up' and 'vcsync setup' read it
+  tenants: [acme, umbrella]
+  hollow: [r1]
+  super-cluster: {east: east.kubeconfig}
+controlplane:
+  listen: 0.0.0.0:6443
+  etcd: [https://etcd-1:2379, https://etcd-2:2379]   # for replicas; without it a file in `data`
+  etcd-cacert: etcd-ca.crt
+nsscheduler:
+  policy: pack
+  default-slice: {cpu: 2, memory: 4Gi}
+```
+
+* A field is an option of the section's command without its dashes, and means what `--help` says of it. An option that is
+  given wins over the file, a role's own section over `common`.
+* The whole file is checked by every command that reads it: unknown sections and fields are refused with a hint, and so are
+  values of another type.
+* Paths begin at the file's folder. Options that may be repeated take a list, or one value; those of the form KEY=VALUE take
+  a mapping, too.
+* `vcsync up` also goes by the sections of the roles that it runs, apart from what is a process's own ({own}); so
+  does `vcsync run all`. Where two sections say different things of one option there, it is refused.
+
+## Split over processes or machines
+
+```console
+$ vcsync run controlplane --config vcsync.yaml &      # several of them on one etcd: give each its own --data
+$ vcsync setup --config vcsync.yaml                   # once: tenants, super clusters, everybody's kubeconfigs
+$ vcsync run controllers --config vcsync.yaml &
+$ vcsync run nsscheduler --config vcsync.yaml --meta /var/lib/vcsync/roles/nsscheduler.kubeconfig &
+$ vcsync run podscheduler --config vcsync.yaml --meta /var/lib/vcsync/roles/podscheduler.kubeconfig &
+$ vcsync run syncer --config vcsync.yaml --super-cluster east --meta /var/lib/vcsync/roles/syncer.kubeconfig &
+$ vcsync run hollow --config vcsync.yaml --kubeconfig /var/lib/vcsync/r1.kubeconfig &
+```
+
+`vcsync setup` writes into `data` what the others need; on another machine, copy the one kubeconfig of its role there.
+Replicas of controllers, schedulers and syncers stand by with `leader-elect`, which is on. [config/compose](../config/compose)
+does the same with containers.
+"""
+
+
+def document() -> str:
+    """Return the document."""
+    own = ", ".join(f"`{name}`" for name in sorted(config.OWN))
+    parts = [INTRODUCTION.replace("{own}", own), _shared()]
+    parts += [_section(name) for name in config.SECTIONS]
+    return "\n".join(parts)
+
+
+def _shared() -> str:
+    lines = ["## common", "", "Every command takes those that it has an option of.", ""]
+    return "\n".join((*lines, *_table(config.COMMON)))
+
+
+def _section(name: str) -> str:
+    section = config.SECTIONS[name]
+    lines = [f"## {name}", "", f"{section.text} Options of `{section.usage}`.", ""]
+    return "\n".join((*lines, *_table(name)))
+
+
+def _table(section: str) -> Iterator[str]:
+    yield "| field | value | default | |"
+    yield "|---|---|---|---|"
+    for name, option in config.fields(section).items():
+        yield f"| `{name}` | {_form(option)} | {_default(option)} | {_cell(option.help or '')} |"
+    yield ""
+
+
+def _form(option: click.Option) -> str:
+    if option.is_flag:
+        return "true or false"
+    form = _cell(option.metavar or _of_type(option.type))
+    return f"list of {form}" if option.multiple else form
+
+
+def _of_type(kind: click.ParamType[Any]) -> str:
+    if isinstance(kind, click.Choice):
+        return ", ".join(f"`{each}`" for each in kind.choices)
+    return {"integer": "number", "float": "number", "text": "text"}.get(
+        kind.name.removesuffix(" range"), "FILE"
+    )
+
+
+def _default(option: click.Option) -> str:
+    if option.required:
+        return "required"
+    value = option.default
+    if option.is_flag:
+        return "true" if value is True else "false"
+    if value is None or value == () or "UNSET" in repr(value):
+        return ""
+    shown = " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return f"`{shown}`" if shown else ""
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")

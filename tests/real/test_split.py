@@ -1,0 +1,124 @@
+"""The roles as processes of their own, by one vcsync.yaml, as config/compose has them: the same commands, without containers."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hack.generate import CONFIG
+from hack.testbed import ensure
+from hack.testbed.processes import Process, Spawner, free_ports, stop, wait_gone
+
+SECONDS = 120.0
+COMPOSE = CONFIG / "compose"
+SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]
+
+
+class Split:
+    """The services of compose.yaml as processes of this machine, their paths and addresses put here."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.data = folder, folder / "data"
+        port = free_ports(1)[0]
+        self._here = {
+            "/etc/vcsync/vcsync.yaml": str(folder / "vcsync.yaml"),
+            "/var/lib/vcsync": str(self.data),
+            "0.0.0.0:6443": f"127.0.0.1:{port}",
+            "controlplane:6443": f"127.0.0.1:{port}",
+            "0.0.0.0:10550": "127.0.0.1:0",
+        }
+        (folder / "vcsync.yaml").write_text(self.here((COMPOSE / "vcsync.yaml").read_text()))
+        self._spawner = Spawner(die_with_us=True)
+        self._processes: dict[str, Process] = {}
+
+    def here(self, text: str) -> str:
+        for there, here in self._here.items():
+            text = text.replace(there, here)
+        return text
+
+    def command(self, service: str) -> list[str]:
+        return [sys.executable, "-m", "vcsync", *map(self.here, SERVICES[service]["command"])]
+
+    def start(self, service: str) -> None:
+        log = self.folder / f"{service}.log"
+        self._processes[service] = self._spawner.start(self.command(service), log, self.folder)
+
+    def end(self, *services: str) -> set[int | None]:
+        """Ask services to end; return their exit codes."""
+        processes = [self._processes[service] for service in services]
+        for process in processes:
+            process.send(signal.SIGTERM)
+        wait_gone(processes, 60, self._spawner.reap)
+        return {self._spawner.reap(process) for process in processes}
+
+    def close(self) -> None:
+        stop(self._processes.values(), self._spawner.reap)
+        self._spawner.close()
+
+    def run(self, service: str) -> str:
+        done = subprocess.run(self.command(service), capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def kubectl(self, tenant: str, *arguments: str) -> str:
+        command = [
+            str(ensure(["kubectl"])["kubectl"]),
+            "--kubeconfig",
+            str(self.data / f"{tenant}.kubeconfig"),
+        ]
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def split(tmp_path: Path) -> Iterator[Split]:
+    made = Split(tmp_path)
+    yield made
+    made.close()
+
+
+def eventually(condition: Callable[[], object], logs: Path) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        told = {log.name: log.read_text()[-1000:] for log in logs.glob("*.log")}
+        assert time.monotonic() < deadline, f"it does not come about: {told}"
+        time.sleep(0.2)
+
+
+@pytest.mark.timeout(390)
+def test_roles_in_processes_of_their_own_go_by_one_file(split: Split) -> None:
+    split.start("controlplane")
+    assert "tenant umbrella" in split.run("setup")  # waits for the control plane
+    roles = [service for service in SERVICES if service not in ("controlplane", "setup")]
+    for service in roles:
+        split.start(service)
+
+    def ready() -> bool:
+        pool = json.loads(split.kubectl("admin", "get", "superclusters", "-o", "json"))["items"]
+        conditions = [each for one in pool for each in one.get("status", {}).get("conditions", ())]
+        return sum(each["type"] == "Ready" and each["status"] == "True" for each in conditions) == 2
+
+    eventually(ready, split.folder)  # slices are dealt out over what is ready
+    for tenant in ("acme", "umbrella"):
+        split.kubectl(tenant, "create", "quota", "all", "--hard=cpu=8,memory=16Gi")
+        split.kubectl(tenant, "create", "deployment", "web", "--image=nginx", "--replicas=4")
+        split.kubectl(tenant, "set", "resources", "deployment", "web", "--requests=cpu=500m,memory=128Mi")
+
+    def places(tenant: str) -> list[str]:
+        pods = json.loads(split.kubectl(tenant, "get", "pods", "-o", "json"))["items"]
+        running = [pod for pod in pods if pod["status"]["phase"] == "Running"]
+        return [pod["spec"]["nodeName"].rpartition(".")[2] for pod in running]
+
+    for tenant in ("acme", "umbrella"):
+        eventually(lambda tenant=tenant: sorted(places(tenant)) == ["r1", "r1", "r2", "r2"], split.folder)
+    assert "super cluster r1" in split.run("setup")  # again: it finds everything there
+    assert split.end(*roles) == {0}
+    assert split.end("controlplane") == {0}

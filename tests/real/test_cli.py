@@ -547,7 +547,7 @@ def test_a_tenants_way_from_registration_to_removal(
     assert re.search(r"acme +default +cpu=2,memory=4Gi +1 +r1=1 +- +Scheduled", shown.out)
     assert re.search(r"syncer/r1 +yes", shown.out)
     document = json.loads(vcsync("status", "--endpoint", roles.endpoint, "-o", "json").out)
-    assert set(document["roles"]) == {"nsscheduler", "podscheduler", "syncer/r1"}
+    assert set(document["roles"]) == {"nsscheduler", "podscheduler", "pool", "syncer/r1"}
     assert document["namespaces"][0]["status"]["placements"] == {"r1": 1}
 
     story = vcsync("explain", "pod", "acme/default/web", "--endpoint", roles.endpoint)

@@ -1,93 +1,65 @@
 """`vcsync up`: from nothing to Pods on two super clusters, in one process; killed and started again, nothing is lost."""
 
 import json
-import os
+import re
 import signal
 import subprocess
 import sys
-import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from hack.testbed import ensure
-from hack.testbed.processes import Process, Spawner, free_ports, wait_gone
+from hack.testbed import TestBed
+from tests.real.up_kit import VCSYNC, Up, eventually
+from vcsync.api import names
 
-SECONDS = 90.0
+BREAKABLE = """
+import asyncio, sys
+from pathlib import Path
+from vcsync.cli import up_roles
+from vcsync.cli.main import main
+from vcsync.cli.pool_role import PoolRole
+from vcsync.cli.roles import SyncerRole
+from vcsync.controllers.service import Controllers
+from vcsync.nsscheduler import NamespaceScheduler
+from vcsync.podscheduler import PodScheduler
+from vcsync.simulate.cluster import HollowCluster
 
+def breakable(owner, name, trigger):
+    real = getattr(owner, name)
 
-class Up:
-    """One process of `vcsync up`, and kubectl as its tenant's administrator."""
+    async def run(*arguments):
+        work = asyncio.ensure_future(real(*arguments))
+        try:
+            while not work.done() and not Path(trigger).exists():
+                await asyncio.sleep(0.05)
+        finally:
+            work.cancel()
+            await asyncio.wait([work])
+        Path(trigger).unlink(missing_ok=True)
+        raise RuntimeError("a defect")
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.data, self.log = folder, folder / "data", folder / "up.log"
-        self._kubectl = ensure(["kubectl"])["kubectl"]
-        self._spawner = Spawner(die_with_us=True)
-        self._process: Process | None = None
-        port, status = free_ports(2)
-        self._options = ("--listen", f"127.0.0.1:{port}", "--status", f"127.0.0.1:{status}")
-        self.status = f"127.0.0.1:{status}"
+    setattr(owner, name, run)
 
-    def start(self, *options: str) -> None:
-        self.log.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "vcsync", "up", "--data", str(self.data), *self._options, *options]
-        self._process = self._spawner.start(command, self.log, self.folder)
-        eventually(lambda: "ready after" in self.log.read_text() or not self.alive)
-        assert self.alive, self.log.read_text()[-3000:]
+breakable(up_roles, "run_control_plane", "break-controlplane")
+for owner in (Controllers, NamespaceScheduler, PodScheduler, HollowCluster, SyncerRole, PoolRole):
+    breakable(owner, "run", f"break-{owner.__name__}")
+sys.exit(main(sys.argv[1:]))
+"""
+"""A program like vcsync's, where a role fails once a file of its name appears."""
 
-    @property
-    def begun(self) -> bool:
-        return self._process is not None
-
-    @property
-    def alive(self) -> bool:
-        assert self._process is not None
-        self._spawner.reap(self._process)
-        return self._process.alive
-
-    def end(self, number: signal.Signals) -> int | None:
-        assert self._process is not None
-        self._process.send(number)
-        wait_gone([self._process], 30, self._spawner.reap)
-        return self._spawner.reap(self._process)
-
-    def kubectl(self, *arguments: str, tenant: str = "acme") -> str:
-        done = subprocess.run(
-            [str(self._kubectl), *arguments],
-            env={**os.environ, "KUBECONFIG": str(self.data / f"{tenant}.kubeconfig")},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def pods(self, tenant: str = "acme") -> list[dict[str, Any]]:
-        items: list[dict[str, Any]] = json.loads(self.kubectl("get", "pods", "-o", "json", tenant=tenant))[
-            "items"
-        ]
-        return items
-
-    def running(self, count: int, tenant: str = "acme") -> set[str]:
-        """Wait until so many Pods run; return their names."""
-
-        def as_many() -> bool:
-            found = self.pods(tenant)
-            return len(found) == count and all(each["status"]["phase"] == "Running" for each in found)
-
-        eventually(as_many)
-        return {each["metadata"]["name"] for each in self.pods(tenant)}
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it does not come about"
-        time.sleep(0.1)
+LEFT_BEHIND = json.dumps(
+    {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": "node-0.gone",
+            "labels": {names.VIRTUAL_NODE: names.TRUE, names.SUPER_CLUSTER_ID: "gone"},
+        },
+    }
+)
+"""A virtual node of a super cluster that was removed while nobody noticed."""
 
 
 @pytest.fixture
@@ -98,31 +70,107 @@ def up(tmp_path: Path) -> Iterator[Up]:
         made.end(signal.SIGKILL)
 
 
-@pytest.mark.timeout(300)
-def test_a_newcomer_gets_pods_on_two_super_clusters_and_keeps_them_over_a_crash(up: Up) -> None:
+def refused(*options: str) -> subprocess.CompletedProcess[str]:
+    """Run a `vcsync up` that cannot start."""
+    return subprocess.run([*VCSYNC, "up", *options], capture_output=True, text=True, check=False, timeout=90)
+
+
+@pytest.mark.timeout(390)
+def test_a_newcomer_types_what_is_shown_and_keeps_it_over_a_crash(up: Up) -> None:
     up.start("--tenants", "acme,umbrella")
-    up.kubectl("create", "quota", "all", "--hard=cpu=8,memory=16Gi")
-    up.kubectl("create", "deployment", "web", "--image=nginx", "--replicas=6")
-    up.kubectl("set", "resources", "deployment", "web", "--requests=cpu=500m,memory=128Mi")
-    up.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
-    names = up.running(6)
-    places = {pod["spec"]["nodeName"].rpartition(".")[2] for pod in up.pods()}
-    assert places == {"r1", "r2"}
+    shown = "\n".join(re.findall(r"^  (.*)$", up.log.read_text(), re.MULTILINE))
+    assert "kubectl create deployment" in shown
+    answers = up.type(shown)
+    assert "syncer/r1" in answers  # vcsync status
+    assert "acme/default" in answers  # vcsync explain
+    up.kubectl("rollout status deployment/web --timeout=90s")
+    pods = up.running(6)
+    assert up.supers() == {"r1", "r2"}
     assert up.pods("umbrella") == []
 
+    up.type(f"kubectl create -f - <<< '{LEFT_BEHIND}'", KUBECONFIG=str(up.data / "acme.kubeconfig"))
     up.end(signal.SIGKILL)
     up.start("--tenants", "acme,umbrella")
-    assert up.running(6) == names
+    assert up.running(6) == pods
+    eventually(lambda: ".gone" not in up.kubectl("get nodes -o name"))
 
-    up.kubectl("scale", "deployment/web", "--replicas=2")
-    assert up.running(2) < names
-    with urllib.request.urlopen(f"http://{up.status}/readyz", timeout=10) as answer:
-        assert answer.status == 200
+    up.kubectl("scale deployment/web --replicas=2")
+    assert up.running(2) < pods
+    up.type(f"vcsync super remove r2 --force --meta {up.data / 'admin.kubeconfig'}")
+    eventually(lambda: ".r2" not in up.kubectl("get nodes -o name"))
+    assert up.ready()
     assert up.end(signal.SIGTERM) == 0
 
 
-def test_names_that_would_not_do_are_refused_at_once(up: Up) -> None:
-    command = [sys.executable, "-m", "vcsync", "up", "--data", str(up.data), "--tenants", "r1"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 2
-    assert "'r1' cannot be used" in done.stderr
+@pytest.mark.timeout(390)
+def test_two_systems_at_once_choose_ports_of_their_own_and_leave_nothing(tmp_path: Path) -> None:
+    first, second = Up(tmp_path / "first"), Up(tmp_path / "second")
+    scratch = {}
+    try:
+        for each in (first, second):
+            each.options = ()
+            each.start("--ephemeral", "--hollow", "r1", "--tenants", "")
+            told = re.search(r"(https://\S+) \(its CA: (\S+)/ca.crt\), (http://\S+)", each.log.read_text())
+            assert told is not None
+            scratch[each] = told.groups()
+        urls = [part for url, _, status in scratch.values() for part in (url, status)]
+        assert len(set(urls)) == 4
+        port = scratch[first][0].rpartition(":")[2]
+        taken = refused("--ephemeral", "--listen", f"127.0.0.1:{port}")
+        assert (taken.returncode, "cannot listen on" in taken.stderr) == (1, True), taken.stderr
+        same = refused("--data", scratch[first][1], "--listen", "127.0.0.1:1")
+        assert (same.returncode, "in use" in same.stderr) == (1, True), same.stderr
+        assert "Traceback" not in taken.stderr + same.stderr
+    finally:
+        codes = [each.end(signal.SIGINT) for each in (first, second) if each.begun]
+    assert codes == [0, 0]
+    assert not any(Path(folder).exists() for _, folder, _ in scratch.values())
+
+
+@pytest.mark.timeout(390)
+def test_a_roles_defect_takes_no_other_down_and_is_told(up: Up) -> None:
+    up.start(program=(sys.executable, "-c", BREAKABLE))
+    broken = {
+        "Controllers": "controllers",
+        "NamespaceScheduler": "nsscheduler",
+        "PodScheduler": "podscheduler",
+        "PoolRole": "pool",
+        "HollowCluster": "hollow/",
+        "SyncerRole": "syncer/",
+    }
+    for trigger in broken:
+        (up.folder / f"break-{trigger}").touch()
+
+    def failed(name: str) -> bool:
+        roles = up.roles()
+        return any(
+            roles[each]["restarts"] >= 1 and roles[each]["lastFailure"]["error"] == "RuntimeError: a defect"
+            for each in roles
+            if each.startswith(name)
+        )
+
+    for name in broken.values():
+        eventually(lambda name=name: failed(name))
+    assert up.roles()["controlplane"]["restarts"] == 0
+    (up.folder / "break-controlplane").touch()
+    eventually(lambda: failed("controlplane"))
+    eventually(up.ready)
+    up.kubectl("create quota all --hard=cpu=8,memory=16Gi")
+    up.kubectl("create deployment web --image=nginx --replicas=4")
+    up.kubectl("set resources deployment web --requests=cpu=500m,memory=128Mi")
+    up.running(4)
+    assert up.supers() == {"r1", "r2"}
+    assert up.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.timeout(390)
+def test_a_real_super_cluster_stands_beside_a_hollow_one(up: Up, tmp_path: Path) -> None:
+    with TestBed(supers=1, nodes=2, tenants=(), directory=tmp_path / "bed", embedded=("meta",)) as bed:
+        real = f"real={bed.supers['r1'].kubeconfig}"
+        up.start("--super-cluster", real, "--hollow", "pretended")
+        up.kubectl("create quota all --hard=cpu=8,memory=16Gi")
+        up.kubectl("create deployment web --image=nginx --replicas=4")
+        up.kubectl("set resources deployment web --requests=cpu=500m,memory=128Mi")
+        up.running(4)
+        assert up.supers() == {"real", "pretended"}
+        assert up.end(signal.SIGTERM) == 0

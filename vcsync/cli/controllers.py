@@ -9,15 +9,19 @@ import structlog
 
 from vcsync.api.names import ROLE_CONTROLLERS
 from vcsync.cli.common import log_options, status_option
+from vcsync.cli.config import config_option
 from vcsync.cli.controlplane import data_option
 from vcsync.cli.embedded import ADMIN_KUBECONFIG
 from vcsync.cli.errors import WrongInputError
 from vcsync.cli.help import example
 from vcsync.cli.signals import until_signalled
+from vcsync.controllers.pool_metrics import TIMEOUT_SECONDS
 from vcsync.controllers.service import Controllers
+from vcsync.controlplane.admission.policies.typechecking import warnings
 from vcsync.kube import logs, loop
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
+from vcsync.simulate.usage import Measured
 from vcsync.status import StatusServer
 from vcsync.status.server import parse_listen
 
@@ -27,6 +31,7 @@ _log = structlog.get_logger(__name__)
 
 
 @click.command(epilog=example("vcsync run controllers --data /var/lib/vcsync"))
+@config_option("controllers")
 @data_option
 @status_option
 @click.option(
@@ -60,6 +65,8 @@ async def _run(data: Path, listen: str, identity: str, *, leader_elect: bool) ->
             server,
             identity=identity,
             authority=(data / AUTHORITY).read_text(),
+            check=warnings,
+            connect=measured,
             leader_elect=leader_elect,
         )
         async with StatusServer(listen, {ROLE_CONTROLLERS: role}) as status:
@@ -71,3 +78,12 @@ async def _run(data: Path, listen: str, identity: str, *, leader_elect: bool) ->
             )
             await role.run()
     _log.info("role ended", role=ROLE_CONTROLLERS)
+
+
+def measured(kubeconfig: bytes, super_id: str) -> Client:
+    """Open a client of a super cluster where what Pods use is known, even if they only pretend.
+
+    Raises:
+        CredentialsError: the kubeconfig is none.
+    """
+    return Measured(Connection.from_kubeconfig_bytes(kubeconfig), name=super_id, timeout=TIMEOUT_SECONDS)

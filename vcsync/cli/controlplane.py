@@ -1,22 +1,26 @@
 """`vcsync run controlplane`: many tenants' Kubernetes APIs in one process."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import click
 
 from vcsync.cli.common import log_options, parse_endpoint
-from vcsync.cli.controlplane_audit import AuditOptions, audit_options
+from vcsync.cli.config import config_option
+from vcsync.cli.controlplane_audit import AuditOptions, audit_of, audit_options
 from vcsync.cli.controlplane_authentication import (
     AuthenticationSettings,
     authentication_options,
     settings_of,
 )
-from vcsync.cli.controlplane_limits import DEFAULT_LIMITS, LimitOptions, limit_options
-from vcsync.cli.controlplane_webhooks import webhook_options
+from vcsync.cli.controlplane_kubelets import kubelet_option, kubelets_of
+from vcsync.cli.controlplane_limits import DEFAULT_LIMITS, LimitOptions, limit_options, limits_of
+from vcsync.cli.controlplane_webhooks import webhook_options, webhooks_of
 from vcsync.cli.errors import WrongInputError
 from vcsync.cli.help import example
+from vcsync.controlplane.egress.networks import Networks
 from vcsync.controlplane.egress.policy import NOTHING, Policy
 from vcsync.status.server import parse_listen
 
@@ -54,6 +58,7 @@ class ControlPlaneSettings:
     audit: AuditOptions | None = None
     limits: LimitOptions = DEFAULT_LIMITS
     webhooks: Policy = NOTHING
+    kubelets: Networks = field(default_factory=Networks)
     admission: Path | None = None
 
 
@@ -63,6 +68,7 @@ class ControlPlaneSettings:
         "vcsync tenant create acme --data /var/lib/vcsync",
     )
 )
+@config_option("controlplane")
 @data_option
 @click.option(
     "--listen", metavar="HOST:PORT", default=DEFAULT_LISTEN, show_default=True, help="Where to serve, by TLS."
@@ -79,6 +85,7 @@ class ControlPlaneSettings:
 @audit_options
 @limit_options
 @webhook_options
+@kubelet_option
 @click.option(
     "--admission-control-config-file",
     "admission",
@@ -94,25 +101,7 @@ class ControlPlaneSettings:
 )
 @click.option("--etcd-key", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its key.")
 @log_options()
-def controlplane(
-    *,
-    data: Path,
-    listen: str,
-    advertise: str | None,
-    names: tuple[str, ...],
-    audit: AuditOptions | None,
-    limits: LimitOptions,
-    webhooks: Policy,
-    admission: Path | None,
-    etcd: tuple[str, ...],
-    etcd_prefix: str,
-    etcd_cacert: Path | None,
-    etcd_cert: Path | None,
-    etcd_key: Path | None,
-    log_level: str,
-    log_format: str,
-    **authentication: Any,
-) -> None:
+def controlplane(*, log_level: str, log_format: str, **given: Any) -> None:
     """Run the embedded control plane: a Kubernetes API for every tenant, under https://HOST:PORT/tenants/NAME.
 
     The folder keeps the store, the server's certificate and admin.kubeconfig, by which 'vcsync tenant create'
@@ -120,23 +109,39 @@ def controlplane(
     """
     from vcsync.cli.controlplane_process import serve  # noqa: PLC0415  loads the whole control plane
 
-    host, port = parse_listen(listen)
+    serve(control_plane_settings(given), log_level, log_format)
+
+
+def control_plane_settings(given: Mapping[str, Any]) -> ControlPlaneSettings:
+    """Return the settings that the options' values make.
+
+    Raises:
+        WrongInputError: they contradict one another, or one cannot be read.
+    """
+    host, port = parse_listen(given["listen"])
     if not port:
         raise WrongInputError(
-            f"--listen {listen!r}: kubeconfigs need a port that stays; give one from 1 to 65535"
+            f"--listen {given['listen']!r}: kubeconfigs need a port that stays; give one from 1 to 65535"
         )
-    if bool(etcd_cert) != bool(etcd_key):
+    if bool(given["etcd_cert"]) != bool(given["etcd_key"]):
         raise WrongInputError("--etcd-cert and --etcd-key belong together: give both or none")
-    settings = ControlPlaneSettings(
-        data=data,
+    return ControlPlaneSettings(
+        data=given["data"],
         listen=(host, port),
-        advertise=parse_endpoint("--advertise", advertise) if advertise else None,
-        names=names,
-        authentication=settings_of(authentication),
-        etcd=Etcd(etcd, etcd_prefix, etcd_cacert, etcd_cert, etcd_key) if etcd else None,
-        audit=audit,
-        limits=limits,
-        webhooks=webhooks,
-        admission=admission,
+        advertise=parse_endpoint("--advertise", given["advertise"]) if given["advertise"] else None,
+        names=given["names"],
+        authentication=settings_of(given),
+        etcd=_etcd_of(given),
+        audit=audit_of(given),
+        limits=limits_of(given),
+        webhooks=webhooks_of(given),
+        kubelets=kubelets_of(given),
+        admission=given["admission"],
     )
-    serve(settings, log_level, log_format)
+
+
+def _etcd_of(given: Mapping[str, Any]) -> Etcd | None:
+    if not given["etcd"]:
+        return None
+    files = (given["etcd_cacert"], given["etcd_cert"], given["etcd_key"])
+    return Etcd(given["etcd"], given["etcd_prefix"], *files)

@@ -1,14 +1,15 @@
 """The options of `vcsync run controlplane` that keep an audit log; names are kube-apiserver's."""
 
-import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from vcsync.cli.errors import WrongInputError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -24,19 +25,19 @@ class AuditOptions:
     largest: int
 
 
-def audit_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options; the command is given `audit`, None: no log was asked for."""
-
-    @functools.wraps(command)
-    def with_audit(**given: Any) -> None:
-        command(**{name: value for name, value in given.items() if name not in _NAMES}, audit=_of(given))
-
+def audit_options(command: Command) -> Command:
+    """Add the options; `audit_of` makes settings of what they give."""
     for option in reversed(_OPTIONS):
-        with_audit = option(with_audit)
-    return with_audit
+        command = option(command)
+    return command
 
 
-def _of(given: dict[str, Any]) -> AuditOptions | None:
+def audit_of(given: Mapping[str, Any]) -> AuditOptions | None:
+    """Return the settings that the options' values make; None: no log was asked for.
+
+    Raises:
+        WrongInputError: only half of it was.
+    """
     policy, folder = given["audit_policy_file"], given["audit_log_path"]
     if policy is None and folder is None:
         return None
@@ -84,14 +85,3 @@ _OPTIONS = (
         least=8192,
     ),
 )  # fmt: skip
-_NAMES = frozenset(
-    {
-        "audit_policy_file",
-        "audit_log_path",
-        "audit_log_maxsize",
-        "audit_log_maxbackup",
-        "audit_log_maxage",
-        "audit_log_maxtotal",
-        "audit_log_truncate_max_event_size",
-    }
-)

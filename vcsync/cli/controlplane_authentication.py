@@ -1,7 +1,7 @@
 """The options of `vcsync run controlplane` that say who counts as whom, beside certificates and ServiceAccounts."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,7 +45,7 @@ def authentication_options(command: _Command) -> _Command:
     return command
 
 
-def settings_of(given: dict[str, Any]) -> AuthenticationSettings:
+def settings_of(given: Mapping[str, Any]) -> AuthenticationSettings:
     """Return the settings that the options' values make."""
     return AuthenticationSettings(
         token_file=given["token_file"],

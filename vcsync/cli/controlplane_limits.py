@@ -1,14 +1,15 @@
 """The options of `vcsync run controlplane` that bound what it serves; names are kube-apiserver's where it has one."""
 
-import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from vcsync.cli.errors import WrongInputError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 _UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _NAMES = (
@@ -16,6 +17,7 @@ _NAMES = (
     "max_mutating_requests_inflight",
     "max_watches_per_tenant",
     "max_connections",
+    "max_connection_rate",
     "storage_limit_per_tenant",
     "object_limit_per_tenant",
 )
@@ -29,6 +31,7 @@ class LimitOptions:
     writes: int = 200
     watches: int = 5000
     connections: int = 20_000
+    connection_rate: int = 50
     storage: int = 2 * 2**30
     objects: int = 500_000
 
@@ -36,21 +39,24 @@ class LimitOptions:
 DEFAULT_LIMITS = LimitOptions()
 
 
-def limit_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options; the command is given `limits`."""
-
-    @functools.wraps(command)
-    def with_limits(**given: Any) -> None:
-        reads, writes, watches, connections, storage, objects = (given.pop(name) for name in _NAMES)
-        limits = LimitOptions(reads, writes, watches, connections, parse_bytes(storage), objects)
-        command(**given, limits=limits)
-
+def limit_options(command: Command) -> Command:
+    """Add the options; `limits_of` makes settings of what they give."""
     for option in reversed(_OPTIONS):
-        with_limits = option(with_limits)
-    return with_limits
+        command = option(command)
+    return command
 
 
-def parse_bytes(text: str) -> int:
+def limits_of(given: Mapping[str, Any]) -> LimitOptions:
+    """Return the settings that the options' values make.
+
+    Raises:
+        WrongInputError: a size is none.
+    """
+    reads, writes, watches, connections, rate, storage, objects = (given[name] for name in _NAMES)
+    return LimitOptions(reads, writes, watches, connections, rate, parse_bytes(storage), objects)
+
+
+def parse_bytes(text: str, option: str = "--storage-limit-per-tenant") -> int:
     """Read a number of bytes: 2147483648, 512Mi, 2Gi.
 
     Raises:
@@ -58,7 +64,7 @@ def parse_bytes(text: str) -> int:
     """
     found = re.fullmatch(r"([0-9]{1,15})(Ki|Mi|Gi|Ti)?", text)
     if found is None:
-        raise WrongInputError(f"--storage-limit-per-tenant {text!r}: give bytes, such as 512Mi or 2Gi")
+        raise WrongInputError(f"{option} {text!r}: give bytes, such as 512Mi or 2Gi")
     return int(found[1]) * _UNITS[found[2] or ""]
 
 
@@ -78,6 +84,13 @@ _OPTIONS = (
     _number("--max-watches-per-tenant", LimitOptions.watches, "Open watches; one user has at most half."),
     _number(
         "--max-connections", LimitOptions.connections, "Connections; one address or tenant has at most half."
+    ),
+    _number(
+        "--max-connection-rate",
+        LimitOptions.connection_rate,
+        "New connections per second of one address, after 100; more wait. 0: any number, for balancers that hide "
+        "addresses.",
+        least=0,
     ),
     click.option(
         "--storage-limit-per-tenant",

@@ -7,7 +7,7 @@ import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -44,7 +44,7 @@ from vcsync.controlplane.tenants.folder import (
     serving_names,
 )
 from vcsync.controlplane.tenants.lifecycle import Endpoint
-from vcsync.kube import logs, loop
+from vcsync.kube import local, logs, loop
 from vcsync.kube.errors import CredentialsError
 
 RENEWAL_SECONDS = 6 * 3600.0
@@ -115,6 +115,8 @@ async def _serve(
         reach=egress.call,
         limits=_limits(settings.limits),
         plugins=_plugins(settings.admission),
+        slow_lane=True,
+        kubelets=settings.kubelets,
     )
     audit = _audit(settings.audit)
     if audit is not None:
@@ -122,13 +124,15 @@ async def _serve(
     try:
         await _listen(plane, host, port, tls)
         await identity.reload()  # what another process changed before our watch began
-        serving()
-        loop.tune_gc()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(_renew(folder, identity, names, tls))
-            tasks.create_task(_resume(identity))
-            tasks.create_task(keep_window(store))
-            tasks.create_task(store.sound())
+        with local.serving(endpoint.url, plane.server.inside(tls)):
+            serving()
+            loop.tune_gc()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(_renew(folder, identity, names, tls))
+                tasks.create_task(identity.departures.run())
+                tasks.create_task(keep_window(store))
+                tasks.create_task(store.sound())
+                tasks.create_task(plane.sound())
     finally:
         _log.info("control plane ends")
         await plane.stop()
@@ -143,7 +147,7 @@ def _limits(wanted: LimitOptions) -> Limits:
         watches=wanted.watches,
         watches_of_user=max(1, wanted.watches // 2),
     )
-    return Limits(flow, wanted.connections, wanted.storage, wanted.objects)
+    return Limits(flow, wanted.connections, wanted.connection_rate, wanted.storage, wanted.objects)
 
 
 def _plugins(file: Path | None) -> Settings:
@@ -194,11 +198,6 @@ def _tell(settings: ControlPlaneSettings) -> None:
     click.echo(f"admin kubeconfig: {DataFolder(settings.data).admin_kubeconfig}")
     click.echo(f"next: vcsync tenant create acme --data {settings.data}")
     _log.info("control plane serves", url=endpoint.url, listen=":".join(map(str, settings.listen)))
-
-
-async def _resume(identity: Identity) -> None:
-    with suppress(StoreError):
-        await identity.lifecycle.resume()
 
 
 async def _renew(folder: DataFolder, identity: Identity, names: list[str], tls: ssl.SSLContext) -> None:

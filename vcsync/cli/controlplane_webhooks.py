@@ -1,8 +1,7 @@
 """The options of `vcsync run controlplane` that let it call what tenants choose: webhooks of admission and conversion."""
 
-import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import click
 
@@ -11,24 +10,29 @@ from vcsync.controlplane.egress.hosts import HostPattern, parse_host
 from vcsync.controlplane.egress.networks import Allowed, Network, Networks, parse_network
 from vcsync.controlplane.egress.policy import Policy
 
+Command = TypeVar("Command", bound=Callable[..., Any])
 
-def webhook_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options; the command is given `webhooks`, a `Policy`."""
 
-    @functools.wraps(command)
-    def with_webhooks(**given: Any) -> None:
-        policy = Policy(
-            tuple(_host(each) for each in given.pop("webhook_allow_host")),
-            Networks(
-                tuple(_allowed(each) for each in given.pop("webhook_allow_network")),
-                tuple(_network("--webhook-deny-network", each) for each in given.pop("webhook_deny_network")),
-            ),
-        )
-        command(**given, webhooks=policy)
-
+def webhook_options(command: Command) -> Command:
+    """Add the options; `webhooks_of` makes a policy of what they give."""
     for option in reversed(_OPTIONS):
-        with_webhooks = option(with_webhooks)
-    return with_webhooks
+        command = option(command)
+    return command
+
+
+def webhooks_of(given: Mapping[str, Any]) -> Policy:
+    """Return the policy that the options' values make.
+
+    Raises:
+        WrongInputError: one cannot be read.
+    """
+    return Policy(
+        tuple(_host(each) for each in given["webhook_allow_host"]),
+        Networks(
+            tuple(_allowed(each) for each in given["webhook_allow_network"]),
+            tuple(_network("--webhook-deny-network", each) for each in given["webhook_deny_network"]),
+        ),
+    )
 
 
 def _host(text: str) -> HostPattern:

@@ -1,8 +1,8 @@
-"""`vcsync tenant create | kubeconfig | delete | rotate | revoke | export`: tenants with embedded control planes."""
+"""`vcsync tenant create | show | set | kubeconfig | rotate | revoke | export`: tenants with embedded control planes."""
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ import msgspec
 from vcsync.api import names, rbac
 from vcsync.api.names import InvalidName, is_dns_label
 from vcsync.cli import manifests
-from vcsync.cli.common import CALL_TIMEOUT, FIELD_MANAGER, meta_kubeconfig, meta_option
+from vcsync.cli.common import CALL_TIMEOUT, FIELD_MANAGER, meta_kubeconfig, meta_option, output_option
+from vcsync.cli.controlplane_limits import parse_bytes
 from vcsync.cli.errors import FailedError, WrongInputError
 from vcsync.cli.help import example
 from vcsync.cli.output import print_objects
@@ -27,10 +28,8 @@ ADMIN = "admin"
 ADMIN_KUBECONFIG = "admin.kubeconfig"
 RESERVED = frozenset({"all", "system"})
 """Names that the control plane gives to nobody."""
-DELETE_TIMEOUT = 600.0
-"""Seconds that deleting everything of a tenant may take."""
 
-_name = click.argument("tenant", metavar="NAME")
+name_argument = click.argument("tenant", metavar="NAME")
 data_option = click.option(
     "--data",
     metavar="DIR",
@@ -48,45 +47,138 @@ class _Listed(msgspec.Struct):
     uid: str
     created: str
     phase: str
+    controllers: str
+    nodes: str = "virtual"
 
 
 class _Items(msgspec.Struct):
     items: list[_Listed]
 
 
-def _reaching(command: Callable[..., Any]) -> Callable[..., Any]:
+def reaching(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that tell how to reach the control plane."""
     return data_option(meta_option(command))
 
 
-@click.command(epilog=example("vcsync tenant create acme --data /var/lib/vcsync"))
-@_name
-@_reaching
-def create(tenant: str, data: Path | None, meta: str | None) -> None:
+_CONTROLLERS = click.Choice(("vcsync", "external"))
+
+
+@click.command(
+    epilog=example(
+        "vcsync tenant create acme --data /var/lib/vcsync",
+        "vcsync tenant create umbrella --controllers external",
+    )
+)
+@name_argument
+@click.option(
+    "--controllers",
+    type=_CONTROLLERS,
+    default="vcsync",
+    show_default=True,
+    help="Whose controllers it has: ours, or those of a kube-controller-manager that you bring.",
+)
+@click.option(
+    "--nodes",
+    type=click.Choice(("virtual", "own")),
+    default="virtual",
+    show_default=True,
+    help="Whose nodes it has: those that syncers show to a tenant, or its own, as a cluster has. "
+    "DaemonSets are for spaces with nodes or controllers of their own.",
+)
+@reaching
+def create(tenant: str, controllers: str, nodes: str, data: Path | None, meta: str | None) -> None:
     """Create the tenant NAME (a DNS label) with an embedded control plane of its own."""
-    _check_name(tenant)
+    check_name(tenant)
     if tenant in RESERVED:
         raise InvalidName(f"{tenant!r} is no tenant name: it is reserved")
-    asyncio.run(_create(tenant, data, meta))
+    body = {"name": tenant, "controllers": controllers, "nodes": nodes}
+    asyncio.run(_create(tenant, body, data, meta))
     click.echo(f"tenant {tenant} is created")
     reach = f" --data {data}" if data else f" --meta {meta}" if meta else ""
     click.echo(f"next: vcsync tenant kubeconfig {tenant}{reach} > {tenant}.kubeconfig")
 
 
-async def _create(tenant: str, data: Path | None, meta: str | None) -> None:
-    async with _control_plane(data, meta) as client:
+async def _create(tenant: str, body: Mapping[str, str], data: Path | None, meta: str | None) -> None:
+    async with control_plane(data, meta) as client:
         try:
-            await client.request("POST", TENANTS, body=msgspec.json.encode({"name": tenant}))
+            await client.request("POST", TENANTS, body=msgspec.json.encode(body))
         except AlreadyExists as error:
             raise FailedError(f"there is a tenant {tenant} already") from error
 
 
 async def list_(form: str, data: Path, meta: str | None) -> None:
     """Print the tenants of a control plane, the operator's own space (`system`) among them."""
-    async with _control_plane(data, meta) as client:
+    async with control_plane(data, meta) as client:
         found = msgspec.json.decode(await client.request("GET", TENANTS), type=_Items).items
-    rows = [(each.name, each.phase, each.created) for each in found]
-    print_objects([msgspec.to_builtins(each) for each in found], form, ("NAME", "PHASE", "CREATED"), rows)
+    _print(found, form)
+
+
+def _print(found: Sequence[_Listed], form: str) -> None:
+    rows = [(each.name, each.phase, each.controllers, each.created) for each in found]
+    header = ("NAME", "PHASE", "CONTROLLERS", "CREATED")
+    print_objects([msgspec.to_builtins(each) for each in found], form, header, rows)
+
+
+@click.command(epilog=example("vcsync tenant show acme --data /var/lib/vcsync"))
+@name_argument
+@output_option
+@reaching
+def show(tenant: str, form: str, data: Path | None, meta: str | None) -> None:
+    """Show the tenant NAME of an embedded control plane: whether it is ready, and whose controllers it has."""
+    check_name(tenant)
+    answer = asyncio.run(_call("GET", tenant, "", data, meta, CALL_TIMEOUT))
+    _print([msgspec.json.decode(answer, type=_Listed)], form)
+
+
+@click.command(
+    name="set",
+    epilog=example(
+        "vcsync tenant set acme --controllers external",
+        "vcsync tenant set acme --storage 10Gi --objects default",
+    ),
+)
+@name_argument
+@click.option(
+    "--controllers",
+    type=_CONTROLLERS,
+    help="Whose controllers it has from now on: ours, or those of a kube-controller-manager that you bring.",
+)
+@click.option(
+    "--storage", metavar="SIZE", help="What its objects may take; 0: any size; default: what holds for all."
+)
+@click.option(
+    "--objects", metavar="N", help="Objects that it may have; 0: any number; default: what holds for all."
+)
+@reaching
+def set_(  # noqa: PLR0917  options
+    tenant: str,
+    controllers: str | None,
+    storage: str | None,
+    objects: str | None,
+    data: Path | None,
+    meta: str | None,
+) -> None:
+    """Change the tenant NAME of an embedded control plane, at once."""
+    check_name(tenant)
+    wanted: dict[str, str | int | None] = {}
+    if controllers is not None:
+        wanted["controllers"] = controllers
+    if storage is not None:
+        wanted["storageBytes"] = None if storage == "default" else parse_bytes(storage, "--storage")
+    if objects is not None:
+        wanted["storageObjects"] = None if objects == "default" else _number(objects)
+    if not wanted:
+        raise WrongInputError("say what is to change: --controllers, --storage or --objects")
+    asyncio.run(_call("PATCH", tenant, "", data, meta, CALL_TIMEOUT, msgspec.json.encode(wanted)))
+    for name, told in (("controllers", controllers), ("storage", storage), ("objects", objects)):
+        if told is not None:
+            click.echo(f"{name} of tenant {tenant}: {told}")
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise WrongInputError(f"--objects {text!r}: give a number, or default")
+    return int(text)
 
 
 @click.command(
@@ -97,7 +189,7 @@ async def list_(form: str, data: Path, meta: str | None) -> None:
         "vcsync tenant kubeconfig acme --role syncer",
     )
 )
-@_name
+@name_argument
 @click.option(
     "--role",
     type=click.Choice(names.ROLES),
@@ -110,7 +202,7 @@ async def list_(form: str, data: Path, meta: str | None) -> None:
     help="Who the kubeconfig is for; admin may do everything there.",
 )
 @click.option("--group", "groups", multiple=True, help="Group of that user; may be repeated.")
-@_reaching
+@reaching
 def kubeconfig(  # noqa: PLR0917  one command's options
     tenant: str,
     role: str | None,
@@ -124,7 +216,7 @@ def kubeconfig(  # noqa: PLR0917  one command's options
     With --role it is for the ServiceAccount of that program in vcsync-system, which is made with its roles
     and bindings, or brought up to date, in the tenant.
     """
-    _check_name(tenant)
+    check_name(tenant)
     if role and (groups or user != ADMIN):
         raise WrongInputError("--role says who it is for: give it without --user and --group")
     pairs = [("user", user), *(("group", group) for group in groups)]
@@ -149,16 +241,16 @@ async def _grant(tenant: str, role: str, data: Path | None, meta: str | None) ->
         "vcsync tenant revoke acme --serial 3A:5F:01",
     )
 )
-@_name
+@name_argument
 @click.option("--user", default="", help="Whose certificates, all that were issued until now.")
 @click.option("--serial", default="", metavar="HEX", help="Serial number of one certificate.")
-@_reaching
+@reaching
 def revoke(tenant: str, user: str, serial: str, data: Path | None, meta: str | None) -> None:
     """Let client certificates of the tenant NAME be worthless at once: one of them, or a user's.
 
     'vcsync tenant kubeconfig' gives the user a new one. Tokens are revoked by deleting their ServiceAccount.
     """
-    _check_name(tenant)
+    check_name(tenant)
     if bool(user) == bool(serial):
         raise WrongInputError("give either --user or --serial")
     body = msgspec.json.encode({"user": user, "serial": serial})
@@ -167,32 +259,19 @@ def revoke(tenant: str, user: str, serial: str, data: Path | None, meta: str | N
     click.echo(f"certificates {whose} of tenant {tenant} do not count any more")
 
 
-@click.command(epilog=example("vcsync tenant delete acme --data /var/lib/vcsync"))
-@_name
-@_reaching
-def delete(tenant: str, data: Path | None, meta: str | None) -> None:
-    """Delete the tenant NAME and everything it has; its credentials are worthless at once.
-
-    Cut off, the control plane goes on with it when it is started again, and so does running this again.
-    """
-    _check_name(tenant)
-    asyncio.run(_call("DELETE", tenant, "", data, meta, DELETE_TIMEOUT))
-    click.echo(f"tenant {tenant} is deleted")
-
-
 @click.command(epilog=example("vcsync tenant rotate acme --data /var/lib/vcsync"))
-@_name
-@_reaching
+@name_argument
+@reaching
 def rotate(tenant: str, data: Path | None, meta: str | None) -> None:
     """Give the tenant NAME a new CA and signing key; certificates and tokens issued before are worthless."""
-    _check_name(tenant)
+    check_name(tenant)
     asyncio.run(_call("POST", tenant, "/rotate", data, meta, CALL_TIMEOUT))
     click.echo(f"tenant {tenant} has new keys; all kubeconfigs and tokens issued before are worthless")
     click.echo(f"next: vcsync tenant kubeconfig {tenant} > {tenant}.kubeconfig")
 
 
 @click.command(epilog=example("vcsync tenant export acme --dir acme-keys"))
-@_name
+@name_argument
 @click.option(
     "--dir",
     "directory",
@@ -201,7 +280,7 @@ def rotate(tenant: str, data: Path | None, meta: str | None) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="Where to write them; made if it is not there.",
 )
-@_reaching
+@reaching
 def export(tenant: str, directory: Path, data: Path | None, meta: str | None) -> None:
     """Write the keys of the tenant NAME that a kube-controller-manager needs into files only you can read.
 
@@ -210,13 +289,28 @@ def export(tenant: str, directory: Path, data: Path | None, meta: str | None) ->
     'vcsync tenant kubeconfig NAME --user system:kube-controller-manager'. Whoever has these keys can be
     anybody in that tenant.
     """
-    _check_name(tenant)
+    check_name(tenant)
     files = msgspec.json.decode(asyncio.run(_get(tenant, "export", data, meta)), type=_Files).files
     _write(directory, files)
     click.echo(f"wrote {', '.join(sorted(files))} into {directory}")
 
 
-def _check_name(tenant: str) -> None:
+def require_embedded(client: Client, error: NotFound) -> None:
+    """Refuse a server that does not know what tenants are.
+
+    Raises:
+        FailedError: what was not found is not a tenant.
+    """
+    if not error.status.message.startswith("tenants "):
+        raise FailedError(f"{client.name} is no embedded control plane of vcsync") from error
+
+
+def check_name(tenant: str) -> None:
+    """Refuse what cannot be a tenant's name.
+
+    Raises:
+        InvalidName: it cannot.
+    """
     if not is_dns_label(tenant):
         raise InvalidName(
             f"{tenant!r} is no tenant name: use lower case letters, digits and '-', at most 63 of them"
@@ -249,18 +343,17 @@ async def _call(  # noqa: PLR0917  one call
     seconds: float,
     body: bytes | None = None,
 ) -> bytes:
-    async with _control_plane(data, meta) as client:
+    async with control_plane(data, meta) as client:
         try:
             path = f"{TENANTS}/{quote(tenant)}{rest}"
             return await client.request(method, path, body=body, timeout=seconds)
         except NotFound as error:
-            if not error.status.message.startswith("tenants "):
-                raise FailedError(f"{client.name} is no embedded control plane of vcsync") from error
+            require_embedded(client, error)
             raise FailedError(f"there is no tenant {tenant}") from error
 
 
 @asynccontextmanager
-async def _control_plane(data: Path | None, meta: str | None) -> AsyncIterator[Client]:
+async def control_plane(data: Path | None, meta: str | None) -> AsyncIterator[Client]:
     """Open a client of the control plane, as its operator.
 
     Raises:

@@ -13,8 +13,8 @@ from vcsync.cli.endpoints import roles_of
 from vcsync.cli.errors import FailedError, WrongInputError
 from vcsync.cli.help import example
 from vcsync.cli.output import document
+from vcsync.cli.registered import require_tenant
 from vcsync.cli.story import namespace_story, pod_story, waiting_reason
-from vcsync.cli.tenants import require_tenant
 from vcsync.kube.client import Client
 from vcsync.kube.envelope import Envelope, to_dict
 from vcsync.kube.errors import NotFound

@@ -1,20 +1,24 @@
 """`vcsync run hollow`: a cluster whose nodes, scheduler and kubelets pretend, for demos and benchmarks."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 import structlog
 
 from vcsync.cli.common import log_options, status_option
+from vcsync.cli.config import config_option
 from vcsync.cli.errors import WrongInputError
 from vcsync.cli.help import example
+from vcsync.cli.hollow_kubelets import kubelet_tls, read_keys
 from vcsync.cli.signals import until_signalled
 from vcsync.kube import logs, loop
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
 from vcsync.kube.quantity import InvalidQuantity, milli
 from vcsync.simulate.chance import Latency
-from vcsync.simulate.cluster import HollowCluster, Settings
+from vcsync.simulate.cluster import HollowCluster, Serving, Settings
 from vcsync.simulate.kubelet import Habits
 from vcsync.simulate.nodes import Shape
 from vcsync.status import StatusServer
@@ -28,11 +32,15 @@ _log = structlog.get_logger(__name__)
 
 @click.command(
     epilog=example(
-        "vcsync tenant create r1 --data /var/lib/vcsync",
+        "vcsync tenant create r1 --nodes own --data /var/lib/vcsync",
         "vcsync tenant kubeconfig r1 --data /var/lib/vcsync > r1.kubeconfig",
         "vcsync run hollow --kubeconfig r1.kubeconfig --nodes 10",
+        "vcsync run hollow --kubeconfig r1.kubeconfig --nodes 5000 --start 2 10 --seed 7",
+        "vcsync tenant export r1 --dir r1-keys --data /var/lib/vcsync",
+        "vcsync run hollow --kubeconfig r1.kubeconfig --keys r1-keys",
     )
 )
+@config_option("hollow")
 @click.option(
     "--kubeconfig",
     required=True,
@@ -54,48 +62,102 @@ _log = structlog.get_logger(__name__)
     help="Seconds from a Pod's binding until it runs (default: none).",
 )
 @click.option(
+    "--stop",
+    nargs=2,
+    type=click.FloatRange(min=0),
+    default=(0.0, 0.0),
+    metavar="MEDIAN P99",
+    help="Seconds that a deleted Pod takes to go, at most its grace (default: none).",
+)
+@click.option(
+    "--job",
+    nargs=2,
+    type=click.FloatRange(min=0),
+    default=(0.0, 0.0),
+    metavar="MEDIAN P99",
+    help="Seconds that a Job's Pod runs whose command does not say (default: none).",
+)
+@click.option(
     "--failing",
     type=click.FloatRange(0, 1),
     default=0.0,
     show_default=True,
     help="Share of Pods whose first container fails once.",
 )
+@click.option(
+    "--load-balancers/--no-load-balancers",
+    default=True,
+    show_default=True,
+    help="Whether Services of type LoadBalancer get addresses.",
+)
+@click.option(
+    "--heartbeat",
+    type=click.FloatRange(min=1),
+    default=None,
+    metavar="SECONDS",
+    help="How often each node's Lease is renewed (default: 30, with more than 60 nodes two a second in all). "
+    "Set it to 10 where a kube-controller-manager watches over many nodes.",
+)
+@click.option(
+    "--keys",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Of the cluster, as 'vcsync tenant export' writes them: kubelets serve logs and exec, with canned answers.",
+)
+@click.option(
+    "--kubelets",
+    metavar="HOST:PORT",
+    default="127.0.0.1:0",
+    show_default=True,
+    help="Where they do, given --keys; port 0: a free one. 'vcsync run controlplane' must allow that address.",
+)
 @status_option
 @log_options()
-def hollow(
-    *,
-    kubeconfig: Path,
-    nodes: int,
-    cpu: str,
-    memory: str,
-    pods: str,
-    seed: int,
-    start: tuple[float, float],
-    failing: float,
-    listen: str,
-    log_level: str,
-    log_format: str,
-) -> None:
+def hollow(*, kubeconfig: Path, listen: str, log_level: str, log_format: str, **given: Any) -> None:
     """Give a cluster nodes that pretend: Pods are bound, become Running, end and go, and nothing is ever executed.
 
-    The cluster must have no scheduler of its own. Its Pods cannot be told from real ones by its API.
+    The cluster must have controllers (ours, or a kube-controller-manager), but no scheduler of its own. Its Pods cannot
+    be told from real ones by its API.
     """
     parse_listen(listen)
-    for option, text in (("--cpu", cpu), ("--memory", memory), ("--pods", pods)):
-        try:
-            milli(text)
-        except InvalidQuantity as error:
-            raise WrongInputError(f"{option}: {error}") from None
+    settings, serving = hollow_settings(given), serving_of(given)
     logs.configure(log_level, "console" if log_format == "console" else "json")
-    habits = Habits(seed, start=Latency(*start), failing=failing)
-    settings = Settings(nodes, Shape(cpu, memory, pods), habits)
-    loop.run(until_signalled(_run(kubeconfig, settings, listen)))
+    loop.run(until_signalled(_run(kubeconfig, settings, serving, listen)))
 
 
-async def _run(kubeconfig: Path, settings: Settings, listen: str) -> None:
+def hollow_settings(given: Mapping[str, Any]) -> Settings:
+    """Return the settings that the options' values make.
+
+    Raises:
+        WrongInputError: one is no quantity.
+    """
+    for name in ("cpu", "memory", "pods"):
+        try:
+            milli(given[name])
+        except InvalidQuantity as error:
+            raise WrongInputError(f"--{name}: {error}") from None
+    start, stop, job = (Latency(*given[name]) for name in ("start", "stop", "job"))
+    habits = Habits(given["seed"], start, stop, job, given["failing"])
+    shape = Shape(given["cpu"], given["memory"], given["pods"])
+    return Settings(given["nodes"], shape, habits, given["load_balancers"], given["heartbeat"])
+
+
+def serving_of(given: Mapping[str, Any]) -> Serving | None:
+    """Return where kubelets serve logs and exec; None: nowhere.
+
+    Raises:
+        WrongInputError: the keys are none.
+    """
+    host, port = parse_listen(given["kubelets"])
+    if given["keys"] is None:
+        return None
+    return Serving(host, port, kubelet_tls(read_keys(given["keys"]), host))
+
+
+async def _run(kubeconfig: Path, settings: Settings, serving: Serving | None, listen: str) -> None:
     connection = Connection.from_kubeconfig_file(kubeconfig)
     async with Client(connection, name=kubeconfig.stem, field_manager="hollow") as client:
-        cluster = HollowCluster(client, settings)
+        cluster = HollowCluster(client, settings, serving)
         async with StatusServer(listen, {NAME: cluster}) as status:
             _log.info("role starts", role=NAME, status=f"http://{status.address}/status")
             await cluster.run()

@@ -15,6 +15,7 @@ EXIT_INTERRUPTED = 130
 
 COMMANDS = {
     "up": ("vcsync.cli.up:up", "Run the whole system in one process on this machine."),
+    "demo": ("vcsync.cli.demo:demo", "Play a walk-through of what it does, with a commentary."),
     "install": (
         "vcsync.cli.install:install",
         "Install the CRDs, roles and namespaces into the meta cluster.",
@@ -22,6 +23,14 @@ COMMANDS = {
     "super": ("vcsync.cli.supers:supers", "Register, list, cordon, drain and remove super clusters."),
     "tenant": ("vcsync.cli.tenants:tenants", "Create, register, list and remove tenants."),
     "run": ("vcsync.cli.run:run", "Run the control plane, the syncers and schedulers."),
+    "hollow": (
+        "vcsync.cli.hollow_nodes:hollow",
+        "Let nodes of a hollow super cluster fail, run short, and come back.",
+    ),
+    "setup": (
+        "vcsync.cli.setup:setup",
+        "Set up tenants and super clusters for roles that are processes of their own.",
+    ),
     "backup": ("vcsync.cli.controlplane_backup:backup", "Copy the data of an embedded control plane."),
     "restore": ("vcsync.cli.controlplane_backup:restore", "Put such a copy into an empty place."),
     "status": ("vcsync.cli.show:status", "Show super clusters, tenants and where namespaces are placed."),

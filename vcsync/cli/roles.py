@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 from prometheus_client.metrics_core import Metric
 
 from vcsync.api.credentials import super_credentials
@@ -64,6 +65,8 @@ class Settings:
     leader_elect: bool
     identity: str
     tuning: Tuning = Tuning()
+    per_tenant: int | None = None
+    """Objects of one tenant that syncers and the pod scheduler have in work at once; None: as many as they usually have."""
 
 
 @asynccontextmanager
@@ -112,6 +115,8 @@ def make_podscheduler(settings: Settings) -> MakeRole:
         from vcsync.podscheduler import Settings as Own  # noqa: PLC0415
 
         own = Own(patience=_patience(settings.tuning))
+        if settings.per_tenant is not None:
+            own = replace(own, per_tenant=settings.per_tenant)
         async with open_meta(settings, ROLE_PODSCHEDULER) as meta:
             yield PodScheduler(
                 meta, identity=settings.identity, leader_elect=settings.leader_elect, settings=own
@@ -140,6 +145,7 @@ class SyncerRole:
         self._shard = shard
         self._identity = settings.identity
         self._tuning = settings.tuning
+        self._per_tenant = settings.per_tenant
         self._syncer: Role | None = None
         lease = syncer_lease(super_id, "" if shard == (1, 1) else f"{shard[0]}-{shard[1]}")
         self._elector = (
@@ -175,6 +181,8 @@ class SyncerRole:
             patrol_seconds=self._tuning.patrol_seconds,
             brake_share=self._tuning.brake_share,
         )
+        if self._per_tenant is not None:
+            settings = replace(settings, tenant_share=self._per_tenant)
         syncer = Syncer(
             meta=self._meta, super_client=super_client, super_id=self._super_id, settings=settings
         )

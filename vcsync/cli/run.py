@@ -1,10 +1,11 @@
 """`vcsync run ...`: the long-running roles, each alone or all in one process."""
 
 import asyncio
+import dataclasses
 import re
 import secrets
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,8 +21,9 @@ from vcsync.api.names import (
     ROLES,
     require_super_id,
 )
-from vcsync.api.resources import SUPER_CLUSTERS
+from vcsync.cli import pool_role
 from vcsync.cli.common import log_options, meta_kubeconfig, meta_option, parse_amounts, status_option
+from vcsync.cli.config import config_option
 from vcsync.cli.controllers import controllers
 from vcsync.cli.controlplane import controlplane
 from vcsync.cli.errors import WrongInputError
@@ -34,20 +36,18 @@ from vcsync.cli.roles import (
     make_nsscheduler,
     make_podscheduler,
     make_syncer,
-    open_meta,
 )
 from vcsync.cli.signals import until_signalled
 from vcsync.cli.supervise import Keeper, MakeRole
 from vcsync.kube import logs, loop
-from vcsync.kube.cache import Change
-from vcsync.kube.client import Client
-from vcsync.kube.reflector import Reflector
 from vcsync.scheduling.scores import POLICIES
 from vcsync.status import StatusServer, StatusSource
 from vcsync.status.server import parse_listen
 from vcsync.status.sources import readiness
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+_TUNING = frozenset(each.name for each in dataclasses.fields(Tuning))
 
 _log = structlog.get_logger(__name__)
 
@@ -147,6 +147,7 @@ run.add_command(hollow)
         "vcsync run syncer --super-cluster r1 --meta roles/syncer.kubeconfig",
     )
 )
+@config_option("syncer")
 @click.option("--super-cluster", required=True, metavar="ID", help="The super cluster to serve.")
 @click.option("--shard", metavar="I/N", help="Serve only the I-th of N parts of the tenants (1/4 ... 4/4).")
 @syncer_options
@@ -165,6 +166,7 @@ def syncer(super_cluster: str, shard: str | None, log_level: str, log_format: st
         "vcsync run nsscheduler --meta roles/nsscheduler.kubeconfig",
     )
 )
+@config_option("nsscheduler")
 @nsscheduler_options
 @patience_options
 @role_options
@@ -179,6 +181,7 @@ def nsscheduler(log_level: str, log_format: str, **given: Any) -> None:
         "vcsync run podscheduler --meta roles/podscheduler.kubeconfig",
     )
 )
+@config_option("podscheduler")
 @patience_options
 @role_options
 def podscheduler(log_level: str, log_format: str, **given: Any) -> None:
@@ -193,6 +196,7 @@ def podscheduler(log_level: str, log_format: str, **given: Any) -> None:
         "vcsync run all --kubeconfigs roles --log-format console",
     ),
 )
+@config_option("all")
 @click.option(
     "--kubeconfigs",
     metavar="DIR",
@@ -229,7 +233,7 @@ def _settings(
         WrongInputError: The folder lacks a role's kubeconfig, or options contradict one another.
     """
     parse_listen(listen)
-    own = _tuning(tuning)
+    own = tuning_of(tuning)
     if kubeconfigs is None:
         by_role: dict[str, str | None] = dict.fromkeys(roles, meta_kubeconfig(meta))
     else:
@@ -241,19 +245,20 @@ def _settings(
     return Settings(by_role, listen, leader_elect, name, own)
 
 
-def _tuning(given: dict[str, Any]) -> Tuning:
-    """Check the options of how roles decide.
+def tuning_of(given: Mapping[str, Any]) -> Tuning:
+    """Return what the options of how roles decide say; others are left alone.
 
     Raises:
         WrongInputError: They contradict one another.
     """
-    if "default_slice" in given:
-        given["default_slice"] = parse_amounts(
-            "--default-slice", given["default_slice"], kind=PositiveQuantity
+    found = {name: value for name, value in given.items() if name in _TUNING}
+    if "default_slice" in found:
+        found["default_slice"] = parse_amounts(
+            "--default-slice", found["default_slice"], kind=PositiveQuantity
         )
-        if set(given["default_slice"]) != set(DEFAULT_SLICE):
+        if set(found["default_slice"]) != set(DEFAULT_SLICE):
             raise WrongInputError("--default-slice needs cpu and memory, for instance cpu=2,memory=4Gi")
-    tuning = Tuning(**given)
+    tuning = Tuning(**found)
     if tuning.suspect_after >= tuning.lost_after:
         raise WrongInputError(
             f"--suspect-after {tuning.suspect_after:g} must be less than --lost-after {tuning.lost_after:g}"
@@ -299,7 +304,7 @@ async def _one(settings: Settings, name: str, make: MakeRole) -> None:
 
 
 async def _all(settings: Settings) -> None:
-    """Run all roles, and follow the list of super clusters."""
+    """Run all roles until cancelled."""
     async with (
         Keeper() as keeper,
         StatusServer(settings.listen, keeper.sources) as server,
@@ -308,8 +313,8 @@ async def _all(settings: Settings) -> None:
         _log.info("all roles start", identity=settings.identity, status=f"http://{server.address}/status")
         keeper.start(ROLE_NSSCHEDULER, make_nsscheduler(settings))
         keeper.start(ROLE_PODSCHEDULER, make_podscheduler(settings))
-        async with open_meta(settings, ROLE_SYNCER) as meta:
-            await follow_super_clusters(meta, keeper, lambda super_id: make_syncer(settings, super_id))
+        keeper.start(pool_role.NAME, pool_role.make_pool(settings, keeper))
+        await asyncio.Event().wait()
 
 
 @asynccontextmanager
@@ -327,37 +332,3 @@ async def _settling(sources: Mapping[str, StatusSource]) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.wait((task,))
-
-
-async def follow_super_clusters(meta: Client, keeper: Keeper, make: Callable[[str], MakeRole]) -> None:
-    """Keep a syncer for every SuperCluster there is; runs until cancelled."""
-    changed = asyncio.Event()
-
-    def on_change(_change: Change) -> None:
-        changed.set()
-
-    reflector = Reflector(meta, SUPER_CLUSTERS, on_change=on_change)
-    served: dict[str, str] = {}  # id -> UID of its SuperCluster: registered anew, it is another one
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(reflector.run())
-        await reflector.wait_synced()
-        while True:
-            changed.clear()
-            wanted = {envelope.name: envelope.uid for envelope in reflector.cache.items()}
-            await _adjust(keeper, served, wanted, make)
-            await changed.wait()
-
-
-async def _adjust(
-    keeper: Keeper, served: dict[str, str], wanted: dict[str, str], make: Callable[[str], MakeRole]
-) -> None:
-    """Start and stop syncers so that `served` becomes `wanted`."""
-    gone = [super_id for super_id, uid in served.items() if wanted.get(super_id) != uid]
-    for super_id in gone:
-        del served[super_id]
-    stops: list[Awaitable[None]] = [keeper.stop(f"{ROLE_SYNCER}/{super_id}") for super_id in gone]
-    await asyncio.gather(*stops)
-    for super_id, uid in wanted.items():
-        if super_id not in served:
-            served[super_id] = uid
-            keeper.start(f"{ROLE_SYNCER}/{super_id}", make(super_id))

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import structlog
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 
+from vcsync.cli.errors import explain_error
 from vcsync.status import StatusSource
 
 FIRST_PAUSE = 1.0
@@ -75,7 +76,8 @@ class Supervised:
         self._restarts += 1
         text = describe(error)
         self._last_error = {"time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "error": text}
-        _log.error("role failed", role=self._name, error=text, pause=pause(self._failures), exc_info=error)
+        trace = error if explain_error(error) is None else None  # of a defect, not of what has a remedy
+        _log.error("role failed", role=self._name, error=text, pause=pause(self._failures), exc_info=trace)
 
     def ready(self) -> tuple[bool, str]:
         """Say what the role says, or why it does not run."""
@@ -103,10 +105,13 @@ class Keeper:
     """A changing set of supervised roles; a mapping of their names for the status server.
 
     Use as an async context manager: at its end all roles are cancelled and have ended.
+
+    Args:
+        sources: the mapping, if it is to hold the roles of another keeper, too.
     """
 
-    def __init__(self) -> None:
-        self.sources: dict[str, StatusSource] = {}
+    def __init__(self, sources: dict[str, StatusSource] | None = None) -> None:
+        self.sources: dict[str, StatusSource] = {} if sources is None else sources
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def __aenter__(self) -> "Keeper":
@@ -118,8 +123,9 @@ class Keeper:
         for name in list(self._tasks):
             self._tasks[name].cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        for name in self._tasks:
+            self.sources.pop(name, None)
         self._tasks.clear()
-        self.sources.clear()
 
     def names(self) -> Iterator[str]:
         """Return the names of the roles that are kept running."""

@@ -11,9 +11,9 @@ import click
 from vcsync.api import names, rbac
 from vcsync.api.fields import PositiveQuantity, Quantity
 from vcsync.api.names import InvalidName, cluster_key, is_dns_label, new_cluster_key
-from vcsync.api.objects import NamespacePlacement, VirtualCluster, to_wire
-from vcsync.api.resources import NAMESPACE_PLACEMENTS, TENANTS, VIRTUAL_CLUSTERS
-from vcsync.cli import embedded, manifests
+from vcsync.api.objects import VirtualCluster, to_wire
+from vcsync.api.resources import TENANTS, VIRTUAL_CLUSTERS
+from vcsync.cli import departures, embedded, manifests
 from vcsync.cli.common import (
     admin_client,
     as_given_option,
@@ -31,9 +31,10 @@ from vcsync.cli.help import example
 from vcsync.cli.identity import cluster_uid, super_cluster_info
 from vcsync.cli.kubeconfigs import Admin, read_admin, with_token
 from vcsync.cli.output import amounts, print_objects
+from vcsync.cli.registered import require_tenant, virtual_clusters
 from vcsync.cli.tokens import token_of, wait_until_usable
 from vcsync.kube.client import Client
-from vcsync.kube.errors import AlreadyExists, NotFound
+from vcsync.kube.errors import AlreadyExists
 from vcsync.kube.kubeconfig import Cluster
 from vcsync.kube.resources import NAMESPACES
 
@@ -58,11 +59,14 @@ def tenants() -> None:
 
 for command in (
     embedded.create,
+    embedded.show,
+    embedded.set_,
     embedded.kubeconfig,
-    embedded.delete,
     embedded.rotate,
     embedded.revoke,
     embedded.export,
+    departures.remove,
+    departures.delete,
 ):
     tenants.add_command(command)
 
@@ -369,123 +373,3 @@ def row(vc: VirtualCluster) -> tuple[str, ...]:
         amounts(vc.spec.default_quota),
         vc.status.cluster_namespace,
     )
-
-
-@tenants.command(
-    epilog=example(
-        "vcsync tenant remove acme",
-    )
-)
-@tenant_argument
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until nothing of it is left.")
-@click.option(
-    "--timeout", type=click.FloatRange(min=1), default=600.0, show_default=True, help="Seconds to wait."
-)
-@meta_option
-def remove(tenant: str, wait: bool, timeout: float, meta: str | None) -> None:
-    """Remove a tenant and everything of it in the super clusters; its control plane stays as it is.
-
-    The tenant's record goes last: only when no super cluster holds anything of it any more. Cut off or run
-    with --no-wait, the removal goes on by itself; run it again to see it through.
-    """
-    asyncio.run(_remove(tenant, wait, timeout, meta))
-
-
-async def _remove(tenant: str, wait: bool, seconds: float, meta: str | None) -> None:
-    async with meta_client(meta) as client:
-        vc = await find(client, tenant)
-        if vc is None:
-            await _remove_remains(client, tenant)
-            return
-        root = cluster_key(vc)
-        await client.delete(VIRTUAL_CLUSTERS, vc.name, vc.namespace, uid=vc.uid)
-        click.echo(f"tenant {tenant} is being removed")
-        if not wait:
-            click.echo(f"run 'vcsync tenant remove {tenant}' again to see it through")
-            return
-        await _wait_drained(client, vc, root, seconds)
-        await manifests.delete_if_there(client, NAMESPACES, root)
-        await manifests.delete_if_there(client, TENANTS, tenant)
-    click.echo(f"tenant {tenant} is removed")
-
-
-async def _remove_remains(client: Client, tenant: str) -> None:
-    """End a removal that was cut off after the VirtualCluster had gone."""
-    roots = [
-        envelope.name
-        for envelope in await client.list(NAMESPACES)
-        if not envelope.deleting
-        and envelope.annotations.get(names.VC_ROOT_NAMESPACE) == names.TRUE
-        and envelope.annotations.get(names.VC_NAME) == tenant
-        and envelope.annotations.get(names.VC_NAMESPACE) == names.DEFAULT_VC_NAMESPACE
-    ]
-    for root in roots:
-        await manifests.delete_if_there(client, NAMESPACES, root)
-    if not await manifests.delete_if_there(client, TENANTS, tenant) and not roots:
-        raise FailedError(f"there is no tenant {tenant}; 'vcsync tenant list' shows those there are")
-    click.echo(f"tenant {tenant} is removed")
-
-
-async def _wait_drained(client: Client, vc: VirtualCluster, root: str, seconds: float) -> None:
-    """Wait until schedulers and syncers have let go of the tenant; tell what is still held, and by whom."""
-    last = ""
-    try:
-        async with asyncio.timeout(seconds):
-            while await _still_there(client, vc):
-                held = await _held(client, root)
-                if held != last:
-                    click.echo(held)
-                last = held
-                await asyncio.sleep(POLL_SECONDS)
-    except TimeoutError:
-        raise FailedError(
-            f"tenant {vc.name} is not gone after {seconds:.0f} s: {last or 'no answer'}; "
-            "are nsscheduler and the syncers of these super clusters running? (vcsync status)"
-        ) from None
-
-
-async def _still_there(client: Client, vc: VirtualCluster) -> bool:
-    try:
-        return (await client.get(VIRTUAL_CLUSTERS, vc.name, vc.namespace)).uid == vc.uid
-    except NotFound:
-        return False
-
-
-async def _held(client: Client, root: str) -> str:
-    """Say in one line what keeps the tenant from going."""
-    placements = [NamespacePlacement.from_envelope(e) for e in await client.list(NAMESPACE_PLACEMENTS, root)]
-    if not placements:
-        return "waiting for nsscheduler to release the tenant"
-    supers = {
-        super_id
-        for placement in placements
-        for super_id in map(names.super_id_of_finalizer, placement.finalizers)
-        if super_id
-    }
-    where = f" from super clusters {', '.join(sorted(supers))}" if supers else ""
-    return f"namespaces still to drain{where}: {len(placements)}"
-
-
-async def virtual_clusters(client: Client) -> list[VirtualCluster]:
-    """Return all VirtualClusters, of all namespaces."""
-    return [VirtualCluster.from_envelope(envelope) for envelope in await client.list(VIRTUAL_CLUSTERS)]
-
-
-async def find(client: Client, tenant: str) -> VirtualCluster | None:
-    """Return a tenant's VirtualCluster; None: it is not registered."""
-    for vc in await virtual_clusters(client):
-        if (vc.spec.tenant or vc.name) == tenant:
-            return vc
-    return None
-
-
-async def require_tenant(client: Client, tenant: str) -> VirtualCluster:
-    """Return a tenant's VirtualCluster.
-
-    Raises:
-        FailedError: There is no such tenant.
-    """
-    found = await find(client, tenant)
-    if found is None:
-        raise FailedError(f"there is no tenant {tenant}; 'vcsync tenant list' shows those there are")
-    return found

@@ -1,9 +1,9 @@
-"""What `vcsync up` sets up before its roles start: spaces, their registration and everybody's credentials.
+"""What `vcsync up` and `vcsync setup` set up before roles start: spaces, their registration and everybody's credentials.
 
 All of it can be repeated: a start that was cut off is gone on with by the next, and certificates are made anew each time.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,25 @@ from urllib.parse import urlencode
 import msgspec
 
 from vcsync.api import crd, names, rbac
-from vcsync.cli import manifests, supers, tenants
+from vcsync.cli import manifests, registered, supers, tenants
 from vcsync.cli.common import admin_client, stored_client
 from vcsync.cli.embedded import TENANTS
 from vcsync.cli.install import wait_established, write_private
 from vcsync.cli.kubeconfigs import Admin
+from vcsync.cli.up import Members
 from vcsync.kube.client import Client
 from vcsync.kube.errors import AlreadyExists
 
 ADMIN = "admin"
 SYSTEM = "system"
+SPEC: Mapping[str, Any] = {"weight": 1, "heartbeatSeconds": 120}
+"""Of tenants. Whoever shows virtual nodes shares the process with their control plane: nobody else could miss a beat."""
+ROLES = "roles"
+"""Folder of the roles' kubeconfigs, within that of the data."""
+
+
+class _Keys(msgspec.Struct):
+    files: dict[str, str]
 
 
 async def install(server: Client) -> None:
@@ -32,15 +41,50 @@ async def install(server: Client) -> None:
     await manifests.apply(server, rbac.meta_manifests())
 
 
-async def make_space(server: Client, name: str) -> None:
-    """Make a control plane of its own, if there is none of that name."""
+async def add_members(server: Client, members: Members, data: Path, say: Callable[[str], None]) -> None:
+    """Have every super cluster in the pool and every tenant served; write the tenants' kubeconfigs."""
+    for super_id in members.hollow:
+        await add_embedded_super(server, super_id)
+        say(f"super cluster {super_id}: hollow")
+    for super_id, admin in members.real.items():
+        await add_real_super(server, super_id, admin)
+        say(f"super cluster {super_id}: {admin.cluster.server}")
+    for tenant in members.tenants:
+        write_kubeconfig(data, tenant, await add_tenant(server, tenant, dict(SPEC)))
+        say(f"tenant {tenant}")
+
+
+def kubeconfig_path(data: Path, space: str) -> Path:
+    """Return where the kubeconfig of a space's administrator is."""
+    return data / f"{space}.kubeconfig"
+
+
+def write_kubeconfig(data: Path, space: str, content: bytes) -> None:
+    """Write the kubeconfig of a space's administrator."""
+    write_private(kubeconfig_path(data, space), content)
+
+
+async def make_space(server: Client, name: str, *, nodes: str = "virtual") -> None:
+    """Make a control plane of its own, if there is none of that name.
+
+    Args:
+        server: client of the control plane.
+        name: of the space.
+        nodes: `own` for a cluster, `virtual` for a tenant.
+    """
     with suppress(AlreadyExists):
-        await server.request("POST", TENANTS, body=msgspec.json.encode({"name": name}))
+        await server.request("POST", TENANTS, body=msgspec.json.encode({"name": name, "nodes": nodes}))
 
 
 async def kubeconfig(server: Client, space: str, user: str = ADMIN) -> bytes:
     """Return a kubeconfig with a new certificate for somebody in a space."""
     return await server.request("GET", f"{TENANTS}/{space}/kubeconfig?{urlencode({'user': user})}")
+
+
+async def keys(server: Client, space: str) -> Mapping[str, str]:
+    """Return the keys of a space, by the names of their files; who has them can be anybody there."""
+    answer = await server.request("GET", f"{TENANTS}/{space}/export")
+    return msgspec.json.decode(answer, type=_Keys).files
 
 
 async def role_kubeconfig(server: Client, space: str, role: str) -> bytes:
@@ -59,13 +103,15 @@ async def write_role_kubeconfigs(server: Client, folder: Path, roles: Iterable[s
     return paths
 
 
-async def add_embedded_super(server: Client, super_id: str) -> None:
-    """Have a space be a super cluster of the pool."""
-    await make_space(server, super_id)
+async def add_embedded_super(
+    server: Client, super_id: str, through: Callable[[bytes], bytes] = lambda kubeconfig: kubeconfig
+) -> None:
+    """Have a space be a super cluster of the pool; `through` changes the kubeconfig by which its syncer reaches it."""
+    await make_space(server, super_id, nodes="own")
     admin = await kubeconfig(server, super_id)
 
     async def credentials() -> bytes:
-        return await role_kubeconfig(server, super_id, names.ROLE_SYNCER)
+        return through(await role_kubeconfig(server, super_id, names.ROLE_SYNCER))
 
     async with stored_client(admin, super_id) as super_cluster:
         await manifests.apply(super_cluster, rbac.super_manifests())
@@ -105,7 +151,7 @@ async def add_tenant(server: Client, tenant: str, spec: Mapping[str, Any]) -> by
 
     async with stored_client(admin, tenant) as control_plane:
         await manifests.apply(control_plane, rbac.tenant_manifests())
-        known = await tenants.find(server, tenant)
+        known = await registered.find(server, tenant)
         if known is None or known.status.phase != "Running":
             wanted = {"tenant": tenant, **spec}
             await tenants.register(server, control_plane, tenant, wanted, secrets)

@@ -37,6 +37,12 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         (["tenant", "create", "acme", "--data", "/nowhere"], "there is no /nowhere/admin.kubeconfig"),
         (["tenant", "create", "acme", "--data", "d", "--meta", "m"], "give one"),
         (["tenant", "create", "acme"], "give a kubeconfig file"),
+        (["tenant", "create", "acme", "--controllers", "none"], "'none' is not one of 'vcsync', 'external'"),
+        (["tenant", "show", "A"], "'A' is no tenant name"),
+        (["tenant", "set", "A", "--controllers", "vcsync"], "'A' is no tenant name"),
+        (["tenant", "set", "acme", "--storage", "much"], "--storage 'much': give bytes"),
+        (["tenant", "set", "acme", "--objects", "-1"], "--objects '-1': give a number, or default"),
+        (["tenant", "set", "acme"], "say what is to change: --controllers, --storage or --objects"),
         (["tenant", "delete", "A"], "'A' is no tenant name"),
         (["tenant", "rotate", "A"], "'A' is no tenant name"),
         (["tenant", "kubeconfig", "../x"], "'../x' is no tenant name"),
@@ -58,7 +64,7 @@ def test_wrong_input_is_one_line_and_code_2(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", ["create", "kubeconfig", "delete", "rotate", "export"])
+@pytest.mark.parametrize("command", ["create", "show", "set", "kubeconfig", "delete", "rotate", "export"])
 def test_help_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tenant", command, "--help"]) == 0
     assert f"vcsync tenant {command} acme" in capsys.readouterr().out
@@ -94,7 +100,7 @@ class StandIn(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    do_GET = do_POST = do_DELETE = answer  # noqa: N815
+    do_GET = do_POST = do_PATCH = do_DELETE = answer  # noqa: N815
 
     def log_message(self, *_: object) -> None:
         """Be quiet."""
@@ -127,9 +133,40 @@ def test_create_says_what_to_type_next(
     server: type[StandIn], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["tenant", "create", "acme", "--data", str(tmp_path)]) == 0
-    assert server.asked == [("POST", "/vcsync/v1/tenants", b'{"name":"acme"}')]
+    body = b'{"name":"acme","controllers":"vcsync","nodes":"virtual"}'
+    assert server.asked == [("POST", "/vcsync/v1/tenants", body)]
     out = capsys.readouterr().out
     assert f"next: vcsync tenant kubeconfig acme --data {tmp_path} > acme.kubeconfig" in out
+
+
+def test_whose_controllers_a_tenant_has_is_said_changed_and_shown(
+    server: type[StandIn], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, reach = "/vcsync/v1/tenants/acme", ["--data", str(tmp_path)]
+    assert main(["tenant", "create", "acme", "--controllers", "external", "--nodes", "own", *reach]) == 0
+    assert main(["tenant", "set", "acme", "--controllers", "vcsync", *reach]) == 0
+    assert server.asked == [
+        ("POST", "/vcsync/v1/tenants", b'{"name":"acme","controllers":"external","nodes":"own"}'),
+        ("PATCH", path, b'{"controllers":"vcsync"}'),
+    ]
+    shown = {"name": "acme", "uid": "1", "created": "now", "phase": "Ready", "controllers": "external"}
+    server.answers[path] = (200, json.dumps(shown).encode())
+    capsys.readouterr()
+    assert main(["tenant", "show", "acme", *reach]) == 0
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["NAME", "PHASE", "CONTROLLERS", "CREATED"],
+        ["acme", "Ready", "external", "now"],
+    ]
+
+
+def test_what_a_tenant_may_keep_is_said(server: type[StandIn], tmp_path: Path) -> None:
+    path, reach = "/vcsync/v1/tenants/acme", ["--data", str(tmp_path)]
+    assert main(["tenant", "set", "acme", "--storage", "10Gi", "--objects", "default", *reach]) == 0
+    assert main(["tenant", "set", "acme", "--storage", "default", "--objects", "0", *reach]) == 0
+    assert server.asked == [
+        ("PATCH", path, b'{"storageBytes":10737418240,"storageObjects":null}'),
+        ("PATCH", path, b'{"storageBytes":null,"storageObjects":0}'),
+    ]
 
 
 def test_the_admin_kubeconfig_is_also_taken_from_the_environment(
@@ -155,15 +192,16 @@ NO_SUCH_TENANT = status(404, "NotFound", 'tenants "acme" not found')
 KNOWN_ALREADY = status(409, "AlreadyExists", 'tenants "acme" already exists')
 ELSEWHERE = status(403, "Forbidden", "forbidden: the credential is not valid here")
 BASE = "/vcsync/v1/tenants"
+POOL = "/apis/tenancy.x-k8s.io/v1alpha1/virtualclusters?limit=500"
 
 
 @pytest.mark.parametrize(
     ("command", "path", "answer", "said"),
     [
         ("create", BASE, KNOWN_ALREADY, "there is a tenant acme already"),
-        ("delete", f"{BASE}/acme", NO_SUCH_TENANT, "there is no tenant acme"),
+        ("delete", f"{BASE}/acme?gracePeriodSeconds=300", NO_SUCH_TENANT, "there is no tenant acme"),
         ("rotate", f"{BASE}/acme/rotate", NO_SUCH_PATH, "is no embedded control plane"),
-        ("delete", f"{BASE}/acme", ELSEWHERE, "the credential is not valid here"),
+        ("delete", f"{BASE}/acme?gracePeriodSeconds=300", ELSEWHERE, "the credential is not valid here"),
     ],
 )
 def test_what_cannot_be_is_one_line_and_code_1(
@@ -176,6 +214,7 @@ def test_what_cannot_be_is_one_line_and_code_1(
     said: str,
 ) -> None:
     server.answers[path] = answer
+    server.answers[POOL] = NO_SUCH_PATH
     assert main(["tenant", command, "acme", "--data", str(tmp_path)]) == 1
     captured = capsys.readouterr()
     assert said in captured.err
@@ -204,15 +243,61 @@ def test_tenants_of_a_control_plane_are_listed(
     server: type[StandIn], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     item = {"name": "acme", "uid": "u", "created": "2026-01-01T00:00:00Z", "phase": "Ready"}
+    item |= {"controllers": "vcsync", "nodes": "own"}
     server.answers[BASE] = (200, json.dumps({"items": [item]}).encode())
     assert main(["tenant", "list", "--data", str(tmp_path)]) == 0
     assert capsys.readouterr().out.split() == [
         "NAME",
         "PHASE",
+        "CONTROLLERS",
         "CREATED",
         "acme",
         "Ready",
+        "vcsync",
         "2026-01-01T00:00:00Z",
     ]
     assert main(["tenant", "list", "--data", str(tmp_path), "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == [item]
+
+
+@pytest.mark.parametrize(("options", "grace"), [((), 300), (("--grace-period", "7"), 7), (("--force",), 0)])
+def test_a_deletion_takes_the_credentials_first_and_says_when_it_is_over(
+    server: type[StandIn],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    grace: int,
+) -> None:
+    server.answers[POOL] = NO_SUCH_PATH
+    server.answers[f"{BASE}/acme"] = NO_SUCH_TENANT
+    assert main(["tenant", "delete", "acme", "--data", str(tmp_path), *options]) == 0
+    first = server.asked[0]
+    assert first == ("DELETE", f"{BASE}/acme?gracePeriodSeconds={grace}", b"")
+    assert capsys.readouterr().out.splitlines() == [
+        "credentials of tenant acme are worthless from now on",
+        "tenant acme is deleted",
+    ]
+
+
+def test_a_deletion_that_waits_says_for_whom_and_what_would_end_it(
+    server: type[StandIn], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = {"objects": 2, "held": [["example.com/keep", 2]], "more": False}
+    told = {"name": "acme", "phase": "Draining", "deadline": "2026-01-01T00:05:00Z", "left": left}
+    server.answers[POOL] = NO_SUCH_PATH
+    server.answers[f"{BASE}/acme"] = (200, json.dumps(told).encode())
+    assert main(["tenant", "delete", "acme", "--data", str(tmp_path), "--timeout", "1"]) == 1
+    captured = capsys.readouterr()
+    assert (
+        "until 2026-01-01T00:05:00Z for who put these finalizers on objects: example.com/keep (2)"
+        in captured.out
+    )
+    assert "--force" in captured.err
+
+
+def test_a_deletion_can_be_left_to_itself(
+    server: type[StandIn], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answers[POOL] = NO_SUCH_PATH
+    assert main(["tenant", "delete", "acme", "--data", str(tmp_path), "--no-wait"]) == 0
+    assert "again to see it through" in capsys.readouterr().out

@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from vcsync.cli.controlplane_webhooks import webhook_options
+from vcsync.cli.controlplane_webhooks import webhook_options, webhooks_of
 
 
 def policy(*arguments):
@@ -14,8 +14,8 @@ def policy(*arguments):
 
     @click.command()
     @webhook_options
-    def command(webhooks):
-        found.append(webhooks)
+    def command(**given):
+        found.append(webhooks_of(given))
 
     run = CliRunner().invoke(command, arguments)
     return found[0] if found else run.output

@@ -52,6 +52,13 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         (["super", "list"], "not in a Pod; give a kubeconfig file"),
         (["install", "--kubeconfigs", "somewhere"], "give --meta"),
         (["status", "--endpoint", "ftp://x"], "--endpoint 'ftp://x'"),
+        (["up", "--tenants", "r1"], "'r1' cannot be used"),
+        (["up", "--tenants", "acme,acme"], "'acme' cannot be used"),
+        (["up", "--tenants", "system"], "'system' cannot be used"),
+        (["up", "--super-cluster", "east"], "give ID=KUBECONFIG"),
+        (["up", "--super-cluster", "east=/nowhere/k"], "cannot read /nowhere/k"),
+        (["up", "--listen", "127.0.0.1:0"], "kubeconfigs need a port that stays"),
+        (["up", "--status", "here"], "listen address 'here'"),
     ],
 )
 def test_wrong_input_is_one_line_that_names_it_and_code_2(

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
-from vcsync.cli.run import _adjust, until_signalled
+from vcsync.cli.pool_role import adjust
+from vcsync.cli.signals import until_signalled
 from vcsync.cli.supervise import Keeper, MakeRole, Role, Supervised, describe, pause
 
 
@@ -122,11 +123,11 @@ async def test_syncers_follow_the_list_of_super_clusters() -> None:
 
     served: dict[str, str] = {}
     async with Keeper() as keeper:
-        await _adjust(keeper, served, {"r1": "a", "r2": "b"}, make)
+        await adjust(keeper, served, {"r1": "a", "r2": "b"}, make)
         assert set(keeper.sources) == {"syncer/r1", "syncer/r2"}
-        await _adjust(keeper, served, {"r1": "a", "r2": "c", "r3": "d"}, make)  # r2 was registered anew
+        await adjust(keeper, served, {"r1": "a", "r2": "c", "r3": "d"}, make)  # r2 was registered anew
         assert set(keeper.sources) == {"syncer/r1", "syncer/r2", "syncer/r3"}
-        await _adjust(keeper, served, {"r3": "d"}, make)
+        await adjust(keeper, served, {"r3": "d"}, make)
         assert set(keeper.sources) == {"syncer/r3"}
     assert made == ["r1", "r2", "r2", "r3"]
     assert not keeper.sources

@@ -1,0 +1,88 @@
+"""`vcsync up`: sizes follow what Pods use, as the super clusters tell where they run."""
+
+import json
+import signal
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.real.up_kit import Up, eventually
+
+DEFINITION = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {
+        "name": "pods.metrics.k8s.io",
+        "annotations": {"api-approved.kubernetes.io": "unapproved, a test"},
+    },
+    "spec": {
+        "group": "metrics.k8s.io",
+        "scope": "Namespaced",
+        "names": {"plural": "pods", "singular": "pod", "kind": "PodMetrics", "listKind": "PodMetricsList"},
+        "versions": [
+            {
+                "name": "v1beta1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+                },
+            }
+        ],
+    },
+}
+"""Stands for a metrics-server: what it would serve is stored."""
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Up]:
+    made = Up(tmp_path)
+    yield made
+    if made.begun and made.alive:
+        made.end(signal.SIGKILL)
+
+
+def metrics(pod: dict[str, Any]) -> dict[str, Any]:
+    """Return what a metrics-server would tell of a Pod: 900m of a CPU."""
+    measured = datetime.now(UTC) + timedelta(minutes=1)
+    return {
+        "apiVersion": "metrics.k8s.io/v1beta1",
+        "kind": "PodMetrics",
+        "metadata": {"name": pod["metadata"]["name"], "namespace": pod["metadata"]["namespace"]},
+        "timestamp": measured.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "window": "0s",
+        "containers": [{"name": "nginx", "usage": {"cpu": "900m", "memory": "1Mi"}}],
+    }
+
+
+@pytest.mark.timeout(390)
+def test_metrics_come_up_from_where_pods_run(up: Up) -> None:
+    up.start("--hollow", "r1")
+    up.type(f"vcsync tenant kubeconfig r1 --data {up.data} > {up.data}/r1.kubeconfig")
+    up.kubectl("create quota all --hard=cpu=8,memory=16Gi")
+    up.kubectl("create deployment web --image=nginx")
+    up.kubectl("set resources deployment web --requests=cpu=500m,memory=128Mi")
+    names = set()
+
+    def one_with_requests() -> bool:
+        found = [each for each in up.pods() if each["spec"]["containers"][0]["resources"].get("requests")]
+        names.update(each["metadata"]["name"] for each in found)
+        return len(found) == len(up.pods()) == 1 and found[0]["status"]["phase"] == "Running"
+
+    eventually(one_with_requests)
+    file = up.folder / "metrics.json"
+    file.write_text(json.dumps(DEFINITION))
+    up.kubectl(f"create -f {file}", "r1")
+    up.kubectl("wait --for=condition=established crd/pods.metrics.k8s.io --timeout=60s", "r1")
+    below = json.loads(up.kubectl("get pods -A -o json", "r1"))["items"]
+    items = [metrics(each) for each in below if each["metadata"]["name"] in names]
+    assert len(items) == 1
+    file.write_text(json.dumps(items[0]))
+    up.kubectl(f"create -f {file}", "r1")
+    up.kubectl("autoscale deployment web --cpu=60% --min=1 --max=5")
+    eventually(lambda: len(up.pods()) == 3)
+    told = up.kubectl("get events -o jsonpath='{.items[*].message}'")
+    assert "New size: 3; reason: cpu resource utilization (percentage of request) above target" in told

@@ -1,0 +1,83 @@
+"""What `vcsync up` makes of its options and its file."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from vcsync.cli import config
+from vcsync.cli.up import free_port, listen_at, members_of, wanted_of
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "https://east.example:6443"}}]
+users: [{name: u, user: {token: t}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+current-context: c
+"""
+
+
+@pytest.fixture
+def east(tmp_path: Path) -> str:
+    (tmp_path / "east.kubeconfig").write_text(KUBECONFIG)
+    return f"east={tmp_path}/east.kubeconfig"
+
+
+@pytest.mark.parametrize(
+    ("with_real", "hollow", "pretending"),
+    [
+        (False, None, ("r1", "r2")),
+        (False, "a,b,c", ("a", "b", "c")),
+        (False, "", ()),
+        (True, None, ()),
+        (True, "r1", ("r1",)),
+    ],
+)
+def test_real_super_clusters_take_the_place_of_hollow_ones_or_stand_beside_them(
+    east: str, with_real: bool, hollow: str | None, pretending: tuple[str, ...]
+) -> None:
+    members = members_of("acme,umbrella", (east,) if with_real else (), hollow)
+    assert (members.tenants, members.hollow) == (("acme", "umbrella"), pretending)
+    assert [admin.cluster.server for admin in members.real.values()] == [
+        "https://east.example:6443"
+    ] * with_real
+
+
+def test_the_port_that_kubeconfigs_name_stays(tmp_path: Path) -> None:
+    (tmp_path / "listen").write_text("127.0.0.1:7001\n")
+    assert listen_at(tmp_path) == ("127.0.0.1", 7001)
+    assert listen_at(tmp_path, "0.0.0.0:7002") == ("0.0.0.0", 7002)
+
+
+def test_a_port_that_is_taken_is_not_chosen() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        taken = other.getsockname()[1]
+        assert free_port(taken) != taken
+
+
+def test_all_sections_of_the_file_count(tmp_path: Path) -> None:
+    path = tmp_path / "vcsync.yaml"
+    path.write_text(
+        "up: {tenants: [acme]}\n"
+        "controlplane: {listen: '[::1]:7003', max-watches-per-tenant: 7, etcd: 'http://etcd:2379'}\n"
+        "nsscheduler: {policy: pack}\nsyncer: {brake-share: 0.5}\ncommon: {lost-after: 900}\nhollow: {cpu: 8}\n"
+    )
+    wanted = wanted_of(config.read(path), tmp_path, members_of("acme", (), None), nodes=5)
+    assert wanted.plane.data == tmp_path
+    assert wanted.plane.listen == ("::1", 7003)
+    assert wanted.plane.limits.watches == 7
+    assert wanted.plane.etcd is not None
+    assert wanted.plane.etcd.endpoints == ("http://etcd:2379",)
+    assert (wanted.cluster.nodes, wanted.cluster.shape.cpu) == (5, "8")
+    assert (wanted.tuning.policy, wanted.tuning.brake_share, wanted.tuning.lost_after) == ("pack", 0.5, 900.0)
+
+
+def test_where_the_command_says_to_listen_the_file_does_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "vcsync.yaml"
+    path.write_text("controlplane: {listen: '127.0.0.1:7003'}")
+    wanted = wanted_of(
+        config.read(path), tmp_path, members_of("", (), None), nodes=1, listen="127.0.0.1:7004"
+    )
+    assert wanted.plane.listen == ("127.0.0.1", 7004)

@@ -1,0 +1,62 @@
+"""The kubelets' side of TLS in a hollow cluster: a certificate of the cluster's CA, and only API servers let in."""
+
+import ssl
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from cryptography import x509
+
+from vcsync.cli.errors import WrongInputError
+from vcsync.controlplane.tenants import pki
+from vcsync.controlplane.tenants.records import Authority
+
+CERTIFICATE, KEY = "ca.crt", "ca.key"
+"""Files of `vcsync tenant export`."""
+
+
+def read_keys(folder: Path) -> Mapping[str, str]:
+    """Read the CA that `vcsync tenant export` wrote.
+
+    Raises:
+        WrongInputError: it is not there.
+    """
+    try:
+        return {name: (folder / name).read_text(encoding="ascii") for name in (CERTIFICATE, KEY)}
+    except (OSError, UnicodeDecodeError) as error:
+        raise WrongInputError(
+            f"--keys {folder}: {error}; 'vcsync tenant export NAME --dir {folder}' writes it"
+        ) from error
+
+
+def kubelet_tls(files: Mapping[str, str], host: str) -> ssl.SSLContext:
+    """Return what a hollow cluster's kubelets serve with at an address.
+
+    Args:
+        files: certificate and key of the cluster's CA, PEM.
+        host: the address.
+
+    Raises:
+        WrongInputError: the keys are none.
+    """
+    try:
+        return _context(files, host)
+    except (ValueError, TypeError, x509.ExtensionNotFound, ssl.SSLError) as error:
+        raise WrongInputError(f"the keys of the cluster's CA cannot be used: {error}") from error
+
+
+def _context(files: Mapping[str, str], host: str) -> ssl.SSLContext:
+    certificate = x509.load_pem_x509_certificate(files[CERTIFICATE].encode())
+    identifier = certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest.hex()
+    pair = pki.issue_serving(Authority(files[CERTIFICATE], files[KEY], identifier), [host], time.time())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=files[CERTIFICATE])
+    with tempfile.TemporaryDirectory(prefix="vcsync-") as folder:  # Python's TLS reads keys from files only
+        path = Path(folder) / "pair.pem"
+        path.touch(mode=0o600)
+        path.write_text(pair.certificate + pair.key, encoding="ascii")
+        context.load_cert_chain(path)
+    return context

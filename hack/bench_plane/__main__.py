@@ -53,8 +53,8 @@ def main() -> int:
             print("measuring two embedded control planes on one etcd", flush=True)
             two = pair.run(folder / "pair")
         if only.search("tenants"):
-            print(f"making {options.tenants} tenants", flush=True)
-            idle = tenants.measure(ControlPlane(folder / "idle"), options.tenants)
+            print(f"making {options.tenants} tenants, then {options.many} Pods", flush=True)
+            idle = tenants.measure(ControlPlane(folder / "idle"), options.tenants, options.many)
     print("\n".join(report(real, ours, two, idle)))
     options.json.parent.mkdir(parents=True, exist_ok=True)
     told = {"real": real, "ours": ours, "tenants": idle}
@@ -132,7 +132,8 @@ def report(
         lines.append(
             f"{idle.count} tenants: {idle.rate:.0f} made per second, {idle.memory / 1000:.1f} KB each when idle "
             f"({idle.grown / 1000:.1f} KB in the process that made them), start-up with all {idle.restart:.1f} s "
-            f"({idle.cpu:.1f} s CPU), without any {idle.bare:.1f} s"
+            f"({idle.cpu:.1f} s CPU), without any {idle.bare:.1f} s, "
+            f"with {idle.pods} Pods besides {idle.full:.1f} s"
         )
     return lines
 

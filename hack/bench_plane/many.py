@@ -42,7 +42,7 @@ class Many:
 async def run(target: Target, kubeconfig: Path, other: Target, count: int) -> Many:
     """Create `count` Pods, then let `other` read while `target` lists them all."""
     before = _weight(target)
-    await measure(target, count, CLIENTS, _create)
+    await create(target, count)
     await asyncio.sleep(SETTLE_SECONDS)
     stands = _weight(target)
     async with session(other, 1) as ask:
@@ -70,6 +70,11 @@ async def run(target: Target, kubeconfig: Path, other: Target, count: int) -> Ma
         min(seconds),
         spent / LISTS,
     )
+
+
+async def create(target: Target, count: int) -> None:
+    """Create `count` Pods in the default namespace, which must be ready for them."""
+    await measure(target, count, CLIENTS, _create)
 
 
 async def _create(ask: Ask, number: int) -> None:

@@ -1,4 +1,7 @@
-"""What a crowded tenant costs: definitions, roles and webhooks that stand there, and what admission adds to a create."""
+"""What a crowded tenant costs: definitions, roles and webhooks that stand there, and what admission adds to a create.
+
+Webhooks that are called answer from this process; their time is the request's, their CPU is not counted.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import Any
 
 from hack.bench_plane.load import CONFIG_MAPS, Ask, Figure, Refused, Target, measure, pod, session
 from hack.testbed.processes import resident_memory
+from hack.webhooks import WebhookServer
 
 DEFINITIONS = 200
 ROLES = 1000
@@ -20,7 +24,7 @@ PLAIN, BOUNDED = "plain", "bounded"
 """Namespaces without anything, and with a quota, default limits and a Pod Security level."""
 SETTLE_SECONDS = 5.0
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
-HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+HOOKS = "/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -49,7 +53,15 @@ async def run(target: Target) -> Space:
     figures["create a ConfigMap, crowded tenant"] = await measure(
         target, CREATES, CLIENTS, _config_maps("many")
     )
-    return Space(sum(map(resident_memory, target.pids)) - before, figures)
+    memory = sum(map(resident_memory, target.pids)) - before
+    with WebhookServer() as server:
+        for count, sorts in enumerate(("validating", "mutating"), 1):
+            await measure(target, 1, 1, _called(sorts, server))
+            await asyncio.sleep(SETTLE_SECONDS)
+            figures[f"the same, {count} webhook{'s' * (count > 1)} called"] = await measure(
+                target, CREATES, CLIENTS, _config_maps(f"called-{count}")
+            )
+    return Space(memory, figures)
 
 
 async def _namespaces(target: Target) -> None:
@@ -126,4 +138,25 @@ async def _webhook(ask: Ask, number: int) -> None:
         "admissionReviewVersions": ["v1"],
         "failurePolicy": "Fail",
     }
-    await ask("POST", HOOKS, {"metadata": {"name": f"bench-{number}"}, "webhooks": [hook]})
+    await ask(
+        "POST", HOOKS.format("validating"), {"metadata": {"name": f"bench-{number}"}, "webhooks": [hook]}
+    )
+
+
+def _called(sort: str, server: WebhookServer) -> Callable[[Ask, int], Any]:
+    """A webhook that is asked about every ConfigMap; validating ones allow, mutating ones set a label."""
+    path = {"validating": "/allow", "mutating": "/label"}[sort]
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]}
+    hook = {
+        "name": f"{sort}.example.com",
+        "rules": [rule],
+        "clientConfig": {"url": f"{server.url}{path}", "caBundle": server.bundle},
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Fail",
+    }
+
+    async def create(ask: Ask, _: int) -> None:
+        await ask("POST", HOOKS.format(sort), {"metadata": {"name": "called"}, "webhooks": [hook]})
+
+    return create

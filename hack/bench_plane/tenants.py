@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from hack.bench_plane.load import cpu_seconds
+from hack.bench_plane import many, runs
+from hack.bench_plane.load import Target, cpu_seconds
 from hack.embedded import ControlPlane
 from hack.parity import sides
 from hack.testbed.processes import resident_memory
@@ -23,7 +24,7 @@ class Tenants:
     `rate`: new tenants per second with all default objects. `memory`: bytes of the process per idle tenant: what
     one that has just been started with all of them holds more than one without any. `grown`: bytes that the process
     which made them has more per tenant. `restart`: seconds from start to ready with all of them; `cpu`: CPU seconds of
-    that; `bare`: seconds of a start without any.
+    that; `bare`: seconds of a start without any. `full`: seconds of a start with all of them and `pods` Pods in one.
     """
 
     count: int
@@ -33,10 +34,12 @@ class Tenants:
     restart: float
     cpu: float
     bare: float
+    pods: int
+    full: float
 
 
-def measure(plane: ControlPlane, count: int) -> Tenants:
-    """Start a process that does not run yet, make `count` tenants, then start it anew."""
+def measure(plane: ControlPlane, count: int, pods: int) -> Tenants:
+    """Start a process that does not run yet, make `count` tenants, start it anew, and again with `pods` Pods."""
     begin = time.perf_counter()
     plane.start()
     bare, empty = time.perf_counter() - begin, resident_memory(plane.pid)
@@ -46,13 +49,26 @@ def measure(plane: ControlPlane, count: int) -> Tenants:
     time.sleep(5)  # what was put off settles
     grown = (resident_memory(plane.pid) - empty) / count
     plane.stop()
-    begin = time.perf_counter()
-    plane.start()
-    restart, cpu = time.perf_counter() - begin, cpu_seconds([plane.pid])
+    restart, cpu = _start(plane)
     time.sleep(5)
     memory = (resident_memory(plane.pid) - empty) / count
+    asyncio.run(_fill(Target(sides.side("full", plane.kubeconfig("idle-0")), [plane.pid]), pods))
     plane.stop()
-    return Tenants(count, rate, memory, grown, restart, cpu, bare)
+    full, _ = _start(plane)
+    plane.stop()
+    return Tenants(count, rate, memory, grown, restart, cpu, bare, pods, full)
+
+
+def _start(plane: ControlPlane) -> tuple[float, float]:
+    """Return the seconds until it was ready, by the clock and of its CPU."""
+    begin = time.perf_counter()
+    plane.start()
+    return time.perf_counter() - begin, cpu_seconds([plane.pid])
+
+
+async def _fill(target: Target, pods: int) -> None:
+    await runs.prepare(target)
+    await many.create(target, pods)
 
 
 async def _make(plane: ControlPlane, count: int) -> None:

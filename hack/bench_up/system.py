@@ -1,0 +1,126 @@
+"""`vcsync up` as a process that is measured: start, end, and clients of its tenants and super clusters."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from hack.bench.meter import cpu_seconds, memory_bytes
+from hack.testbed.processes import free_ports
+from vcsync.kube.client import Client
+from vcsync.kube.connection import Connection
+
+SUPERS = ("r1", "r2")
+READY_SECONDS = 900.0
+CONNECTIONS = 1
+"""To each tenant, for calls: new ones of one address come at a bounded pace, and a burst goes to many tenants."""
+
+
+class UpFailedError(Exception):
+    """It did not become ready, or ended; the text holds what it said last."""
+
+
+class Up:
+    """`vcsync up` with hollow super clusters.
+
+    Args:
+        folder: for its data and log.
+        tenants: their names.
+        nodes: of each super cluster.
+        profile: file to write where its CPU time goes; None: not asked for.
+    """
+
+    def __init__(self, folder: Path, tenants: Sequence[str], nodes: int, profile: Path | None = None) -> None:
+        self.tenants = tuple(tenants)
+        self._data, self._log = folder / "data", folder / "up.log"
+        self._nodes = nodes
+        self._profile = profile
+        self._process: subprocess.Popen[bytes] | None = None
+        self.started = 0.0
+        """Seconds it took until everything was ready."""
+
+    def __enter__(self) -> Self:
+        port, status = free_ports(2)
+        sampled = ("-m", "hack.bench.sampler", str(self._profile.absolute())) if self._profile else ()
+        command = [
+            sys.executable, *sampled, "-m", "vcsync", "up",
+            "--data", str(self._data), "--listen", f"127.0.0.1:{port}", "--status", f"127.0.0.1:{status}",
+            "--hollow", ",".join(SUPERS), "--nodes", str(self._nodes), "--tenants", ",".join(self.tenants),
+        ]  # fmt: skip
+        began = time.monotonic()
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        while "ready after" not in self._log.read_text():
+            if self._process.poll() is not None or time.monotonic() > began + READY_SECONDS:
+                told = self._log.read_text()[-3000:]
+                self.__exit__()
+                raise UpFailedError(f"it is not ready: {told}")
+            time.sleep(0.1)
+        self.started = time.monotonic() - began
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    @property
+    def pids(self) -> list[int]:
+        """The process and what it has started."""
+        if self._process is None:
+            raise UpFailedError("it does not run")
+        found = [self._process.pid]
+        for pid in found:
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                found += [int(each) for each in (task / "children").read_text().split()]
+        return found
+
+    def cpu(self) -> float:
+        """CPU seconds so far, of all threads and child processes, user and system."""
+        return sum(map(cpu_seconds, self.pids))
+
+    def memory(self) -> int:
+        """Bytes of memory in use (Pss)."""
+        return sum(map(memory_bytes, self.pids))
+
+    @asynccontextmanager
+    async def clients(self) -> AsyncIterator[Clients]:
+        """Clients of everything."""
+        async with AsyncExitStack() as stack:
+
+            async def client(connection: Connection, name: str, most: int = CONNECTIONS) -> Client:
+                return await stack.enter_async_context(Client(connection, name=name, max_connections=most))
+
+            admin = await client(Connection.from_kubeconfig_file(self._data / "admin.kubeconfig"), "admin")
+            tenants = {
+                name: await client(
+                    Connection.from_kubeconfig_file(self._data / f"{name}.kubeconfig", recheck=3600.0), name
+                )
+                for name in self.tenants
+            }
+            supers: dict[str, Client] = {}
+            for name in SUPERS:
+                told: Any = await admin.request("GET", f"/vcsync/v1/tenants/{name}/kubeconfig?user=admin")
+                supers[name] = await client(Connection.from_kubeconfig_bytes(told), name, 64)
+            yield Clients(admin, tenants, supers)
+
+
+class Clients:
+    """Clients as everybody's administrators; `everybody` reads all spaces at once."""
+
+    def __init__(self, admin: Client, tenants: dict[str, Client], supers: dict[str, Client]) -> None:
+        self.everybody = admin.below("/tenants/all")
+        self.tenants = tenants
+        self.supers = supers

@@ -1,23 +1,30 @@
 """Our controllers beside an embedded control plane, as two processes: namespaces end, owners take theirs along."""
 
 import asyncio
+import base64
+import json
 import subprocess
-import sys
-import time
-import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from hack.embedded import ControlPlane
-from hack.testbed.processes import free_ports
+from hack.testbed import ensure
+from tests.real.controllers_kit import controllers, gone, until
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
 from vcsync.kube.envelope import untyped
 from vcsync.kube.errors import NotFound
 from vcsync.kube.resources import (
+    CERTIFICATE_SIGNING_REQUESTS,
     CLUSTER_ROLES,
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -25,18 +32,20 @@ from vcsync.kube.resources import (
     ENDPOINT_SLICES,
     ENDPOINTS,
     EVENTS,
+    LEASES,
     NAMESPACES,
+    NODES,
     POD_DISRUPTION_BUDGETS,
     PODS,
     REPLICA_SETS,
     RESOURCE_QUOTAS,
     SECRETS,
+    SERVICE_ACCOUNTS,
     SERVICES,
     STATEFUL_SETS,
     Resource,
 )
 
-PATIENCE = 30.0
 WIDGETS = Resource("example.com", "v1", "widgets", "Widget", namespaced=True)
 DEFINITION = {
     "metadata": {"name": "widgets.example.com"},
@@ -62,49 +71,14 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("controllers")
     with ControlPlane(folder) as plane:
         found = plane.create("acme")
-        listen = f"127.0.0.1:{free_ports(1)[0]}"
-        command = [sys.executable, "-m", "vcsync", "run", "controllers", "--no-leader-elect"]
-        with (folder / "controllers.log").open("ab") as log:
-            process = subprocess.Popen(
-                [*command, "--data", str(plane.data), "--listen", listen], stdout=log, stderr=log
-            )
-        try:
-            ready(f"http://{listen}/readyz")
+        with controllers(plane):
             yield found
-        finally:
-            process.terminate()
-            process.wait(30)
-
-
-def ready(url: str) -> None:
-    end = time.monotonic() + PATIENCE
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=2):
-                return
-        except OSError:
-            assert time.monotonic() < end, "the controllers are not ready"
-            time.sleep(0.05)
 
 
 @pytest.fixture
 async def acme(kubeconfig: Path) -> AsyncIterator[Client]:
     async with Client(Connection.from_kubeconfig_file(kubeconfig), name="acme") as client:
         yield client
-
-
-async def until(happened: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not await happened():
-            await asyncio.sleep(0.05)
-
-
-async def gone(client: Client, resource: Resource, name: str, namespace: str = "") -> bool:
-    try:
-        await client.get(resource, name, namespace)
-    except NotFound:
-        return True
-    return False
 
 
 def deployment(name: str) -> dict[str, Any]:
@@ -312,3 +286,171 @@ async def test_numbered_pods_come_in_order_and_stand_behind_their_service_and_bu
     await until(reached)
     complete = untyped((await acme.get(STATEFUL_SETS, "db", "default")).status)
     assert complete["currentRevision"] == complete["updateRevision"]
+
+
+async def run_kubectl(
+    config: Path,
+    *arguments: str,
+    input: str | None = None,  # noqa: A002
+) -> subprocess.CompletedProcess[str]:
+    command = [str(ensure(["kubectl"])["kubectl"]), "--kubeconfig", str(config), *arguments]
+    return await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, text=True, timeout=60, input=input, check=False
+    )
+
+
+async def kubectl(config: Path, *arguments: str, input: str | None = None) -> str:  # noqa: A002
+    done = await run_kubectl(config, *arguments, input=input)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+async def whoami(kubeconfig: Path, name: str, **user: str) -> Any:
+    """Ask with another's credentials who one is."""
+    content = yaml.safe_load(kubeconfig.read_text())
+    content["users"][0]["user"] = user
+    path = kubeconfig.with_name(f"{name}.kubeconfig")
+    path.write_text(yaml.safe_dump(content))
+    answer = json.loads(await kubectl(path, "auth", "whoami", "-o", "json"))
+    return answer["status"]["userInfo"]
+
+
+async def test_a_certificate_that_was_approved_logs_in(acme: Client, kubeconfig: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "devs"),
+            x509.NameAttribute(NameOID.COMMON_NAME, "ann"),
+        ]
+    )
+    asked = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
+    spec = {
+        "request": base64.b64encode(asked.public_bytes(serialization.Encoding.PEM)).decode(),
+        "signerName": "kubernetes.io/kube-apiserver-client",
+        "usages": ["client auth"],
+    }
+    await acme.create(CERTIFICATE_SIGNING_REQUESTS, {"metadata": {"name": "ann"}, "spec": spec})
+    await kubectl(kubeconfig, "certificate", "approve", "ann")
+
+    async def certificate() -> str:
+        request = await acme.get(CERTIFICATE_SIGNING_REQUESTS, "ann")
+        return str(untyped(request.status).get("certificate") or "")
+
+    async def issued() -> bool:
+        return bool(await certificate())
+
+    await until(issued)
+    pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    held = {
+        "client-certificate-data": await certificate(),
+        "client-key-data": base64.b64encode(pem).decode(),
+    }
+    found = await whoami(kubeconfig, "ann", **held)
+    assert (found["username"], found["groups"]) == ("ann", ["devs", "system:authenticated"])
+    assert "Issued" in await kubectl(kubeconfig, "get", "csr", "ann")
+
+
+async def test_the_token_in_a_secret_logs_in_as_long_as_its_account_is_there(
+    acme: Client, kubeconfig: Path
+) -> None:
+    await acme.create(SERVICE_ACCOUNTS, {"metadata": {"name": "robot"}}, "default")
+    annotations = {"kubernetes.io/service-account.name": "robot"}
+    secret = {
+        "metadata": {"name": "robot", "annotations": annotations},
+        "type": "kubernetes.io/service-account-token",
+    }
+    await acme.create(SECRETS, secret, "default")
+
+    async def data() -> dict[str, str]:
+        return untyped((await acme.get(SECRETS, "robot", "default")).rest).get("data") or {}
+
+    async def filled() -> bool:
+        return sorted(await data()) == ["ca.crt", "namespace", "token"]
+
+    await until(filled)
+    token = base64.b64decode((await data())["token"]).decode()
+    found = await whoami(kubeconfig, "robot", token=token)
+    assert found["username"] == "system:serviceaccount:default:robot"
+    await acme.delete(SERVICE_ACCOUNTS, "robot", "default")
+    await until(lambda: gone(acme, SECRETS, "robot", "default"))
+
+
+async def test_a_taint_that_acts_on_those_that_run_drives_off_who_does_not_bear_it(
+    acme: Client, kubeconfig: Path
+) -> None:
+    await until(lambda: _settled(acme, "default"))
+    await acme.create(NODES, {"metadata": {"name": "mine"}})
+    for name, tolerations in (("weak", []), ("strong", [{"key": "own", "operator": "Exists"}])):
+        spec = {
+            "nodeName": "mine",
+            "tolerations": tolerations,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "c", "image": "i"}],
+        }
+        await acme.create(PODS, {"metadata": {"name": name}, "spec": spec}, "default")
+    await kubectl(kubeconfig, "taint", "node", "mine", "own=yes:NoExecute")
+    await until(lambda: gone(acme, PODS, "weak", "default"))
+    assert not await gone(acme, PODS, "strong", "default")
+
+    async def told() -> bool:
+        events = await acme.list(EVENTS, "default", field_selector="reason=TaintManagerEviction")
+        return any(b"Marking for deletion Pod default/weak" in each.rest for each in events)
+
+    await until(told)
+
+
+DAEMON_SET = """
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: daemon, namespace: default}
+spec:
+  selector: {matchLabels: {app: daemon}}
+  template:
+    metadata: {labels: {app: daemon}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      tolerations: [{operator: Exists}]
+      containers: [{name: c, image: i}]
+"""
+
+
+async def test_daemons_run_on_the_operators_nodes_and_tenants_are_told_why_not_on_theirs(
+    kubeconfig: Path,
+) -> None:
+    refused = await run_kubectl(kubeconfig, "apply", "-f", "-", input=DAEMON_SET)
+    assert 'daemonsets.apps "daemon" is forbidden: a DaemonSet runs on every node' in refused.stderr
+    assert "vcsync tenant set acme --controllers external" in refused.stderr
+    admin = kubeconfig.parent / "data" / "admin.kubeconfig"
+    async with Client(Connection.from_kubeconfig_file(admin), name="operator") as server:
+        system = server.below("/tenants/system")
+        await until(lambda: _settled(system, "default"))
+        await _node(system, "one")
+        await kubectl(admin, "apply", "-f", "-", input=DAEMON_SET)
+        await until(lambda: _pods(system, "daemon", "default", 1))
+        [pod] = await system.list(PODS, "default", label_selector="app=daemon")
+        await _bind(system, pod.name, "one")
+        await run(system, pod.name, "10.0.0.1")
+        await kubectl(admin, "rollout", "status", "daemonset/daemon", "--timeout=55s")
+        await kubectl(admin, "set", "image", "daemonset/daemon", "c=j")
+        await until(lambda: gone(system, PODS, pod.name, "default"))
+        await until(lambda: _pods(system, "daemon", "default", 1))
+        history = await kubectl(admin, "rollout", "history", "daemonset/daemon")
+        assert [line.split()[0] for line in history.splitlines()[2:4]] == ["1", "2"]
+
+
+async def _node(client: Client, name: str) -> None:
+    """Make a node that counts as living for as long as the test may take."""
+    await client.create(NODES, {"metadata": {"name": name}})
+    now = datetime.now(UTC)
+    spec = {"leaseDurationSeconds": 3600, "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+    await client.create(LEASES, {"metadata": {"name": name}, "spec": spec}, "kube-node-lease")
+    ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": now.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    await client.patch(NODES, name, {"status": {"conditions": [ready]}}, subresource="status")
+
+
+async def _bind(client: Client, pod: str, node: str) -> None:
+    """Do what a scheduler does."""
+    body = {"metadata": {"name": pod}, "target": {"kind": "Node", "name": node}}
+    await client.create_raw(PODS, body, "default", name=pod, subresource="binding")

@@ -1,0 +1,66 @@
+"""Our controllers as a process beside a control plane, and waiting for what they bring about."""
+
+import asyncio
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+from hack.embedded import ControlPlane
+from hack.testbed.processes import free_ports
+from vcsync.kube.client import Client
+from vcsync.kube.errors import NotFound
+from vcsync.kube.resources import Resource
+
+PATIENCE = 60.0
+
+
+@contextmanager
+def controllers(plane: ControlPlane) -> Iterator[None]:
+    """Run the controllers until the block ends; it begins when they are ready."""
+    listen = f"127.0.0.1:{free_ports(1)[0]}"
+    command = [sys.executable, "-m", "vcsync", "run", "controllers", "--no-leader-elect"]
+    with (plane.directory / "controllers.log").open("ab") as log:
+        process = subprocess.Popen(
+            [*command, "--data", str(plane.data), "--listen", listen], stdout=log, stderr=log
+        )
+    try:
+        _wait_ready(f"http://{listen}/readyz")
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _wait_ready(url: str) -> None:
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=2):
+                return
+        except OSError:
+            assert time.monotonic() < end, "the controllers are not ready"
+            time.sleep(0.05)
+
+
+async def until(happened: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until something is true."""
+    async with asyncio.timeout(PATIENCE):
+        while not await happened():
+            await asyncio.sleep(0.05)
+
+
+async def gone(client: Client, resource: Resource, name: str, namespace: str = "") -> bool:
+    """Tell whether an object is not there."""
+    try:
+        await client.get(resource, name, namespace)
+    except NotFound:
+        return True
+    return False
+
+
+async def there(client: Client, resource: Resource, name: str, namespace: str = "") -> bool:
+    """Tell whether an object is there."""
+    return not await gone(client, resource, name, namespace)

@@ -26,7 +26,9 @@ from hack.conformance.tests import (
     EXCLUDED,
     FEW,
     HOLLOW,
+    OWN_NODES,
     SHORT,
+    WHOLE_SHORT,
     E2eTest,
     InvalidList,
     choose_named,
@@ -35,6 +37,7 @@ from hack.conformance.tests import (
     read_names,
     read_tests,
 )
+from hack.conformance.whole import WholeEnvironment
 from hack.testbed import BuildError, TestBedError
 
 DIRECTORY = Path(".testbed") / "conformance"
@@ -46,6 +49,11 @@ DIRECTORY = Path(".testbed") / "conformance"
     "--embedded",
     is_flag=True,
     help="Test an embedded control plane as a cluster instead of a tenant's Pods' way.",
+)
+@click.option(
+    "--whole",
+    is_flag=True,
+    help="With everything ours: `vcsync up`, its control plane, controllers and hollow clusters.",
 )
 @click.option(
     "--content-type", default="", metavar="TYPE", help="What the tests speak to it (default: protobuf)."
@@ -74,6 +82,7 @@ def main(
     *,
     short: bool,
     embedded: bool,
+    whole: bool,
     content_type: str,
     focus: str | None,
     names: Path | None,
@@ -95,7 +104,8 @@ def main(
                 directory=folder,
             )
         else:
-            report = conformance(short=short, focus=focus, names=chosen, parallel=parallel, directory=folder)
+            run = whole_conformance if whole else conformance
+            report = run(short=short, focus=focus, names=chosen, parallel=parallel, directory=folder)
     except (InvalidList, EnvironmentFailed, TestBedError, BuildError) as error:
         click.echo(f"conformance: {error}", err=True)
         sys.exit(2)
@@ -113,7 +123,14 @@ def conformance(
     names: list[str] | None = None,
     parallel: int = 2,
 ) -> Report:
-    """Run the chosen tests in an environment made for it, and show each result as it comes.
+    """Run the chosen tests for a tenant in an environment made for it, and show each result as it comes.
+
+    Args:
+        directory: for data and logs.
+        short: the short form.
+        focus: only tests whose name this matches.
+        names: only these tests.
+        parallel: processes at once.
 
     Raises:
         InvalidList: a list of tests is not as it should be, or nothing is chosen.
@@ -136,10 +153,43 @@ def conformance(
     ):
         if chosen:
             folder = directory / f"{nodes.count}-nodes"
-            with Environment(folder, nodes) as environment:
-                runner = Runner(environment.target, folder, parallel=parallel, on_result=show)
-                results += runner.run(chosen)
+            results += run_in(Environment(folder, nodes), folder, chosen, parallel)
     return Report(results, excluded, time.monotonic() - started)
+
+
+def whole_conformance(
+    *,
+    directory: Path,
+    short: bool = False,
+    focus: str | None = None,
+    names: list[str] | None = None,
+    parallel: int = 2,
+) -> Report:
+    """Run the chosen tests as `conformance` does, where everything is ours.
+
+    What needs nodes of one's own is run on a super cluster, which has them.
+
+    Raises:
+        InvalidList, EnvironmentFailed, BuildError: as `conformance` does.
+    """
+    tests = choose(read_tests(HOLLOW.read_text()), WHOLE_SHORT if short else None, names, focus)
+    click.echo(f"{len(tests)} tests, logs in {directory}")
+    owning = [each for file in (EXCLUDED, OWN_NODES) for each in read_exclusions(file.read_text())]
+    own = [test for test in tests if exclusion_of(test, owning)]
+    few = set(read_names(FEW.read_text()))
+    others = [test for test in tests if test not in own]
+    started = time.monotonic()
+    results: list[Result] = []
+    for name, nodes, chosen in (
+        ("many-nodes", MANY_NODES, [test for test in others if test.name not in few]),
+        ("few-nodes", FEW_NODES, [test for test in others if test.name in few]),
+        ("own-nodes", FEW_NODES, own),
+    ):
+        if chosen:
+            folder = directory / name
+            environment = WholeEnvironment(folder, nodes, own_nodes=chosen is own)
+            results += run_in(environment, folder, chosen, parallel)
+    return Report(results, {}, time.monotonic() - started)
 
 
 def embedded_conformance(
@@ -157,11 +207,34 @@ def embedded_conformance(
         InvalidList, TestBedError, BuildError: as `conformance` does.
     """
     tests = choose(read_tests(HOLLOW.read_text()), EMBEDDED_SHORT if short else None, names, focus)
+    click.echo(f"{len(tests)} tests, logs in {directory}")
     started = time.monotonic()
-    with EmbeddedEnvironment(directory, content_type) as environment:
-        click.echo(f"{len(tests)} tests, logs in {directory}")
-        runner = Runner(environment.target, directory, parallel=parallel, on_result=show)
-        return Report(runner.run(tests), {}, time.monotonic() - started)
+    results = run_in(EmbeddedEnvironment(directory, content_type), directory, tests, parallel)
+    return Report(results, {}, time.monotonic() - started)
+
+
+def run_in(
+    environment: Environment | EmbeddedEnvironment | WholeEnvironment,
+    folder: Path,
+    tests: list[E2eTest],
+    parallel: int,
+) -> list[Result]:
+    """Start an environment, run tests in it, and end it, also when it does not come up.
+
+    Args:
+        environment: where they run.
+        folder: for their logs.
+        tests: which.
+        parallel: processes at once.
+
+    Raises:
+        EnvironmentFailed, TestBedError: it did not come up.
+    """
+    try:
+        environment.start()
+        return Runner(environment.target, folder, parallel=parallel, on_result=show).run(tests)
+    finally:
+        environment.stop()
 
 
 def choose(

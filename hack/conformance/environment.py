@@ -2,10 +2,9 @@
 
 import json
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from hack.conformance.runner import Target
 from hack.system import System, SystemFailed
@@ -82,7 +81,7 @@ class EnvironmentFailed(Exception):
 
 
 class Environment:
-    """A test bed with vcsync on it; a context manager.
+    """A test bed with vcsync on it.
 
     Args:
         directory: for data and logs.
@@ -100,32 +99,31 @@ class Environment:
         )
         self._directory = directory
         self._programs = ensure((*SERVERS, "e2e.test"), print)
-        self._system: System | None = None
+        self._running = ExitStack()
 
-    def __enter__(self) -> Self:
-        self._bed.start()
+    def start(self) -> None:
+        """Start everything, and wait until the tenant's own Pods run.
+
+        Raises:
+            EnvironmentFailed: vcsync did not come up.
+            TestBedError: a server did not come up.
+        """
+        self._running.enter_context(self._bed)
+        system = System(
+            self._bed, self._directory / "vcsync", tenant_options={TENANT: ("--default-quota", DEFAULT_QUOTA)}
+        )
+        self._running.callback(system.stop)
         try:
-            self._system = System(
-                self._bed,
-                self._directory / "vcsync",
-                tenant_options={TENANT: ("--default-quota", DEFAULT_QUOTA)},
-            )
-            self._system.install()
+            system.install()
             self._prepare()
-            self._start_roles(self._system)
-            self._settle()
+            self._start_roles(system)
         except SystemFailed as error:
-            self._stop()
             raise EnvironmentFailed(str(error)) from None
-        except BaseException:
-            self._stop()
-            raise
-        return self
+        self._settle()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop()
+    def stop(self) -> None:
+        """End what runs."""
+        self._running.close()
 
     @property
     def target(self) -> Target:
@@ -166,14 +164,9 @@ class Environment:
                 )
             time.sleep(0.25)
 
-    def _stop(self) -> None:
-        if self._system is not None:
-            self._system.stop()
-        self._bed.stop()
-
 
 class EmbeddedEnvironment:
-    """One embedded control plane as if it were a cluster of its own; a context manager.
+    """One embedded control plane as if it were a cluster of its own.
 
     Real kube-controller-manager, kube-scheduler and hollow nodes (kwok) work on it; vcsync's own roles do not run.
 
@@ -184,17 +177,21 @@ class EmbeddedEnvironment:
 
     def __init__(self, directory: Path, content_type: str = "") -> None:
         self._bed = TestBed(supers=1, nodes=CLUSTER_NODES, tenants=0, directory=directory, embedded={"super"})
+        self._running = ExitStack()
         self._flags = (f"--kube-api-content-type={content_type}",) if content_type else ()
         self._programs = ensure((*SERVERS, "e2e.test"), print)
 
-    def __enter__(self) -> Self:
-        self._bed.start()
-        return self
+    def start(self) -> None:
+        """Start everything.
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bed.stop()
+        Raises:
+            TestBedError: a server did not come up.
+        """
+        self._running.enter_context(self._bed)
+
+    def stop(self) -> None:
+        """End what runs."""
+        self._running.close()
 
     @property
     def target(self) -> Target:

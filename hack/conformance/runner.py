@@ -90,7 +90,7 @@ class Runner:
         together = [test for test in tests if not test.serial]
         alone = [test for test in tests if test.serial]
         results = [
-            *self._side_by_side(batches(together), self._parallel),
+            *self._side_by_side(batches(together, self._parallel), self._parallel),
             *self._side_by_side(batches(alone), 1),
         ]
         return self._repeat(results, {test.name: test for test in tests})

@@ -14,6 +14,10 @@ SHORT = FOLDER / "short.txt"
 """Names of the short form's tests, one a line; `#` begins a comment."""
 EMBEDDED_SHORT = FOLDER / "embedded.txt"
 """Names of the tests that an embedded control plane passes, for CI."""
+WHOLE_SHORT = FOLDER / "whole.txt"
+"""Names of the short form's tests where everything is ours."""
+OWN_NODES = FOLDER / "own_nodes.tsv"
+"""What besides `EXCLUDED` needs nodes of one's own where the controllers are ours: group, pattern, reason."""
 FEW = FOLDER / "few_nodes.txt"
 """Names of tests that need a cluster of few nodes."""
 
@@ -115,13 +119,18 @@ def choose_named(tests: Iterable[E2eTest], names: Sequence[str]) -> list[E2eTest
     return [by_name[name] for name in names]
 
 
-def batches(tests: Iterable[E2eTest]) -> list[list[E2eTest]]:
-    """Deal tests out in batches of about `BATCH_SECONDS`, the longest first, so that none holds up the end."""
+def batches(tests: Sequence[E2eTest], parallel: int = 1) -> list[list[E2eTest]]:
+    """Deal tests out in batches of about `BATCH_SECONDS`, the longest first, so that none holds up the end.
+
+    Few tests are dealt out evenly to so many processes.
+    """
+    share = sum(test.seconds for test in tests) / parallel + 1
+    limit = min(BATCH_SECONDS, share)
     dealt: list[list[E2eTest]] = []
     seconds: list[float] = []
     for test in sorted(tests, key=lambda test: (-test.seconds, test.name)):
         for position, batch in enumerate(dealt):
-            if seconds[position] + test.seconds <= BATCH_SECONDS and len(batch) < BATCH_TESTS:
+            if seconds[position] + test.seconds <= limit and len(batch) < BATCH_TESTS:
                 batch.append(test)
                 seconds[position] += test.seconds
                 break

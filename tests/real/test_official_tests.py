@@ -1,10 +1,12 @@
-"""The short form of the official Kubernetes tests, on a tenant whose Pods run in two hollow super clusters."""
+"""The short forms of the official Kubernetes tests."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from hack.conformance.__main__ import conformance
+from hack.conformance.__main__ import conformance, embedded_conformance, whole_conformance
+from hack.conformance.reports import Report
 from hack.testbed import ensure
 
 SECONDS = 900
@@ -17,8 +19,16 @@ def programs() -> None:
 
 @pytest.mark.timeout(SECONDS, func_only=True)
 @pytest.mark.usefixtures("programs")
-def test_the_official_tests_pass_for_a_tenant(tmp_path: Path) -> None:
-    report = conformance(short=True, directory=tmp_path)
+@pytest.mark.parametrize(
+    "run",
+    [
+        pytest.param(conformance, id="a tenant whose Pods run in two hollow super clusters"),
+        pytest.param(embedded_conformance, id="an embedded control plane with nodes and controllers"),
+        pytest.param(whole_conformance, id="a tenant of vcsync up"),
+    ],
+)
+def test_the_official_tests_pass(tmp_path: Path, run: Callable[..., Report]) -> None:
+    report = run(short=True, directory=tmp_path)
     print(report.as_text())
     failures = {result.name: result.message for result in report.failed}
     assert not failures

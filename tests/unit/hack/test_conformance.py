@@ -15,8 +15,11 @@ from hack.conformance.tests import (
     BATCH_TESTS,
     EXCLUDED,
     HOLLOW,
+    OWN_NODES,
     SHORT,
+    WHOLE_SHORT,
     E2eTest,
+    Exclusion,
     InvalidList,
     batches,
     choose_named,
@@ -29,6 +32,7 @@ from hack.conformance.tests import (
 
 LISTED = read_tests(HOLLOW.read_text())
 EXCLUSIONS = read_exclusions(EXCLUDED.read_text())
+ALL_GROUPS = [*EXCLUSIONS, *read_exclusions(OWN_NODES.read_text())]
 
 PODS = E2eTest("[sig-node] Pods should get a host IP [NodeConformance] [Conformance]", 2.1)
 QUOTA = E2eTest("[sig-api-machinery] ResourceQuota should work. [Conformance]", 9.0)
@@ -49,9 +53,9 @@ def test_the_list_names_each_test_once() -> None:
     assert len({test.name for test in LISTED}) == len(LISTED) == 367
 
 
-@pytest.mark.parametrize("exclusion", EXCLUSIONS, ids=lambda exclusion: exclusion.group)
-def test_every_group_left_out_holds_tests_and_says_why(exclusion: object) -> None:
-    assert any(exclusion_of(test, EXCLUSIONS) is exclusion for test in LISTED)
+@pytest.mark.parametrize("exclusion", ALL_GROUPS, ids=lambda exclusion: exclusion.group)
+def test_every_group_left_out_holds_tests_and_says_why(exclusion: Exclusion) -> None:
+    assert any(exclusion_of(test, [exclusion]) for test in LISTED)
 
 
 @pytest.mark.parametrize(
@@ -72,6 +76,13 @@ def test_the_short_form_names_tests_that_a_tenant_has() -> None:
     chosen = choose_named(possible, read_names(SHORT.read_text()))
     assert {test.sig for test in chosen} == {test.sig for test in possible}
     assert sum(test.seconds for test in chosen) < 2 * 180
+
+
+def test_the_short_form_where_everything_is_ours_takes_seconds() -> None:
+    possible = [test for test in LISTED if exclusion_of(test, ALL_GROUPS) is None]
+    chosen = choose_named(possible, read_names(WHOLE_SHORT.read_text()))
+    assert not any(test.serial for test in chosen)
+    assert sum(test.seconds for test in chosen) < 60
 
 
 @pytest.mark.parametrize("text", ["1.0", "fast\tname\t2\t-"])
@@ -98,6 +109,11 @@ def test_batches_hold_every_test_once_and_are_neither_long_nor_large(seconds: li
     for batch in dealt:
         assert len(batch) <= BATCH_TESTS
         assert len(batch) == 1 or sum(test.seconds for test in batch) <= BATCH_SECONDS
+
+
+def test_few_tests_are_dealt_out_evenly() -> None:
+    tests = [E2eTest(f"test {number}", 2.0) for number in range(20)]
+    assert [len(batch) for batch in batches(tests, 2)] == [10, 10]
 
 
 def test_the_focus_matches_its_tests_and_no_other() -> None:

@@ -15,6 +15,8 @@ from hack.testbed.processes import free_ports
 
 READY_SECONDS = 30.0
 POLL_SECONDS = 0.05
+ANY_RATE = ("--max-connection-rate", "0")
+"""All of a test's clients come from one address."""
 
 
 class ControlPlaneError(Exception):
@@ -75,6 +77,7 @@ class ControlPlane:
             str(self.data),
             "--listen",
             f"127.0.0.1:{self.port}",
+            *ANY_RATE,
         ]
         if self._etcd:
             command += ["--etcd", self._etcd]
@@ -114,9 +117,9 @@ class ControlPlane:
             raise ControlPlaneError(f"vcsync {' '.join(arguments)}: {run.stderr.strip()}")
         return run.stdout
 
-    def create(self, tenant: str) -> Path:
-        """Make a tenant; returns its admin's kubeconfig."""
-        self.vcsync("tenant", "create", tenant)
+    def create(self, tenant: str, *options: str) -> Path:
+        """Make a tenant, with further options of `vcsync tenant create`; returns its admin's kubeconfig."""
+        self.vcsync("tenant", "create", tenant, *options)
         return self.kubeconfig(tenant)
 
     def kubeconfig(self, tenant: str, *, user: str = "") -> Path:

@@ -177,6 +177,16 @@ class System:
         """End a role by SIGKILL, as if the machine had failed."""
         kill_processes([self._processes.pop(role)], self._spawner.reap)
 
+    def revive(self) -> list[str]:
+        """Start roles again that have ended by themselves, as a Deployment would; what each said at its end."""
+        ended = []
+        for role, process in self._processes.items():
+            self._spawner.reap(process)
+            if not process.alive:
+                ended.append(f"{role} has ended:\n{self.log_tail(role)}")
+                self.spawn(role)
+        return ended
+
     def terminate(self, role: str) -> int | None:
         """End a role by SIGTERM; its exit code."""
         process = self._processes.pop(role)

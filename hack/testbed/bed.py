@@ -5,7 +5,6 @@ import json
 import os
 import secrets
 import shutil
-import socket
 import tempfile
 import threading
 import urllib.request
@@ -18,20 +17,20 @@ from typing import NoReturn, Self
 from hack.testbed import embedded, servers
 from hack.testbed import state as state_file
 from hack.testbed.binaries import KUBERNETES_VERSION, SERVERS, Progress, ensure, tail
+from hack.testbed.checks import controllers_work, is_served, nodes_ready
 from hack.testbed.cluster import READY_SECONDS, Cluster, KubectlError
 from hack.testbed.files import write_files
 from hack.testbed.processes import Process, Spawner, boot_id, free_ports, start_time
 from hack.testbed.processes import stop as stop_processes
 from hack.testbed.processes import wait_gone as wait_processes_gone
-from hack.testbed.servers import MAX_CLUSTERS, NodeShape, Plan, Role
+from hack.testbed.servers import CONTROL_PLANE, DRIVERS, HOLLOW, MAX_CLUSTERS, NodeShape, Plan, Role
 from hack.testbed.state import State
 
 __all__ = ["Cluster", "KubectlError", "TestBed", "TestBedError", "stop_recorded"]
 
 TENANT_NAMES = ("acme", "umbrella")
 SHARED = ""
-"""The key under which the state holds what belongs to no cluster: etcd, and the embedded control plane."""
-CONTROL_PLANE = "controlplane"
+"""The key under which the state holds what belongs to no cluster: etcd, and embedded control planes."""
 
 
 class TestBedError(Exception):
@@ -61,6 +60,7 @@ class TestBed:
         without_admission: Sequence[str] = (),
         embedded: Collection[Role] = (),
         embedded_on_etcd: bool = False,
+        ours: bool = False,
         detached: bool = False,
         progress: Progress | None = None,
     ) -> None:
@@ -73,8 +73,11 @@ class TestBed:
             directory: for data, logs and kubeconfigs; a temporary one, removed at the end, when not given.
             node_shape: capacity of each node.
             without_admission: default admission plug-ins that every API server goes without.
-            embedded: clusters of these roles share one embedded control plane instead of having a kube-apiserver each.
-            embedded_on_etcd: the embedded control plane keeps its objects in the bed's etcd instead of a file.
+            embedded: clusters of these roles share embedded control planes (one for super clusters, one for all else)
+                instead of having a kube-apiserver each.
+            embedded_on_etcd: embedded control planes keep their objects in the bed's etcd instead of a file.
+            ours: embedded clusters have vcsync's own controllers and hollow nodes instead of kube-controller-manager,
+                kube-scheduler and kwok.
             detached: let the servers outlive this process; `stop_recorded(directory)` ends them.
             progress: called with a line of text now and then.
         """
@@ -84,6 +87,7 @@ class TestBed:
         self._wanted += [(name, "tenant") for name in names]
         self._embedded = frozenset(embedded)
         self._embedded_on_etcd = embedded_on_etcd
+        self._ours = ours
         self._nodes = nodes
         self._shape = node_shape or NodeShape()
         self._without_admission = tuple(without_admission)
@@ -129,10 +133,13 @@ class TestBed:
     def tenants(self) -> dict[str, Cluster]:
         return self._of_role("tenant")
 
-    @property
-    def control_plane(self) -> Process:
-        """The process that serves all embedded clusters."""
-        return self.state.processes[SHARED][CONTROL_PLANE]
+    def shared(self, plan: Plan) -> dict[str, Process]:
+        """The processes that work for an embedded cluster and others, by program."""
+        if not plan.embedded:
+            return {}
+        found = self.state.processes[SHARED]
+        names = {CONTROL_PLANE: plan.plane, DRIVERS: f"{plan.plane}-{DRIVERS}"}
+        return {program: found[name] for program, name in names.items() if name in found}
 
     def __enter__(self) -> Self:
         self.start()
@@ -153,11 +160,12 @@ class TestBed:
         ensure(SERVERS, self._report)
         self._prepare_directory()
         try:
-            self._start_etcd()
+            if self._embedded_on_etcd or any(role not in self._embedded for _, role in self._wanted):
+                self._start_etcd()
             for name, role in self._wanted:
-                self._plan(name, role)
-            self._start_control_plane()
-            self._side_by_side([self._starter(cluster, self._nodes) for cluster in self._clusters.values()])
+                self._plan(name, role, self._nodes)
+            self._start_control_planes()
+            self._side_by_side([self._starter(cluster) for cluster in self._clusters.values()])
         except BaseException:
             self._temporary = False  # the logs are wanted now
             self.stop()
@@ -172,7 +180,8 @@ class TestBed:
         stop_processes([*self.state.running(), *restarted], self._spawner.reap)
         self._spawner.close()
         shutil.rmtree(self.directory if self._temporary else self.directory / "etcd", ignore_errors=True)
-        shutil.rmtree(self.directory / CONTROL_PLANE, ignore_errors=True)
+        for plane in self.directory.glob(f"{CONTROL_PLANE}*/"):
+            shutil.rmtree(plane, ignore_errors=True)
         (self.directory / state_file.FILE).unlink(missing_ok=True)
 
     def let_go(self) -> None:
@@ -192,7 +201,8 @@ class TestBed:
         cluster = self._clusters.pop(name)
         stop_processes(cluster.processes.values(), self._spawner.reap)
         with self._lock:
-            del self.state.plans[name], self.state.processes[name]
+            del self.state.plans[name]
+            self.state.processes.pop(name, None)  # all of an embedded cluster's may be shared
             state_file.save(self.state, self.directory)
 
     def restart_etcd(self) -> None:
@@ -217,11 +227,18 @@ class TestBed:
 
     def start_component(self, plan: Plan, component: str) -> None:
         """Start one server of a cluster."""
-        if component == "kube-apiserver" and plan.embedded:
-            self._run_control_plane(plan.port)
-            return
-        command = [str(ensure([component])[component]), *servers.arguments(component, plan)]
-        self._run(plan.name, component, command, plan.folder / f"{component}.log")
+        program = plan.program(component)
+        if program == CONTROL_PLANE:
+            self._run_control_plane(plan)
+        elif program == DRIVERS:
+            self._run_controllers(plan)
+        else:
+            command = (
+                embedded.hollow(plan)
+                if program == HOLLOW
+                else [str(ensure([program])[program]), *servers.arguments(program, plan)]
+            )
+            self._run(plan.name, program, command, plan.folder / f"{program}.log")
 
     def wait_gone(self, process: Process) -> None:
         """Wait until a process that was sent a signal has ended.
@@ -266,8 +283,8 @@ class TestBed:
                 f"a test bed already runs in {self.directory}; end it with "
                 f"`python -m hack.testbed down --dir {self.directory}` or choose another --dir"
             )
-        for shared in ("etcd", CONTROL_PLANE):
-            shutil.rmtree(self.directory / shared, ignore_errors=True)
+        for shared in (self.directory / "etcd", *self.directory.glob(f"{CONTROL_PLANE}*/")):
+            shutil.rmtree(shared, ignore_errors=True)
         for name in old.plans if old else ():
             shutil.rmtree(self.directory / name, ignore_errors=True)
 
@@ -277,30 +294,37 @@ class TestBed:
         command = [str(ensure(["etcd"])["etcd"]), *servers.etcd(self.directory / "etcd", client, peer)]
         self._run(SHARED, "etcd", command, self.directory / "etcd.log")
 
-    def _start_control_plane(self) -> None:
-        """Start what all embedded tenants share, if there are any, and wait until it serves."""
-        plans = [plan for plan in self.state.plans.values() if plan.embedded]
-        if not plans:
-            return
-        self._write_tokens()
-        self._run_control_plane(plans[0].port)
-        data = self.directory / CONTROL_PLANE
-        probe = Cluster(self, replace(plans[0], name=SHARED, path="", folder=data / "pki"))
-        probe.wait_for(CONTROL_PLANE, lambda: is_served(plans[0].port))
+    def _start_control_planes(self) -> None:
+        """Start what embedded clusters share, if there are any, and wait until it serves."""
+        planes = {plan.plane: plan for plan in self.state.plans.values() if plan.embedded}
+        for plan in planes.values():
+            self._write_tokens(plan.plane)
+            self._run_control_plane(plan)
+        for name, plan in planes.items():
+            probe = Cluster(self, replace(plan, name=SHARED, path="", folder=self.directory / name / "pki"))
+            probe.wait_for(name, lambda port=plan.port: is_served(port))  # type: ignore[misc]
+            if plan.ours:
+                self._run_controllers(plan)
 
-    def _run_control_plane(self, port: int) -> None:
+    def _run_control_plane(self, plan: Plan) -> None:
         etcd = self.state.etcd_url if self._embedded_on_etcd else ""
-        command = embedded.command(self.directory / CONTROL_PLANE, port, self._tokens, etcd)
-        self._run(SHARED, CONTROL_PLANE, command, self.directory / f"{CONTROL_PLANE}.log")
+        command = embedded.command(self._data(plan), plan.port, self._tokens(plan.plane), etcd)
+        self._run(SHARED, plan.plane, command, self.directory / f"{plan.plane}.log")
 
-    @property
-    def _tokens(self) -> Path:
-        return self.directory / "tokens.csv"
+    def _run_controllers(self, plan: Plan) -> None:
+        name = f"{plan.plane}-{DRIVERS}"
+        self._run(SHARED, name, embedded.controllers(self._data(plan)), self.directory / f"{name}.log")
 
-    def _write_tokens(self) -> None:
+    def _data(self, plan: Plan) -> Path:
+        return self.directory / plan.plane
+
+    def _tokens(self, plane: str) -> Path:
+        return self.directory / f"{plane}.tokens.csv"
+
+    def _write_tokens(self, plane: str) -> None:
         with self._lock:
-            plans = [plan for plan in self.state.plans.values() if plan.embedded]
-            embedded.write_tokens(self._tokens, plans)
+            plans = [plan for plan in self.state.plans.values() if plan.embedded and plan.plane == plane]
+            embedded.write_tokens(self._tokens(plane), plans)
 
     def _wait_for_etcd(self) -> None:
         probe = Cluster(self, Plan(SHARED, "meta", 0, self.directory, 0, 0, self.state.etcd_url, ""))
@@ -319,11 +343,11 @@ class TestBed:
     def _add(self, name: str, role: Role, nodes: int) -> Cluster:
         if name in self._clusters:
             raise ValueError(f"the test bed already has a cluster named {name!r}")
-        cluster = self._plan(name, role)
-        self._start_cluster(cluster, nodes)
+        cluster = self._plan(name, role, nodes)
+        self._start_cluster(cluster)
         return cluster
 
-    def _plan(self, name: str, role: Role) -> Cluster:
+    def _plan(self, name: str, role: Role, nodes: int) -> Cluster:
         with self._lock:
             plans = self.state.plans.values()
             taken = {plan.index for plan in plans}
@@ -332,27 +356,30 @@ class TestBed:
                 raise TestBedError(f"a test bed holds {MAX_CLUSTERS} clusters at most")
             port, kwok_port = free_ports(2, {port for plan in plans for port in (plan.port, plan.kwok_port)})
             is_embedded = role in self._embedded
-            if is_embedded:
-                port = next((plan.port for plan in plans if plan.embedded), port)
-            folder, token = self.directory / name, secrets.token_urlsafe(24)
             plan = Plan(
                 name,
                 role,
                 index,
-                folder,
+                self.directory / name,
                 port,
                 kwok_port,
                 self.state.etcd_url,
-                token,
+                secrets.token_urlsafe(24),
                 self._without_admission,
                 embedded.path_of(name) if is_embedded else "",
+                is_embedded and self._ours,
+                nodes if role == "super" else 0,
+                self._shape,
             )
+            if is_embedded:
+                ports = [each.port for each in plans if each.embedded and each.plane == plan.plane]
+                plan = replace(plan, port=next(iter(ports), port))
             self.state.plans[name] = plan
             self._clusters[name] = Cluster(self, plan)
         return self._clusters[name]
 
-    def _starter(self, cluster: Cluster, nodes: int) -> Callable[[], None]:
-        return lambda: self._start_cluster(cluster, nodes)
+    def _starter(self, cluster: Cluster) -> Callable[[], None]:
+        return lambda: self._start_cluster(cluster)
 
     def _side_by_side(self, jobs: Sequence[Callable[[], None]]) -> None:
         """Run all jobs at once; at the first failure, or an interrupt, tell the others to give up."""
@@ -366,30 +393,31 @@ class TestBed:
                 self._stopping.set()
                 raise
 
-    def _start_cluster(self, cluster: Cluster, nodes: int) -> None:
-        write_files(cluster.plan, cluster.kubeconfig)
-        if cluster.plan.embedded:
-            self._write_tokens()
-            embedded.create(cluster.plan, self.directory / CONTROL_PLANE, cluster.kubeconfig)
+    def _start_cluster(self, cluster: Cluster) -> None:
+        plan = cluster.plan
+        write_files(plan, cluster.kubeconfig)
+        if plan.embedded:
+            self._write_tokens(plan.plane)
+            embedded.create(plan, self._data(plan), cluster.kubeconfig)
         else:
-            self.start_component(cluster.plan, "kube-apiserver")
+            self.start_component(plan, "kube-apiserver")
         cluster.wait_ready()
-        for component in cluster.plan.components:
+        for component in plan.components:
             if component != "kube-apiserver":
-                self.start_component(cluster.plan, component)
-        if cluster.role == "super":
-            self._create_nodes(cluster, nodes)
+                self.start_component(plan, component)
+        if "kwok" in plan.components:
+            self._create_nodes(cluster)
         cluster.wait_for(f"{cluster.name}: controllers", lambda: controllers_work(cluster))
-        if cluster.role == "super":
+        if plan.nodes:
             cluster.wait_for(
-                f"{cluster.name}: nodes", lambda: nodes_ready(cluster, nodes), READY_SECONDS + nodes / 10
+                f"{cluster.name}: nodes", lambda: nodes_ready(cluster), READY_SECONDS + plan.nodes / 10
             )
         self._report(f"{cluster.name} is ready: {cluster.url}")
 
-    def _create_nodes(self, cluster: Cluster, count: int) -> None:
+    def _create_nodes(self, cluster: Cluster) -> None:
         with cluster.session() as session:
-            for position in range(count):
-                node = servers.node(cluster.plan, position, self._shape, KUBERNETES_VERSION)
+            for position in range(cluster.plan.nodes):
+                node = servers.node(cluster.plan, position, cluster.plan.shape, KUBERNETES_VERSION)
                 status, answer = session.call("POST", "/api/v1/nodes", node)
                 if status != 201:
                     raise TestBedError(f"{cluster.name}: creating {node['metadata']['name']}: {answer}")
@@ -424,34 +452,6 @@ def stop_recorded(directory: Path) -> int:
     shutil.rmtree(directory / "etcd", ignore_errors=True)
     (directory / state_file.FILE).unlink(missing_ok=True)
     return len(running)
-
-
-def controllers_work(cluster: Cluster) -> bool:
-    """Whether the controller manager has made what every namespace needs before Pods can be made in it."""
-    needed = (
-        "/api/v1/namespaces/default/serviceaccounts/default",
-        "/api/v1/namespaces/default/configmaps/kube-root-ca.crt",
-    )
-    with cluster.session() as session:
-        return all(session.call("GET", path)[0] == 200 for path in needed)
-
-
-def is_served(port: int) -> bool:
-    """Whether something accepts connections at a port of this machine."""
-    with socket.create_connection(("127.0.0.1", port), timeout=5):
-        return True
-
-
-def nodes_ready(cluster: Cluster, count: int) -> bool:
-    """Whether `count` nodes are there, Ready and free of taints."""
-    _, listing = cluster.call("GET", "/api/v1/nodes")
-    ready = [
-        node
-        for node in listing["items"]
-        if not node["spec"].get("taints")
-        and any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions", ()))
-    ]
-    return len(ready) >= count
 
 
 def _myself() -> Process:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hack.testbed.binaries import locate
 from hack.testbed.faultproxy import FaultProxy
 from hack.testbed.processes import Process
-from hack.testbed.servers import Plan, Role, kubeconfig
+from hack.testbed.servers import COMPONENTS, Plan, Role, kubeconfig
 
 if TYPE_CHECKING:
     from hack.testbed.bed import TestBed
@@ -59,11 +59,10 @@ class Cluster:
 
     @property
     def processes(self) -> dict[str, Process]:
-        """The cluster's own servers by component (`kube-apiserver`, ...)."""
-        own = self._bed.state.processes.get(self.name, {})
-        if self.plan.embedded:
-            return {"kube-apiserver": self._bed.control_plane, **own}
-        return dict(own)
+        """The cluster's own servers by component (`kube-apiserver`, ...), and those of others that do their work."""
+        found = self._bed.shared(self.plan) | self._bed.state.processes.get(self.name, {})
+        played = {each: self.plan.program(each) for each in COMPONENTS[self.role]}
+        return found | {each: found[program] for each, program in played.items() if program in found}
 
     @property
     def pids(self) -> dict[str, int]:
@@ -135,7 +134,7 @@ class Cluster:
 
     def start(self, component: str) -> None:
         """Start a server that is down, where and as it was before."""
-        if component == "kwok" and self.processes.get("kwok"):
+        if self.plan.program(component) == "kwok" and self.processes.get("kwok"):
             # The kwok before holds the nodes' Leases by an identity of its own; the new one would wait for
             # their end.
             self.call("DELETE", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")
@@ -174,7 +173,7 @@ class Cluster:
 
 
 class Session:
-    """A kept-open connection to a cluster's API server, as its admin."""
+    """A kept-open connection to a cluster's API server, as its admin; after a failure, the next call opens another."""
 
     def __init__(self, cluster: Cluster, timeout: float) -> None:
         context = ssl.create_default_context(cadata=cluster.ca_pem)
@@ -196,9 +195,13 @@ class Session:
         headers = dict(self._headers)
         if method == "PATCH":
             headers["Content-Type"] = "application/merge-patch+json"
-        self._connection.request(method, self._path + path, payload, headers)
-        answer = self._connection.getresponse()
-        text = answer.read().decode()
+        try:
+            self._connection.request(method, self._path + path, payload, headers)
+            answer = self._connection.getresponse()
+            text = answer.read().decode()
+        except (OSError, http.client.HTTPException):
+            self._connection.close()
+            raise
         is_json = answer.headers.get_content_type() == "application/json"
         return answer.status, json.loads(text) if is_json else text
 

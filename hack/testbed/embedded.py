@@ -1,4 +1,4 @@
-"""Clusters in one embedded control plane instead of a kube-apiserver each: its command line and their files."""
+"""Clusters in embedded control planes instead of a kube-apiserver each: command lines and the clusters' files."""
 
 import shutil
 import subprocess
@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 from hack.testbed import servers
-from hack.testbed.servers import Plan
+from hack.testbed.servers import HOLLOW, Plan
 
+VCSYNC = (sys.executable, "-m", "vcsync")
 COMMAND_SECONDS = 60.0
 WITH_OWN_ROLES = ("kube-controller-manager", "kube-scheduler")
 """Components for which every control plane has roles."""
@@ -18,11 +19,27 @@ class EmbeddedError(Exception):
 
 
 def command(data: Path, port: int, tokens: Path, etcd: str = "") -> list[str]:
-    """Return the command that serves all embedded clusters of a test bed; `etcd`: URL of where objects are kept."""
+    """Return the command of a control plane that clusters share; `etcd`: URL of where objects are kept."""
     return [
-        *(sys.executable, "-m", "vcsync", "run", "controlplane"),
+        *(*VCSYNC, "run", "controlplane"),
         *("--data", str(data), "--listen", f"127.0.0.1:{port}", "--token-file", str(tokens)),
         *(("--etcd", etcd) if etcd else ()),
+    ]
+
+
+def controllers(data: Path) -> list[str]:
+    """Return the command of the controllers of all clusters that share a control plane."""
+    identity = ("--identity", "controllers")  # one that comes back takes its own lease up again at once
+    return [*VCSYNC, "run", "controllers", "--data", str(data), "--listen", "127.0.0.1:0", *identity]
+
+
+def hollow(plan: Plan) -> list[str]:
+    """Return the command of a super cluster's nodes, scheduler and kubelets, which pretend."""
+    return [
+        *(*VCSYNC, "run", "hollow", "--kubeconfig", f"{plan.folder}/{HOLLOW}.kubeconfig"),
+        *("--listen", f"127.0.0.1:{plan.kwok_port}", "--nodes", str(plan.nodes)),
+        *("--cpu", plan.shape.cpu, "--memory", plan.shape.memory, "--pods", plan.shape.pods),
+        "--no-load-balancers",  # as on the hollow nodes that kwok plays
     ]
 
 
@@ -47,7 +64,9 @@ def create(plan: Plan, data: Path, admin_kubeconfig: Path) -> None:
         EmbeddedError: the control plane does not take it.
     """
     folder = plan.folder
-    vcsync(data, "tenant", "create", plan.name)
+    whose = "external" if "kube-controller-manager" in plan.components else "vcsync"
+    nodes = "own" if plan.role == "super" else "virtual"
+    vcsync(data, "tenant", "create", plan.name, "--controllers", whose, "--nodes", nodes)
     vcsync(data, "tenant", "export", plan.name, "--dir", str(folder / "keys"))
     shutil.copyfile(folder / "keys" / "server-ca.crt", folder / "ca.crt")
     admin = servers.kubeconfig(plan, (folder / "ca.crt").read_text(), token=plan.admin_token)
@@ -73,7 +92,7 @@ def vcsync(data: Path, *arguments: str) -> str:
         EmbeddedError: it failed.
     """
     run = subprocess.run(
-        [sys.executable, "-m", "vcsync", *arguments, "--data", str(data)],
+        [*VCSYNC, *arguments, "--data", str(data)],
         capture_output=True,
         text=True,
         check=False,

@@ -42,6 +42,9 @@ COMPONENTS: dict[Role, tuple[str, ...]] = {
     "super": ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"),
     "tenant": ("kube-apiserver", "kube-controller-manager"),
 }
+CONTROL_PLANE, DRIVERS, HOLLOW = "controlplane", "controllers", "hollow"
+PLAYED_BY = {"kube-controller-manager": DRIVERS, "kube-scheduler": HOLLOW, "kwok": HOLLOW}
+"""Which of vcsync's programs does the work of one of Kubernetes' where a cluster is wholly of vcsync's making."""
 
 
 @dataclass(frozen=True)
@@ -70,17 +73,34 @@ class Plan:
     without_admission: tuple[str, ...] = ()
     """Admission plug-ins, of those that are on by default, which its API server goes without."""
     path: str = ""
-    """What goes before the path of every request: set where the embedded control plane serves it."""
+    """What goes before the path of every request: set where an embedded control plane serves it."""
+    ours: bool = False
+    """Whether controllers, scheduler and nodes are vcsync's own; only where the control plane is embedded."""
+    nodes: int = 0
+    shape: NodeShape = NodeShape()
 
     @property
     def embedded(self) -> bool:
-        """Whether it is a tenant of the embedded control plane, which all such clusters share."""
+        """Whether it is a tenant of an embedded control plane, which it shares with others."""
         return bool(self.path)
+
+    @property
+    def plane(self) -> str:
+        """The embedded control plane that serves it: super clusters have one of their own, with a CA of its own."""
+        return f"{CONTROL_PLANE}-supers" if self.role == "super" else CONTROL_PLANE
 
     @property
     def components(self) -> tuple[str, ...]:
         """The processes of its own, in the order of their start."""
+        if self.ours:
+            return (HOLLOW,) if self.role == "super" else ()
         return COMPONENTS[self.role][1:] if self.embedded else COMPONENTS[self.role]
+
+    def program(self, component: str) -> str:
+        """Return what does the work of one of Kubernetes' programs here."""
+        if component == "kube-apiserver" and self.embedded:
+            return CONTROL_PLANE
+        return PLAYED_BY.get(component, component) if self.ours else component
 
     @property
     def url(self) -> str:

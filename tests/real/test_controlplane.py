@@ -134,6 +134,15 @@ class ControlPlane:
             return 0, b""
 
 
+HELD = """
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: held
+  finalizers: [example.com/keep]
+"""
+
+
 def load_certificate(context: ssl.SSLContext, kubeconfig: Path) -> None:
     user = yaml.safe_load(kubeconfig.read_text())["users"][0]["user"]
     pem = kubeconfig.with_suffix(".pem")
@@ -267,6 +276,38 @@ def test_rotated_and_deleted_credentials_are_worthless(plane: ControlPlane) -> N
     assert plane.call("/tenants/changing/api", kubeconfig=admin)[0] == 401
     again = plane.vcsync("tenant", "delete", "changing")
     assert (again.returncode, again.stderr) == (1, "vcsync: there is no tenant changing\n")
+
+
+def test_a_deleted_tenant_is_out_at_once_and_its_finalizers_are_waited_for(plane: ControlPlane) -> None:
+    admin = plane.tenant("leaving")
+    plane.kubectl(admin, "create", "namespace", "shop")
+    plane.kubectl(admin, "-n", "shop", "create", "-f", "-", input=HELD)
+    waiting = plane.vcsync("tenant", "delete", "leaving", "--timeout", "5")
+    assert waiting.returncode == 1
+    assert "example.com/keep (1)" in waiting.stderr
+    assert plane.call("/tenants/leaving/api", kubeconfig=admin)[0] == 401
+    assert plane.vcsync("tenant", "create", "leaving").returncode == 1
+    operator = str(plane.data / "admin.kubeconfig")
+    release = ["--server", f"{plane.url}/tenants/leaving", "-n", "shop", "patch", "configmap", "held"]
+    plane.kubectl(operator, *release, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+    wait(lambda: plane.vcsync("tenant", "show", "leaving").returncode == 1)
+    admin = plane.tenant("leaving")
+    assert "shop" not in plane.kubectl(admin, "get", "namespaces", "-o", "name")
+
+
+def test_a_deletion_can_be_forced_after_a_restart(tmp_path: Path) -> None:
+    plane = ControlPlane(tmp_path)
+    plane.start()
+    admin = plane.tenant("leaving")
+    plane.kubectl(admin, "create", "-f", "-", input=HELD)
+    assert plane.vcsync("tenant", "delete", "leaving", "--no-wait").returncode == 0
+    assert plane.end() == 0
+    plane.start()
+    assert "Draining" in plane.vcsync("tenant", "show", "leaving").stdout
+    forced = plane.vcsync("tenant", "delete", "leaving", "--force")
+    assert forced.returncode == 0, forced.stderr
+    assert "leaving" not in plane.vcsync("tenant", "list").stdout
+    assert plane.end() == 0
 
 
 def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:

@@ -1,8 +1,12 @@
 """A system of its own for the end-to-end tests: two super clusters, two tenants, every role a process.
 
 VCSYNC_POOL=<folder> uses the servers of a running `python -m hack.testbed up --tenants 2 --dir <folder>` that nobody
-else uses; vcsync is installed there once and started anew. VCSYNC_TENANTS=embedded gives the tenants embedded control
-planes instead of a kube-apiserver each, with objects in a file; VCSYNC_TENANTS=embedded-etcd with objects in etcd.
+else uses; vcsync is installed there once and started anew.
+
+VCSYNC_TENANTS=embedded gives the tenants embedded control planes instead of a kube-apiserver each, with objects in a
+file; VCSYNC_TENANTS=embedded-etcd with objects in etcd. VCSYNC_SUPERS=hollow gives the pool hollow super clusters:
+another embedded control plane, with nodes that pretend and vcsync's own controllers. With both, the embedded tenants
+have those controllers as well, the meta cluster is embedded too, and no program of Kubernetes runs but kubectl.
 """
 
 import os
@@ -14,6 +18,7 @@ from pool_kit import Pool, Space
 
 from hack.system import System
 from hack.testbed import TestBed
+from hack.testbed.servers import Role
 
 SETUP_AND_TEST_SECONDS = 240
 
@@ -33,14 +38,18 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     if folder := os.environ.get("VCSYNC_POOL"):
         yield from _attached(Path(folder))
         return
-    kind = os.environ.get("VCSYNC_TENANTS", "")
+    tenants, hollow = os.environ.get("VCSYNC_TENANTS", ""), os.environ.get("VCSYNC_SUPERS") == "hollow"
+    embedded: list[Role] = ["tenant"] if tenants.startswith("embedded") else []
+    if hollow:
+        embedded += ["meta", "super"] if embedded else ["super"]
     bed = TestBed(
         supers=2,
         nodes=2,
         tenants=("acme", "umbrella"),
         directory=directory / "bed",
-        embedded=("tenant",) if kind.startswith("embedded") else (),
-        embedded_on_etcd=kind == "embedded-etcd",
+        embedded=embedded,
+        embedded_on_etcd=tenants == "embedded-etcd",
+        ours=hollow,
     )
     with (
         bed,

@@ -64,6 +64,7 @@ def test_a_virtual_node_comes_with_the_first_pod_and_goes_some_time_after_the_la
         space.kubectl("delete", "pod", "only")
 
         eventually(lambda: node not in virtual_nodes(space))
+        eventually(lambda: not lease_time(space, node))
         # And it comes back.
         space.apply(pod("again", on="r2", nodeSelector={"kubernetes.io/hostname": node}))
         assert space.running("again")["spec"]["nodeName"] == node

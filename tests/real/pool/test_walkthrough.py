@@ -46,8 +46,8 @@ def test_the_walk_through(pool: Pool) -> None:
         assert {labels[names.placement_label(super_id)] for super_id in pool.supers} == {"1"}
         eventually(lambda: space.stands_on() == {"r1", "r2"})
         for super_id in pool.supers:
-            slices = space.there(super_id, "resourcequotas", names.SUPER_QUOTA_NAME)
-            assert slices is not None
+            # The namespace stands a moment before its quota does.
+            slices = eventually(lambda s=super_id: space.there(s, "resourcequotas", names.SUPER_QUOTA_NAME))  # type: ignore[misc]
             hard = slices["spec"]["hard"]
             assert hard["requests.cpu"] == "100m"
             assert hard["requests.memory"] == "100Mi"
@@ -116,8 +116,7 @@ def test_losing_a_placement_clears_that_super_cluster_and_moves_the_pods(pool: P
     assert {super_of(each) for each in after} == {"r1"}
     # The Pod that was on r1 all the time was left alone.
     assert {each["metadata"]["uid"] for each in before} & {each["metadata"]["uid"] for each in after}
-    finalizers = (space.ledger() or {})["metadata"]["finalizers"]
-    assert finalizers == [names.drain_finalizer("r1")]
+    eventually(lambda: (space.ledger() or {})["metadata"]["finalizers"] == [names.drain_finalizer("r1")])
 
 
 def test_shrinking_the_quota_gives_slices_back(pool: Pool, space: Space) -> None:
@@ -214,8 +213,7 @@ def test_service_config_map_and_secret_reach_every_super_cluster_and_follow_chan
     mine = space.get("services", "web")
     assert mine is not None
     for super_id in space.pool.supers:
-        standing = space.there(super_id, "services", "web")
-        assert standing is not None
+        standing = eventually(lambda s=super_id: space.there(s, "services", "web"))  # type: ignore[misc]
         assert standing["spec"]["selector"] == {"app": "web"}
         assert standing["metadata"]["annotations"][names.CLUSTER_IP] == mine["spec"]["clusterIP"]
         # The super cluster's own controller finds the Pods by the labels that went down.

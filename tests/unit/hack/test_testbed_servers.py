@@ -5,6 +5,7 @@ import datetime
 import ipaddress
 import json
 import ssl
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,44 @@ def test_ranges_of_clusters_do_not_overlap() -> None:
     networks = [ipaddress.ip_network(cidr) for p in plans for cidr in (p.service_cidr, p.pod_cidr)]
     assert len(set(networks)) == 2 * servers.MAX_CLUSTERS
     assert len({p.advertised_address for p in plans}) == servers.MAX_CLUSTERS
+
+
+@pytest.mark.parametrize(
+    ("role", "path", "ours", "components", "manager"),
+    [
+        (
+            "super",
+            "",
+            False,
+            ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"),
+            "kube-controller-manager",
+        ),
+        (
+            "super",
+            "/tenants/r1",
+            False,
+            ("kube-controller-manager", "kube-scheduler", "kwok"),
+            "kube-controller-manager",
+        ),
+        ("super", "/tenants/r1", True, ("hollow",), "controllers"),
+        ("tenant", "/tenants/r1", False, ("kube-controller-manager",), "kube-controller-manager"),
+        ("tenant", "/tenants/r1", True, (), "controllers"),
+        ("meta", "/tenants/r1", True, (), "controllers"),
+    ],
+)
+def test_what_runs_for_a_cluster(
+    role: servers.Role, path: str, ours: bool, components: tuple[str, ...], manager: str
+) -> None:
+    made = replace(plan(role=role), path=path, ours=ours)
+    assert made.components == components
+    assert made.program("kube-controller-manager") == manager
+    assert made.program("kube-apiserver") == ("controlplane" if path else "kube-apiserver")
+    assert made.program("kwok") == ("hollow" if ours else "kwok")
+
+
+def test_super_clusters_have_another_embedded_control_plane_than_those_they_serve() -> None:
+    planes = {role: plan(role=role).plane for role in servers.COMPONENTS}
+    assert planes["meta"] == planes["tenant"] != planes["super"]
 
 
 @given(st.integers(0, 4999), st.integers(0, 4999))

@@ -1,104 +1,196 @@
-"""What a quiet tenant notices while another one attacks: its latencies, unloaded and during every attack."""
+"""What a quiet tenant notices while another one attacks: its latencies during every attack, and without it in between.
+
+The attacker, and what it attacks, run on the same machine as the quiet tenant's client. So it is asked a third time while
+the same attack goes to another control plane of this machine: what it notices then is the machine's share.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
+import signal
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hack.attacks import exhaustion
 from hack.attacks.client import Door, read_answer
 from hack.attacks.world import ATTACKER, World, door, world
 from hack.bench.meter import percentile
+from hack.bench_plane.load import cpu_seconds
 
 PLACE = "/api/v1/namespaces/default/configmaps/kept-0"
+NICENESS = 19
+"""Of the attacker's client, which would have a machine of its own."""
 PAUSE_SECONDS = 0.005
 """Between the quiet tenant's requests: it asks for little."""
 AIM = 1.5
-"""Of the p99 during an attack to the unloaded one."""
-HEAD = f"{'quiet tenant during':42}{'p50 ms':>9}{'p99 ms':>9}{'worst':>9}{'ratio':>8}{'refused':>9}"
+"""Of the p99 during an attack to the one without it."""
+ROUNDS = 4
+"""So often the attack pauses: a machine that others use too is as busy with it as without it, on average."""
+CALM_SECONDS, CALM_SHARE, MAX_CALM_SECONDS = 0.1, 0.05, 20.0
+"""A paused attack is over when the server takes no more than this share of a processor; waited for so long at most."""
+DEFAULT_RATE = ("--max-connection-rate", "50")
+HEAD = (
+    f"{'quiet tenant during':42}{'p50 ms':>8}{'without':>8}{'ratio':>7}{'p99 ms':>8}{'without':>8}{'ratio':>7}"
+    f"{'beside':>8}{'ratio':>7}{'worst':>8}{'busy %':>8}{'refused':>8}"
+)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Latencies:
-    """What the quiet tenant saw, in ms; `refused`: requests that were answered by something else than 200."""
+    """What the quiet tenant saw, in ms, sorted by `sort`; `refused`: answers that were something else than 200."""
+
+    times: list[float] = field(default_factory=list)
+    refused: int = 0
+
+    def at(self, share: float) -> float:
+        """A percentile."""
+        return percentile(self.times, share)
+
+
+@dataclass
+class Measured:
+    """One attack. `beside`: while it goes to another control plane; `busy`: share of a processor that the server took."""
 
     name: str
-    p50: float
-    p99: float
-    worst: float
-    count: int
-    refused: int
+    attacked: Latencies = field(default_factory=Latencies)
+    unloaded: Latencies = field(default_factory=Latencies)
+    beside: Latencies = field(default_factory=Latencies)
+    busy: float = 0.0
+
+    def ratio(self, share: float) -> float:
+        """A percentile during the attack to the same without it."""
+        return self.attacked.at(share) / self.unloaded.at(share)
+
+    def own(self, share: float) -> float:
+        """A percentile during the attack to the same during one beside it: what is not the machine's."""
+        return self.attacked.at(share) / max(self.beside.at(share), self.unloaded.at(share))
 
 
-def run(seconds: float, names: Sequence[str]) -> list[Latencies]:
-    """Measure without, then during each attack for so many seconds, one after the other; the first is unloaded."""
-    with tempfile.TemporaryDirectory(prefix="vcsync-attack-") as folder, world(Path(folder)) as found:
-        exhaustion.prepare(found.attacker)
-        measured = [listen(found.victim, "unloaded", 3 * seconds)]
-        print(HEAD, line(measured[0], measured[0]), sep="\n", flush=True)
+def run(seconds: float, names: Sequence[str], *arguments: str) -> list[Measured]:
+    """Measure each attack for so many seconds, as long without it and as long beside it, in turns."""
+    with (
+        tempfile.TemporaryDirectory(prefix="vcsync-attack-") as folder,
+        world(Path(folder) / "here", *DEFAULT_RATE, *arguments) as here,
+        world(Path(folder) / "beside", *DEFAULT_RATE, *arguments) as beside,
+    ):
+        for each in (here, beside):
+            exhaustion.prepare(each.attacker)
+        listen(here.victim, Latencies(), seconds)
+        print(HEAD, flush=True)
+        measured = []
         for name in names:
-            with attacking(found, name):
-                measured.append(listen(found.victim, name, seconds))
-            print(line(measured[0], measured[-1]), flush=True)
+            measured.append(measure(here, beside, name, seconds))
+            print(line(measured[-1]), flush=True)
         return measured
 
 
-def listen(quiet: Door, name: str, seconds: float) -> Latencies:
-    """Ask for one small object again and again."""
-    latencies: list[float] = []
-    refused = 0
-    until = time.perf_counter() + seconds
-    with quiet.connect(60) as connection, connection.makefile("rb") as stream:
-        while time.perf_counter() < until or not latencies:
-            begin = time.perf_counter()
-            connection.sendall(quiet.request("GET", PLACE))
-            answer = read_answer(stream)
-            latencies.append(1000 * (time.perf_counter() - begin))
-            refused += answer is None or answer.status != 200
-            time.sleep(PAUSE_SECONDS)
-    return Latencies(
-        name, percentile(latencies, 0.5), percentile(latencies, 0.99), max(latencies), len(latencies), refused
-    )
+def measure(here: World, beside: World, name: str, seconds: float) -> Measured:
+    """Measure one attack."""
+    measured, each, pid = Measured(name), seconds / ROUNDS, here.plane.pid
+    with attacking(here, name) as attacker, attacking(beside, name) as other:
+        for _ in range(ROUNDS):
+            calm(here, beside)
+            listen(here.victim, measured.unloaded, each)
+            with going_on(other):
+                listen(here.victim, measured.beside, each)
+            calm(here, beside)
+            with going_on(attacker):
+                before, began = cpu_seconds([pid]), time.monotonic()
+                listen(here.victim, measured.attacked, each)
+                measured.busy += (cpu_seconds([pid]) - before) / (time.monotonic() - began) / ROUNDS
+    calm(here, beside)
+    return measured
 
 
 @contextlib.contextmanager
-def attacking(found: World, name: str) -> Iterator[None]:
-    """Let another process attack, as fast as the server lets it, until the block ends."""
-    kubeconfig = found.kubeconfig(ATTACKER)
-    process = multiprocessing.get_context("spawn").Process(
-        target=attack, args=(found.plane.port, kubeconfig, name), daemon=True
-    )
-    process.start()
+def going_on(attacker: int) -> Iterator[None]:
+    """Let a paused attacker go on until the block ends."""
+    os.kill(attacker, signal.SIGCONT)
     try:
         yield
+    finally:
+        os.kill(attacker, signal.SIGSTOP)
+
+
+def calm(*worlds: World) -> None:
+    """Wait until control planes have nothing more to do, their other processes included."""
+    until = time.monotonic() + MAX_CALM_SECONDS
+    while time.monotonic() < until:
+        before = _spent(worlds)
+        time.sleep(CALM_SECONDS)
+        if _spent(worlds) - before <= CALM_SHARE * CALM_SECONDS * len(worlds):
+            return
+
+
+def _spent(worlds: Sequence[World]) -> float:
+    pids = [each.plane.pid for each in worlds]
+    children = [Path(f"/proc/{pid}/task/{pid}/children").read_text().split() for pid in pids]
+    return cpu_seconds([*pids, *(int(each) for found in children for each in found)])
+
+
+def listen(quiet: Door, into: Latencies, seconds: float) -> None:
+    """Ask for one small object again and again."""
+    until = time.perf_counter() + seconds
+    with quiet.connect(60) as connection, connection.makefile("rb") as stream:
+        while time.perf_counter() < until or not into.times:
+            begin = time.perf_counter()
+            connection.sendall(quiet.request("GET", PLACE))
+            answer = read_answer(stream)
+            into.times.append(1000 * (time.perf_counter() - begin))
+            into.refused += answer is None or answer.status != 200
+            time.sleep(PAUSE_SECONDS)
+
+
+@contextlib.contextmanager
+def attacking(found: World, name: str) -> Iterator[int]:
+    """Have another process that attacks as fast as the server lets it, and is paused; gives its id."""
+    kubeconfig = found.kubeconfig(ATTACKER)
+    context = multiprocessing.get_context("spawn")
+    begun = context.Event()
+    process = context.Process(target=attack, args=(found.plane.port, kubeconfig, name, begun), daemon=True)
+    process.start()
+    begun.wait(60)
+    assert process.pid is not None  # noqa: S101 - it was started
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        yield process.pid
     finally:
         process.kill()
         process.join()
 
 
-def attack(port: int, kubeconfig: str, name: str) -> None:
+def attack(port: int, kubeconfig: str, name: str, begun: multiprocessing.synchronize.Event) -> None:
     """Attack without an end."""
+    os.nice(NICENESS)
     attacker = door(port, kubeconfig)
+    begun.set()
     while True:
         with contextlib.suppress(OSError):
             list(exhaustion.ATTACKS[name](attacker))
 
 
-def line(unloaded: Latencies, found: Latencies) -> str:
+def line(found: Measured) -> str:
     """One row of the table."""
-    ratio = found.p99 / unloaded.p99
-    told = "" if ratio <= AIM else "  above the aim"
-    return f"{found.name:42}{found.p50:9.1f}{found.p99:9.1f}{found.worst:9.1f}{ratio:8.1f}{found.refused:9}{told}"
+    told = "".join(
+        f"{found.attacked.at(share):8.1f}{found.unloaded.at(share):8.1f}{found.ratio(share):7.2f}"
+        for share in (0.5, 0.99)
+    )
+    above = "" if found.ratio(0.99) <= AIM else "  above the aim"
+    refused = found.attacked.refused + found.unloaded.refused + found.beside.refused
+    told += f"{found.beside.at(0.99):8.1f}{found.own(0.99):7.2f}"
+    return f"{found.name:42}{told}{max(found.attacked.times):8.1f}{100 * found.busy:8.0f}{refused:8}{above}"
 
 
-def summary(measured: Sequence[Latencies]) -> str:
+def summary(measured: Sequence[Measured]) -> str:
     """How many attacks were noticed."""
-    above = sum(each.p99 > AIM * measured[0].p99 for each in measured)
+    above = sum(each.ratio(0.99) > AIM for each in measured)
+    own = sum(each.own(0.99) > AIM for each in measured)
     return (
-        f"{above} of {len(measured) - 1} attacks raise the quiet tenant's p99 above {AIM} of the unloaded one"
+        f"{above} of {len(measured)} attacks raise the quiet tenant's p99 above {AIM} of the one without them, {own} above"
+        f" {AIM} of the one while they go to another control plane of this machine"
     )

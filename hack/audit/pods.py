@@ -43,7 +43,9 @@ def _pod(world: World, tenant: Tenant, pod: Json) -> Iterator[Finding]:
         return Finding(rule, tenant.key, super_id, "pods", namespace, name, field, expected, actual)
 
     if not super_id:
-        if slices and not _may_be_unscheduled(pod):
+        if _stuck(pod):
+            yield wrong("stuck", "metadata.deletionTimestamp", None, pod["metadata"]["deletionTimestamp"])
+        elif slices and not _may_be_unscheduled(pod):
             yield wrong("missing", f"metadata.labels[{keys.SUPER_CLUSTER}]", f"one of {sorted(slices)}", None)
         return
     if super_id not in world.supers or (super_id not in slices and not _ended(pod)):
@@ -53,14 +55,18 @@ def _pod(world: World, tenant: Tenant, pod: Json) -> Iterator[Finding]:
     there = super_namespace(tenant.key, namespace)
     copy = cluster.get("pods", there, name)
     if copy is None:
-        if deleting(pod):
-            if not pod["metadata"].get("finalizers"):
-                yield wrong("stuck", "metadata.deletionTimestamp", None, pod["metadata"]["deletionTimestamp"])
-        elif not _may_be_absent(pod, tenant, cluster, there):
+        if _stuck(pod):
+            yield wrong("stuck", "metadata.deletionTimestamp", None, pod["metadata"]["deletionTimestamp"])
+        elif not deleting(pod) and not _may_be_absent(pod, tenant, cluster, there):
             yield wrong("missing", "", f"{there}/{name}", None)
         return
     for rule, (field, expected, actual) in _differences(tenant, pod, copy, super_id):
         yield wrong(rule, field, expected, actual)
+
+
+def _stuck(pod: Json) -> bool:
+    """Whether a Pod without a copy should be gone: it is being deleted, and nobody holds it."""
+    return deleting(pod) and not pod["metadata"].get("finalizers")
 
 
 def _phase(pod: Json) -> str:

@@ -18,6 +18,8 @@ EXPECTED_STATUSES = frozenset({200, 201, 202, 404, 409})
 """What a user who knows nothing of the others gets: 404 and 409 when something went, came or changed meanwhile."""
 MAX_NAMESPACES = 4
 MAX_OF_A_KIND = 6
+HOLDER = "example.com/holder"
+"""Finalizer of Pods that users hold."""
 PATIENCE = 30.0
 
 
@@ -28,14 +30,18 @@ class Churn:
         cluster: the tenant's control plane, without a proxy in front: users are not what is tested.
         seed: the same seed makes the same stream, as far as the answers are the same.
         pause: longest pause between two actions, in seconds.
-        slices: id of super clusters, for users who write into our labels.
+        super_ids: of the super clusters, for users who write into our labels.
+        outages: whether the control plane is killed now and then, so that users reckon with no answer.
     """
 
-    def __init__(self, cluster: Cluster, seed: int, *, pause: float, super_ids: tuple[str, ...]) -> None:
+    def __init__(
+        self, cluster: Cluster, seed: int, *, pause: float, super_ids: tuple[str, ...], outages: bool = False
+    ) -> None:
         self._cluster = cluster
         self._random = random.Random(f"{seed}/{cluster.name}")  # noqa: S311
         self._pause = pause
         self._super_ids = super_ids
+        self._outages = outages
         self.marker = f"marker-{cluster.name}-{self._random.randrange(16**8):08x}"
         """Text in every object these users make, which nobody else's may contain."""
         self.done: Counter[str] = Counter()
@@ -43,43 +49,55 @@ class Churn:
         self.refused: list[str] = []
         """Answers that no user should get."""
         self._namespaces: list[str] = []
+        self._left: list[str] = []
+        """Names of namespaces that were deleted, which may come again."""
         self._count = 0
         self._session: Session | None = None
 
     def run(self, stop: threading.Event) -> None:
-        """Act until told to stop. Blocks."""
+        """Act until told to stop, then hold nothing any more. Blocks."""
         with self._cluster.session(PATIENCE) as self._session:
             for _ in range(2):
-                self.new_namespace()
+                self._do(Churn.new_namespace)
             while not stop.wait(self._random.uniform(0, self._pause)):
                 self.act()
+            self._do(Churn._let_all_go)
 
     def act(self) -> None:
         """Do one thing, chosen at random by weight."""
         actions = [action for action, _ in ACTIONS]
         action = self._random.choices(actions, [weight for _, weight in ACTIONS])[0]
+        if not self._namespaces:
+            action = Churn.new_namespace
         self.done[action.__name__] += 1
+        self._do(action)
+
+    def _do(self, action: Callable[["Churn"], None]) -> None:
         try:
             action(self)
         except (OSError, http.client.HTTPException) as error:
-            self.refused.append(f"{action.__name__}: {error!r}")
+            if not self._outages:
+                self.refused.append(f"{action.__name__}: {error!r}")
 
     # --- what users do
 
     def new_namespace(self) -> None:
         if len(self._namespaces) >= MAX_NAMESPACES:
             return
-        name = self._name("ns")
+        again = self._left and self._pick(2)
+        name = self._random.choice(self._left) if again else self._name("ns")
         metadata = self._metadata(name)
         metadata["annotations"]["scheduler.virtualcluster.io/slice"] = '{"cpu":"1","memory":"1Gi"}'
         if self._call("POST", "/api/v1/namespaces", {"metadata": metadata}) == 201:
             self._namespaces.append(name)
+            self._left = [each for each in self._left if each != name]
             body = {"metadata": self._metadata("quota"), "spec": {"hard": self._hard()}}
             self._call("POST", f"/api/v1/namespaces/{name}/resourcequotas", body)
 
     def delete_namespace(self) -> None:
         if len(self._namespaces) > 1:
             name = self._namespaces.pop(self._random.randrange(len(self._namespaces)))
+            self._left.append(name)
             self._call("DELETE", f"/api/v1/namespaces/{name}")
 
     def change_quota(self) -> None:
@@ -152,7 +170,24 @@ class Churn:
 
     def new_pod(self) -> None:
         metadata = self._metadata(self._known("pod"))
+        if self._pick(6) == 0:
+            metadata["finalizers"] = [HOLDER]
         self._call("POST", self._path("pods"), {"metadata": metadata, "spec": self._pod_spec()})
+
+    def let_pod_go(self) -> None:
+        """Take the finalizer off a Pod, if it has one."""
+        self._call("PATCH", self._path("pods", self._known("pod")), {"metadata": {"finalizers": None}})
+
+    def evict_pod(self) -> None:
+        name = self._known("pod")
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": self._metadata(name)}
+        self._call("POST", f"{self._path('pods', name)}/eviction", body)
+
+    def delete_many(self) -> None:
+        """All Pods, ConfigMaps or Secrets of a namespace with some label."""
+        kind = self._random.choice(("pods", "configmaps", "secrets"))
+        grace = "&gracePeriodSeconds=0" if self._pick(2) else ""
+        self._call("DELETE", f"{self._path(kind)}?labelSelector=team%3Dt{self._pick(3)}{grace}")
 
     def change_pod(self) -> None:
         labels = {f"l{self._pick(3)}": self._random.choice((None, "a", "b"))}
@@ -203,6 +238,14 @@ class Churn:
         ]
         path, metadata = self._random.choice(patches)
         self._call("PATCH", path, {"metadata": metadata})
+
+    def _let_all_go(self) -> None:
+        _, found = self._ask("GET", "/api/v1/pods")
+        for pod in found.get("items", ()):
+            metadata = pod["metadata"]
+            if HOLDER in metadata.get("finalizers", ()):
+                path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+                self._call("PATCH", path, {"metadata": {"finalizers": None}})
 
     # --- with what
 
@@ -304,6 +347,9 @@ ACTIONS: tuple[tuple[Callable[[Churn], None], int], ...] = (
     (Churn.change_pod, 8),
     (Churn.replace_pod, 6),
     (Churn.delete_pod, 8),
+    (Churn.let_pod_go, 6),
+    (Churn.evict_pod, 3),
+    (Churn.delete_many, 2),
     (Churn.delete_something, 12),
     (Churn.write_our_labels, 3),
 )

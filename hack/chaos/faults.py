@@ -1,4 +1,4 @@
-"""What happens to roles and connections: SIGKILL at random moments, cut, stalled and refused connections."""
+"""What happens to roles, servers and connections: SIGKILL at random moments, cut, stalled and refused connections."""
 
 import asyncio
 import random
@@ -30,6 +30,8 @@ SHARE_AWAY = 0.3
 READY_SECONDS = 90.0
 """How long a role may take to do its work, with cut connections and on a busy machine."""
 
+API_SERVER = "kube-apiserver"
+
 CONNECTION_FAULTS = ("cut", "cut", "cut", "stall", "refuse")
 REQUEST_FAULTS: Mapping[str, tuple[Fault, When]] = {
     "busy": (too_many_requests(), always),
@@ -55,6 +57,55 @@ class Roles(Protocol):
 
     def wait_ready(self, role: str, timeout: float = ...) -> None:
         """Wait until a role does its work; raises SystemFailed if it ended or takes too long."""
+
+
+class Server(Protocol):
+    """What outages need of `hack.testbed.cluster.Cluster`; all of it blocks."""
+
+    def kill(self, component: str) -> None:
+        """End a server by SIGKILL."""
+
+    def start(self, component: str) -> None:
+        """Start it where and as it was, and wait until it serves."""
+
+
+class Outages:
+    """Kills API servers, one at a time, and starts each again.
+
+    What they had begun is left half done: an object may be marked as deleted and not be removed.
+
+    Args:
+        servers: cluster name -> the cluster.
+        seed: of the moments.
+        longest_service: most seconds between two outages.
+        longest_absence: most seconds that a server is away.
+    """
+
+    def __init__(
+        self,
+        servers: Mapping[str, Server],
+        seed: int,
+        *,
+        longest_service: float,
+        longest_absence: float = 2.0,
+    ) -> None:
+        self._servers = servers
+        self._random = random.Random(f"{seed}/outages")  # noqa: S311
+        self._longest_service = longest_service
+        self._longest_absence = longest_absence
+        self.outages: Counter[str] = Counter()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Kill until told to stop; all servers run again afterwards."""
+        while not stop.is_set():
+            await asyncio.sleep(self._random.uniform(0.0, self._longest_service))
+            name = self._random.choice(sorted(self._servers))
+            await asyncio.to_thread(self._servers[name].kill, API_SERVER)
+            self.outages[name] += 1
+            try:
+                await asyncio.sleep(self._random.uniform(0.0, self._longest_absence))
+            finally:
+                await asyncio.to_thread(self._servers[name].start, API_SERVER)
 
 
 class Killer:

@@ -15,7 +15,7 @@ from hack.audit import Finding, World, audit, read_world
 from hack.audit.read import ReadError
 from hack.audit.world import place
 from hack.chaos.churn import Churn
-from hack.chaos.faults import Cutter, Killer
+from hack.chaos.faults import Cutter, Killer, Outages
 from hack.chaos.spy import Sighting, Spy
 from hack.system import System
 from hack.testbed import TestBed
@@ -45,6 +45,8 @@ class Weather:
     """Most seconds between two faults of connections; 0: connections are left alone."""
     requests: bool = False
     """Whether answers are faults too (429, 503, 410, truncated ones), not only connections."""
+    longest_service: float = 0.0
+    """Most seconds between two kills of an API server, one at a time; 0: none is killed."""
     pause_of_users: float = 0.4
     """Most seconds between two actions of one tenant."""
 
@@ -62,6 +64,8 @@ class Outcome:
     ended: list[str] = field(default_factory=list)
     """Ends of roles that nobody killed."""
     faults: dict[str, int] = field(default_factory=dict)
+    outages: dict[str, int] = field(default_factory=dict)
+    """Kills of API servers, by cluster."""
     actions: dict[str, int] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     """Answers to tenants' users that no user should get."""
@@ -98,7 +102,13 @@ async def storm(bed: TestBed, folder: Path, weather: Weather, report: Report = l
         outcome = Outcome()
         supers = tuple(bed.supers)
         churns = {
-            name: Churn(cluster, weather.seed, pause=weather.pause_of_users, super_ids=supers)
+            name: Churn(
+                cluster,
+                weather.seed,
+                pause=weather.pause_of_users,
+                super_ids=supers,
+                outages=weather.longest_service > 0,
+            )
             for name, cluster in bed.tenants.items()
         }
         marks = {name: (churn.marker,) for name, churn in churns.items()}
@@ -107,7 +117,7 @@ async def storm(bed: TestBed, folder: Path, weather: Weather, report: Report = l
         try:
             await _rage(system, proxies, churns, weather, outcome)
             report(f"quiet after {sum(outcome.actions.values())} actions, kills at work {outcome.kills}")
-            await _settle(bed, marks, weather.settle_seconds, outcome, report)
+            await _settle(bed, system, marks, weather.settle_seconds, outcome, report)
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
@@ -126,6 +136,7 @@ async def _rage(
     users = ThreadPoolExecutor(max_workers=len(churns), thread_name_prefix="churn")
     killer = Killer(system, weather.seed, longest_life=weather.longest_life)
     cutter = Cutter(proxies, weather.seed, pause=weather.pause_of_faults, requests=weather.requests)
+    outages = Outages(system.bed.clusters, weather.seed, longest_service=weather.longest_service)
     try:
         async with asyncio.TaskGroup() as tasks:
             for churn in churns.values():
@@ -133,6 +144,8 @@ async def _rage(
             faults = []
             if weather.pause_of_faults:
                 faults.append(tasks.create_task(cutter.run(over)))
+            if weather.longest_service:
+                faults.append(tasks.create_task(outages.run(over)))
             if weather.kills_of_each:
                 faults.append(tasks.create_task(killer.run(over, at_least=weather.kills_of_each)))
             await asyncio.sleep(weather.seconds)
@@ -144,7 +157,7 @@ async def _rage(
         users_stop.set()
         users.shutdown(wait=False)
     outcome.kills, outcome.kills_at_start = dict(killer.kills), dict(killer.kills_at_start)
-    outcome.ended, outcome.faults = killer.ended, dict(cutter.faults)
+    outcome.ended, outcome.faults, outcome.outages = killer.ended, dict(cutter.faults), dict(outages.outages)
     for churn in churns.values():
         outcome.refused += churn.refused
         for action, count in churn.done.items():
@@ -158,12 +171,22 @@ async def _in_thread(
     await asyncio.get_running_loop().run_in_executor(threads, users, stop)
 
 
-async def _settle(
-    bed: TestBed, marks: Mapping[str, Sequence[str]], seconds: float, outcome: Outcome, report: Report
+async def _settle(  # noqa: PLR0917 - parts, each of its own type
+    bed: TestBed,
+    system: System,
+    marks: Mapping[str, Sequence[str]],
+    seconds: float,
+    outcome: Outcome,
+    report: Report,
 ) -> None:
-    """Audit again and again until nothing is found or the time is over."""
+    """Audit again and again until nothing is found or the time is over.
+
+    A role that could not reach the meta cluster when it started, in the last of the faults, ends: somebody has to start
+    it again, as everywhere.
+    """
     began = time.monotonic()
     while True:
+        outcome.ended += await asyncio.to_thread(system.revive)
         try:
             world = await asyncio.to_thread(look, bed, marks)
             outcome.findings, outcome.compared = audit(world), _compared(world)

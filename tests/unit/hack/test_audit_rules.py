@@ -544,6 +544,11 @@ DEFECTS: list[tuple[str, Callable[[Draft], None], list[str]]] = [
         _set("r1", "pods", "web", "metadata|deletionTimestamp", "2026-01-01T00:00:00Z"),
         ["stuck r1 pods web"],
     ),
+    (
+        "Pod that hangs in deletion and lost its label",
+        _twin(ACME, ACME, "pods", "web", name="left", labels={}, deletionTimestamp="2026-01-01T00:00:00Z"),
+        ["stuck - pods left"],
+    ),
     ("virtual node gone", _gone(ACME, "nodes", "node-0.r1"), ["missing - nodes node-0.r1"]),
     (
         "virtual node of no node",

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from hack.chaos.churn import ACTIONS, Churn
-from hack.chaos.faults import Killer
+from hack.chaos.churn import ACTIONS, HOLDER, Churn
+from hack.chaos.faults import Killer, Outages
 from hack.chaos.spy import owner_of, sighted
 from hack.system import SystemFailed
 
@@ -74,6 +74,31 @@ async def test_the_killer_kills_every_role_as_often_as_asked_and_leaves_all_runn
     assert killer.ended == ["podscheduler has ended"]
 
 
+class PaperServer:
+    """A server that is a name only, and ends the storm after a few kills."""
+
+    def __init__(self, over: asyncio.Event) -> None:
+        self.log: list[str] = []
+        self._over = over
+
+    def kill(self, component: str) -> None:
+        self.log.append(f"kill {component}")
+        if len(self.log) > 4:
+            self._over.set()
+
+    def start(self, component: str) -> None:
+        self.log.append(f"start {component}")
+
+
+async def test_servers_are_killed_one_at_a_time_and_all_run_in_the_end() -> None:
+    over = asyncio.Event()
+    servers = {"meta": PaperServer(over), "r1": PaperServer(over)}
+    outages = Outages(servers, 1, longest_service=0.0, longest_absence=0.0)
+    await outages.run(over)
+    for name, server in servers.items():
+        assert server.log == ["kill kube-apiserver", "start kube-apiserver"] * outages.outages[name]
+
+
 class PaperCluster:
     """A tenant's API that says yes to everything and writes down what it was asked."""
 
@@ -128,3 +153,21 @@ def test_users_do_everything_and_mark_what_they_make() -> None:
         if method == "POST":
             assert churn.marker in json.dumps(body), path
     assert not churn.refused
+
+
+class HoldingCluster(PaperCluster):
+    """A tenant's API that tells of one Pod that is held by us and one that is held by others."""
+
+    def call(self, method: str, path: str, body: object = None) -> tuple[int, object]:
+        self.calls.append((method, path, body))
+        ours = {"namespace": "ns-1", "name": "pod-1", "finalizers": [HOLDER]}
+        others = {"namespace": "ns-1", "name": "pod-2", "finalizers": ["example.com/other"]}
+        return 200, {"items": [{"metadata": ours}, {"metadata": others}]}
+
+
+def test_users_hold_nothing_any_more_when_they_stop() -> None:
+    cluster = HoldingCluster()
+    churn = Churn(cluster, 1, pause=0.0, super_ids=())  # type: ignore[arg-type]
+    churn.run(Steps(0))  # type: ignore[arg-type]
+    patched = [(path, body) for method, path, body in cluster.calls if method == "PATCH"]
+    assert patched == [("/api/v1/namespaces/ns-1/pods/pod-1", {"metadata": {"finalizers": None}})]

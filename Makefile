@@ -1,4 +1,4 @@
-# Everything a developer runs. `make help` lists it. A fresh clone needs Python >= 3.11 and Go; the rest is fetched.
+# Everything a developer runs. `make help` lists it. A fresh clone needs Python >= 3.11, and Go for tests; the rest is fetched.
 
 # Settings (override on the command line: `make test PYTEST_ARGS="-k quota"`)
 PYTEST_ARGS ?=
@@ -20,7 +20,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DEFAULT_GOAL := help
-.PHONY: help environment binaries test-binaries up down test test-embedded test-unit lint format generate bench conformance conformance-embedded chaos fuzz parity clean
+.PHONY: help environment binaries test-binaries up up-real demo down test test-embedded test-hollow test-mixed test-unit lint format generate bench conformance conformance-embedded conformance-whole chaos fuzz parity clean
 
 help: ## Show this list
 	@echo "Targets:"
@@ -28,7 +28,7 @@ help: ## Show this list
 	@echo "Settings:"
 	@echo "  PYTHON       interpreter that makes .venv, >= 3.11        (now: $(or $(PYTHON),none found))"
 	@echo "  PYTEST_ARGS  more arguments for pytest                    (make test PYTEST_ARGS='-k quota')"
-	@echo "  UP_ARGS      arguments of 'make up'                       (make up UP_ARGS=--once)"
+	@echo "  UP_ARGS      arguments of 'make up', 'demo' and 'up-real' (make up UP_ARGS='--tenants a,b')"
 	@echo "  BENCH_ARGS   arguments of 'make bench'"
 	@echo "  FUZZ_ARGS    arguments of 'make fuzz'               (make fuzz FUZZ_ARGS='--seed 7')"
 	@echo "  KUBEBUILDER_ASSETS  folder with ready etcd, kube-apiserver, kubectl: nothing is compiled then"
@@ -40,10 +40,16 @@ environment:
 binaries: environment ## Build the Kubernetes programs of the test bed (about 7 minutes once, then cached)
 	@$(VENV)/python -m hack.testbed build
 
-up: binaries ## Start a whole system on this machine and run a walk-through; Ctrl-C stops it
+up: environment ## Run the whole system in one process, and say what to type next; Ctrl-C ends it
+	@$(VENV)/vcsync up $(UP_ARGS)
+
+demo: environment ## Play a walk-through of the whole system, with a commentary
+	@$(VENV)/vcsync demo $(UP_ARGS)
+
+up-real: binaries ## Start real Kubernetes servers with all roles, and run a walk-through; Ctrl-C ends it
 	@$(VENV)/python -m hack.up $(UP_ARGS)
 
-down: environment ## Stop the test bed, should anything have been left running
+down: environment ## Stop what 'make up-real' started, should anything have been left running
 	@$(VENV)/python -m hack.testbed down --dir .testbed/up
 
 test-binaries: environment
@@ -54,6 +60,12 @@ test: test-binaries ## Run every test: unit tests, then those against real Kuber
 
 test-embedded: test-binaries ## Run the end-to-end tests of the pool again, with tenants in an embedded control plane
 	@VCSYNC_TENANTS=embedded $(VENV)/python -m pytest tests/real/pool $(PYTEST_ARGS)
+
+test-hollow: test-binaries ## Run them with embedded tenants, hollow super clusters and our controllers
+	@VCSYNC_TENANTS=embedded VCSYNC_SUPERS=hollow $(VENV)/python -m pytest tests/real/pool $(PYTEST_ARGS)
+
+test-mixed: test-binaries ## Run them with tenants on kube-apiservers and hollow super clusters
+	@VCSYNC_SUPERS=hollow $(VENV)/python -m pytest tests/real/pool $(PYTEST_ARGS)
 
 test-unit: environment ## Run the unit tests only (seconds)
 	@$(VENV)/python -m pytest tests/unit $(PYTEST_ARGS)
@@ -72,15 +84,19 @@ format: environment ## Format the code
 generate: environment ## Write the generated files (CRDs, RBAC) in config/
 	@$(VENV)/python -m hack.generate
 
-bench: binaries ## Measure Pods' way through the pool, and the embedded control plane
+bench: binaries ## Measure Pods' way through the pool, the embedded control plane, and `vcsync up`
 	@$(VENV)/python -m hack.bench $(BENCH_ARGS)
 	@$(VENV)/python -m hack.bench_plane
+	@$(VENV)/python -m hack.bench_up
 
 conformance: binaries ## Run the official Kubernetes conformance tests against a tenant
 	@$(VENV)/python -m hack.conformance
 
 conformance-embedded: binaries ## Run the official Kubernetes tests against an embedded control plane as a cluster
 	@$(VENV)/python -m hack.conformance --embedded
+
+conformance-whole: binaries ## Run the official Kubernetes tests against a tenant of 'vcsync up': all servers and controllers ours
+	@$(VENV)/python -m hack.conformance --whole
 
 parity: binaries ## Replay requests at kube-apiserver and at the embedded control plane and compare the answers
 	@$(VENV)/python -m hack.parity

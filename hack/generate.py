@@ -1,4 +1,6 @@
-"""Write what is generated (config/: CRDs, RBAC; the schemas of built-in kinds); with --check, exit 1 if it is out of date.
+"""Write what is generated; with --check, exit 1 if it is out of date.
+
+In config/: CRDs and RBAC; the schemas of built-in kinds; docs/configuration.md.
 
 python -m hack.generate [--check]
 """
@@ -13,15 +15,17 @@ from typing import Any
 
 import yaml
 
-from hack import protobuf_tables
+from hack import configuration, protobuf_tables
 from hack.schema import builtin
 from vcsync.api import crd, names, rbac
 
 ROOT = Path(__file__).resolve().parent.parent
-CONFIG = ROOT / "config"
+CONFIG, DOCS = ROOT / "config", ROOT / "docs"
 Files = Callable[[], Iterator[tuple[str, bytes]]]
 DATA: Mapping[Path, Files] = {ROOT / "vcsync/controlplane/schema": builtin.data_files}
 """Folders of data files and what makes them."""
+DOCUMENTS: Mapping[str, Callable[[], str]] = {"configuration.md": configuration.document}
+"""Documents in docs/ that are written from what they describe."""
 SAMPLE_SUPER_CLUSTER = "r1"
 """The super cluster that config/deploy speaks of."""
 
@@ -35,6 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     differences = (check(CONFIG) + check_data(DATA)) if options.check else (write(CONFIG) + write_data(DATA))
     differences += protobuf_tables.check() if options.check else protobuf_tables.write()
+    differences += check_documents(DOCS) if options.check else write_documents(DOCS)
     print(differences, end="")
     return 1 if options.check and differences else 0
 
@@ -74,6 +79,22 @@ def write_data(folders: Mapping[Path, Files]) -> str:
     for path, content in _stale_data(folders):
         path.write_bytes(content)
         lines.append(f"wrote {path}\n")
+    return "".join(lines)
+
+
+def check_documents(docs: Path) -> str:
+    """Return the difference between the documents that stand there and what they should say."""
+    return "".join(_difference(docs, path, make(), "docs") for path, make in DOCUMENTS.items())
+
+
+def write_documents(docs: Path) -> str:
+    """Write the documents and return a line for each that changed."""
+    lines = []
+    for path, make in DOCUMENTS.items():
+        text = make()
+        if _read(docs / path) != text:
+            (docs / path).write_text(text, encoding="utf-8")
+            lines.append(f"wrote {path}\n")
     return "".join(lines)
 
 
@@ -151,13 +172,13 @@ def _read(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
-def _difference(config: Path, path: str, text: str) -> str:
+def _difference(config: Path, path: str, text: str, shown: str = "config") -> str:
     return "".join(
         difflib.unified_diff(
             _read(config / path).splitlines(keepends=True),
             text.splitlines(keepends=True),
-            f"config/{path}",
-            f"config/{path} (generated)",
+            f"{shown}/{path}",
+            f"{shown}/{path} (generated)",
         )
     )
 

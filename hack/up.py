@@ -1,4 +1,4 @@
-"""A whole system on this machine: real clusters, all roles, and a tenant's first steps (`make up`).
+"""A whole system on this machine: real clusters, all roles, and a tenant's first steps (`make up-real`).
 
 Starts the test bed (meta cluster, super clusters r1 and r2 with hollow nodes, control plane of tenant acme), installs
 vcsync as an operator would, runs every role with credentials of its own, and follows a tenant's Deployment

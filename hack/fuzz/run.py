@@ -92,7 +92,7 @@ async def run(
     """
     tally = Tally()
     with ControlPlane(folder) as plane:
-        paths = {name: plane.create(name) for name in ("fuzz", "witness")}
+        paths = {name: plane.create(name, "--controllers", "external") for name in ("fuzz", "witness")}
         tls = {name: credentials(path) for name, path in paths.items()}
         witness = Witness(plane.port, tls["witness"])
         try:

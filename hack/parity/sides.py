@@ -39,7 +39,7 @@ def real(directory: Path) -> Iterator[Side]:
 def embedded(directory: Path) -> Iterator[Side]:
     """The embedded control plane with one tenant."""
     with ControlPlane(directory, arguments=(*WEBHOOKS, *IDENTITY)) as plane:
-        yield side("ours", plane.create(TENANT))
+        yield side("ours", plane.create(TENANT, "--controllers", "external"))
 
 
 def side(name: str, kubeconfig: Path) -> Side:

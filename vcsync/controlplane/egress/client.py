@@ -26,6 +26,7 @@ from vcsync.controlplane.egress.networks import Address
 from vcsync.controlplane.egress.policy import NOTHING, Policy
 from vcsync.controlplane.egress.services import Endpoint, Services
 from vcsync.controlplane.egress.target import Target
+from vcsync.controlplane.flow.hands import put_down
 
 AGENT = "kube-apiserver-admission"
 """What webhooks know the caller by."""
@@ -107,6 +108,7 @@ class Client:
         """
         if call.size > self._bounds.request:
             raise CallFailed(f"the request is larger than {self._bounds.request} bytes")
+        put_down()
         try:
             async with (
                 asyncio.timeout(call.seconds),

@@ -14,6 +14,7 @@ from vcsync.controlplane import errors
 from vcsync.controlplane.behaviour import User
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.flow.budget import LIGHT, MAX_BYTES, Budget
+from vcsync.controlplane.flow.hands import Hands
 from vcsync.controlplane.flow.rules import LevelRead, Schema
 from vcsync.controlplane.flow.space import Flow, Space
 from vcsync.controlplane.flow.widths import Widths
@@ -170,6 +171,7 @@ class Gate:
         used: seats taken.
         budget: memory that requests may take.
         widths: how many seats lists take.
+        hands: which writes of a namespace have begun.
     """
 
     def __init__(self, bounds: Bounds, load: Load) -> None:
@@ -182,6 +184,7 @@ class Gate:
         self._ring: OrderedDict[str, Space] = OrderedDict()
         self.budget = Budget(bounds.memory)
         self.widths = Widths()
+        self.hands = Hands()
 
     def known(self, tenant: str) -> bool:
         """Whether a tenant's configuration has been read since it last changed."""

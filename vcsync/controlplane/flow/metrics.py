@@ -1,4 +1,4 @@
-"""What a tenant's /metrics tells of its priority levels, under kube-apiserver's names. Pure."""
+"""What a tenant's /metrics tells of its priority levels, under kube-apiserver's names, and of waiting writes. Pure."""
 
 from collections.abc import Callable, Iterator
 
@@ -30,9 +30,16 @@ _GAUGES: tuple[tuple[str, str, Callable[[Level], int]], ...] = (
 _PREFIX = "apiserver_flowcontrol_"
 
 
-def text(space: Space) -> bytes:
-    """Write a tenant's metrics in the text form of Prometheus."""
-    return "\n".join([*_lines(space), ""]).encode()
+def text(space: Space, waiting: int) -> bytes:
+    """Write a tenant's metrics in the text form of Prometheus; `waiting`: writes that wait, see `hands`."""
+    return "\n".join([*_lines(space), *_own(waiting), ""]).encode()
+
+
+def _own(waiting: int) -> Iterator[str]:
+    """What kube-apiserver has not."""
+    yield "# HELP vcsync_writes_waiting Writes that wait for others of their namespace"
+    yield "# TYPE vcsync_writes_waiting gauge"
+    yield f"vcsync_writes_waiting {waiting}"
 
 
 def _lines(space: Space) -> Iterator[str]:

@@ -33,4 +33,4 @@ class Fairness:
     def text(self, tenant: str) -> bytes:
         """Write a tenant's metrics."""
         space = self.gate.spaces.get(tenant)
-        return metrics.text(space) if space is not None else b""
+        return metrics.text(space, self.gate.hands.waiting(tenant)) if space is not None else b""

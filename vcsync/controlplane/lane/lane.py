@@ -17,6 +17,7 @@ import vcsync
 from vcsync.controlplane import errors
 from vcsync.controlplane.crd.convert import Reach
 from vcsync.controlplane.errors import StatusError
+from vcsync.controlplane.flow.hands import put_down
 from vcsync.controlplane.lane.jobs import Done, Job, Setup
 from vcsync.controlplane.lane.link import Link, LinkLost
 from vcsync.controlplane.lane.store import answers
@@ -114,6 +115,7 @@ class Lane:
         told.append(piece)
 
     async def _ask(self, what: str, *arguments: Any) -> Any:
+        put_down()
         self._jobs += 1
         if self._idle is not None:
             self._idle.cancel()

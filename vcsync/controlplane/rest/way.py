@@ -12,6 +12,7 @@ from vcsync.controlplane.behaviour import Context
 from vcsync.controlplane.crd.catalogue import Served
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.flow.gate import Gate, Seat
+from vcsync.controlplane.flow.hands import holding
 from vcsync.controlplane.identity.caller import SYSTEM, UNAUTHENTICATED, Caller, settle_tenant
 from vcsync.controlplane.resources import Resource
 from vcsync.controlplane.rest import auditing
@@ -56,6 +57,9 @@ MAX_DIGITS = 19
 """Of a list's limit."""
 UPGRADED = frozenset({"exec", "attach", "portforward"})
 """What is asked for by GET, as WebSockets must be, needs the right to create as well."""
+WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+HASTY = frozenset({"leases", "events"})
+"""Of what is written in namespaces: who renews a Lease must not be late, and Events keep nobody."""
 
 
 class Identity(Protocol):
@@ -244,8 +248,15 @@ class Way:
         told = Headers(headers.get("Content-Type", ""), headers.get("Accept", ""), scope.agent, headers)
         body = auditing.recorded(incoming, info, incoming.read)
         request = Request(info, query, told, body, scope, how)
-        if info.subresource:
+        if self._gate is None or not waits_its_turn(info):
+            return await self._do(request)
+        with holding(await self._gate.hands.take((tenant, info.namespace))):
+            return await self._do(request)
+
+    async def _do(self, request: Request) -> Reply | Stream:
+        if request.info.subresource:
             return await self._subresources.answer(request)
+        resource = request.scope.kind.resource
         if (resource.group, resource.plural) in VIRTUAL:
             return await self._subresources.virtual(request)
         return await self._verb(request)
@@ -381,6 +392,12 @@ class Way:
             and info.verb not in ("list", "watch", "deletecollection")
         ):
             raise errors.page_not_found() if named else errors.method_not_allowed()
+
+
+def waits_its_turn(info: RequestInfo) -> bool:
+    """Tell whether a request is a write in a namespace, of which few are in hand at once; see `flow.hands`."""
+    lasts = info.subresource in UPGRADED or info.subresource == "proxy"
+    return info.verb in WRITES and bool(info.namespace) and info.resource not in HASTY and not lasts
 
 
 def elsewhere(resource: Resource, info: RequestInfo) -> bool:

@@ -114,7 +114,7 @@ async def test_whoever_waits_too_long_is_refused_and_forgotten():
     assert gate.spaces["a"].waiting == 0
     assert (
         b'flow_schema="global-default",priority_level="global-default",reason="time-out"} 1'
-        in metrics.text(gate.spaces["a"])
+        in metrics.text(gate.spaces["a"], 0)
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from vcsync.controlplane.behaviour import User
 from vcsync.controlplane.flow.gate import Bounds
+from vcsync.controlplane.flow.hands import Hands
 from vcsync.controlplane.flow.service import Fairness
 from vcsync.controlplane.identity.caller import Attributes, Caller
 from vcsync.controlplane.rest.assemble import assemble
@@ -71,6 +72,39 @@ async def test_a_watch_takes_no_seat_once_it_is_open_but_counts_until_it_ends(cl
             assert refused.status == 429
         told.close()
     await until(lambda: fairness.gate.spaces["a"].watching == 0)
+
+
+async def test_a_write_waits_while_two_of_its_namespace_are_in_hand_and_nothing_else_does(client, fairness):
+    fairness.gate.bounds = Bounds()
+    hands = fairness.gate.hands = Hands(seconds=3600.0, alone=3600.0)
+
+    async def sent(method, path, name="one"):
+        body = None if method == "GET" else {"metadata": {"name": name}}
+        async with client.request(method, path, json=body) as told:
+            return told.status
+
+    for name in ("default", "other"):
+        assert await sent("POST", "/api/v1/namespaces", name) == 201
+    (await hands.take(("b", "default"))).release()
+    held = [await hands.take(("a", "default")) for _ in range(2)]
+
+    waits = asyncio.create_task(sent("POST", BASE))
+    await until(lambda: hands.waiting("a") == 1)
+    for method, path, status in (
+        ("GET", BASE, 200),
+        ("POST", "/api/v1/namespaces/other/configmaps", 201),
+        ("POST", "/apis/coordination.k8s.io/v1/namespaces/default/leases", 201),
+        ("POST", "/api/v1/namespaces/default/pods/one/exec", 404),
+    ):
+        async with asyncio.timeout(10):
+            assert await sent(method, path) == status
+    async with client.get("/metrics") as told:
+        assert "vcsync_writes_waiting 1" in await told.text()
+    assert not waits.done()
+    held[0].release()
+    async with asyncio.timeout(10):
+        assert await waits == 201
+    assert hands.waiting("a") == 0
 
 
 async def test_a_tenants_metrics_tell_of_its_levels_and_of_what_it_keeps(client):

@@ -157,22 +157,45 @@ class Hands:
         self._go_on(place)
 
 
-_held: ContextVar[Hold | None] = ContextVar("held", default=None)
+class Grip:
+    """What one write has of its namespace's places: nothing at first."""
+
+    __slots__ = ("_hands", "_hold", "_key")
+
+    def __init__(self, hands: Hands, key: Key) -> None:
+        """Take whose places they are."""
+        self._hands = hands
+        self._key = key
+        self._hold: Hold | None = None
+
+    async def take(self) -> None:
+        """Wait for a place, once; for when there is nothing more to wait for but others of the namespace."""
+        if self._hold is None:
+            self._hold = await self._hands.take(self._key)
+
+    def release(self) -> None:
+        """Give the place back, if there is one."""
+        if self._hold is not None:
+            self._hold.release()
+
+
+_grip: ContextVar[Grip | None] = ContextVar("grip", default=None)
 
 
 @contextmanager
-def holding(hold: Hold) -> Iterator[None]:
-    """Have a place until the block ends, or `put_down` is called in it."""
-    token = _held.set(hold)
+def gripping(hands: Hands, key: Key) -> Iterator[Grip]:
+    """Let a write take a place, and have it until the block ends or `put_down` is called in it."""
+    grip = Grip(hands, key)
+    token = _grip.set(grip)
     try:
-        yield
+        yield grip
     finally:
-        _held.reset(token)
-        hold.release()
+        _grip.reset(token)
+        grip.release()
 
 
 def put_down() -> None:
     """Keep nobody of one's namespace from writing any more: what comes now is waited for elsewhere."""
-    hold = _held.get()
-    if hold is not None:
-        hold.release()
+    grip = _grip.get()
+    if grip is not None:
+        grip.release()

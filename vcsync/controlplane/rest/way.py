@@ -12,7 +12,7 @@ from vcsync.controlplane.behaviour import Context
 from vcsync.controlplane.crd.catalogue import Served
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.flow.gate import Gate, Seat
-from vcsync.controlplane.flow.hands import holding
+from vcsync.controlplane.flow.hands import gripping
 from vcsync.controlplane.identity.caller import SYSTEM, UNAUTHENTICATED, Caller, settle_tenant
 from vcsync.controlplane.resources import Resource
 from vcsync.controlplane.rest import auditing
@@ -250,8 +250,14 @@ class Way:
         request = Request(info, query, told, body, scope, how)
         if self._gate is None or not waits_its_turn(info):
             return await self._do(request)
-        with holding(await self._gate.hands.take((tenant, info.namespace))):
-            return await self._do(request)
+        with gripping(self._gate.hands, (tenant, info.namespace)) as grip:
+
+            async def read() -> bytes:  # who sends slowly keeps nobody
+                data = await body()
+                await grip.take()
+                return data
+
+            return await self._do(replace(request, body=read))
 
     async def _do(self, request: Request) -> Reply | Stream:
         if request.info.subresource:

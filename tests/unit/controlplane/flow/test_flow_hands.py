@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcsync.controlplane.flow.hands import Hands, holding, put_down
+from vcsync.controlplane.flow.hands import Hands, gripping, put_down
 
 HERE, THERE = ("a", "here"), ("a", "there")
 LONG = 3600.0
@@ -129,9 +129,11 @@ async def test_what_asks_elsewhere_lets_the_next_begin():
     hands = crowded(1)
 
     async def calls_back():
-        with holding(await hands.take(HERE)):
+        with gripping(hands, HERE) as grip:
+            await grip.take()
             put_down()  # it asks a webhook, which writes in this namespace
-            with holding(await hands.take(HERE)):
+            with gripping(hands, HERE) as another:
+                await another.take()
                 return "done"
 
     async with asyncio.timeout(10):
@@ -144,8 +146,14 @@ def test_who_has_no_place_puts_nothing_down():
 
 async def test_a_place_ends_with_its_block_also_when_that_fails():
     hands = crowded(1)
-    with pytest.raises(ValueError, match="no"), holding(await hands.take(HERE)):
-        raise ValueError("no")
+
+    async def fails():
+        with gripping(hands, HERE) as grip:
+            await grip.take()
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        await fails()
     inside, _ = await begun(hands, HERE, 1)
     assert inside
 
@@ -153,8 +161,9 @@ async def test_a_place_ends_with_its_block_also_when_that_fails():
 async def test_nothing_is_kept_of_namespaces_without_writes():
     hands = crowded(1)
     for number in range(100):
-        with holding(await hands.take(("a", f"n{number}"))):
-            pass
+        with gripping(hands, ("a", f"n{number}")) as grip:
+            await grip.take()
+            await grip.take()
     assert not hands._places
 
 

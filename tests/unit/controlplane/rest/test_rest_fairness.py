@@ -107,6 +107,28 @@ async def test_a_write_waits_while_two_of_its_namespace_are_in_hand_and_nothing_
     assert hands.waiting("a") == 0
 
 
+async def test_who_sends_slowly_keeps_nobody_from_writing(client, fairness):
+    fairness.gate.bounds = Bounds()
+    hands = fairness.gate.hands = Hands(seconds=3600.0, alone=3600.0)
+    (await hands.take(("b", "default"))).release()
+    enough = asyncio.Event()
+
+    async def slowly():
+        yield b"{"
+        await enough.wait()
+
+    async def send(**what):
+        async with client.post(BASE, headers={"Content-Type": "application/json"}, **what) as told:
+            return told.status
+
+    slow = [asyncio.create_task(send(data=slowly())) for _ in range(5)]
+    await until(lambda: fairness.gate.used == 5)
+    async with asyncio.timeout(10):
+        assert await send(json={"metadata": {"name": "one"}}) == 404  # there is no such namespace
+    enough.set()
+    assert await asyncio.gather(*slow) == [400] * 5
+
+
 async def test_a_tenants_metrics_tell_of_its_levels_and_of_what_it_keeps(client):
     async with client.get("/metrics") as told:
         text = await told.text()

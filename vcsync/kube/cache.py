@@ -41,6 +41,10 @@ class Cache:
             return iter(list(self._namespaces.get(namespace, {}).values()))
         return iter([item for objects in self._namespaces.values() for item in objects.values()])
 
+    def count(self, namespace: str) -> int:
+        """Return how many objects a namespace has."""
+        return len(self._namespaces.get(namespace, ()))
+
     def keys(self) -> Iterator[tuple[str, str]]:
         """Iterate over all (namespace, name), as they are at this moment."""
         return iter(

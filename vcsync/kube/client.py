@@ -23,7 +23,7 @@ from vcsync.kube.envelope import (
     parse_event,
     split_list,
 )
-from vcsync.kube.errors import KubeError, Unreachable, api_error
+from vcsync.kube.errors import UNREADABLE, KubeError, Unreachable, api_error
 from vcsync.kube.lines import LineSplitter, LineTooLong
 from vcsync.kube.resources import Resource
 from vcsync.kube.transport import ClientStatistics, Transport
@@ -160,7 +160,10 @@ class Client:
     ) -> Envelope:
         """Read one object (or its subresource)."""
         path = resource.path(namespace=namespace, name=name, subresource=subresource)
-        return self._parse(await self.request("GET", path, accept=self._accept()), path)
+        found = self._parse(await self.request("GET", path, accept=self._accept()), path)
+        if not found.name:
+            raise self._nonsense(path, ValueError("it has no name"))
+        return found
 
     async def create(
         self, resource: Resource, body: Body, namespace: str = "", *, name: str = "", subresource: str = ""
@@ -275,8 +278,12 @@ class Client:
 
     async def version(self) -> dict[str, Any]:
         """Return what the server says about its version (`major`, `minor`, `gitVersion`)."""
-        answer: dict[str, Any] = msgspec.json.decode(await self.request("GET", "/version"))
-        return answer
+        path = "/version"
+        body = await self.request("GET", path)
+        try:
+            return msgspec.json.decode(body, type=dict[str, Any])
+        except UNREADABLE as error:
+            raise self._nonsense(path, error) from error
 
     async def pages(
         self,
@@ -322,7 +329,7 @@ class Client:
                         items, raw.resource_version, raw.continue_token, raw.remaining if last else None
                     )
                     await asyncio.sleep(0)
-            except msgspec.DecodeError as error:
+            except UNREADABLE as error:
                 raise self._nonsense(path, error) from error
             if not raw.continue_token:
                 return
@@ -449,17 +456,17 @@ class Client:
             refusal = api_error(0, error.status, endpoint=self.name, request=f"WATCH {path}")
             self._transport.tally.failed(refusal)
             return events, refusal
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             return events, self._nonsense(path, error)
         return events, None
 
     def _parse(self, raw: bytes, path: str) -> Envelope:
         try:
             return parse(raw)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise self._nonsense(path, error) from error
 
-    def _nonsense(self, path: str, error: msgspec.DecodeError) -> KubeError:
+    def _nonsense(self, path: str, error: Exception) -> KubeError:
         """Make the error for an answer that is not what the API promises."""
         nonsense = KubeError(f"{path}: the answer is not a Kubernetes object: {error}", endpoint=self.name)
         self._transport.tally.failed(nonsense)

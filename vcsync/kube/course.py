@@ -10,6 +10,9 @@ from vcsync.kube.errors import ApiError, BadRequest, CircuitOpen, Gone, Invalid,
 
 _PAGE_FACTORS = (1, 4, 0)
 _SPREAD = 5  # times the first pause, over which lists after a 410 are spread
+_LONGEST_WAIT = (
+    300.0  # seconds of Retry-After that are heeded: a page of a proxy may ask for a day, and nothing is seen
+)
 _STEADY = 5.0  # seconds a stream must have stood for its end not to count as a failure
 
 
@@ -108,7 +111,7 @@ class Course:
         self.version = version
         self._list_needed = False
         self._consistent = self.reset = False
-        self._restarts = 0
+        self._restarts = self._unfinished = 0
         self._resuming = False
 
     def watching(self) -> None:
@@ -147,7 +150,7 @@ class Course:
             self.reset = True
             self._relist()
         if isinstance(error, ApiError | CircuitOpen) and error.retry_after is not None:
-            return error.retry_after + pause
+            return min(error.retry_after, _LONGEST_WAIT) + pause
         return pause
 
     def _no_streaming(self, error: Exception) -> bool:

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from vcsync.kube.client import Client
-from vcsync.kube.errors import KubeError
+from vcsync.kube.errors import UNREADABLE, KubeError
 from vcsync.kube.resources import Resource
 
 ACCEPT = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -70,7 +70,7 @@ async def discover(client: Client) -> Discovery:
     for path in ("/api", "/apis"):
         try:
             groups += _decode(await client.request("GET", path, accept=ACCEPT)).items or ()
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise KubeError(
                 f"{path}: the answer is no discovery document: {error}", endpoint=client.name
             ) from error

@@ -128,8 +128,8 @@ class _ListMetadata(Struct, frozen=True, gc=False, rename="camel"):
 
 
 class _RawList(Struct, gc=False):
+    items: list[Raw] | None  # every list has them: what has not is something else, not an empty list
     metadata: _ListMetadata = _ListMetadata()
-    items: list[Raw] | None = None
 
 
 class _Event(Struct, gc=False):

@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding an answer may raise: msgspec says so of what is no JSON, but not of bytes that are no text, nor of depth."""
 _LONGEST_MESSAGE = 2000  # characters of a server's message we repeat; tenants' servers can send anything
 
 
@@ -197,7 +199,7 @@ def api_error(
 def _status(code: int, body: bytes) -> Status:
     try:
         status = _decode_status(body)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         status = Status()
     if status.kind != "Status":
         return Status(

@@ -330,7 +330,7 @@ class Reflector:
             self._forget_settled(envelope.version)
         elif not self._is_settled(envelope):
             if event.type == "DELETED":
-                self._observe_deleted(envelope)
+                self._observe_left(envelope)
             else:
                 self._observe(envelope)
         self._course.advanced(envelope.resource_version)
@@ -364,6 +364,18 @@ class Reflector:
         old = self.cache.get(envelope.namespace, envelope.name)
         if old is not None and old.version <= envelope.version:
             self._report(self.cache.forget(old))
+
+    def _observe_left(self, envelope: Envelope) -> None:
+        """Drop what is gone, or has left the selection.
+
+        The answer to a write of ours that is newer does not tell whether a field selector picks the object again: if it
+        does, the stream tells so next; else it will never speak of it again.
+        """
+        known = self.cache.get(envelope.namespace, envelope.name) if self.field_selector else None
+        if known is not None and known.uid == envelope.uid and known.version > envelope.version:
+            self._report(self.cache.forget(known))
+        else:
+            self._observe_deleted(envelope)
 
     def _observe_deleted(self, envelope: Envelope) -> None:
         change = self.cache.observe_deleted(envelope)

@@ -344,10 +344,10 @@ class Transport:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._breaker.failed(time.monotonic())
             raise self.lost(ask, error) from error
-        except asyncio.CancelledError:
+        else:
+            self._breaker.succeeded()
+        finally:  # cancelled, or a defect of ours: a probe must not count as under way for ever
             self._breaker.abandoned(time.monotonic())
-            raise
-        self._breaker.succeeded()
         self.tally.answered(ask.verb, status)
         return answer
 
@@ -360,7 +360,8 @@ class Transport:
                 self._breaker.succeeded()
                 self.tally.answered(ask.verb, 200)
                 return Stream(self, ask, given.source)
-            async with self._setups, _turn():
+            # Whoever has a turn must answer as soon as a call would: others wait for it.
+            async with self._setups, _turn(), asyncio.timeout(self._limits.total):
                 response = await self._send(ask, credentials)
             if response.status == 200:
                 self._breaker.succeeded()

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 
 import msgspec
 import pytest
 from aiohttp import web
 from kube_standin import StandIn, hang_up, kubeconfig, refuse, status
 
-from vcsync.kube import errors
+from vcsync.kube import errors, transport
 from vcsync.kube.breaker import BreakerState
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
@@ -188,6 +189,61 @@ async def test_an_answer_that_is_no_object_is_an_error(server: StandIn, client: 
         await client.get(CONFIG_MAPS, "one", "a")
 
 
+NONSENSE = {
+    "not text": b'{"kind":"Status","message":"\xff","metadata":{"name":"\xff"},"type":"ADDED"}',
+    "endless depth": b'{"a":' * 10_000,
+}
+
+
+def nonsense(kind: str, code: int = 200) -> Handler:
+    async def handle(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=code, body=NONSENSE[kind] + b"\n")
+
+    return handle
+
+
+@pytest.mark.parametrize("kind", NONSENSE)
+async def test_whatever_a_server_answers_is_one_of_our_errors(
+    server: StandIn, client: Client, kind: str
+) -> None:
+    for verb in ("GET", "WATCH"):
+        server.always(verb, nonsense(kind))
+    with pytest.raises(errors.KubeError):
+        await client.get(CONFIG_MAPS, "one", "a")
+    with pytest.raises(errors.KubeError):
+        await client.version()
+    with pytest.raises(errors.KubeError):
+        await client.list(CONFIG_MAPS, "a")
+    with pytest.raises(errors.KubeError):
+        async for _ in client.watch(CONFIG_MAPS, resource_version="1"):
+            pass
+    server.always("POST", nonsense(kind, code=422))
+    with pytest.raises(errors.Invalid):
+        await client.create(CONFIG_MAPS, {}, "a")
+
+
+async def test_an_answer_of_something_else_is_no_object_and_no_empty_list(
+    server: StandIn, client: Client
+) -> None:
+    async def maintenance(_: web.Request) -> web.StreamResponse:
+        return web.json_response({"status": "maintenance"})
+
+    server.always("GET", maintenance)
+    with pytest.raises(errors.KubeError, match="not a Kubernetes object"):
+        await client.get(CONFIG_MAPS, "one", "a")
+    with pytest.raises(errors.KubeError, match="not a Kubernetes object"):
+        await client.list(CONFIG_MAPS, "a")
+
+
+async def test_a_version_that_is_no_object_is_an_error(server: StandIn, client: Client) -> None:
+    async def page(_: web.Request) -> web.StreamResponse:
+        return web.Response(text="[]")
+
+    server.always("GET", page)
+    with pytest.raises(errors.KubeError):
+        await client.version()
+
+
 async def test_a_redirect_is_not_followed(server: StandIn, client: Client) -> None:
     async def away(_: web.Request) -> web.StreamResponse:
         return web.Response(status=302, headers={"Location": "/elsewhere"})
@@ -267,6 +323,26 @@ async def test_a_dead_endpoint_fails_fast_after_a_few_calls_and_is_found_again(
     assert states == [BreakerState.OPEN, BreakerState.HALF_OPEN, BreakerState.CLOSED]
 
 
+async def test_a_probe_that_ends_in_a_defect_is_not_the_last_one(
+    server: StandIn, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    breaker = client._transport._breaker
+    for _ in range(5):
+        breaker.failed(0.0)
+    breaker._opens_until = 0.0
+
+    def defect(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(client._transport, "_send", defect)
+        with pytest.raises(ZeroDivisionError):
+            await client.create(CONFIG_MAPS, {}, "a")
+    server.always("POST", Echo())
+    await client.create(CONFIG_MAPS, {}, "a")
+    assert breaker.state is BreakerState.CLOSED
+
+
 async def test_refusals_do_not_open_the_circuit(server: StandIn, client: Client) -> None:
     server.always("POST", refuse(500))
     for _ in range(8):
@@ -290,7 +366,7 @@ async def test_watches_open_while_all_connections_for_calls_are_taken(server: St
 
     async def wait(_: web.Request) -> web.StreamResponse:
         await release.wait()
-        return web.json_response({"metadata": {}})
+        return web.json_response({"metadata": {"name": "one"}})
 
     server.always("GET", wait)
     async with Client(connection, name="narrow", max_connections=1) as client:
@@ -301,6 +377,35 @@ async def test_watches_open_while_all_connections_for_calls_are_taken(server: St
             await batches.aclose()
         release.set()
         await call
+
+
+async def test_endpoints_that_accept_and_say_nothing_leave_others_turns_to_open_watches(
+    server: StandIn, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "_SETUPS", 2)
+    silent, never = StandIn(), asyncio.Event()
+
+    async def say_nothing(_: web.Request) -> web.StreamResponse:
+        await never.wait()
+        raise AssertionError
+
+    silent.always("WATCH", say_nothing)
+    await silent.start()
+    connection = Connection.from_kubeconfig_bytes(kubeconfig(silent.url))
+
+    async def watch(any_client: Client) -> None:
+        async with aclosing(any_client.watch_batches(PODS, resource_version="100")) as batches:
+            await anext(batches)
+
+    async with Client(connection, name="silent", timeout=0.2) as hung:
+        stuck = [asyncio.create_task(watch(hung)) for _ in range(2)]
+        async with asyncio.timeout(5):
+            await asyncio.sleep(0.05)
+            await watch(client)
+        for each in stuck:
+            with pytest.raises(errors.Timeout):
+                await each
+    await silent.stop()
 
 
 async def test_statistics_count_answers_by_verb_and_class(server: StandIn, client: Client) -> None:

@@ -57,6 +57,15 @@ def test_streaming_lists_that_do_not_end_are_given_up_the_second_time() -> None:
     assert c.next() is Step.PAGES
 
 
+def test_streaming_lists_that_did_not_end_long_ago_are_no_reason_to_give_them_up() -> None:
+    c = course()
+    for version in ("5", "6", "7"):
+        c.failed(InitialEventsLost("cut"), 0)
+        c.listed(version)
+        c.failed(gone(), 60)
+        assert c.next() is Step.STREAM
+
+
 def test_a_lost_stream_is_resumed() -> None:
     c = course()
     c.listed("5")
@@ -117,3 +126,9 @@ def test_it_waits_as_long_as_it_is_asked_to(error: KubeError) -> None:
     c = course()
     c.listed("5")
     assert c.failed(error, 60) >= 20
+
+
+def test_it_does_not_stay_away_for_as_long_as_anybody_asks_for() -> None:
+    c = course()
+    c.listed("5")
+    assert c.failed(TooManyRequests(Status(code=429), retry_after=86_400.0), 60) <= 301

@@ -323,6 +323,25 @@ async def test_an_own_write_that_takes_the_selected_label_away_removes_the_objec
     assert w.deleted == ["one"]
 
 
+async def test_an_own_write_to_what_has_just_left_a_field_selection_does_not_keep_it(
+    server: StandIn, watch: Start
+) -> None:
+    server.put("a", "one")
+    w = watch(field_selector="status.phase!=Failed")
+    await w.equals(server)
+    await w.streaming(server)
+    left = server.objects["a", "one"]
+    left["metadata"] = {**left["metadata"], "resourceVersion": str(server.version + 1)}
+    mine = {**left, "metadata": {**left["metadata"], "resourceVersion": str(server.version + 2)}}
+    w.reflector.observe(envelope.parse(envelope.encode(mine)))
+    server.raw(envelope.encode({"type": "DELETED", "object": left}) + b"\n")  # as the server tells of leaving
+    await w.until(lambda: not w.names)
+    assert w.deleted == ["one"]
+    again = {**left, "metadata": {**left["metadata"], "resourceVersion": str(server.version + 3)}}
+    server.raw(envelope.encode({"type": "ADDED", "object": again}) + b"\n")
+    await w.until(lambda: w.names == {"one"})
+
+
 async def test_refill_drops_what_is_refused_now_and_fetches_what_is_accepted_now(
     server: StandIn, watch: Start
 ) -> None:

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import structlog
+from msgspec import Struct, field
 
 from vcsync.api import names
 from vcsync.api.resources import NAMESPACE_PLACEMENTS
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import Envelope
+from vcsync.kube.envelope import Envelope, decode
 from vcsync.kube.errors import Conflict, Invalid, NotFound
 from vcsync.kube.resources import NAMESPACES, PODS
 from vcsync.syncer.caches import SuperCaches
+from vcsync.syncer.kinds.metadata import belongs_elsewhere
 from vcsync.syncer.ledger import Holding, Ledger
 
 LOOK_AGAIN_SECONDS = 5.0
 """Fallback; the changes of Pods and namespaces wake the drain at once."""
 
+LONGEST_GRACE_SECONDS = 24 * 3600
+"""What a Pod may take to end when it has lost its place: a tenant may write any number of years."""
+
 log = structlog.get_logger(__name__)
+
+
+class _PodSpec(Struct, gc=False):
+    grace: int | None = field(default=None, name="terminationGracePeriodSeconds")
 
 
 class Drain:
@@ -33,11 +43,20 @@ class Drain:
         super_id: its id.
         caches: what it holds.
         ledger: what it should hold.
+        tell: hears of every Pod that was asked to go, with its tenant's key; best effort.
     """
 
     def __init__(
-        self, *, meta: Client, super_client: Client, super_id: str, caches: SuperCaches, ledger: Ledger
+        self,
+        *,
+        meta: Client,
+        super_client: Client,
+        super_id: str,
+        caches: SuperCaches,
+        ledger: Ledger,
+        tell: Callable[[str, Envelope], None],
     ) -> None:
+        self._tell = tell
         self._meta = meta
         self._super = super_client
         self._super_id = super_id
@@ -55,23 +74,24 @@ class Drain:
             KubeError: to be retried.
         """
         entry = self._ledger.entry(tenant, namespace)
-        if entry is not None and entry.holding is Holding.PLACED:
+        if self._placed(tenant, namespace):
             self.reasons.pop((tenant, namespace), None)
             return None
         if entry is None and not await self._orphaned(tenant, namespace):
             self.reasons.pop((tenant, namespace), None)
             return None
-        super_namespace = names.super_namespace(tenant, namespace)
-        left = await self._clear_pods(super_namespace)
+        left = await self._clear_pods(tenant, namespace)
         if left:
             self.reasons[(tenant, namespace)] = f"{left} Pods are still terminating"
             return LOOK_AGAIN_SECONDS
-        if await self._clear_namespace(tenant, super_namespace):
+        if await self._clear_namespace(tenant, namespace):
             self.reasons[(tenant, namespace)] = "the super namespace is still terminating"
             return LOOK_AGAIN_SECONDS
         if entry is not None:
             await self._release(tenant, namespace)
         self.reasons.pop((tenant, namespace), None)
+        if self._placed(tenant, namespace):
+            return None
         log.info("namespace drained", tenant=tenant, namespace=namespace, super_cluster=self._super_id)
         return None
 
@@ -84,28 +104,42 @@ class Drain:
         self._ledger.reflector.observe(live)
         return self._ledger.entry(tenant, namespace) is None
 
-    async def _clear_pods(self, super_namespace: str) -> int:
-        """Ask every Pod to go, with its own grace period; how many still stand."""
+    def _placed(self, tenant: str, namespace: str) -> bool:
+        """Whether the namespace holds slices here; asked anew before each deletion: it may have got some meanwhile."""
+        entry = self._ledger.entry(tenant, namespace)
+        return entry is not None and entry.holding is Holding.PLACED
+
+    async def _clear_pods(self, tenant: str, namespace: str) -> int:
+        """Ask every Pod to go, with its own grace period as far as that is believed; how many still stand."""
         left = 0
-        for pod in list(self._caches.items(PODS, super_namespace)):
+        for pod in list(self._caches.items(PODS, names.super_namespace(tenant, namespace))):
+            if belongs_elsewhere(pod, tenant, namespace):
+                continue
             left += 1
-            if not pod.deleting:
+            grace = _grace(pod)
+            if (not pod.deleting or grace is not None) and not self._placed(tenant, namespace):
                 try:
-                    await self._super.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
+                    await self._super.delete(PODS, pod.name, pod.namespace, uid=pod.uid, grace_seconds=grace)
                 except NotFound:
                     self._caches.reflectors[PODS].observe_gone(pod.namespace, pod.name, pod.uid)
                     left -= 1
                 except Conflict:
                     continue
+                else:
+                    if not pod.deleting:
+                        self._tell(tenant, pod)
         return left
 
-    async def _clear_namespace(self, tenant: str, super_namespace: str) -> bool:
-        """Delete the super namespace, and with it everything else; whether it still stands."""
+    async def _clear_namespace(self, tenant: str, namespace: str) -> bool:
+        """Delete the super namespace, and with it everything else; whether it still has to go."""
+        super_namespace = names.super_namespace(tenant, namespace)
         try:
             standing: Envelope | None = await self._super.get(NAMESPACES, super_namespace)
         except NotFound:
             standing = None
-        if standing is None or not _ours(standing, tenant):
+        if standing is None or not _ours(standing, tenant) or belongs_elsewhere(standing, tenant, namespace):
+            return False
+        if self._placed(tenant, namespace):
             return False
         if not standing.deleting:
             try:
@@ -137,6 +171,12 @@ class Drain:
             return
         if not (answer.deleting and not answer.finalizers):
             self._ledger.reflector.observe(answer)
+
+
+def _grace(pod: Envelope) -> int | None:
+    """The grace period to delete a Pod with; None if what it says itself, or was granted already, will do."""
+    granted = pod.deletion_grace_seconds if pod.deleting else decode(pod.spec, _PodSpec).grace
+    return LONGEST_GRACE_SECONDS if granted is not None and granted > LONGEST_GRACE_SECONDS else None
 
 
 def _ours(namespace: Envelope, tenant: str) -> bool:

@@ -16,6 +16,7 @@ from vcsync.kube.client import Client
 from vcsync.kube.envelope import Envelope
 from vcsync.kube.quantity import canonical, milli
 from vcsync.kube.reflector import Reflector
+from vcsync.scheduling.slices import DIMENSIONS
 from vcsync.syncer.kinds.plan import Placement
 
 log = structlog.get_logger(__name__)
@@ -47,14 +48,15 @@ class Entry(Struct, frozen=True):
 
 
 def hard_of(slices: int, slice_size: Mapping[str, str]) -> dict[str, str]:
-    """`hard` of the super namespace's ResourceQuota: exactly its slices, as requests.
+    """`hard` of the super namespace's ResourceQuota: exactly its slices: requests, and how many Pods and other objects.
 
     Args:
         slices: number of slices on this super cluster.
         slice_size: resource name -> quantity of one slice.
     """
     return {
-        f"requests.{name}": canonical(milli(size) * slices, size) for name, size in sorted(slice_size.items())
+        f"requests.{name}" if name in DIMENSIONS else name: canonical(milli(size) * slices, size)
+        for name, size in sorted(slice_size.items())
     }
 
 

@@ -39,6 +39,8 @@ REFUSED_AGAIN_SECONDS = 60.0
 
 _LONGEST_REFUSAL = 700
 """Characters of a super cluster's message that an Event repeats: the remedy after it has to fit, too."""
+_EXCEEDED = "exceeded quota"
+"""How an API server begins to say that a ResourceQuota has no room."""
 WAITS_FOR = "WaitsFor"
 """Event reason: an object cannot go down before another one, which was refused."""
 
@@ -115,7 +117,7 @@ class Reconciler:
             placed = entry is not None and entry.holding is Holding.PLACED
             # A tenant's Pod ends after the super cluster's: that may be when the ledger has let go of its namespace already.
             if not placed and kind.resource != PODS:
-                self._waiting.settle(self._world.key, item)
+                self._let_go(kind, item)
                 return None
             return await self._reconcile(kind, item, placed=placed)
         except Parked as parked:
@@ -207,6 +209,12 @@ class Reconciler:
         self._waiting.park(self._world.key, item, plan.wait, now=self._clock())
         return plan.wait.after
 
+    def _let_go(self, kind: Kind, item: Item) -> None:
+        """Forget an item that does not belong here: should it come back, it is new."""
+        self._settled.pop(item, None)
+        self._forget_refusal(kind, item)
+        self._waiting.settle(self._world.key, item)
+
     async def _confirm(self, kind: Kind, item: Item, pair: Pair, doomed: Delete) -> None:
         """Read the source of a doomed object live; see `plan.Delete`.
 
@@ -266,7 +274,7 @@ class Reconciler:
         by_tenant = error.endpoint == self._tenant_endpoint
         message = self._as_tenant_reads(item, error.status.message)
         doing = _doing(action)
-        if not by_tenant and "exceeded quota" in message:
+        if not by_tenant and kind.resource == PODS and _EXCEEDED in message:
             return SliceExhausted(f"the slices on {world.super_id} are still in use: {message}")
         if isinstance(error, NotFound) or "being terminated" in message:
             place = Dependency("super", NAMESPACES, "", world.super_namespace(item.namespace or item.name))
@@ -327,6 +335,8 @@ def _refuse_creation(plan: Plan, super_id: str) -> None:
 def _remedy(kind: Kind, error: ApiError) -> str:
     """What a tenant can do about a refusal of the super cluster."""
     what = kind.resource.kind
+    if _EXCEEDED in error.status.message:
+        return f"remove another {what}, or have the namespace hold more slices: raise cpu or memory in its ResourceQuota"
     if isinstance(error, TooLarge):
         return (
             f"make the {what} smaller: shorten data, and put control characters, six bytes each in JSON, "

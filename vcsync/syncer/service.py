@@ -99,11 +99,14 @@ class Syncer:
         )
         self.ledger = Ledger(meta, super_id, self._placement_changed)
         self._drain = Drain(
-            meta=meta, super_client=super_client, super_id=super_id, caches=self.caches, ledger=self.ledger
+            meta=meta,
+            super_client=super_client,
+            super_id=super_id,
+            caches=self.caches,
+            ledger=self.ledger,
+            tell=self._tell_drained,
         )
-        self._events = TenantEvents(
-            super_client, concerns=self._event_concerns, translate=self._translate_event
-        )
+        self._events = TenantEvents(super_client, owner=self._owner_of_event, translate=self._translate_event)
         self._heartbeat = Heartbeat(
             meta=meta,
             super_client=super_client,
@@ -237,6 +240,11 @@ class Syncer:
         if self._synced and self._owns(tenant):
             self._pool.add(tenant, Item(DRAIN, namespace, ""))
 
+    def _tell_drained(self, key: str, pod: Envelope) -> None:
+        tenant = self._tenants.get(key)
+        if tenant is not None:
+            tenant.tell_drained(pod)
+
     def _owns(self, key: str) -> bool:
         """Whether this shard answers for a tenant, known or gone."""
         return in_shard(key, self._settings.shard)
@@ -284,13 +292,12 @@ class Syncer:
 
     # --- events
 
-    def _event_concerns(self, event: Envelope) -> bool:
-        return self.caches.get(NAMESPACES, "", event.namespace) is not None
+    def _owner_of_event(self, event: Envelope) -> str:
+        namespace = self.caches.get(NAMESPACES, "", event.namespace)
+        return namespace.annotations.get(names.CLUSTER, "") if namespace is not None else ""
 
     def _translate_event(self, event: Envelope) -> Destination | None:
-        namespace = self.caches.get(NAMESPACES, "", event.namespace)
-        key = namespace.annotations.get(names.CLUSTER, "") if namespace is not None else ""
-        tenant = self._tenants.get(key)
+        tenant = self._tenants.get(self._owner_of_event(event))
         if tenant is None:
             return None
         if not tenant.ready:

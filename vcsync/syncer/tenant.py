@@ -35,6 +35,8 @@ NODE = "nodes"
 """Items of this kind refresh a virtual node; ("", super cluster's node name)."""
 REFILL = "refill"
 """Items of this kind follow a change of the ledger; (namespace, "")."""
+SLICES_LOST = "SlicesLost"
+"""Event reason: a Pod goes because its namespace holds no slices any more where it runs."""
 
 log = structlog.get_logger(__name__)
 
@@ -226,6 +228,21 @@ class TenantSync:
                 return Destination(self.key, self.handle.client, event_up(event, v, self.context))
         return None
 
+    def tell_drained(self, pod: Envelope) -> None:
+        """Say in the tenant why a Pod of the super cluster was asked to go: nothing else there would tell."""
+        regarding = ObjectRef(
+            api_version=PODS.api_version,
+            kind=PODS.kind,
+            namespace=pod.annotations.get(names.NAMESPACE, ""),
+            name=pod.name,
+            uid=pod.annotations.get(names.UID, ""),
+        )
+        message = (
+            f"Its namespace holds no slices on super cluster {self._super_id} any more: the Pod ends, its controller "
+            "makes another one where there is room"
+        )
+        self._recorder.emit(regarding, "Warning", SLICES_LOST, message, now=time.time())
+
     def _notify(self, kind: Kind, item: Item, v: Envelope | None, notice: Notify) -> None:
         regarding = ObjectRef(
             api_version=kind.resource.api_version,
@@ -252,6 +269,7 @@ class TenantSync:
             opaque_prefixes=spec.opaque_meta_prefixes,
             transparent_prefixes=spec.transparent_meta_prefixes,
             policy=spec.pod_policy,
+            service_policy=spec.service_policy,
             priority_classes=spec.priority_classes,
             runtime_classes=runtime_classes(
                 self.world.theirs.runtime_classes.cache.items(), self._here.runtime_classes.cache.items()

@@ -12,6 +12,7 @@ from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import NAMESPACES, PODS, SECRETS, Resource
 from vcsync.syncer.caches import TOKENS, SuperCaches, TenantCaches
 from vcsync.syncer.kinds import token
+from vcsync.syncer.kinds.metadata import belongs_elsewhere
 from vcsync.syncer.kinds.plan import Dependency, Kind, Placement, Side
 from vcsync.syncer.ledger import Entry, Holding, Ledger
 from vcsync.syncer.waiting import Item
@@ -68,7 +69,6 @@ class World:
         self.ready = False
         self._ledger = ledger
         self._enqueue = enqueue
-        self._super_namespaces: dict[str, str] = {}
         self.theirs = TenantCaches(
             client,
             tenant=key,
@@ -127,7 +127,10 @@ class World:
         place = self.place(kind, item)
         if place is None:
             return Pair(v, None)
-        return Pair(v, met.get((kind.resource, *place)) or self.here.get(kind.resource, *place))
+        p = met.get((kind.resource, *place)) or self.here.get(kind.resource, *place)
+        if v is None and p is not None and belongs_elsewhere(p, self.key, item.namespace or item.name):
+            return Pair(None, None)  # what has gone never stood there
+        return Pair(v, p)
 
     def place(self, kind: Kind, item: Item) -> tuple[str, str] | None:
         """(namespace, name) of an item's object in the super cluster; None if it has no counterpart there."""
@@ -138,10 +141,7 @@ class World:
 
     def super_namespace(self, namespace: str) -> str:
         """The super namespace of one of the tenant's."""
-        name = self._super_namespaces.get(namespace)
-        if name is None:
-            name = self._super_namespaces[namespace] = names.super_namespace(self.key, namespace)
-        return name
+        return names.super_namespace(self.key, namespace)
 
     def _pod_changed(self, pod: Envelope) -> None:
         """A Pod's token Secret, if it has one, may have to go with it."""

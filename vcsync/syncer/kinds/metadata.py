@@ -64,9 +64,25 @@ class Identity(Enum):
 
 def identify(v: Envelope, p: Envelope, context: TenantContext) -> Identity:
     """Apply the identity rule: ours only if `tenancy.x-k8s.io/uid` and `/cluster` say so."""
-    if p.annotations.get(names.CLUSTER) != context.key:
+    if p.annotations.get(names.CLUSTER) != context.key or belongs_elsewhere(
+        p, context.key, v.namespace or v.name
+    ):
         return Identity.FOREIGN
     return Identity.OURS if p.annotations.get(names.UID) == v.uid else Identity.OUTDATED
+
+
+def belongs_elsewhere(p: Envelope, key: str, namespace: str) -> bool:
+    """Tell whether a super object is another namespace's than this one's: cut and hashed, two may have one name.
+
+    Args:
+        p: the super cluster's object, or its namespace.
+        key: cluster key of the tenant that asks.
+        namespace: the namespace that asks, as the tenant calls it.
+    """
+    owner, stated = p.annotations.get(names.CLUSTER, ""), p.annotations.get(names.NAMESPACE, "")
+    if not owner or not stated or (owner, stated) == (key, namespace):
+        return False
+    return names.super_namespace(owner, stated) == (p.namespace or p.name)
 
 
 # --- Which keys travel -----------------------------------------------------------------------------------

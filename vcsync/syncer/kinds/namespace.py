@@ -20,7 +20,9 @@ from vcsync.syncer.kinds.plan import (
     EMPTY,
     Action,
     Create,
+    Dependency,
     Kind,
+    Notify,
     Parts,
     Placement,
     Plan,
@@ -35,7 +37,9 @@ class _QuotaSpec(Struct, gc=False):
     hard: dict[str, str] = {}
 
 
-def plan(v: Envelope | None, p: Envelope | None, context: TenantContext, view: View) -> Plan:
+def plan(  # noqa: PLR0911 - each return is a case of its own
+    v: Envelope | None, p: Envelope | None, context: TenantContext, view: View
+) -> Plan:
     """Keep a super namespace and its quota as the ledger says.
 
     The labels include the cluster key: Pod affinity terms of this tenant are confined to namespaces that carry it.
@@ -49,6 +53,8 @@ def plan(v: Envelope | None, p: Envelope | None, context: TenantContext, view: V
         return Plan(wait=Wait(f"namespace {v.name} has no slices on super cluster {context.super_id}"))
     if p is None:
         return EMPTY if v.deleting else _create(v, context, placement)
+    if metadata.belongs_elsewhere(p, context.key, v.name):
+        return _too_like(v, p, context)
     if (unsettled := metadata.settle_identity(NAMESPACES, v, p, context)) is not None:
         return unsettled
     changes = metadata.metadata_patch(
@@ -56,6 +62,22 @@ def plan(v: Envelope | None, p: Envelope | None, context: TenantContext, view: V
     )
     actions = metadata.super_patch(NAMESPACES, p, changes, {})
     return Plan(actions + _quota(v, p.name, context, placement, view))
+
+
+def _too_like(v: Envelope, p: Envelope, context: TenantContext) -> Plan:
+    """Leave alone what stands for another namespace: the hash that ends long names has come out the same."""
+    message = (
+        "where your Pods run, this namespace cannot be told from another one whose name is nearly the same; "
+        "use another name, or a shorter one"
+    )
+    return Plan(
+        (Notify("Warning", metadata.NAME_TAKEN, message),),
+        Wait(
+            f"super cluster {context.super_id} holds another namespace than {v.name} under the name {p.name}",
+            (Dependency("super", NAMESPACES, "", p.name),),
+            metadata.RETRY_SECONDS,
+        ),
+    )
 
 
 def _create(v: Envelope, context: TenantContext, placement: Placement) -> Plan:

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from vcsync.api.specs import PodPolicy
+from vcsync.api.specs import PodPolicy, ServicePolicy
 from vcsync.kube.envelope import Envelope
 from vcsync.kube.resources import Resource
 
@@ -169,6 +169,7 @@ class TenantContext(Struct, frozen=True, kw_only=True):
     opaque_prefixes: tuple[str, ...] = ()
     transparent_prefixes: tuple[str, ...] = ()
     policy: PodPolicy = PodPolicy()
+    service_policy: ServicePolicy = ServicePolicy()
     priority_classes: Mapping[str, str] = {}
     """The tenant's PriorityClass name -> the super cluster's; what is not named here is dropped."""
     runtime_classes: Mapping[str, str] = {}

@@ -40,6 +40,7 @@ from vcsync.syncer.kinds.token import TERMINAL_PHASES
 
 NODE_MISMATCH: Final = "NodeMismatch"
 """Event reason: the tenant's Pod is bound to a node other than the one it runs on."""
+ENDED_UNSEEN: Final = "the Pod was deleted and runs no more; how its containers ended is not known"
 _REASONS_TOLD = 10
 _NO_GATES: Final[frozenset[str]] = frozenset()
 
@@ -135,6 +136,10 @@ def _finish_deletion(v: Envelope, context: TenantContext, view: View) -> Plan:
     actions: list[Action] = []
     if secret is not None and not secret.deleting:
         actions.append(Delete("super", SECRETS, namespace, secret.name, secret.uid))
+    if v.finalizers and virtual_node and not _has_ended(v):
+        # Who holds it may wait for that, as Jobs do; the kubelet's word may have gone with the super cluster's Pod.
+        told = {"metadata": {"uid": v.uid}, "status": {"phase": "Failed", "message": ENDED_UNSEEN}}
+        actions.append(Patch("tenant", PODS, v.namespace, v.name, v.uid, told, "strategic", "status"))
     # A real API server writes grace period 0 first and removes the object then; cut off in between (by the end of the
     # client that asked), it leaves an object that nothing but another deletion removes.
     if v.deletion_grace_seconds != 0 or not v.finalizers:

@@ -30,10 +30,27 @@ SAFE_CAPABILITIES: Final = frozenset(
 )
 """The capabilities that Pod Security Standard "baseline" lets a container add; any other (in any spelling) needs `privileged`."""
 
+SAFE_SELINUX_TYPES: Final = frozenset(
+    {"", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"}
+)
+"""The SELinux types of "baseline"; others may be of processes that nothing confines."""
+
+UNCONFINED: Final = "Unconfined"
+
+_HANDLED: Final = ("livenessProbe", "readinessProbe", "startupProbe")
+_HOOKS: Final = ("postStart", "preStop")
+_ACTIONS: Final = ("httpGet", "tcpSocket")
+
+_OWN_VOLUMES: Final = frozenset({"emptyDir", "configMap", "secret", "downwardAPI", "projected", "image"})
+"""Volumes of nothing but the Pod's own namespace or registry."""
+_OTHERWISE_CHECKED: Final = frozenset({"hostPath", "persistentVolumeClaim", "ephemeral"})
+
 CONTROL_PLANE_TAINT_DOMAIN: Final = "node-role.kubernetes.io"
+_CONDITION_TAINTS: Final = "node.kubernetes.io/"
+"""What Kubernetes says of nodes by itself; every Pod tolerates some of it for a while."""
 
 _UNSUPPORTED_VOLUMES: Final[Mapping[str, str]] = {
-    "persistentVolumeClaim": "use emptyDir, or a volume type that needs no claim",
+    "persistentVolumeClaim": "use emptyDir, or a volume type that needs no claim and is allowed here",
     "ephemeral": "use emptyDir",
 }
 _UNSUPPORTED_PROJECTIONS: Final[Mapping[str, str]] = {
@@ -52,6 +69,9 @@ def refusals(spec: Spec, policy: PodPolicy) -> Iterator[str]:
     for allowed, check in _CHECKS:
         if not allowed(policy):
             yield from check(spec)
+    for index, toleration in enumerate(spec.get("tolerations") or ()):
+        if refusal := toleration_refusal(toleration, f"spec.tolerations[{index}]", policy):
+            yield refusal
     yield from _unsupported(spec)
 
 
@@ -61,19 +81,24 @@ def container_refusals(container: Spec, path: str, policy: PodPolicy) -> Iterato
         yield from _privileged_container(container, path)
     if policy.host_port != "Allow":
         yield from _host_ports(container, path)
+    if policy.host_network != "Allow":
+        yield from _called_hosts(container, path)
 
 
-def toleration_refusal(toleration: Spec, path: str) -> str | None:
-    """Why a toleration may not go down unless the policy allows those of control plane nodes; None if it may."""
+def toleration_refusal(toleration: Spec, path: str, policy: PodPolicy) -> str | None:
+    """Why a toleration may not go down; None if it may."""
     key = toleration.get("key") or ""
-    if not key:
-        return (
-            f"{path} tolerates every taint, those of control plane nodes too, which is not allowed here; name the "
-            "taint in key"
-        )
+    control_plane = policy.control_plane_tolerations == "Allow"
+    if not key and not (control_plane and policy.tolerations is None):
+        what = "every taint" if control_plane else "every taint, those of control plane nodes too"
+        return f"{path} tolerates {what}, which is not allowed here; name the taint in key"
     if key == CONTROL_PLANE_TAINT_DOMAIN or key.startswith(CONTROL_PLANE_TAINT_DOMAIN + "/"):
+        if control_plane:
+            return None
         return f"{path} tolerates taint {key} of control plane nodes, which is not allowed here; remove it"
-    return None
+    if policy.tolerations is None or key in policy.tolerations or key.startswith(_CONDITION_TAINTS):
+        return None
+    return f"{path} tolerates taint {key}, which is not allowed here; remove it"
 
 
 def _flag(field: str) -> Callable[[Spec], Iterator[str]]:
@@ -82,6 +107,34 @@ def _flag(field: str) -> Callable[[Spec], Iterator[str]]:
             yield f"spec.{field} is not allowed here; remove it"
 
     return check
+
+
+def _host_network(spec: Spec) -> Iterator[str]:
+    yield from _flag("hostNetwork")(spec)
+    for path, container in _containers(spec):
+        yield from _called_hosts(container, path)
+
+
+def _called_hosts(container: Spec, path: str) -> Iterator[str]:
+    """Hosts that the kubelet is to call, from the node's network: its loopback, its cloud's metadata, all it reaches."""
+    handlers = [(name, container.get(name)) for name in _HANDLED]
+    hooks = container.get("lifecycle") or {}
+    handlers += [(f"lifecycle.{name}", hooks.get(name)) for name in _HOOKS]
+    for name, handler in handlers:
+        for action in _ACTIONS:
+            if ((handler or {}).get(action) or {}).get("host"):
+                yield f"{path}.{name}.{action}.host is not allowed here; remove it: the Pod itself is called then"
+
+
+def _node_volumes(spec: Spec) -> Iterator[str]:
+    for index, volume in enumerate(spec.get("volumes") or ()):
+        for source, settings in volume.items():
+            if source == "name" or settings is None or source in _OWN_VOLUMES | _OTHERWISE_CHECKED:
+                continue
+            yield (
+                f"spec.volumes[{index}].{source} is not allowed here: the node mounts it with rights of its own; "
+                "use emptyDir"
+            )
 
 
 def _host_path(spec: Spec) -> Iterator[str]:
@@ -108,7 +161,7 @@ def _host_ports(container: Spec, path: str) -> Iterator[str]:
 
 
 def _privileged(spec: Spec) -> Iterator[str]:
-    yield from _host_process(spec.get("securityContext"), "spec")
+    yield from _unconfined(spec.get("securityContext"), "spec")
     for path, container in _containers(spec):
         yield from _privileged_container(container, path)
 
@@ -124,18 +177,25 @@ def _privileged_container(container: Spec, path: str) -> Iterator[str]:
     for capability in (security.get("capabilities") or {}).get("add") or ():
         if capability not in SAFE_CAPABILITIES:
             yield f"{path}.securityContext.capabilities.add: {capability} is not allowed here; remove it"
-    yield from _host_process(security, path)
+    yield from _unconfined(security, path)
 
 
-def _host_process(security: Spec | None, path: str) -> Iterator[str]:
-    if security and (security.get("windowsOptions") or {}).get("hostProcess"):
-        yield f"{path}.securityContext.windowsOptions.hostProcess is not allowed here; remove it"
-
-
-def _tolerations(spec: Spec) -> Iterator[str]:
-    for index, toleration in enumerate(spec.get("tolerations") or ()):
-        if refusal := toleration_refusal(toleration, f"spec.tolerations[{index}]"):
-            yield refusal
+def _unconfined(security: Spec | None, path: str) -> Iterator[str]:
+    """What of a Pod's or container's security context takes the kernel's confinement away."""
+    if not security:
+        return
+    path = f"{path}.securityContext"
+    if (security.get("windowsOptions") or {}).get("hostProcess"):
+        yield f"{path}.windowsOptions.hostProcess is not allowed here; remove it"
+    for profile in ("seccompProfile", "appArmorProfile"):
+        if (security.get(profile) or {}).get("type") == UNCONFINED:
+            yield f"{path}.{profile}.type: {UNCONFINED} is not allowed here; remove it"
+    options = security.get("seLinuxOptions") or {}
+    if (kind := options.get("type") or "") not in SAFE_SELINUX_TYPES:
+        yield f"{path}.seLinuxOptions.type: {kind} is not allowed here; remove it"
+    for field in ("user", "role"):
+        if options.get(field):
+            yield f"{path}.seLinuxOptions.{field} is not allowed here; remove it"
 
 
 def _node_name(spec: Spec) -> Iterator[str]:
@@ -161,12 +221,12 @@ def _unsupported(spec: Spec) -> Iterator[str]:
 
 
 _CHECKS: Final[tuple[tuple[Callable[[PodPolicy], bool], Callable[[Spec], Iterator[str]]], ...]] = (
-    (lambda policy: policy.host_network == "Allow", _flag("hostNetwork")),
+    (lambda policy: policy.host_network == "Allow", _host_network),
     (lambda policy: policy.host_pid == "Allow", _flag("hostPID")),
     (lambda policy: policy.host_ipc == "Allow", _flag("hostIPC")),
     (lambda policy: policy.host_path == "Allow", _host_path),
+    (lambda policy: policy.node_volumes == "Allow", _node_volumes),
     (lambda policy: policy.host_port == "Allow", _all_host_ports),
     (lambda policy: policy.privileged == "Allow", _privileged),
     (lambda policy: policy.node_name == "Allow", _node_name),
-    (lambda policy: policy.control_plane_tolerations == "Allow", _tolerations),
 )

@@ -187,9 +187,7 @@ def _tolerations(
     }
     changed = False
     for index in missing:
-        if context.policy.control_plane_tolerations != "Allow" and (
-            refusal := toleration_refusal(raw_want[index], f"spec.tolerations[{index}]")
-        ):
+        if refusal := toleration_refusal(raw_want[index], f"spec.tolerations[{index}]", context.policy):
             refused.append(refusal)
             continue
         changed = True

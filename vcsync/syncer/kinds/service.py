@@ -34,6 +34,7 @@ from vcsync.syncer.kinds.plan import (
 HEADLESS: Final = "None"
 EXTERNAL_NAME: Final = "ExternalName"
 LOAD_BALANCER: Final = "LoadBalancer"
+NODE_PORT: Final = "NodePort"
 
 _ALLOCATED: Final = ("clusterIP", "clusterIPs", "healthCheckNodePort", "ipFamilies")
 """Fields of spec that the super cluster fills in by itself."""
@@ -111,8 +112,8 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
         return _create(v, spec, context, view)
     if (unsettled := metadata.settle_identity(SERVICES, v, p, context)) is not None:
         return unsettled
-    if spec.get("externalIPs"):
-        return _refuse(v)
+    if (reason := _refusal(spec, context)) is not None:
+        return _refuse(v, reason)
     actual: dict[str, Any] = untyped(p.spec)
     if _is_headless(spec) != _is_headless(actual):
         # clusterIP cannot change between None and an address.
@@ -123,22 +124,38 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
     return Plan(down + _upward(v, p, spec, actual, context=context, view=view))
 
 
-def _refuse(v: Envelope) -> Plan:
-    message = (
-        "spec.externalIPs is not allowed: it could catch other tenants' traffic; use a Service of type LoadBalancer, "
-        "or remove spec.externalIPs"
-    )
+def _refusal(spec: Mapping[str, Any], context: TenantContext) -> str | None:
+    """What of a Service reaches for addresses that may be others', and what to do instead."""
+    if spec.get("externalIPs"):
+        return (
+            "spec.externalIPs is not allowed: it could catch other tenants' traffic; use a Service of type "
+            "LoadBalancer, or remove spec.externalIPs"
+        )
+    policy, kind = context.service_policy, spec.get("type")
+    if (kind == LOAD_BALANCER and policy.load_balancer != "Allow") or (
+        kind == NODE_PORT and policy.node_port != "Allow"
+    ):
+        return f"spec.type {kind} is not allowed here: use ClusterIP, or ask the operator"
+    if spec.get("loadBalancerIP") and policy.load_balancer_ip != "Allow":
+        return (
+            "spec.loadBalancerIP is not allowed here: the address may be meant for others; remove it, or ask the "
+            "operator"
+        )
+    return None
+
+
+def _refuse(v: Envelope, reason: str) -> Plan:
     return Plan(
-        (Notify("Warning", metadata.POLICY_REFUSED, message),),
-        Wait(f"Service {v.name}: spec.externalIPs is not allowed"),
+        (Notify("Warning", metadata.POLICY_REFUSED, reason),),
+        Wait(f"Service {v.name}: {reason.partition(':')[0]}"),
     )
 
 
 def _create(v: Envelope, spec: dict[str, Any], context: TenantContext, view: View) -> Plan:
     if v.deleting:
         return EMPTY
-    if spec.get("externalIPs"):
-        return _refuse(v)
+    if (reason := _refusal(spec, context)) is not None:
+        return _refuse(v, reason)
     if (wait := metadata.super_namespace_wait(v, context, view)) is not None:
         return Plan(wait=wait)
     body: dict[str, Any] = {

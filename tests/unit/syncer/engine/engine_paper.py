@@ -30,6 +30,7 @@ class PaperApi:
     def __init__(self, name: str) -> None:
         self.name = name
         self.objects: dict[Key, dict[str, Any]] = {}
+        self.graces: list[int | None] = []
         self.calls: list[tuple[str, ...]] = []
         self.failures: dict[str, ApiError] = {}
         self._numbers = itertools.count(1)
@@ -113,6 +114,7 @@ class PaperApi:
         propagation: str | None = None,
     ) -> Envelope | None:
         self._note("delete", resource, name, namespace)
+        self.graces.append(grace_seconds)
         stored = self._stored(resource, name, namespace)
         if uid is not None and uid != stored["metadata"]["uid"]:
             raise refusal(Conflict, "another one", self.name, code=409)

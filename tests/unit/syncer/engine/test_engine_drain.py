@@ -1,5 +1,7 @@
 """Draining a namespace from a super cluster."""
 
+from typing import Any
+
 import pytest
 from engine_paper import PaperApi, PaperCaches
 
@@ -7,7 +9,7 @@ from vcsync.api import names
 from vcsync.api.resources import NAMESPACE_PLACEMENTS
 from vcsync.kube.envelope import Envelope
 from vcsync.kube.resources import NAMESPACES, PODS
-from vcsync.syncer.drain import Drain
+from vcsync.syncer.drain import LONGEST_GRACE_SECONDS, Drain
 from vcsync.syncer.ledger import Ledger
 
 KEY = "vcsync-1a2b3c-acme"
@@ -21,8 +23,14 @@ class World:
         self.meta, self.super = PaperApi("meta"), PaperApi("r1")
         self.caches = PaperCaches(NAMESPACES, PODS)
         self.ledger = Ledger(self.meta, "r1", lambda *_: None)
+        self.told: list[tuple[str, str]] = []
         self.drain = Drain(
-            meta=self.meta, super_client=self.super, super_id="r1", caches=self.caches, ledger=self.ledger
+            meta=self.meta,
+            super_client=self.super,
+            super_id="r1",
+            caches=self.caches,
+            ledger=self.ledger,
+            tell=lambda tenant, pod: self.told.append((tenant, pod.name)),
         )
 
     def place(self, placements: dict[str, int], *finalizers: str) -> Envelope:
@@ -51,11 +59,12 @@ class World:
         }
         self.caches.reflectors[NAMESPACES].observe(self.super.put(NAMESPACES, {"metadata": meta}))
 
-    def hold_pod(self, name: str, *, deleting: bool = False) -> Envelope:
-        meta = {"name": name, "namespace": SUPER_NAMESPACE}
+    def hold_pod(self, name: str, *, deleting: bool = False, grace: int = 30) -> Envelope:
+        meta: dict[str, Any] = {"name": name, "namespace": SUPER_NAMESPACE}
         if deleting:
             meta["deletionTimestamp"] = "2026-05-01T12:00:00Z"
-        pod = self.super.put(PODS, {"metadata": meta, "spec": {}})
+            meta["deletionGracePeriodSeconds"] = grace
+        pod = self.super.put(PODS, {"metadata": meta, "spec": {"terminationGracePeriodSeconds": grace}})
         self.caches.reflectors[PODS].observe(pod)
         return pod
 
@@ -82,6 +91,7 @@ async def test_losing_a_placement_drains_pods_before_the_namespace(world: World)
     assert await world.drain.step(KEY, "shop") is not None
     assert world.super.writes() == [("delete", "pods", SUPER_NAMESPACE, "web")]
     assert "Pods" in world.drain.reasons[(KEY, "shop")]
+    assert world.told == [(KEY, "web")]
     world.caches.reflectors[PODS].observe_gone(pod.namespace, pod.name, pod.uid)
     assert await world.drain.step(KEY, "shop") is not None
     assert not world.super.has(NAMESPACES, SUPER_NAMESPACE)
@@ -100,6 +110,18 @@ async def test_a_pod_that_is_going_already_is_waited_for_not_deleted_again(world
     world.hold_pod("web", deleting=True)
     assert await world.drain.step(KEY, "shop") is not None
     assert world.super.writes() == []
+    assert world.told == []
+
+
+@pytest.mark.parametrize("deleting", [True, False])
+@pytest.mark.parametrize(("grace", "asked"), [(7200, None), (2**63 - 1, LONGEST_GRACE_SECONDS)])
+async def test_a_pod_that_wants_years_to_end_gets_a_day(
+    world: World, deleting: bool, grace: int, asked: int | None
+) -> None:
+    world.place({}, names.drain_finalizer("r1"))
+    world.hold_pod("web", deleting=deleting, grace=grace)
+    assert await world.drain.step(KEY, "shop") is not None
+    assert world.super.graces == ([] if deleting and asked is None else [asked])
 
 
 async def test_a_strangers_namespace_of_that_name_is_left_alone(world: World) -> None:
@@ -108,6 +130,20 @@ async def test_a_strangers_namespace_of_that_name_is_left_alone(world: World) ->
     assert await world.drain.step(KEY, "shop") is None
     assert world.super.has(NAMESPACES, SUPER_NAMESPACE)
     assert world.finalizers() == []
+
+
+async def test_another_namespace_that_maps_on_the_same_name_is_left_alone() -> None:
+    one, other = (f"{'x' * 45}-{number}" for number in ("00416", "00744"))
+    place = names.super_namespace(KEY, one)
+    assert names.super_namespace(KEY, other) == place
+    world = World()
+    annotations = {names.CLUSTER: KEY, names.NAMESPACE: one}
+    held = {"name": place, "labels": {names.CONTROLLED: names.TRUE}, "annotations": annotations}
+    world.caches.reflectors[NAMESPACES].observe(world.super.put(NAMESPACES, {"metadata": held}))
+    pod = {"name": "web", "namespace": place, "annotations": annotations}
+    world.caches.reflectors[PODS].observe(world.super.put(PODS, {"metadata": pod, "spec": {}}))
+    assert await world.drain.step(KEY, other) is None
+    assert world.super.writes() == []
 
 
 async def test_an_orphan_is_cleared_only_when_the_ledger_read_live_does_not_know_it(world: World) -> None:
@@ -142,3 +178,33 @@ async def test_a_finalizer_that_only_precedes_a_placement_is_left_alone(world: W
     assert behind is not None
     assert await world.drain.step(KEY, "shop") is None
     assert world.finalizers() == [names.drain_finalizer("r1")]
+
+
+async def test_a_drain_stops_when_the_namespace_is_placed_again_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.place({"r2": 1}, names.drain_finalizer("r1"))
+    world.hold_namespace()
+    for name in ("a", "b"):
+        world.hold_pod(name)
+    delete, get = world.super.delete, world.super.get
+
+    async def placed_with_the_first_pod_gone(*args: object, **options: object) -> object:
+        world.place({"r1": 1, "r2": 1}, names.drain_finalizer("r1"))
+        return await delete(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(world.super, "delete", placed_with_the_first_pod_gone)
+    await world.drain.step(KEY, "shop")
+    assert [call[0] for call in world.super.writes()] == ["delete"]
+
+    async def placed_as_it_is_read(*args: object) -> object:
+        world.place({"r1": 1, "r2": 1}, names.drain_finalizer("r1"))
+        return await get(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(world.super, "get", placed_as_it_is_read)
+    for pod in list(world.caches.items(PODS)):
+        world.caches.reflectors[PODS].observe_gone(pod.namespace, pod.name, pod.uid)
+    world.place({"r2": 1}, names.drain_finalizer("r1"))
+    assert await world.drain.step(KEY, "shop") is None
+    assert world.super.has(NAMESPACES, SUPER_NAMESPACE)
+    assert names.drain_finalizer("r1") in world.finalizers()

@@ -76,6 +76,11 @@ def test_slices_of_thousandths_add_up_exactly() -> None:
     assert hard_of(3, {"cpu": "333m"}) == {"requests.cpu": "999m"}
 
 
+def test_the_quota_in_the_super_cluster_bounds_pods_that_request_nothing_and_other_objects() -> None:
+    size = {"cpu": "1", "pods": "14", "services.nodeports": "20"}
+    assert hard_of(3, size) == {"requests.cpu": "3", "pods": "42", "services.nodeports": "60"}
+
+
 def test_whose_namespace_it_is_comes_from_the_placements_place_not_from_its_spec() -> None:
     entry = entry_of(placement({"r1": 1}, tenant="vcsync-ffffff-other", namespace="kube-system"), "r1")
     assert entry is not None

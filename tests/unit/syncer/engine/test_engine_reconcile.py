@@ -108,7 +108,6 @@ class PaperWorld(World):
         self.key, self.super_id, self.kinds = KEY, "r1", kinds
         self.theirs, self.here = scene.theirs, scene.here
         self._scene = scene
-        self._super_namespaces = {}
         self.ready = True
 
     def enqueue(self, tenant: str, item: Item) -> None:
@@ -369,6 +368,18 @@ async def test_slices_that_are_still_in_use_are_waited_for_without_alarm(scene: 
     assert scene.notices == []
 
 
+async def test_objects_that_slices_have_no_room_for_are_told_in_the_tenant_with_a_remedy(
+    scene: Scene,
+) -> None:
+    scene.v(CONFIG_MAPS, "settings")
+    scene.super.failures["create configmaps"] = refusal(Forbidden, "exceeded quota: vcsync-slices", "r1")
+    scene.plans["configmaps"] = lambda v, p: creating(CONFIG_MAPS, "settings")
+    await scene.reconciler.reconcile(MAP)
+    [notice] = scene.notices
+    assert notice.reason == "FailedCreate"
+    assert "remove another ConfigMap, or have the namespace hold more slices" in notice.message
+
+
 async def test_a_missing_super_namespace_is_waited_for(scene: Scene) -> None:
     scene.v(CONFIG_MAPS, "settings")
     scene.super.failures["create configmaps"] = refusal(NotFound, "namespace not found", "r1", code=404)
@@ -433,3 +444,48 @@ async def test_a_repair_of_what_only_the_super_cluster_changed_is_remembered(sce
     )
     await scene.reconciler.reconcile(MAP)
     assert [repair.what for repair in scene.drift.latest()] == ["data.a"]
+
+
+async def test_what_has_gone_takes_nothing_of_a_namespace_along_that_maps_on_the_same_name(
+    scene: Scene,
+) -> None:
+    one, other = (f"{'x' * 45}-{number}" for number in ("00416", "00744"))
+    place = names.super_namespace(KEY, one)
+    assert names.super_namespace(KEY, other) == place
+    annotations = {names.CLUSTER: KEY, names.NAMESPACE: one, names.UID: "of-one"}
+    meta = {"name": "web", "namespace": place, "annotations": annotations}
+    scene.here.reflectors[PODS].observe(scene.super.put(PODS, {"metadata": meta, "spec": {}}))
+    kind = scene.world.kinds["pods"]
+    assert scene.world.pair(kind, Item("pods", one, "web"), {}).p is not None
+    assert scene.world.pair(kind, Item("pods", other, "web"), {}) == (None, None)
+
+
+async def test_what_comes_back_with_its_namespace_is_no_repair(scene: Scene) -> None:
+    v = scene.v(CONFIG_MAPS, "settings")
+    p = scene.p(CONFIG_MAPS, "settings", v.uid)
+    scene.plans["configmaps"] = lambda v, p: EMPTY if p else creating(CONFIG_MAPS, "settings")
+    await scene.reconciler.reconcile(MAP)
+    scene.holding = None
+    del scene.super.objects[CONFIG_MAPS.plural, PLACE, "settings"]
+    scene.here.reflectors[CONFIG_MAPS].observe_gone(PLACE, "settings", p.uid)
+    await scene.reconciler.reconcile(MAP)
+    scene.holding = Holding.PLACED
+    await scene.reconciler.reconcile(MAP)
+    assert scene.super.has(CONFIG_MAPS, "settings", PLACE)
+    assert scene.drift.total == 0
+
+
+async def test_nothing_is_kept_of_what_the_ledger_has_let_go_of(scene: Scene) -> None:
+    scene.v(CONFIG_MAPS, "settings")
+    scene.plans["configmaps"] = lambda v, p: creating(CONFIG_MAPS, "settings") if p is None else EMPTY
+    await scene.reconciler.reconcile(MAP)
+    other = MAP._replace(name="other")
+    scene.v(CONFIG_MAPS, "other")
+    scene.plans["configmaps"] = lambda v, p: creating(CONFIG_MAPS, "other")
+    scene.super.failures["create configmaps"] = refusal(Invalid, "no", "r1", code=422)
+    await scene.reconciler.reconcile(other)
+    scene.holding = None
+    for item in (MAP, other):
+        await scene.reconciler.reconcile(item)
+    assert not scene.reconciler._settled
+    assert not scene.reconciler._refusals

@@ -15,7 +15,7 @@ from vcsync.kube.errors import AlreadyExists
 from vcsync.kube.resources import EVENTS
 from vcsync.syncer import tenant_events
 from vcsync.syncer.kinds.event import TenantEvent
-from vcsync.syncer.tenant_events import Destination, TenantEvents
+from vcsync.syncer.tenant_events import Destination, NotYet, TenantEvents
 
 
 def super_event(name: str) -> Envelope:
@@ -26,15 +26,16 @@ def super_event(name: str) -> Envelope:
 class Tenant(PaperApi):
     """Notes how many writes are under way at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, hangs: bool = False) -> None:
         super().__init__("tenant")
+        self.hangs = hangs
         self.under_way = 0
         self.most = 0
 
     async def create(self, *args: Any, **kwargs: Any) -> Envelope:
         self.under_way += 1
         self.most = max(self.most, self.under_way)
-        await asyncio.sleep(0)
+        await (asyncio.Event().wait() if self.hangs else asyncio.sleep(0))
         try:
             return await super().create(*args, **kwargs)
         finally:
@@ -42,19 +43,26 @@ class Tenant(PaperApi):
 
 
 class Desk:
-    """The Events of a super cluster, handed in by hand, on their way to one tenant."""
+    """The Events of a super cluster, handed in by hand, on their way to tenants: an Event of `bad-...` goes to another."""
 
     def __init__(self, *, repeated: bool = False) -> None:
-        self.tenant = Tenant()
+        self.tenant, self.bad = Tenant(), Tenant(hangs=True)
+        self.repeated = repeated
+        self.not_yet: set[str] = set()
         self.events = TenantEvents(
             PaperApi("r1"),  # type: ignore[arg-type]
-            concerns=lambda _: True,
-            translate=lambda event: Destination(
-                "acme",
-                self.tenant,  # type: ignore[arg-type]
-                TenantEvent("shop", event.name, {"metadata": {"name": event.name}}, {"count": 2}, repeated),
-            ),
+            owner=owner,
+            translate=self._translate,
         )
+
+    def _translate(self, event: Envelope) -> Destination:
+        tenant = owner(event)
+        if tenant in self.not_yet:
+            raise NotYet
+        told = TenantEvent(
+            "shop", event.name, {"metadata": {"name": event.name}}, {"count": 2}, self.repeated
+        )
+        return Destination(tenant, self.bad if tenant == "bad" else self.tenant, told)  # type: ignore[arg-type]
 
     def arrive(self, *names: str) -> None:
         for name in names:
@@ -64,19 +72,25 @@ class Desk:
         self.events.reflector._synced.set()
 
     async def tell(self, count: int) -> None:
-        """Run the writers until so many Events have been written or dropped."""
-        writers = [
-            asyncio.create_task(self.events._write_all(inbox))
-            for inbox in (*([self.events._news] * tenant_events.WRITERS), self.events._stood)
-        ]
+        """Write until so many Events have been written or dropped."""
+        writing = asyncio.create_task(self._write())
         try:
             async with asyncio.timeout(5):
                 while self.events.written + self.events.dropped < count:
                     await asyncio.sleep(0)
         finally:
-            for writer in writers:
-                writer.cancel()
-            await asyncio.wait(writers)
+            writing.cancel()
+            await asyncio.wait([writing])
+        assert writing.cancelled(), "the writers ended by themselves"
+
+    async def _write(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            self.events.begin(tasks)
+            await asyncio.Event().wait()
+
+
+def owner(event: Envelope) -> str:
+    return "bad" if event.name.startswith("bad") else "acme"
 
 
 async def test_what_stood_before_the_watch_is_told_one_by_one() -> None:
@@ -135,3 +149,60 @@ async def test_a_refused_event_is_dropped_and_counted() -> None:
     desk.arrive("odd")
     await desk.tell(1)
     assert (desk.events.written, desk.events.dropped) == (0, 1)
+
+
+async def test_a_tenant_whose_control_plane_hangs_keeps_no_other_ones_events_waiting() -> None:
+    desk = Desk()
+    desk.arrive(*(f"bad-old-{number}" for number in range(50)), "old")
+    desk.synced()
+    desk.arrive(*(f"bad-{number}" for number in range(50)), "new")
+    await desk.tell(2)
+    assert desk.tenant.has(EVENTS, "new", "shop")
+    assert desk.tenant.has(EVENTS, "old", "shop")
+    assert desk.bad.most <= tenant_events.WRITERS + 1
+
+
+async def test_a_tenant_that_is_never_synced_keeps_no_other_ones_events_waiting() -> None:
+    desk = Desk()
+    desk.not_yet.add("bad")
+    desk.synced()
+    desk.arrive(*(f"bad-{number}" for number in range(50)), "new")
+    async with asyncio.timeout(0.4):
+        await desk.tell(1)
+    assert desk.tenant.has(EVENTS, "new", "shop")
+
+
+async def test_a_tenant_with_too_many_events_loses_its_own_and_nobody_elses() -> None:
+    desk = Desk()
+    desk.synced()
+    desk.arrive("new", *(f"bad-{number}" for number in range(tenant_events.BACKLOG + 10)))
+    assert desk.events.dropped == 10
+    await desk.tell(11)
+    assert desk.tenant.has(EVENTS, "new", "shop")
+
+
+async def test_nothing_is_kept_of_a_tenant_whose_events_are_written() -> None:
+    desk = Desk()
+    desk.arrive("old")
+    desk.synced()
+    desk.arrive("new")
+    await desk.tell(2)
+    assert desk.events._news == desk.events._stood == {}
+
+
+async def test_a_client_that_was_closed_meanwhile_ends_nothing_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    desk = Desk()
+    desk.synced()
+    create = desk.tenant.create
+
+    async def closed(*args: Any, **kwargs: Any) -> Envelope:
+        if args[1]["metadata"]["name"] == "late":
+            raise RuntimeError("acme: the client is closed")
+        return await create(*args, **kwargs)
+
+    monkeypatch.setattr(desk.tenant, "create", closed)
+    desk.arrive("late", "other")
+    await desk.tell(2)
+    assert (desk.events.written, desk.events.dropped) == (1, 1)

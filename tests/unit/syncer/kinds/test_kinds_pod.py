@@ -483,6 +483,28 @@ def test_a_pod_held_by_finalizers_only_is_left_to_them(bench: Bench) -> None:
     assert actions(bench) == ()
 
 
+def test_a_pod_that_ran_and_is_held_by_finalizers_is_told_to_have_ended(bench: Bench) -> None:
+    running(bench)
+    bench.edit("tenant", PODS, "web", {"metadata": {"finalizers": ["batch.kubernetes.io/job-tracking"]}})
+    mark(bench, "tenant", 0)
+    bench.remove("super", PODS, "web")
+    (patch,) = actions(bench)
+    assert (patch.side, patch.subresource, patch.patch["status"]["phase"]) == ("tenant", "status", "Failed")
+    bench.settle("pods", "shop", "web")
+    assert v_of(bench)["status"]["phase"] == "Failed"
+    assert actions(bench) == ()
+
+
+def test_how_a_held_pod_ended_stays_told(bench: Bench) -> None:
+    running(bench)
+    bench.edit("super", PODS, "web", {"status": {"phase": "Succeeded"}})
+    bench.settle("pods", "shop", "web")
+    bench.edit("tenant", PODS, "web", {"metadata": {"finalizers": ["example.com/held"]}})
+    mark(bench, "tenant", 0)
+    bench.remove("super", PODS, "web")
+    assert actions(bench) == ()
+
+
 def test_a_pod_left_by_an_immediate_deletion_that_was_cut_off_is_deleted_again(bench: Bench) -> None:
     make(bench)
     mark(bench, "tenant", 0)

@@ -643,7 +643,8 @@ def test_dns_policies(spec: Json, labels: dict[str, str], context: TenantContext
 
 # --- Policy ---
 
-ALLOW_ALL = PodPolicy(**dict.fromkeys(PodPolicy.__struct_fields__, "Allow"))
+PERMISSIONS = [name for name in PodPolicy.__struct_fields__ if name != "tolerations"]
+ALLOW_ALL = PodPolicy(**dict.fromkeys(PERMISSIONS, "Allow"))
 
 HOSTILE: list[tuple[str, Json, str]] = [
     ("host_network", {"hostNetwork": True}, "spec.hostNetwork"),
@@ -678,12 +679,42 @@ HOSTILE: list[tuple[str, Json, str]] = [
             ({"capabilities": {"add": ["cap_sys_admin"]}}, "capabilities.add: cap_sys_admin"),
             ({"capabilities": {"add": ["ALL"]}}, "capabilities.add: ALL"),
             ({"windowsOptions": {"hostProcess": True}}, "windowsOptions.hostProcess"),
+            ({"seLinuxOptions": {"type": "spc_t"}}, "seLinuxOptions.type: spc_t"),
+            ({"seLinuxOptions": {"role": "system_r"}}, "seLinuxOptions.role"),
+            ({"seccompProfile": {"type": "Unconfined"}}, "seccompProfile.type: Unconfined"),
+            ({"appArmorProfile": {"type": "Unconfined"}}, "appArmorProfile.type: Unconfined"),
         )
+    ),
+    *(
+        (
+            "host_network",
+            {"containers": [{"name": "a", "livenessProbe": {action: {"host": "127.0.0.1", "port": 10255}}}]},
+            f"spec.containers[0].livenessProbe.{action}.host",
+        )
+        for action in ("httpGet", "tcpSocket")
+    ),
+    (
+        "host_network",
+        {
+            "initContainers": [
+                {"name": "a", "lifecycle": {"preStop": {"httpGet": {"host": "169.254.169.254"}}}}
+            ]
+        },
+        "spec.initContainers[0].lifecycle.preStop.httpGet.host",
+    ),
+    *(
+        ("node_volumes", {"volumes": [{"name": "a"}, {"name": "b", kind: {}}]}, f"spec.volumes[1].{kind}")
+        for kind in ("awsElasticBlockStore", "csi", "flexVolume", "gitRepo", "iscsi", "nfs", "yetUnknown")
     ),
     (
         "privileged",
         {"securityContext": {"windowsOptions": {"hostProcess": True}}},
         "spec.securityContext.windowsOptions",
+    ),
+    (
+        "privileged",
+        {"securityContext": {"seLinuxOptions": {"user": "system_u", "type": "container_t"}}},
+        "spec.securityContext.seLinuxOptions.user",
     ),
     ("node_name", {"nodeName": "n.r1"}, "spec.nodeName"),
     ("control_plane_tolerations", {"tolerations": [{"operator": "Exists"}]}, "spec.tolerations[0]"),
@@ -698,6 +729,23 @@ HOSTILE: list[tuple[str, Json, str]] = [
         "spec.tolerations[1]",
     ),
 ]
+
+
+@pytest.mark.parametrize("policy", [PodPolicy(), ALLOW_ALL])
+def test_nodes_are_kept_for_those_whom_the_operator_means(policy: PodPolicy) -> None:
+    limited = msgspec.structs.replace(policy, tolerations=("spot",))
+    kept = {
+        "spot": True,
+        "node.kubernetes.io/not-ready": True,
+        "gpu": False,
+        "": False,
+        "node-role.kubernetes.io/control-plane": policy is ALLOW_ALL,
+    }
+    for key, allowed in kept.items():
+        spec = {"tolerations": [{"key": "spot"}, {"key": key, "operator": "Exists"}]}
+        found = list(pod_policy.refusals(spec, limited))
+        expected = [] if allowed else ["spec.tolerations[1]"]
+        assert [reason.partition(" ")[0] for reason in found] == expected, key
 
 
 @pytest.mark.parametrize(("field", "spec", "path"), HOSTILE)
@@ -744,11 +792,21 @@ def test_an_ordinary_restricted_pod_passes() -> None:
                     "privileged": False,
                     "procMount": "Default",
                     "capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]},
+                    "seccompProfile": {"type": "RuntimeDefault"},
+                    "appArmorProfile": {"type": "Localhost", "localhostProfile": "acme"},
+                    "seLinuxOptions": {"type": "container_t", "level": "s0:c1,c2"},
                 },
+                "livenessProbe": {"httpGet": {"path": "/", "port": 80, "host": ""}},
+                "lifecycle": {"preStop": {"exec": {"command": ["true"]}}},
             }
         ],
         "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}],
-        "volumes": [KUBE_API_ACCESS, {"name": "e", "emptyDir": {}}],
+        "volumes": [
+            KUBE_API_ACCESS,
+            {"name": "e", "emptyDir": {}},
+            {"name": "i", "image": {"reference": "acme/data:1"}},
+            {"name": "s", "secret": {"secretName": "s"}, "csi": None},
+        ],
         "hostNetwork": False,
     }
     assert list(pod_policy.refusals(spec, PodPolicy())) == []

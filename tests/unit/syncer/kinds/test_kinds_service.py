@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kinds_bench import CONTEXT, Bench
 
 from vcsync.api import names
+from vcsync.api.specs import ServicePolicy
 from vcsync.kube.resources import SERVICES
 from vcsync.syncer.kinds import service
 from vcsync.syncer.kinds.plan import Delete, Notify, Placement
@@ -90,6 +91,39 @@ def test_external_ips_are_refused_on_creation_and_later(bench: Bench) -> None:
     make(bench)
     bench.edit("tenant", SERVICES, "web", {"spec": {"externalIPs": ["192.0.2.9"]}})
     assert [type(action) for action in bench.plan("services", "shop", "web").actions] == [Notify]
+
+
+def test_an_address_of_a_load_balancer_is_the_tenants_choice_only_if_the_operator_allows_it(
+    bench: Bench,
+) -> None:
+    spec = {"type": "LoadBalancer", "ports": PORTS, "loadBalancerIP": "192.0.2.9"}
+    bench.put("tenant", SERVICES, {"metadata": {"name": "front"}, "spec": spec})
+    (notice,) = bench.plan("services", "shop", "front").actions
+    assert isinstance(notice, Notify)
+    assert (notice.reason, notice.message.partition(":")[0]) == (
+        "PolicyRefused",
+        "spec.loadBalancerIP is not allowed here",
+    )
+    bench.context = msgspec.structs.replace(CONTEXT, service_policy=ServicePolicy(load_balancer_ip="Allow"))
+    bench.settle("services", "shop", "front")
+    assert bench.get("super", SERVICES, "front")["spec"]["loadBalancerIP"] == "192.0.2.9"
+
+
+@pytest.mark.parametrize(
+    ("kind", "policy"),
+    [("LoadBalancer", {"load_balancer": "Refuse"}), ("NodePort", {"node_port": "Refuse"})],
+)
+def test_the_operator_may_refuse_services_that_reach_outside(
+    bench: Bench, kind: str, policy: dict[str, Any]
+) -> None:
+    bench.context = msgspec.structs.replace(CONTEXT, service_policy=ServicePolicy(**policy))
+    bench.put("tenant", SERVICES, {"metadata": {"name": "front"}, "spec": {"type": kind, "ports": PORTS}})
+    (notice,) = bench.plan("services", "shop", "front").actions
+    assert isinstance(notice, Notify)
+    assert notice.message == f"spec.type {kind} is not allowed here: use ClusterIP, or ask the operator"
+    for other in {"ClusterIP", "LoadBalancer", "NodePort"} - {kind}:
+        bench.put("tenant", SERVICES, {"metadata": {"name": "b"}, "spec": {"type": other, "ports": PORTS}})
+        assert not any(isinstance(each, Notify) for each in bench.plan("services", "shop", "b").actions)
 
 
 def test_node_ports_of_the_super_cluster_survive_changes(bench: Bench) -> None:

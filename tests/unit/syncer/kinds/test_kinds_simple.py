@@ -103,6 +103,45 @@ def test_a_terminating_namespace_stays_until_the_tenants_is_gone(bench: Bench) -
     assert (delete.name, delete.confirm) == (super_ns("shop"), False)
 
 
+ONE, OTHER = (f"{'x' * 45}-{number}" for number in ("01151", "01699"))
+"""Two of the tenant's namespaces whose super namespaces have the same name: what is cut off has the same hash."""
+
+
+def test_a_namespace_that_maps_on_another_ones_name_leaves_it_alone_and_is_told(bench: Bench) -> None:
+    assert super_ns(ONE) == super_ns(OTHER)
+    bench.place(ONE)
+    bench.placements[OTHER] = bench.placements[ONE]
+    bench.put("tenant", NAMESPACES, {"metadata": {"name": OTHER}})
+    plan = bench.plan("namespaces", "", OTHER)
+    (notice,) = plan.actions
+    assert isinstance(notice, Notify)
+    assert notice.reason == "NameTaken"
+    assert KEY not in notice.message
+    assert plan.wait is not None
+    assert plan.wait.on[0].name == super_ns(ONE)
+    assert bench.plan("namespaces", "", ONE).actions == ()
+
+
+@pytest.mark.parametrize("kind", ["configmaps", "pods", "secrets", "services", "serviceaccounts"])
+def test_what_stands_for_a_namesake_in_such_a_namespace_is_left_alone(bench: Bench, kind: str) -> None:
+    bench.place(ONE)
+    for namespace in (ONE, OTHER):
+        bench.put(
+            "tenant", KINDS[kind].resource, {"metadata": {"name": "app", "namespace": namespace}, "spec": {}}
+        )
+    bench.settle(kind, ONE, "app")
+    plan = bench.plan(kind, OTHER, "app")
+    assert not any(isinstance(action, Delete | Patch) for action in plan.actions)
+    assert plan.wait is not None
+
+
+def test_a_defaced_namespace_annotation_is_put_right(bench: Bench) -> None:
+    place = super_ns("shop")
+    bench.edit("super", NAMESPACES, place, {"metadata": {"annotations": {names.NAMESPACE: "elsewhere"}}})
+    bench.settle("namespaces", "", "shop")
+    assert bench.get("super", NAMESPACES, place)["metadata"]["annotations"][names.NAMESPACE] == "shop"
+
+
 # --- ServiceAccounts ---
 
 

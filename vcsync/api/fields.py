@@ -100,6 +100,8 @@ Host = Annotated[
     str, Meta(pattern=r"^[0-9A-Za-z]([-.0-9A-Za-z]*[0-9A-Za-z])?$|^[0-9A-Fa-f:.]+$", max_length=253)
 ]
 """A DNS name or an IP address (IPv6 without brackets)."""
+Overcommit = Annotated[str, Meta(pattern=r"^[1-9][0-9]{2,3}%$", max_length=5)]
+"""How much of something may be given away: `100%` (all there is, once) to `9999%`."""
 Limit = Annotated[int, Meta(ge=1, le=1_000_000)]
 Port = Annotated[int, Meta(ge=1, le=65535)]
 Uid = Annotated[str, Meta(max_length=128)]

@@ -23,6 +23,7 @@ from vcsync.api.fields import (
     ObjectName,
     OptionalDnsLabel,
     OptionalObjectName,
+    Overcommit,
     PercentOrQuantity,
     Port,
     PositiveQuantity,
@@ -50,6 +51,9 @@ SliceSize = Annotated[
     ),
 ]
 MetaPrefixes = Annotated[
+    tuple[Annotated[str, Meta(min_length=1, max_length=317)], ...], Meta(max_length=64, extra={"list": "set"})
+]
+TaintKeys = Annotated[
     tuple[Annotated[str, Meta(min_length=1, max_length=317)], ...], Meta(max_length=64, extra={"list": "set"})
 ]
 Conditions = Annotated[
@@ -170,10 +174,16 @@ class ApiEndpoint(Struct, frozen=True, kw_only=True, rename="camel"):
 class PodPolicy(Struct, frozen=True, kw_only=True, rename="camel"):
     """What reaches beyond a Pod's own sandbox in a super cluster and is refused unless allowed here."""
 
-    host_network: Annotated[Permission, about("spec.hostNetwork")] = "Refuse"
+    host_network: Annotated[
+        Permission, about("spec.hostNetwork, and hosts that kubelets are to call in probes and hooks.")
+    ] = "Refuse"
     host_pid: Annotated[Permission, about("spec.hostPID")] = msgspec.field(default="Refuse", name="hostPID")
     host_ipc: Annotated[Permission, about("spec.hostIPC")] = msgspec.field(default="Refuse", name="hostIPC")
     host_path: Annotated[Permission, about("Volumes of type hostPath.")] = "Refuse"
+    node_volumes: Annotated[
+        Permission,
+        about("Volumes that nodes mount with rights of their own: csi, nfs, iscsi, cloud disks, ..."),
+    ] = "Refuse"
     host_port: Annotated[Permission, about("Container ports with a hostPort.")] = "Refuse"
     privileged: Annotated[
         Permission, about("Privileged containers and what amounts to it in their securityContext.")
@@ -182,6 +192,23 @@ class PodPolicy(Struct, frozen=True, kw_only=True, rename="camel"):
     control_plane_tolerations: Annotated[
         Permission, about("Tolerations for the taints of control plane nodes.")
     ] = "Refuse"
+    tolerations: Annotated[
+        TaintKeys | None,
+        about(
+            "Keys of the node taints that Pods may tolerate, besides Kubernetes' own (node.kubernetes.io/...) and those "
+            "of control plane nodes; without it any. It keeps nodes for those whom the operator means."
+        ),
+    ] = None
+
+
+class ServicePolicy(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a Service may ask of a super cluster's network."""
+
+    load_balancer: Annotated[Permission, about("Services of type LoadBalancer.")] = "Allow"
+    node_port: Annotated[Permission, about("Services of type NodePort.")] = "Allow"
+    load_balancer_ip: Annotated[
+        Permission, about("spec.loadBalancerIP: an address of which others may be meant to have it.")
+    ] = msgspec.field(default="Refuse", name="loadBalancerIP")
 
 
 class VirtualClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -215,14 +242,25 @@ class VirtualClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = {}
     quota: Annotated[
         Quota,
-        about("The operator's cap on the slices of all namespaces together, whatever the tenant asks for."),
+        about(
+            "The operator's cap on the slices of all namespaces together, whatever the tenant asks for: cpu, "
+            "memory, and pods, which follow from the two if they are not named."
+        ),
     ] = {}
     slice_size: Annotated[
-        SliceSize | None, about("Size of a slice in namespaces without an annotation that says otherwise.")
+        SliceSize | None,
+        about(
+            "Size of a slice in namespaces without an annotation that says otherwise: cpu and memory. It may also "
+            "name pods, services, services.loadbalancers, services.nodeports, configmaps and secrets, how many go "
+            "with them; slices of another size have as many in proportion."
+        ),
     ] = None
     pod_policy: Annotated[PodPolicy, about("What tenant Pods may ask of super clusters' nodes.")] = (
         PodPolicy()
     )
+    service_policy: Annotated[
+        ServicePolicy, about("What the tenant's Services may ask of super clusters' networks.")
+    ] = ServicePolicy()
     priority_classes: Annotated[
         dict[str, ObjectName],
         Meta(max_length=64),
@@ -310,6 +348,14 @@ class SuperClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
         Meta(max_length=MAX_RESOURCES),
         about("What is kept free, by resource: a percentage of what is allocatable, or an amount."),
     ] = {}
+    overcommit: Annotated[
+        dict[str, Overcommit],
+        Meta(max_length=MAX_RESOURCES),
+        about(
+            "How much of what headroom leaves is dealt out in slices, by resource: 200% deals it twice, "
+            "trusting that not all is used at once. Without it 100%."
+        ),
+    ] = {}
     taints: Annotated[
         tuple[Taint, ...],
         Meta(max_length=32, extra={"list_map_keys": ("key", "effect")}),
@@ -335,7 +381,7 @@ class SuperClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
     """What the super cluster has and how it is; written by its syncer."""
 
     allocatable: Annotated[Amounts, about("What Pods can use on its ready nodes, by resource.")] = {}
-    allocated: Annotated[Amounts, about("What its Pods have requested.")] = {}
+    allocated: Annotated[Amounts, about("What is dealt out there in slices.")] = {}
     free: Annotated[Amounts, about("What is left.")] = {}
     largest_node: Annotated[Amounts, about("What the largest node offers: no single Pod can have more.")] = {}
     nodes: Annotated[NodeCounts, about("Its nodes.")] = NodeCounts()

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import structlog
@@ -17,17 +17,26 @@ from vcsync.fairqueue import WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.envelope import Envelope, untyped
-from vcsync.kube.errors import NotFound, Unauthorized
+from vcsync.kube.errors import NotFound, ServerError, Unauthorized, Unreachable
 from vcsync.kube.events import EventRecorder, EventType, ObjectRef
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import NAMESPACES, RESOURCE_QUOTAS
 from vcsync.nsscheduler.commit import TenantDoor, commit, ledger_writes, tenant_door
 from vcsync.nsscheduler.mirror import slim
 from vcsync.nsscheduler.nodes import clear_remains
-from vcsync.nsscheduler.reconcile import NO_QUOTA, Facts, Wish, counted_hard, entry_of, reconcile
+from vcsync.nsscheduler.pods import pods_of_pool
+from vcsync.nsscheduler.reconcile import (
+    NO_QUOTA,
+    Facts,
+    Wish,
+    counted_hard,
+    entry_of,
+    reconcile,
+)
 from vcsync.nsscheduler.settings import Settings
 from vcsync.scheduling.ledger import Entry, Ledger
-from vcsync.scheduling.resources import from_quantities
+from vcsync.scheduling.resources import Resources, from_quantities
+from vcsync.scheduling.slices import PODS
 from vcsync.scheduling.snapshot import Health, SuperView
 from vcsync.tenancy import Pool, TenantHandle, TenantRegistry
 
@@ -36,6 +45,7 @@ Key = tuple[str, str]
 _COMPONENT = "vcsync-nsscheduler"
 _WAKE_SECONDS = 1.0  # namespaces that wait are looked at no more often, however much the pool changes
 _MOST_OUTCOMES = 20_000  # namespaces whose last decision is remembered
+_LEADERLESS_SECONDS = 60.0  # a namespace made so long before a term is news to it: nobody may have led
 _UNPLACED_BY_NATURE = frozenset({"kube-system", "kube-public", "kube-node-lease", "default"})
 _VIRTUAL_CLUSTER = ""  # the work item that stands for the VirtualCluster itself
 REMAINS = ".remains"
@@ -91,7 +101,7 @@ class Leadership:
         self._meta = meta
         self._settings = settings
         self._default_size = from_quantities(settings.default_slice)
-        self._began = _now()
+        self._news_since = _now(-_LEADERLESS_SECONDS)
         self.ledger = Ledger()
         self.pool = Pool(meta, patience=settings.patience, on_change=self._pool_changed)
         self.placements = Reflector(meta, NAMESPACE_PLACEMENTS, on_change=self._placement_changed)
@@ -108,9 +118,12 @@ class Leadership:
         self.outcomes: OrderedDict[Key, Wish] = OrderedDict()
         self.decisions: dict[str, int] = {}
         self._assumed: set[Key] = set()
+        # Whose last write was not answered: it counts as done until a look at the ledger itself tells.
+        self._unanswered: set[Key] = set()
         self._told: dict[Key, tuple[EventType, str, str]] = {}
         self._woken_at = 0.0
         self._in_pool: frozenset[str] = frozenset()
+        self._pods: Resources = {}
         self._writes = ledger_writes(meta, self.placements.observe, self.placements.observe_gone)
 
     async def run(self) -> None:
@@ -180,7 +193,9 @@ class Leadership:
     def _placement_changed(self, change: Change) -> None:
         placement = _subject(change)
         key = placement.key
-        if key not in self._assumed:
+        if change.new is None:
+            self._unanswered.discard(key)
+        if key not in self._assumed and key not in self._unanswered:
             self._book(key)
         self.work.add(*key)
         if change.new is None:
@@ -215,16 +230,25 @@ class Leadership:
         if before - self._in_pool:
             for tenant in self.tenants:
                 self.work.add(tenant, REMAINS)
+        self._note_pods()
+
+    def _note_pods(self) -> None:
+        """Have a new look at everyone when slices are to have room for another number of Pods than so far."""
+        before = self._pods
+        self._pods = pods_of_pool(self._default_size, self.pool.views, before.get(PODS))
+        if self._pods != before:
+            for tenant in self.tenants:
+                self._add_all(tenant)
 
     def _wake_waiting(self) -> None:
         """Have a new look at all namespaces with slices that wait."""
         if not self.waiting:
             return
         now = time.monotonic()
-        delay = max(0.0, self._woken_at + _WAKE_SECONDS - now)
-        self._woken_at = now + delay
+        if self._woken_at <= now:  # else that look is still to come, and sees this change, too
+            self._woken_at = max(now, self._woken_at + _WAKE_SECONDS)
         for tenant, namespace in self.waiting:
-            self.work.add_after(tenant, namespace, delay)
+            self.work.add_after(tenant, namespace, self._woken_at - now)
 
     # One namespace
 
@@ -238,6 +262,8 @@ class Leadership:
         return None
 
     async def _look_at(self, tenant: str, namespace: str) -> None:
+        if (tenant, namespace) in self._unanswered:
+            await self._find_out(tenant, namespace)
         found = self.placements.cache.get(tenant, namespace)
         placement = None if found is None else NamespacePlacement.from_envelope(found)
         if placement is not None and await self._owner_is_gone(placement):
@@ -261,7 +287,7 @@ class Leadership:
         await self._decide(facts, session)
 
     async def _decide(self, facts: Facts, session: TenantSession) -> None:
-        """Decide, count the decision at once, and write it; what could not be written no longer counts."""
+        """Decide, count the decision at once, and write it; what was certainly not written no longer counts."""
         key = facts.key
         wish = reconcile(facts)
         self._assumed.add(key)
@@ -273,11 +299,27 @@ class Leadership:
             if error.endpoint == session.handle.client.name:
                 session.handle.refused()
             raise
+        except (ServerError, Unreachable) as error:
+            if error.endpoint == self._meta.name:
+                self._unanswered.add(key)
+            raise
         finally:
             self._assumed.discard(key)
-            self._book(key)
+            if key not in self._unanswered:
+                self._book(key)
         self._remember(facts, wish)
         self._tell(facts, wish, session)
+
+    async def _find_out(self, tenant: str, namespace: str) -> None:
+        """Read what has become of a write that was not answered."""
+        try:
+            self.placements.observe(await self._meta.get(NAMESPACE_PLACEMENTS, namespace, tenant))
+        except NotFound:
+            known = self.placements.cache.get(tenant, namespace)
+            if known is not None:
+                self.placements.observe_gone(tenant, namespace, known.uid)
+        self._unanswered.discard((tenant, namespace))
+        self._book((tenant, namespace))
 
     def _remember(self, facts: Facts, wish: Wish) -> None:
         key = facts.key
@@ -305,7 +347,7 @@ class Leadership:
         if self._told.get(facts.key) == wish.event:
             return
         self._told[facts.key] = wish.event
-        lasting = namespace.name in _UNPLACED_BY_NATURE or namespace.creation_timestamp < self._began
+        lasting = namespace.name in _UNPLACED_BY_NATURE or namespace.creation_timestamp < self._news_since
         if wish.reason == NO_QUOTA and facts.placement is None and lasting:
             return  # it has long been so, nobody is waiting for anything
         session.door.emit(namespace, *wish.event)
@@ -391,6 +433,9 @@ class Leadership:
             if others:
                 self.registry.virtual_clusters.observe(answer)
             self.work.queue.forget_group(tenant)
+            for key in [key for key in self._unanswered if key[0] == tenant]:  # nobody finds out any more
+                self._unanswered.discard(key)
+                self._book(key)
 
 
 def _belongs_to(placement: Envelope, virtual_cluster: Envelope) -> bool:
@@ -412,5 +457,6 @@ def _gave_back(before: Entry | None, after: Entry | None) -> bool:
     return any(after.placements.get(super_id, 0) < slices for super_id, slices in before.placements.items())
 
 
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _now(later: float = 0.0) -> str:
+    """The time in so many seconds (RFC 3339)."""
+    return (datetime.now(UTC) + timedelta(seconds=later)).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,6 +1,6 @@
 """Decides what becomes of one namespace's ledger entry and its mirror: an ordered list of small steps. Pure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -18,16 +18,22 @@ from vcsync.api.specs import (
 )
 from vcsync.kube.envelope import Envelope
 from vcsync.kube.events import EventType
+from vcsync.nsscheduler.pods import pods_of_pool, whole_pool
 from vcsync.scheduling.ledger import Entry, Ledger
 from vcsync.scheduling.place import Decision, SliceRequest, SuperExplanation, place_slices
 from vcsync.scheduling.resources import Resources, from_quantities, subtract, to_quantities
 from vcsync.scheduling.slices import (
     DIMENSIONS,
+    OBJECTS,
+    PODS,
     InvalidQuota,
     InvalidSlice,
+    pods_beside,
     quota_from_hards,
     slice_count,
     slice_from_annotation,
+    slice_objects,
+    slice_pods,
 )
 from vcsync.scheduling.snapshot import SuperView
 
@@ -88,6 +94,7 @@ class Wish(Struct):
     # What steps hand to later ones:
     quota: Resources = {}
     size: Resources = {}
+    objects: Resources = {}
     slices: int = 0
     decision: Decision | None = None
 
@@ -181,21 +188,47 @@ def compute_quota(facts: Facts, wish: Wish) -> bool:
 
 
 def compute_slices(facts: Facts, wish: Wish) -> bool:
-    """How large a slice is and how many hold the quota. A bad annotation leaves everything as it is."""
+    """How large a slice is and how many hold the quota. A bad annotation leaves everything as it is.
+
+    The tenant says how much CPU and memory it has. With how many Pods and other objects is not for it to say.
+    """
     assert facts.namespace is not None  # noqa: S101 - an earlier step saw to it
-    default = facts.virtual_cluster.spec.slice_size
+    references = _operators_slices(facts)
     try:
-        wish.size = slice_from_annotation(
-            facts.namespace.annotations.get(names.SLICE),
-            facts.default_size
-            if default is None
-            else from_quantities({name: default[name] for name in DIMENSIONS}),
+        size = slice_from_annotation(
+            facts.namespace.annotations.get(names.SLICE), {name: references[0][name] for name in DIMENSIONS}
         )
-        wish.slices = slice_count(wish.quota, wish.size)
+        wish.slices = slice_count(wish.quota, size)
     except InvalidSlice as error:
         _refuse(facts, wish, INVALID_SLICE, str(error))
         return True
+    told = _slice_with_pods(references)
+    pods = slice_pods(size, told) if told else pods_of_pool(size, facts.views, _kept_pods(facts, size))
+    wish.size = size | pods
+    wish.objects = slice_objects(size, *references)
     return False
+
+
+def _operators_slices(facts: Facts) -> tuple[Resources, ...]:
+    """Slices as operators describe them: the tenant's, if it has its own, before that of all tenants."""
+    own = facts.virtual_cluster.spec.slice_size
+    if own is None:
+        return (facts.default_size,)
+    known = (*DIMENSIONS, PODS, *OBJECTS)
+    return from_quantities({name: own[name] for name in known if name in own}), facts.default_size
+
+
+def _slice_with_pods(references: Iterable[Resources]) -> Resources | None:
+    """The slice by which an operator says how many Pods go with CPU and memory; None: by the pool."""
+    return next((size for size in references if PODS in size), None)
+
+
+def _kept_pods(facts: Facts, size: Resources) -> int | None:
+    """The Pods of the namespace's present slices, if those have this size."""
+    if facts.placement is None:
+        return None
+    present = from_quantities({name: str(text) for name, text in facts.placement.spec.slice_size.items()})
+    return present.pop(PODS, None) if size.items() <= present.items() else None
 
 
 def deal(facts: Facts, wish: Wish) -> bool:
@@ -217,8 +250,16 @@ def deal(facts: Facts, wish: Wish) -> bool:
 
 
 def _left_of_cap(facts: Facts) -> Resources:
+    """What the operator's cap leaves; with it go as many Pods as with slices of that much CPU and memory.
+
+    Slices that were dealt while the pool had more Pods for its size have kept up to a third more.
+    """
     cap = facts.virtual_cluster.spec.quota
-    limits = from_quantities({name: cap[name] for name in DIMENSIONS if name in cap})
+    limits = from_quantities({name: cap[name] for name in (*DIMENSIONS, PODS) if name in cap})
+    if PODS not in limits and all(name in limits for name in DIMENSIONS):
+        told = _slice_with_pods(_operators_slices(facts))
+        pods = pods_beside(limits, told or whole_pool(facts.views))
+        limits |= {} if pods is None else {PODS: pods if told else pods * 4 // 3000 * 1000}
     return subtract(limits, facts.ledger.used_by(facts.key[0], without=facts.key))
 
 
@@ -236,7 +277,7 @@ def write_entry(facts: Facts, wish: Wish) -> bool:
         namespace=facts.namespace.name,
         namespace_uid=facts.namespace.uid,
         quota=_quantities(wish.quota),
-        slice_size=_quantities(wish.size),
+        slice_size=_quantities(wish.size | wish.objects),
         slices=wish.slices,
         pins={} if placement is None else placement.spec.pins,
     )
@@ -348,8 +389,10 @@ def finalizers_for(placement: NamespacePlacement | None, super_ids: Mapping[str,
 
 
 def entry_of(placement: NamespacePlacement) -> Entry:
-    """What a NamespacePlacement holds, for the sums."""
-    size = from_quantities({name: str(text) for name, text in placement.spec.slice_size.items()})
+    """What a NamespacePlacement holds of what is dealt out, for the sums."""
+    size = from_quantities(
+        {name: str(text) for name, text in placement.spec.slice_size.items() if name not in OBJECTS}
+    )
     return Entry(
         size, {super_id: slices for super_id, slices in placement.status.placements.items() if slices}
     )

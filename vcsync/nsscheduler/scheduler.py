@@ -118,7 +118,7 @@ def _explain(wish: Wish) -> dict[str, Any]:
         return shown
     return shown | {
         "quota": to_quantities(wish.quota),
-        "sliceSize": to_quantities(wish.size),
+        "sliceSize": to_quantities(wish.size | wish.objects),
         "slices": wish.slices,
         "placements": decision.placements,
         "waiting": decision.waiting,

@@ -2,6 +2,7 @@
 
 from msgspec import Struct, field
 
+from vcsync.scheduling.slices import DEFAULT_SLICE
 from vcsync.tenancy.pool import Patience
 
 
@@ -13,7 +14,7 @@ class Settings(Struct, frozen=True):
     """
 
     policy: str = "spread"
-    default_slice: dict[str, str] = field(default_factory=lambda: {"cpu": "2", "memory": "4Gi"})
+    default_slice: dict[str, str] = field(default_factory=lambda: dict(DEFAULT_SLICE))
     workers: int = 32
     per_tenant: int = 4
     patience: Patience = Patience()

@@ -61,9 +61,10 @@ class Book:
         """Take in a Pod's present state; True if that freed something of a share."""
         before = self.pods.get(pod.key)
         self.pods[pod.key] = pod
-        if before is not None:
-            pod.seen_at = before.seen_at if before.uid == pod.uid else pod.seen_at
-        if pod.deleting or pod.needs.node or pod.needs.gated:
+        namesake = before is not None and before.uid != pod.uid
+        if before is not None and not namesake:
+            pod.seen_at = before.seen_at
+        if namesake or pod.deleting or pod.needs.node or pod.needs.gated:
             self._space(pod.namespace).waiting.pop(pod.name, None)
         return self._charge(pod)
 

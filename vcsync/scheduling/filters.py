@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from vcsync.scheduling.resources import Resources, show
+from vcsync.scheduling.slices import PODS
 from vcsync.scheduling.snapshot import Health, SuperView
 
 HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
@@ -53,8 +54,8 @@ def taint(view: SuperView, _size: Mapping[str, int]) -> str | None:
 
 
 def largest_node(view: SuperView, size: Mapping[str, int]) -> str | None:
-    """A slice that fits no node could never be used whole by one Pod."""
-    for name in sorted(size):
+    """A slice that fits no node could never be used whole by one Pod; how many Pods it has is another matter."""
+    for name in sorted(set(size) - {PODS}):
         most = view.largest_node.get(name)
         if most is not None and size[name] > most:
             return f"a slice has {name} {show(name, size[name])}, its largest node {show(name, most)}"

@@ -8,6 +8,7 @@ from msgspec import Struct
 from vcsync.scheduling.filters import FREE, PINNED, Refusal, refusals
 from vcsync.scheduling.resources import Resources, pieces, shortages, show, subtract, times
 from vcsync.scheduling.scores import Candidate, score
+from vcsync.scheduling.slices import PODS
 from vcsync.scheduling.snapshot import Health, SuperView
 
 
@@ -124,9 +125,15 @@ def place_slices(
 
 
 def _within_cap(request: SliceRequest) -> tuple[int, Refusal | None]:
-    """How many slices the tenant's cap lets the namespace have; its objection if that is fewer than asked."""
+    """How many slices the tenant's cap lets the namespace have; its objection if that is fewer than asked.
+
+    Pods bound new slices only: slices that Pods run on do not go for having more Pods than before.
+    """
     capped = {name: amount for name, amount in request.size.items() if name in request.tenant_free}
-    allowed = pieces(request.tenant_free, capped) if capped else request.slices
+    allowed = request.slices
+    for name, amount in capped.items():
+        room = pieces(request.tenant_free, {name: amount})
+        allowed = min(allowed, max(room, sum(request.current.values())) if name == PODS else room)
     if allowed >= request.slices:
         return request.slices, None
     tight = [name for name in sorted(capped) if request.tenant_free[name] < capped[name] * request.slices]
@@ -142,7 +149,7 @@ def _carried_over(request: SliceRequest, candidates: Mapping[str, Candidate]) ->
     """The present slices on known super clusters, counted in the size they have from now on.
 
     With another size every super cluster keeps its share of the namespace, so that its Pods stay inside it.
-    Beyond what it holds already it gets only what has room.
+    Beyond what it holds already it gets only what has room. No slice goes for having more Pods than before.
     """
     present = {super_id: slices for super_id, slices in sorted(request.current.items()) if slices > 0}
     current = {super_id: slices for super_id, slices in present.items() if super_id in candidates}
@@ -150,12 +157,11 @@ def _carried_over(request: SliceRequest, candidates: Mapping[str, Candidate]) ->
     if old_size is None or old_size == request.size:
         return current
     total = sum(present.values())
+    compute = {name: amount for name, amount in request.size.items() if name != PODS}
     return {
         super_id: min(
             slices * request.slices // total,
-            max(
-                pieces(times(old_size, slices), request.size), pieces(candidates[super_id].free, request.size)
-            ),
+            max(pieces(times(old_size, slices), compute), pieces(candidates[super_id].free, request.size)),
         )
         for super_id, slices in current.items()
     }

@@ -9,6 +9,7 @@ from msgspec import Struct
 from vcsync.api.names import SUPER_CLUSTER_ID
 from vcsync.kube.quantity import milli
 from vcsync.scheduling.resources import Resources, add
+from vcsync.scheduling.slices import PODS
 
 _HOST_NAME = "kubernetes.io/hostname"
 _NODE_NAME = "metadata.name"
@@ -64,7 +65,7 @@ class _Spec(Struct, gc=False, rename="camel"):
 class PodNeeds(Struct, frozen=True, gc=False, array_like=True):
     """What scheduling needs to know of a Pod's spec; small, since there is one per Pod.
 
-    `requests` in thousandths. `node`: where it is bound. `gated`: it has scheduling gates. `supers`: the ids
+    `requests` in thousandths, one Pod with them. `node`: where it is bound. `gated`: it has scheduling gates. `supers`: the ids
     of the super clusters whose virtual nodes it insists on, None if it insists on none; then `avoided` are
     those it may not be on.
     """
@@ -93,7 +94,9 @@ def pod_needs(spec: bytes) -> PodNeeds:
     choice = _supers(pod)
     ids = tuple(sorted(choice.ids))
     supers, avoided = (None, ids) if choice.others else (ids, ())
-    return PodNeeds(_requests(pod), pod.node_name, bool(pod.scheduling_gates), supers, avoided)
+    return PodNeeds(
+        {**_requests(pod), PODS: 1000}, pod.node_name, bool(pod.scheduling_gates), supers, avoided
+    )
 
 
 def pod_requests(spec: bytes) -> Resources:

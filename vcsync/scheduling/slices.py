@@ -1,6 +1,8 @@
 """From a namespace's ResourceQuotas and slice annotation to a number of slices; exact."""
 
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from math import ceil
 from typing import Any
 
 import msgspec
@@ -13,7 +15,24 @@ MAX_SLICES = 1000
 """Slices one namespace may be dealt."""
 
 DIMENSIONS = ("cpu", "memory")
-"""Resources that slices are made of."""
+"""Resources that a quota asks for and that say how many slices hold it."""
+
+PODS = "pods"
+"""What a slice has besides: room for so many Pods, whose number nodes bound (the kubelet's `maxPods`)."""
+
+OBJECTS = ("configmaps", "secrets", "services", "services.loadbalancers", "services.nodeports")
+"""What an operator's slice may name besides: how many of these a namespace may have in a super cluster.
+
+Names as in a ResourceQuota. They are bounded, not dealt out: no super cluster says how many it has.
+"""
+
+DEFAULT_SLICE: Mapping[str, str] = {
+    "cpu": "2",
+    "memory": "4Gi",
+    "services.loadbalancers": "5",
+    "services.nodeports": "20",
+}
+"""The slice of deployments that do not say otherwise, as quantities."""
 
 _EXAMPLE = '{"cpu":"2","memory":"4Gi"}'
 
@@ -103,6 +122,53 @@ def _short(value: Any) -> str:
 
 def _invalid(what: str) -> InvalidSlice:
     return InvalidSlice(f"annotation {SLICE}: {what}; write it like {_EXAMPLE}, or remove it for the default")
+
+
+def pods_beside(size: Mapping[str, int], whole: Mapping[str, int]) -> int | None:
+    """The Pods (thousandths, whole ones) that go with an amount of CPU and memory of a whole: its share of the Pods.
+
+    Shares of CPU and memory may differ; their mean counts, so that all parts of the whole have no more Pods than
+    the whole has. None if `whole` does not say how many Pods, or how much CPU or memory it has.
+    """
+    if not all(whole.get(name) for name in (*DIMENSIONS, PODS)):
+        return None
+    return int(_share(size, whole) * whole[PODS] / 1000) * 1000
+
+
+def _share(size: Mapping[str, int], whole: Mapping[str, int]) -> Fraction:
+    """How much of a whole an amount of CPU and memory is: the mean of both."""
+    return sum((Fraction(size[name], whole[name]) for name in DIMENSIONS), Fraction()) / len(DIMENSIONS)
+
+
+def slice_pods(size: Mapping[str, int], whole: Mapping[str, int], kept: int | None = None) -> Resources:
+    """How many Pods a slice of `size` has room for, by itself: at least one; empty if `whole` does not tell.
+
+    Args:
+        size: CPU and memory of the slice, in thousandths.
+        whole: a slice whose Pods are known, or all there is to deal out.
+        kept: the Pods of slices of this size until now; they stay while what they should be is not more than a
+            quarter away, so that not every node that comes or goes changes all namespaces.
+    """
+    pods = pods_beside(size, whole)
+    if pods is None:
+        return {}
+    pods = max(1000, pods)
+    return {PODS: kept if kept is not None and abs(pods - kept) * 4 <= kept else pods}
+
+
+def slice_objects(size: Mapping[str, int], *references: Mapping[str, int]) -> Resources:
+    """How many objects of which kinds a slice of `size` allows: in proportion to a slice that says so; at least one.
+
+    Args:
+        size: CPU and memory of the slice, in thousandths.
+        references: operators' slices; the first that names a kind counts.
+    """
+    objects: Resources = {}
+    for whole in references:
+        for name in OBJECTS:
+            if name in whole and name not in objects:
+                objects[name] = max(1, ceil(_share(size, whole) * whole[name] / 1000)) * 1000
+    return objects
 
 
 def slice_count(quota: Mapping[str, int], size: Mapping[str, int]) -> int:

@@ -29,7 +29,7 @@ class Taint(Struct, frozen=True):
 class SuperView(Struct, frozen=True):
     """One super cluster. Amounts in thousandths of their unit.
 
-    `capacity`: allocatable minus headroom. `largest_node`: the most that one node offers; resources it does
+    `capacity`: what may be dealt out. `largest_node`: the most that one node offers; resources it does
     not name are not known. `price`: millionths per hour and unit (a CPU, a GiB), by resource.
     """
 
@@ -60,13 +60,23 @@ class InvalidHeadroom(ValueError):
     """A SuperCluster's headroom cannot be used; the text names the field and the remedy."""
 
 
-def capacity_after_headroom(allocatable: Mapping[str, int], headroom: Mapping[str, str]) -> Resources:
-    """Allocatable minus what the operator keeps back, an amount or a share like `10%`; never below zero.
+def capacity_to_deal(
+    allocatable: Mapping[str, int], headroom: Mapping[str, str], overcommit: Mapping[str, str]
+) -> Resources:
+    """What of `allocatable` is dealt out in slices; never below zero.
 
-    `InvalidHeadroom` for text that is neither.
+    Args:
+        allocatable: what nodes offer, in thousandths.
+        headroom: what the operator keeps back, an amount or a share like `10%`.
+        overcommit: how much of the rest is dealt out, like `200%`.
+
+    Raises:
+        InvalidHeadroom: for text that is neither amount nor share.
     """
     return {
         name: max(0, amount - _kept_back(name, amount, headroom.get(name)))
+        * int(overcommit.get(name, "100%").removesuffix("%"))
+        // 100
         for name, amount in allocatable.items()
     }
 

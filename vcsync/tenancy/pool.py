@@ -16,7 +16,7 @@ from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.reflector import Reflector
 from vcsync.scheduling.resources import from_quantities
-from vcsync.scheduling.snapshot import SuperView, Taint, capacity_after_headroom, judge_health
+from vcsync.scheduling.snapshot import SuperView, Taint, capacity_to_deal, judge_health
 
 _LOOK_SECONDS = 5.0  # how often silence is looked at
 
@@ -164,7 +164,7 @@ class Pool:
                 suspect_after=self._patience.suspect_after,
                 lost_after=self._patience.lost_after,
             ),
-            capacity=capacity_after_headroom(from_quantities(status.allocatable), spec.headroom),
+            capacity=capacity_to_deal(from_quantities(status.allocatable), spec.headroom, spec.overcommit),
             largest_node=from_quantities(status.largest_node),
             cordoned=spec.cordoned,
             draining=spec.drain or found.deleting,

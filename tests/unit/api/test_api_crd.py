@@ -127,5 +127,6 @@ def test_every_rule_says_which_field_and_what_to_do() -> None:
 def test_pod_policy_refuses_unless_told_otherwise() -> None:
     properties = schema_of("VirtualCluster")["properties"]["spec"]["properties"]["podPolicy"]["properties"]
     assert len(properties) == len(specs.PodPolicy.__struct_fields__)
+    assert "default" not in properties.pop("tolerations"), "a list, and no permission: any unless it is given"
     assert all(schema["default"] == "Refuse" for schema in properties.values())
     assert {"hostNetwork", "hostPID", "hostIPC", "hostPath", "privileged"} <= set(properties)

@@ -22,9 +22,10 @@ SLICE = '{"cpu":"100m","memory":"100Mi"}'
 SMALL = {"cpu": "200m", "memory": "200Mi"}
 
 
-def view(super_id: str, cpu: str = "1", memory: str = "1Gi", **fields: Any) -> SuperView:
+def view(super_id: str, cpu: str = "1", memory: str = "1Gi", pods: str = "", **fields: Any) -> SuperView:
     fields.setdefault("health", Health.READY)
-    return SuperView(super_id, capacity=from_quantities({"cpu": cpu, "memory": memory}), **fields)
+    amounts = {"cpu": cpu, "memory": memory} | ({"pods": pods} if pods else {})
+    return SuperView(super_id, capacity=from_quantities(amounts), **fields)
 
 
 class Stage:
@@ -411,3 +412,138 @@ def test_an_interruption_at_any_write_leaves_a_state_from_which_all_goes_on(todo
     assert writes(stage) == done, "it does not settle"
     entry = stage.meta.entry()
     assert stage.mirror() == ((entry and not entry.deleting and dict(entry.status.placements)) or None)
+
+
+# How many Pods a slice has room for
+
+
+def slots(stage: Stage) -> str | None:
+    entry = stage.meta.entry()
+    return None if entry is None else entry.spec.slice_size.get("pods")
+
+
+def test_a_slice_has_the_pods_of_its_share_of_the_pool(stage):
+    stage.views = {
+        "r1": view("r1", memory="1000Mi", pods="100"),
+        "r2": view("r2", memory="1000Mi", pods="300"),
+    }
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    assert slots(stage) == "20"
+    assert stage.placements() == {"r1": 1, "r2": 1}
+
+
+def test_what_others_hold_of_the_pods_is_not_given_away(stage):
+    stage.views = {"r1": view("r1", memory="1000Mi", pods="100")}
+    stage.others.put((ROOT, "other"), Entry(from_quantities({"pods": "85"}), {"r1": 1}))
+    stage.tenant.hards = [SMALL]
+    wish = stage.turn()
+    assert (slots(stage), stage.placements(), wish.status.waiting) == ("10", {"r1": 1}, 1)
+    assert "pods 10 asked, 5 of 100 free" in wish.message
+
+
+def test_nodes_that_come_and_go_do_not_change_a_namespace_but_another_pool_does(stage):
+    stage.tenant.hards = [SMALL]
+    for pods, found in (("100", "10"), ("110", "10"), ("200", "20"), ("170", "20"), ("100", "10")):
+        stage.views = {"r1": view("r1", memory="1000Mi", pods=pods)}
+        stage.turn()
+        assert (slots(stage), stage.placements()) == (found, {"r1": 2})
+
+
+@pytest.mark.parametrize(
+    "views",
+    [
+        pytest.param({}, id="no super cluster"),
+        pytest.param({"r1": SuperView("r1", Health.SUSPECT, {})}, id="no node is ready"),
+        pytest.param(
+            {"r1": SuperView("r1", Health.SUSPECT, {}), "r2": view("r2", memory="1000Mi", pods="900")},
+            id="only another kind of super cluster is well",
+        ),
+    ],
+)
+def test_while_the_pool_is_not_well_nobodys_pods_change(stage, views):
+    stage.views = {"r1": view("r1", memory="1000Mi", pods="100")}
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    assert slots(stage) == "10"
+    stage.views = views
+    stage.turn()
+    assert slots(stage) == "10"
+
+
+def test_slices_of_before_are_kept_when_they_get_their_pods(stage):
+    stage.tenant.hards = [{"cpu": "1", "memory": "1000Mi"}]
+    stage.views = {"r1": view("r1", memory="1000Mi")}
+    stage.turn()
+    assert (slots(stage), stage.placements()) == (None, {"r1": 10})
+    stage.others.put((ROOT, "other"), Entry(from_quantities({"pods": "50"}), {"r1": 1}))
+    stage.views = {"r1": view("r1", memory="1000Mi", pods="100")}
+    stage.turn()
+    assert (slots(stage), stage.placements()) == ("10", {"r1": 10})
+
+
+def test_the_operator_says_how_many_pods_a_slice_has():
+    stage = Stage(slice_size={"cpu": "200m", "memory": "200Mi", "pods": "30"})
+    stage.views = {"r1": view("r1", pods="100")}
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    assert slots(stage) == "15"  # by its annotation a slice is half as large
+    stage.annotate(None)
+    stage.turn()
+    assert slots(stage) == "30"
+
+
+def test_a_tenant_does_not_say_how_many_pods_a_slice_has(stage):
+    stage.annotate('{"cpu":"100m","memory":"100Mi","pods":"1000"}')
+    stage.tenant.hards = [SMALL]
+    assert stage.turn().reason == "InvalidSlice"
+
+
+def test_many_tiny_slices_get_no_more_pods_than_the_tenants_cap_brings_with_it():
+    stage = Stage(quota={"cpu": "200m", "memory": "200Mi"})
+    stage.views = {"r1": view("r1", memory="1000Mi", pods="100")}
+    stage.annotate('{"cpu":"1m","memory":"1Mi"}')
+    stage.tenant.hards = [SMALL]
+    wish = stage.turn()
+    assert (slots(stage), stage.placements()) == ("1", {"r1": 26})
+    assert "the tenant's quota: pods 200 asked, 26 left to this namespace" in wish.message
+
+
+def test_slices_that_kept_their_pods_leave_room_for_the_rest_of_the_cap():
+    stage = Stage(quota={"cpu": "1", "memory": "1000Mi"})
+    stage.views = {"r1": view("r1", memory="1000Mi", pods="100")}
+    stage.tenant.hards = [{"cpu": "900m", "memory": "900Mi"}]
+    stage.turn()
+    stage.views = {"r1": view("r1", cpu="2", memory="2000Mi", pods="160")}
+    stage.tenant.hards = [{"cpu": "1", "memory": "1000Mi"}]
+    stage.turn()
+    assert (slots(stage), stage.placements()) == ("10", {"r1": 10})
+
+
+def test_the_operators_cap_may_name_pods():
+    stage = Stage(quota={"pods": "25"})
+    stage.views = {"r1": view("r1", memory="1000Mi", pods="100")}
+    stage.tenant.hards = [{"cpu": "1", "memory": "1000Mi"}]
+    stage.turn()
+    assert stage.placements() == {"r1": 2}
+
+
+def test_a_slice_bounds_objects_as_operators_say_and_they_are_not_dealt_out():
+    stage = Stage(
+        slice_size={"cpu": "200m", "memory": "200Mi", "services.nodeports": "8", "services": "1k", "gpu": "1"}
+    )
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    entry = stage.meta.entry()
+    assert entry is not None
+    assert dict(entry.spec.slice_size) == {
+        "cpu": "100m",
+        "memory": "100Mi",
+        "services": "500",
+        "services.nodeports": "4",
+    }
+    assert stage.placements() == {"r1": 1, "r2": 1}
+    assert writes(stage)
+    before = len(writes(stage))
+    stage.turn()
+    assert len(writes(stage)) == before, "nothing is left to write"

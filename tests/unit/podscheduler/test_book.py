@@ -4,6 +4,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from msgspec.structs import replace
 
 from vcsync.podscheduler.book import Assign, Book, Wait
 from vcsync.podscheduler.pods import Pod
@@ -50,6 +51,19 @@ def test_decisions_count_before_they_are_written(book):
         placed.append(verdict.super_id)
     assert placed == ["r1", "r2", "r1", "r2"]
     assert isinstance(book.decide(seen(book, pod("e")), VIEWS), Wait)
+
+
+def test_pods_that_request_nothing_have_no_more_room_than_their_slices():
+    book = Book()
+    book.grant(NS, SIZE | {"pods": 2000}, {"r1": 1})
+    idle = {"pods": 1000}
+    for name in ("a", "b"):
+        each = seen(book, replace(pod(name), needs=PodNeeds(idle)))
+        assert isinstance(book.decide(each, VIEWS), Assign)
+        book.assume(each, "r1")
+    verdict = book.decide(seen(book, replace(pod("c"), needs=PodNeeds(idle))), VIEWS)
+    assert isinstance(verdict, Wait)
+    assert verdict.decision.reasons() == "r1: pods 1 asked, 0 of 2 free"
 
 
 def test_a_decision_that_could_not_be_written_frees_its_share(book):

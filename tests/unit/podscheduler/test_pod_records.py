@@ -38,7 +38,7 @@ def test_a_pod_is_kept_without_what_scheduling_does_not_need():
     pod = read(kept, 3.0)
     assert (pod.key, pod.uid, pod.version, pod.seen_at) == (("shop", "p"), "u", "7", 3.0)
     assert (pod.label, pod.annotation, pod.told) == ("r1", "r2", "no room")
-    assert pod.needs.requests == {"cpu": 1000}
+    assert pod.needs.requests == {"cpu": 1000, "pods": 1000}
 
 
 def test_labels_of_one_super_cluster_are_shared():

@@ -288,3 +288,15 @@ async def test_a_gated_pod_is_left_alone_until_its_gates_open(tenant):
     tenant.create("p")
     await tenant.settle()
     assert tenant.home("p") == "r1"
+
+
+async def test_a_namesake_of_a_waiting_pod_is_told_itself_though_nobody_saw_the_other_go(tenant):
+    tenant.create("web-0", "150m")
+    await tenant.settle()
+    anew = tenant.objects["web-0"]
+    anew["metadata"]["uid"] = "another"
+    del anew["status"]
+    tenant.store("web-0", anew)
+    await tenant.settle()
+    assert "150m asked" in tenant.objects["web-0"]["status"]["conditions"][0]["message"]
+    assert [name for name, _ in tenant.events] == ["web-0", "web-0"]

@@ -65,6 +65,45 @@ def test_what_fits_is_placed_and_the_rest_waits_with_reasons():
     )
 
 
+WITH_PODS = SIZE | {"pods": 4000}
+
+
+def with_pods(super_id, pods):
+    return SuperView(super_id, Health.READY, {"cpu": 1000, "memory": 1000, "pods": pods * 1000})
+
+
+def deal(views, slices, *, allocated=None, **fields):
+    return place_slices(views, allocated or {}, SliceRequest(slices, WITH_PODS, **fields))
+
+
+def test_no_more_slices_go_where_their_pods_have_no_room():
+    decision = deal(pool(with_pods("r1", 9), with_pods("r2", 8)), 5, allocated={"r2": {"pods": 1000}})
+    assert (decision.placements, decision.waiting) == ({"r1": 2, "r2": 1}, 2)
+    assert decision.reasons() == "r1: pods 4 asked, 1 of 9 free; r2: pods 4 asked, 3 of 8 free"
+    assert decision.reasons(public=True).startswith("r1: too little pods free for a slice")
+
+
+def test_a_slice_may_have_more_pods_than_one_node_takes():
+    views = pool(replace(with_pods("r1", 9), largest_node={"cpu": 1000, "pods": 3000}))
+    assert deal(views, 1).placements == {"r1": 1}
+
+
+def test_no_slice_is_lost_to_the_pods_it_has_from_now_on():
+    views = pool(with_pods("r1", 9))
+    for before in (SIZE, SIZE | {"pods": 1000}):
+        assert deal(views, 5, current={"r1": 5}, current_size=before).placements == {"r1": 5}
+        assert deal(views, 6, current={"r1": 5}, current_size=before).placements == {"r1": 5}
+
+
+def test_the_tenants_cap_on_pods_bounds_new_slices_only():
+    views = pool(with_pods("r1", 90))
+    cap = {"cpu": 900, "memory": 900, "pods": 10_000}
+    decision = deal(views, 5, tenant_free=cap)
+    assert (decision.placements, decision.waiting) == ({"r1": 2}, 3)
+    assert decision.reasons() == "the tenant's quota: pods 20 asked, 10 left to this namespace"
+    assert deal(views, 5, tenant_free=cap, current={"r1": 4}).placements == {"r1": 4}
+
+
 def test_tenants_do_not_read_how_much_others_left_free():
     decision = place(pool(view("r1", 1)), 5)
     assert decision.reasons(public=True) == "r1: too little cpu and memory free for a slice"

@@ -98,9 +98,9 @@ def test_requests_are_counted_as_the_kubernetes_scheduler_does(name):
     assert pod_requests(json.dumps(spec).encode()) == requests
 
 
-def test_an_absent_spec_asks_for_nothing():
+def test_an_absent_spec_asks_for_the_room_of_a_pod_alone():
     assert pod_requests(b"") == {}
-    assert pod_needs(b"") == PodNeeds()
+    assert pod_needs(b"") == PodNeeds({"pods": 1000})
 
 
 def test_what_is_no_spec_is_refused():

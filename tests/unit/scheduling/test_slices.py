@@ -9,9 +9,12 @@ from vcsync.scheduling.slices import (
     MAX_SLICES,
     InvalidQuota,
     InvalidSlice,
+    pods_beside,
     quota_from_hards,
     slice_count,
     slice_from_annotation,
+    slice_objects,
+    slice_pods,
 )
 
 MI = 1024 * 1024 * 1000  # thousandths of bytes in a MiB
@@ -175,3 +178,64 @@ def test_any_annotation_text_is_read_or_refused(text):
 )
 def test_amounts_are_shown_as_quantities(name, amount, text):
     assert show(name, amount) == text
+
+
+WHOLE = {"cpu": 64_000, "memory": 64 * 4096 * MI, "pods": 440_000}
+
+
+@pytest.mark.parametrize(
+    ("size", "pods"),
+    [
+        pytest.param({"cpu": 2000, "memory": 8192 * MI}, 13, id="a 32nd of both"),
+        pytest.param({"cpu": 4000, "memory": 0}, 13, id="a 16th of one"),
+        pytest.param({"cpu": 1, "memory": 1}, 1, id="never none"),
+    ],
+)
+def test_a_slice_has_room_for_its_share_of_the_pods(size, pods):
+    assert slice_pods(size, WHOLE) == {"pods": pods * 1000}
+
+
+@pytest.mark.parametrize("missing", ["cpu", "memory", "pods"])
+def test_nobody_knows_the_share_of_what_is_not_told(missing):
+    whole = {name: amount for name, amount in WHOLE.items() if name != missing}
+    assert slice_pods(DEFAULT, whole) == {}
+    assert slice_pods(DEFAULT, whole | {missing: 0}) == {}
+
+
+@pytest.mark.parametrize(("kept", "pods"), [(None, 13), (12, 12), (16, 16), (10, 13), (18, 13), (1, 13)])
+def test_a_slice_keeps_its_pods_while_they_are_nearly_right(kept, pods):
+    size = {"cpu": 2000, "memory": 8192 * MI}
+    assert slice_pods(size, WHOLE, kept and kept * 1000) == {"pods": pods * 1000}
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 100), st.integers(1, 100)), min_size=1, max_size=20),
+    st.integers(1, 500),
+)
+def test_all_parts_of_a_whole_have_no_more_pods_than_the_whole(parts, pods):
+    cpu, memory = (sum(amounts) for amounts in zip(*parts, strict=True))
+    whole = {"cpu": cpu, "memory": memory, "pods": pods * 1000}
+    assert sum(pods_beside({"cpu": each[0], "memory": each[1]}, whole) for each in parts) <= pods * 1000
+    assert pods_beside(whole, whole) == pods * 1000
+
+
+@pytest.mark.parametrize(
+    ("size", "ports"),
+    [
+        pytest.param({"cpu": 2000, "memory": 4096 * MI}, 20, id="the slice that says so"),
+        pytest.param({"cpu": 4000, "memory": 8192 * MI}, 40, id="twice as large"),
+        pytest.param({"cpu": 500, "memory": 512 * MI}, 4, id="part of one, rounded up"),
+        pytest.param({"cpu": 1, "memory": 1}, 1, id="never none"),
+    ],
+)
+def test_objects_go_with_the_size_of_a_slice(size, ports):
+    assert slice_objects(size, DEFAULT | {"services.nodeports": 20_000}) == {
+        "services.nodeports": ports * 1000
+    }
+
+
+def test_the_tenants_own_slice_says_how_many_objects_before_that_of_all():
+    own = {"cpu": 1000, "memory": 2048 * MI, "services": 7000}
+    common = DEFAULT | {"services": 100_000, "secrets": 10_000, "gpu": 1000}
+    assert slice_objects(DEFAULT, own, common) == {"services": 14_000, "secrets": 10_000}
+    assert slice_objects(DEFAULT, DEFAULT) == {}

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcsync.scheduling.ledger import Entry, Ledger
-from vcsync.scheduling.snapshot import Health, InvalidHeadroom, capacity_after_headroom, judge_health
+from vcsync.scheduling.snapshot import Health, InvalidHeadroom, capacity_to_deal, judge_health
 
 
 @pytest.mark.parametrize(
@@ -38,13 +38,19 @@ def test_health_follows_heartbeats_and_conditions(silent_for, reachable, ready, 
     ],
 )
 def test_headroom_is_kept_back(headroom, capacity):
-    assert capacity_after_headroom({"cpu": 4000, "memory": 1001}, headroom) == capacity
+    assert capacity_to_deal({"cpu": 4000, "memory": 1001}, headroom, {}) == capacity
+
+
+def test_what_headroom_leaves_is_dealt_out_as_often_as_the_operator_dares():
+    allocatable = {"cpu": 4000, "pods": 110_000}
+    dealt = capacity_to_deal(allocatable, {"pods": "10"}, {"pods": "250%"})
+    assert dealt == {"cpu": 4000, "pods": 250_000}
 
 
 @pytest.mark.parametrize("text", ["x%", "much", "-1", "-5%"])
 def test_bad_headroom_names_the_field(text):
     with pytest.raises(InvalidHeadroom, match=r"spec.headroom.cpu"):
-        capacity_after_headroom({"cpu": 4000}, {"cpu": text})
+        capacity_to_deal({"cpu": 4000}, {"cpu": text}, {})
 
 
 entries = st.builds(

@@ -303,9 +303,9 @@ def _job_events(cron: CronJob, outcome: Outcome) -> Iterable[Emit]:
             yield _event(cron, "Normal", "SuccessfulDelete", f"Deleted job {action.name}")
     for failure in outcome.failures:
         if isinstance(failure.action, Create):
-            yield _warning(cron, "FailedCreate", f"Error creating job: {failure.error}")
+            yield _warning(cron, "FailedCreate", f"Error creating job: {failure.said}")
         elif isinstance(failure.action, Delete):
-            yield _warning(cron, "FailedDelete", f"Deleted job: {failure.error}")
+            yield _warning(cron, "FailedDelete", f"Deleted job: {failure.said}")
 
 
 def _told(cron: CronJob, reason: str, message: str) -> Decision:

@@ -25,7 +25,6 @@ from vcsync.controllers.plan import (
     NOTHING,
     Action,
     Controller,
-    Create,
     Delete,
     Emit,
     Look,
@@ -34,6 +33,7 @@ from vcsync.controllers.plan import (
     Watch,
     status_patch,
 )
+from vcsync.controllers.pod_events import pod_events
 from vcsync.controllers.waking import claimant, own, standing
 from vcsync.kube.cache import Change
 from vcsync.kube.envelope import Envelope, decode
@@ -196,7 +196,7 @@ def _finish(key: Key, revision: str, look: Look, outcome: Outcome) -> Iterable[A
     envelope = look.of[DAEMON_SETS].get(*key)
     if envelope is None:
         return
-    yield from _events(envelope, outcome)
+    yield from pod_events(_about(envelope), outcome)
     set_ = read_daemon_set(envelope)
     after = _status(look, set_, revision)
     if revisions.collided(outcome.failures):
@@ -247,20 +247,6 @@ def _written(status: DaemonSetStatus) -> dict[str, object]:
 
 def _about(envelope: Envelope) -> ObjectRef:
     return ObjectRef("apps/v1", "DaemonSet", envelope.name, namespace_of(envelope), envelope.uid)
-
-
-def _events(envelope: Envelope, outcome: Outcome) -> Iterable[Emit]:
-    about = _about(envelope)
-    for action in outcome.done:
-        if isinstance(action, Create) and action.resource is PODS:
-            yield Emit(about, "Normal", "SuccessfulCreate", f"Created pod: {action.body['metadata']['name']}")
-        elif isinstance(action, Delete) and action.resource is PODS:
-            yield Emit(about, "Normal", "SuccessfulDelete", f"Deleted pod: {action.name}")
-    for failure in outcome.failures:
-        if isinstance(failure.action, Create) and failure.action.resource is PODS:
-            yield Emit(about, "Warning", "FailedCreate", f"Error creating: {failure.error}")
-        elif isinstance(failure.action, Delete) and failure.action.resource is PODS:
-            yield Emit(about, "Warning", "FailedDelete", f"Error deleting: {failure.error}")
 
 
 # ---- What asks for a look ------------------------------------------------------------------

@@ -324,7 +324,7 @@ def _finish(key: Key, rolls: bool, look: Look, outcome: Outcome) -> Iterable[Act
     news: tuple[str, str, str] | None = None
     if failed is not None and isinstance(failed.action, Create):
         name = failed.action.body["metadata"]["name"]
-        message = f'Failed to create new replica set "{name}": {failed.error}'
+        message = f'Failed to create new replica set "{name}": {failed.said}'
         news = ("False", deployment_status.NOT_CREATED, message)
         yield Emit(_about(before), "Warning", deployment_status.NOT_CREATED, message)
     elif made and family.new:

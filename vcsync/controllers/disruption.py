@@ -15,7 +15,7 @@ from vcsync.controllers.deployment_objects import amount
 from vcsync.controllers.disruption_scales import OWNERS, UnknownScale, expected
 from vcsync.controllers.mirror import Key, key_of, namespace_of
 from vcsync.controllers.plan import NOTHING, Action, Controller, Emit, Look, Patch, Plan, Watch, status_patch
-from vcsync.controllers.waking import own, standing
+from vcsync.controllers.waking import gathering, own, standing
 from vcsync.kube.cache import Change
 from vcsync.kube.envelope import Envelope, decode
 from vcsync.kube.events import EventType, ObjectRef
@@ -276,7 +276,7 @@ DISRUPTION = Controller(
     NAME,
     (
         Watch(POD_DISRUPTION_BUDGETS, own),
-        Watch(PODS, _budgets),
+        Watch(PODS, _budgets, gathering(pace=4000.0, most=1.0)),
         *(Watch(each, _owned_budgets) for each in OWNERS),
     ),
     plan,

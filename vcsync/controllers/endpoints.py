@@ -119,10 +119,10 @@ def _finish(key: Key, _look: Look, outcome: Outcome) -> Iterable[Action]:
         about = ObjectRef(ENDPOINTS.api_version, ENDPOINTS.kind, key.name, key.namespace)
         where = f"{key.namespace}/{key.name}"
         if isinstance(failure.action, Patch):
-            message = f"Failed to update endpoint {where}: {failure.error}"
+            message = f"Failed to update endpoint {where}: {failure.said}"
             yield Emit(about, "Warning", "FailedToUpdateEndpoint", message)
         elif not isinstance(failure.error, Forbidden):  # as in a namespace that ends
-            message = f"Failed to create endpoint for service {where}: {failure.error}"
+            message = f"Failed to create endpoint for service {where}: {failure.said}"
             yield Emit(about, "Warning", "FailedToCreateEndpoint", message)
 
 
@@ -136,6 +136,10 @@ def _managed(change: Change, look: Look) -> Iterable[Key]:
 
 ENDPOINT = Controller(
     NAME,
-    (Watch(SERVICES, own), Watch(PODS, service_endpoints.of_pod), Watch(ENDPOINTS, _managed)),
+    (
+        Watch(SERVICES, own),
+        Watch(PODS, service_endpoints.of_pod, service_endpoints.GATHERED),
+        Watch(ENDPOINTS, _managed, service_endpoints.GATHERED),
+    ),
     plan,
 )

@@ -153,7 +153,7 @@ def _finish(key: Key, look: Look, outcome: Outcome) -> Iterable[Action]:
         about = ObjectRef(SERVICES.api_version, SERVICES.kind, key.name, key.namespace, service.uid)
         message = (
             f"Error updating Endpoint Slices for Service {key.namespace}/{key.name}: "
-            f"failed to write EndpointSlice: {failure.error}"
+            f"failed to write EndpointSlice: {failure.said}"
         )
         yield Emit(about, "Warning", "FailedToUpdateEndpointSlices", message)
 
@@ -170,8 +170,8 @@ ENDPOINT_SLICE = Controller(
     NAME,
     (
         Watch(SERVICES, own),
-        Watch(PODS, service_endpoints.of_pod),
-        Watch(ENDPOINT_SLICES, partial(managed, MANAGER)),
+        Watch(PODS, service_endpoints.of_pod, service_endpoints.GATHERED),
+        Watch(ENDPOINT_SLICES, partial(managed, MANAGER), service_endpoints.GATHERED),
     ),
     plan,
     (NODES,),

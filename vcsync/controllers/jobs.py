@@ -27,7 +27,6 @@ from vcsync.controllers.plan import (
     NOTHING,
     Action,
     Controller,
-    Create,
     Delete,
     Emit,
     Look,
@@ -36,6 +35,7 @@ from vcsync.controllers.plan import (
     Plan,
     Watch,
 )
+from vcsync.controllers.pod_events import pod_events
 from vcsync.controllers.waking import own, owner, standing
 from vcsync.kube.cache import Change
 from vcsync.kube.events import ObjectRef
@@ -103,7 +103,7 @@ def _finish(key: Key, look: Look, outcome: Outcome) -> Iterable[Action]:
         return
     job = read_job(envelope)
     about = ObjectRef(JOBS.api_version, JOBS.kind, job.envelope.name, key.namespace, job.envelope.uid)
-    yield from _pod_events(about, outcome)
+    yield from pod_events(about, outcome)
     mine = [read_pod(job, each) for each in owning.controlled(look.of[PODS], envelope)]
     status = job_tally.closed(job_tally.counted(job, mine), mine, look.now)
     reason = ""
@@ -118,19 +118,6 @@ def _finish(key: Key, look: Look, outcome: Outcome) -> Iterable[Action]:
 def _judged(status: JobStatus) -> bool:
     ends = ("SuccessCriteriaMet", "FailureTarget")
     return any(each.type in ends and each.status == "True" for each in status.conditions or ())
-
-
-def _pod_events(about: ObjectRef, outcome: Outcome) -> Iterable[Emit]:
-    for action in outcome.done:
-        if isinstance(action, Create):
-            yield Emit(about, "Normal", "SuccessfulCreate", f"Created pod: {action.body['metadata']['name']}")
-        elif isinstance(action, Delete):
-            yield Emit(about, "Normal", "SuccessfulDelete", f"Deleted pod: {action.name}")
-    for failure in outcome.failures:
-        if isinstance(failure.action, Create):
-            yield Emit(about, "Warning", "FailedCreate", f"Error creating: {failure.error}")
-        elif isinstance(failure.action, Delete):
-            yield Emit(about, "Warning", "FailedDelete", f"Error deleting: {failure.error}")
 
 
 def _end_events(about: ObjectRef, job: Job, status: JobStatus) -> Iterable[Emit]:

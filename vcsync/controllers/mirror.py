@@ -83,6 +83,10 @@ class Mirror:
         """Iterate over the objects of one namespace, or of a resource that has none."""
         return self.reflector.cache.items(f"{tenant}/{namespace}")
 
+    def count(self, tenant: str, namespace: str) -> int:
+        """Return how many objects a namespace has."""
+        return self.reflector.cache.count(f"{tenant}/{namespace}")
+
     def everything(self) -> Iterator[Envelope]:
         """Iterate over the objects of all tenants."""
         return self.reflector.cache.items()

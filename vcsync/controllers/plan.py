@@ -14,7 +14,7 @@ from vcsync.controllers.mirror import Key, namespace_of
 from vcsync.kube.cache import Change
 from vcsync.kube.client import PatchKind, Propagation
 from vcsync.kube.envelope import Envelope
-from vcsync.kube.errors import KubeError
+from vcsync.kube.errors import ApiError, KubeError
 from vcsync.kube.events import EventType, ObjectRef
 from vcsync.kube.resources import Resource
 
@@ -28,6 +28,10 @@ class Objects(Protocol):
 
     def within(self, tenant: str, namespace: str = "") -> Iterable[Envelope]:
         """Iterate over the objects of one namespace."""
+        ...
+
+    def count(self, tenant: str, namespace: str) -> int:
+        """Return how many objects a namespace has."""
         ...
 
     def owned(self, uid: str) -> list[Envelope]:
@@ -133,6 +137,11 @@ class Failure(Struct, frozen=True):
 
     action: Action
     error: KubeError
+
+    @property
+    def said(self) -> str:
+        """What owners of objects are told: the server's own words if it answered, not how it was asked."""
+        return (self.error.status.message if isinstance(self.error, ApiError) else "") or str(self.error)
 
 
 class Outcome(Struct, frozen=True):

@@ -21,7 +21,7 @@ from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
 from vcsync.kube.envelope import Envelope
 from vcsync.kube.errors import CredentialsError, KubeError, NotFound, describe
-from vcsync.kube.resources import NAMESPACES, SECRETS
+from vcsync.kube.resources import NAMESPACES, SECRETS, Resource
 
 METRICS = "/apis/metrics.k8s.io/v1beta1"
 FRESH_SECONDS = 10.0
@@ -93,6 +93,7 @@ class PoolMetrics:
         self._connect = connect
         self._clock = clock
         self._keys: tuple[float, dict[str, str]] = (-KNOWN_SECONDS, {})
+        self._ids: tuple[float, frozenset[str]] = (-KNOWN_SECONDS, frozenset())
         self._supers: dict[str, tuple[float, _Super | None]] = {}
         self._answers: dict[tuple[str, str], tuple[float, dict[str, Raw] | None]] = {}
         self._learning = asyncio.Lock()
@@ -109,7 +110,7 @@ class PoolMetrics:
         found: list[Raw] = []
         known = False
         for super_id in sorted(
-            {pod.labels[names.SUPER_CLUSTER] for pod in pods if names.SUPER_CLUSTER in pod.labels}
+            await self._super_ids() & {pod.labels.get(names.SUPER_CLUSTER) for pod in pods}
         ):
             answer = await self._ask(super_id, place)
             if answer is not None:
@@ -131,7 +132,7 @@ class PoolMetrics:
         if self._clock() - at < KNOWN_SECONDS:
             return keys
         keys = {}
-        for envelope in await self._listed():
+        for envelope in await self._listed(VIRTUAL_CLUSTERS):
             try:
                 vc = VirtualCluster.from_envelope(envelope)
                 keys[vc.annotations.get(names.CONTROL_PLANE_UID, "")] = names.cluster_key(vc)
@@ -140,9 +141,17 @@ class PoolMetrics:
         self._keys = (self._clock(), keys)
         return keys
 
-    async def _listed(self) -> Iterable[Envelope]:
+    async def _super_ids(self) -> frozenset[str]:
+        """Return the super clusters there are: a tenant may write any other into its Pods' labels."""
+        at, ids = self._ids
+        if self._clock() - at >= KNOWN_SECONDS:
+            ids = frozenset(envelope.name for envelope in await self._listed(SUPER_CLUSTERS))
+            self._ids = (self._clock(), ids)
+        return ids
+
+    async def _listed(self, resource: Resource) -> Iterable[Envelope]:
         try:
-            return await self._meta.list(VIRTUAL_CLUSTERS)
+            return await self._meta.list(resource)
         except NotFound:
             return ()  # there is no pool
 

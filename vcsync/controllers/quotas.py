@@ -6,6 +6,7 @@ is counted at the API server, not from mirrors.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import aclosing
 from typing import Any
 
 from msgspec import Raw, Struct
@@ -19,7 +20,7 @@ from vcsync.kube.client import Client
 from vcsync.kube.discovery import discover
 from vcsync.kube.envelope import Envelope, decode, to_dict
 from vcsync.kube.errors import Conflict, NotFound
-from vcsync.kube.quantity import milli
+from vcsync.kube.quantity import InvalidQuantity, milli
 from vcsync.kube.resources import (
     CONFIG_MAPS,
     PERSISTENT_VOLUME_CLAIMS,
@@ -37,10 +38,15 @@ NAME = "resourcequota-controller"
 AGAIN_SECONDS = 300.0
 """After so long a quota is counted anew in any case (`--resource-quota-sync-period`)."""
 ATTEMPTS = 5
+AT_ONCE = 50
+"""Objects that are counted before everything else has its turn."""
+PACE, GATHER_SECONDS = 1000.0, 10.0
+"""What frees a quota is gathered for as many seconds as there are objects of a kind divided by this, but no longer."""
 RESOURCE_CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", namespaced=True)
 WHOLE = (PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS, RESOURCE_CLAIMS)
 """What counts more than that it is there."""
 KNOWN = (*WHOLE, CONFIG_MAPS, SECRETS, REPLICATION_CONTROLLERS, RESOURCE_QUOTAS)
+_PLURALS = frozenset(each.plural for each in KNOWN if not each.group)
 
 
 class _Spec(Struct):
@@ -117,13 +123,14 @@ async def _total(client: Client, resource: Resource, quota: dict[str, Any], name
     reader = client if resource in WHOLE else client.metadata_only()
     scopes = selectors(quota)
     total = dict.fromkeys(names, NONE)
-    for each in await reader.list(resource, quota["metadata"]["namespace"]):
-        body = to_dict(each)
-        if not all(in_scope(resource.group, resource.plural, scope, body) for scope in scopes):
-            continue
-        found = usage(resource.group, resource.plural, body)
-        for name in total.keys() & found.keys():
-            total[name] += found[name]
+    async with aclosing(reader.pages(resource, quota["metadata"]["namespace"], limit=AT_ONCE)) as pages:
+        async for page in pages:
+            for body in map(to_dict, page.items):
+                if not all(in_scope(resource.group, resource.plural, scope, body) for scope in scopes):
+                    continue
+                found = usage(resource.group, resource.plural, body)
+                for name in total.keys() & found.keys():
+                    total[name] += found[name]
     return total
 
 
@@ -155,6 +162,23 @@ def _of_quota(change: Change, _look: Look) -> Iterable[Key]:
     return [key_of(new)]
 
 
+def gathered(look: Look, key: Key) -> float:
+    """Return after how many seconds to look at what a quota lost: all that stands is counted anew, thousands perhaps."""
+    quota = look.of[RESOURCE_QUOTAS].get(*key)
+    used = {} if quota is None else decode(quota.status, _Status).used or {}
+    told = [_number(each) for name, each in used.items() if name.startswith("count/") or name in _PLURALS]
+    objects = max([look.of[PODS].count(key.tenant, key.namespace), *told])
+    return min(objects / PACE, GATHER_SECONDS)
+
+
+def _number(told: str) -> float:
+    """Read how many there are; 0 of what a tenant wrote there that we cannot read."""
+    try:
+        return milli(told) / 1000
+    except InvalidQuantity:
+        return 0.0
+
+
 def _less(resource: Resource) -> Watch:
     """Whose object is gone, or may count less than before: that it counts more, admission has seen.
 
@@ -179,7 +203,7 @@ def _less(resource: Resource) -> Watch:
         scopes = [] if quota is None else selectors(to_dict(quota))
         return all(in_scope(group, plural, scope, body) for scope in scopes)
 
-    return Watch(resource, keys)
+    return Watch(resource, keys, lambda _change, look, key: gathered(look, key))
 
 
 def _alike(old: Envelope, new: Envelope) -> bool:

@@ -18,16 +18,15 @@ from vcsync.controllers.plan import (
     Controller,
     Create,
     Delete,
-    Emit,
     Look,
     Outcome,
     Plan,
     Watch,
     status_patch,
 )
-from vcsync.controllers.waking import claimant, own
+from vcsync.controllers.pod_events import pod_events
+from vcsync.controllers.waking import claimant, gathering, own
 from vcsync.kube.envelope import Envelope, decode, untyped
-from vcsync.kube.errors import ApiError
 from vcsync.kube.events import ObjectRef
 from vcsync.kube.resources import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, Resource
 from vcsync.kube.selectors import LabelSelector, Selector, compile_selector
@@ -147,7 +146,8 @@ def _finish(
     set_ = look.of[resource].get(*key)
     if set_ is None:
         return
-    yield from _events(resource, set_, outcome)
+    about = ObjectRef(resource.api_version, resource.kind, set_.name, namespace_of(set_), set_.uid)
+    yield from pod_events(about, outcome)
     asked, before = read(set_), decode(set_.status, ReplicasStatus)
     mine = [pod for pod in owning.controlled(look.of[PODS], set_) if asked.selector.matches(pod.labels)]
     active = [pod for pod in mine if pods.is_active(pod)]
@@ -198,30 +198,15 @@ def _conditions(
     known = pods.condition(before, "ReplicaFailure")
     if known is not None and (known.reason, known.status) == (reason, "True"):
         return before
-    message = str(failure.error.status.message if isinstance(failure.error, ApiError) else failure.error)
-    condition = pods.Condition("ReplicaFailure", "True", reason, message, pods.told(look.now))
+    condition = pods.Condition("ReplicaFailure", "True", reason, failure.said, pods.told(look.now))
     return (*others, condition)
-
-
-def _events(resource: Resource, set_: Envelope, outcome: Outcome) -> Iterable[Emit]:
-    about = ObjectRef(resource.api_version, resource.kind, set_.name, namespace_of(set_), set_.uid)
-    for action in outcome.done:
-        if isinstance(action, Create):
-            yield Emit(about, "Normal", "SuccessfulCreate", f"Created pod: {action.body['metadata']['name']}")
-        elif isinstance(action, Delete):
-            yield Emit(about, "Normal", "SuccessfulDelete", f"Deleted pod: {action.name}")
-    for failure in outcome.failures:
-        if isinstance(failure.action, Create):
-            yield Emit(about, "Warning", "FailedCreate", f"Error creating: {failure.error}")
-        elif isinstance(failure.action, Delete):
-            yield Emit(about, "Warning", "FailedDelete", f"Error deleting: {failure.error}")
 
 
 def _controller(name: str, resource: Resource, read: Callable[[Envelope], Replicas]) -> Controller:
     claimants = claimant(resource, lambda envelope: read(envelope).selector)
     return Controller(
         name,
-        (Watch(resource, own), Watch(PODS, claimants)),
+        (Watch(resource, own), Watch(PODS, claimants, gathering(pace=4000.0, most=1.0))),
         partial(plan, resource, read),
     )
 

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from vcsync.controllers import pods
 from vcsync.controllers.mirror import Key, key_of, namespace_of
 from vcsync.controllers.plan import Look
-from vcsync.controllers.waking import standing
+from vcsync.controllers.waking import gathering, standing
 from vcsync.kube.cache import Change
 from vcsync.kube.envelope import Envelope, decode
 from vcsync.kube.resources import PODS, SERVICES
@@ -27,6 +27,8 @@ LEADER = "control-plane.alpha.kubernetes.io/leader"
 """Of Endpoints that old leader elections are held with."""
 NO_ADDRESS = "None"
 EXTERNAL_NAME = "ExternalName"
+GATHERED = gathering(pace=1000.0, most=2.0)
+"""For how long changes of Pods and of what is written are gathered."""
 
 
 class ServicePort(Struct, rename="camel"):

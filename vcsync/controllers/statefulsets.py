@@ -174,7 +174,7 @@ def _events(envelope: Envelope, outcome: Outcome) -> Iterable[Emit]:
             continue
         for verb, what in _deeds(failure.action, envelope.name):
             what_ = what.replace(" Pod ", " for Pod ", 1) if what.startswith("Claim") else what
-            yield Emit(about, "Warning", f"Failed{verb}", f"{verb} {what_} failed error: {failure.error}")
+            yield Emit(about, "Warning", f"Failed{verb}", f"{verb} {what_} failed error: {failure.said}")
 
 
 def _deeds(action: Action, set_name: str) -> Iterable[tuple[str, str]]:

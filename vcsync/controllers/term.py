@@ -67,4 +67,4 @@ class Term:
         tenant, resource = node.envelope.tenant, node.resource
         look = self.engine.look()
         for key in quotas.counting(look, tenant, node.namespace, resource.group, resource.plural):
-            self.engine.wake(quotas.NAME, key)
+            self.engine.wake(quotas.NAME, key, quotas.gathered(look, key))

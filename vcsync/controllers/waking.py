@@ -7,8 +7,22 @@ from vcsync.controllers.mirror import Key, key_of, namespace_of
 from vcsync.controllers.plan import Look
 from vcsync.kube.cache import Change
 from vcsync.kube.envelope import Envelope
-from vcsync.kube.resources import Resource
+from vcsync.kube.resources import PODS, Resource
 from vcsync.kube.selectors import Selector
+
+
+def gathering(pace: float, most: float) -> Callable[[Change, Look, Key], float]:
+    """Return for how long changes are gathered where each look reads all Pods of a namespace, thousands perhaps.
+
+    Args:
+        pace: Pods of a namespace for a second.
+        most: seconds at most.
+    """
+
+    def gathered(_change: Change, look: Look, key: Key) -> float:
+        return min(look.of[PODS].count(key.tenant, key.namespace) / pace, most)
+
+    return gathered
 
 
 def own(change: Change, _look: Look) -> Iterable[Key]:

@@ -46,6 +46,9 @@ class Shelf:
             self._envelope(tenant, body) for (where, _), body in self.bodies.items() if where == namespace
         ]
 
+    def count(self, tenant: str, namespace: str) -> int:
+        return len(list(self.within(tenant, namespace)))
+
     def everything(self) -> Iterable[Envelope]:
         return [self._envelope(TENANT, body) for body in self.bodies.values()]
 
@@ -240,3 +243,29 @@ def _owners(body: Mapping[str, Any], changes: Iterable[Mapping[str, Any]]) -> li
 def _json_patched(body: Mapping[str, Any], patch: Iterable[Any]) -> dict[str, Any]:
     patched: dict[str, Any] = jsonpatch.apply_patch(body, list(patch))
     return patched
+
+
+class Crash(Exception):
+    """A controller dies before a write."""
+
+
+class Mortal(World):
+    """A world whose controllers may die between any two writes; nothing of theirs is kept but what they wrote."""
+
+    writes_left: int | None = None
+
+    def _do(self, action: Action) -> None:
+        if self.writes_left is not None:
+            if self.writes_left == 0:
+                raise Crash
+            self.writes_left -= 1
+        super()._do(action)
+
+    def live_for(self, writes: int) -> None:
+        self.writes_left = writes
+        try:
+            self.settle()
+        except Crash:
+            pass
+        finally:
+            self.writes_left = None

@@ -3,44 +3,18 @@
 from typing import Any
 
 import pytest
-from controllers_world import TENANT, World
+from controllers_world import TENANT, Mortal, World
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vcsync.controllers.cronjobs import CRON_JOB, SCHEDULED_TIME
-from vcsync.controllers.plan import Action, Create, Delete
+from vcsync.controllers.plan import Create, Delete
 from vcsync.kube.cache import Change
 from vcsync.kube.errors import Forbidden, Status
 from vcsync.kube.resources import CRON_JOBS, JOBS
 
 # The world begins at 2026-01-01 00:00:00 UTC, minute 29453760 of the epoch.
 MIDNIGHT = 29453760
-
-
-class Crash(Exception):
-    """The controller dies before a write."""
-
-
-class Mortal(World):
-    """A world whose controller may die between any two writes."""
-
-    writes_left: int | None = None
-
-    def _do(self, action: Action) -> None:
-        if self.writes_left is not None:
-            if self.writes_left == 0:
-                raise Crash
-            self.writes_left -= 1
-        super()._do(action)
-
-    def live_for(self, writes: int) -> None:
-        self.writes_left = writes
-        try:
-            self.settle()
-        except Crash:
-            pass
-        finally:
-            self.writes_left = None
 
 
 def cron(schedule: str = "*/5 * * * *", **spec: Any) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from controllers_world import World
+from controllers_world import Mortal, World
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vcsync.controllers.job_objects import FAILURE_COUNT, FINALIZER, IGNORED_FAILURE_COUNT, INDEX
 from vcsync.controllers.jobs import JOB, JOB_ORPHANS
-from vcsync.controllers.plan import Action, Create, Patch
+from vcsync.controllers.plan import Create, Patch
 from vcsync.kube.cache import Change
 from vcsync.kube.errors import Forbidden, Status
 from vcsync.kube.resources import JOBS, PODS
@@ -415,32 +415,6 @@ def test_the_more_pods_the_longer_their_changes_are_gathered(pods: int, seconds:
 
 
 # Histories
-
-
-class Crash(Exception):
-    """The controller dies before a write."""
-
-
-class Mortal(World):
-    """A world whose controllers may die between any two writes; nothing of theirs is kept but what they wrote."""
-
-    writes_left: int | None = None
-
-    def _do(self, action: Action) -> None:
-        if self.writes_left is not None:
-            if self.writes_left == 0:
-                raise Crash
-            self.writes_left -= 1
-        super()._do(action)
-
-    def live_for(self, writes: int) -> None:
-        self.writes_left = writes
-        try:
-            self.settle()
-        except Crash:
-            pass
-        finally:
-            self.writes_left = None
 
 
 BODIES = {

@@ -31,19 +31,23 @@ class Meta:
     def __init__(self) -> None:
         self.pool = True
         self.read = 0
+        self.looked_up: list[str] = []
         self.kubeconfigs = {"r1": b"one", "r2": b"two"}
 
     async def list(self, resource: Resource) -> list[Envelope]:
-        assert resource == VIRTUAL_CLUSTERS
-        self.read += 1
         if not self.pool:
             raise NotFound(Status(404))
+        if resource == SUPER_CLUSTERS:
+            return [body({"metadata": {"name": name}, "spec": {"id": name}}) for name in self.kubeconfigs]
+        assert resource == VIRTUAL_CLUSTERS
+        self.read += 1
         annotations = {names.CONTROL_PLANE_UID: "uid-of-acme"}
         whole = {"metadata": {"name": "acme", "namespace": "vcsync", "annotations": annotations}}
         status = {"phase": "Running", "clusterNamespace": "vcsync-acme-root"}
         return [body({**whole, "spec": {"tenant": "acme"}, "status": status})]
 
     async def get(self, resource: Resource, name: str, _namespace: str = "") -> Envelope:
+        self.looked_up.append(name)
         await asyncio.sleep(0)
         if resource == SUPER_CLUSTERS and name in self.kubeconfigs:
             return body({"metadata": {"name": name}, "spec": {"id": name}})
@@ -150,6 +154,13 @@ async def test_without_a_pool_or_metrics_there_nobody_measures() -> None:
     assert await world.of(a="r1") is None
     assert await world.of(a="r1", c="r2") == ["c"]
     assert await world.of(a="unknown") is None
+
+
+async def test_a_label_that_names_no_super_cluster_costs_nothing() -> None:
+    world = World()
+    assert await world.of(a="r1", **{f"x{number}": f"made-up-{number}" for number in range(50)}) == ["a"]
+    assert world.meta.looked_up == ["r1", names.super_secret("r1")]
+    assert set(world.metrics._supers) == {"r1"}
 
 
 async def test_a_super_cluster_that_does_not_answer_is_left_alone_for_a_while() -> None:

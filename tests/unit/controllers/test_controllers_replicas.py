@@ -150,6 +150,17 @@ def test_a_refused_pod_shows_in_a_condition_until_it_succeeds() -> None:
     assert "conditions" not in status(made)
 
 
+def test_of_a_refusal_the_events_tell_the_servers_own_words() -> None:
+    made = World([REPLICA_SET])
+    made.put(REPLICA_SETS, replica_set(1))
+    refusal = Status(403, "Forbidden", 'pods "a" is forbidden: exceeded quota: q')
+    made.refusals = [(Create, Forbidden(refusal, endpoint="control plane", request="POST /tenants/t/pods"))]
+    [envelope] = made.shelves[REPLICA_SETS].everything()
+    made.work("replicaset-controller", key_of(envelope))
+    [event] = made.events
+    assert event.message == 'Error creating: pods "a" is forbidden: exceeded quota: q'
+
+
 def test_a_set_that_is_going_away_makes_no_pods() -> None:
     made = World([REPLICA_SET])
     body = replica_set(2)

@@ -293,7 +293,9 @@ def test_a_claim_that_is_refused_is_reported_and_tried_again() -> None:
     made.work(NAME, made.key(NAMESPACE, "db"))
     [event] = made.events
     assert event.reason == "FailedCreate"
-    assert event.message.startswith("Create Claim data-db-0 for Pod db-0 in StatefulSet db failed error: ")
+    assert (
+        event.message == "Create Claim data-db-0 for Pod db-0 in StatefulSet db failed error: exceeded quota"
+    )
     assert roll(made) == ["db-0"]
 
 

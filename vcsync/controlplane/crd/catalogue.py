@@ -65,6 +65,8 @@ class Served:
         same = self._name == self._storage or self._schema_of(self._name) == self._schema_of(self._storage)
         self.direct: bool = unchanged and same and webhook is None
         self.versioned: bool = webhook is not None
+        self.fingerprints: dict[int, bytes] = {}
+        """Of what OpenAPI documents tell of it; they are kept as long as the definition stays as it is."""
 
     def _schema_of(self, name: str) -> Any:
         return next(

@@ -56,7 +56,7 @@ class Budget:
             if turn in self._waiting:
                 self._waiting.remove(turn)
                 self.release(0)
-            else:
+            elif not turn[1].cancelled():
                 self.release(wanted)
             raise
         return wanted

@@ -21,6 +21,7 @@ RETRY_AFTER = 1
 class _Waiter:
     size: int
     ready: asyncio.Future[None]
+    taken: bool = False
 
 
 @dataclass(slots=True)
@@ -69,7 +70,7 @@ class Budget:
             async with asyncio.timeout(self.wait_seconds):
                 await waiter.ready
         except BaseException as error:
-            if waiter.ready.done() and not waiter.ready.cancelled():
+            if waiter.taken:
                 self.give(tenant, size)
             else:
                 self._forget(tenant, waiter)
@@ -108,7 +109,11 @@ class Budget:
             if not queue:
                 del self._waiting[tenant]
             self.take(tenant, waiter.size)
-            waiter.ready.set_result(None)
+            waiter.taken = True
+            if (
+                not waiter.ready.done()
+            ):  # else it was cancelled just now, and gives back when it hears of that
+                waiter.ready.set_result(None)
 
 
 def _refusal() -> errors.StatusError:

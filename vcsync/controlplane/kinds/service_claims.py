@@ -6,8 +6,9 @@ that writes the Service, and calls again when a key that was chosen freely is ta
 """
 
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.errors import FieldError
@@ -62,7 +63,13 @@ def held(service: Object) -> frozenset[str]:
 
 
 def allocate(
-    service: Object, old: Object | None, network: Network, choose: Choose, *, dry_run: bool = False
+    service: Object,
+    old: Object | None,
+    network: Network,
+    choose: Choose,
+    *,
+    avoid: Collection[str] = (),
+    dry_run: bool = False,
 ) -> Allocation:
     """Fill in families, addresses and node ports of a Service that is being written.
 
@@ -71,6 +78,7 @@ def allocate(
         old: as it stands; None: it is being made.
         network: the space's.
         choose: picks at random.
+        avoid: keys of ports not to choose, for others hold them.
         dry_run: nothing will be taken; then the real server does not look at the range of ports either.
     """
     spec = part(service, "spec")
@@ -85,7 +93,7 @@ def allocate(
             if wrong:
                 return Allocation(findings=tuple(wrong))
             claims.extend(found)
-    found, wrong = _ports(spec, kept, network, choose)
+    found, wrong = _ports(spec, kept, network, partial(_chosen, network, choose, avoid))
     if wrong and not dry_run:
         return Allocation(findings=tuple(wrong))
     return Allocation(claims=(*claims, *found))
@@ -168,7 +176,7 @@ def _address(
 
 
 def _ports(
-    spec: Object, kept: frozenset[str], network: Network, choose: Choose
+    spec: Object, kept: frozenset[str], network: Network, chosen: Callable[[Collection[str]], int]
 ) -> tuple[list[Claim], list[FieldError]]:
     claims: dict[str, Claim] = {}
     if needs_node_port(spec):
@@ -183,7 +191,7 @@ def _ports(
                 continue
             if not asked:
                 known = by_port.get(number(each, "port"))
-                each["nodePort"] = known or _chosen(network, choose, claims)
+                each["nodePort"] = known or chosen(claims)
                 by_port[number(each, "port")] = each["nodePort"]
             wrong = _claim_port(claims, kept, network, path, each["nodePort"], asked=bool(asked))
             if wrong:
@@ -191,7 +199,7 @@ def _ports(
     if needs_health_check(spec):
         asked = number(spec, "healthCheckNodePort")
         if not asked:
-            spec["healthCheckNodePort"] = _chosen(network, choose, claims)
+            spec["healthCheckNodePort"] = chosen(claims)
         wrong = _claim_port(
             claims, kept, network, "spec.healthCheckNodePort", spec["healthCheckNodePort"], asked=bool(asked)
         )
@@ -200,12 +208,12 @@ def _ports(
     return list(claims.values()), []
 
 
-def _chosen(network: Network, choose: Choose, claims: dict[str, Claim]) -> int:
+def _chosen(network: Network, choose: Choose, avoid: Collection[str], claims: Collection[str]) -> int:
     size = network.last_port - network.first_port + 1
     start = choose(size)
     for step in range(size):
         port = network.first_port + (start + step) % size
-        if f"port/{port}" not in claims:
+        if f"port/{port}" not in claims and f"port/{port}" not in avoid:
             return port
     return network.first_port + start
 

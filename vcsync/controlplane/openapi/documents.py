@@ -7,7 +7,7 @@ joined to it. Making the whole of it takes some hundred milliseconds: let a thre
 import gzip
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from threading import Lock
 from typing import Any
@@ -37,10 +37,25 @@ _RESOURCES_TEXT, _GROUP_TEXT = "get available resources", "get information of a 
 
 @dataclass(frozen=True, slots=True)
 class Custom:
-    """A custom resource in one version. `definitions` makes the definitions of its kinds for OpenAPI 2 or 3."""
+    """A custom resource in one version.
+
+    Attributes:
+        definitions: makes the definitions of its kinds for OpenAPI 2 or 3.
+        fingerprints: those that were made lately, kept by who knows when the definitions become others: for a large
+            schema each takes tens of milliseconds.
+    """
 
     resource: Resource
     definitions: Callable[[int], Mapping[str, Any]]
+    fingerprints: dict[int, bytes] = field(default_factory=dict)
+
+    def fingerprint(self, version: int) -> bytes:
+        """The same for the same content."""
+        found = self.fingerprints.get(version)
+        if found is None:
+            told = msgspec.json.encode((self.resource, self.definitions(version)))
+            found = self.fingerprints[version] = hashlib.sha512(told).digest()
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +90,7 @@ def document(path: str, custom: Sequence[Custom] = ()) -> Document | None:
     if path in _sources():
         return _builtin_document(path)
     own = [each for each in custom if f"apis/{each.resource.api_version}" == path]
-    return _document(own) if own else None
+    return _remembered(path, _document, own, 3) if own else None
 
 
 def swagger(custom: Sequence[Custom] = ()) -> Document:
@@ -91,10 +106,10 @@ def swagger_protobuf(custom: Sequence[Custom] = ()) -> Document:
 
 
 def _remembered(
-    form: str, make: Callable[[Sequence[Custom]], Document], custom: Sequence[Custom]
+    form: str, make: Callable[[Sequence[Custom]], Document], custom: Sequence[Custom], version: int = 2
 ) -> Document:
-    """Return a document of version 2; those that were asked for last are kept: each takes tens of milliseconds."""
-    key = f"{form} {_custom_hash(custom, 2)}"
+    """Return a document; those that were asked for last are kept: each takes tens of milliseconds."""
+    key = f"{form} {_custom_hash(custom, version)}"
     with _lock:
         found = _last.get(key)
     found = found or make(custom)
@@ -220,9 +235,9 @@ def _builtin_hash(path: str) -> str:
 
 def _custom_hash(custom: Sequence[Custom], version: int = 3) -> str:
     """As `_builtin_hash`, of what tenants define; the index tells it without making the documents."""
-    sources = [(each.resource, each.definitions(version)) for each in custom]
     told = hashlib.sha512(f"{digest()} {words.REVISION} ".encode())
-    told.update(msgspec.json.encode(sources))
+    for each in custom:
+        told.update(each.fingerprint(version))
     return told.hexdigest().upper()
 
 

@@ -26,6 +26,8 @@ from vcsync.controlplane.store.interface import Compare, Delete, Put, Record
 
 ATTEMPTS = 30
 AT_ONCE = 16
+FARTHEST = 10**10
+"""Seconds from now at which an end is still written as a date; a grace period may be longer."""
 """So many objects of a collection are deleted at the same time."""
 JOBS_ORPHAN = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set"
@@ -228,7 +230,8 @@ class Deleter:
             return False, False
         if asked is None or asked >= current:
             return False, True
-        moved = later(metadata["deletionTimestamp"], asked - current)
+        # From when it began; what was beyond the calendar then has been cut.
+        moved = later(metadata["deletionTimestamp"], min(asked, FARTHEST) - min(current, FARTHEST))
         if moved < now:
             moved, asked = now, min(asked, 1)
         metadata["deletionTimestamp"] = moved
@@ -309,8 +312,8 @@ def mark(metadata: Object, now: str) -> None:
 
 
 def later(time: str, seconds: int) -> str:
-    """Add seconds to an RFC 3339 time in UTC."""
-    moved = datetime.fromisoformat(time.replace("Z", "+00:00")) + timedelta(seconds=min(seconds, 10**10))
+    """Add seconds to an RFC 3339 time in UTC, so many at most that the year is still one."""
+    moved = datetime.fromisoformat(time.replace("Z", "+00:00")) + timedelta(seconds=min(seconds, FARTHEST))
     return moved.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -68,12 +68,13 @@ class ServiceClaims:
     ) -> tuple[Claim, ...]:
         name = new["metadata"].get("name") or scope.name
         spec = dict(new.get("spec") or {})
+        avoid: frozenset[str] = frozenset()
         for _attempt in range(ATTEMPTS):
             new["spec"] = (
                 {**spec, "ports": [dict(each) for each in spec["ports"]]} if spec.get("ports") else dict(spec)
             )
             found: Allocation = service_claims.allocate(
-                new, old, self._network, secrets.randbelow, dry_run=dry_run
+                new, old, self._network, secrets.randbelow, avoid=avoid, dry_run=dry_run
             )
             if found.findings:
                 raise errors.invalid("Service", "", name, found.findings)
@@ -83,7 +84,16 @@ class ServiceClaims:
                     raise errors.invalid("Service", "", name, [each.taken])
             if not lost:
                 return found.claims
+            if any(each.key in avoid for each in lost):
+                break  # nothing else was left to choose
+            avoid = await self._ports_held(scope)
         raise errors.internal("failed to allocate a serviceIP or node port: range is full")
+
+    async def _ports_held(self, scope: Scope) -> frozenset[str]:
+        """Return the keys of all ports that Services hold: of many drawn at random, some would be taken each time."""
+        prefix = self._key(scope, "port/")
+        records = (await self._store.range(prefix)).records
+        return frozenset(f"port/{each.key.removeprefix(prefix)}" for each in records)
 
     async def _is_taken(self, scope: Scope, claim: Claim) -> bool:
         record, _ = await self._store.get(self._key(scope, claim.key))

@@ -46,7 +46,9 @@ class Spaces:
     def published(self, tenant: str) -> Sequence[openapi.Custom]:
         """Return what OpenAPI documents tell of this tenant's own kinds."""
         served = self.catalogue.served(tenant)
-        return [openapi.Custom(each.resource, partial(_definitions, each)) for each in served]
+        return [
+            openapi.Custom(each.resource, partial(_definitions, each), each.fingerprints) for each in served
+        ]
 
 
 @cache

@@ -47,6 +47,13 @@ class DataFolder:
         self.authorities = path / "authorities"
         self.admin_kubeconfig = path / "admin.kubeconfig"
 
+    def has_lost_its_store(self) -> bool:
+        """Tell whether a system has been served from here whose store is not here, or is empty."""
+        log = self.store.with_name(f"{self.store.name}-wal")
+        return self.admin_kubeconfig.exists() and not any(
+            file.exists() and file.stat().st_size for file in (self.store, log)
+        )
+
     @staticmethod
     def write(path: Path, content: bytes | str) -> None:
         """Write a file that only its owner can read; it is there whole or not at all.

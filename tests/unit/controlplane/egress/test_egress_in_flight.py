@@ -64,3 +64,15 @@ async def test_more_than_there_is_gets_all_there_is():
     budget = Budget(10)
     assert await budget.acquire(100) == 10
     assert not budget.take(1)
+
+
+async def test_who_gives_up_in_the_same_moment_as_there_is_room_gives_back_nothing():
+    budget = Budget(10)
+    assert await budget.acquire(10) == 10
+    waiting = asyncio.create_task(budget.acquire(8))
+    await settle()
+    waiting.cancel()  # it has not heard of it when the next line runs
+    budget.release(10)
+    await settle()
+    assert budget.take(10)
+    assert not budget.take(1)

@@ -63,3 +63,18 @@ async def test_who_leaves_while_it_waits_takes_nothing():
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     assert budget.used == 0
+
+
+async def test_who_leaves_in_the_same_moment_as_there_is_room_takes_nothing():
+    budget = Budget(100)
+    await budget.wait("a", 50)
+    await budget.wait("b", 50)
+    first, second = (asyncio.create_task(budget.wait("a", 40)) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()  # it has not heard of it when the next lines run
+    budget.give("a", 50)
+    budget.give("b", 50)
+    assert await second == 40
+    await asyncio.gather(first, return_exceptions=True)
+    budget.give("a", 40)
+    assert budget.used == 0

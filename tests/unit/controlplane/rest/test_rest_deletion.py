@@ -1,5 +1,7 @@
 """Deletions and partial writes."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from vcsync.controlplane.rest.deletion import collect, later, policy
@@ -70,6 +72,20 @@ async def test_a_running_pod_is_deleted_gracefully(api):
     assert told["metadata.deletionGracePeriodSeconds"] == 30
     shorter = await api("DELETE", f"{CORE}/pods/p?gracePeriodSeconds=5")
     assert shorter["metadata.deletionGracePeriodSeconds"] == 5
+    assert (await api("DELETE", f"{CORE}/pods/p?gracePeriodSeconds=0")).status == 200
+    assert (await api("GET", f"{CORE}/pods/p")).status == 404
+
+
+@pytest.mark.parametrize("grace", [10**10, 10**11, 2**63 - 1])
+async def test_a_pod_with_years_of_grace_can_be_told_to_go_sooner(api, grace):
+    pod = {**POD, "spec": {**POD["spec"], "nodeName": "n", "terminationGracePeriodSeconds": grace}}
+    assert (await api("POST", f"{CORE}/pods", pod)).status == 201
+    told = await api("DELETE", f"{CORE}/pods/p")
+    assert told["metadata.deletionGracePeriodSeconds"] == grace
+    shorter = await api("DELETE", f"{CORE}/pods/p?gracePeriodSeconds=60")
+    assert shorter["metadata.deletionGracePeriodSeconds"] == 60
+    ends = datetime.fromisoformat(shorter["metadata.deletionTimestamp"])
+    assert timedelta(seconds=50) < ends - datetime.now(UTC) <= timedelta(seconds=60)
     assert (await api("DELETE", f"{CORE}/pods/p?gracePeriodSeconds=0")).status == 200
     assert (await api("GET", f"{CORE}/pods/p")).status == 404
 

@@ -273,3 +273,19 @@ async def test_the_server_asks_for_certificates_of_tenants_that_come_later_too(
     shown = await handshake(context, authority.certificate, pair, tmp_path)
     assert shown == ssl.PEM_cert_to_DER_cert(pair.certificate)
     assert await handshake(context, authority.certificate, None, tmp_path) is None
+
+
+def test_a_folder_whose_store_is_gone_is_no_new_one(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path / "data")
+    assert not folder.has_lost_its_store()
+    folder.store.write_bytes(b"")
+    assert not folder.has_lost_its_store()
+    folder.write(folder.admin_kubeconfig, "kubeconfig")
+    assert folder.has_lost_its_store()
+    folder.store.with_name("store.db-wal").write_bytes(b"what was written last")
+    assert not folder.has_lost_its_store()
+    folder.store.unlink()
+    folder.store.with_name("store.db-wal").unlink()
+    assert folder.has_lost_its_store()
+    folder.store.write_bytes(b"SQLite")
+    assert not folder.has_lost_its_store()

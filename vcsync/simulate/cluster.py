@@ -14,12 +14,12 @@ from vcsync.fairqueue import FairQueue, WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.envelope import Envelope, decode
-from vcsync.kube.errors import Conflict, KubeError, NotFound
+from vcsync.kube.errors import Conflict, KubeError, NotFound, Unauthorized
 from vcsync.kube.events import EventRecorder, ObjectRef
 from vcsync.kube.quantity import milli
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import NAMESPACES, NODES, PODS, SERVICES
-from vcsync.simulate import kubelet, reports
+from vcsync.simulate import kubelet, lacking, reports
 from vcsync.simulate.addresses import Addresses
 from vcsync.simulate.balancers import Balancers
 from vcsync.simulate.fitting import Nodes, Refuses, Wish, wish
@@ -38,6 +38,8 @@ AGAIN_SECONDS = 0.1
 """When something is freed, so much more may be freed until Pods that wait are looked at."""
 BEGINNING_SECONDS = 1.0
 """A Pod whose node's kubelet has not begun yet is looked at again so much later."""
+LACKING_AGAIN_SECONDS = 5.0
+"""A Pod whose ConfigMaps or Secrets are not there is looked at again so much later."""
 AT_A_TIME = 1000
 """Pods looked at for a node that has gone down or come back, before others have their turn."""
 SCHEDULER, KUBELET, CLOUD = "default-scheduler", "kubelet", "hollow-cloud"
@@ -94,7 +96,9 @@ class HollowCluster:
         self._again: asyncio.TimerHandle | None = None  # when those that wait are looked at again
         self._all_again = False
         self._bound = 0
+        self._refused: asyncio.Queue[Unauthorized] = asyncio.Queue(1)
         self._events = EventRecorder(client, SCHEDULER)
+        self._kubelet_events = EventRecorder(client, KUBELET)
         self._work: WorkerPool[Item] = WorkerPool(
             "hollow",
             self._handle,
@@ -116,10 +120,16 @@ class HollowCluster:
         )
 
     async def run(self) -> None:
-        """Pretend until cancelled."""
+        """Pretend until cancelled.
+
+        Raises:
+            Unauthorized: the cluster accepts the credentials no longer (in a group); only others would help.
+        """
         reflectors = (self._node_reflector, self._pods, self._services, self._namespaces)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._events.run())
+            tasks.create_task(self._kubelet_events.run())
+            tasks.create_task(self._end_refused())
             for reflector in reflectors:
                 tasks.create_task(reflector.run())
             for reflector in reflectors:
@@ -134,6 +144,9 @@ class HollowCluster:
                 if self._again is not None:
                     self._again.cancel()
                 await self._server.stop()
+
+    async def _end_refused(self) -> None:
+        raise await self._refused.get()
 
     async def _serve(self) -> None:
         if self._serving is not None:
@@ -268,6 +281,8 @@ class HollowCluster:
 
     def _failed(self, _group: str, item: Item, error: Exception, delay: float) -> None:
         """Tell of what will be tried again."""
+        if isinstance(error, Unauthorized) and not self._refused.full():
+            self._refused.put_nowait(error)
         if isinstance(error, KubeError):
             _log.debug("the API refused", item=item, error=str(error), again=delay)
         else:
@@ -385,12 +400,29 @@ class HollowCluster:
         if step.after > 0:
             return step.after
         if step.status is not None:
+            if status.phase == "Pending" and step.status.get("phase") == "Running":
+                lacks = await lacking.lacks(self._client, pod)
+                if lacks:
+                    await self._tell_lacks(pod, spec, place, lacks)
+                    return LACKING_AGAIN_SECONDS
             await self._report(pod, step.status)
         elif step.gone:
             left = await self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid, grace_seconds=0)
             if left is None:
                 self._pods.observe_gone(pod.namespace, pod.name, pod.uid)
         return None
+
+    async def _tell_lacks(self, pod: Envelope, spec: Spec, place: Place, lacks: list[lacking.Need]) -> None:
+        """Say what a Pod waits for: of volumes first, without which no container is made."""
+        first = next((each for each in lacks if each.volume), None)
+        told = [first] if first is not None else lacks
+        for reason, message in dict.fromkeys(each.event for each in told):
+            self._kubelet_events.emit(_about(pod), "Warning", reason, message, now=time.time())
+        containers = {each.container: each.lack for each in reversed(told) if each.container}
+        status = decode(pod.status, Status)
+        report = reports.lacking(pod, spec, status, place, containers, datetime.now(UTC))
+        if report is not None:
+            await self._report(pod, report)
 
     async def _report(self, pod: Envelope, status: dict[str, Any]) -> None:
         patch = {"metadata": {"uid": pod.uid}, "status": status}

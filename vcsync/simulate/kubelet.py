@@ -151,7 +151,9 @@ def _starting(case: _Case) -> Step:
             failed = (position, said.code)
             return Step(left, reports.init_failed(pod, spec, status, case.place, failed, case.now))
     unready = _unready(spec, pod.name, 0.0)
-    return Step(max(wait - case.passed, 0.0), reports.started(pod, spec, case.place, unready, case.now))
+    return Step(
+        max(wait - case.passed, 0.0), reports.started(pod, spec, status, case.place, unready, case.now)
+    )
 
 
 # ---- Running -----------------------------------------------------------------------------

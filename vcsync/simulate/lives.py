@@ -1,6 +1,6 @@
 """What a kubelet knows of a container that is asked for: its runs, or why there is nothing to tell. Pure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
@@ -28,6 +28,17 @@ class _ContainerStatus(Struct, rename="camel"):
 class _Status(Struct, rename="camel"):
     container_statuses: tuple[_ContainerStatus, ...] | None = None
     init_container_statuses: tuple[_ContainerStatus, ...] | None = None
+    ephemeral_container_statuses: tuple[_ContainerStatus, ...] | None = None
+
+    @property
+    def all(self) -> Iterator[_ContainerStatus]:
+        """What is told of containers of any sort."""
+        for each in (
+            self.container_statuses,
+            self.init_container_statuses,
+            self.ephemeral_container_statuses,
+        ):
+            yield from each or ()
 
 
 class _Container(Struct):
@@ -40,6 +51,13 @@ class _Spec(Struct, rename="camel"):
     node_name: str = ""
     containers: tuple[_Container, ...] | None = None
     init_containers: tuple[_Container, ...] | None = None
+    ephemeral_containers: tuple[_Container, ...] | None = None
+
+    @property
+    def all(self) -> Iterator[_Container]:
+        """Containers of any sort."""
+        for each in (self.containers, self.init_containers, self.ephemeral_containers):
+            yield from each or ()
 
 
 class Refused(Exception):
@@ -57,12 +75,10 @@ def life_of(pod: Envelope, container: str, *, previous: bool) -> Life:
         Refused: there is none; the text is what a kubelet says.
     """
     spec, status = decode(pod.spec, _Spec), decode(pod.status, _Status)
-    all_of = (*(spec.containers or ()), *(spec.init_containers or ()))
-    found = next((each for each in all_of if each.name == container), None)
+    found = next((each for each in spec.all if each.name == container), None)
     if found is None:
         raise Refused(404, f'container "{container}" not found in pod "{pod.name}"')
-    told = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-    state = next((each for each in told if each.name == container), _ContainerStatus())
+    state = next((each for each in status.all if each.name == container), _ContainerStatus())
     chosen = (state.last_state if previous else state.state) or _State()
     run = chosen.running or chosen.terminated
     if run is None or run.started_at is None:

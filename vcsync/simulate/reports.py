@@ -3,7 +3,7 @@
 Lists of containers are replaced as a whole by a patch, conditions one by one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +12,9 @@ from msgspec import Struct, field
 from vcsync.kube.envelope import Envelope
 
 READY = ("ContainersReady", "Ready")
+BEGUN = ("PodReadyToStartContainers", "Initialized")
+OWN = frozenset({*READY, *BEGUN})
+"""Conditions that kubelets report."""
 RUNTIME = "hollow://"
 """What the ids of hollow containers begin with."""
 
@@ -63,6 +66,7 @@ class Spec(Struct, rename="camel"):
     node_name: str = ""
     containers: tuple[Container, ...] | None = None
     init_containers: tuple[Container, ...] | None = None
+    ephemeral_containers: tuple[Container, ...] | None = None
     readiness_gates: tuple[_Gate, ...] | None = None
     restart_policy: str = "Always"
     host_network: bool = False
@@ -82,8 +86,14 @@ class _Run(Struct, rename="camel"):
     started_at: str | None = None
 
 
+class _Waiting(Struct):
+    reason: str = ""
+    message: str = ""
+
+
 class _State(Struct):
     running: _Run | None = None
+    waiting: _Waiting | None = None
     terminated: _Run | None = None
 
 
@@ -94,6 +104,12 @@ class ContainerStatus(Struct, rename="camel"):
     restart_count: int = 0
     ready: bool = False
     state: _State | None = None
+
+    @property
+    def said(self) -> str:
+        """What it waits for, in a kubelet's words."""
+        waits = self.state and self.state.waiting
+        return waits.message if waits else ""
 
     @property
     def started_at(self) -> str:
@@ -113,6 +129,7 @@ class Status(Struct, rename="camel"):
     conditions: tuple[Condition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
+    ephemeral_container_statuses: tuple[ContainerStatus, ...] | None = None
 
     @property
     def restarts(self) -> int:
@@ -143,17 +160,22 @@ class Place(Struct, frozen=True):
     state: str = ""
 
 
-def started(pod: Envelope, spec: Spec, place: Place, unready: Sequence[str], now: datetime) -> dict[str, Any]:
-    """Report that a Pod runs."""
+def started(  # noqa: PLR0917 - a Pod and its circumstances
+    pod: Envelope, spec: Spec, before: Status, place: Place, unready: Sequence[str], now: datetime
+) -> dict[str, Any]:
+    """Report that a Pod runs; `before`: what was reported of it."""
     time, generation = _time(now), pod.generation
-    conditions = [
-        _condition(each, "True", now, generation) for each in ("PodReadyToStartContainers", "Initialized")
-    ]
+    conditions = [_condition(each, "True", now, generation) for each in BEGUN]
+    explained = {each.type for each in before.conditions or () if each.reason}
     status: dict[str, Any] = {
         "phase": "Running",
-        "startTime": time,
-        "conditions": [*conditions, *_readiness(pod, spec, Status(), unready, now)],
+        "startTime": before.start_time or time,
+        "conditions": [
+            {"reason": None, "message": None, **each} if each["type"] in explained else each
+            for each in (*conditions, *_readiness(pod, spec, Status(), unready, now))
+        ],
         "containerStatuses": _running(pod, spec, Status(), unready, now),
+        **_ephemeral(pod, spec, Status(), now),
         **_addresses(place),
     }
     if generation:
@@ -211,6 +233,54 @@ def init_failed(  # noqa: PLR0917 - a Pod and its circumstances
     }
 
 
+def lacking(  # noqa: PLR0917 - a Pod and its circumstances
+    pod: Envelope, spec: Spec, status: Status, place: Place, lacks: Mapping[str, str], now: datetime
+) -> dict[str, Any] | None:
+    """Report that a Pod waits for objects that are not there; None: it is known.
+
+    Args:
+        pod: the Pod.
+        spec: its spec.
+        status: what is reported of it.
+        place: where it is.
+        lacks: what is said of containers that cannot be made; empty: a volume cannot be mounted.
+        now: the time.
+    """
+    told = (*(status.init_container_statuses or ()), *(status.container_statuses or ()))
+    if {each.name: each.said for each in told if each.said} == lacks and told:
+        return None
+    restarts = {each.name: each.restart_count for each in told}
+    begun = "PodInitializing" if spec.init_containers else "ContainerCreating"
+    report: dict[str, Any] = {
+        "phase": "Pending",
+        "startTime": status.start_time or _time(now),
+        "conditions": _readiness(pod, spec, status, [each.name for each in spec.containers or ()], now),
+        **_addresses(place),
+    }
+    for name, containers in (
+        ("initContainerStatuses", spec.init_containers),
+        ("containerStatuses", spec.containers),
+    ):
+        if containers:
+            report[name] = [
+                {
+                    "name": each.name,
+                    "image": each.image,
+                    "imageID": "",
+                    "ready": False,
+                    "started": False,
+                    "restartCount": restarts.get(each.name, 0),
+                    "state": {
+                        "waiting": {"reason": "CreateContainerConfigError", "message": lacks[each.name]}
+                        if each.name in lacks
+                        else {"reason": begun}
+                    },
+                }
+                for each in containers
+            ]
+    return report
+
+
 def _initialized(pod: Envelope, container: Container, time: str) -> dict[str, Any]:
     stays = container.restart_policy == "Always"
     ended = _terminated(0, time, time)
@@ -232,7 +302,13 @@ def observed(
     """Report that a Pod's new spec has been seen."""
     return {
         "observedGeneration": pod.generation,
+        "conditions": [
+            {"type": each.type, "observedGeneration": pod.generation}
+            for each in status.conditions or ()
+            if each.type in OWN
+        ],
         "containerStatuses": _running(pod, spec, status, unready, now),
+        **_ephemeral(pod, spec, status, now),
     }
 
 
@@ -314,6 +390,21 @@ def _running(
     ]
 
 
+def _ephemeral(pod: Envelope, spec: Spec, status: Status, now: datetime) -> dict[str, Any]:
+    """Return what is reported of ephemeral containers: they run from when they are seen until the Pod ends."""
+    began = {each.name: each.started_at for each in status.ephemeral_container_statuses or ()}
+    told = [
+        {
+            **_container(pod, each),
+            "ready": False,
+            "restartCount": 0,
+            "state": {"running": {"startedAt": began.get(each.name) or _time(now)}},
+        }
+        for each in spec.ephemeral_containers or ()
+    ]
+    return {"ephemeralContainerStatuses": told} if told else {}
+
+
 def restarted(pod: Envelope, spec: Spec, status: Status, code: int, now: datetime) -> dict[str, Any]:
     """Report that the first container ended and was started again."""
     statuses = _running(pod, spec, status, (), now)
@@ -338,12 +429,11 @@ def ended(pod: Envelope, spec: Spec, status: Status, code: int, now: datetime) -
             for each in ("Ready", "ContainersReady")
         ],
         "containerStatuses": [
-            each
-            | {"ready": False, "started": False}
-            | {"state": {"terminated": _terminated(code, each["state"]["running"]["startedAt"], _time(now))}}
-            for each in _running(pod, spec, status, (), now)
+            {**_stopped(each, code, now), "started": False} for each in _running(pod, spec, status, (), now)
         ],
     }
+    for name, containers in _ephemeral(pod, spec, status, now).items():
+        report[name] = [_stopped(each, code, now) for each in containers]
     if any(each.restart_policy == "Always" for each in spec.init_containers or ()):
         report["initContainerStatuses"] = [
             {
@@ -354,6 +444,12 @@ def ended(pod: Envelope, spec: Spec, status: Status, code: int, now: datetime) -
             for each in spec.init_containers or ()
         ]
     return report
+
+
+def _stopped(running: dict[str, Any], code: int, now: datetime) -> dict[str, Any]:
+    """Return the status of a container that ran until now."""
+    ended = _terminated(code, running["state"]["running"]["startedAt"], _time(now))
+    return {**running, "ready": False, "state": {"terminated": ended}}
 
 
 def evicted(pod: Envelope, spec: Spec, status: Status, resource: str, now: datetime) -> dict[str, Any]:

@@ -156,9 +156,36 @@ def test_a_pod_whose_node_was_silent_is_ready_again() -> None:
 def test_a_new_spec_is_reported_as_seen() -> None:
     seen = step(pod(running(observedGeneration=1), metadata={"generation": 2}))
     assert seen.status["observedGeneration"] == 2
+    # or who waits for a condition of the new spec, as kubectl does, waits for ever
+    told = {each["type"]: each["observedGeneration"] for each in seen.status["conditions"]}
+    assert told == {"ContainersReady": 2, "Ready": 2}
 
 
 # ---- Init containers ---------------------------------------------------------------------
+
+
+def ephemeral(status: dict[str, Any]) -> Any:
+    [told] = status["ephemeralContainerStatuses"]
+    return told["name"], told["state"]
+
+
+def test_an_ephemeral_container_runs_once_it_is_seen_until_the_pod_ends() -> None:
+    debugged = {"ephemeralContainers": [{"name": "d", "image": "busybox"}]}
+    begun = ("d", {"running": {"startedAt": TIME}})
+    assert ephemeral(step(pod(**debugged)).status) == begun
+    seen = step(pod(running(observedGeneration=1), metadata={"generation": 2}, **debugged)).status
+    assert ephemeral(seen) == begun
+    later = step(
+        pod(
+            running(observedGeneration=2, ephemeralContainerStatuses=seen["ephemeralContainerStatuses"]),
+            metadata={"generation": 2},
+            command=["false"],
+            restartPolicy="Never",
+            **debugged,
+        )
+    )
+    name, state = ephemeral(later.status)
+    assert (name, state["terminated"]["startedAt"], state["terminated"]["exitCode"]) == ("d", TIME, 1)
 
 
 def test_init_containers_take_their_time_and_then_the_pod_runs() -> None:

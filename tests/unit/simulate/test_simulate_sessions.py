@@ -94,6 +94,16 @@ def test_a_containers_runs_are_known_by_its_status() -> None:
     assert running(both, "c") == now
 
 
+def test_an_ephemeral_container_can_be_entered() -> None:
+    told = {"name": "d", "state": {"running": {"startedAt": BEGAN}}}
+    body = {
+        "metadata": {"name": "p", "namespace": "n"},
+        "spec": {"containers": [{"name": "c"}], "ephemeralContainers": [{"name": "d", "command": ["echo"]}]},
+        "status": {"ephemeralContainerStatuses": [told]},
+    }
+    assert running(parse(encode(body)), "d").command == ("echo",)
+
+
 @pytest.mark.parametrize(
     ("container", "previous", "code", "message"),
     [

@@ -1,4 +1,4 @@
-"""The HTTP server of /healthz, /readyz, /metrics and /status: read only, on loopback by default."""
+"""The HTTP server of /, /healthz, /readyz, /metrics and /status: read only, on loopback by default."""
 
 import json
 import time
@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 
 from vcsync import __version__
+from vcsync.status.page import POLICY, page
 from vcsync.status.sources import StatusSource, readiness, registry, statuses
 
 DEFAULT_LISTEN = "127.0.0.1:10550"
@@ -46,14 +47,16 @@ class StatusServer:
         listen: Where to listen, ``HOST:PORT``.
         sources: The roles by name, for instance ``syncer/r1``. Read anew at every request, so that a caller
             may add and remove roles while the server runs.
+        option: By which the address is given, for the remedy.
 
     Raises:
         ListenAddressError: When the address is malformed (at construction) or cannot be bound (at entry).
     """
 
-    def __init__(self, listen: str, sources: Mapping[str, StatusSource]) -> None:
+    def __init__(self, listen: str, sources: Mapping[str, StatusSource], *, option: str = "--listen") -> None:
         self._host, self._port = parse_listen(listen)
         self._sources = sources
+        self._option = option
         self._registry = registry(sources)
         self._started = time.monotonic()
         self._started_at = datetime.now(UTC)
@@ -70,6 +73,7 @@ class StatusServer:
         app = web.Application()
         app.add_routes(
             [
+                web.get("/", self._page),
                 web.get("/healthz", self._healthz),
                 web.get("/readyz", self._readyz),
                 web.get("/metrics", self._metrics),
@@ -82,7 +86,7 @@ class StatusServer:
             await web.TCPSite(runner, self._host, self._port).start()
         except OSError as error:
             await runner.cleanup()
-            msg = f"cannot listen on {self.address}: {error.strerror or error}; choose another with --listen"
+            msg = f"cannot listen on {self.address}: {error.strerror or error}; choose another with {self._option}"
             raise ListenAddressError(msg) from error
         self._runner = runner
         self._port = int(runner.addresses[0][1])
@@ -107,11 +111,21 @@ class StatusServer:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encode(self._registry), headers={"Content-Type": content_type})
 
+    async def _page(self, _request: web.Request) -> web.Response:
+        headers = {
+            "Content-Security-Policy": POLICY,
+            "X-Content-Type-Options": "nosniff",
+            "Cache-Control": "no-store",
+        }
+        return web.Response(text=page(self._told()), content_type="text/html", headers=headers)
+
     async def _status(self, _request: web.Request) -> web.Response:
-        answer = {
+        return web.json_response(self._told(), dumps=partial(json.dumps, indent=1))
+
+    def _told(self) -> dict[str, Any]:
+        return {
             "version": __version__,
             "startedAt": self._started_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
             "uptimeSeconds": round(time.monotonic() - self._started),
             "roles": statuses(self._sources),
         }
-        return web.json_response(answer, dumps=partial(json.dumps, indent=1))

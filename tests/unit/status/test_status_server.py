@@ -148,13 +148,30 @@ async def test_an_address_in_use_is_refused_with_the_remedy() -> None:
         with pytest.raises(ListenAddressError, match="--listen"):
             async with StatusServer(server.address, {}):
                 pass
+        with pytest.raises(ListenAddressError, match="choose another with --status"):
+            async with StatusServer(server.address, {}, option="--status"):
+                pass
 
 
 async def test_there_is_nothing_else_to_read_or_write() -> None:
     async with StatusServer("127.0.0.1:0", {}) as server:
-        assert (await get(server, "/"))[0] == 404
+        assert (await get(server, "/nowhere"))[0] == 404
         async with (
             aiohttp.ClientSession() as session,
             session.post(f"http://{server.address}/status") as answer,
         ):
             assert answer.status == 405
+
+
+async def test_the_page_is_html_that_may_load_nothing() -> None:
+    async with (
+        StatusServer("127.0.0.1:0", {"syncer/r1": Role(), "broken": BrokenRole()}) as server,
+        aiohttp.ClientSession() as session,
+        session.get(f"http://{server.address}/") as answer,
+    ):
+        text = await answer.text()
+    assert answer.status == 200
+    assert answer.content_type == "text/html"
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    assert "syncer/r1" in text
+    assert "cannot say: RuntimeError: no state yet" in text

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +14,7 @@ from vcsync.api.fields import Quantity
 from vcsync.cli.errors import WrongInputError
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
+from vcsync.scheduling.slices import DIMENSIONS, OBJECTS, PODS
 from vcsync.status.server import DEFAULT_LISTEN
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -158,6 +159,21 @@ def parse_amounts(option: str, texts: Iterable[str], *, kind: type[Quantity] = Q
         except ValueError as error:
             raise WrongInputError(f"{option} {part!r}: {error}") from error
     return parsed
+
+
+def require_slice(option: str, size: Mapping[str, str]) -> None:
+    """Refuse a slice that lacks CPU or memory, or names what slices do not bound.
+
+    Raises:
+        WrongInputError: It does.
+    """
+    if not set(DIMENSIONS) <= size.keys():
+        raise WrongInputError(f"{option} needs both cpu and memory, for instance cpu=2,memory=4Gi")
+    unknown = sorted(size.keys() - {*DIMENSIONS, PODS, *OBJECTS})
+    if unknown:
+        raise WrongInputError(
+            f"{option} {unknown[0]}: a slice has cpu and memory, and may have {', '.join((PODS, *OBJECTS))}"
+        )
 
 
 def parse_endpoint(option: str, text: str) -> tuple[str, int]:

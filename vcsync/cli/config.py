@@ -300,8 +300,10 @@ def _one(where: str, option: click.Option, value: Any, folder: Path) -> str:
     if isinstance(option.type, click.Path):
         return str(folder / text)
     if option.metavar == _PATH_IN_PAIR:
-        key, equals, kubeconfig = text.partition("=")
-        return f"{key}{equals}{folder / kubeconfig}"
+        key, _, kubeconfig = text.partition("=")
+        if not key or not kubeconfig:
+            raise WrongInputError(f"{where}: {text!r}: give {_PATH_IN_PAIR}")
+        return f"{key}={folder / kubeconfig}"
     return text
 
 

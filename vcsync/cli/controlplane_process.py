@@ -189,7 +189,8 @@ async def _listen(plane: ControlPlane, host: str, port: int, tls: ssl.SSLContext
     try:
         await plane.start(host, port, tls)
     except OSError as error:
-        raise FailedError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+        why = error.strerror or error
+        raise FailedError(f"cannot listen on {host}:{port}: {why}; choose another with --listen") from error
 
 
 def _tell(settings: ControlPlaneSettings) -> None:
@@ -237,6 +238,11 @@ async def _store(settings: ControlPlaneSettings, folder: DataFolder) -> AsyncIte
             settings.etcd.endpoints, prefix=settings.etcd.prefix, tls=_tls_of(settings.etcd)
         )
     else:
+        if folder.has_lost_its_store():
+            raise FailedError(
+                f"{folder.admin_kubeconfig} belongs to a system whose store {folder.store} is not there, or is empty: "
+                "put the store back ('vcsync restore' puts a backup there), or begin anew in another folder"
+            )
         store = await open_sqlite(folder.store)
     try:
         yield store

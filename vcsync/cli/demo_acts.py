@@ -14,7 +14,7 @@ from vcsync.api.conditions import condition_of
 from vcsync.api.names import PLACEMENTS, SUPER_CLUSTER
 from vcsync.api.objects import SuperCluster
 from vcsync.api.resources import SUPER_CLUSTERS
-from vcsync.cli import up_roles, up_spaces
+from vcsync.cli import issued, up_roles, up_spaces
 from vcsync.cli.errors import FailedError
 from vcsync.cli.up import Wanted
 from vcsync.cli.up_process import Say, System, running
@@ -133,7 +133,7 @@ async def _add_west(system: System, door: Door) -> None:
 
 
 async def _client(system: System, space: str) -> Client:
-    kubeconfig = await up_spaces.kubeconfig(system.server, space)
+    kubeconfig = await issued.kubeconfig(system.server, space)
     return Client(Connection.from_kubeconfig_bytes(kubeconfig), name=space, field_manager="vcsync-demo")
 
 

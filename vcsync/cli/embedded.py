@@ -1,4 +1,4 @@
-"""`vcsync tenant create | show | set | kubeconfig | rotate | revoke | export`: tenants with embedded control planes."""
+"""`vcsync tenant create | show | set | kubeconfig | revoke | export`: tenants with embedded control planes."""
 
 import asyncio
 import os
@@ -60,6 +60,11 @@ def reaching(command: Callable[..., Any]) -> Callable[..., Any]:
     return data_option(meta_option(command))
 
 
+def reached_by(data: Path | None, meta: str | None) -> str:
+    """Return what a next command needs to reach the same control plane."""
+    return f" --data {data}" if data else f" --meta {meta}" if meta else ""
+
+
 _CONTROLLERS = click.Choice(("vcsync", "external"))
 
 
@@ -94,8 +99,7 @@ def create(tenant: str, controllers: str, nodes: str, data: Path | None, meta: s
     body = {"name": tenant, "controllers": controllers, "nodes": nodes}
     asyncio.run(_create(tenant, body, data, meta))
     click.echo(f"tenant {tenant} is created")
-    reach = f" --data {data}" if data else f" --meta {meta}" if meta else ""
-    click.echo(f"next: vcsync tenant kubeconfig {tenant}{reach} > {tenant}.kubeconfig")
+    click.echo(f"next: vcsync tenant kubeconfig {tenant}{reached_by(data, meta)} > {tenant}.kubeconfig")
 
 
 async def _create(tenant: str, body: Mapping[str, str], data: Path | None, meta: str | None) -> None:
@@ -257,17 +261,6 @@ def revoke(tenant: str, user: str, serial: str, data: Path | None, meta: str | N
     asyncio.run(_call("POST", tenant, "/revoke", data, meta, CALL_TIMEOUT, body))
     whose = f"of user {user}" if user else f"with serial number {serial}"
     click.echo(f"certificates {whose} of tenant {tenant} do not count any more")
-
-
-@click.command(epilog=example("vcsync tenant rotate acme --data /var/lib/vcsync"))
-@name_argument
-@reaching
-def rotate(tenant: str, data: Path | None, meta: str | None) -> None:
-    """Give the tenant NAME a new CA and signing key; certificates and tokens issued before are worthless."""
-    check_name(tenant)
-    asyncio.run(_call("POST", tenant, "/rotate", data, meta, CALL_TIMEOUT))
-    click.echo(f"tenant {tenant} has new keys; all kubeconfigs and tokens issued before are worthless")
-    click.echo(f"next: vcsync tenant kubeconfig {tenant} > {tenant}.kubeconfig")
 
 
 @click.command(epilog=example("vcsync tenant export acme --dir acme-keys"))

@@ -12,7 +12,7 @@ from vcsync.cli.common import endpoint_option, meta_client, meta_option, output_
 from vcsync.cli.endpoints import roles_of
 from vcsync.cli.errors import FailedError, WrongInputError
 from vcsync.cli.help import example
-from vcsync.cli.output import document
+from vcsync.cli.output import document, legible
 from vcsync.cli.registered import require_tenant
 from vcsync.cli.story import namespace_story, pod_story, waiting_reason
 from vcsync.kube.client import Client
@@ -56,7 +56,9 @@ async def _explain_pod(
     reason = waiting_reason(roles, cluster_key(vc), (PODS.plural, *key))
     story = pod_story(f"{tenant}/{key[0]}/{key[1]}", plain, placement, supers, reason)
     facts = {"pod": plain, "placement": _facts(placement)}
-    click.echo("\n".join(story) if form == "table" else document({"story": story, **facts}, form))
+    click.echo(
+        "\n".join(map(legible, story)) if form == "table" else document({"story": story, **facts}, form)
+    )
 
 
 @explain.command(epilog=example("vcsync explain namespace acme/default -o yaml"))
@@ -78,7 +80,9 @@ async def _explain_namespace(tenant: str, name: str, form: str, meta: str | None
             raise FailedError(f"tenant {tenant} has no namespace {name}")
     story = namespace_story(f"{tenant}/{name}", placement, supers)
     facts = {"placement": _facts(placement)}
-    click.echo("\n".join(story) if form == "table" else document({"story": story, **facts}, form))
+    click.echo(
+        "\n".join(map(legible, story)) if form == "table" else document({"story": story, **facts}, form)
+    )
 
 
 def _split(target: str, parts: int, form: str) -> list[str]:

@@ -96,6 +96,8 @@ async def wait_established(client: Client, wanted: list[str]) -> None:
 def write_private(path: Path, content: bytes) -> None:
     """Replace a file in one step with one that only its owner can read."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    # One that was killed may have left its own: in a container all processes have the same number.
+    unfinished.unlink(missing_ok=True)
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)

@@ -98,8 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         return EXIT_INTERRUPTED
     except click.UsageError as error:
-        where = error.ctx.command_path if error.ctx else "vcsync"
-        return _complain(f"{error.format_message()} (see '{where} --help')", error.exit_code)
+        return _refuse(error)
     except click.ClickException as error:
         return _complain(error.format_message(), error.exit_code)
     except BrokenPipeError:
@@ -115,7 +114,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _refuse(error: click.UsageError) -> int:
+    """Print what is wrong with the words that were given; where a command is missing, the list of them."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)
+        return error.exit_code
+    where = error.ctx.command_path if error.ctx else "vcsync"
+    return _complain(f"{error.format_message()} (see '{where} --help')", error.exit_code)
+
+
 def _complain(message: str, code: int) -> int:
     """Print one line to stderr."""
-    click.echo(f"vcsync: {' '.join(message.split())}", err=True)
+    from vcsync.cli.output import legible  # noqa: PLC0415  loads what few invocations need
+
+    click.echo(f"vcsync: {legible(' '.join(message.split()))}", err=True)
     return code

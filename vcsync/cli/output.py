@@ -1,6 +1,7 @@
 """How answers are printed: tables for people, JSON and YAML for programs."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -10,10 +11,22 @@ import yaml
 
 from vcsync.kube.quantity import InvalidQuantity, canonical, milli
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_UNSEEN_IN_JSON = re.compile(r"[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def legible(text: str) -> str:
+    """Write control characters out: what tenants write must neither command a terminal nor begin a line of its own."""
+    return _CONTROL.sub(_written_out, text)
+
+
+def _written_out(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
+
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Lay rows out in columns two spaces apart; an empty cell shows as ``-``."""
-    lines = [tuple(header), *(tuple(cell or "-" for cell in row) for row in rows)]
+    lines = [tuple(header), *(tuple(legible(cell) or "-" for cell in row) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -32,7 +45,7 @@ def print_objects(objects: Any, form: str, header: Sequence[str], rows: Iterable
 def document(value: Any, form: str) -> str:
     """Render plain values as ``json`` or ``yaml``."""
     if form == "json":
-        return json.dumps(value, indent=2, ensure_ascii=False)
+        return _UNSEEN_IN_JSON.sub(_written_out, json.dumps(value, indent=2, ensure_ascii=False))
     text = yaml.dump(
         value, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, default_flow_style=False
     )

@@ -30,6 +30,7 @@ from vcsync.kube.connection import Connection
 from vcsync.kube.errors import KubeError, NotFound
 from vcsync.kube.lease import LeaderElector
 from vcsync.kube.resources import SECRETS
+from vcsync.scheduling.slices import DEFAULT_SLICE
 from vcsync.tenancy.pool import Patience
 
 IN_FLIGHT_SECONDS = 4.0
@@ -38,9 +39,6 @@ CREDENTIALS_SECONDS = 60.0
 """How often a super cluster's stored credentials are looked at."""
 
 _log = structlog.get_logger(__name__)
-
-
-DEFAULT_SLICE = {"cpu": "2", "memory": "4Gi"}
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,14 @@ from vcsync.api.names import (
     require_super_id,
 )
 from vcsync.cli import pool_role
-from vcsync.cli.common import log_options, meta_kubeconfig, meta_option, parse_amounts, status_option
+from vcsync.cli.common import (
+    log_options,
+    meta_kubeconfig,
+    meta_option,
+    parse_amounts,
+    require_slice,
+    status_option,
+)
 from vcsync.cli.config import config_option
 from vcsync.cli.controllers import controllers
 from vcsync.cli.controlplane import controlplane
@@ -30,7 +37,6 @@ from vcsync.cli.errors import WrongInputError
 from vcsync.cli.help import example
 from vcsync.cli.hollow import hollow
 from vcsync.cli.roles import (
-    DEFAULT_SLICE,
     Settings,
     Tuning,
     make_nsscheduler,
@@ -41,6 +47,7 @@ from vcsync.cli.signals import until_signalled
 from vcsync.cli.supervise import Keeper, MakeRole
 from vcsync.kube import logs, loop
 from vcsync.scheduling.scores import POLICIES
+from vcsync.scheduling.slices import DEFAULT_SLICE
 from vcsync.status import StatusServer, StatusSource
 from vcsync.status.server import parse_listen
 from vcsync.status.sources import readiness
@@ -256,8 +263,7 @@ def tuning_of(given: Mapping[str, Any]) -> Tuning:
         found["default_slice"] = parse_amounts(
             "--default-slice", found["default_slice"], kind=PositiveQuantity
         )
-        if set(found["default_slice"]) != set(DEFAULT_SLICE):
-            raise WrongInputError("--default-slice needs cpu and memory, for instance cpu=2,memory=4Gi")
+        require_slice("--default-slice", found["default_slice"])
     tuning = Tuning(**found)
     if tuning.suspect_after >= tuning.lost_after:
         raise WrongInputError(

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from vcsync.api import names
-from vcsync.cli import up_spaces
+from vcsync.cli import issued, up_spaces
 from vcsync.cli.config import config_option
 from vcsync.cli.embedded import ADMIN_KUBECONFIG
 from vcsync.cli.errors import FailedError
@@ -60,7 +60,7 @@ async def _setup(data: Path, members: Members, patience: float) -> None:
         await up_spaces.install(server)
         await up_spaces.add_members(server, members, data, click.echo)
         for super_id in members.hollow:
-            up_spaces.write_kubeconfig(data, super_id, await up_spaces.kubeconfig(server, super_id))
+            up_spaces.write_kubeconfig(data, super_id, await issued.kubeconfig(server, super_id))
         folder = data / up_spaces.ROLES
         folder.mkdir(mode=0o700, exist_ok=True)
         for path in (await up_spaces.write_role_kubeconfigs(server, folder, names.ROLES)).values():

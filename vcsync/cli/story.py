@@ -107,7 +107,8 @@ def _scheduling(status: Mapping[str, Any]) -> list[str]:
     """Repeat what a scheduler said."""
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") != "True":
-            return [f"{condition.get('reason', 'Unschedulable')}: {condition.get('message', 'no message')}."]
+            said = condition.get("message", "no message").rstrip(".")
+            return [f"{condition.get('reason', 'Unschedulable')}: {said}."]
     return []
 
 
@@ -117,7 +118,7 @@ def _containers(status: Mapping[str, Any]) -> list[str]:
     for container in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
         waiting = (container.get("state") or {}).get("waiting")
         if waiting:
-            message = f": {waiting['message']}" if waiting.get("message") else ""
+            message = f": {waiting['message'].rstrip('.')}" if waiting.get("message") else ""
             story.append(
                 f"Container {container['name']} waits: {waiting.get('reason', 'no reason')}{message}."
             )
@@ -148,7 +149,7 @@ def _namespace_of(pod: str) -> str:
 
 
 def waiting_reason(roles: Mapping[str, Mapping[str, Any]], key: str, item: Sequence[str]) -> str:
-    """Find in the /status of syncers what an object waits for.
+    """Find in the /status of syncers what an object waits for, or what they failed at and try again.
 
     Args:
         roles: Status of roles by name.
@@ -163,6 +164,9 @@ def waiting_reason(roles: Mapping[str, Mapping[str, Any]], key: str, item: Seque
             for waiting in tenant.get("waiting") or ():
                 if waiting.get("item") == "/".join(item):
                     return str(waiting.get("reason", ""))
+        for error in role.get("lastErrors") or ():
+            if (error.get("tenant"), error.get("item")) == (key, "/".join(item)):
+                return str(error.get("message", ""))
     return ""
 
 

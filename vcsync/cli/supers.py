@@ -35,6 +35,7 @@ from vcsync.cli.identity import (
 )
 from vcsync.cli.kubeconfigs import Admin, read_admin, with_token
 from vcsync.cli.output import age, print_objects, readable
+from vcsync.cli.registered import virtual_clusters
 from vcsync.cli.tokens import token_of, wait_until_usable
 from vcsync.kube.client import Client
 from vcsync.kube.errors import AlreadyExists, NotFound
@@ -115,7 +116,7 @@ async def register(
         credentials: makes the syncer's kubeconfig, once it is clear that the cluster is nobody else's.
 
     Raises:
-        FailedError: there is one of that id, or the cluster is another one or of another pool.
+        FailedError: there is one of that id, or the cluster is another one, of another pool, or a tenant's.
     """
     version: str = (await super_cluster.version()).get("gitVersion", "")
     if await find(meta_cluster, super_id) is not None:
@@ -123,6 +124,7 @@ async def register(
             f"super cluster {super_id} is registered already; choose another id, "
             f"or take it out with 'vcsync super remove {super_id}'"
         )
+    await _check_nobodys(meta_cluster, super_cluster)
     await claim_super_cluster(super_cluster, super_id, await cluster_uid(meta_cluster))
     stored = await credentials()
     async with stored_client(stored, f"{super_id} with the syncer's credentials") as syncer:
@@ -139,6 +141,21 @@ async def register(
     except AlreadyExists as error:
         raise FailedError(f"super cluster {super_id} was registered by someone else just now") from error
     return version
+
+
+async def _check_nobodys(meta_cluster: Client, super_cluster: Client) -> None:
+    """Refuse a tenant's control plane: its administrator would rule over what others run there.
+
+    Raises:
+        FailedError: it is one.
+    """
+    uid = await cluster_uid(super_cluster)
+    for vc in await virtual_clusters(meta_cluster):
+        if vc.annotations.get(names.CONTROL_PLANE_UID) == uid:
+            raise FailedError(
+                f"the kubeconfig leads to the control plane of tenant {vc.spec.tenant or vc.name}, who is its "
+                "administrator: give a cluster that no tenant rules over"
+            )
 
 
 async def store_credentials(meta_cluster: Client, super_id: str, kubeconfig: bytes) -> None:
@@ -170,7 +187,17 @@ def list_(form: str, meta: str | None) -> None:
     asyncio.run(_list(form, meta))
 
 
-HEADER = ("ID", "READY", "NODES", "CPU FREE", "MEMORY FREE", "SCHEDULING", "VERSION", "HEARTBEAT")
+HEADER = (
+    "ID",
+    "READY",
+    "NODES",
+    "CPU FREE",
+    "MEMORY FREE",
+    "PODS FREE",
+    "SCHEDULING",
+    "VERSION",
+    "HEARTBEAT",
+)
 
 
 async def _list(form: str, meta: str | None) -> None:
@@ -204,6 +231,7 @@ def row(super_cluster: SuperCluster) -> tuple[str, ...]:
         f"{status.nodes.ready}/{status.nodes.total}",
         _free_of(status.free, status.allocatable, "cpu"),
         _free_of(status.free, status.allocatable, "memory"),
+        _free_of(status.free, status.allocatable, "pods"),
         scheduling,
         status.version,
         age(status.heartbeat_time) and f"{age(status.heartbeat_time)} ago",

@@ -13,7 +13,7 @@ from vcsync.api.fields import PositiveQuantity, Quantity
 from vcsync.api.names import InvalidName, cluster_key, is_dns_label, new_cluster_key
 from vcsync.api.objects import VirtualCluster, to_wire
 from vcsync.api.resources import TENANTS, VIRTUAL_CLUSTERS
-from vcsync.cli import departures, embedded, manifests
+from vcsync.cli import departures, embedded, manifests, rotation
 from vcsync.cli.common import (
     admin_client,
     as_given_option,
@@ -23,10 +23,11 @@ from vcsync.cli.common import (
     output_option,
     parse_amounts,
     parse_endpoint,
+    require_slice,
     stored_client,
     timestamp,
 )
-from vcsync.cli.errors import FailedError, WrongInputError
+from vcsync.cli.errors import FailedError
 from vcsync.cli.help import example
 from vcsync.cli.identity import cluster_uid, super_cluster_info
 from vcsync.cli.kubeconfigs import Admin, read_admin, with_token
@@ -62,7 +63,7 @@ for command in (
     embedded.show,
     embedded.set_,
     embedded.kubeconfig,
-    embedded.rotate,
+    rotation.rotate,
     embedded.revoke,
     embedded.export,
     departures.remove,
@@ -145,8 +146,8 @@ def add(
     ):
         if texts:
             spec[field] = parse_amounts(option, texts, kind=kind)
-    if slice_size and not {"cpu", "memory"} <= spec["sliceSize"].keys():
-        raise WrongInputError("--slice-size needs both cpu and memory, for instance cpu=2,memory=4Gi")
+    if slice_size:
+        require_slice("--slice-size", spec["sliceSize"])
     if api_endpoint:
         host, port = parse_endpoint("--api-endpoint", api_endpoint)
         spec["apiEndpoint"] = {"host": host, "port": port}

@@ -4,11 +4,13 @@ import os
 import socket
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from vcsync.api import names
 from vcsync.cli.common import log_options
@@ -24,7 +26,7 @@ from vcsync.cli.roles import Tuning
 from vcsync.cli.run import tuning_of
 from vcsync.cli.tenants import check_name
 from vcsync.simulate.cluster import Settings as HollowSettings
-from vcsync.status.server import DEFAULT_LISTEN, parse_listen
+from vcsync.status.server import DEFAULT_LISTEN, ListenAddressError, parse_listen
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -160,9 +162,12 @@ def up(
     """
     if status:
         parse_listen(status)
+    source = click.get_current_context().get_parameter_source("data")
+    if ephemeral and source is ParameterSource.COMMANDLINE:
+        raise WrongInputError("--ephemeral keeps nothing, --data says where to keep it: give one of them")
     members = members_of(tenants, real, hollow)
-    with tempfile.TemporaryDirectory(prefix="vcsync-") as scratch:
-        folder = Path(scratch) / "data" if ephemeral else data.absolute()
+    with tempfile.TemporaryDirectory(prefix="vcsync-") if ephemeral else nullcontext() as scratch:
+        folder = Path(scratch) / "data" if scratch else data.absolute()
         wanted = wanted_of(config, folder, members, nodes=nodes, listen=listen, status=status)
         from vcsync.cli.up_process import serve  # noqa: PLC0415  loads the whole system
 
@@ -236,7 +241,7 @@ def listen_at(folder: Path, given: str | None = None) -> tuple[str, int]:
     """Return where to serve: as given, as last time, or a free port.
 
     Raises:
-        WrongInputError: no port is given.
+        WrongInputError: no port is given, or the file that remembers is damaged.
     """
     remembered = folder / LISTEN_FILE
     if given:
@@ -247,7 +252,12 @@ def listen_at(folder: Path, given: str | None = None) -> tuple[str, int]:
             )
         return host, port
     if remembered.is_file():
-        return parse_listen(remembered.read_text().strip())
+        try:
+            return parse_listen(remembered.read_text().strip())
+        except ListenAddressError as error:
+            raise WrongInputError(
+                f"{remembered}: {error}; say with --listen where kubeconfigs lead"
+            ) from error
     return LOOPBACK, free_port(PREFERRED_PORT)
 
 
@@ -259,6 +269,8 @@ def free_port(preferred: int) -> int:
     """
     for port in (preferred, 0):
         with socket.socket() as probe:
+            # As servers do: connections that have just ended take a port from nobody.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((LOOPBACK, port))
             except OSError:

@@ -23,6 +23,7 @@ from vcsync.cli.roles import Settings, make_nsscheduler, make_podscheduler
 from vcsync.cli.signals import until_signalled
 from vcsync.cli.supervise import Keeper
 from vcsync.cli.up import LISTEN_FILE, LOOPBACK, Wanted, free_port
+from vcsync.controlplane.tenants.folder import DataFolder
 from vcsync.kube import logs, loop
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
@@ -122,8 +123,8 @@ async def running(wanted: Wanted, say: Say) -> AsyncIterator[System]:
         core.start(up_roles.CONTROL_PLANE, up_roles.make_control_plane(settings, began))
         await began
         host, port = settings.listen
-        (settings.data / LISTEN_FILE).write_text(
-            f"{host}:{port}\n" if ":" not in host else f"[{host}]:{port}\n"
+        DataFolder.write(
+            settings.data / LISTEN_FILE, f"{host}:{port}\n" if ":" not in host else f"[{host}]:{port}\n"
         )
         url = endpoint_of(settings).url
         say(f"control plane serves at {url}")
@@ -154,7 +155,7 @@ async def running(wanted: Wanted, say: Say) -> AsyncIterator[System]:
 async def _status_server(stack: AsyncExitStack, listen: str | None, keeper: Keeper) -> str:
     """Serve the status where it was asked for, or at a free port; return its address."""
     at = listen or f"{LOOPBACK}:{free_port(int(DEFAULT_LISTEN.rpartition(':')[2]))}"
-    return (await stack.enter_async_context(StatusServer(at, keeper.sources))).address
+    return (await stack.enter_async_context(StatusServer(at, keeper.sources, option="--status"))).address
 
 
 def _next_steps(system: System, seconds: float) -> str:

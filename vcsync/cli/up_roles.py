@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 from prometheus_client.metrics_core import Metric
 
-from vcsync.cli import up_spaces
+from vcsync.cli import issued, up_spaces
 from vcsync.cli.controllers import AUTHORITY, measured
 from vcsync.cli.controlplane import ControlPlaneSettings
 from vcsync.cli.controlplane_kubelets import LOOPBACK
@@ -111,7 +111,7 @@ def make_hollow(server: Client, super_id: str, settings: HollowSettings) -> Make
 
     @asynccontextmanager
     async def make() -> AsyncIterator[Role]:
-        kubeconfig = await up_spaces.kubeconfig(server, super_id)
+        kubeconfig = await issued.kubeconfig(server, super_id)
         tls = kubelet_tls(await up_spaces.keys(server, super_id), LOOPBACK)
         async with Client(Connection.from_kubeconfig_bytes(kubeconfig), name=super_id) as client:
             yield HollowCluster(

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import msgspec
 
@@ -16,12 +15,12 @@ from vcsync.cli import manifests, registered, supers, tenants
 from vcsync.cli.common import admin_client, stored_client
 from vcsync.cli.embedded import TENANTS
 from vcsync.cli.install import wait_established, write_private
+from vcsync.cli.issued import kubeconfig, role_kubeconfig, role_secrets
 from vcsync.cli.kubeconfigs import Admin
 from vcsync.cli.up import Members
 from vcsync.kube.client import Client
 from vcsync.kube.errors import AlreadyExists
 
-ADMIN = "admin"
 SYSTEM = "system"
 SPEC: Mapping[str, Any] = {"weight": 1, "heartbeatSeconds": 120}
 """Of tenants. Whoever shows virtual nodes shares the process with their control plane: nobody else could miss a beat."""
@@ -76,21 +75,10 @@ async def make_space(server: Client, name: str, *, nodes: str = "virtual") -> No
         await server.request("POST", TENANTS, body=msgspec.json.encode({"name": name, "nodes": nodes}))
 
 
-async def kubeconfig(server: Client, space: str, user: str = ADMIN) -> bytes:
-    """Return a kubeconfig with a new certificate for somebody in a space."""
-    return await server.request("GET", f"{TENANTS}/{space}/kubeconfig?{urlencode({'user': user})}")
-
-
 async def keys(server: Client, space: str) -> Mapping[str, str]:
     """Return the keys of a space, by the names of their files; who has them can be anybody there."""
     answer = await server.request("GET", f"{TENANTS}/{space}/export")
     return msgspec.json.decode(answer, type=_Keys).files
-
-
-async def role_kubeconfig(server: Client, space: str, role: str) -> bytes:
-    """Return a kubeconfig for one of our programs, which counts there as its ServiceAccount."""
-    account = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.service_account(role)}"
-    return await kubeconfig(server, space, account)
 
 
 async def write_role_kubeconfigs(server: Client, folder: Path, roles: Iterable[str]) -> dict[str, str]:
@@ -139,15 +127,7 @@ async def add_tenant(server: Client, tenant: str, spec: Mapping[str, Any]) -> by
     admin = await kubeconfig(server, tenant)
 
     async def secrets(root: str) -> list[dict[str, Any]]:
-        return [
-            manifests.secret(
-                root,
-                names.role_secret(role),
-                names.KUBECONFIG_KEY,
-                await role_kubeconfig(server, tenant, role),
-            )
-            for role in names.ROLES
-        ]
+        return await role_secrets(server, tenant, root)
 
     async with stored_client(admin, tenant) as control_plane:
         await manifests.apply(control_plane, rbac.tenant_manifests())

@@ -116,6 +116,8 @@ def test_values_are_written_as_yaml_has_them(
         ("up: {nodes: [3]}", "up.nodes: give a text or a number"),
         ("up: {nodes: }", "up.nodes: give a text or a number"),
         ("up: {ephemeral: 'yes'}", "up.ephemeral: give true or false"),
+        ("up: {super-cluster: [east]}", "up.super-cluster: 'east': give ID=KUBECONFIG"),
+        ("up: {super-cluster: ['east=']}", "up.super-cluster: 'east=': give ID=KUBECONFIG"),
         ("up: {tenants: {acme: 1}}", "up.tenants: give a text or a number"),
         ("controlplane: {etcd: {a: b}}", "controlplane.etcd: give a list"),
         ("controlplane: {authentication-token-webhook-cache-ttl: long}", "webhook-cache-ttl: 'long' is no duration"),

@@ -173,8 +173,18 @@ def test_the_admin_kubeconfig_is_also_taken_from_the_environment(
     server: type[StandIn], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VCSYNC_META", str(tmp_path / "admin.kubeconfig"))
+    pool = "/apis/tenancy.x-k8s.io/v1alpha1/virtualclusters?limit=500"
+    server.answers[pool] = NO_SUCH_PATH
     assert main(["tenant", "rotate", "acme"]) == 0
-    assert server.asked == [("POST", "/vcsync/v1/tenants/acme/rotate", b"")]
+    assert server.asked == [("POST", "/vcsync/v1/tenants/acme/rotate", b""), ("GET", pool, b"")]
+
+
+def test_what_is_to_be_typed_next_reaches_the_same_control_plane(
+    server: type[StandIn], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answers[POOL] = NO_SUCH_PATH
+    assert main(["tenant", "rotate", "acme", "--data", str(tmp_path)]) == 0
+    assert f"next: vcsync tenant kubeconfig acme --data {tmp_path} >" in capsys.readouterr().out
 
 
 def test_a_kubeconfig_is_printed_as_it_is(

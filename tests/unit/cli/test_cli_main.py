@@ -44,8 +44,12 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         (["run", "syncer", "--super-cluster", "r1", "--shard", "5/4"], "--shard '5/4'"),
         (["run", "all", "--kubeconfigs", "/nowhere"], "/nowhere"),
         (["run", "all", "--kubeconfigs", "/"], "there is no /syncer.kubeconfig"),
-        (["run", "nsscheduler", "--default-slice", "cpu=2"], "--default-slice needs cpu and memory"),
+        (["run", "nsscheduler", "--default-slice", "cpu=2"], "--default-slice needs both cpu and memory"),
         (["run", "nsscheduler", "--default-slice", "cpu=0,memory=1"], "greater than zero"),
+        (
+            ["run", "nsscheduler", "--default-slice", "cpu=1,memory=1,gpu=1"],
+            "--default-slice gpu: a slice has",
+        ),
         (["run", "podscheduler", "--suspect-after", "300"], "--suspect-after 300 must be less than"),
         (["run", "nsscheduler", "--policy", "random"], "--policy"),
         (["run", "syncer", "--super-cluster", "r1", "--listen", "here"], "listen address 'here'"),
@@ -57,6 +61,7 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         (["up", "--tenants", "system"], "'system' cannot be used"),
         (["up", "--super-cluster", "east"], "give ID=KUBECONFIG"),
         (["up", "--super-cluster", "east=/nowhere/k"], "cannot read /nowhere/k"),
+        (["up", "--ephemeral", "--data", "d"], "give one of them"),
         (["up", "--listen", "127.0.0.1:0"], "kubeconfigs need a port that stays"),
         (["up", "--status", "here"], "listen address 'here'"),
     ],
@@ -70,6 +75,16 @@ def test_wrong_input_is_one_line_that_names_it_and_code_2(
     assert said in shown.err
     assert shown.err.startswith("vcsync: ")
     assert shown.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("arguments", "command"), [([], "up "), (["super"], "cordon ")])
+def test_without_a_command_there_is_the_list_of_them(
+    arguments: list[str], command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert any(line.strip().startswith(command) for line in shown.err.splitlines())
 
 
 def test_several_files_in_the_environment_are_refused(

@@ -112,7 +112,7 @@ def pod(**facts: Any) -> dict[str, Any]:
     }
 
 
-UNSCHEDULABLE = {
+UNSCHEDULABLE: dict[str, Any] = {
     "phase": "Pending",
     "conditions": [
         {
@@ -162,6 +162,18 @@ def test_a_pods_story(found: dict[str, Any], said: str) -> None:
     )
 
 
+def test_what_others_said_keeps_no_stop_of_its_own() -> None:
+    condition = {**UNSCHEDULABLE["conditions"][0], "message": "0/3 nodes are available."}
+    waiting = {"reason": "CreateContainerError", "message": "no such file."}
+    status = {
+        "conditions": [condition],
+        "containerStatuses": [{"name": "app", "state": {"waiting": waiting}}],
+    }
+    story = pod_story("acme/shop/web", pod(on="r1", status=status), placement({"r1": 2}), SUPERS)
+    assert "Unschedulable: 0/3 nodes are available." in story
+    assert "Container app waits: CreateContainerError: no such file." in story
+
+
 def test_an_unplaced_pod_gets_its_namespaces_story_too() -> None:
     story = pod_story("acme/shop/web", pod(), None, SUPERS)
     assert "Namespace acme/shop is placed nowhere." in story
@@ -179,3 +191,13 @@ def test_what_the_syncer_waits_for_is_found_in_its_status() -> None:
     assert reason == "ConfigMap shop/settings does not exist"
     assert waiting_reason(roles, "k", ("pods", "shop", "other")) == ""
     assert f"The syncer waits: {reason}." in pod_story("x/shop/web", pod(on="r1"), None, SUPERS, reason)
+
+
+def test_what_the_syncer_fails_at_and_tries_again_is_found_in_its_status() -> None:
+    error = {"tenant": "k", "item": "pods/shop/web", "message": "exceeded quota", "time": 1.0}
+    roles = {
+        "podscheduler": {"lastErrors": [{"time": "", "what": "k: shop/web", "error": "timeout"}]},
+        "syncer/r1": {"tenants": [{"key": "k", "waiting": []}], "lastErrors": [error]},
+    }
+    assert waiting_reason(roles, "k", ("pods", "shop", "web")) == "exceeded quota"
+    assert waiting_reason(roles, "other", ("pods", "shop", "web")) == ""

@@ -1,11 +1,14 @@
 """What `vcsync up` makes of its options and its file."""
 
 import socket
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from vcsync.cli import config
+from vcsync.cli import config, up_process
+from vcsync.cli.errors import WrongInputError
+from vcsync.cli.main import main
 from vcsync.cli.up import free_port, listen_at, members_of, wanted_of
 
 KUBECONFIG = """
@@ -57,6 +60,22 @@ def test_a_port_that_is_taken_is_not_chosen() -> None:
         assert free_port(taken) != taken
 
 
+def test_a_port_whose_connections_have_just_ended_is_chosen_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            server.accept()[0].close()  # who closes first keeps the port for a minute
+            assert client.recv(1) == b""
+    assert free_port(port) == port
+
+
+def test_a_damaged_memory_of_the_port_is_named(tmp_path: Path) -> None:
+    (tmp_path / "listen").touch()
+    with pytest.raises(WrongInputError, match=rf"^{tmp_path}/listen: .*--listen"):
+        listen_at(tmp_path)
+    assert listen_at(tmp_path, "127.0.0.1:7001") == ("127.0.0.1", 7001)
+
+
 def test_all_sections_of_the_file_count(tmp_path: Path) -> None:
     path = tmp_path / "vcsync.yaml"
     path.write_text(
@@ -81,3 +100,15 @@ def test_where_the_command_says_to_listen_the_file_does_not_count(tmp_path: Path
         config.read(path), tmp_path, members_of("", (), None), nodes=1, listen="127.0.0.1:7004"
     )
     assert wanted.plane.listen == ("127.0.0.1", 7004)
+
+
+@pytest.mark.parametrize(("options", "folders"), [(["--data", "data"], 0), (["--ephemeral"], 1)])
+def test_only_what_is_not_kept_has_a_folder_among_temporary_ones(
+    options: list[str], folders: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    found: list[int] = []
+    monkeypatch.setattr(up_process, "serve", lambda *_: found.append(len(list(tmp_path.iterdir()))))
+    assert main(["up", *options]) == 0
+    assert found == [folders]
+    assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,7 @@ from vcsync.cli.endpoints import status_url
 from vcsync.cli.errors import WrongInputError
 from vcsync.cli.install import write_private
 from vcsync.cli.kubeconfigs import check_self_contained, read_admin, with_token
-from vcsync.cli.output import age, amounts, document, readable, table
+from vcsync.cli.output import age, amounts, document, legible, readable, table
 from vcsync.cli.run import parse_shard
 from vcsync.kube.connection import Connection
 from vcsync.kube.errors import CredentialsError
@@ -179,6 +179,12 @@ def test_a_kubeconfigs_system_authorities_stay(tmp_path: Path) -> None:
     assert yaml.safe_load(made)["clusters"][0]["cluster"] == {"server": "https://host"}
 
 
+def test_what_a_killed_process_of_the_same_number_left_is_in_nobodys_way(tmp_path: Path) -> None:
+    (tmp_path / f".secret.{os.getpid()}").write_bytes(b"half")
+    write_private(tmp_path / "secret", b"new")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("secret", b"new")]
+
+
 def test_credentials_are_written_for_their_owner_only(tmp_path: Path) -> None:
     target = tmp_path / "syncer.kubeconfig"
     target.write_text("old")
@@ -191,3 +197,20 @@ def test_credentials_are_written_for_their_owner_only(tmp_path: Path) -> None:
     assert target.read_bytes() == b"new"
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     assert list(tmp_path.iterdir()) == [target]
+
+
+HOSTILE = "all\x1b[2J is\x9b31m\nwell\u202e"
+
+
+def test_what_a_tenant_writes_commands_no_terminal_and_begins_no_line() -> None:
+    assert legible(HOSTILE) == r"all\u001b[2J is\u009b31m\u000awell\u202e"
+    assert legible("Grüße, 世界: fine") == "Grüße, 世界: fine"
+    assert table(("NAME",), [(HOSTILE,)]).splitlines() == ["NAME", legible(HOSTILE)]
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_documents_hold_it_without_any_character_that_a_terminal_obeys(form: str) -> None:
+    said = HOSTILE.rstrip("\u202e")
+    text = document({"message": said}, form)
+    assert yaml.safe_load(text) == {"message": said}
+    assert text.replace("\n", "").isprintable()

@@ -12,9 +12,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m hack.attacks", description=__doc__)
     parser.add_argument("--seconds", type=float, default=3.0, help="for each attack (default 3)")
     parser.add_argument("--only", default="", metavar="REGEX", help="attacks by name (default all)")
+    parser.add_argument(
+        "--request",
+        action="append",
+        choices=quiet.REQUESTS,
+        help="what the quiet tenant does (default all, by turns)",
+    )
     options = parser.parse_args()
     names = [name for name in exhaustion.ATTACKS if re.search(options.only, name)]
-    print(quiet.summary(quiet.run(options.seconds, names)))
+    kinds = options.request or quiet.REQUESTS
+    print(quiet.summary(quiet.run(options.seconds, names, kinds), kinds))
     return 0
 
 

@@ -49,12 +49,16 @@ class Answer:
 
 @dataclass(frozen=True)
 class Door:
-    """Where a control plane listens, and what one client shows it: TLS settings, perhaps a token."""
+    """Where a control plane listens, and what one client shows it: TLS settings, perhaps a token.
+
+    `source`: the address to connect from; empty: any.
+    """
 
     port: int
     tls: ssl.SSLContext
     token: str = ""
     agent: str = field(default="attacks")
+    source: str = ""
 
     def connect(self, seconds: float = SECONDS) -> ssl.SSLSocket:
         """Open a connection.
@@ -62,7 +66,8 @@ class Door:
         Raises:
             OSError: the server does not want it.
         """
-        plain = socket.create_connection(("127.0.0.1", self.port), timeout=seconds)
+        source = (self.source, 0) if self.source else None
+        plain = socket.create_connection(("127.0.0.1", self.port), timeout=seconds, source_address=source)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as clients of HTTP do
         try:
             return self.tls.wrap_socket(plain, server_hostname="127.0.0.1")

@@ -7,22 +7,29 @@ the same attack goes to another control plane of this machine: what it notices t
 from __future__ import annotations
 
 import contextlib
+import itertools
 import multiprocessing
 import os
 import signal
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hack.attacks import exhaustion
-from hack.attacks.client import Door, read_answer
+from hack.attacks.client import Answer, Door, read_answer
 from hack.attacks.world import ATTACKER, World, door, world
 from hack.bench.meter import percentile
 from hack.bench_plane.load import cpu_seconds
 
-PLACE = "/api/v1/namespaces/default/configmaps/kept-0"
+COLLECTION = "/api/v1/namespaces/default/configmaps"
+PLACE = f"{COLLECTION}/kept-0"
+READ, LIST, WRITE, CONNECT = "read", "list", "write", "connect"
+REQUESTS = (READ, LIST, WRITE, CONNECT)
+"""What the quiet tenant does by turns: read one small object, list a few, change one, and read one over a new connection."""
+ADDRESS = "127.0.0.2"
+"""Where it connects from: an address of its own, as other tenants have."""
 NICENESS = 19
 """Of the attacker's client, which would have a machine of its own."""
 PAUSE_SECONDS = 0.005
@@ -42,14 +49,19 @@ HEAD = (
 
 @dataclass
 class Latencies:
-    """What the quiet tenant saw, in ms, sorted by `sort`; `refused`: answers that were something else than 200."""
+    """What the quiet tenant saw, in ms, by kind of request; `refused`: answers that were something else than 200."""
 
-    times: list[float] = field(default_factory=list)
+    of: dict[str, list[float]] = field(default_factory=lambda: {kind: [] for kind in REQUESTS})
     refused: int = 0
 
-    def at(self, share: float) -> float:
-        """A percentile."""
-        return percentile(self.times, share)
+    @property
+    def times(self) -> list[float]:
+        """All of them."""
+        return [each for times in self.of.values() for each in times]
+
+    def at(self, share: float, kind: str = "") -> float:
+        """A percentile, of one kind or of all."""
+        return percentile(self.of[kind] if kind else self.times, share)
 
 
 @dataclass
@@ -62,16 +74,16 @@ class Measured:
     beside: Latencies = field(default_factory=Latencies)
     busy: float = 0.0
 
-    def ratio(self, share: float) -> float:
-        """A percentile during the attack to the same without it."""
-        return self.attacked.at(share) / self.unloaded.at(share)
+    def ratio(self, share: float, kind: str = "") -> float:
+        """A percentile during the attack to the same without it, of one kind of request or of all."""
+        return self.attacked.at(share, kind) / self.unloaded.at(share, kind)
 
     def own(self, share: float) -> float:
         """A percentile during the attack to the same during one beside it: what is not the machine's."""
         return self.attacked.at(share) / max(self.beside.at(share), self.unloaded.at(share))
 
 
-def run(seconds: float, names: Sequence[str], *arguments: str) -> list[Measured]:
+def run(seconds: float, names: Sequence[str], kinds: Sequence[str], *arguments: str) -> list[Measured]:
     """Measure each attack for so many seconds, as long without it and as long beside it, in turns."""
     with (
         tempfile.TemporaryDirectory(prefix="vcsync-attack-") as folder,
@@ -80,28 +92,28 @@ def run(seconds: float, names: Sequence[str], *arguments: str) -> list[Measured]
     ):
         for each in (here, beside):
             exhaustion.prepare(each.attacker)
-        listen(here.victim, Latencies(), seconds)
-        print(HEAD, flush=True)
+        listen(here.victim, kinds, Latencies(), seconds)
+        print(HEAD + "".join(f"{kind:>9}" for kind in kinds), flush=True)
         measured = []
         for name in names:
-            measured.append(measure(here, beside, name, seconds))
-            print(line(measured[-1]), flush=True)
+            measured.append(measure(here, beside, name, kinds, seconds))
+            print(line(measured[-1], kinds), flush=True)
         return measured
 
 
-def measure(here: World, beside: World, name: str, seconds: float) -> Measured:
+def measure(here: World, beside: World, name: str, kinds: Sequence[str], seconds: float) -> Measured:
     """Measure one attack."""
     measured, each, pid = Measured(name), seconds / ROUNDS, here.plane.pid
     with attacking(here, name) as attacker, attacking(beside, name) as other:
         for _ in range(ROUNDS):
             calm(here, beside)
-            listen(here.victim, measured.unloaded, each)
+            listen(here.victim, kinds, measured.unloaded, each)
             with going_on(other):
-                listen(here.victim, measured.beside, each)
+                listen(here.victim, kinds, measured.beside, each)
             calm(here, beside)
             with going_on(attacker):
                 before, began = cpu_seconds([pid]), time.monotonic()
-                listen(here.victim, measured.attacked, each)
+                listen(here.victim, kinds, measured.attacked, each)
                 measured.busy += (cpu_seconds([pid]) - before) / (time.monotonic() - began) / ROUNDS
     calm(here, beside)
     return measured
@@ -133,17 +145,30 @@ def _spent(worlds: Sequence[World]) -> float:
     return cpu_seconds([*pids, *(int(each) for found in children for each in found)])
 
 
-def listen(quiet: Door, into: Latencies, seconds: float) -> None:
-    """Ask for one small object again and again."""
+def listen(quiet: Door, kinds: Sequence[str], into: Latencies, seconds: float) -> None:
+    """Do what a quiet tenant does, again and again."""
+    quiet = replace(quiet, source=ADDRESS)
     until = time.perf_counter() + seconds
     with quiet.connect(60) as connection, connection.makefile("rb") as stream:
-        while time.perf_counter() < until or not into.times:
+        for kind in itertools.cycle(kinds):
             begin = time.perf_counter()
-            connection.sendall(quiet.request("GET", PLACE))
-            answer = read_answer(stream)
-            into.times.append(1000 * (time.perf_counter() - begin))
+            if begin > until and all(into.of[each] for each in kinds):
+                return
+            if kind == CONNECT:
+                answer: Answer | None = quiet.ask("GET", PLACE)
+            else:
+                connection.sendall(_request(quiet, kind, begin))
+                answer = read_answer(stream)
+            into.of[kind].append(1000 * (time.perf_counter() - begin))
             into.refused += answer is None or answer.status != 200
             time.sleep(PAUSE_SECONDS)
+
+
+def _request(quiet: Door, kind: str, now: float) -> bytes:
+    if kind == WRITE:
+        patch = {"metadata": {"annotations": {"changed": str(now)}}}
+        return quiet.request("PATCH", PLACE, patch, {"Content-Type": "application/merge-patch+json"})
+    return quiet.request("GET", COLLECTION if kind == LIST else PLACE)
 
 
 @contextlib.contextmanager
@@ -174,7 +199,7 @@ def attack(port: int, kubeconfig: str, name: str, begun: multiprocessing.synchro
             list(exhaustion.ATTACKS[name](attacker))
 
 
-def line(found: Measured) -> str:
+def line(found: Measured, kinds: Sequence[str]) -> str:
     """One row of the table."""
     told = "".join(
         f"{found.attacked.at(share):8.1f}{found.unloaded.at(share):8.1f}{found.ratio(share):7.2f}"
@@ -183,14 +208,18 @@ def line(found: Measured) -> str:
     above = "" if found.ratio(0.99) <= AIM else "  above the aim"
     refused = found.attacked.refused + found.unloaded.refused + found.beside.refused
     told += f"{found.beside.at(0.99):8.1f}{found.own(0.99):7.2f}"
-    return f"{found.name:42}{told}{max(found.attacked.times):8.1f}{100 * found.busy:8.0f}{refused:8}{above}"
+    told += f"{max(found.attacked.times):8.1f}{100 * found.busy:8.0f}{refused:8}"
+    return f"{found.name:42}{told}" + "".join(f"{found.ratio(0.99, kind):9.2f}" for kind in kinds) + above
 
 
-def summary(measured: Sequence[Measured]) -> str:
+def summary(measured: Sequence[Measured], kinds: Sequence[str]) -> str:
     """How many attacks were noticed."""
     above = sum(each.ratio(0.99) > AIM for each in measured)
     own = sum(each.own(0.99) > AIM for each in measured)
+    by_kind = ", ".join(
+        f"{sum(each.ratio(0.99, kind) > AIM for each in measured)} of {kind}" for kind in kinds
+    )
     return (
         f"{above} of {len(measured)} attacks raise the quiet tenant's p99 above {AIM} of the one without them, {own} above"
-        f" {AIM} of the one while they go to another control plane of this machine"
+        f" {AIM} of the one while they go to another control plane of this machine; by kind of request: {by_kind}"
     )

@@ -198,12 +198,13 @@ def super_quotas(world: World) -> Iterator[Finding]:
                 "missing", tenant.key, super_id, "resourcequotas", name, keys.QUOTA, "", keys.QUOTA, None
             )
             continue
-        wanted = {f"requests.{resource}": amount(size) * count for resource, size in line.size.items()}
+        keys_of = {
+            resource: f"requests.{resource}" if resource in DIMENSIONS else resource for resource in line.size
+        }
+        wanted = {keys_of[resource]: amount(size) * count for resource, size in line.size.items()}
         hard = (quota.get("spec") or {}).get("hard") or {}
         if amounts(hard) != wanted:
-            expected = {
-                resource: f"{count} x {line.size[resource.removeprefix('requests.')]}" for resource in wanted
-            }
+            expected = {keys_of[resource]: f"{count} x {size}" for resource, size in line.size.items()}
             yield Finding(
                 "stale", tenant.key, super_id, "resourcequotas", name, keys.QUOTA, "spec.hard", expected, hard
             )

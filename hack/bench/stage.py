@@ -27,6 +27,8 @@ SUPER = "r1"
 NODES = 10
 NAMESPACE = "bench"
 QUOTA = {"requests.cpu": "40", "requests.memory": "80Gi"}
+SLICE = "cpu=2,memory=4Gi,pods=240"
+"""Twenty of them hold the quota, and nearly all Pods that the nodes take."""
 SYNCER = f"syncer-{SUPER}"
 
 SETTLED_SECONDS = 1.0
@@ -55,7 +57,7 @@ class ProfiledSystem(System):
     """
 
     def __init__(self, bed: TestBed, directory: Path, profiles: Mapping[str, Path]) -> None:
-        super().__init__(bed, directory)
+        super().__init__(bed, directory, tenant_options={TENANT: ("--slice-size", SLICE)})
         self._profiles = dict(profiles)
 
     def command(self, role: str) -> tuple[str, ...]:

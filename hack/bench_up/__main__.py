@@ -13,7 +13,7 @@ import msgspec
 from hack.bench.report import machine
 from hack.bench_up import report, runs
 from hack.bench_up.report import Results
-from hack.bench_up.system import Up
+from hack.bench_up.system import SUPERS, Up
 
 PARTS = ("idle", "pods", "memory", "direct", "deployments")
 SETTLING_SECONDS = 10.0
@@ -32,7 +32,7 @@ def main() -> int:
     results = Results(tenants=len(tenants))
     with (
         tempfile.TemporaryDirectory(prefix="vcsync-bench-") as folder,
-        Up(Path(folder), tenants, nodes, options.profile) as up,
+        Up(Path(folder), tenants, nodes, pods_of_a_slice(len(tenants), nodes), options.profile) as up,
     ):
         results.started = up.started
         try:
@@ -43,6 +43,11 @@ def main() -> int:
     told = {"machine": machine(), "results": msgspec.to_builtins(results)}
     options.json.write_bytes(msgspec.json.format(msgspec.json.encode(told), indent=1))
     return 0
+
+
+def pods_of_a_slice(tenants: int, nodes: int) -> int:
+    """How many Pods each tenant's one slice has, so that together they have nearly all."""
+    return len(SUPERS) * nodes * PODS_OF_A_NODE * 9 // 10 // tenants
 
 
 def _options() -> argparse.Namespace:

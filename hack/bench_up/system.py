@@ -33,13 +33,18 @@ class Up:
         folder: for its data and log.
         tenants: their names.
         nodes: of each super cluster.
+        pods: of a slice.
         profile: file to write where its CPU time goes; None: not asked for.
     """
 
-    def __init__(self, folder: Path, tenants: Sequence[str], nodes: int, profile: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, tenants: Sequence[str], nodes: int, pods: int, profile: Path | None = None
+    ) -> None:
         self.tenants = tuple(tenants)
         self._data, self._log = folder / "data", folder / "up.log"
         self._nodes = nodes
+        self._settings = folder / "vcsync.yaml"
+        self._settings.write_text(f"nsscheduler: {{default-slice: {{cpu: 2, memory: 4Gi, pods: {pods}}}}}\n")
         self._profile = profile
         self._process: subprocess.Popen[bytes] | None = None
         self.started = 0.0
@@ -52,6 +57,7 @@ class Up:
             sys.executable, *sampled, "-m", "vcsync", "up",
             "--data", str(self._data), "--listen", f"127.0.0.1:{port}", "--status", f"127.0.0.1:{status}",
             "--hollow", ",".join(SUPERS), "--nodes", str(self._nodes), "--tenants", ",".join(self.tenants),
+            "--config", str(self._settings),
         ]  # fmt: skip
         began = time.monotonic()
         with self._log.open("wb") as log:

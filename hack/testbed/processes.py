@@ -15,6 +15,7 @@ from pathlib import Path
 STOP_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _libc = ctypes.CDLL(None, use_errno=True)
+_given_ports: set[int] = set()  # by `free_ports`, to whoever may not listen yet
 
 
 @dataclass(frozen=True)
@@ -153,11 +154,13 @@ def free_ports(count: int, reserved: Collection[int] = ()) -> list[int]:
     """Distinct free TCP ports of the loopback address, none of them reserved.
 
     They lie below the range the kernel takes for outgoing connections, so that a server that is down for a
-    moment finds its port again.
+    moment finds its port again. None is given a second time while there are others: who was given a port may
+    be yet to listen there.
     """
     first_ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     candidates = list(range(20_000, max(first_ephemeral, 24_000)))
     random.shuffle(candidates)
+    candidates.sort(key=_given_ports.__contains__)
     ports: list[int] = []
     for port in candidates:
         if len(ports) == count:
@@ -170,6 +173,7 @@ def free_ports(count: int, reserved: Collection[int] = ()) -> list[int]:
             except OSError:
                 continue
             ports.append(port)
+    _given_ports.update(ports)
     return ports
 
 

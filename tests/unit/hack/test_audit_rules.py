@@ -117,7 +117,7 @@ def correct() -> Draft:
     for key, name in ((ACME, "acme"), (UMBRELLA, "umbrella")):
         record = made(name, "vcsync", uid=f"vc-{name}", spec={}, status={"clusterNamespace": key})
         draft.add("meta", "virtualclusters", record)
-    size = {"cpu": "1", "memory": "1Gi"}
+    size = {"cpu": "1", "memory": "1Gi", "pods": "10"}
     placements = {"r1": 2, "r2": 1}
     line = made("shop", ACME, spec={}, status={"placements": placements, "waiting": 0})
     line["metadata"]["finalizers"] = ["tenancy.x-k8s.io/drain-r1", "tenancy.x-k8s.io/drain-r2"]
@@ -138,7 +138,7 @@ def correct() -> Draft:
     }
     shop["metadata"]["annotations"] |= {
         "scheduler.virtualcluster.io/placements": json.dumps(placements),
-        "scheduler.virtualcluster.io/slice": json.dumps(size),
+        "scheduler.virtualcluster.io/slice": '{"cpu":"1","memory":"1Gi"}',
         "note": "acme-secret",
     }
     draft.add(ACME, "namespaces", shop)
@@ -188,7 +188,11 @@ def correct() -> Draft:
             "scheduler.virtualcluster.io/slice": json.dumps(size),
         }
         draft.add(super_id, "namespaces", below)
-        hard = {"requests.cpu": str(slices), "requests.memory": f"{slices * 1024}Mi"}
+        hard = {
+            "requests.cpu": str(slices),
+            "requests.memory": f"{slices * 1024}Mi",
+            "pods": str(slices * 10),
+        }
         draft.add(
             super_id,
             "resourcequotas",
@@ -365,8 +369,13 @@ DEFECTS: list[tuple[str, Callable[[Draft], None], list[str]]] = [
         ["stale r1 resourcequotas vcsync-slices"],
     ),
     (
+        "super quota with too many pods",
+        _set("r1", "resourcequotas", "vcsync-slices", "spec|hard|pods", "300"),
+        ["stale r1 resourcequotas vcsync-slices"],
+    ),
+    (
         "super quota with more resources",
-        _set("r1", "resourcequotas", "vcsync-slices", "spec|hard|pods", "3"),
+        _set("r1", "resourcequotas", "vcsync-slices", "spec|hard|services", "3"),
         ["stale r1 resourcequotas vcsync-slices"],
     ),
     (

@@ -96,6 +96,11 @@ def test_ports_are_free_distinct_and_not_the_kernels() -> None:
     assert not set(first) & set(processes.free_ports(50, first))
 
 
+def test_a_port_is_given_once_though_nobody_listens_there_yet() -> None:
+    first = processes.free_ports(1000)
+    assert not set(first) & set(processes.free_ports(1000))
+
+
 def test_memory_of_a_process() -> None:
     assert processes.resident_memory(os.getpid()) > 1 << 20
     assert processes.resident_memory(1 << 30) == 0

@@ -419,6 +419,14 @@ def test_a_tenant_is_registered_with_credentials_of_its_own_for_every_role(
         1,
         "leads to the control plane of tenant acme",
     )
+    fails(
+        vcsync("super", "add", "r9", "--kubeconfig", acme.kubeconfig),
+        1,
+        "leads to the control plane of tenant acme",
+    )
+    assert (
+        acme.kubectl("get", "configmap", "-n", "kube-system", "--ignore-not-found", "supercluster-info") == ""
+    )
     remove_by_hand(bed, vcsync, "acme")
 
 

@@ -103,6 +103,22 @@ def test_a_newcomer_types_what_is_shown_and_keeps_it_over_a_crash(up: Up) -> Non
 
 
 @pytest.mark.timeout(390)
+def test_a_tenant_and_a_super_cluster_with_new_keys_are_served_on(up: Up) -> None:
+    up.start("--tenants", "acme", "--hollow", "r1")
+    up.kubectl("create quota all --hard=cpu=8,memory=16Gi")
+    up.kubectl("create deployment web --image=nginx")
+    up.kubectl("set resources deployment/web --requests=cpu=100m,memory=128Mi")
+    up.running(1)
+    for space in ("acme", "r1"):
+        told = up.type(f"vcsync tenant rotate {space} --data {up.data}")
+        assert "the roles that serve it have new credentials" in told
+        following = told.splitlines()[-1].removeprefix("next: ")
+        up.type(f"cd {up.data}; {following}")
+    up.kubectl("scale deployment/web --replicas=4")
+    up.running(4)
+
+
+@pytest.mark.timeout(390)
 def test_two_systems_at_once_choose_ports_of_their_own_and_leave_nothing(tmp_path: Path) -> None:
     first, second = Up(tmp_path / "first"), Up(tmp_path / "second")
     scratch = {}
@@ -117,7 +133,9 @@ def test_two_systems_at_once_choose_ports_of_their_own_and_leave_nothing(tmp_pat
         assert len(set(urls)) == 4
         port = scratch[first][0].rpartition(":")[2]
         taken = refused("--ephemeral", "--listen", f"127.0.0.1:{port}")
-        assert (taken.returncode, "cannot listen on" in taken.stderr) == (1, True), taken.stderr
+        assert (taken.returncode, "choose another with --listen" in taken.stderr) == (1, True), taken.stderr
+        other = refused("--ephemeral", "--status", f"127.0.0.1:{port}")
+        assert (other.returncode, "choose another with --status" in other.stderr) == (2, True), other.stderr
         same = refused("--data", scratch[first][1], "--listen", "127.0.0.1:1")
         assert (same.returncode, "in use" in same.stderr) == (1, True), same.stderr
         assert "Traceback" not in taken.stderr + same.stderr

@@ -154,7 +154,7 @@ def test_affinity_within_a_tenant_works_across_its_namespaces(pool: Pool) -> Non
 
 
 def test_topology_spread_counts_the_own_tenants_pods_only(pool: Pool) -> None:
-    with pool.space("acme") as acme, pool.space("umbrella") as umbrella:
+    with pool.space("acme", hard={"cpu": "2", "memory": "2Gi"}) as acme, pool.space("umbrella") as umbrella:
         node = acme_node(acme)
         crowd = [pod(f"crowd-{position}", on="r1", labels={"app": "even"}) for position in range(4)]
         for each in crowd:
@@ -264,6 +264,24 @@ def test_the_operator_may_allow_it(pool: Pool, space: Space) -> None:
         placed = space.running("placed")
         assert super_of(placed) == "r1"
         assert (space.there("r1", "pods", "placed") or {})["spec"]["nodeName"] == node
+
+
+def test_pods_tolerate_no_taints_but_those_that_the_operator_names(pool: Pool, space: Space) -> None:
+    def tolerating(key: str) -> Json:
+        return pod(f"on-{key}", tolerations=[{"key": key, "operator": "Exists"}])
+
+    pool.configure("acme", podPolicy={"tolerations": ["spot"]})
+    try:
+        space.apply(tolerating("spot"))
+        space.running("on-spot")
+        space.apply(tolerating("gpu"))
+        told = eventually(lambda: _refusal(space, "on-gpu"))
+        assert (
+            "spec.tolerations[0] tolerates taint gpu, which is not allowed here; remove it" in told["message"]
+        )
+    finally:
+        pool.configure("acme", podPolicy={"tolerations": None})
+    space.running("on-gpu")
 
 
 def test_our_own_labels_mean_nothing_when_a_tenant_writes_them(pool: Pool, space: Space) -> None:

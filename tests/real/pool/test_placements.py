@@ -18,6 +18,7 @@ from pool_kit import (
     container,
     deployment,
     eventually,
+    is_running,
     pod,
     quota,
     read,
@@ -27,6 +28,8 @@ from pool_kit import (
 
 from hack.testbed import Cluster
 from vcsync.api import names
+
+NODE_PORTS = "services.nodeports"
 
 
 def test_a_placement_that_is_added_takes_everything_along_at_once(pool: Pool) -> None:
@@ -77,6 +80,9 @@ def test_losing_a_placement_drains_pods_first_then_the_rest_then_the_finalizer(p
             assert standing["metadata"]["deletionGracePeriodSeconds"] == 60
             mine = eventually(lambda: _deleting(space.get("pods", "worker")))
             assert mine["metadata"]["deletionGracePeriodSeconds"] == 60
+            (told,) = eventually(lambda: space.events("worker", "SlicesLost"))
+            assert "holds no slices on super cluster r2 any more" in told["message"]
+            assert told["involvedObject"]["uid"] == mine["metadata"]["uid"]
             # While it stops, what it needs stays, and the ledger remembers.
             assert space.there("r2", "configmaps", "needed")
             assert "deletionTimestamp" not in (_super_namespace(space, "r2") or {})["metadata"]
@@ -159,7 +165,7 @@ def test_what_a_tenant_writes_into_its_placement_annotations_is_put_right(pool: 
     space.kubectl("patch", "namespace", space.name, "--type=merge", "-p", json.dumps(forged))
     eventually(lambda: space.placements() == {"r1": 1, "r2": 1})
     eventually(lambda: (space.namespace() or {})["metadata"]["labels"][names.placement_label("r1")] == "1")
-    slices = space.there("r1", "resourcequotas", names.SUPER_QUOTA_NAME) or {}
+    slices = eventually(lambda: space.there("r1", "resourcequotas", names.SUPER_QUOTA_NAME))
     assert slices["spec"]["hard"]["requests.cpu"] == "500m"
 
 
@@ -284,3 +290,63 @@ def _ours(space: Space, super_id: str) -> dict[str, str]:
         for each in space.all_there(super_id, "configmaps")
         if each["metadata"]["name"].startswith("c-")
     }
+
+
+def test_a_namespace_has_no_more_pods_than_its_slices_though_they_request_nothing(pool: Pool) -> None:
+    nothing = {"requests": {"cpu": "0", "memory": "0"}}
+    idle = [container(resources=nothing)]
+    with pool.space() as space:
+        room = int((space.ledger() or {})["spec"]["sliceSize"]["pods"])
+        space.apply(deployment("idle", 2 * room + 2, containers=idle))
+        waiting = eventually(lambda: _waiting(space, 2))
+        for each in waiting:
+            told = condition(each, "PodScheduled")["message"]
+            assert f"r1: pods 1 asked, 0 of {room} free; r2: pods 1 asked, 0 of {room} free" in told
+        eventually(lambda: sum(map(is_running, space.pods("idle"))) == 2 * room)
+        # Whoever gives its Pod to a super cluster itself meets the quota there.
+        space.apply(pod("pushy", labels={names.SUPER_CLUSTER: "r1"}, containers=idle))
+        syncer = pool.system.endpoint("syncer-r1").removeprefix("http://")
+        asked = ("explain", "pod", f"acme/{space.name}/pushy", "--endpoint", syncer)
+        eventually(lambda: "exceeded quota" in pool.system.vcsync(*asked))
+        assert _used(space, "r1", "pods") == (str(room), str(room))
+        space.kubectl("delete", "pod", "pushy")
+        first = next(each for each in space.pods("idle") if super_of(each) == "r2")
+        space.kubectl("delete", "pod", first["metadata"]["name"], "--wait=false")
+        eventually(lambda: space.get("pods", first["metadata"]["name"]) is None)
+        eventually(lambda: sum(map(is_running, space.pods("idle"))) == 2 * room)
+
+
+def test_node_ports_go_with_slices_and_whoever_has_too_many_services_is_told(pool: Pool) -> None:
+    def service(name: str, ports: int) -> Json:
+        return {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": name},
+            "spec": {"type": "NodePort", "ports": [{"name": f"p{n}", "port": 80 + n} for n in range(ports)]},
+        }
+
+    with pool.space() as space:
+        room = int((space.ledger() or {})["spec"]["sliceSize"][NODE_PORTS])
+        space.apply(service("some", room))
+        eventually(lambda: all(space.there(super_id, "services", "some") for super_id in ("r1", "r2")))
+        space.apply(service("more", 1))
+        (told,) = eventually(lambda: space.events("more", "FailedCreate")[:1])
+        assert "exceeded quota" in told["message"]
+        assert "remove another Service, or have the namespace hold more slices" in told["message"]
+        space.apply(quota({"cpu": "2", "memory": "2Gi"}))
+        for super_id in ("r1", "r2"):
+            eventually(lambda super_id=super_id: _used(space, super_id, NODE_PORTS)[1] == str(2 * room))
+        space.kubectl("annotate", "service", "more", "looked-at=again")
+        eventually(lambda: all(space.there(super_id, "services", "more") for super_id in ("r1", "r2")))
+
+
+def _waiting(space: Space, count: int) -> list[Json]:
+    found = [each for each in space.pods() if condition(each, "PodScheduled").get("status") == "False"]
+    assert len(found) == count, [each["metadata"]["name"] for each in found]
+    return found
+
+
+def _used(space: Space, super_id: str, resource: str) -> tuple[str, str]:
+    """How much of a resource is used of how much, in the super cluster's own words."""
+    status = (space.there(super_id, "resourcequotas", names.SUPER_QUOTA_NAME) or {})["status"]
+    return status["used"][resource], status["hard"][resource]

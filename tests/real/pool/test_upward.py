@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from pool_kit import Json, Space, annotation, eventually, pod
+from pool_kit import Json, Pool, Space, annotation, eventually, pod
 
 from vcsync.api import names
 
@@ -157,3 +157,21 @@ def test_external_ips_are_refused(space: Space) -> None:
     told = eventually(lambda: space.events("catcher", "PolicyRefused"))
     assert "externalIPs" in told[0]["message"]
     assert not any(space.there(super_id, "services", "catcher") for super_id in space.pool.supers)
+
+
+def test_an_address_for_a_load_balancer_goes_down_once_the_operator_allows_it(
+    pool: Pool, space: Space
+) -> None:
+    space.apply(service("front", selector={"app": "x"}, type="LoadBalancer", loadBalancerIP="203.0.113.9"))
+    (told,) = eventually(lambda: space.events("front", "PolicyRefused")[:1])
+    assert told["message"].startswith("spec.loadBalancerIP is not allowed here: the address may be meant for")
+    assert not any(space.there(super_id, "services", "front") for super_id in pool.supers)
+    with pool.configured("acme", servicePolicy={"loadBalancerIP": "Allow"}):
+        standing = eventually(lambda: space.there("r1", "services", "front"))
+        assert standing["spec"]["loadBalancerIP"] == "203.0.113.9"
+    with pool.configured("acme", servicePolicy={"nodePort": "Refuse"}):
+        space.apply(service("wide", selector={"app": "x"}, type="NodePort"))
+        (told,) = eventually(lambda: space.events("wide", "PolicyRefused")[:1])
+        assert told["message"].startswith("spec.type NodePort is not allowed here")
+        pool.configure("acme", servicePolicy={"nodePort": "Allow"})
+        eventually(lambda: space.there("r1", "services", "wide"))

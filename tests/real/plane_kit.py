@@ -13,6 +13,7 @@ import msgspec
 
 from hack.embedded import ControlPlane
 from hack.parity import sides
+from vcsync.kube.connector import Connector
 
 MERGE = "application/merge-patch+json"
 
@@ -47,9 +48,10 @@ class Caller:
 @asynccontextmanager
 async def calling(plane: ControlPlane, kubeconfig: Path) -> AsyncIterator[Caller]:
     context = sides.side("", kubeconfig).users["admin"].context
-    connector = aiohttp.TCPConnector(ssl=context)
+    connector = Connector(ssl=context)
     async with aiohttp.ClientSession(connector=connector, read_bufsize=2**20) as session:
         yield Caller(session, plane.url)
+    await asyncio.sleep(0)  # the loop tells transports of their end in its next turn
 
 
 async def first(events: AsyncIterator[dict[str, Any]], count: int) -> list[dict[str, Any]]:

@@ -13,12 +13,13 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import aiohttp
-from aiohttp import ClientResponse, ClientSession, ClientTimeout, TCPConnector
+from aiohttp import ClientResponse, ClientSession, ClientTimeout
 from yarl import URL
 
 from vcsync.kube import local
 from vcsync.kube.breaker import Breaker, BreakerState, RetryBudget, backoff
 from vcsync.kube.connection import Connection, Credentials
+from vcsync.kube.connector import Connector
 from vcsync.kube.errors import (
     ApiError,
     CircuitOpen,
@@ -173,10 +174,6 @@ class _Sent:
         return await self._response.content.readany()
 
     async def close(self) -> None:
-        connection = self._response.connection
-        if connection is not None and connection.transport is not None:
-            # Nothing more will be said: a parting in good order would outlive the loop when the process ends.
-            connection.transport.abort()
         self._response.close()
 
 
@@ -428,7 +425,7 @@ class Transport:
                 raise RuntimeError(f"{self.name}: the client is closed")
             limit = 0 if stream else self._max_connections
             session = self._sessions[stream] = ClientSession(
-                connector=TCPConnector(limit=limit, limit_per_host=0, keepalive_timeout=60.0),
+                connector=Connector(limit=limit, keepalive_timeout=60.0),
                 headers=self._headers,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=False,

@@ -6,11 +6,11 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import aiohttp
 
 from vcsync.controlplane.egress import tls
+from vcsync.kube.connector import Connector
 
 KEEP_SECONDS = 15.0
 """How long an idle connection is kept."""
@@ -73,17 +73,8 @@ class Connections:
             await pool.session.close()
 
 
-class _Connector(aiohttp.TCPConnector):
-    """Drops connections that failed at once: by itself aiohttp waits half a minute for the other side's goodbye."""
-
-    def _release(self, key: Any, protocol: Any, *, should_close: bool = False) -> None:
-        if should_close or protocol.should_close:
-            protocol.abort()
-        super()._release(key, protocol, should_close=should_close)
-
-
 def _session(bundle: bytes) -> aiohttp.ClientSession:
-    connector = _Connector(
+    connector = Connector(
         ssl=tls.context(bundle), limit=0, use_dns_cache=False, keepalive_timeout=KEEP_SECONDS
     )
     return aiohttp.ClientSession(

@@ -4,6 +4,7 @@ The servers start once per session (about ten seconds). VCSYNC_TESTBED=<folder> 
 `python -m hack.testbed up --dir <folder>` instead; so tests name their namespaces uniquely and clean up.
 """
 
+import gc
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
@@ -15,6 +16,20 @@ from hack.testbed import BuildError, Cluster, TestBed, ensure
 from hack.testbed.faultproxy import FaultProxy
 
 BINARIES: pytest.StashKey[str] = pytest.StashKey()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def long_lived() -> None:
+    """Have the collector leave alone what was there before, so that looking at what a test leaves is quick."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_open(long_lived: None) -> Iterator[None]:
+    """Blame a connection or file that was left open on the test that did, not on any later one."""
+    yield
+    gc.collect()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

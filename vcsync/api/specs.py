@@ -252,7 +252,8 @@ class VirtualClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
         about(
             "Size of a slice in namespaces without an annotation that says otherwise: cpu and memory. It may also "
             "name pods, services, services.loadbalancers, services.nodeports, configmaps and secrets, how many go "
-            "with them; slices of another size have as many in proportion."
+            "with them, and object-bytes, how many bytes all objects may take; slices of another size have as many "
+            "in proportion."
         ),
     ] = None
     pod_policy: Annotated[PodPolicy, about("What tenant Pods may ask of super clusters' nodes.")] = (

@@ -20,15 +20,26 @@ DIMENSIONS = ("cpu", "memory")
 PODS = "pods"
 """What a slice has besides: room for so many Pods, whose number nodes bound (the kubelet's `maxPods`)."""
 
-OBJECTS = ("configmaps", "secrets", "services", "services.loadbalancers", "services.nodeports")
+OBJECT_BYTES = "object-bytes"
+"""How many bytes a namespace's objects may take in a super cluster; no ResourceQuota knows that, the syncer counts."""
+
+OBJECTS = (
+    "configmaps",
+    OBJECT_BYTES,
+    "secrets",
+    "services",
+    "services.loadbalancers",
+    "services.nodeports",
+)
 """What an operator's slice may name besides: how many of these a namespace may have in a super cluster.
 
-Names as in a ResourceQuota. They are bounded, not dealt out: no super cluster says how many it has.
+Names as in a ResourceQuota, but for the bytes. They are bounded, not dealt out: no super cluster says how many it has.
 """
 
 DEFAULT_SLICE: Mapping[str, str] = {
     "cpu": "2",
     "memory": "4Gi",
+    OBJECT_BYTES: "16Mi",
     "services.loadbalancers": "5",
     "services.nodeports": "20",
 }

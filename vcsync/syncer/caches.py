@@ -25,6 +25,7 @@ from vcsync.kube.resources import (
 from vcsync.syncer.kinds import token
 from vcsync.syncer.kinds.node import readiness
 from vcsync.syncer.kinds.plan import Dependency, Kind, Parts, Side
+from vcsync.syncer.room import weight
 from vcsync.syncer.waiting import Item
 
 CONTROLLED_SELECTOR = f"{names.CONTROLLED}={names.TRUE}"
@@ -143,6 +144,7 @@ class SuperCaches(_Side):
         self._wake = wake
         self._on_node = on_node
         self._pods_on: Counter[tuple[str, str]] = Counter()
+        self._bytes_in: Counter[str] = Counter()
         self.reflectors: dict[Resource, Reflector] = {}
         by_resource = {kind.resource: kind for kind in kinds.values()}
         for resource in (*by_resource, RESOURCE_QUOTAS):
@@ -178,6 +180,10 @@ class SuperCaches(_Side):
         """How many Pods of a tenant stand on a node."""
         return self._pods_on[(tenant, node)]
 
+    def bytes_in(self, super_namespace: str) -> int:
+        """How many bytes the objects of a super namespace take; see `room.weight`."""
+        return self._bytes_in[super_namespace]
+
     def _router(self, resource: Resource, kind: Kind | None) -> Callable[[Change], None]:
         kinds = tuple(self._kinds.values())
 
@@ -186,6 +192,8 @@ class SuperCaches(_Side):
             assert envelope is not None  # noqa: S101  a Change has at least one side
             if resource == PODS:
                 self._count(change)
+            if kind is not None and resource.namespaced:
+                self._weigh(envelope.namespace, weight(change.new) - weight(change.old))
             tenant = envelope.annotations.get(names.CLUSTER, "")
             if not tenant:
                 return
@@ -212,6 +220,12 @@ class SuperCaches(_Side):
                 self._pods_on[place] += step
                 if not self._pods_on[place]:
                     del self._pods_on[place]
+
+    def _weigh(self, place: str, growth: int) -> None:
+        if growth:
+            self._bytes_in[place] += growth
+            if not self._bytes_in[place]:
+                del self._bytes_in[place]
 
     def _node_changed(self, change: Change) -> None:
         envelope = change.new if change.new is not None else change.old

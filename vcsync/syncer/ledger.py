@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 
@@ -16,8 +17,9 @@ from vcsync.kube.client import Client
 from vcsync.kube.envelope import Envelope
 from vcsync.kube.quantity import canonical, milli
 from vcsync.kube.reflector import Reflector
-from vcsync.scheduling.slices import DIMENSIONS
+from vcsync.scheduling.slices import DIMENSIONS, OBJECT_BYTES
 from vcsync.syncer.kinds.plan import Placement
+from vcsync.syncer.room import LEAST
 
 log = structlog.get_logger(__name__)
 
@@ -45,6 +47,8 @@ class Entry(Struct, frozen=True):
     """What the kinds are told of it."""
     uid: str
     """UID of the NamespacePlacement."""
+    room: int | None = None
+    """Bytes its objects may take here; None: any number."""
 
 
 def hard_of(slices: int, slice_size: Mapping[str, str]) -> dict[str, str]:
@@ -57,7 +61,19 @@ def hard_of(slices: int, slice_size: Mapping[str, str]) -> dict[str, str]:
     return {
         f"requests.{name}" if name in DIMENSIONS else name: canonical(milli(size) * slices, size)
         for name, size in sorted(slice_size.items())
+        if name != OBJECT_BYTES
     }
+
+
+def room_of(slices: int, slice_size: Mapping[str, str]) -> int | None:
+    """Bytes that a namespace's objects may take with so many slices; None: any number.
+
+    Args:
+        slices: number of slices on this super cluster.
+        slice_size: resource name -> quantity of one slice.
+    """
+    size = slice_size.get(OBJECT_BYTES)
+    return max(LEAST, slices * milli(size) // 1000) if size is not None else None
 
 
 def entry_of(envelope: Envelope, super_id: str) -> Entry | None:
@@ -92,10 +108,15 @@ def entry_of(envelope: Envelope, super_id: str) -> Entry | None:
             hard=hard_of(slices, slice_size),
         ),
         uid=envelope.uid,
+        room=room_of(slices, slice_size),
     )
 
 
 _NONE: dict[str, Entry] = {}
+
+
+def _room(entry: Entry | None) -> int:
+    return entry.room or 0 if entry is not None else 0
 
 
 class Ledger:
@@ -111,6 +132,7 @@ class Ledger:
         self._super_id = super_id
         self._on_change = on_change
         self._entries: dict[str, dict[str, Entry]] = {}
+        self._rooms: Counter[str] = Counter()
         self.reflector = Reflector(
             meta,
             NAMESPACE_PLACEMENTS,
@@ -124,6 +146,10 @@ class Ledger:
     def open(self, tenant: str, namespace: str) -> bool:
         """Whether objects of the namespace pass the door of this super cluster's caches."""
         return namespace in self._entries.get(tenant, _NONE)
+
+    def room(self, tenant: str) -> int:
+        """Bytes that the objects of all a tenant's namespaces may take here, of those that are bounded."""
+        return self._rooms[tenant]
 
     def entries(self, tenant: str | None = None) -> Iterator[Entry]:
         """All entries, or one tenant's."""
@@ -145,8 +171,10 @@ class Ledger:
             entries[namespace] = after
         else:
             entries.pop(namespace, None)
+        self._rooms[tenant] += _room(after) - _room(before)
         if not entries:
             del self._entries[tenant]
+            del self._rooms[tenant]
         self._on_change(tenant, namespace)
 
     def _read(self, envelope: Envelope) -> Entry | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 
 import structlog
@@ -29,6 +30,7 @@ from vcsync.syncer.kinds.plan import (
     Wait,
 )
 from vcsync.syncer.ledger import Holding
+from vcsync.syncer.room import NoRoom, Room, TooFast, demand_of
 from vcsync.syncer.waiting import Item, WaitingRoom
 from vcsync.syncer.world import Pair, World
 
@@ -41,6 +43,7 @@ _LONGEST_REFUSAL = 700
 """Characters of a super cluster's message that an Event repeats: the remedy after it has to fit, too."""
 _EXCEEDED = "exceeded quota"
 """How an API server begins to say that a ResourceQuota has no room."""
+_MORE_SLICES = "have the namespace hold more slices: raise cpu or memory in its ResourceQuota"
 WAITS_FOR = "WaitsFor"
 """Event reason: an object cannot go down before another one, which was refused."""
 
@@ -72,6 +75,7 @@ class Reconciler:
         context: the tenant, as its kinds see it now.
         tenant_endpoint: name of the tenant's client, to tell whose answer an error is.
         notify: emits an Event about a tenant object: (kind, item, object, notice).
+        room: what the tenant's namespaces may write.
         waiting: where items that wait are parked.
         drift: where repairs are noted.
         clock: monotonic seconds.
@@ -85,6 +89,7 @@ class Reconciler:
         context: Callable[[], TenantContext],
         tenant_endpoint: str,
         notify: Callable[[Kind, Item, Envelope | None, Notify], None],
+        room: Room,
         waiting: WaitingRoom,
         drift: DriftLedger,
         clock: Callable[[], float],
@@ -94,6 +99,7 @@ class Reconciler:
         self._context = context
         self._tenant_endpoint = tenant_endpoint
         self._notify = notify
+        self._room = room
         self._waiting = waiting
         self._drift = drift
         self._clock = clock
@@ -172,16 +178,29 @@ class Reconciler:
         for action in plan.actions:
             self._note_drift(item, pair, action)
             try:
-                await self._hands.carry_out(
-                    action,
-                    self._context(),
-                    confirm=lambda doomed: self._confirm(kind, item, pair, doomed),
-                    notify=lambda notice: self._notify(kind, item, pair.v, notice),
-                )
+                with self._taking_room(kind, item, pair, action):
+                    await self._hands.carry_out(
+                        action,
+                        self._context(),
+                        confirm=lambda doomed: self._confirm(kind, item, pair, doomed),
+                        notify=lambda notice: self._notify(kind, item, pair.v, notice),
+                    )
+            except NoRoom as error:
+                raise self._without_room(kind, item, pair, action, error) from error
+            except TooFast as error:
+                raise Parked(Wait(f"{_doing(action)}: {error}", after=error.after)) from error
             except (NotFound, Forbidden, Invalid, BadRequest, TooLarge) as error:
                 raise self._refused(kind, item, pair, action, error) from error
             if isinstance(action, Create) and pair.v is not None and action.resource == kind.resource:
                 self._tell_reserved(kind, item, pair.v)
+
+    def _taking_room(
+        self, kind: Kind, item: Item, pair: Pair, action: Action
+    ) -> AbstractContextManager[None]:
+        entry = self._world.entry(item)
+        place = self._world.super_namespace(item.namespace)
+        demand = demand_of(kind, action, pair.v, pair.p)
+        return self._room.taking(place, entry.room if entry is not None else None, demand)
 
     def _tell_reserved(self, kind: Kind, item: Item, v: Envelope) -> None:
         """Say what of a new object is in our own name and stays behind."""
@@ -280,12 +299,9 @@ class Reconciler:
             place = Dependency("super", NAMESPACES, "", world.super_namespace(item.namespace or item.name))
             return Parked(Wait(f"{doing}: {message}", on=(place,), after=5.0))
         if not by_tenant and pair.v is not None:
-            creating = isinstance(action, Create)
-            told = f"Error {'creating' if creating else 'updating'}: {message[:_LONGEST_REFUSAL]}; {_remedy(kind, error)}"
-            self._notify(
-                kind, item, pair.v, Notify("Warning", "FailedCreate" if creating else "FailedUpdate", told)
+            self._tell_refused(
+                kind, item, pair.v, action, f"{message[:_LONGEST_REFUSAL]}; {_remedy(kind, error)}"
             )
-            self._note_refusal(kind, item, told)
         log.warning(
             "refused",
             tenant=world.key,
@@ -296,6 +312,19 @@ class Reconciler:
             error=message,
         )
         return Parked(Wait(f"{doing} was refused: {message}", after=REFUSED_AGAIN_SECONDS))
+
+    def _without_room(self, kind: Kind, item: Item, pair: Pair, action: Action, error: NoRoom) -> Parked:
+        remedy = f"remove objects or make them smaller, or {_MORE_SLICES}"
+        if pair.v is not None:
+            self._tell_refused(kind, item, pair.v, action, f"{error}; {remedy}")
+        return Parked(Wait(f"{_doing(action)}: {error}", after=REFUSED_AGAIN_SECONDS))
+
+    def _tell_refused(self, kind: Kind, item: Item, v: Envelope, action: Action, why: str) -> None:
+        creating = isinstance(action, Create)
+        told = f"Error {'creating' if creating else 'updating'}: {why}"
+        reason = "FailedCreate" if creating else "FailedUpdate"
+        self._notify(kind, item, v, Notify("Warning", reason, told))
+        self._note_refusal(kind, item, told)
 
     def _note_drift(self, item: Item, pair: Pair, action: Action) -> None:
         """Remember a repair: the super cluster's object changed though the tenant's is as it was when both agreed."""
@@ -336,7 +365,7 @@ def _remedy(kind: Kind, error: ApiError) -> str:
     """What a tenant can do about a refusal of the super cluster."""
     what = kind.resource.kind
     if _EXCEEDED in error.status.message:
-        return f"remove another {what}, or have the namespace hold more slices: raise cpu or memory in its ResourceQuota"
+        return f"remove another {what}, or {_MORE_SLICES}"
     if isinstance(error, TooLarge):
         return (
             f"make the {what} smaller: shorten data, and put control characters, six bytes each in JSON, "

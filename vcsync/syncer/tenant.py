@@ -26,6 +26,7 @@ from vcsync.syncer.kinds.runtime import runtime_classes
 from vcsync.syncer.ledger import Ledger
 from vcsync.syncer.nodes import Pace, VirtualNodes
 from vcsync.syncer.reconcile import Reconciler
+from vcsync.syncer.room import Room
 from vcsync.syncer.tenant_events import Destination
 from vcsync.syncer.waiting import Item, WaitingRoom
 from vcsync.syncer.world import World
@@ -122,6 +123,7 @@ class TenantSync:
             context=lambda: self.context,
             tenant_endpoint=handle.client.name,
             notify=self._notify,
+            room=Room(held=here.bytes_in, whole=lambda: ledger.room(self.key), clock=clock),
             waiting=waiting,
             drift=drift,
             clock=clock,

@@ -28,6 +28,7 @@ from pool_kit import (
 
 from hack.testbed import Cluster
 from vcsync.api import names
+from vcsync.kube.quantity import milli
 
 NODE_PORTS = "services.nodeports"
 
@@ -338,6 +339,43 @@ def test_node_ports_go_with_slices_and_whoever_has_too_many_services_is_told(poo
             eventually(lambda super_id=super_id: _used(space, super_id, NODE_PORTS)[1] == str(2 * room))
         space.kubectl("annotate", "service", "more", "looked-at=again")
         eventually(lambda: all(space.there(super_id, "services", "more") for super_id in ("r1", "r2")))
+
+
+def test_bytes_go_with_slices_and_whoever_fills_a_super_cluster_is_told(pool: Pool) -> None:
+    def config(name: str) -> str:
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name},
+            "data": {"a": "b" * 900_000},
+        }
+        return json.dumps(body)
+
+    with pool.space() as space:
+        room = milli((space.ledger() or {})["spec"]["sliceSize"]["object-bytes"]) // 1000
+        some = [f"some-{n}" for n in range(room // 910_000)]
+        for name in some:
+            space.kubectl("create", "-f", "-", input=config(name))
+        for super_id in ("r1", "r2"):
+            eventually(
+                lambda super_id=super_id: all(space.there(super_id, "configmaps", each) for each in some)
+            )
+        space.kubectl("create", "-f", "-", input=config("more"))
+        (told,) = eventually(lambda: space.events("more", "FailedCreate")[:1])
+        assert "that its slices have room for" in told["message"]
+        assert (
+            "remove objects or make them smaller, or have the namespace hold more slices" in told["message"]
+        )
+        # What does not grow is written all the same, and Pods come.
+        space.kubectl("label", "configmap", "some-0", "looked=at")
+        space.apply(pod("small"))
+        space.running("small")
+        space.kubectl("delete", "configmap", "some-1")
+        for super_id in ("r1", "r2"):
+            eventually(lambda super_id=super_id: space.there(super_id, "configmaps", "some-1") is None)
+        space.kubectl("label", "configmap", "more", "looked=again")
+        for super_id in ("r1", "r2"):
+            eventually(lambda super_id=super_id: space.there(super_id, "configmaps", "more"))
 
 
 def _waiting(space: Space, count: int) -> list[Json]:

@@ -8,7 +8,8 @@ from engine_paper import PaperApi
 
 from vcsync.api import names
 from vcsync.kube.envelope import Envelope, parse
-from vcsync.syncer.ledger import Holding, Ledger, entry_of, hard_of
+from vcsync.syncer.ledger import Holding, Ledger, entry_of, hard_of, room_of
+from vcsync.syncer.room import LEAST
 
 KEY = "vcsync-1a2b3c-acme"
 
@@ -108,3 +109,25 @@ def test_a_placement_that_cannot_be_read_changes_nothing() -> None:
     ledger.reflector.observe(placement({"r1": 1}, DRAIN, version=1))
     ledger.reflector.observe(placement({"r1": 1}, DRAIN, version=2, sliceSize={"cpu": "much"}))
     assert ledger.open(KEY, "shop")
+
+
+def test_bytes_of_slices_are_no_quota_of_an_api_server_but_room_for_objects() -> None:
+    size = {"cpu": "1", "object-bytes": "8Mi"}
+    assert hard_of(3, size) == {"requests.cpu": "3"}
+    assert room_of(3, size) == 24 << 20
+    assert room_of(1, {"object-bytes": "4Ki"}) == LEAST
+    assert room_of(1, {"cpu": "1"}) is None
+
+
+def test_a_tenants_room_is_that_of_all_its_namespaces() -> None:
+    ledger = Ledger(PaperApi("meta"), "r1", lambda *_: None)  # type: ignore[arg-type]
+    size = {"cpu": "1", "object-bytes": "8Mi"}
+    seen = ledger.reflector.observe
+    seen(placement({"r1": 2}, DRAIN, version=1, sliceSize=size))
+    assert ledger.room(KEY) == 16 << 20
+    seen(placement({"r1": 3}, DRAIN, version=2, sliceSize=size))
+    assert ledger.room(KEY) == 24 << 20
+    seen(placement({"r2": 3}, DRAIN, version=3, sliceSize=size))
+    assert ledger.room(KEY) <= LEAST
+    ledger.reflector.observe_gone(KEY, "shop", "np")
+    assert ledger.room(KEY) == 0

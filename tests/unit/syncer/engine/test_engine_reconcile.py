@@ -28,7 +28,8 @@ from vcsync.syncer.kinds.plan import (
     Wait,
 )
 from vcsync.syncer.ledger import Entry, Holding
-from vcsync.syncer.reconcile import Busy, Reconciler, SliceExhausted
+from vcsync.syncer.reconcile import REFUSED_AGAIN_SECONDS, Busy, Reconciler, SliceExhausted
+from vcsync.syncer.room import Room
 from vcsync.syncer.waiting import Item, WaitingRoom
 from vcsync.syncer.world import World
 
@@ -59,6 +60,7 @@ class Scene:
         self.enqueued: list[Item] = []
         self.waiting, self.drift = WaitingRoom(), DriftLedger()
         self.holding: Holding | None = Holding.PLACED
+        self.bytes, self.room, self.whole = 0, 4 << 20, 4 << 20
         kinds = {
             resource.plural: Kind(
                 name=resource.plural,
@@ -78,6 +80,7 @@ class Scene:
             context=lambda: CONTEXT,
             tenant_endpoint="tenant",
             notify=lambda _kind, _item, _v, notice: self.notices.append(notice),
+            room=Room(held=lambda _: self.bytes, whole=lambda: self.whole, clock=lambda: 0.0),
             waiting=self.waiting,
             drift=self.drift,
             clock=itertools.count(1.0).__next__,
@@ -117,7 +120,7 @@ class PaperWorld(World):
         holding = self._scene.holding
         if holding is None:
             return None
-        return Entry("t", "shop", "ns", holding, 1, None, "np")
+        return Entry("t", "shop", "ns", holding, 1, None, "np", self._scene.room)
 
     def _reflector(self, side: str, resource: Resource) -> PaperReflector | None:
         return (self.theirs if side == "tenant" else self.here).reflectors.get(resource)
@@ -378,6 +381,36 @@ async def test_objects_that_slices_have_no_room_for_are_told_in_the_tenant_with_
     [notice] = scene.notices
     assert notice.reason == "FailedCreate"
     assert "remove another ConfigMap, or have the namespace hold more slices" in notice.message
+
+
+async def test_objects_for_whose_bytes_there_is_no_room_are_told_in_the_tenant_with_a_remedy(
+    scene: Scene,
+) -> None:
+    scene.v(CONFIG_MAPS, "settings")
+    scene.bytes = scene.room
+    scene.plans["configmaps"] = lambda v, p: creating(CONFIG_MAPS, "settings")
+    assert await scene.reconciler.reconcile(MAP) == REFUSED_AGAIN_SECONDS
+    assert scene.super.writes() == []
+    [notice] = scene.notices
+    assert notice.reason == "FailedCreate"
+    assert "take 4.0 MiB of the 4.0 MiB that its slices have room for" in notice.message
+    assert "remove objects or make them smaller, or have the namespace hold more slices" in notice.message
+    assert "this would take 3 KiB more" in str(scene.waiting.reason(KEY, MAP))
+    scene.bytes = 0
+    assert await scene.reconciler.reconcile(MAP) is None
+    assert scene.super.has(CONFIG_MAPS, "settings", PLACE)
+
+
+async def test_who_writes_more_than_is_cleared_away_waits_and_is_told_why(scene: Scene) -> None:
+    scene.v(CONFIG_MAPS, "settings", annotations={"much": "x" * 10_000})
+    scene.p(CONFIG_MAPS, "settings", "tenant-1")
+    scene.room = scene.whole = 5_000
+    scene.plans["configmaps"] = lambda v, p: Plan(
+        actions=(Patch("super", CONFIG_MAPS, PLACE, "settings", p.uid, {"data": {"a": "b"}}),)
+    )
+    assert await scene.reconciler.reconcile(MAP) is None
+    assert (await scene.reconciler.reconcile(MAP) or 0) > 0
+    assert "more is written than is cleared away" in str(scene.waiting.reason(KEY, MAP))
 
 
 async def test_a_missing_super_namespace_is_waited_for(scene: Scene) -> None:

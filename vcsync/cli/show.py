@@ -4,12 +4,13 @@ import asyncio
 from typing import Any
 
 import click
+import msgspec
 
 from vcsync.api.conditions import condition_of
 from vcsync.api.names import super_id_of_finalizer
 from vcsync.api.objects import NamespacePlacement, SuperCluster, VirtualCluster, to_wire
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
-from vcsync.cli import supers, tenants
+from vcsync.cli import alarms, supers, tenants
 from vcsync.cli.common import endpoint_option, meta_client, meta_option, output_option
 from vcsync.cli.endpoints import roles_of
 from vcsync.cli.help import example
@@ -24,7 +25,10 @@ ROLES_HEADER = ("ROLE", "READY", "RESTARTS", "REMARK")
 @output_option
 @meta_option
 def status(endpoint: tuple[str, ...], form: str, meta: str | None) -> None:
-    """Show super clusters, tenants and where their namespaces are placed; with --endpoint the roles, too."""
+    """Show super clusters, tenants, where their namespaces are placed, and what was warned of in the last ten minutes.
+
+    With --endpoint the roles, too.
+    """
     asyncio.run(_status(endpoint, form, meta))
 
 
@@ -34,11 +38,13 @@ async def _status(endpoint: tuple[str, ...], form: str, meta: str | None) -> Non
         pool = [SuperCluster.from_envelope(one) for one in await client.list(SUPER_CLUSTERS)]
         clients = [VirtualCluster.from_envelope(one) for one in await client.list(VIRTUAL_CLUSTERS)]
         ledger = [NamespacePlacement.from_envelope(one) for one in await client.list(NAMESPACE_PLACEMENTS)]
+        warned = await alarms.alarms(client)
     if form != "table":
         answer: dict[str, Any] = {
             "superClusters": [supers.as_plain(one) for one in pool],
             "tenants": [tenants.as_plain(one) for one in clients],
             "namespaces": [as_plain(one, clients) for one in ledger],
+            "warnings": msgspec.to_builtins(warned),
         }
         click.echo(document(answer | ({"roles": roles} if endpoint else {}), form))
         return
@@ -47,6 +53,9 @@ async def _status(endpoint: tuple[str, ...], form: str, meta: str | None) -> Non
     click.echo(table(tenants.HEADER, map(tenants.row, clients)))
     click.echo()
     click.echo(table(NAMESPACES_HEADER, (row(one, clients) for one in ledger)))
+    if warned:
+        click.echo()
+        click.echo(table(alarms.HEADER, map(alarms.row, warned)))
     if endpoint:
         click.echo()
         click.echo(table(ROLES_HEADER, (role_row(name, role) for name, role in roles.items())))

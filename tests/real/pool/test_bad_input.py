@@ -515,6 +515,7 @@ def the_refusal_is_shown_and_nobody_else_notices(pool: Pool, space: Space, role:
     assert secret in message
     assert "401" in message
     assert "put " in message
+    assert f"umbrella  CredentialsRefused  {message}" in pool.system.vcsync("status")
     for super_id in pool.supers:
         eventually(lambda super_id=super_id: "401" in shown_error(pool, f"syncer-{super_id}", "umbrella"))  # type: ignore[misc]
     post(space, "pods", pod("of-another"))

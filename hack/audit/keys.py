@@ -21,6 +21,8 @@ DRAIN_FINALIZER = "tenancy.x-k8s.io/drain-"
 TOKEN_EXPIRES = "tenancy.x-k8s.io/token-expires"  # noqa: S105 - an annotation key
 
 QUOTA = "vcsync-slices"
+OBJECT_BYTES = "object-bytes"
+"""What a slice has that no ResourceQuota can bound."""
 TOKEN_SECRET = "vcsync-token-"  # noqa: S105 - start of a name
 ROOT_CA = "kube-root-ca.crt"
 TENANT_ROOT_CA = "tenant-kube-root-ca.crt"

@@ -198,13 +198,15 @@ def super_quotas(world: World) -> Iterator[Finding]:
                 "missing", tenant.key, super_id, "resourcequotas", name, keys.QUOTA, "", keys.QUOTA, None
             )
             continue
-        keys_of = {
-            resource: f"requests.{resource}" if resource in DIMENSIONS else resource for resource in line.size
+        size = {
+            f"requests.{resource}" if resource in DIMENSIONS else resource: text
+            for resource, text in line.size.items()
+            if resource != keys.OBJECT_BYTES
         }
-        wanted = {keys_of[resource]: amount(size) * count for resource, size in line.size.items()}
+        wanted = {resource: amount(text) * count for resource, text in size.items()}
         hard = (quota.get("spec") or {}).get("hard") or {}
         if amounts(hard) != wanted:
-            expected = {keys_of[resource]: f"{count} x {size}" for resource, size in line.size.items()}
+            expected = {resource: f"{count} x {text}" for resource, text in size.items()}
             yield Finding(
                 "stale", tenant.key, super_id, "resourcequotas", name, keys.QUOTA, "spec.hard", expected, hard
             )

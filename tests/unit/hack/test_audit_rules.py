@@ -117,7 +117,7 @@ def correct() -> Draft:
     for key, name in ((ACME, "acme"), (UMBRELLA, "umbrella")):
         record = made(name, "vcsync", uid=f"vc-{name}", spec={}, status={"clusterNamespace": key})
         draft.add("meta", "virtualclusters", record)
-    size = {"cpu": "1", "memory": "1Gi", "pods": "10"}
+    size = {"cpu": "1", "memory": "1Gi", "pods": "10", "object-bytes": "8Mi"}
     placements = {"r1": 2, "r2": 1}
     line = made("shop", ACME, spec={}, status={"placements": placements, "waiting": 0})
     line["metadata"]["finalizers"] = ["tenancy.x-k8s.io/drain-r1", "tenancy.x-k8s.io/drain-r2"]

@@ -181,7 +181,7 @@ class SuperCaches(_Side):
         return self._pods_on[(tenant, node)]
 
     def bytes_in(self, super_namespace: str) -> int:
-        """How many bytes the objects of a super namespace take; see `room.weight`."""
+        """How many bytes a super namespace and its objects take; see `room.weight`."""
         return self._bytes_in[super_namespace]
 
     def _router(self, resource: Resource, kind: Kind | None) -> Callable[[Change], None]:
@@ -192,8 +192,9 @@ class SuperCaches(_Side):
             assert envelope is not None  # noqa: S101  a Change has at least one side
             if resource == PODS:
                 self._count(change)
-            if kind is not None and resource.namespaced:
-                self._weigh(envelope.namespace, weight(change.new) - weight(change.old))
+            if kind is not None:
+                place = envelope.namespace or envelope.name
+                self._weigh(place, weight(change.new) - weight(change.old))
             tenant = envelope.annotations.get(names.CLUSTER, "")
             if not tenant:
                 return

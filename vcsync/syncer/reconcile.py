@@ -198,7 +198,7 @@ class Reconciler:
         self, kind: Kind, item: Item, pair: Pair, action: Action
     ) -> AbstractContextManager[None]:
         entry = self._world.entry(item)
-        place = self._world.super_namespace(item.namespace)
+        place = self._world.super_namespace(item.namespace or item.name)
         demand = demand_of(kind, action, pair.v, pair.p)
         return self._room.taking(place, entry.room if entry is not None else None, demand)
 

@@ -77,7 +77,7 @@ def demand_of(kind: Kind, action: Action, v: Envelope | None, p: Envelope | None
     """
     if not isinstance(action, Create | Patch) or action.side != "super" or v is None:
         return NOTHING
-    if action.resource != kind.resource or not kind.resource.namespaced:
+    if action.resource != kind.resource:
         return NOTHING
     written = max(weight(v), weight(p))
     growth = weight(v)

@@ -168,9 +168,10 @@ def test_pods_wear_only_what_makes_them_huge() -> None:
     assert demand_of(KINDS["pods"], action, huge, None).written == OVERHEAD + 10**6 - POD_FREE
 
 
-def test_namespaces_themselves_ask_for_nothing() -> None:
+def test_namespaces_ask_for_room_in_themselves() -> None:
     action = Create("super", NAMESPACES, "", {})
-    assert demand_of(KINDS["namespaces"], action, Envelope("shop"), None) == NOTHING
+    namespace = Envelope("shop", annotations={"a": "x" * 99})
+    assert demand_of(KINDS["namespaces"], action, namespace, None) == Demand(OVERHEAD + 100, OVERHEAD + 100)
 
 
 def test_caches_know_what_a_namespace_holds() -> None:
@@ -202,3 +203,6 @@ def test_caches_know_what_a_namespace_holds() -> None:
     here.reflectors[CONFIG_MAPS].observe_gone(PLACE, "a", "a")
     here.reflectors[SECRETS].observe_gone(PLACE, "b", "b")
     assert here.bytes_in(PLACE) == 0
+    itself = Envelope(PLACE, "", "n", "5", labels={names.CONTROLLED: names.TRUE})
+    here.reflectors[NAMESPACES].observe(itself)
+    assert here.bytes_in(PLACE) == weight(itself)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from engine_paper import PaperApi
 from hypothesis import given
@@ -158,6 +160,15 @@ def test_what_a_write_asks_for(
     action: Action, v: Envelope | None, p: Envelope | None, demand: Demand
 ) -> None:
     assert demand_of(MAPS, action, v, p) == demand
+
+
+@given(text=st.text(st.sampled_from("<\\u003cx\x01\u00e9")))
+def test_escapes_weigh_what_they_stand_for_and_nobody_makes_text_weigh_less(text: str) -> None:
+    written = json.dumps(text, ensure_ascii=False).replace("<", "\\u003c")
+    weighed = weight(Envelope("c", rest=written.encode())) - OVERHEAD
+    assert len(text.encode()) + 2 <= weighed <= len(written.encode())
+    if "\\" not in text:
+        assert weighed == len(text.encode()) + 2
 
 
 def test_pods_wear_only_what_makes_them_huge() -> None:

@@ -162,12 +162,16 @@ def _size(raw: bytes) -> int:
 
 
 def _texts(texts: Mapping[str, str]) -> int:
-    return sum(map(len, texts)) + sum(map(len, texts.values()))
+    return sum(_length(name) + _length(text) for name, text in texts.items())
 
 
 def _grown(before: Mapping[str, str], patch: Any) -> int:
     """By how much labels or annotations grow; a patch names those that change, None for those that go."""
-    return sum(len(text or "") - len(before.get(name, "")) for name, text in (patch or {}).items())
+    return sum(_length(text or "") - _length(before.get(name, "")) for name, text in (patch or {}).items())
+
+
+def _length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
 def _shown(size: int) -> str:

@@ -179,6 +179,11 @@ def test_pods_wear_only_what_makes_them_huge() -> None:
     assert demand_of(KINDS["pods"], action, huge, None).written == OVERHEAD + 10**6 - POD_FREE
 
 
+def test_annotations_weigh_their_bytes_not_their_characters() -> None:
+    plain, wide = (weight(Envelope("c", annotations={"a": letter * 100})) for letter in ("x", "\U0001f600"))
+    assert wide - plain == 300
+
+
 def test_namespaces_ask_for_room_in_themselves() -> None:
     action = Create("super", NAMESPACES, "", {})
     namespace = Envelope("shop", annotations={"a": "x" * 99})

@@ -14,6 +14,7 @@ import pytest
 from vcsync.cli.hollow_kubelets import CERTIFICATE, KEY, kubelet_tls
 from vcsync.controlplane.tenants import pki
 from vcsync.controlplane.tenants.records import Authority
+from vcsync.kube.connector import Connector
 from vcsync.kube.envelope import Envelope, encode, parse
 from vcsync.simulate.kubelet_server import CALLER, KubeletServer
 
@@ -52,7 +53,7 @@ async def calling(
     context.load_cert_chain(folder / "pair.pem")
     try:
         async with aiohttp.ClientSession(
-            f"https://{HOST}:{port}", connector=aiohttp.TCPConnector(ssl=context)
+            f"https://{HOST}:{port}", connector=Connector(ssl=context)
         ) as session:
 
             async def ask(path: str) -> tuple[int, str]:

@@ -23,6 +23,7 @@ from vcsync.scheduling.ledger import Entry, Ledger
 from vcsync.scheduling.place import Decision, SliceRequest, SuperExplanation, place_slices
 from vcsync.scheduling.resources import Resources, from_quantities, subtract, to_quantities
 from vcsync.scheduling.slices import (
+    DEFAULT_SLICE,
     DIMENSIONS,
     OBJECTS,
     PODS,
@@ -49,6 +50,8 @@ DRAINING = "Draining"
 GONE = "Gone"
 TERMINATING = "Terminating"
 
+_USUAL = from_quantities(DEFAULT_SLICE)
+"""Bounds the objects that no operator's slice names."""
 _LONGEST_REASON = 1024  # characters of an explanation's reason
 _LONGEST_MESSAGE = 4096  # characters of a condition's message
 
@@ -205,7 +208,7 @@ def compute_slices(facts: Facts, wish: Wish) -> bool:
     told = _slice_with_pods(references)
     pods = slice_pods(size, told) if told else pods_of_pool(size, facts.views, _kept_pods(facts, size))
     wish.size = size | pods
-    wish.objects = slice_objects(size, *references)
+    wish.objects = slice_objects(size, *references, _USUAL)
     return False
 
 

@@ -114,7 +114,8 @@ def test_a_quota_becomes_placements_ledger_first_and_mirror_last(stage):
     assert stage.placements() == {"r1": 1, "r2": 1} == stage.mirror()
     entry = stage.meta.entry()
     assert entry.finalizers == ("tenancy.x-k8s.io/drain-r1", "tenancy.x-k8s.io/drain-r2")
-    assert (entry.spec.slices, dict(entry.spec.slice_size)) == (2, {"cpu": "100m", "memory": "100Mi"})
+    size = dict(entry.spec.slice_size)
+    assert (entry.spec.slices, size["cpu"], size["memory"]) == (2, "100m", "100Mi")
     assert entry.spec.namespace_uid == "uid-1"
     assert wish.event == ("Normal", "Scheduled", "2 slices placed (r1: 1, r2: 1)")
     [condition] = entry.status.conditions
@@ -541,6 +542,9 @@ def test_a_slice_bounds_objects_as_operators_say_and_they_are_not_dealt_out():
         "memory": "100Mi",
         "services": "500",
         "services.nodeports": "4",
+        # What no operator's slice names is bounded as usual.
+        "services.loadbalancers": "1",
+        "object-bytes": "624231",
     }
     assert stage.placements() == {"r1": 1, "r2": 1}
     assert writes(stage)

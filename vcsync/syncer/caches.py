@@ -25,7 +25,7 @@ from vcsync.kube.resources import (
 from vcsync.syncer.kinds import token
 from vcsync.syncer.kinds.node import readiness
 from vcsync.syncer.kinds.plan import Dependency, Kind, Parts, Side
-from vcsync.syncer.room import weight
+from vcsync.syncer.room import growth_of
 from vcsync.syncer.waiting import Item
 
 CONTROLLED_SELECTOR = f"{names.CONTROLLED}={names.TRUE}"
@@ -193,8 +193,7 @@ class SuperCaches(_Side):
             if resource == PODS:
                 self._count(change)
             if kind is not None:
-                place = envelope.namespace or envelope.name
-                self._weigh(place, weight(change.new) - weight(change.old))
+                self._weigh(envelope.namespace or envelope.name, growth_of(change.old, change.new))
             tenant = envelope.annotations.get(names.CLUSTER, "")
             if not tenant:
                 return

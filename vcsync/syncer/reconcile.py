@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 
 import structlog
@@ -30,7 +30,7 @@ from vcsync.syncer.kinds.plan import (
     Wait,
 )
 from vcsync.syncer.ledger import Holding
-from vcsync.syncer.room import NoRoom, Room, TooFast, demand_of
+from vcsync.syncer.room import NOTHING, NoRoom, Room, TooFast, demand_of
 from vcsync.syncer.waiting import Item, WaitingRoom
 from vcsync.syncer.world import Pair, World
 
@@ -197,10 +197,12 @@ class Reconciler:
     def _taking_room(
         self, kind: Kind, item: Item, pair: Pair, action: Action
     ) -> AbstractContextManager[None]:
-        entry = self._world.entry(item)
-        place = self._world.super_namespace(item.namespace or item.name)
         demand = demand_of(kind, action, pair.v, pair.p)
-        return self._room.taking(place, entry.room if entry is not None else None, demand)
+        entry = self._world.entry(item)
+        if demand == NOTHING or entry is None or entry.room is None:
+            return nullcontext()
+        place = self._world.super_namespace(item.namespace or item.name)
+        return self._room.taking(place, entry.room, demand)
 
     def _tell_reserved(self, kind: Kind, item: Item, v: Envelope) -> None:
         """Say what of a new object is in our own name and stays behind."""

@@ -66,6 +66,18 @@ def weight(envelope: Envelope | None) -> int:
     return OVERHEAD + _body(envelope) + _texts(envelope.labels) + _texts(envelope.annotations)
 
 
+def growth_of(old: Envelope | None, new: Envelope | None) -> int:
+    """By how many bytes a change makes what stands heavier; mostly a status alone has changed."""
+    if (
+        old is not None
+        and new is not None
+        and (old.spec, old.rest, old.labels, old.annotations)
+        == (new.spec, new.rest, new.labels, new.annotations)
+    ):
+        return 0
+    return weight(new) - weight(old)
+
+
 def demand_of(kind: Kind, action: Action, v: Envelope | None, p: Envelope | None) -> Demand:
     """What writing a kind's object asks for; nothing for all other actions.
 
@@ -79,8 +91,8 @@ def demand_of(kind: Kind, action: Action, v: Envelope | None, p: Envelope | None
         return NOTHING
     if action.resource != kind.resource:
         return NOTHING
-    written = max(weight(v), weight(p))
     growth = weight(v)
+    written = max(growth, weight(p))
     if p is not None and isinstance(action, Patch):
         metadata = action.patch.get("metadata", {})
         growth = _body(v) - _body(p)
@@ -111,7 +123,7 @@ class Room:
         self._worn_until = 0.0
 
     @contextmanager
-    def taking(self, place: str, room: int | None, demand: Demand) -> Iterator[None]:
+    def taking(self, place: str, room: int, demand: Demand) -> Iterator[None]:
         """Have room for a write while it is under way; what is written at the same time does not get the same room.
 
         A tenant may write `TIMES` all its room at once, and as much again in each `PERIOD` (generic cell rate
@@ -119,16 +131,13 @@ class Room:
 
         Args:
             place: the super namespace.
-            room: bytes it has room for; None: any number.
+            room: bytes it has room for.
             demand: what is written.
 
         Raises:
             NoRoom: there is none.
             TooFast: not yet.
         """
-        if room is None or demand == NOTHING:
-            yield
-            return
         taken = self._held(place) + self._coming[place]
         if demand.growth and taken + demand.growth > room:
             raise NoRoom(taken, demand.growth, room)

@@ -60,7 +60,8 @@ class Scene:
         self.enqueued: list[Item] = []
         self.waiting, self.drift = WaitingRoom(), DriftLedger()
         self.holding: Holding | None = Holding.PLACED
-        self.bytes, self.room, self.whole = 0, 4 << 20, 4 << 20
+        self.bytes, self.whole = 0, 4 << 20
+        self.room: int | None = 4 << 20
         kinds = {
             resource.plural: Kind(
                 name=resource.plural,
@@ -387,7 +388,7 @@ async def test_objects_for_whose_bytes_there_is_no_room_are_told_in_the_tenant_w
     scene: Scene,
 ) -> None:
     scene.v(CONFIG_MAPS, "settings")
-    scene.bytes = scene.room
+    scene.bytes = 4 << 20
     scene.plans["configmaps"] = lambda v, p: creating(CONFIG_MAPS, "settings")
     assert await scene.reconciler.reconcile(MAP) == REFUSED_AGAIN_SECONDS
     assert scene.super.writes() == []
@@ -396,7 +397,7 @@ async def test_objects_for_whose_bytes_there_is_no_room_are_told_in_the_tenant_w
     assert "take 4.0 MiB of the 4.0 MiB that its slices have room for" in notice.message
     assert "remove objects or make them smaller, or have the namespace hold more slices" in notice.message
     assert "this would take 3 KiB more" in str(scene.waiting.reason(KEY, MAP))
-    scene.bytes = 0
+    scene.room = None
     assert await scene.reconciler.reconcile(MAP) is None
     assert scene.super.has(CONFIG_MAPS, "settings", PLACE)
 

@@ -21,6 +21,8 @@ PERIOD = 300.0
 """Seconds for which a store keeps what was overwritten (kube-apiserver: `--etcd-compaction-interval`)."""
 TIMES = 3
 """How often all the room may be written in a period: what was overwritten takes so much more in the store."""
+PAUSE = 10.0
+"""Seconds that whoever writes too fast waits at least: of thousands that wait, few find room at a time."""
 POD_FREE = 16 * 1024
 """Bytes of a Pod that wear nothing: Pods come and go by their number, which is bounded, but may be made huge."""
 
@@ -154,7 +156,7 @@ class Room:
         now = self._clock()
         worn = max(self._worn_until - now, 0.0)
         if worn and worn + seconds > PERIOD:
-            raise TooFast(worn + seconds - PERIOD)
+            raise TooFast(max(worn + seconds - PERIOD, PAUSE))
         self._worn_until = now + worn + seconds
 
 

@@ -18,6 +18,7 @@ from vcsync.syncer.kinds.plan import Action, Bind, Create, Delete, Patch
 from vcsync.syncer.room import (
     NOTHING,
     OVERHEAD,
+    PAUSE,
     PERIOD,
     POD_FREE,
     TIMES,
@@ -87,6 +88,14 @@ def test_the_same_may_be_written_over_only_as_often_as_it_is_cleared_away() -> N
     assert refused.value.after == pytest.approx(PERIOD / (10 * TIMES))
     yard.now += refused.value.after
     yard.write(100)
+
+
+def test_small_writes_that_wait_are_not_tried_again_all_the_time() -> None:
+    yard = Yard()
+    yard.write(1000 * TIMES)
+    with pytest.raises(TooFast) as refused:
+        yard.write(1)
+    assert refused.value.after == PAUSE
 
 
 def test_one_that_is_larger_than_the_room_is_written_when_nothing_else_was() -> None:

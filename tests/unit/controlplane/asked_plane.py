@@ -1,5 +1,6 @@
 """A control plane asked without HTTP, and an identity that lets everybody do everything: what many tests begin with."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,7 +44,7 @@ class Everybody:
     async def openid(self, tenant, *, keys):
         return {"keys": []} if keys else {"issuer": tenant}
 
-    async def administer(self, caller, method, path, query, body):
+    async def administer(self, caller, method, path, query, read):
         raise NotImplementedError
 
 
@@ -64,16 +65,22 @@ class Told:
         return found
 
 
+def holding(body: bytes) -> Callable[..., Awaitable[bytes]]:
+    """Return what reads a body that is there already."""
+
+    async def read(*_: object) -> bytes:
+        return body
+
+    return read
+
+
 async def go(way: Way, method: str, path: str, body: Any = None, **headers: str) -> Outgoing:
     """Send a request its way; a body that is no bytes goes as JSON, a header's name has underscores for dashes."""
     sent = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
 
-    async def read(_: object) -> bytes:
-        return sent
-
     told = {**JSON, **{key.replace("_", "-").title(): value for key, value in headers.items()}}
     raw, _, query = path.partition("?")
-    return await way.go(Incoming(method, raw, query, told, None, read))
+    return await way.go(Incoming(method, raw, query, told, None, holding(sent)))
 
 
 async def ask(way: Way, method: str, path: str, body: Any = None, **headers: str) -> Told:

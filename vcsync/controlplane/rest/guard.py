@@ -10,7 +10,7 @@ from vcsync.controlplane.identity.service import Identity
 from vcsync.controlplane.rest import auditing
 from vcsync.controlplane.rest.requestinfo import RequestInfo
 from vcsync.controlplane.rest.rights import Rights
-from vcsync.controlplane.tenants.admin import Answer
+from vcsync.controlplane.tenants.admin import Answer, Read
 
 
 class Guard(Rights):
@@ -74,7 +74,7 @@ class Guard(Rights):
         return await (requests.jwks(tenant) if keys else requests.openid_configuration(tenant))
 
     async def administer(
-        self, caller: Caller, method: str, path: str, query: Mapping[str, Sequence[str]], body: bytes
+        self, caller: Caller, method: str, path: str, query: Mapping[str, Sequence[str]], read: Read
     ) -> Answer:
-        """Answer the operator."""
-        return await self._identity.admin.handle(caller, method, path, query, body)
+        """Answer the operator; `read` is called once the caller is known to be one who may."""
+        return await self._identity.admin.handle(caller, method, path, query, read)

@@ -19,6 +19,8 @@ from vcsync.controlplane.rest.connections import source_of
 
 HANDSHAKE_SECONDS = 10.0
 """How long a handshake may take, and wait for its turn."""
+FAREWELL_SECONDS = 1.0
+"""How long a connection that ends waits for the other end's farewell; what it has sent takes memory until then."""
 MAX_HANDSHAKES = 2000
 """That are under way, or wait, at once; nobody has more of them than what it leaves to others."""
 RATE, BURST = 50.0, 100
@@ -128,6 +130,7 @@ class Listener(web_runner.BaseSite):
                 connection,
                 ssl=self._ssl_context,
                 ssl_handshake_timeout=HANDSHAKE_SECONDS if self._ssl_context else None,
+                ssl_shutdown_timeout=FAREWELL_SECONDS if self._ssl_context else None,
             )
             _acknowledge(connection)
         except (OSError, TimeoutError):  # what the other end does wrong is nobody's business

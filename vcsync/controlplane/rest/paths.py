@@ -106,8 +106,10 @@ class Operator(Protocol):
         """Return the discovery document of the issuer of tokens, or its keys."""
         ...
 
-    async def administer(self, caller: Any, method: str, path: str, query: Query, body: bytes) -> Any:
-        """Answer the operator."""
+    async def administer(
+        self, caller: Any, method: str, path: str, query: Query, read: Callable[[], Awaitable[bytes]]
+    ) -> Any:
+        """Answer the operator; `read` is called once the caller is known to be one who may."""
         ...
 
 
@@ -228,8 +230,7 @@ class Paths:
 
     async def operate(self, incoming: Any, info: RequestInfo, query: Query, caller: Any) -> Reply:
         """Answer the operator's own paths."""
-        body = await incoming.read()
-        answer = await self._guard.administer(caller, incoming.method, info.path, query, body)
+        answer = await self._guard.administer(caller, incoming.method, info.path, query, incoming.read)
         return Reply(answer.status, [answer.body], answer.content_type)
 
     async def _health(self, parts: list[str], query: Query) -> Reply:

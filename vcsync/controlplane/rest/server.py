@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import suppress
 
 import structlog
-from aiohttp import StreamReader, web, web_response
+from aiohttp import HttpVersion11, StreamReader, web, web_response
 from aiohttp.http_exceptions import HttpProcessingError
 
 from vcsync.controlplane import errors
@@ -322,6 +322,8 @@ async def _body(request: web.BaseRequest, weigh: Callable[[int], Awaitable[None]
     body, size, weight = io.BytesIO(), 0, request.content_length or MAX_BODY
     if request.content_length and weight > LIGHT:
         await weigh(weight)
+    if request.headers.get("Expect", "").lower() == "100-continue" and request.version >= HttpVersion11:
+        await _ask_for_it(request)
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for chunk in _pieces(request):
@@ -336,6 +338,12 @@ async def _body(request: web.BaseRequest, weigh: Callable[[int], Awaitable[None]
     except TimeoutError:
         raise errors.StatusError(408, "Timeout", "the request's body did not come") from None
     return body.getvalue()
+
+
+async def _ask_for_it(request: web.BaseRequest) -> None:
+    """Tell a client that waits with its body until it is wanted to send it (RFC 9110, 10.1.1)."""
+    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    request.writer.output_size = 0  # the answer has not begun
 
 
 async def _pieces(request: web.BaseRequest) -> AsyncIterator[bytes]:

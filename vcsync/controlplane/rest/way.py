@@ -200,6 +200,7 @@ class Way:
         if info.path.startswith(OPERATOR):
             if caller.system:
                 caller = await identity.impersonate(caller, headers, SYSTEM, info)
+                await self._seat(incoming, SYSTEM, caller, info, query)
             return await self._paths.operate(incoming, info, query, caller)
         tenant = settle_tenant(caller, info.tenant)
         if caller.system and tenant != ALL and not identity.exists(tenant):

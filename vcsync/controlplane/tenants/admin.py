@@ -8,7 +8,7 @@ POST tenants/NAME/certificates; POST tenants/NAME/tokens.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
@@ -39,6 +39,8 @@ MAX_PARTS = 3
 """Of a path: `tenants`, a name, and what of it."""
 
 Query = Mapping[str, Sequence[str]]
+Read = Callable[[], Awaitable[bytes]]
+"""Reads a request's body; raises StatusError 400, 408, 413, 429."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,13 @@ class Answer:
     body: bytes
 
 
-Answers = Mapping[str, Callable[[], Awaitable[Answer]]]
-"""What is answered to each method."""
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a request asks. `name`: the tenant's, empty if it names none; `read`: its body, read when it is needed."""
+
+    name: str
+    query: Query
+    read: Read
 
 
 class _NewTenant(msgspec.Struct, forbid_unknown_fields=True):
@@ -110,8 +117,10 @@ class Admin:
         self._clock = clock
         self._url = url
 
-    async def handle(self, caller: Caller, method: str, path: str, query: Query, body: bytes) -> Answer:
+    async def handle(self, caller: Caller, method: str, path: str, query: Query, read: Read) -> Answer:
         """Answer one request; `path` begins with `/vcsync/v1/`.
+
+        The body is read once the caller may do what it asks for, and only where there is use for it.
 
         Raises:
             StatusError: whatever stands in the way.
@@ -124,36 +133,19 @@ class Admin:
         if parts[0] != "tenants" or not all(parts):
             raise page_not_found()
         name, what = (*parts[1:], "", "")[:2]
-        answers = self._answers(name, query, body).get((bool(name), what))
+        answers = self.routes.get((bool(name), what))
         if answers is None or len(parts) > MAX_PARTS:
             raise page_not_found()
         if method not in answers:
             raise method_not_allowed()
-        return await answers[method]()
+        return await answers[method](self, _Asked(name, query, read))
 
-    def _answers(self, name: str, query: Query, body: bytes) -> Mapping[tuple[bool, str], Answers]:
-        """Return what is answered, by whether a tenant is named, what of it, and the method."""
-        return {
-            (False, ""): {"GET": self._list, "POST": lambda: self._create(body)},
-            (True, ""): {
-                "GET": lambda: self._show(name),
-                "PATCH": lambda: self._change(name, body),
-                "DELETE": lambda: self._delete(name, query),
-            },
-            (True, "kubeconfig"): {"GET": lambda: self._kubeconfig(name, query)},
-            (True, "export"): {"GET": lambda: self._export(name)},
-            (True, "rotate"): {"POST": lambda: self._rotate(name)},
-            (True, "revoke"): {"POST": lambda: self._revoke(name, body)},
-            (True, "revocations"): {"GET": lambda: self._revoked(name)},
-            (True, "certificates"): {"POST": lambda: self._certificate(name, body)},
-            (True, "tokens"): {"POST": lambda: self._token(name, body)},
-        }
-
-    async def _list(self) -> Answer:
+    async def _list(self, _: _Asked) -> Answer:
         found = [_shown(record) async for record, _ in self._registry.records()]
         return _json(200, {"items": found})
 
-    async def _create(self, body: bytes) -> Answer:
+    async def _create(self, asked: _Asked) -> Answer:
+        body = await asked.read()
         try:
             wanted = msgspec.json.decode(body, type=_NewTenant)
         except msgspec.MsgspecError as error:
@@ -161,13 +153,15 @@ class Admin:
         made = await self._lifecycle.create(wanted.name, wanted.controllers, wanted.nodes)
         return _json(201, _shown(made))
 
-    async def _show(self, name: str) -> Answer:
+    async def _show(self, asked: _Asked) -> Answer:
+        name = asked.name
         if self._registry.admits(name):
             return _json(200, _shown(await self._record(name)))
         record, left = await self._departures.look(name)
         return _json(200, {**_shown(record), "deadline": record.deadline, "left": left})
 
-    async def _change(self, name: str, body: bytes) -> Answer:
+    async def _change(self, asked: _Asked) -> Answer:
+        name, body = asked.name, await asked.read()
         try:
             wanted = msgspec.json.decode(body, type=_Change)
         except msgspec.MsgspecError as error:
@@ -184,18 +178,20 @@ class Admin:
             record = await self._lifecycle.limit_storage(name, **limits)
         return _json(200, _shown(record or await self._record(name)))
 
-    async def _delete(self, name: str, query: Query) -> Answer:
-        given = (_values(query, "gracePeriodSeconds") or ["0"])[0]
+    async def _delete(self, asked: _Asked) -> Answer:
+        given = (_values(asked.query, "gracePeriodSeconds") or ["0"])[0]
         if not given.isdecimal() or int(given) > MAX_GRACE_SECONDS:
             raise bad_request(f"gracePeriodSeconds: give a number from 0 to {MAX_GRACE_SECONDS}")
-        record = await self._departures.delete(name, int(given))
+        record = await self._departures.delete(asked.name, int(given))
         return _json(202 if record.phase == "Draining" else 200, _shown(record))
 
-    async def _rotate(self, name: str) -> Answer:
-        return _json(200, _shown(await self._lifecycle.rotate(name)))
+    async def _rotate(self, asked: _Asked) -> Answer:
+        return _json(200, _shown(await self._lifecycle.rotate(asked.name)))
 
-    async def _revoke(self, name: str, body: bytes) -> Answer:
+    async def _revoke(self, asked: _Asked) -> Answer:
+        name = asked.name
         await self._record(name)
+        body = await asked.read()
         try:
             wanted = msgspec.json.decode(body, type=_Revoke)
             serial = f"{int(wanted.serial.replace(':', ''), 16):x}" if wanted.serial else ""
@@ -209,27 +205,27 @@ class Admin:
         await self._revocations.revoke(name, revocation)
         return _json(201, revocation)
 
-    async def _revoked(self, name: str) -> Answer:
-        await self._record(name)
-        return _json(200, {"items": self._revocations.of(name)})
+    async def _revoked(self, asked: _Asked) -> Answer:
+        await self._record(asked.name)
+        return _json(200, {"items": self._revocations.of(asked.name)})
 
-    async def _certificate(self, name: str, body: bytes) -> Answer:
-        meant = _meant(body)
-        return _json(200, await self._issuer.certificate(name, meant.name, meant.uid))
+    async def _certificate(self, asked: _Asked) -> Answer:
+        meant = _meant(await asked.read())
+        return _json(200, await self._issuer.certificate(asked.name, meant.name, meant.uid))
 
-    async def _token(self, name: str, body: bytes) -> Answer:
-        meant = _meant(body)
-        token = await self._issuer.token(name, meant.namespace, meant.name, meant.uid)
+    async def _token(self, asked: _Asked) -> Answer:
+        meant = _meant(await asked.read())
+        token = await self._issuer.token(asked.name, meant.namespace, meant.name, meant.uid)
         return _json(200, {"token": token})
 
-    async def _kubeconfig(self, name: str, query: Query) -> Answer:
-        user = (_values(query, "user") or [kubeconfig.ADMIN])[0]
+    async def _kubeconfig(self, asked: _Asked) -> Answer:
+        user = (_values(asked.query, "user") or [kubeconfig.ADMIN])[0]
         if not 0 < len(user) <= MAX_USER:
             raise bad_request(f"a user's name has 1 to {MAX_USER} characters")
-        groups = _values(query, "group")
+        groups = _values(asked.query, "group")
         if not all(0 < len(group) <= MAX_USER for group in groups):
             raise bad_request(f"a group's name has 1 to {MAX_USER} characters")
-        return Answer(200, YAML, await self.kubeconfig(name, user, groups))
+        return Answer(200, YAML, await self.kubeconfig(asked.name, user, groups))
 
     async def kubeconfig(
         self, tenant: str, user: str = kubeconfig.ADMIN, groups: Sequence[str] = ()
@@ -250,8 +246,8 @@ class Admin:
             tenant=tenant, url=self._url, server_authority=self._server.certificate, user=user, pair=pair
         )
 
-    async def _export(self, name: str) -> Answer:
-        record = await self._record(name)
+    async def _export(self, asked: _Asked) -> Answer:
+        record = await self._record(asked.name)
         return _json(200, {"files": dict(kubeconfig.controller_files(record, self._server.certificate))})
 
     async def _record(self, tenant: str) -> TenantRecord:
@@ -259,6 +255,21 @@ class Admin:
         if found is None:
             raise not_found("tenants", "", tenant)
         return found.record
+
+    routes: ClassVar[
+        Mapping[tuple[bool, str], Mapping[str, Callable[["Admin", _Asked], Awaitable[Answer]]]]
+    ] = {
+        (False, ""): {"GET": _list, "POST": _create},
+        (True, ""): {"GET": _show, "PATCH": _change, "DELETE": _delete},
+        (True, "kubeconfig"): {"GET": _kubeconfig},
+        (True, "export"): {"GET": _export},
+        (True, "rotate"): {"POST": _rotate},
+        (True, "revoke"): {"POST": _revoke},
+        (True, "revocations"): {"GET": _revoked},
+        (True, "certificates"): {"POST": _certificate},
+        (True, "tokens"): {"POST": _token},
+    }
+    """What answers: by whether a tenant is named, what of it, and the method."""
 
 
 def _meant(body: bytes) -> _Meant:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from asked_plane import holding
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -236,7 +237,7 @@ async def counts(house: House, der: bytes) -> bool:
 async def revoke(house: House, tenant: str, **what: str) -> int:
     body = msgspec.json.encode(what)
     answer = await house.identity.admin.handle(
-        OPERATOR, "POST", f"/vcsync/v1/tenants/{tenant}/revoke", {}, body
+        OPERATOR, "POST", f"/vcsync/v1/tenants/{tenant}/revoke", {}, holding(body)
     )
     return answer.status
 
@@ -286,7 +287,9 @@ async def test_what_cannot_be_revoked(house: House, what: dict[str, str]) -> Non
 async def test_only_the_operator_revokes(house: House) -> None:
     tenant = Caller(User("admin", groups=("vcsync:tenant-admins",)), "acme")
     with pytest.raises(StatusError) as caught:
-        await house.identity.admin.handle(tenant, "POST", "/vcsync/v1/tenants/acme/revoke", {}, b"{}")
+        await house.identity.admin.handle(
+            tenant, "POST", "/vcsync/v1/tenants/acme/revoke", {}, holding(b"{}")
+        )
     assert caught.value.code == 403
 
 

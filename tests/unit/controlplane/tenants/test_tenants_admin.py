@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
+from asked_plane import holding
 
 from tests.unit.controlplane.identity.conftest import NOW, Clock
 from vcsync.controlplane.behaviour import User
@@ -38,7 +39,7 @@ async def identity(tmp_path: Path) -> Any:
 
 
 async def ask(identity: Identity, method: str, path: str, body: bytes = b"", **query: list[str]) -> Any:
-    answer = await identity.admin.handle(OPERATOR, method, path, query, body)
+    answer = await identity.admin.handle(OPERATOR, method, path, query, holding(body))
     return msgspec.json.decode(answer.body) if answer.content_type == "application/json" else answer.body
 
 
@@ -63,7 +64,7 @@ async def test_nobody_but_system_callers_gets_an_answer(
     identity: Identity, caller: Caller, path: str
 ) -> None:
     with pytest.raises(StatusError) as caught:
-        await identity.admin.handle(caller, "GET", path, {}, b"")
+        await identity.admin.handle(caller, "GET", path, {}, holding(b""))
     assert (caught.value.code, caught.value.message) == (403, "forbidden: the credential is not valid here")
 
 
@@ -101,7 +102,7 @@ async def test_how_much_a_tenant_may_keep(identity: Identity) -> None:
 
 async def test_system_callers_need_the_right_to_it(identity: Identity) -> None:
     with pytest.raises(StatusError) as caught:
-        await identity.admin.handle(CLERK, "GET", f"{BASE}/acme/export", {}, b"")
+        await identity.admin.handle(CLERK, "GET", f"{BASE}/acme/export", {}, holding(b""))
     assert caught.value.message == 'forbidden: User "clerk" cannot get path "/vcsync/v1/tenants/acme/export"'
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from asked_plane import holding
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
@@ -225,7 +226,9 @@ OPERATOR = Caller(User("admin", groups=("system:masters", "system:authenticated"
 async def test_controllers_ask_the_operators_api(bench: Bench) -> None:
     async def ask(what: str, body: Any) -> Any:
         path = f"/vcsync/v1/tenants/acme/{what}"
-        answer = await bench.identity.admin.handle(OPERATOR, "POST", path, {}, msgspec.json.encode(body))
+        answer = await bench.identity.admin.handle(
+            OPERATOR, "POST", path, {}, holding(msgspec.json.encode(body))
+        )
         return msgspec.json.decode(answer.body)
 
     await bench.ask()

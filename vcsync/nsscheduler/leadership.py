@@ -362,7 +362,7 @@ class Leadership:
         if not unseen:
             return self.pool.views
         views = dict(self.pool.views)
-        for super_id in unseen:
+        for super_id in sorted(unseen):
             if not await self._super_cluster_is_gone(super_id):
                 views[super_id] = SuperView(super_id, Health.UNKNOWN, {})
         return views

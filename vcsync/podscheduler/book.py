@@ -86,7 +86,7 @@ class Book:
         if granted == {super_id: space.shares[super_id].capacity for super_id in space.granted}:
             self._tidy(namespace)
             return False
-        for super_id in space.granted - granted.keys():
+        for super_id in sorted(space.granted - granted.keys()):
             space.shares[super_id].capacity = {}
         for super_id, capacity in granted.items():
             self._share(namespace, super_id).capacity = capacity

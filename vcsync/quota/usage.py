@@ -285,5 +285,5 @@ def _sum(one: Usage, other: Usage) -> Usage:
 def _most(one: Usage, other: Usage) -> Usage:
     return {
         name: max(one.get(name, NONE), other.get(name, NONE), key=lambda each: each.milli)
-        for name in one.keys() | other.keys()
+        for name in {**one, **other}
     }

@@ -1,13 +1,12 @@
 """The HTTP server of /, /healthz, /readyz, /metrics and /status: read only, on loopback by default."""
 
-import json
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
 from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 
@@ -117,15 +116,16 @@ class StatusServer:
             "X-Content-Type-Options": "nosniff",
             "Cache-Control": "no-store",
         }
-        return web.Response(text=page(self._told()), content_type="text/html", headers=headers)
+        return web.Response(text=page(await self._told()), content_type="text/html", headers=headers)
 
     async def _status(self, _request: web.Request) -> web.Response:
-        return web.json_response(self._told(), dumps=partial(json.dumps, indent=1))
+        body = msgspec.json.format(msgspec.json.encode(await self._told()), indent=1)
+        return web.Response(body=body, content_type="application/json", charset="utf-8")
 
-    def _told(self) -> dict[str, Any]:
+    async def _told(self) -> dict[str, Any]:
         return {
             "version": __version__,
             "startedAt": self._started_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
             "uptimeSeconds": round(time.monotonic() - self._started),
-            "roles": statuses(self._sources),
+            "roles": await statuses(self._sources),
         }

@@ -1,5 +1,6 @@
 """What a role shows to operators, and how the answers of several roles are put together."""
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -13,6 +14,10 @@ MAX_SERIES_PER_FAMILY = 5_000
 """Samples one metric family may have in one answer; what is beyond is dropped and counted."""
 
 
+STEP_ITEMS = 10
+"""Items of an iterator in a role's state that are told before the event loop is let go; each may have a hundred lines."""
+
+
 class StatusSource(Protocol):
     """One role (or a part of one) as the status endpoint sees it.
 
@@ -24,7 +29,7 @@ class StatusSource(Protocol):
         ...
 
     def status(self) -> dict[str, Any]:
-        """Return the role's state as plain JSON values, free of secrets."""
+        """Return the role's state as plain JSON values, free of secrets; long lists at its top level as iterators."""
         ...
 
     def metrics(self) -> Iterable[Metric]:
@@ -51,16 +56,31 @@ def readiness(sources: Mapping[str, StatusSource]) -> tuple[bool, list[str]]:
     return everything, lines
 
 
-def statuses(sources: Mapping[str, StatusSource]) -> dict[str, dict[str, Any]]:
-    """Return the state of every source by name; a source that fails shows its error instead."""
+async def statuses(sources: Mapping[str, StatusSource]) -> dict[str, dict[str, Any]]:
+    """Return the state of every source by name; a source that fails shows its error instead.
+
+    A value that is an iterator becomes a list, and the event loop is let go after every `STEP_ITEMS` of its items.
+    """
     answers = {}
     for name, source in sorted(sources.items()):
         try:
             is_ready, reason = source.ready()
-            answers[name] = {"ready": is_ready, "reason": reason, **plain(source.status())}
+            state = {"ready": is_ready, "reason": reason, **source.status()}
+            answers[name] = {key: await _plain_in_steps(value) for key, value in state.items()}
         except Exception as error:  # noqa: BLE001  one broken source must not hide the others
             answers[name] = {"ready": False, "reason": f"cannot say: {type(error).__name__}: {error}"}
     return answers
+
+
+async def _plain_in_steps(value: Any) -> Any:
+    if not isinstance(value, Iterator):
+        return plain(value)
+    items = []
+    for count, item in enumerate(value, 1):
+        items.append(plain(item))
+        if count % STEP_ITEMS == 0:
+            await asyncio.sleep(0)
+    return items
 
 
 class SourcesCollector(Collector):

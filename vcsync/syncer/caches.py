@@ -165,16 +165,12 @@ class SuperCaches(_Side):
         """All objects of a kind, or those of one super namespace."""
         return self.reflectors[resource].cache.items(namespace)
 
-    def items_in(self, super_namespace: str) -> Iterator[Item]:
-        """The items of the objects that stand in a super namespace."""
-        for kind in self._kinds.values():
-            if kind.resource.namespaced:
-                for envelope in self.reflectors[kind.resource].cache.items(super_namespace):
-                    item = (token_item(envelope) if kind.resource == SECRETS else None) or item_of(
-                        kind, envelope
-                    )
-                    if item is not None:
-                        yield item
+    def items_in(self, super_namespace: str, kind: Kind) -> Iterator[Item]:
+        """The items of the objects of a kind that stand in a super namespace."""
+        for envelope in self.reflectors[kind.resource].cache.items(super_namespace):
+            item = (token_item(envelope) if kind.resource == SECRETS else None) or item_of(kind, envelope)
+            if item is not None:
+                yield item
 
     def pods_on(self, tenant: str, node: str) -> int:
         """How many Pods of a tenant stand on a node."""

@@ -14,12 +14,12 @@ from vcsync.kube.envelope import Envelope
 from vcsync.kube.resources import NAMESPACES
 from vcsync.syncer.caches import SuperCaches
 from vcsync.syncer.ledger import Ledger
+from vcsync.syncer.steps import in_steps
 from vcsync.syncer.tenant import TenantSync
 from vcsync.syncer.waiting import Item
 
-STEP_ITEMS = 200
-"""Pairs compared before the loop is let go."""
 STEP_PAUSE_SECONDS = 0.05
+"""Rest after each step of pairs that are compared."""
 SMALL = 20
 """So few deletions at once never brake a patrol."""
 
@@ -94,34 +94,32 @@ class Patrol:
 
     async def round(self) -> None:
         """Compare everything once."""
-        self._orphans()
+        await self._orphans()
         for tenant in self._tenants():
             if tenant.ready:
                 await self._compare(tenant)
         self.rounds += 1
 
-    def _orphans(self) -> None:
+    async def _orphans(self) -> None:
         """Super namespaces that the ledger does not know: their tenant or placement went while nobody watched."""
-        held = list(self._caches.items(NAMESPACES))
-        unknown = [
-            (tenant, namespace)
-            for tenant, namespace in map(_owner, held)
-            if tenant and namespace and self._ledger.entry(tenant, namespace) is None
-        ]
-        if self._brake("", len(unknown), len(held)):
+        unknown = []
+        held = 0
+        async for tenant, namespace in in_steps(map(_owner, self._caches.items(NAMESPACES))):
+            held += 1
+            if tenant and namespace and self._ledger.entry(tenant, namespace) is None:
+                unknown.append((tenant, namespace))
+        if self._brake("", len(unknown), held):
             return
         for tenant, namespace in unknown:
             self._drain(tenant, namespace)
 
     async def _compare(self, tenant: TenantSync) -> None:
-        lost, standing = tenant.lost_pods()
+        lost, standing = await tenant.lost_pods()
         skip = set(lost) if self._brake(tenant.key, len(lost), standing) else set()
-        for count, item in enumerate(tenant.reconciler.unsettled()):
+        async for item in tenant.reconciler.unsettled(pause=STEP_PAUSE_SECONDS):
             if item not in skip:
                 self.found += 1
                 self._enqueue(tenant.key, item)
-            if count % STEP_ITEMS == STEP_ITEMS - 1:
-                await asyncio.sleep(STEP_PAUSE_SECONDS)
 
     def _brake(self, tenant: str, wanted: int, of: int) -> bool:
         if not brakes(wanted, of, self._share):

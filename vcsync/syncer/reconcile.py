@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 
@@ -31,6 +31,7 @@ from vcsync.syncer.kinds.plan import (
 )
 from vcsync.syncer.ledger import Holding
 from vcsync.syncer.room import NOTHING, NoRoom, Room, TooFast, demand_of
+from vcsync.syncer.steps import in_steps
 from vcsync.syncer.waiting import Item, WaitingRoom
 from vcsync.syncer.world import Pair, World
 
@@ -130,16 +131,20 @@ class Reconciler:
             self._waiting.park(self._world.key, item, parked.wait, now=self._clock())
             return parked.wait.after
 
-    def unsettled(self) -> list[Item]:
-        """Items whose pair is not as it was when it was last settled, and that wait for nothing."""
+    async def unsettled(self, *, pause: float = 0.0) -> AsyncIterator[Item]:
+        """Items whose pair is not as it was when it was last settled, and that wait for nothing; found in steps.
+
+        Args:
+            pause: seconds to rest between two steps.
+        """
         world = self._world
-        return [
-            item
-            for item in world.items()
-            if item.kind != TOKENS
-            and self._settled.get(item) != world.pair(world.kinds[item.kind], item, {}).versions
-            and self._waiting.reason(world.key, item) is None
-        ]
+        async for item in in_steps(world.items(), pause=pause):
+            if (
+                item.kind != TOKENS
+                and self._settled.get(item) != world.pair(world.kinds[item.kind], item, {}).versions
+                and self._waiting.reason(world.key, item) is None
+            ):
+                yield item
 
     async def _reconcile(self, kind: Kind, item: Item, *, placed: bool) -> float | None:
         met: dict[tuple[Resource, str, str], Envelope] = {}

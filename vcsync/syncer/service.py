@@ -277,13 +277,13 @@ class Syncer:
         ):
             session = self._tenants.get(tenant)
             if session is not None:
-                session.refresh_context()
+                session.dns_changed()
 
     def _runtime_classes_changed(self, tenant: str) -> None:
         """See what a change of a tenant's RuntimeClasses, or of the super cluster's ("" then), means for Pods."""
         for key, session in self._tenants.items():
             if tenant in ("", key):
-                session.refresh_context()
+                session.runtime_classes_changed()
 
     def _node_changed(self, node: str) -> None:
         for key, tenant in self._tenants.items():
@@ -326,7 +326,8 @@ class Syncer:
                 "caches": _cache_states(self.caches.all()),
                 "requests": to_builtins(self._super_client.statistics()),
             },
-            "tenants": [self._tenant_status(statistics, now) for statistics in self._registry.statistics()],
+            # One after another as they are asked for: all at once would keep the event loop.
+            "tenants": (self._tenant_status(statistics, now) for statistics in self._registry.statistics()),
             "drains": [
                 {"tenant": tenant, "namespace": namespace, "reason": reason}
                 for (tenant, namespace), reason in self._drain.reasons.items()
@@ -367,7 +368,7 @@ class Syncer:
             else None,
             "waiting": [
                 {"item": "/".join(item), "reason": parked.reason, "age": now - parked.since}
-                for owner, item, parked in itertools.islice(self._waiting.of(key), WAITING_SHOWN)
+                for item, parked in itertools.islice(self._waiting.of(key), WAITING_SHOWN)
             ],
             "caches": _cache_states(tenant.world.theirs.all()) if tenant is not None else {},
         }

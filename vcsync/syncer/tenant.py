@@ -22,11 +22,12 @@ from vcsync.syncer.caches import SuperCaches, item_of
 from vcsync.syncer.drift import DriftLedger
 from vcsync.syncer.kinds.event import event_up, regarding
 from vcsync.syncer.kinds.plan import Dependency, Kind, Notify, TenantContext
-from vcsync.syncer.kinds.runtime import runtime_classes
+from vcsync.syncer.kinds.runtime import runtime_class_dependency, runtime_classes
 from vcsync.syncer.ledger import Ledger
 from vcsync.syncer.nodes import Pace, VirtualNodes
 from vcsync.syncer.reconcile import Reconciler
 from vcsync.syncer.room import Room
+from vcsync.syncer.steps import in_steps
 from vcsync.syncer.tenant_events import Destination
 from vcsync.syncer.waiting import Item, WaitingRoom
 from vcsync.syncer.world import World
@@ -108,7 +109,11 @@ class TenantSync:
             pods_on=lambda node: here.pods_on(self.key, node),
             clock=clock,
         )
-        self._moved: set[str] = set()
+        self._moved: dict[str, None] = {}
+        self._waiting = waiting
+        self._look_at_all = asyncio.Event()
+        self._woken: list[Item] = []
+        self._wake = asyncio.Event()
         self._recorder = EventRecorder(handle.client, "vcsync-syncer")
         self.context = self._make_context()
         self.reconciler = Reconciler(
@@ -143,6 +148,8 @@ class TenantSync:
                 await self.world.theirs.wait_synced()
                 await self._here.wait_synced()
                 self.begin()
+                tasks.create_task(self._enqueue_all_when_wanted())
+                tasks.create_task(self._enqueue_woken())
                 self.handle.ready()
                 log.info("tenant synced", tenant=self.key, super_cluster=self._super_id)
                 tasks.create_task(self.nodes.beat(self._pace))
@@ -161,8 +168,8 @@ class TenantSync:
     def begin(self) -> None:
         """The caches are filled: look at everything, and follow what changed while they were being filled."""
         self.world.ready = True
-        self.refresh_context()
-        self.enqueue_all()
+        self._refresh_context()
+        self._look_at_all.set()
         for node in self.nodes.shown():
             self._enqueue(self.key, Item(NODE, "", node))
         for namespace in self._moved:
@@ -177,12 +184,24 @@ class TenantSync:
         if self.ready:
             self._enqueue(self.key, Item(REFILL, namespace, ""))
         else:
-            self._moved.add(namespace)
+            self._moved[namespace] = None
 
-    def enqueue_all(self) -> None:
+    async def enqueue_all(self) -> None:
         """Have every pair looked at, first those that need something for certain: after a restart most do not."""
-        for item in sorted(self.world.items(), key=self.world.looks_settled):
+        later: list[Item] = []
+        async for item in in_steps(self.world.items()):
+            if self.world.looks_settled(item):
+                later.append(item)
+            else:
+                self._enqueue(self.key, item)
+        async for item in in_steps(later):
             self._enqueue(self.key, item)
+
+    async def _enqueue_all_when_wanted(self) -> None:
+        while True:
+            await self._look_at_all.wait()
+            self._look_at_all.clear()
+            await self.enqueue_all()
 
     async def reconcile(self, item: Item) -> float | None:
         """Bring one pair a step further; see `Reconciler.reconcile`."""
@@ -204,18 +223,53 @@ class TenantSync:
                 self._enqueue(self.key, Item(kind.name, namespace, envelope.name))
 
     def refresh_context(self) -> None:
-        """The VirtualCluster or the tenant's DNS has changed: see whether that changes what goes down."""
-        context = self._make_context()
-        if context != self.context:
-            self.context = context
-            if self.ready:
-                self.enqueue_all()
+        """The VirtualCluster has changed: see whether that changes what goes down."""
+        if self._refresh_context() and self.ready:
+            self._look_at_all.set()
 
-    def lost_pods(self) -> tuple[list[Item], int]:
-        """Pods that stand here without one in the tenant, and how many stand here at all."""
-        pods = [item for item in self.world.items_here() if item.kind == PODS.plural]
-        lost = [item for item in pods if self.world.theirs.get(PODS, item.namespace, item.name) is None]
-        return lost, len(pods)
+    def dns_changed(self) -> None:
+        """The tenant's name server has come here or has gone: Pods that stand keep theirs, others get it.
+
+        Those that wait for it are woken by the Service itself.
+        """
+        self._refresh_context()
+
+    def runtime_classes_changed(self) -> None:
+        """A RuntimeClass has come, changed or gone, on either side: Pods that wait for what it stands for look again."""
+        before = self.context.runtime_classes
+        if not self._refresh_context() or not self.ready:
+            return
+        after = self.context.runtime_classes
+        for name in {**before, **after}:
+            if before.get(name) != after.get(name):
+                self._woken.extend(self._waiting.wake(self.key, runtime_class_dependency(name)))
+        if self._woken:
+            self._wake.set()
+
+    async def _enqueue_woken(self) -> None:
+        """Hand items to the workers that so many waited for one thing that it takes several steps."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            woken, self._woken = self._woken, []
+            async for item in in_steps(woken):
+                self._enqueue(self.key, item)
+
+    def _refresh_context(self) -> bool:
+        context = self._make_context()
+        if context == self.context:
+            return False
+        self.context = context
+        return True
+
+    async def lost_pods(self) -> tuple[list[Item], int]:
+        """Pods that stand here without one in the tenant, and how many stand here at all; counted in steps."""
+        lost, standing = [], 0
+        async for item in in_steps(self.world.pods_here()):
+            standing += 1
+            if self.world.theirs.get(PODS, item.namespace, item.name) is None:
+                lost.append(item)
+        return lost, standing
 
     def destination(self, event: Envelope) -> Destination | None:
         """Where an Event of the super cluster about one of this tenant's objects belongs; None when it is nobody's."""

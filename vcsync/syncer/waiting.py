@@ -33,8 +33,10 @@ class WaitingRoom:
     """
 
     def __init__(self) -> None:
-        self._parked: dict[tuple[str, Item], Parked] = {}
-        self._sleepers: dict[tuple[str, Dependency], set[Item]] = {}
+        self._parked: dict[str, dict[Item, Parked]] = {}
+        # Items by what they wait for, in the order in which they began to.
+        self._sleepers: dict[tuple[str, Dependency], dict[Item, None]] = {}
+        self._size = 0
 
     def park(self, tenant: str, item: Item, wait: Wait, *, now: float) -> None:
         """Remember that `item` of `tenant` waits; replaces what it waited for before.
@@ -45,19 +47,27 @@ class WaitingRoom:
             wait: reason and the objects that may end the wait.
             now: monotonic seconds.
         """
-        before = self._parked.get((tenant, item))
+        before = self.reason(tenant, item)
         if before is not None:
             self._unlink(tenant, item, before)
         since = before.since if before is not None and before.reason == wait.reason else now
-        self._parked[(tenant, item)] = Parked(wait.reason, since, wait.on)
+        items = self._parked.setdefault(tenant, {})
+        if since == now:
+            items.pop(item, None)  # who begins to wait goes to the end: the first is who waits longest
+        self._size += before is None
+        items[item] = Parked(wait.reason, since, wait.on)
         for dependency in wait.on:
-            self._sleepers.setdefault((tenant, dependency), set()).add(item)
+            self._sleepers.setdefault((tenant, dependency), {})[item] = None
 
     def settle(self, tenant: str, item: Item) -> None:
         """Forget the wait of an item that no longer waits."""
-        parked = self._parked.pop((tenant, item), None)
+        items = self._parked.get(tenant, {})
+        parked = items.pop(item, None)
         if parked is not None:
+            self._size -= 1
             self._unlink(tenant, item, parked)
+            if not items:
+                del self._parked[tenant]
 
     def wake(self, tenant: str, dependency: Dependency) -> tuple[Item, ...]:
         """The items to reconcile again because `dependency` has changed."""
@@ -66,29 +76,28 @@ class WaitingRoom:
 
     def forget_tenant(self, tenant: str) -> None:
         """Drop every wait of a tenant that has left."""
-        for owner, item in [key for key in self._parked if key[0] == tenant]:
-            self.settle(owner, item)
+        for item in list(self._parked.get(tenant, ())):
+            self.settle(tenant, item)
 
     def reason(self, tenant: str, item: Item) -> Parked | None:
         """Why an item waits, or None if it does not."""
-        return self._parked.get((tenant, item))
+        return self._parked.get(tenant, {}).get(item)
 
     def longest(self, tenant: str) -> tuple[Item, Parked] | None:
         """The tenant's item that has waited longest."""
-        candidates = [(item, parked) for (owner, item), parked in self._parked.items() if owner == tenant]
-        return min(candidates, key=lambda pair: pair[1].since, default=None)
+        return next(self.of(tenant), None)
 
-    def of(self, tenant: str) -> Iterator[tuple[str, Item, Parked]]:
-        """The tenant's waiting items."""
-        return ((owner, item, parked) for (owner, item), parked in self._parked.items() if owner == tenant)
+    def of(self, tenant: str) -> Iterator[tuple[Item, Parked]]:
+        """The tenant's waiting items, those first that have waited longest."""
+        return iter(self._parked.get(tenant, {}).items())
 
     def __len__(self) -> int:
-        return len(self._parked)
+        return self._size
 
     def _unlink(self, tenant: str, item: Item, parked: Parked) -> None:
         for dependency in parked.on:
             sleepers = self._sleepers.get((tenant, dependency))
             if sleepers is not None:
-                sleepers.discard(item)
+                sleepers.pop(item, None)
                 if not sleepers:
                     del self._sleepers[(tenant, dependency)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -91,17 +92,28 @@ class World:
         if self.ready:
             self._enqueue(tenant, item)
 
-    def items(self) -> set[Item]:
-        """Every pair of which either side holds something."""
-        seen = {item for kind in self.kinds.values() for item in self.theirs.items(kind)}
-        seen.update(self.items_here())
-        return seen
+    def items(self) -> Iterator[Item]:
+        """Every pair of which either side holds something, once, kinds that others depend on first.
 
-    def items_here(self) -> Iterator[Item]:
-        """The items of what the super cluster holds of this tenant."""
+        A generator, so that a walk over many can be made in steps; what comes meanwhile is news of its own.
+        """
+        seen: set[Item] = set()
+        for kind in self.kinds.values():
+            for item in itertools.chain(self.theirs.items(kind), self._items_here(kind)):
+                if item not in seen:
+                    seen.add(item)
+                    yield item
+
+    def pods_here(self) -> Iterator[Item]:
+        """The items of the Pods that the super cluster holds of this tenant."""
+        return self._items_here(self.kinds[PODS.plural])
+
+    def _items_here(self, kind: Kind) -> Iterator[Item]:
         for entry in self._ledger.entries(self.key):
-            yield Item(NAMESPACES.plural, "", entry.namespace)
-            yield from self.here.items_in(self.super_namespace(entry.namespace))
+            if kind.resource == NAMESPACES:
+                yield Item(kind.name, "", entry.namespace)
+            else:
+                yield from self.here.items_in(self.super_namespace(entry.namespace), kind)
 
     def looks_settled(self, item: Item) -> bool:
         """Whether both objects of an item are there and stay: at most they differ in something."""

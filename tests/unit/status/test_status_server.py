@@ -1,7 +1,8 @@
 """The status endpoint: what it answers and that one broken role hides no other."""
 
+import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
@@ -16,6 +17,7 @@ from vcsync.status import StatusServer
 from vcsync.status import sources as sources_module
 from vcsync.status.plain import plain
 from vcsync.status.server import ListenAddressError, parse_listen
+from vcsync.status.sources import STEP_ITEMS
 
 
 class Role:
@@ -175,3 +177,30 @@ async def test_the_page_is_html_that_may_load_nothing() -> None:
     assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
     assert "syncer/r1" in text
     assert "cannot say: RuntimeError: no state yet" in text
+
+
+async def test_a_long_state_is_told_in_steps() -> None:
+    taken, most = 0, 0
+
+    class LongRole(Role):
+        def status(self) -> dict[str, Any]:
+            def tenants() -> Iterator[dict[str, int]]:
+                nonlocal taken, most
+                for number in range(10 * STEP_ITEMS):
+                    taken += 1
+                    most = max(most, taken)
+                    yield {"number": number}
+
+            return {"tenants": tenants()}
+
+    async def other() -> None:
+        nonlocal taken
+        while True:
+            taken = 0
+            await asyncio.sleep(0)
+
+    turns = asyncio.create_task(other())
+    told = await sources_module.statuses({"syncer": LongRole()})
+    turns.cancel()
+    assert [each["number"] for each in told["syncer"]["tenants"]] == list(range(10 * STEP_ITEMS))
+    assert 1 < most <= STEP_ITEMS + 1

@@ -25,6 +25,7 @@ from vcsync.syncer.kinds.plan import (
     Bind,
     Create,
     Delete,
+    Dependency,
     EnsureNode,
     Kind,
     Notify,
@@ -112,7 +113,7 @@ def _alone(  # noqa: PLR0911 - each return is a case of its own
     if reasons := _refusals(spec, virtual_node, node, context):
         return _refuse(v, status, reasons)
     wait = metadata.super_namespace_wait(v, context, view) or pod_depends.dependencies_wait(
-        v.namespace, spec, context, view
+        v.namespace, v.labels, spec, context, view
     )
     if wait is not None:
         return Plan(wait=wait)
@@ -120,7 +121,7 @@ def _alone(  # noqa: PLR0911 - each return is a case of its own
     try:
         body, tokens = pod_convert.convert(v, spec, context, view, node=node or "")
     except pod_convert.Refused as refused:
-        return _refuse(v, status, [str(refused)])
+        return _refuse(v, status, [str(refused)], refused.on)
     create = Create("super", PODS, body["metadata"]["namespace"], body)
     before: tuple[Action, ...] = (EnsureNode(node),) if node else ()
     return Plan((*before, *token.request_for(v, account, tokens, context, view), create))
@@ -179,12 +180,19 @@ def _refusals(spec: dict[str, Any], virtual_node: str, node: str | None, context
     return reasons
 
 
-def _refuse(v: Envelope, status: _Status, reasons: list[str]) -> Plan:
-    """Tell the tenant why a Pod does not run, once."""
+def _refuse(v: Envelope, status: _Status, reasons: list[str], on: tuple[Dependency, ...] = ()) -> Plan:
+    """Tell the tenant why a Pod does not run, once.
+
+    Args:
+        v: the tenant's Pod.
+        status: its status.
+        reasons: why.
+        on: what may change that.
+    """
     message = "; ".join(reasons[:_REASONS_TOLD])
     if len(reasons) > _REASONS_TOLD:
         message += f"; and {len(reasons) - _REASONS_TOLD} more"
-    wait = Wait(message)
+    wait = Wait(message, on)
     for condition in status.conditions:
         if condition.type == pod_status.POD_SCHEDULED and (
             (condition.status, condition.reason, condition.message)

@@ -11,8 +11,9 @@ from vcsync.api import names
 from vcsync.kube.envelope import Envelope
 from vcsync.kube.resources import PODS
 from vcsync.syncer.kinds import metadata, pod_downward, token
-from vcsync.syncer.kinds.plan import TenantContext, TokenSource, View
+from vcsync.syncer.kinds.plan import Dependency, TenantContext, TokenSource, View
 from vcsync.syncer.kinds.pod_affinity import convert_placement_wishes
+from vcsync.syncer.kinds.runtime import runtime_class_dependency
 
 DEFAULT_TOKEN_SECONDS: Final = 3600
 """Lifetime of a projected token that names none (core/v1 ServiceAccountTokenProjection)."""
@@ -28,7 +29,15 @@ Json = dict[str, Any]
 
 
 class Refused(Exception):
-    """The Pod cannot go down; the text names the field and the remedy."""
+    """The Pod cannot go down; the text names the field and the remedy.
+
+    Attributes:
+        on: what may change that, beside the Pod.
+    """
+
+    def __init__(self, message: str, on: tuple[Dependency, ...] = ()) -> None:
+        super().__init__(message)
+        self.on = on
 
 
 def convert(
@@ -115,7 +124,8 @@ def _offered(runtime_class: str, context: TenantContext) -> str:
     if not name:
         raise Refused(
             f"spec.runtimeClassName {runtime_class}: super cluster {context.super_id} has no RuntimeClass with its handler; "
-            "ask the operator which handlers there are"
+            "ask the operator which handlers there are",
+            (runtime_class_dependency(runtime_class),),
         )
     return name
 
@@ -138,11 +148,7 @@ def _convert_dns(spec: Json, v: Envelope, context: TenantContext) -> None:
 
     Only where the Pod asked for cluster DNS. Without a name server of the tenant here: the node's own (`Default`).
     """
-    policy = spec.get("dnsPolicy", "ClusterFirst")
-    clustered = policy == "ClusterFirstWithHostNet" or (
-        policy == "ClusterFirst" and not spec.get("hostNetwork")
-    )
-    if not clustered or v.labels.get(names.DISABLE_DNS_POLICY_MUTATION) == names.TRUE:
+    if not uses_cluster_dns(spec, v.labels):
         return
     if not context.dns_nameserver:
         spec["dnsPolicy"] = "Default"
@@ -161,6 +167,15 @@ def _convert_dns(spec: Json, v: Envelope, context: TenantContext) -> None:
         config["searches"] = all_searches
     spec["dnsPolicy"] = "None"
     spec["dnsConfig"] = config
+
+
+def uses_cluster_dns(spec: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Whether a Pod asks for the name server of its cluster, which is the tenant's."""
+    policy = spec.get("dnsPolicy", "ClusterFirst")
+    clustered = policy == "ClusterFirstWithHostNet" or (
+        policy == "ClusterFirst" and not spec.get("hostNetwork")
+    )
+    return clustered and labels.get(names.DISABLE_DNS_POLICY_MUTATION) != names.TRUE
 
 
 def _unique(values: list[str]) -> list[str]:

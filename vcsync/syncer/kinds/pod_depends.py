@@ -6,35 +6,46 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vcsync.api import names
-from vcsync.kube.resources import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, Resource
-from vcsync.syncer.kinds import configmap, secret
+from vcsync.kube.envelope import untyped
+from vcsync.kube.resources import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, SERVICES, Resource
+from vcsync.syncer.kinds import configmap, pod_convert, secret
 from vcsync.syncer.kinds.plan import Dependency, TenantContext, View, Wait
+from vcsync.syncer.kinds.runtime import runtime_class_dependency
+from vcsync.syncer.kinds.service import has_address
 
 Json = Mapping[str, Any]
 
 
-def dependencies_wait(namespace: str, spec: Json, context: TenantContext, view: View) -> Wait | None:
+def dependencies_wait(
+    namespace: str, labels: Mapping[str, str], spec: Json, context: TenantContext, view: View
+) -> Wait | None:
     """Why a Pod cannot be created yet; None if all it needs is there.
 
     It waits for its ServiceAccount, and for the Secrets and ConfigMaps it names that the tenant has and the super cluster
-    does not have yet. What the tenant does not have either is left to the kubelet to report, as in any cluster.
+    does not have yet. What the tenant does not have either is left to the kubelet to report, as in any cluster. A Pod that
+    uses cluster DNS waits for the tenant's name server besides: its dnsPolicy cannot be changed later.
 
     Args:
         namespace: the tenant's namespace.
+        labels: the tenant Pod's labels.
         spec: the tenant Pod's spec.
         context: the tenant.
         view: the caches.
     """
     runtime_class = spec.get("runtimeClassName")
     if runtime_class and runtime_class not in context.runtime_classes:
-        # Every change of a RuntimeClass makes a new context, with which all is looked at again.
-        return Wait(f"the tenant has no RuntimeClass {runtime_class}")
+        return Wait(
+            f"the tenant has no RuntimeClass {runtime_class}", (runtime_class_dependency(runtime_class),)
+        )
     super_namespace = names.super_namespace(context.key, namespace)
     missing: list[Dependency] = []
+    if pod_convert.uses_cluster_dns(spec, labels) and _name_server_is_to_come(context, view):
+        dns_namespace = names.super_namespace(context.key, names.TENANT_DNS_NAMESPACE)
+        missing.append(Dependency("super", SERVICES, dns_namespace, names.TENANT_DNS_SERVICE))
     account = spec.get("serviceAccountName") or "default"
     if view.super(SERVICE_ACCOUNTS, super_namespace, account) is None:
         missing.append(Dependency("super", SERVICE_ACCOUNTS, super_namespace, account))
-    for resource, name in set(_references(spec)):
+    for resource, name in dict.fromkeys(_references(spec)):
         super_name = configmap.super_name(name) if resource is CONFIG_MAPS else secret.super_name(name)
         if (
             super_name is not None
@@ -47,6 +58,15 @@ def dependencies_wait(namespace: str, spec: Json, context: TenantContext, view: 
     missing.sort(key=lambda dependency: (dependency.resource.kind, dependency.name))
     listed = ", ".join(f"{dependency.resource.kind} {dependency.name}" for dependency in missing)
     return Wait(f"waits in super cluster {context.super_id} for {listed}", tuple(missing))
+
+
+def _name_server_is_to_come(context: TenantContext, view: View) -> bool:
+    """Whether the tenant has a DNS Service that gets an address here, and has not got it yet."""
+    if context.dns_nameserver:
+        return False
+    namespace, name = names.TENANT_DNS_NAMESPACE, names.TENANT_DNS_SERVICE
+    service = view.tenant(SERVICES, namespace, name)
+    return service is not None and not service.deleting and has_address(untyped(service.spec))
 
 
 def _references(spec: Json) -> Iterator[tuple[Resource, str]]:

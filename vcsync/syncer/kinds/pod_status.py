@@ -47,7 +47,7 @@ def status_up(
         _speak_tenant(want, p.namespace, v.namespace)
     patch = {
         field: want.get(field)
-        for field in have.keys() | want.keys()
+        for field in have | want
         if field not in _SPECIAL and have.get(field) != want.get(field)
     }
     observes = spec_settled and _generation(want) >= p.generation

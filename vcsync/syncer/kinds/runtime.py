@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from vcsync.kube.envelope import Envelope, decode
+from vcsync.kube.resources import RUNTIME_CLASSES
+from vcsync.syncer.kinds.plan import Dependency
 
 
 class _RuntimeClass(Struct, gc=False):
@@ -33,6 +35,15 @@ def runtime_classes(theirs: Iterable[Envelope], here: Iterable[Envelope]) -> dic
             runtime_class.name if runtime_class.name in offered else min(offered, default="")
         )
     return chosen
+
+
+def runtime_class_dependency(name: str) -> Dependency:
+    """What a Pod that names a RuntimeClass waits for.
+
+    It stands for the pair: whoever waits is woken as soon as the class has another counterpart here than before,
+    whichever side has changed.
+    """
+    return Dependency("tenant", RUNTIME_CLASSES, "", name)
 
 
 def _handler(runtime_class: Envelope) -> str:

@@ -183,6 +183,11 @@ def convert(spec: Mapping[str, Any]) -> dict[str, Any]:
     return converted
 
 
+def has_address(spec: Mapping[str, Any]) -> bool:
+    """Whether a Service of this spec gets an address of its own in each cluster."""
+    return spec.get("type") != EXTERNAL_NAME and not _is_headless(spec)
+
+
 def _is_headless(spec: Mapping[str, Any]) -> bool:
     return spec.get("clusterIP") == HEADLESS and spec.get("type") != EXTERNAL_NAME
 

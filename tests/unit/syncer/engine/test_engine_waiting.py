@@ -45,3 +45,17 @@ def test_settling_and_forgetting_leave_nothing_behind() -> None:
     room.forget_tenant("umbrella")
     assert len(room) == 0
     assert room.wake("acme", ACCOUNT) == room.wake("umbrella", ACCOUNT) == ()
+
+
+def test_who_waits_is_told_and_woken_in_the_order_in_which_they_began() -> None:
+    room = WaitingRoom()
+    items = [Item("pods", "shop", f"web-{number}") for number in range(20)]
+    for now, item in enumerate(items):
+        room.park("acme", item, Wait("no account", on=(ACCOUNT,)), now=now)
+    assert room.wake("acme", ACCOUNT) == tuple(items)
+    room.park("acme", items[0], Wait("something else", on=(ACCOUNT,)), now=30)
+    room.park("acme", items[1], Wait("no account", on=(ACCOUNT,)), now=31)
+    assert [item for item, _ in room.of("acme")] == [*items[1:], items[0]]
+    longest = room.longest("acme")
+    assert longest is not None
+    assert longest[0] == items[1]

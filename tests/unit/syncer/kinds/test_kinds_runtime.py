@@ -8,7 +8,7 @@ from kinds_bench import CONTEXT, Bench
 
 from vcsync.kube.envelope import Envelope, parse
 from vcsync.syncer.kinds import pod_convert, pod_depends
-from vcsync.syncer.kinds.runtime import runtime_classes
+from vcsync.syncer.kinds.runtime import runtime_class_dependency, runtime_classes
 
 OFFERED = msgspec.structs.replace(CONTEXT, runtime_classes={"mine": "sandboxed", "lost": ""})
 
@@ -56,8 +56,17 @@ def test_a_handler_that_no_class_offers_is_refused_rather_than_dropped() -> None
 
 
 def test_a_pod_waits_for_a_class_that_has_not_been_seen(bench: Bench) -> None:
-    wait = pod_depends.dependencies_wait("shop", {"runtimeClassName": "new"}, OFFERED, bench)
+    wait = pod_depends.dependencies_wait("shop", {}, {"runtimeClassName": "new"}, OFFERED, bench)
     assert wait is not None
     assert wait.reason == "the tenant has no RuntimeClass new"
-    wait = pod_depends.dependencies_wait("shop", {"runtimeClassName": "mine"}, OFFERED, bench)
+    wait = pod_depends.dependencies_wait("shop", {}, {"runtimeClassName": "mine"}, OFFERED, bench)
     assert wait is None or "RuntimeClass" not in wait.reason
+
+
+def test_who_lacks_a_class_waits_for_that_class_alone(bench: Bench) -> None:
+    wait = pod_depends.dependencies_wait("shop", {}, {"runtimeClassName": "new"}, OFFERED, bench)
+    assert wait is not None
+    assert wait.on == (runtime_class_dependency("new"),)
+    with pytest.raises(pod_convert.Refused) as refused:
+        converted("lost")
+    assert refused.value.on == (runtime_class_dependency("lost"),)

@@ -82,7 +82,14 @@ NAMES = (
     "victim,mallet", "victim|mallet", "mallet,victim", "~vcsync", "_", "default", "kube-system", "0", "null", "None",
     "victim'--", "$victim", "%25", "%", "%zz", "a" * 63, "a" * 300, "xn--victim", "%F0%9D%93%8Bictim", "%EF%BD%96ictim",
 )  # fmt: skip
-EMPTY = "/tenants//api/v1/secrets", "/tenants/./api/v1/secrets"
+EMPTY = (
+    "/tenants//api/v1/secrets", "/tenants/./api/v1/secrets", "/api/v1/tenants//secrets", "//api/v1/secrets",
+    "/api/v1/tenants//namespaces/default/secrets", "/apis/apps/v1/tenants//deployments", "/api/v1/watch/tenants//secrets",
+)  # fmt: skip
+UNDELETABLE = {
+    "NUL": "a\x00b", "NUL at the end": "system:masters\x00", "nothing but NUL": "\x00", "too long": "x" * 9000,
+    "too long when escaped": "\u00e9" * 1500,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", TARGETS)
@@ -114,6 +121,26 @@ def test_an_object_named_like_a_path(world: World, name: str) -> None:
     # Names of roles are free but for what a path cannot hold.
     wanted = {422} if {"/", "%"} & set(name) or name == ".." else {201, 422}
     assert problem(answer, frozenset(wanted)) == ""
+
+
+@pytest.mark.parametrize("path", EMPTY)
+def test_an_empty_tenant_is_nobody(world: World, path: str) -> None:
+    for door in (world.attacker, world.operator, world.anonymous):
+        assert problem(door.ask("GET", path), frozenset({400, 403, 404})) == ""
+
+
+@pytest.mark.parametrize("what", UNDELETABLE)
+@pytest.mark.parametrize("plural", ["clusterroles", "namespaces/default/roles"])
+def test_a_name_that_nobody_could_delete_is_refused(world: World, plural: str, what: str) -> None:
+    place = f"/apis/rbac.authorization.k8s.io/v1/{plural}"
+    body = {"metadata": {"name": UNDELETABLE[what]}, "rules": []}
+    assert problem(world.attacker.ask("POST", place, body), frozenset({422})) == ""
+
+
+@pytest.mark.parametrize("version", ["-1", "x", "1.5", "%00", "9" * 5000])
+def test_a_version_that_is_none_is_the_clients_fault(world: World, version: str) -> None:
+    for path in (f"{SECRETS}?watch=1&resourceVersion={version}", f"{SECRETS}/none?resourceVersion={version}"):
+        assert problem(world.attacker.ask("GET", path), frozenset({400})) == ""
 
 
 @pytest.mark.parametrize("namespace", ["..", "../victim", "victim/default", "default\x00", "%2e%2e"])

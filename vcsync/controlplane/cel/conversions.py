@@ -149,7 +149,8 @@ def _zone(name: str) -> Any:
     sign, colon = (-1 if name.startswith("-") else 1), name.find(":")
     if colon > 0:
         hours, minutes = name[:colon].lstrip("+-"), name[colon + 1 :]
-        if hours.isdigit() and minutes.isdigit() and len(name) <= 6 and int(hours) < 24:
+        digits = name.isascii() and hours.isdigit() and minutes.isdigit() and len(name) <= 6
+        if digits and int(hours) < 24 and int(minutes) < 60:
             return timezone(sign * timedelta(hours=int(hours), minutes=int(minutes)))
     try:
         return ZoneInfo(name)

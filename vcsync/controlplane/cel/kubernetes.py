@@ -100,7 +100,7 @@ class Semver:
         return int(left > right) - int(left < right)
 
     def _key(self) -> Any:
-        parts = [(0, int(each), "") if each.isdigit() else (1, 0, each) for each in self.pre]
+        parts = [(0, len(each), each) if each.isdigit() else (1, 0, each) for each in self.pre]
         return (self.major, self.minor, self.patch, not self.pre, parts)
 
 

@@ -109,8 +109,10 @@ def settle_tenant(caller: Caller, tenant_in_url: str | None) -> str:
     Raises:
         StatusError: 403; the credential is not for that tenant. The answer does not depend on whether there is one.
     """
-    if not tenant_in_url or tenant_in_url == caller.tenant or caller.system:
-        return tenant_in_url or caller.tenant
+    if tenant_in_url is None:
+        return caller.tenant
+    if caller.system or (tenant_in_url and tenant_in_url == caller.tenant):
+        return tenant_in_url
     raise StatusError(403, "Forbidden", ELSEWHERE, empty_details=True)
 
 

@@ -7,12 +7,15 @@ what is wrong, nothing: the text is well formed. All patterns run in linear time
 import re
 from collections.abc import Callable
 from functools import cache, wraps
+from urllib.parse import quote
 
 from vcsync.controlplane.lately import lately
 
 Rule = Callable[[str], list[str]]
 NameRule = Callable[[str, bool], list[str]]
 
+MAX_ESCAPED = 4096
+"""Bytes of a name as a path holds it: what else a path tells, and its tenant, have as much room (`requestinfo.MAX_PATH`)."""
 _MOST_REMEMBERED = 4096
 _LONGEST_REMEMBERED = 253
 """Texts that a rule found well formed lately and does not read again: the same few names stand in most objects."""
@@ -300,5 +303,13 @@ label_1035_name: NameRule = _named(dns_label_1035)
 
 
 def segment_name(name: str, prefix: bool) -> list[str]:
-    """`metadata.name` of RBAC kinds and others that may be any text."""
-    return _segment_content(name) if prefix else path_segment(name)
+    """`metadata.name` of RBAC kinds and others that may be any text that the path of a request can hold.
+
+    kube-apiserver takes NUL, and names of any length; here no path could name them, so nobody could delete them.
+    """
+    found = _segment_content(name) if prefix else path_segment(name)
+    if "\0" in name:
+        found.append("may not contain NUL")
+    if len(name) > MAX_ESCAPED or len(quote(name, safe="", errors="replace")) > MAX_ESCAPED:
+        found.append(f"must be no more than {MAX_ESCAPED} bytes as it is escaped in paths")
+    return found

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from vcsync.controlplane import errors
 from vcsync.controlplane.egress.networks import Address
+from vcsync.controlplane.rest.connecting import asked_ports
 from vcsync.controlplane.rest.requestinfo import Query, truth
 
 DEFAULT_PORT = 10250
@@ -86,7 +87,7 @@ def streamed(pod: PodPlace, namespace: str, name: str, action: str, query: Query
         StatusError: 400, there is no such container, or the Pod is on no node.
     """
     if action == "portforward":
-        ports = [each for text in query.get("ports", ()) for each in text.split(",") if each.isdigit()]
+        ports = [str(each) for each in asked_ports(query)]
         asked, path = ([("port", ",".join(ports))] if ports else []), ("portForward", namespace, name)
     else:
         container = container_of(pod, name, (query.get("container") or ("",))[0])

@@ -143,8 +143,8 @@ def _watch_findings(options: ListOptions) -> list[FieldError]:
             )
         if options.match != NOT_OLDER_THAN:
             findings.append(not_supported(path, options.match, (NOT_OLDER_THAN,)))
-        if options.continue_:
-            findings.append(not_allowed(path, f"{path} is forbidden when continue is provided"))
+    if options.continue_:
+        findings.append(not_allowed(path, f"{path} is forbidden when continue is provided"))
     return findings
 
 

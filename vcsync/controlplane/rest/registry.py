@@ -23,6 +23,7 @@ from vcsync.controlplane.rest.heavy import checked, costly, heavily
 from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.lifecycle import check_namespace
 from vcsync.controlplane.rest.options import DeleteOptions, WriteOptions
+from vcsync.controlplane.rest.paging import parse_number
 from vcsync.controlplane.rest.scope import Admission, Admit, Operation, Scope
 from vcsync.controlplane.rest.storage_limit import StorageLimit
 from vcsync.controlplane.rest.subwrites import META_OF_STATUS, SUBWRITES, keep_all_but, keep_meta, reset_meta
@@ -331,9 +332,7 @@ class Registry:
                     "Invalid value: 0: must be specified for an update",
                 )],
             )  # fmt: skip
-        if not (said.isascii() and said.isdigit()):
-            raise StatusError(500, "", f'strconv.ParseUint: parsing "{said}": invalid syntax')
-        if int(said) != record.revision:
+        if parse_number(said) != record.revision:
             raise self.conflict(scope)
 
     async def admitted(

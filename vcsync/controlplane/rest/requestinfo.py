@@ -4,6 +4,7 @@ Paths, verbs and words are those of apiserver's `endpoints/request/requestinfo.g
 `/tenants/T/...` in front (a kubeconfig's server URL) or Arktos's `/api/V/tenants/T/...` and `/apis/G/V/tenants/T/...`.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qs, unquote_to_bytes
@@ -35,6 +36,8 @@ MAX_QUERY = 16384
 MAX_PARAMETERS = 100
 SHORT_QUERY = 128
 """Queries up to this length are mostly the same few again and again: what they hold is remembered."""
+
+MALFORMED = re.compile("%(?![0-9a-fA-F]{2})")
 
 Query = Mapping[str, Sequence[str]]
 
@@ -81,12 +84,18 @@ def parse_path(raw: str) -> str:
     """Decode a URL's path.
 
     Raises:
-        StatusError: 400 for what is no path of this API: encoded slashes, dot segments, bytes that are not UTF-8.
+        StatusError: 400 for what is no path of this API: encoded slashes, percent signs that encode nothing, dot
+            segments, NUL, bytes that are not UTF-8.
     """
     if len(raw) > MAX_PATH:
         raise StatusError(414, "", "the request's path is too long")
-    if "%2f" in raw.lower():
-        raise bad_request("the request's path must not contain an encoded slash")
+    if "%" in raw:
+        if "%2f" in raw.lower():
+            raise bad_request("the request's path must not contain an encoded slash")
+        if MALFORMED.search(raw):
+            raise bad_request(
+                "the request's path has a percent sign that two hexadecimal digits do not follow"
+            )
     try:
         path = unquote_to_bytes(raw).decode("utf-8")
     except UnicodeDecodeError:
@@ -125,7 +134,7 @@ def request_info(method: str, path: str, query: Query) -> RequestInfo:
     """
     tenant, path = _tenant_in_front(path)
     parts = _split(path)
-    if len(parts) < 3 or parts[0] not in ("api", "apis"):
+    if path.startswith("//") or len(parts) < 3 or parts[0] not in ("api", "apis"):
         return RequestInfo(verb=method.lower(), path=path, tenant=tenant)
     prefix, parts = parts[0], parts[1:]
     group = ""
@@ -209,7 +218,13 @@ def _tenant_in_front(path: str) -> tuple[str | None, str]:
 
 
 def _tenant_inside(tenant: str | None, parts: list[str]) -> tuple[str | None, list[str]]:
-    if parts[0] == "tenants" and len(parts) >= 3 and parts[2] not in TENANT_SUBRESOURCES and tenant is None:
+    if (
+        parts[0] == "tenants"
+        and len(parts) >= 3
+        and parts[1]
+        and parts[2] not in TENANT_SUBRESOURCES
+        and tenant is None
+    ):
         return parts[1], parts[2:]
     return tenant, parts
 

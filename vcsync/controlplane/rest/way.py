@@ -383,9 +383,13 @@ class Way:
             longer = len(info.parts) > 3 and info.subresource != "proxy" and not resource.custom
             if subresource is None or longer:
                 raise errors.page_not_found()
+            if not info.name:
+                raise errors.bad_request("name must be provided")
             if info.verb not in subresource.verbs:
                 raise errors.method_not_allowed()
             return
+        if len(info.parts) > 2 and not info.parts[2]:
+            raise errors.page_not_found()
         if tenant == ALL and info.verb not in ("list", "watch"):
             raise errors.method_not_allowed()
         named = len(info.parts) > 1

@@ -35,6 +35,9 @@ MAX_SERIAL = 40
 MAX_GRACE_SECONDS = 7 * 24 * 3600
 """That finalizers of a deleted tenant may be respected for."""
 
+MAX_DIGITS = 10
+"""Of a number of seconds; more of them Python would not even read."""
+
 MAX_PARTS = 3
 """Of a path: `tenants`, a name, and what of it."""
 
@@ -180,7 +183,7 @@ class Admin:
 
     async def _delete(self, asked: _Asked) -> Answer:
         given = (_values(asked.query, "gracePeriodSeconds") or ["0"])[0]
-        if not given.isdecimal() or int(given) > MAX_GRACE_SECONDS:
+        if not given.isdecimal() or len(given) > MAX_DIGITS or int(given) > MAX_GRACE_SECONDS:
             raise bad_request(f"gracePeriodSeconds: give a number from 0 to {MAX_GRACE_SECONDS}")
         record = await self._departures.delete(asked.name, int(given))
         return _json(202 if record.phase == "Draining" else 200, _shown(record))

@@ -43,6 +43,9 @@ LONGEST_QUANTITY = 256
 _NO_DIGITS = frozenset({"+", "-", ".", "+.", "-."})
 """What Go's parser takes for zero although it has no digit."""
 DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)(?=[.\d]|\Z)", re.ASCII)
+LONGEST_DURATION = 1000
+"""Characters; Go's own text of any duration has 25."""
+MAX_NANOSECONDS = 2**63 - 1
 NUMBER_AND_UNIT = re.compile(r"(?:\d+\.?\d*|\.\d+)([^.\d]*)", re.ASCII)
 NANOSECONDS = {
     "ns": 1,
@@ -144,7 +147,7 @@ def duration_of(text: str) -> int:
     if rest == "0":
         return 0
     total, end = 0, 0
-    for match in DURATION.finditer(rest):
+    for match in DURATION.finditer(rest) if len(rest) <= LONGEST_DURATION else ():
         if match.start() != end:
             break
         whole, _, part = match[1].partition(".")
@@ -153,6 +156,8 @@ def duration_of(text: str) -> int:
         end = match.end()
     if not rest or end != len(rest):
         raise BadValue(_bad_duration(text, rest[end:]))
+    if total > MAX_NANOSECONDS:
+        raise BadValue(f'time: invalid duration "{text}"')
     return sign * total
 
 

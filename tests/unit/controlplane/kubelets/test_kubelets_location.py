@@ -39,8 +39,11 @@ def test_attach_has_no_command() -> None:
 
 
 def test_port_forward_names_numbers_only() -> None:
-    asked = streamed(pod("a", "b"), "ns", "p", "portforward", {"ports": ["80,443", "x"]})
-    assert (asked.path, asked.query) == ("/portForward/ns/p", "port=80%2C443")
+    asked = streamed(pod("a", "b"), "ns", "p", "portforward", {"ports": ["80,443", "8080"]})
+    assert (asked.path, asked.query) == ("/portForward/ns/p", "port=80%2C443%2C8080")
+    for wrong in ("x", "", "80,", "-1", "65536", "\u00b2", "9" * 5000):
+        with pytest.raises(StatusError, match="cannot convert to"):
+            streamed(pod("a", "b"), "ns", "p", "portforward", {"ports": ["80", wrong]})
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from vcsync.controlplane.rest.requestinfo import parse_query
         ("exec", "command=a&command=b&stdout=true&container=c", "", {"command": ["a", "b"], "stdout": True, "container": "c"}),
         ("exec", "", "", {"command": None}),
         ("attach", "stdin=1&tty=false&command=x", "", {"stdin": True}),
-        ("portforward", "ports=80,81&ports=x", "", {"ports": [80, 81]}),
+        ("portforward", "ports=80,81&ports=82", "", {"ports": [80, 81, 82]}),
         ("portforward", "", "", {}),
         ("proxy", "a=b", "/x/y", {"path": "/x/y"}),
     ],

@@ -170,7 +170,9 @@ async def test_watches_end_when_the_server_stops(plane, api):
 @pytest.mark.parametrize(
     ("query", "status"),
     [
-        ("watch=1&resourceVersion=x", 500),
+        ("watch=1&resourceVersion=x", 400),
+        ("watch=1&resourceVersion=-1", 400),
+        ("watch=1&continue=x", 422),
         ("watch=1&sendInitialEvents=true", 422),
         ("watch=1&resourceVersionMatch=NotOlderThan", 422),
         ("watch=1&timeoutSeconds=x", 400),

@@ -2,6 +2,10 @@
 
 # Settings (override on the command line: `make test PYTEST_ARGS="-k quota"`)
 PYTEST_ARGS ?=
+WORKERS     ?= auto
+HASH_SEED   ?= 0
+ROOM        ?=
+SAMPLE      ?= 150
 UP_ARGS     ?=
 BENCH_ARGS  ?=
 FUZZ_ARGS   ?=
@@ -16,11 +20,12 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv/bin
+PYTEST = PYTHONHASHSEED=$(HASH_SEED) $(VENV)/python -m pytest -n $(WORKERS) --dist loadfile
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DEFAULT_GOAL := help
-.PHONY: help environment binaries test-binaries up up-real demo down test test-embedded test-hollow test-mixed test-unit lint format generate bench conformance conformance-embedded conformance-whole chaos fuzz parity clean
+.PHONY: help environment binaries test-binaries up up-real demo down test test-embedded test-hollow test-mixed test-unit test-seeds mutants documents lint format generate bench conformance conformance-embedded conformance-whole chaos fuzz parity clean
 
 help: ## Show this list
 	@echo "Targets:"
@@ -28,6 +33,9 @@ help: ## Show this list
 	@echo "Settings:"
 	@echo "  PYTHON       interpreter that makes .venv, >= 3.11        (now: $(or $(PYTHON),none found))"
 	@echo "  PYTEST_ARGS  more arguments for pytest                    (make test PYTEST_ARGS='-k quota')"
+	@echo "  WORKERS      processes that tests run in                  (now: $(WORKERS), one for each processor)"
+	@echo "  HASH_SEED    of Python's sets and dicts in tests          (make test-unit HASH_SEED=7)"
+	@echo "  ROOM, SAMPLE what 'make mutants' judges, and how many     (make mutants ROOM=kube SAMPLE=50)"
 	@echo "  UP_ARGS      arguments of 'make up', 'demo' and 'up-real' (make up UP_ARGS='--tenants a,b')"
 	@echo "  BENCH_ARGS   arguments of 'make bench'"
 	@echo "  FUZZ_ARGS    arguments of 'make fuzz'               (make fuzz FUZZ_ARGS='--seed 7')"
@@ -56,19 +64,29 @@ test-binaries: environment
 	@$(VENV)/python -m hack.testbed build --with e2e.test --with helm
 
 test: test-binaries ## Run every test: unit tests, then those against real Kubernetes API servers
-	@$(VENV)/python -m pytest tests/unit tests/real $(PYTEST_ARGS)
+	@$(PYTEST) tests/unit tests/real $(PYTEST_ARGS)
 
 test-embedded: test-binaries ## Run the end-to-end tests of the pool again, with tenants in an embedded control plane
-	@VCSYNC_TENANTS=embedded $(VENV)/python -m pytest tests/real/pool $(PYTEST_ARGS)
+	@VCSYNC_TENANTS=embedded $(PYTEST) tests/real/pool $(PYTEST_ARGS)
 
 test-hollow: test-binaries ## Run them with embedded tenants, hollow super clusters and our controllers
-	@VCSYNC_TENANTS=embedded VCSYNC_SUPERS=hollow $(VENV)/python -m pytest tests/real/pool $(PYTEST_ARGS)
+	@VCSYNC_TENANTS=embedded VCSYNC_SUPERS=hollow $(PYTEST) tests/real/pool $(PYTEST_ARGS)
 
 test-mixed: test-binaries ## Run them with tenants on kube-apiservers and hollow super clusters
-	@VCSYNC_SUPERS=hollow $(VENV)/python -m pytest tests/real/pool $(PYTEST_ARGS)
+	@VCSYNC_SUPERS=hollow $(PYTEST) tests/real/pool $(PYTEST_ARGS)
 
 test-unit: environment ## Run the unit tests only (seconds)
-	@$(VENV)/python -m pytest tests/unit $(PYTEST_ARGS)
+	@$(PYTEST) tests/unit $(PYTEST_ARGS)
+
+test-seeds: environment ## Run the unit tests with two more hash seeds: nothing may depend on the order of a set
+	@$(MAKE) test-unit HASH_SEED=1
+	@$(MAKE) test-unit HASH_SEED=4711
+
+documents: test-binaries ## Type every command of README and docs/ as a reader would
+	@$(VENV)/python -m hack.documents
+
+mutants: environment ## Put small faults into the code and see which its own unit tests notice (ROOM, SAMPLE)
+	@$(VENV)/python -m hack.mutants $(addprefix --room ,$(ROOM)) --sample $(SAMPLE)
 
 lint: environment ## Check format, style, types, import rules and generated files
 	@echo "==> ruff format"   && $(VENV)/ruff format --check --quiet . || { echo "make lint: run 'make format'" >&2; exit 1; }

@@ -18,6 +18,7 @@ One file holds the settings of all roles. `vcsync up --config vcsync.yaml` runs 
 processes or machines, every `vcsync run ... --config vcsync.yaml` takes its section of the same file.
 
 ```yaml
+# vcsync.yaml
 common:                       # what several roles share; a role's own section wins
   data: /var/lib/vcsync
   log-format: json
@@ -27,11 +28,20 @@ up:                           # who takes part: 'vcsync up' and 'vcsync setup' r
   super-cluster: {east: east.kubeconfig}
 controlplane:
   listen: 0.0.0.0:6443
-  etcd: [https://etcd-1:2379, https://etcd-2:2379]   # for replicas; without it a file in `data`
-  etcd-cacert: etcd-ca.crt
+  # etcd: [https://etcd-1:2379, https://etcd-2:2379]   # for replicas; without it a file in `data`
+  # etcd-cacert: etcd-ca.crt
 nsscheduler:
   policy: pack
   default-slice: {cpu: 2, memory: 4Gi}
+  listen: 127.0.0.1:10550     # status endpoints of roles that run as processes of one machine: each has its own
+podscheduler:
+  listen: 127.0.0.1:10551
+controllers:
+  listen: 127.0.0.1:10552
+syncer:
+  listen: 127.0.0.1:10553
+hollow:
+  listen: 127.0.0.1:10554
 ```
 
 * A field is an option of the section's command without its dashes, and means what `--help` says of it. An option that is

@@ -264,7 +264,7 @@ class TenantCaches(_Side):
         tenant: cluster key.
         super_id: id of the super cluster.
         kinds: the kinds that are synced.
-        is_open: whether the ledger lets a namespace of the tenant pass.
+        is_open: whether the ledger lets an object pass: (resource, namespace, name).
         enqueue: called for every item whose tenant object changed.
         wake: called with every tenant object that changed.
         on_pod: called with every Pod that changed, as it is or last was.
@@ -277,7 +277,7 @@ class TenantCaches(_Side):
         tenant: str,
         super_id: str,
         kinds: Mapping[str, Kind],
-        is_open: Callable[[str], bool],
+        is_open: Callable[[Resource, str, str], bool],
         enqueue: Enqueue,
         wake: Wake,
         on_pod: Callable[[Envelope], None],
@@ -329,7 +329,7 @@ class TenantCaches(_Side):
         # Namespaces are few and small, and are needed the moment the ledger opens one; Pods are chosen by the server.
         if resource in (PODS, NAMESPACES):
             return None
-        return lambda envelope: self._is_open(envelope.namespace)
+        return lambda envelope: self._is_open(resource, envelope.namespace, envelope.name)
 
     def _router(self, kind: Kind) -> Callable[[Change], None]:
         kinds = tuple(self._kinds.values())
@@ -368,7 +368,7 @@ class TenantCaches(_Side):
         """
         if resource == PODS and not last.deleting:
             return
-        if resource.namespaced and not self._is_open(last.namespace):
+        if resource.namespaced and not self._is_open(resource, last.namespace, last.name):
             return
         self._deletions[(resource.plural, last.namespace, last.name, last.uid)] = None
         if len(self._deletions) > DELETIONS_REMEMBERED:

@@ -13,7 +13,7 @@ from vcsync.api.resources import NAMESPACE_PLACEMENTS
 from vcsync.kube.client import Client
 from vcsync.kube.envelope import Envelope, decode
 from vcsync.kube.errors import Conflict, Invalid, NotFound
-from vcsync.kube.resources import NAMESPACES, PODS
+from vcsync.kube.resources import ENDPOINTS, NAMESPACES, PODS, RESOURCE_QUOTAS, SERVICES
 from vcsync.syncer.caches import SuperCaches
 from vcsync.syncer.kinds.metadata import belongs_elsewhere
 from vcsync.syncer.ledger import Holding, Ledger
@@ -84,7 +84,9 @@ class Drain:
         if left:
             self.reasons[(tenant, namespace)] = f"{left} Pods are still terminating"
             return LOOK_AGAIN_SECONDS
-        if await self._clear_namespace(tenant, namespace):
+        if namespace == names.TENANT_DNS_NAMESPACE and self._ledger.needs_name_server(tenant):
+            await self._clear_but_name_server(tenant, namespace)
+        elif await self._clear_namespace(tenant, namespace):
             self.reasons[(tenant, namespace)] = "the super namespace is still terminating"
             return LOOK_AGAIN_SECONDS
         if entry is not None:
@@ -107,7 +109,7 @@ class Drain:
     def _placed(self, tenant: str, namespace: str) -> bool:
         """Whether the namespace holds slices here; asked anew before each deletion: it may have got some meanwhile."""
         entry = self._ledger.entry(tenant, namespace)
-        return entry is not None and entry.holding is Holding.PLACED
+        return entry is not None and entry.holding is not Holding.DRAINING
 
     async def _clear_pods(self, tenant: str, namespace: str) -> int:
         """Ask every Pod to go, with its own grace period as far as that is believed; how many still stand."""
@@ -129,6 +131,24 @@ class Drain:
                     if not pod.deleting:
                         self._tell(tenant, pod)
         return left
+
+    async def _clear_but_name_server(self, tenant: str, namespace: str) -> None:
+        """Delete everything else: Pods of the tenant's other namespaces keep for life the address of its Service here."""
+        place = names.super_namespace(tenant, namespace)
+        for resource, reflector in self._caches.reflectors.items():
+            if not resource.namespaced or resource in (PODS, RESOURCE_QUOTAS):
+                continue
+            for held in list(reflector.cache.items(place)):
+                if resource in (SERVICES, ENDPOINTS) and held.name == names.TENANT_DNS_SERVICE:
+                    continue
+                if held.deleting or belongs_elsewhere(held, tenant, namespace):
+                    continue
+                try:
+                    await self._super.delete(resource, held.name, place, uid=held.uid)
+                except NotFound:
+                    reflector.observe_gone(place, held.name, held.uid)
+                except Conflict:
+                    continue
 
     async def _clear_namespace(self, tenant: str, namespace: str) -> bool:
         """Delete the super namespace, and with it everything else; whether it still has to go."""
@@ -155,7 +175,7 @@ class Drain:
             live = await self._meta.get(NAMESPACE_PLACEMENTS, namespace, tenant)
             self._ledger.reflector.observe(live)
             entry = self._ledger.entry(tenant, namespace)
-            if entry is None or entry.holding is Holding.PLACED:
+            if entry is None or entry.holding is not Holding.DRAINING:
                 # The scheduler sets the finalizer a moment before it gives the super cluster slices.
                 return
             patch: dict[str, Any] = {

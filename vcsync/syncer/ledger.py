@@ -17,6 +17,7 @@ from vcsync.kube.client import Client
 from vcsync.kube.envelope import Envelope
 from vcsync.kube.quantity import canonical, milli
 from vcsync.kube.reflector import Reflector
+from vcsync.kube.resources import ENDPOINTS, NAMESPACES, SERVICES, Resource
 from vcsync.scheduling.slices import DIMENSIONS, OBJECT_BYTES
 from vcsync.syncer.kinds.plan import Placement
 from vcsync.syncer.room import LEAST
@@ -31,6 +32,9 @@ class Holding(Enum):
     """It holds slices: objects go down and up."""
     DRAINING = "Draining"
     """It lost its slices, or the namespace is going: what it holds is cleared, nothing is created."""
+    NAME_SERVER = "NameServer"
+    """It holds no slices, but others of the tenant's namespaces do, whose Pods use the tenant's name server: its Service and
+    Endpoints are kept here, and nothing else."""
 
 
 class Entry(Struct, frozen=True):
@@ -49,6 +53,39 @@ class Entry(Struct, frozen=True):
     """UID of the NamespacePlacement."""
     room: int | None = None
     """Bytes its objects may take here; None: any number."""
+
+
+_NO_OBJECTS = ("pods", "requests.cpu", "requests.memory", "services.loadbalancers", "services.nodeports")
+_NAME_SERVER_KINDS = (SERVICES, ENDPOINTS)
+
+
+def name_server_entry(tenant: str) -> Entry:
+    """The entry of the namespace of a tenant's name server where that namespace has no slices."""
+    return Entry(
+        tenant=tenant,
+        namespace=names.TENANT_DNS_NAMESPACE,
+        namespace_uid="",
+        holding=Holding.NAME_SERVER,
+        slices=0,
+        placement=Placement({}, {}, dict.fromkeys(_NO_OBJECTS, "0"), name_server_only=True),
+        uid="",
+        room=LEAST,
+    )
+
+
+def holds(entry: Entry | None, resource: Resource, name: str) -> bool:
+    """Whether an object of an entry's namespace (or the namespace itself) is to be in the super cluster.
+
+    Args:
+        entry: the ledger's entry of the namespace, if it has one.
+        resource: of the object.
+        name: the tenant's name of the object.
+    """
+    if entry is None or entry.holding is Holding.DRAINING:
+        return False
+    if entry.holding is Holding.PLACED or resource == NAMESPACES:
+        return True
+    return resource in _NAME_SERVER_KINDS and name == names.TENANT_DNS_SERVICE
 
 
 def hard_of(slices: int, slice_size: Mapping[str, str]) -> dict[str, str]:
@@ -116,7 +153,8 @@ _NONE: dict[str, Entry] = {}
 
 
 def _room(entry: Entry | None) -> int:
-    return entry.room or 0 if entry is not None else 0
+    """What an entry adds to the tenant's room; what is here for the name server alone is nobody's to use for more."""
+    return entry.room or 0 if entry is not None and entry.holding is not Holding.NAME_SERVER else 0
 
 
 class Ledger:
@@ -143,9 +181,18 @@ class Ledger:
         """The entry of a tenant's namespace, or None when nothing of it belongs here."""
         return self._entries.get(tenant, _NONE).get(namespace)
 
-    def open(self, tenant: str, namespace: str) -> bool:
-        """Whether objects of the namespace pass the door of this super cluster's caches."""
-        return namespace in self._entries.get(tenant, _NONE)
+    def open(self, tenant: str, namespace: str, resource: Resource, name: str) -> bool:
+        """Whether an object of the namespace passes the door of this super cluster's caches."""
+        entry = self.entry(tenant, namespace)
+        if entry is not None and entry.holding is Holding.DRAINING:
+            return True
+        return holds(entry, resource, name)
+
+    def needs_name_server(self, tenant: str) -> bool:
+        """Whether namespaces other than the name server's own hold slices here."""
+        return any(
+            entry.slices and entry.namespace != names.TENANT_DNS_NAMESPACE for entry in self.entries(tenant)
+        )
 
     def room(self, tenant: str) -> int:
         """Bytes that the objects of all a tenant's namespaces may take here, of those that are bounded."""
@@ -164,8 +211,25 @@ class Ledger:
         tenant, namespace = envelope.namespace, envelope.name
         before = self.entry(tenant, namespace)
         after = self._read(change.new) if change.new is not None else None
+        if namespace == names.TENANT_DNS_NAMESPACE and after is None and self.needs_name_server(tenant):
+            after = name_server_entry(tenant)
         if after == before:
             return
+        self._put(tenant, namespace, before, after)
+        if namespace != names.TENANT_DNS_NAMESPACE:
+            self._follow_with_name_server(tenant)
+
+    def _follow_with_name_server(self, tenant: str) -> None:
+        """Have the name server here as long as any namespace of the tenant has slices, whether its own has or not."""
+        namespace = names.TENANT_DNS_NAMESPACE
+        before = self.entry(tenant, namespace)
+        if before is not None and before.holding is not Holding.NAME_SERVER:
+            return
+        after = name_server_entry(tenant) if self.needs_name_server(tenant) else None
+        if after != before:
+            self._put(tenant, namespace, before, after)
+
+    def _put(self, tenant: str, namespace: str, before: Entry | None, after: Entry | None) -> None:
         entries = self._entries.setdefault(tenant, {})
         if after is not None:
             entries[namespace] = after

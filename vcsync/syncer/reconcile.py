@@ -29,7 +29,7 @@ from vcsync.syncer.kinds.plan import (
     TenantContext,
     Wait,
 )
-from vcsync.syncer.ledger import Holding
+from vcsync.syncer.ledger import holds
 from vcsync.syncer.room import NOTHING, NoRoom, Room, TooFast, demand_of
 from vcsync.syncer.steps import in_steps
 from vcsync.syncer.waiting import Item, WaitingRoom
@@ -121,7 +121,7 @@ class Reconciler:
                 return await self._reconcile_token(item)
             kind = self._world.kinds[item.kind]
             entry = self._world.entry(item)
-            placed = entry is not None and entry.holding is Holding.PLACED
+            placed = holds(entry, kind.resource, item.name)
             # A tenant's Pod ends after the super cluster's: that may be when the ledger has let go of its namespace already.
             if not placed and kind.resource != PODS:
                 self._let_go(kind, item)

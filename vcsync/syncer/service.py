@@ -258,6 +258,8 @@ class Syncer:
         if not self._synced:
             return
         entry = self.ledger.entry(tenant, namespace)
+        if entry is None and namespace == names.TENANT_DNS_NAMESPACE:
+            self._enqueue_drain(tenant, namespace)  # the last who used the name server here has gone
         if entry is not None and entry.holding is Holding.DRAINING:
             self._enqueue_drain(tenant, namespace)
         session = self._tenants.get(tenant)

@@ -75,7 +75,7 @@ class World:
             tenant=key,
             super_id=super_id,
             kinds=kinds,
-            is_open=lambda namespace: ledger.open(key, namespace),
+            is_open=lambda resource, namespace, name: ledger.open(key, namespace, resource, name),
             enqueue=self.enqueue,
             wake=wake,
             on_pod=self._pod_changed,
@@ -174,7 +174,7 @@ class World:
     def placement(self, namespace: str) -> Placement | None:
         """The ledger's entry of a tenant namespace; None when it has no slices here."""
         entry = self._ledger.entry(self.key, namespace)
-        return entry.placement if entry is not None and entry.holding is Holding.PLACED else None
+        return entry.placement if entry is not None and entry.holding is not Holding.DRAINING else None
 
     def deletion_seen(self, resource: Resource, namespace: str, name: str, uid: str) -> bool:
         """Whether the tenant's watch itself reported the deletion of exactly this object."""

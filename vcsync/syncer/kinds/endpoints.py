@@ -66,6 +66,9 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
 
 
 def _made_by_a_controller(v: Envelope, view: View) -> bool:
+    placement = view.placement(v.namespace)
+    if placement is not None and placement.name_server_only:
+        return False  # the Pods are in other super clusters: no controller here could find them
     service = view.tenant(SERVICES, v.namespace, v.name)
     return service is not None and bool(decode(service.spec, _ServiceSpec).selector)
 

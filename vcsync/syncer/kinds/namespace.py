@@ -14,7 +14,7 @@ from msgspec import Struct
 from vcsync.api import names
 from vcsync.kube import quantity
 from vcsync.kube.envelope import Envelope, decode
-from vcsync.kube.resources import NAMESPACES, RESOURCE_QUOTAS
+from vcsync.kube.resources import NAMESPACES, RESOURCE_QUOTAS, SERVICES
 from vcsync.syncer.kinds import metadata
 from vcsync.syncer.kinds.plan import (
     EMPTY,
@@ -52,7 +52,9 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
     if placement is None:
         return Plan(wait=Wait(f"namespace {v.name} has no slices on super cluster {context.super_id}"))
     if p is None:
-        return EMPTY if v.deleting else _create(v, context, placement)
+        if v.deleting or (placement.name_server_only and _name_server(view) is None):
+            return EMPTY
+        return _create(v, context, placement)
     if metadata.belongs_elsewhere(p, context.key, v.name):
         return _too_like(v, p, context)
     if (unsettled := metadata.settle_identity(NAMESPACES, v, p, context)) is not None:
@@ -62,6 +64,16 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
     )
     actions = metadata.super_patch(NAMESPACES, p, changes, {})
     return Plan(actions + _quota(v, p.name, context, placement, view))
+
+
+def _name_server(view: View) -> Envelope | None:
+    return view.tenant(SERVICES, names.TENANT_DNS_NAMESPACE, names.TENANT_DNS_SERVICE)
+
+
+def _namespace_of_name_server(service: Envelope) -> tuple[str, str] | None:
+    """A name server that comes may need its namespace where that has no slices."""
+    is_one = service.key == (names.TENANT_DNS_NAMESPACE, names.TENANT_DNS_SERVICE)
+    return ("", service.namespace) if is_one else None
 
 
 def _too_like(v: Envelope, p: Envelope, context: TenantContext) -> Plan:
@@ -171,6 +183,9 @@ NAMESPACE = Kind(
     tenant_name=lambda _: None,
     tenant_parts=Parts(spec=False, status=False),
     super_parts=Parts(spec=False, status=False),
-    related=(Related("super", RESOURCE_QUOTAS, _namespace_of_quota),),
+    related=(
+        Related("super", RESOURCE_QUOTAS, _namespace_of_quota),
+        Related("tenant", SERVICES, _namespace_of_name_server),
+    ),
 )
 """Namespaces. The engine maps their names by `names.super_namespace` and annotation `tenancy.x-k8s.io/namespace`."""

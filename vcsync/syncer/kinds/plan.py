@@ -190,6 +190,8 @@ class Placement(Struct, frozen=True):
     """Resource name -> quantity of one slice."""
     hard: Mapping[str, str]
     """`hard` of the ResourceQuota here: slices on this super cluster times slice size, e.g. {"requests.cpu": "4"}."""
+    name_server_only: bool = False
+    """No slices are here: only the tenant's name server is reached here, by a Service with the tenant's own Endpoints."""
 
 
 class View(Protocol):

@@ -108,6 +108,9 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
     if is_api_service(v.namespace, v.name):
         return EMPTY
     spec: dict[str, Any] = untyped(v.spec)
+    placement = view.placement(v.namespace)
+    if placement is not None and placement.name_server_only:
+        spec.pop("selector", None)  # none of its Pods is here: the tenant's Endpoints tell where they are
     if p is None:
         return _create(v, spec, context, view)
     if (unsettled := metadata.settle_identity(SERVICES, v, p, context)) is not None:

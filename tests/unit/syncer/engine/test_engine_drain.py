@@ -8,9 +8,9 @@ from engine_paper import PaperApi, PaperCaches
 from vcsync.api import names
 from vcsync.api.resources import NAMESPACE_PLACEMENTS
 from vcsync.kube.envelope import Envelope
-from vcsync.kube.resources import NAMESPACES, PODS
+from vcsync.kube.resources import CONFIG_MAPS, ENDPOINTS, NAMESPACES, PODS, SERVICES
 from vcsync.syncer.drain import LONGEST_GRACE_SECONDS, Drain
-from vcsync.syncer.ledger import Ledger
+from vcsync.syncer.ledger import Holding, Ledger
 
 KEY = "vcsync-1a2b3c-acme"
 SUPER_NAMESPACE = names.super_namespace(KEY, "shop")
@@ -33,15 +33,20 @@ class World:
             tell=lambda tenant, pod: self.told.append((tenant, pod.name)),
         )
 
-    def place(self, placements: dict[str, int], *finalizers: str) -> Envelope:
+    def place(self, placements: dict[str, int], *finalizers: str, namespace: str = "shop") -> Envelope:
         placed = self.meta.put(
             NAMESPACE_PLACEMENTS,
             {
-                "metadata": {"name": "shop", "namespace": KEY, "uid": "np", "finalizers": list(finalizers)},
+                "metadata": {
+                    "name": namespace,
+                    "namespace": KEY,
+                    "uid": f"np-{namespace}",
+                    "finalizers": list(finalizers),
+                },
                 "spec": {
                     "virtualCluster": {"namespace": "vcsync", "name": "acme", "uid": "vc"},
                     "tenant": KEY,
-                    "namespace": "shop",
+                    "namespace": namespace,
                     "namespaceUID": "ns",
                     "sliceSize": {"cpu": "1", "memory": "1Gi"},
                 },
@@ -208,3 +213,30 @@ async def test_a_drain_stops_when_the_namespace_is_placed_again_meanwhile(
     assert await world.drain.step(KEY, "shop") is None
     assert world.super.has(NAMESPACES, SUPER_NAMESPACE)
     assert names.drain_finalizer("r1") in world.finalizers()
+
+
+async def test_the_name_server_stays_for_pods_of_other_namespaces_when_its_own_loses_its_slices(
+    world: World,
+) -> None:
+    place = names.super_namespace(KEY, "kube-system")
+    world.caches = PaperCaches(NAMESPACES, PODS, CONFIG_MAPS, SERVICES, ENDPOINTS)
+    world.drain._caches = world.caches  # type: ignore[assignment]
+    world.place({"r1": 1}, names.drain_finalizer("r1"))
+    world.place({"r2": 1}, names.drain_finalizer("r1"), namespace="kube-system")
+    meta = {"labels": {names.CONTROLLED: names.TRUE}, "annotations": {names.CLUSTER: KEY}}
+    for resource, name in (
+        (CONFIG_MAPS, "coredns"),
+        (SERVICES, "kube-dns"),
+        (SERVICES, "metrics"),
+        (ENDPOINTS, "kube-dns"),
+    ):
+        held = world.super.put(resource, {"metadata": {"name": name, "namespace": place, **meta}})
+        world.caches.reflectors[resource].observe(held)
+    assert await world.drain.step(KEY, "kube-system") is None
+    assert world.super.writes() == [
+        ("delete", "configmaps", place, "coredns"),
+        ("delete", "services", place, "metrics"),
+    ]
+    entry = world.ledger.entry(KEY, "kube-system")
+    assert entry is not None
+    assert entry.holding is Holding.NAME_SERVER

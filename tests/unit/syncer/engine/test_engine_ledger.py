@@ -8,19 +8,25 @@ from engine_paper import PaperApi
 
 from vcsync.api import names
 from vcsync.kube.envelope import Envelope, parse
-from vcsync.syncer.ledger import Holding, Ledger, entry_of, hard_of, room_of
+from vcsync.kube.resources import CONFIG_MAPS, ENDPOINTS, NAMESPACES, PODS, SERVICES, Resource
+from vcsync.syncer.ledger import Holding, Ledger, entry_of, hard_of, holds, room_of
 from vcsync.syncer.room import LEAST
 
 KEY = "vcsync-1a2b3c-acme"
 
 
 def placement(
-    placements: dict[str, int] | None, *finalizers: str, deleting: bool = False, version: int = 1, **spec: Any
+    placements: dict[str, int] | None,
+    *finalizers: str,
+    deleting: bool = False,
+    version: int = 1,
+    name: str = "shop",
+    **spec: Any,
 ) -> Envelope:
     meta: dict[str, Any] = {
-        "name": "shop",
+        "name": name,
         "namespace": KEY,
-        "uid": "np",
+        "uid": f"np-{name}",
         "resourceVersion": str(version),
         "finalizers": list(finalizers),
     }
@@ -31,7 +37,7 @@ def placement(
         "spec": {
             "virtualCluster": {"namespace": "vcsync", "name": "acme", "uid": "vc"},
             "tenant": KEY,
-            "namespace": "shop",
+            "namespace": name,
             "namespaceUID": "ns",
             "sliceSize": {"cpu": "500m", "memory": "1Gi"},
             **spec,
@@ -90,17 +96,17 @@ def test_whose_namespace_it_is_comes_from_the_placements_place_not_from_its_spec
 
 def test_changes_are_reported_once_and_only_when_they_matter() -> None:
     told: list[tuple[str, str]] = []
-    ledger = Ledger(PaperApi("meta"), "r1", lambda *key: told.append(key))
+    ledger = Ledger(PaperApi("meta"), "r1", lambda *key: told.append(key) if key[1] == "shop" else None)
     ledger.reflector.observe(placement({"r1": 1}, DRAIN, version=1))
     ledger.reflector.observe(placement({"r1": 1}, DRAIN, version=2))
     assert told == [(KEY, "shop")]
-    assert ledger.open(KEY, "shop")
+    assert ledger.open(KEY, "shop", PODS, "web")
     ledger.reflector.observe(placement({"r2": 1}, DRAIN, version=3))
     assert told == [(KEY, "shop")] * 2
-    assert ledger.open(KEY, "shop"), "what is being drained must be seen until it is gone"
+    assert ledger.open(KEY, "shop", PODS, "web"), "what is being drained must be seen until it is gone"
     ledger.reflector.observe(placement({"r2": 1}, version=4))
     assert told == [(KEY, "shop")] * 3
-    assert not ledger.open(KEY, "shop")
+    assert not ledger.open(KEY, "shop", PODS, "web")
     assert list(ledger.entries()) == []
 
 
@@ -108,7 +114,7 @@ def test_a_placement_that_cannot_be_read_changes_nothing() -> None:
     ledger = Ledger(PaperApi("meta"), "r1", lambda *_: None)
     ledger.reflector.observe(placement({"r1": 1}, DRAIN, version=1))
     ledger.reflector.observe(placement({"r1": 1}, DRAIN, version=2, sliceSize={"cpu": "much"}))
-    assert ledger.open(KEY, "shop")
+    assert ledger.open(KEY, "shop", PODS, "web")
 
 
 def test_bytes_of_slices_are_no_quota_of_an_api_server_but_room_for_objects() -> None:
@@ -129,5 +135,51 @@ def test_a_tenants_room_is_that_of_all_its_namespaces() -> None:
     assert ledger.room(KEY) == 24 << 20
     seen(placement({"r2": 3}, DRAIN, version=3, sliceSize=size))
     assert ledger.room(KEY) <= LEAST
-    ledger.reflector.observe_gone(KEY, "shop", "np")
+    ledger.reflector.observe_gone(KEY, "shop", "np-shop")
     assert ledger.room(KEY) == 0
+
+
+def test_the_name_server_is_here_as_long_as_any_namespace_has_slices() -> None:
+    told: list[tuple[str, str]] = []
+    ledger = Ledger(PaperApi("meta"), "r1", lambda *key: told.append(key))  # type: ignore[arg-type]
+    system = (KEY, "kube-system")
+
+    def holding() -> Holding | None:
+        entry = ledger.entry(*system)
+        return entry.holding if entry is not None else None
+
+    seen = ledger.reflector.observe
+    assert holding() is None
+    seen(placement({"r1": 1}, DRAIN, version=1))
+    assert holding() is Holding.NAME_SERVER
+    assert told == [(KEY, "shop"), system]
+    entry = ledger.entry(*system)
+    assert entry is not None
+    assert set(entry.placement.hard.values()) == {"0"}, "nothing may run there"
+    seen(placement({"r1": 1}, DRAIN, version=2, name="kube-system"))
+    assert holding() is Holding.PLACED
+    seen(placement({"r2": 1}, DRAIN, version=3, name="kube-system"))
+    assert holding() is Holding.DRAINING
+    seen(placement({"r2": 1}, version=4, name="kube-system"))
+    assert holding() is Holding.NAME_SERVER
+    told.clear()
+    seen(placement({"r2": 1}, DRAIN, version=5))
+    assert holding() is None
+    assert told == [(KEY, "shop"), system]
+
+
+def test_of_the_name_servers_namespace_only_its_service_and_endpoints_pass() -> None:
+    ledger = Ledger(PaperApi("meta"), "r1", lambda *_: None)  # type: ignore[arg-type]
+    ledger.reflector.observe(placement({"r1": 1}, DRAIN, version=1))
+
+    def passes(resource: Resource, name: str) -> bool:
+        return ledger.open(KEY, "kube-system", resource, name) and holds(
+            ledger.entry(KEY, "kube-system"), resource, name
+        )
+
+    assert passes(NAMESPACES, "kube-system")
+    assert passes(SERVICES, "kube-dns")
+    assert passes(ENDPOINTS, "kube-dns")
+    assert not passes(SERVICES, "metrics-server")
+    assert not passes(CONFIG_MAPS, "kube-dns")
+    assert not passes(PODS, "kube-dns")

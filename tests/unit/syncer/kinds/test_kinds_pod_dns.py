@@ -9,8 +9,8 @@ import pytest
 from kinds_bench import CONTEXT, Bench, super_ns
 
 from vcsync.api import names
-from vcsync.kube.resources import SERVICES
-from vcsync.syncer.kinds.plan import Dependency, TenantContext, Wait
+from vcsync.kube.resources import ENDPOINTS, NAMESPACES, RESOURCE_QUOTAS, SERVICES
+from vcsync.syncer.kinds.plan import Dependency, Placement, TenantContext, Wait
 from vcsync.syncer.kinds.pod_depends import dependencies_wait
 
 HERE = msgspec.structs.replace(CONTEXT, dns_nameserver="10.97.0.10")
@@ -76,3 +76,67 @@ def test_a_name_server_that_never_gets_an_address_is_not_waited_for(
 ) -> None:
     bench.put("tenant", SERVICES, service(spec))
     assert wait_of(bench, CLUSTER_FIRST) is None
+
+
+# --- Where kube-system has no slices ---
+
+ONLY = Placement({}, {}, {"pods": "0"}, name_server_only=True)
+ADDRESSES = [{"addresses": [{"ip": "10.244.3.7"}], "ports": [{"port": 53, "protocol": "UDP"}]}]
+
+
+@pytest.fixture
+def away(bench: Bench) -> Bench:
+    """`kube-system` has no slices on r1, `shop` has."""
+    bench.placements["kube-system"] = ONLY
+    bench.put("tenant", NAMESPACES, {"metadata": {"name": "kube-system"}})
+    return bench
+
+
+def have_name_server(bench: Bench) -> None:
+    spec = {"selector": {"k8s-app": "kube-dns"}, "ports": [{"port": 53, "protocol": "UDP"}]}
+    bench.put("tenant", SERVICES, service(spec))
+    bench.put(
+        "tenant",
+        ENDPOINTS,
+        {"metadata": {"name": "kube-dns", "namespace": "kube-system"}, "subsets": ADDRESSES},
+    )
+    for kind, name in (("namespaces", ""), ("services", "kube-system"), ("endpoints", "kube-system")):
+        bench.settle(kind, name, "kube-dns" if name else "kube-system")
+
+
+def test_without_a_name_server_nothing_is_made_of_its_namespace(away: Bench) -> None:
+    away.settle("namespaces", "", "kube-system")
+    assert not away.has("super", NAMESPACES, super_ns("kube-system"))
+
+
+def test_the_name_server_comes_to_super_clusters_where_its_namespace_has_no_slices(away: Bench) -> None:
+    have_name_server(away)
+    place = super_ns("kube-system")
+    assert away.get("super", RESOURCE_QUOTAS, names.SUPER_QUOTA_NAME, place)["spec"]["hard"] == {"pods": "0"}
+    found = away.get("super", SERVICES, "kube-dns", place)
+    assert "selector" not in found["spec"], "its Pods are in other super clusters"
+    assert away.get("super", ENDPOINTS, "kube-dns", place)["subsets"] == ADDRESSES
+    assert names.TRANSPARENT_CLUSTER_IP not in away.get("tenant", SERVICES, "kube-dns", "kube-system")[
+        "metadata"
+    ].get("annotations", {})
+
+
+def test_the_name_server_gets_its_own_pods_when_its_namespace_gets_slices_and_gives_them_up_again(
+    away: Bench,
+) -> None:
+    have_name_server(away)
+    place = super_ns("kube-system")
+    address = away.get("super", SERVICES, "kube-dns", place)["spec"]["clusterIP"]
+    away.placements["kube-system"] = Placement({"r1": 1}, {"cpu": "1"}, {"requests.cpu": "1"})
+    away.settle("services", "kube-system", "kube-dns")
+    away.settle("endpoints", "kube-system", "kube-dns")
+    spec = away.get("super", SERVICES, "kube-dns", place)["spec"]
+    assert (spec["selector"], spec["clusterIP"]) == ({"k8s-app": "kube-dns"}, address)
+    assert not away.has("super", ENDPOINTS, "kube-dns", place), "its controller makes them"
+    away.placements["kube-system"] = ONLY
+    away.settle("services", "kube-system", "kube-dns")
+    away.settle("endpoints", "kube-system", "kube-dns")
+    spec = away.get("super", SERVICES, "kube-dns", place)["spec"]
+    assert not spec.get("selector")
+    assert spec["clusterIP"] == address
+    assert away.get("super", ENDPOINTS, "kube-dns", place)["subsets"] == ADDRESSES

@@ -28,10 +28,8 @@ MAX_MANAGER = 128
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """Of lists, watches and deletions of collections."""
+    """Of lists, watches and deletions of collections; their selectors are read before: see `selectors`."""
 
-    label_selector: str = ""
-    field_selector: str = ""
     watch: bool = False
     bookmarks: bool = False
     resource_version: str = ""
@@ -97,8 +95,6 @@ def list_options(query: Query, *, watch: bool = False) -> ListOptions:
         return ListOptions(watch=watch)
     initial = query.get("sendInitialEvents")
     options = ListOptions(
-        label_selector=_text(query, "labelSelector"),
-        field_selector=_text(query, "fieldSelector"),
         watch=truth(query.get("watch", ())) or watch,
         bookmarks=truth(query.get("allowWatchBookmarks", ())),
         resource_version=_text(query, "resourceVersion"),

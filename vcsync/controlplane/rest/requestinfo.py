@@ -6,12 +6,12 @@ Paths, verbs and words are those of apiserver's `endpoints/request/requestinfo.g
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import parse_qs, unquote_to_bytes
 
 from vcsync.controlplane.errors import StatusError, bad_request
 from vcsync.controlplane.lately import lately
-from vcsync.controlplane.rest.fieldselectors import InvalidFieldSelector, parse_field_selector
+from vcsync.controlplane.rest.selectors import NOTHING, Selectors, read, read_short
 from vcsync.controlplane.wire.values import BadValue, duration_of
 
 ALL = "all"
@@ -52,7 +52,8 @@ class RequestInfo:
         path: without the tenant.
         parts: the path's segments from the resource on.
         by_path: the verb was spelled in the path (`/watch/`).
-        field_selector: limits what is listed, watched or deleted.
+        selectors: limit what is listed, watched or deleted; None: they are too long to be read before the caller is
+            known, see `read_selectors`.
     """
 
     verb: str
@@ -68,16 +69,12 @@ class RequestInfo:
     name: str = ""
     parts: tuple[str, ...] = ()
     by_path: bool = False
-    field_selector: str = ""
+    selectors: Selectors | None = NOTHING
 
     @property
     def selected(self) -> tuple[tuple[str, str], ...]:
         """Fields and values that the field selector demands; one that cannot be read demands nothing."""
-        try:
-            selector = parse_field_selector(self.field_selector)
-        except InvalidFieldSelector:
-            return ()
-        return tuple((term.field, term.value) for term in selector.terms if term.equal)
+        return self.selectors.demanded if self.selectors is not None else ()
 
 
 def parse_path(raw: str) -> str:
@@ -157,11 +154,14 @@ def request_info(method: str, path: str, query: Query) -> RequestInfo:
             parts = parts[2:]
     name = parts[1] if len(parts) > 1 else ""
     subresource = parts[2] if len(parts) > 2 and verb != "watch" else ""
-    if not name and verb == "get":
+    listed = not name and verb == "get"
+    if listed:
         verb = "watch" if truth(query.get("watch", ())) else "list"
-        name = _selected_name(query)
     if not name and verb == "delete":
         verb = "deletecollection"
+    selectors = read_short(*_selector_texts(query)) if verb in COLLECTIVE else NOTHING
+    if listed and selectors is not None:
+        name = selectors.name
     return RequestInfo(
         verb=verb,
         path=path,
@@ -176,8 +176,20 @@ def request_info(method: str, path: str, query: Query) -> RequestInfo:
         name=name,
         subresource=subresource,
         parts=tuple(parts),
-        field_selector=query.get("fieldSelector", ("",))[0] if verb in COLLECTIVE else "",
+        selectors=selectors,
     )
+
+
+async def read_selectors(info: RequestInfo, query: Query) -> RequestInfo:
+    """Return what a request is about, with selectors that were too long to be read at once."""
+    selectors = await read(*_selector_texts(query))
+    # As with short ones: a name in the path is the name, and deletions are of collections whatever they select.
+    listed = not info.name and info.verb != "deletecollection" and not info.by_path
+    return replace(info, selectors=selectors, name=selectors.name if listed else info.name)
+
+
+def _selector_texts(query: Query) -> tuple[str, str]:
+    return query.get("fieldSelector", ("",))[0], query.get("labelSelector", ("",))[0]
 
 
 def check_timeout(info: RequestInfo, query: Query) -> None:
@@ -198,16 +210,6 @@ def check_timeout(info: RequestInfo, query: Query) -> None:
 def truth(values: Sequence[str]) -> bool:
     """Read a boolean parameter as apimachinery does: anything but `false` and `0` is true, empty too."""
     return bool(values) and values[0].lower() not in ("false", "0")
-
-
-def _selected_name(query: Query) -> str:
-    # Authorization by name covers lists and watches of the one object that their field selector names.
-    for term in ",".join(query.get("fieldSelector", ())[:1]).split(","):
-        key, sign, value = term.partition("=")
-        if key == "metadata.name" and sign:
-            value = value.removeprefix("=")
-            return value if value not in (".", "..") and not set(value) & set("/%") else ""
-    return ""
 
 
 def _tenant_in_front(path: str) -> tuple[str | None, str]:

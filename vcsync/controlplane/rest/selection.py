@@ -1,32 +1,23 @@
 """Which objects a list or a watch is about: label and field selectors on stored objects."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.errors import bad_request
-from vcsync.controlplane.lately import lately
 from vcsync.controlplane.rest import stored
 from vcsync.controlplane.rest.fieldselectors import (
     FieldSelector,
     InvalidFieldSelector,
     Term,
     check_fields,
-    parse_field_selector,
-    terms,
 )
 from vcsync.controlplane.rest.kind import Kind, selectable
-from vcsync.controlplane.rest.labelselectors import (
-    InvalidLabelSelector,
-    LabelSelector,
-    parse_label_selector,
-    requirements,
-)
-from vcsync.controlplane.rest.options import ListOptions
-from vcsync.controlplane.rest.turns import turn
+from vcsync.controlplane.rest.labelselectors import LabelSelector
+from vcsync.controlplane.rest.selectors import NAME, Selectors
 
-NAME, NAMESPACE = "metadata.name", "metadata.namespace"
+NAMESPACE = "metadata.namespace"
 _REGARDING = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 ALIASES: Mapping[tuple[str, str], Mapping[str, str]] = {
     ("events.k8s.io", "Event"): {
@@ -36,13 +27,6 @@ ALIASES: Mapping[tuple[str, str], Mapping[str, str]] = {
     ("", "Pod"): {"spec.host": "spec.nodeName"},
 }
 """Fields that clients of a group name otherwise than the kind itself does."""
-MAX_SELECTOR = 16384
-SHORT = 512
-"""Length of a selector that is parsed at once."""
-AT_ONCE = 60
-"""Parts of a longer one that are parsed before others in the event loop get their turn: a third of a millisecond."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,70 +57,35 @@ class Selection:
         return self.fields.exact(NAMESPACE) if self.fields else None
 
 
-@lately(1024, SHORT)
-def _short_labels(text: str) -> LabelSelector | None:
-    return parse_label_selector(text) if text.strip() else None
-
-
-_short_fields = lately(1024, SHORT)(parse_field_selector)
-
-
-async def _labels(text: str) -> LabelSelector | None:
-    if len(text) <= SHORT or not text.strip():
-        return _short_labels(text)
-    return LabelSelector(tuple(each for each in await _gently(requirements(text)) if each is not None))
-
-
-async def _fields(text: str) -> FieldSelector:
-    return _short_fields(text) if len(text) <= SHORT else FieldSelector(tuple(await _gently(terms(text))))
-
-
-async def _gently(parts: Iterator[T]) -> list[T]:
-    """Parse, with turns for others in between."""
-    found: list[T] = []
-    for each in parts:
-        found.append(each)
-        if not len(found) % AT_ONCE:
-            await turn()
-    return found
-
-
-async def selection(kind: Kind, options: ListOptions, name: str = "") -> Selection:
-    """Compile a request's selectors; `name`: the URL names one object.
+def selection(kind: Kind, selectors: Selectors, name: str = "") -> Selection:
+    """Apply a request's selectors to a kind; `name`: the URL names one object.
 
     Raises:
         StatusError: 400.
     """
-    if not (options.label_selector or options.field_selector or name):
-        return Selection()
-    if len(options.label_selector) + len(options.field_selector) > MAX_SELECTOR:
-        raise bad_request("the selectors are too long")
-    try:
-        labels = await _labels(options.label_selector)
-    except InvalidLabelSelector as error:
-        raise bad_request(str(error)) from None
-    known: frozenset[str] = frozenset()
-    try:
-        fields = await _fields(options.field_selector)
-        aliases = ALIASES.get((kind.resource.group, kind.resource.kind))
-        if fields.terms and aliases:
-            fields = FieldSelector(
-                tuple(replace(each, field=aliases.get(each.field, each.field)) for each in fields.terms)
-            )
-        if fields.terms:
-            known = selectable(kind.behaviour)
+    if selectors.wrong:
+        raise bad_request(selectors.wrong)
+    fields, known = selectors.fields, frozenset[str]()
+    aliases = ALIASES.get((kind.resource.group, kind.resource.kind))
+    if fields.terms and aliases:
+        fields = FieldSelector(
+            tuple(replace(each, field=aliases.get(each.field, each.field)) for each in fields.terms)
+        )
+    if fields.terms:
+        known = selectable(kind.behaviour)
+        try:
             check_fields(
                 fields, lambda each: each in (NAME, NAMESPACE) or each in known, _unknown(kind, known)
             )
-    except InvalidFieldSelector as error:
-        raise bad_request(str(error)) from None
+        except InvalidFieldSelector as error:
+            raise bad_request(str(error)) from None
     if name:
         if fields.terms and fields.exact(NAME) != name:
             raise bad_request("fieldSelector metadata.name doesn't match requested name")
         if not fields.terms:
             fields = FieldSelector((Term(NAME, name, True),))
     metadata_only = all(each.field in (NAME, NAMESPACE) for each in fields.terms)
-    return Selection(labels, fields if fields.terms else None, metadata_only)
+    return Selection(selectors.labels, fields if fields.terms else None, metadata_only)
 
 
 def _unknown(kind: Kind, known: frozenset[str]) -> Any:

@@ -27,6 +27,7 @@ from vcsync.controlplane.rest.reply import Outlet, Reply, Stream
 from vcsync.controlplane.rest.requestinfo import ALL, Query, RequestInfo
 from vcsync.controlplane.rest.scope import Scope
 from vcsync.controlplane.rest.selection import selection
+from vcsync.controlplane.rest.selectors import Selectors
 from vcsync.controlplane.rest.tracking import track
 from vcsync.controlplane.rest.turns import turn
 from vcsync.controlplane.rest.watching import Bookmark, Failed, Item, Told, Watches
@@ -100,7 +101,7 @@ class Verbs:
         by_path = request.info.verb == "watch" and request.info.by_path
         options = list_options(request.query, watch=by_path)
         scope = request.scope
-        chosen = await selection(scope.kind, options, scope.name)
+        chosen = selection(scope.kind, _selectors(request), scope.name)
         if options.watch:
             # What encodes is made first: it may refuse, which no stream that has begun could tell.
             all_tenants = scope.tenant == ALL
@@ -245,7 +246,7 @@ class Verbs:
         """Delete what is selected of a collection; the answer is the list of it."""
         scope = request.scope
         listing = list_options(request.query)
-        chosen = await selection(scope.kind, listing)
+        chosen = selection(scope.kind, _selectors(request))
         body = read_options(await request.body(), request.headers.content_type)
         options = delete_options(request.query, body)
         if scope.kind.resource.namespaced and not scope.namespace:
@@ -263,3 +264,10 @@ class Verbs:
             request.scope.kind, written.value, written.revision, request.how, request.query
         )
         return Reply(201 if written.created else 200, told, request.how.content_type)
+
+
+def _selectors(request: Request) -> Selectors:
+    """Return what a request selects by, as it was authorized."""
+    if request.info.selectors is None:
+        raise AssertionError("selectors are read before a request is authorized")
+    return request.info.selectors

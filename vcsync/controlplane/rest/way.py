@@ -28,6 +28,7 @@ from vcsync.controlplane.rest.requestinfo import (
     check_timeout,
     parse_path,
     parse_query,
+    read_selectors,
     request_info,
 )
 from vcsync.controlplane.rest.scope import Scope, weightless
@@ -197,6 +198,8 @@ class Way:
     ) -> Reply | Stream:
         identity, headers = self._identity, incoming.headers
         caller = await self._authenticate(incoming, info)
+        if info.selectors is None:
+            info = await read_selectors(info, query)
         if info.path.startswith(OPERATOR):
             if caller.system:
                 caller = await identity.impersonate(caller, headers, SYSTEM, info)
@@ -212,6 +215,19 @@ class Way:
         await self._enter(incoming, tenant)
         if not info.resource_request:
             return await self._paths.answer(incoming, info, query, tenant)
+        return await self._answer(incoming, info, query, tenant, caller, warnings)
+
+    async def _answer(  # noqa: PLR0917 - what is known of the request by now
+        self,
+        incoming: Incoming,
+        info: RequestInfo,
+        query: Query,
+        tenant: str,
+        caller: Caller,
+        warnings: list[str],
+    ) -> Reply | Stream:
+        """Answer a request about resources that has been authorized."""
+        headers = incoming.headers
         kind = self._spaces.kind(tenant, info.group, info.version, info.resource)
         if incoming.method == "HEAD":
             raise errors.method_not_allowed()

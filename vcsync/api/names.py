@@ -71,6 +71,9 @@ PLACEMENT_DOMAIN: Final = "placement.scheduler.virtualcluster.io"
 DRAIN_FINALIZER_PREFIX: Final = "tenancy.x-k8s.io/drain-"
 """Start of the finalizers on a NamespacePlacement; see `drain_finalizer`."""
 
+CLEAR_FINALIZER_PREFIX: Final = "tenancy.x-k8s.io/clear-"
+"""Start of other finalizers on a NamespacePlacement; see `clear_finalizer`."""
+
 VIRTUAL_CLUSTER_DRAIN_FINALIZER: Final = "tenancy.x-k8s.io/drain"
 """Finalizer on a VirtualCluster: the namespace scheduler has not yet cleared the tenant's placements."""
 
@@ -261,6 +264,11 @@ def require_super_id(super_id: str) -> str:
 def drain_finalizer(super_id: str) -> str:
     """Name the finalizer by which the syncer of `super_id` holds a NamespacePlacement until it drained."""
     return DRAIN_FINALIZER_PREFIX + require_super_id(super_id)
+
+
+def clear_finalizer(super_id: str) -> str:
+    """Name the finalizer by which the syncer of `super_id` holds what it was to give up of slices while others stay."""
+    return CLEAR_FINALIZER_PREFIX + require_super_id(super_id)
 
 
 def super_id_of_finalizer(finalizer: str) -> str | None:

@@ -439,6 +439,13 @@ class NamespacePlacementStatus(Struct, frozen=True, kw_only=True, rename="camel"
     """Where the slices are: the truth that every syncer follows."""
 
     placements: Annotated[SlicesBySuper, about("Slices on each super cluster, by its id.")] = {}
+    clearing: Annotated[
+        dict[SuperId, Annotated[Quota, about("Amounts, by resource.")]],
+        Meta(max_length=MAX_SUPER_CLUSTERS),
+        about(
+            "What a super cluster may still hold beyond its slices, by its id, until its syncer has cleared it."
+        ),
+    ] = {}
     waiting: Annotated[Slices, about("Slices for which there is no place yet.")] = 0
     explanation: Annotated[
         tuple[Explanation, ...],

@@ -53,7 +53,15 @@ def _draining(placement: NamespacePlacement) -> list[str]:
     if placement.deleting:
         return [f"Its placement is being removed; to be cleared first: {', '.join(holders) or 'nothing'}."]
     leaving = [super_id for super_id in holders if not placement.status.placements.get(super_id)]
-    return [f"Super cluster {super_id} is still clearing what it held of it." for super_id in leaving]
+    story = [f"Super cluster {super_id} is still clearing what it held of it." for super_id in leaving]
+    for super_id, amounts in sorted(placement.status.clearing.items()):
+        if placement.status.placements.get(super_id):
+            more = ", ".join(f"{name} {amount}" for name, amount in sorted(amounts.items()))
+            story.append(
+                f"Super cluster {super_id} may still hold {more} beyond its slices there, which nobody else gets until "
+                "Pods have ended."
+            )
+    return story
 
 
 def pod_story(

@@ -374,10 +374,10 @@ async def _remove(super_id: str, kubeconfig: Path | None, force: bool, meta: str
 
 async def _give_up(client: Client, super_id: str) -> None:
     """Drop the finalizers that only the lost super cluster's syncer could drop."""
-    finalizer = names.drain_finalizer(super_id)
+    finalizers = (names.drain_finalizer(super_id), names.clear_finalizer(super_id))
     for envelope in await client.list(NAMESPACE_PLACEMENTS):
-        if finalizer in envelope.finalizers:
-            left = [one for one in envelope.finalizers if one != finalizer]
+        left = [one for one in envelope.finalizers if one not in finalizers]
+        if len(left) < len(envelope.finalizers):
             patch = {"metadata": {"finalizers": left, "resourceVersion": envelope.resource_version}}
             await client.patch(NAMESPACE_PLACEMENTS, envelope.name, patch, envelope.namespace)
 

@@ -95,7 +95,7 @@ async def _write_entry(facts: Facts, wish: Wish, ledger: LedgerWrites) -> None:
         return
     root, name = facts.key
     placement = facts.placement
-    finalizers = finalizers_for(placement, wish.status.placements)
+    finalizers = finalizers_for(placement, wish.status)
     if placement is None:
         placement = await _create(root, name, wish, finalizers, ledger)
     else:

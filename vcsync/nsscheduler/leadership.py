@@ -293,7 +293,7 @@ class Leadership:
         self._assumed.add(key)
         try:
             if wish.decision is not None:
-                self.ledger.put(key, Entry(wish.size, wish.decision.placements))
+                self.ledger.put(key, Entry(wish.size, wish.decision.placements, wish.clearing))
             await commit(facts, wish, self._writes, session.door)
         except Unauthorized as error:
             if error.endpoint == session.handle.client.name:
@@ -454,7 +454,10 @@ def _gave_back(before: Entry | None, after: Entry | None) -> bool:
         return False
     if after is None or after.size != before.size:
         return True
-    return any(after.placements.get(super_id, 0) < slices for super_id, slices in before.placements.items())
+    return any(
+        any(amount > after.holds(super_id).get(name, 0) for name, amount in before.holds(super_id).items())
+        for super_id in {**before.placements, **before.clearing}
+    )
 
 
 def _now(later: float = 0.0) -> str:

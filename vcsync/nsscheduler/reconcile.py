@@ -21,7 +21,7 @@ from vcsync.kube.events import EventType
 from vcsync.nsscheduler.pods import pods_of_pool, whole_pool
 from vcsync.scheduling.ledger import Entry, Ledger
 from vcsync.scheduling.place import Decision, SliceRequest, SuperExplanation, place_slices
-from vcsync.scheduling.resources import Resources, from_quantities, subtract, to_quantities
+from vcsync.scheduling.resources import Resources, from_quantities, subtract, times, to_quantities
 from vcsync.scheduling.slices import (
     DEFAULT_SLICE,
     DIMENSIONS,
@@ -100,6 +100,7 @@ class Wish(Struct):
     objects: Resources = {}
     slices: int = 0
     decision: Decision | None = None
+    clearing: dict[str, Resources] = {}
 
     @property
     def waiting(self) -> bool:
@@ -284,17 +285,21 @@ def write_entry(facts: Facts, wish: Wish) -> bool:
         slices=wish.slices,
         pins={} if placement is None else placement.spec.pins,
     )
+    wish.clearing = _still_to_clear(placement, wish.size, decision.placements)
+    clearing = {super_id: _quantities(amounts) for super_id, amounts in wish.clearing.items()}
     old = NamespacePlacementStatus() if placement is None else placement.status
     told = condition_of(old.conditions, PLACED)
     if (
         told is not None
         and (old.placements, old.waiting, told.reason) == (decision.placements, decision.waiting, wish.reason)
+        and old.clearing == clearing
         and _refusals(old.explanation) == _refusals(_explain(decision))
     ):
         wish.status = old  # nothing that matters differs; free amounts and scores change all the time
         return True
     wish.status = NamespacePlacementStatus(
         placements=decision.placements,
+        clearing=clearing,
         waiting=decision.waiting,
         explanation=_explain(decision),
         conditions=set_condition(
@@ -311,6 +316,27 @@ def write_entry(facts: Facts, wish: Wish) -> bool:
         told_tenant = _message(decision, public=True)[:_LONGEST_MESSAGE]
         wish.event = ("Warning" if decision.waiting else "Normal", wish.reason, told_tenant)
     return True
+
+
+def _still_to_clear(
+    placement: NamespacePlacement | None, size: Resources, placements: Mapping[str, int]
+) -> dict[str, Resources]:
+    """What super clusters may hold beyond the slices that they are to have from now on."""
+    if placement is None:
+        return {}
+    held = entry_of(placement)
+    left = {
+        super_id: {
+            name: amount
+            for name, amount in subtract(
+                held.holds(super_id), times(size, placements.get(super_id, 0))
+            ).items()
+            if amount > 0
+        }
+        for super_id in {**held.placements, **held.clearing}
+        if names.drain_finalizer(super_id) in placement.finalizers  # else it is gone with all it had
+    }
+    return {super_id: left[super_id] for super_id in sorted(left) if left[super_id]}
 
 
 def _message(decision: Decision, *, public: bool = False) -> str:
@@ -384,10 +410,18 @@ STEPS: tuple[Step, ...] = (
 """In this order; each may be the last."""
 
 
-def finalizers_for(placement: NamespacePlacement | None, super_ids: Mapping[str, int]) -> tuple[str, ...]:
-    """The entry's finalizers with a drain finalizer of every super cluster that gets slices; none is ever removed."""
+def finalizers_for(placement: NamespacePlacement | None, status: NamespacePlacementStatus) -> tuple[str, ...]:
+    """The entry's finalizers with those that its new status needs; none is ever removed.
+
+    A drain finalizer for every super cluster that gets slices, and one of those that keep some and give others up.
+    """
     present = () if placement is None else placement.finalizers
-    wanted = (names.drain_finalizer(super_id) for super_id in sorted(super_ids))
+    wanted = [names.drain_finalizer(super_id) for super_id in sorted(status.placements)]
+    wanted += [
+        names.clear_finalizer(super_id)
+        for super_id in sorted(status.clearing)
+        if super_id in status.placements
+    ]
     return (*present, *(finalizer for finalizer in wanted if finalizer not in present))
 
 
@@ -396,9 +430,20 @@ def entry_of(placement: NamespacePlacement) -> Entry:
     size = from_quantities(
         {name: str(text) for name, text in placement.spec.slice_size.items() if name not in OBJECTS}
     )
-    return Entry(
-        size, {super_id: slices for super_id, slices in placement.status.placements.items() if slices}
-    )
+    placements = {super_id: slices for super_id, slices in placement.status.placements.items() if slices}
+    clearing = {
+        super_id: from_quantities({name: str(text) for name, text in amounts.items()})
+        for super_id, amounts in placement.status.clearing.items()
+        if is_clearing(placement, super_id)
+    }
+    return Entry(size, placements, clearing)
+
+
+def is_clearing(placement: NamespacePlacement, super_id: str) -> bool:
+    """Whether a super cluster has not cleared yet what it was to give up: its syncer then takes its finalizer off."""
+    stays = placement.status.placements.get(super_id)
+    finalizer = names.clear_finalizer(super_id) if stays else names.drain_finalizer(super_id)
+    return finalizer in placement.finalizers
 
 
 def counted_hard(spec: Any) -> dict[str, str] | None:

@@ -4,17 +4,26 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from vcsync.scheduling.resources import Resources
+from vcsync.scheduling.resources import Resources, add, times
 
 Key = tuple[str, str]
 """(cluster key of the tenant, namespace)."""
 
 
 class Entry(Struct, frozen=True):
-    """What one namespace holds: slices per super cluster, and the size of a slice in thousandths."""
+    """What one namespace holds: slices per super cluster, and the size of a slice in thousandths.
+
+    `clearing`: what a super cluster may still hold beyond them, because slices have shrunk or moved and its syncer
+    has not cleared it yet; in thousandths, too.
+    """
 
     size: Resources
     placements: dict[str, int]
+    clearing: dict[str, Resources] = {}
+
+    def holds(self, super_id: str) -> Resources:
+        """All that may stand on a super cluster."""
+        return add(times(self.size, self.placements.get(super_id, 0)), self.clearing.get(super_id, {}))
 
 
 class Ledger:
@@ -54,11 +63,11 @@ class Ledger:
         return True
 
     def allocated(self, super_id: str, *, without: Key | None = None) -> Resources:
-        """What is dealt out on a super cluster, leaving one namespace aside."""
+        """What is dealt out on a super cluster or not cleared there yet, leaving one namespace aside."""
         total = dict(self._supers.get(super_id, {}))
         entry = None if without is None else self._entries.get(without)
         if entry is not None:
-            _add(total, entry.size, -entry.placements.get(super_id, 0))
+            _add(total, entry.holds(super_id), -1)
         return total
 
     def used_by(self, tenant: str, *, without: Key | None = None) -> Resources:
@@ -70,8 +79,8 @@ class Ledger:
         return total
 
     def _book(self, key: Key, entry: Entry, sign: int) -> None:
-        for super_id, slices in entry.placements.items():
-            _add(self._supers.setdefault(super_id, {}), entry.size, sign * slices)
+        for super_id in {**entry.placements, **entry.clearing}:
+            _add(self._supers.setdefault(super_id, {}), entry.holds(super_id), sign)
             if not any(self._supers[super_id].values()):
                 del self._supers[super_id]
         _add(self._tenants.setdefault(key[0], {}), entry.size, sign * sum(entry.placements.values()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
@@ -13,6 +13,7 @@ from vcsync.api.resources import NAMESPACE_PLACEMENTS
 from vcsync.kube.client import Client
 from vcsync.kube.envelope import Envelope, decode
 from vcsync.kube.errors import Conflict, Invalid, NotFound
+from vcsync.kube.quantity import milli
 from vcsync.kube.resources import ENDPOINTS, NAMESPACES, PODS, RESOURCE_QUOTAS, SERVICES
 from vcsync.syncer.caches import SuperCaches
 from vcsync.syncer.kinds.metadata import belongs_elsewhere
@@ -25,6 +26,11 @@ LONGEST_GRACE_SECONDS = 24 * 3600
 """What a Pod may take to end when it has lost its place: a tenant may write any number of years."""
 
 log = structlog.get_logger(__name__)
+
+
+class _QuotaStatus(Struct, gc=False):
+    hard: dict[str, str] = {}
+    used: dict[str, str] = {}
 
 
 class _PodSpec(Struct, gc=False):
@@ -74,10 +80,9 @@ class Drain:
             KubeError: to be retried.
         """
         entry = self._ledger.entry(tenant, namespace)
-        if self._placed(tenant, namespace):
-            self.reasons.pop((tenant, namespace), None)
-            return None
-        if entry is None and not await self._orphaned(tenant, namespace):
+        if entry is not None and entry.clearing:
+            return await self._give_back(tenant, namespace)
+        if self._placed(tenant, namespace) or (entry is None and not await self._orphaned(tenant, namespace)):
             self.reasons.pop((tenant, namespace), None)
             return None
         left = await self._clear_pods(tenant, namespace)
@@ -168,9 +173,44 @@ class Drain:
                 return False
         return True
 
+    async def _give_back(self, tenant: str, namespace: str) -> float | None:
+        """Say that no more is used than the slices that are left, once that is so and stays so.
+
+        A ResourceQuota lets nothing be made beyond `status.hard`, but what stands stays: with that as it is to be, and no
+        more used, nothing of the slices given up is left.
+        """
+        place = names.super_namespace(tenant, namespace)
+        quota = self._caches.get(RESOURCE_QUOTAS, place, names.SUPER_QUOTA_NAME)
+        entry = self._ledger.entry(tenant, namespace)
+        if quota is None or entry is None or not _within(quota, entry.placement.hard):
+            self.reasons[(tenant, namespace)] = "Pods still use more than the slices that are left"
+            return LOOK_AGAIN_SECONDS
+        try:
+            live = await self._meta.get(NAMESPACE_PLACEMENTS, namespace, tenant)
+            self._ledger.reflector.observe(live)
+            found = self._ledger.entry(tenant, namespace)
+            if found is None or not found.clearing or found.placement.hard != entry.placement.hard:
+                return LOOK_AGAIN_SECONDS
+            await self._take_off(live, names.clear_finalizer(self._super_id))
+        except (NotFound, Invalid):
+            pass
+        self.reasons.pop((tenant, namespace), None)
+        return None
+
+    async def _take_off(self, live: Envelope, *finalizers: str) -> None:
+        patch: dict[str, Any] = {
+            "metadata": {
+                "uid": live.uid,
+                "resourceVersion": live.resource_version,
+                "finalizers": [name for name in live.finalizers if name not in finalizers],
+            }
+        }
+        answer = await self._meta.patch(NAMESPACE_PLACEMENTS, live.name, patch, live.namespace)
+        if not (answer.deleting and not answer.finalizers):
+            self._ledger.reflector.observe(answer)
+
     async def _release(self, tenant: str, namespace: str) -> None:
         """Take our finalizer off the placement: nothing of the namespace is left here."""
-        finalizer = names.drain_finalizer(self._super_id)
         try:
             live = await self._meta.get(NAMESPACE_PLACEMENTS, namespace, tenant)
             self._ledger.reflector.observe(live)
@@ -178,25 +218,28 @@ class Drain:
             if entry is None or entry.holding is not Holding.DRAINING:
                 # The scheduler sets the finalizer a moment before it gives the super cluster slices.
                 return
-            patch: dict[str, Any] = {
-                "metadata": {
-                    "uid": live.uid,
-                    "resourceVersion": live.resource_version,
-                    "finalizers": [name for name in live.finalizers if name != finalizer],
-                }
-            }
-            answer = await self._meta.patch(NAMESPACE_PLACEMENTS, namespace, patch, tenant)
+            await self._take_off(
+                live, names.drain_finalizer(self._super_id), names.clear_finalizer(self._super_id)
+            )
         except (NotFound, Invalid):
             # The last finalizer is gone already, and the object with it.
             return
-        if not (answer.deleting and not answer.finalizers):
-            self._ledger.reflector.observe(answer)
 
 
 def _grace(pod: Envelope) -> int | None:
     """The grace period to delete a Pod with; None if what it says itself, or was granted already, will do."""
     granted = pod.deletion_grace_seconds if pod.deleting else decode(pod.spec, _PodSpec).grace
     return LONGEST_GRACE_SECONDS if granted is not None and granted > LONGEST_GRACE_SECONDS else None
+
+
+def _within(quota: Envelope, hard: Mapping[str, str]) -> bool:
+    """Whether a ResourceQuota is in force with `hard`, and no more than that is used."""
+    status = decode(quota.status, _QuotaStatus) if quota.status else _QuotaStatus()
+    wanted = {name: milli(text) for name, text in hard.items()}
+    in_force = {name: milli(text) for name, text in status.hard.items()}
+    return in_force == wanted and all(
+        milli(status.used.get(name, "0")) <= amount for name, amount in wanted.items()
+    )
 
 
 def _ours(namespace: Envelope, tenant: str) -> bool:

@@ -53,6 +53,8 @@ class Entry(Struct, frozen=True):
     """UID of the NamespacePlacement."""
     room: int | None = None
     """Bytes its objects may take here; None: any number."""
+    clearing: bool = False
+    """Whether it was to give slices up here and keeps others: the scheduler waits until no more is used than those."""
 
 
 _NO_OBJECTS = ("pods", "requests.cpu", "requests.memory", "services.loadbalancers", "services.nodeports")
@@ -146,6 +148,9 @@ def entry_of(envelope: Envelope, super_id: str) -> Entry | None:
         ),
         uid=envelope.uid,
         room=room_of(slices, slice_size),
+        clearing=super_id in placement.status.clearing
+        and names.clear_finalizer(super_id) in envelope.finalizers
+        and holding is Holding.PLACED,
     )
 
 

@@ -251,7 +251,7 @@ class Syncer:
 
     def _begin_drains(self) -> None:
         for entry in self.ledger.entries():
-            if entry.holding is Holding.DRAINING:
+            if entry.holding is Holding.DRAINING or entry.clearing:
                 self._enqueue_drain(entry.tenant, entry.namespace)
 
     def _placement_changed(self, tenant: str, namespace: str) -> None:
@@ -260,7 +260,7 @@ class Syncer:
         entry = self.ledger.entry(tenant, namespace)
         if entry is None and namespace == names.TENANT_DNS_NAMESPACE:
             self._enqueue_drain(tenant, namespace)  # the last who used the name server here has gone
-        if entry is not None and entry.holding is Holding.DRAINING:
+        if entry is not None and (entry.holding is Holding.DRAINING or entry.clearing):
             self._enqueue_drain(tenant, namespace)
         session = self._tenants.get(tenant)
         if session is not None:

@@ -17,6 +17,7 @@ from vcsync.kube.resources import Resource
 from vcsync.nsscheduler import leadership
 from vcsync.nsscheduler.leadership import Leadership
 from vcsync.nsscheduler.settings import Settings
+from vcsync.scheduling.ledger import Entry
 from vcsync.scheduling.resources import from_quantities
 from vcsync.scheduling.snapshot import Health, SuperView
 
@@ -185,3 +186,11 @@ async def test_whoever_waits_is_looked_at_within_a_second_however_often_the_pool
         now += 0.05
     assert max(delays) <= 1.0
     assert len(due) <= 6, "no more often than once a second, in five"
+
+
+def test_whoever_waits_hears_of_what_was_cleared() -> None:
+    size = from_quantities({"cpu": "1"})
+    before = Entry(size, {"r1": 1}, {"r1": size})
+    assert leadership._gave_back(before, Entry(size, {"r1": 1}))
+    assert not leadership._gave_back(Entry(size, {"r1": 2}), before), "nothing is free yet"
+    assert not leadership._gave_back(before, Entry(size, {"r1": 2}))

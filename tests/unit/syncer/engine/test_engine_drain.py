@@ -8,7 +8,7 @@ from engine_paper import PaperApi, PaperCaches
 from vcsync.api import names
 from vcsync.api.resources import NAMESPACE_PLACEMENTS
 from vcsync.kube.envelope import Envelope
-from vcsync.kube.resources import CONFIG_MAPS, ENDPOINTS, NAMESPACES, PODS, SERVICES
+from vcsync.kube.resources import CONFIG_MAPS, ENDPOINTS, NAMESPACES, PODS, RESOURCE_QUOTAS, SERVICES
 from vcsync.syncer.drain import LONGEST_GRACE_SECONDS, Drain
 from vcsync.syncer.ledger import Holding, Ledger
 
@@ -33,7 +33,13 @@ class World:
             tell=lambda tenant, pod: self.told.append((tenant, pod.name)),
         )
 
-    def place(self, placements: dict[str, int], *finalizers: str, namespace: str = "shop") -> Envelope:
+    def place(
+        self,
+        placements: dict[str, int],
+        *finalizers: str,
+        namespace: str = "shop",
+        clearing: dict[str, Any] | None = None,
+    ) -> Envelope:
         placed = self.meta.put(
             NAMESPACE_PLACEMENTS,
             {
@@ -50,7 +56,7 @@ class World:
                     "namespaceUID": "ns",
                     "sliceSize": {"cpu": "1", "memory": "1Gi"},
                 },
-                "status": {"placements": placements},
+                "status": {"placements": placements, "clearing": clearing or {}},
             },
         )
         self.ledger.reflector.observe(placed)
@@ -240,3 +246,46 @@ async def test_the_name_server_stays_for_pods_of_other_namespaces_when_its_own_l
     entry = world.ledger.entry(KEY, "kube-system")
     assert entry is not None
     assert entry.holding is Holding.NAME_SERVER
+
+
+GIVEN_UP = {"r1": {"cpu": "2"}}
+
+
+@pytest.mark.parametrize(
+    ("hard", "used", "given_back"),
+    [
+        ({"requests.cpu": "1", "requests.memory": "1Gi"}, {"requests.cpu": "1"}, True),
+        ({"requests.cpu": "1000m", "requests.memory": "1Gi"}, {}, True),
+        ({"requests.cpu": "1", "requests.memory": "1Gi"}, {"requests.cpu": "1500m"}, False),
+        ({"requests.cpu": "3", "requests.memory": "3Gi"}, {"requests.cpu": "1"}, False),
+        ({}, {}, False),
+    ],
+)
+async def test_slices_are_given_back_once_pods_use_no_more_than_what_is_left(
+    world: World, hard: dict[str, str], used: dict[str, str], given_back: bool
+) -> None:
+    drain, clear = names.drain_finalizer("r1"), names.clear_finalizer("r1")
+    world.caches = PaperCaches(NAMESPACES, PODS, RESOURCE_QUOTAS)
+    world.drain._caches = world.caches  # type: ignore[assignment]
+    world.place({"r1": 1}, drain, clear, clearing=GIVEN_UP)
+    meta = {"name": names.SUPER_QUOTA_NAME, "namespace": SUPER_NAMESPACE}
+    quota = world.super.put(RESOURCE_QUOTAS, {"metadata": meta, "status": {"hard": hard, "used": used}})
+    world.caches.reflectors[RESOURCE_QUOTAS].observe(quota)
+    again = await world.drain.step(KEY, "shop")
+    assert (again is None) is given_back
+    assert world.finalizers() == ([drain] if given_back else [drain, clear])
+    assert world.super.writes() == [], "what runs goes on"
+    assert bool(world.drain.reasons) is not given_back
+
+
+async def test_a_finalizer_that_only_precedes_what_is_to_be_given_back_is_left_alone(world: World) -> None:
+    drain, clear = names.drain_finalizer("r1"), names.clear_finalizer("r1")
+    world.place({"r1": 3}, drain, clear)
+    assert await world.drain.step(KEY, "shop") is None
+    assert world.finalizers() == [drain, clear]
+
+
+async def test_what_was_to_be_given_back_goes_with_the_rest(world: World) -> None:
+    world.place({"r2": 1}, names.drain_finalizer("r1"), names.clear_finalizer("r1"), clearing=GIVEN_UP)
+    assert await world.drain.step(KEY, "shop") is None
+    assert world.finalizers() == []

@@ -134,11 +134,17 @@ class World:
                     yield tenant, namespace, super_id, slices, line
 
 
+def _size_of(line: Json) -> Json:
+    """What a slice of the placements holds: it is written with them, spec may be a write ahead."""
+    size: Json = (line.get("status") or {}).get("sliceSize") or line["spec"].get("sliceSize") or {}
+    return size
+
+
 def _placement(line: Json) -> Placement:
     namespace, name = place(line)
     slices = (line.get("status") or {}).get("placements") or {}
     held = {} if deleting(line) else {super_id: count for super_id, count in slices.items() if count}
-    return Placement(namespace, name, held, line["spec"].get("sliceSize") or {}, line)
+    return Placement(namespace, name, held, _size_of(line), line)
 
 
 # --- Reading objects -----------------------------------------------------------------------------------------

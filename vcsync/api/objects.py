@@ -78,6 +78,15 @@ class NamespacePlacement(_Object, frozen=True, kw_only=True):
     spec: NamespacePlacementSpec
     status: NamespacePlacementStatus = NamespacePlacementStatus()
 
+    @property
+    def dealt_size(self) -> dict[str, str]:
+        """What one slice of its placements holds, by resource.
+
+        It is written together with them: spec and status are two writes, and a size of the one with a number of slices of the
+        other would be more than the namespace was ever given.
+        """
+        return {name: str(text) for name, text in (self.status.slice_size or self.spec.slice_size).items()}
+
 
 def _metadata(envelope: Envelope) -> dict[str, Any]:
     return {

@@ -439,6 +439,9 @@ class NamespacePlacementStatus(Struct, frozen=True, kw_only=True, rename="camel"
     """Where the slices are: the truth that every syncer follows."""
 
     placements: Annotated[SlicesBySuper, about("Slices on each super cluster, by its id.")] = {}
+    slice_size: Annotated[
+        Quota, about("What one slice of these placements holds, by resource; empty: what spec says.")
+    ] = {}
     clearing: Annotated[
         dict[SuperId, Annotated[Quota, about("Amounts, by resource.")]],
         Meta(max_length=MAX_SUPER_CLUSTERS),

@@ -231,7 +231,7 @@ def _kept_pods(facts: Facts, size: Resources) -> int | None:
     """The Pods of the namespace's present slices, if those have this size."""
     if facts.placement is None:
         return None
-    present = from_quantities({name: str(text) for name, text in facts.placement.spec.slice_size.items()})
+    present = from_quantities(facts.placement.dealt_size)
     return present.pop(PODS, None) if size.items() <= present.items() else None
 
 
@@ -292,13 +292,14 @@ def write_entry(facts: Facts, wish: Wish) -> bool:
     if (
         told is not None
         and (old.placements, old.waiting, told.reason) == (decision.placements, decision.waiting, wish.reason)
-        and old.clearing == clearing
+        and (old.slice_size, old.clearing) == (wish.spec.slice_size, clearing)
         and _refusals(old.explanation) == _refusals(_explain(decision))
     ):
         wish.status = old  # nothing that matters differs; free amounts and scores change all the time
         return True
     wish.status = NamespacePlacementStatus(
         placements=decision.placements,
+        slice_size=wish.spec.slice_size,
         clearing=clearing,
         waiting=decision.waiting,
         explanation=_explain(decision),
@@ -427,9 +428,7 @@ def finalizers_for(placement: NamespacePlacement | None, status: NamespacePlacem
 
 def entry_of(placement: NamespacePlacement) -> Entry:
     """What a NamespacePlacement holds of what is dealt out, for the sums."""
-    size = from_quantities(
-        {name: str(text) for name, text in placement.spec.slice_size.items() if name not in OBJECTS}
-    )
+    size = from_quantities({name: text for name, text in placement.dealt_size.items() if name not in OBJECTS})
     placements = {super_id: slices for super_id, slices in placement.status.placements.items() if slices}
     clearing = {
         super_id: from_quantities({name: str(text) for name, text in amounts.items()})

@@ -127,7 +127,7 @@ class Leadership:
     def _grant(self, session: TenantSession, envelope: Envelope) -> None:
         try:
             placement = NamespacePlacement.from_envelope(envelope)
-            size = from_quantities({name: str(text) for name, text in placement.spec.slice_size.items()})
+            size = from_quantities(placement.dealt_size)
         except ValueError as error:  # what was granted before still counts
             _log.error("namespace placement cannot be read", placement=envelope.key, error=str(error))
             return

@@ -134,7 +134,7 @@ def entry_of(envelope: Envelope, super_id: str) -> Entry | None:
         holding = Holding.DRAINING
     else:
         return None
-    slice_size = {name: str(size) for name, size in placement.spec.slice_size.items()}
+    slice_size = placement.dealt_size
     return Entry(
         tenant=envelope.namespace,
         namespace=envelope.name,

@@ -119,6 +119,26 @@ def test_a_tenant_and_a_super_cluster_with_new_keys_are_served_on(up: Up) -> Non
 
 
 @pytest.mark.timeout(390)
+def test_a_tenant_whose_virtual_cluster_is_deleted_by_kubectl_leaves_nothing(up: Up) -> None:
+    up.start("--tenants", "acme,umbrella", "--hollow", "r1")
+    find = "get namespaces -o jsonpath='{.items[*].metadata.name}'"
+    (root,) = [name for name in up.kubectl(find, "admin").split() if name.endswith("-umbrella")]
+    quota = "create quota all --hard=cpu=2,memory=4Gi"
+    up.kubectl(quota, "umbrella")
+    held = "get namespaceplacements -A -o jsonpath='{.items[*].status.placements}'"
+    eventually(lambda: "r1" in up.kubectl(held, "admin"))
+    assert "kubeconfig-syncer" in up.kubectl(f"get secrets -n {root} -o name", "admin")
+
+    up.kubectl("delete virtualcluster umbrella -n vcsync --timeout=60s", "admin")
+
+    eventually(lambda: root not in up.kubectl(find, "admin").split())
+    assert root not in up.kubectl("get secrets -A", "admin")
+    left = up.kubectl("get virtualclusters -A -o name", "admin")
+    assert "acme" in left
+    assert "umbrella" not in left
+    up.type(f"vcsync tenant delete umbrella --data {up.data}")
+
+
 def test_two_systems_at_once_choose_ports_of_their_own_and_leave_nothing(tmp_path: Path) -> None:
     first, second = Up(tmp_path / "first"), Up(tmp_path / "second")
     scratch = {}

@@ -79,6 +79,8 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         ),
         Grant(group=names.GROUP, resources=("namespaceplacements/status",), verbs=("update", "patch")),
         _tenant_credentials(names.ROLE_NSSCHEDULER),
+        # To remove the root namespaces of tenants that have left; `admission_policies` confines it to those.
+        Grant(group=CORE, resources=("namespaces",), verbs=("get", "delete")),
         _WRITE_EVENTS,
         _LEADER_ELECTION,
     ),
@@ -292,49 +294,88 @@ def admission_policies() -> list[Manifest]:
     RBAC cannot say it: a syncer that may patch a NamespacePlacement to remove its finalizer could raise the
     quota in it, too. ValidatingAdmissionPolicy: Kubernetes 1.30 and later.
     """
-    return [document for confined in CONFINED for document in _policy(confined)]
+    return [document for confined in CONFINED for document in _policy(confined)] + _root_namespaces_only()
+
+
+def _root_namespaces_only() -> list[Manifest]:
+    """Confine the namespace scheduler's deletions of namespaces to root namespaces of tenants."""
+    account = names.service_account(names.ROLE_NSSCHEDULER)
+    name = f"{account}-namespaces"
+    return _validating_policy(
+        name,
+        names.ROLE_NSSCHEDULER,
+        group=CORE,
+        operation="DELETE",
+        resource="namespaces",
+        validations=[
+            {
+                "expression": "oldObject.metadata.?annotations.orValue({})"
+                f"[?'{names.VC_ROOT_NAMESPACE}'].orValue('') == '{names.TRUE}'",
+                "message": f"{account} may only delete root namespaces of tenants",
+                "reason": "Forbidden",
+            }
+        ],
+    )
 
 
 def _policy(confined: Confined) -> list[Manifest]:
     account = names.service_account(confined.role)
-    name = f"{account}-{confined.resource}"
-    username = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{account}"
-    api_version = "admissionregistration.k8s.io/v1"
     same = [f"object.metadata.?{field} == oldObject.metadata.?{field}" for field in _UNCHANGED]
+    return _validating_policy(
+        f"{account}-{confined.resource}",
+        confined.role,
+        group=names.GROUP,
+        operation="UPDATE",
+        resource=confined.resource,
+        validations=[
+            {
+                "expression": " && ".join(["object.spec == oldObject.spec", *same]),
+                "message": f"{account} may only remove finalizers of {confined.resource}: "
+                "spec, labels, annotations and ownerReferences must stay as they are",
+                "reason": "Forbidden",
+            },
+            {
+                "expression": "object.metadata.?finalizers.orValue([])"
+                ".all(f, f in oldObject.metadata.?finalizers.orValue([]))",
+                "message": f"{account} may only remove finalizers of {confined.resource}, not add",
+                "reason": "Forbidden",
+            },
+        ],
+    )
+
+
+def _validating_policy(
+    name: str,
+    role: str,
+    *,
+    group: str,
+    operation: str,
+    resource: str,
+    validations: list[dict[str, str]],
+) -> list[Manifest]:
+    """Return a policy on what a role does with a resource, and its binding."""
+    username = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.service_account(role)}"
+    api_version = "admissionregistration.k8s.io/v1"
+    rules = [
+        {
+            "apiGroups": [group],
+            "apiVersions": ["*"],
+            "operations": [operation],
+            "resources": [resource],
+        }
+    ]
     return [
-        _object(api_version, "ValidatingAdmissionPolicy", name, role=confined.role)
+        _object(api_version, "ValidatingAdmissionPolicy", name, role=role)
         | {
             "spec": {
                 "failurePolicy": "Fail",
-                "matchConstraints": {
-                    "resourceRules": [
-                        {
-                            "apiGroups": [names.GROUP],
-                            "apiVersions": ["*"],
-                            "operations": ["UPDATE"],
-                            "resources": [confined.resource],
-                        }
-                    ]
-                },
+                "matchConstraints": {"resourceRules": rules},
                 "matchConditions": [
                     {"name": "by-the-role", "expression": f"request.userInfo.username == '{username}'"}
                 ],
-                "validations": [
-                    {
-                        "expression": " && ".join(["object.spec == oldObject.spec", *same]),
-                        "message": f"{account} may only remove finalizers of {confined.resource}: "
-                        "spec, labels, annotations and ownerReferences must stay as they are",
-                        "reason": "Forbidden",
-                    },
-                    {
-                        "expression": "object.metadata.?finalizers.orValue([])"
-                        ".all(f, f in oldObject.metadata.?finalizers.orValue([]))",
-                        "message": f"{account} may only remove finalizers of {confined.resource}, not add",
-                        "reason": "Forbidden",
-                    },
-                ],
+                "validations": validations,
             }
         },
-        _object(api_version, "ValidatingAdmissionPolicyBinding", name, role=confined.role)
+        _object(api_version, "ValidatingAdmissionPolicyBinding", name, role=role)
         | {"spec": {"policyName": name, "validationActions": ["Deny"]}},
     ]

@@ -33,6 +33,7 @@ from vcsync.nsscheduler.reconcile import (
     entry_of,
     reconcile,
 )
+from vcsync.nsscheduler.roots import remove_root, remove_root_of_none
 from vcsync.nsscheduler.settings import Settings
 from vcsync.scheduling.ledger import Entry, Ledger
 from vcsync.scheduling.resources import Resources, from_quantities
@@ -410,10 +411,12 @@ class Leadership:
 
     async def _release_virtual_cluster(self, tenant: str) -> None:
         """Take our finalizer off a VirtualCluster that is being deleted, once nothing of it is in the ledger."""
+        gone = True
         for envelope in self.registry.virtual_clusters.cache.items():
-            if not envelope.deleting or names.VIRTUAL_CLUSTER_DRAIN_FINALIZER not in envelope.finalizers:
+            if _key_of(envelope) != tenant:
                 continue
-            if names.cluster_key(VirtualCluster.from_envelope(envelope)) != tenant:
+            gone = False
+            if not envelope.deleting or names.VIRTUAL_CLUSTER_DRAIN_FINALIZER not in envelope.finalizers:
                 continue
             left = await self._meta.list(NAMESPACE_PLACEMENTS, tenant)
             if any(_belongs_to(item, envelope) for item in left):
@@ -421,6 +424,7 @@ class Leadership:
                     self.placements.observe(item)
                     self.work.add(tenant, item.name)
                 continue
+            await remove_root(self._meta, tenant, envelope.uid)
             others = [name for name in envelope.finalizers if name != names.VIRTUAL_CLUSTER_DRAIN_FINALIZER]
             patch: dict[str, Any] = {
                 "metadata": {"resourceVersion": envelope.resource_version, "finalizers": others}
@@ -436,6 +440,15 @@ class Leadership:
             for key in [key for key in self._unanswered if key[0] == tenant]:  # nobody finds out any more
                 self._unanswered.discard(key)
                 self._book(key)
+        if gone and not await self._meta.list(NAMESPACE_PLACEMENTS, tenant):
+            await remove_root_of_none(self._meta, tenant)
+
+
+def _key_of(virtual_cluster: Envelope) -> str:
+    try:
+        return names.cluster_key(VirtualCluster.from_envelope(virtual_cluster))
+    except ValueError:  # it never was a tenant
+        return ""
 
 
 def _belongs_to(placement: Envelope, virtual_cluster: Envelope) -> bool:

@@ -45,6 +45,8 @@ _LONGEST_REFUSAL = 700
 _EXCEEDED = "exceeded quota"
 """How an API server begins to say that a ResourceQuota has no room."""
 _MORE_SLICES = "have the namespace hold more slices: raise cpu or memory in its ResourceQuota"
+FAILED_CREATE = "FailedCreate"
+"""Event reason: the super cluster refused an object, or has no room for it."""
 WAITS_FOR = "WaitsFor"
 """Event reason: an object cannot go down before another one, which was refused."""
 
@@ -329,7 +331,7 @@ class Reconciler:
     def _tell_refused(self, kind: Kind, item: Item, v: Envelope, action: Action, why: str) -> None:
         creating = isinstance(action, Create)
         told = f"Error {'creating' if creating else 'updating'}: {why}"
-        reason = "FailedCreate" if creating else "FailedUpdate"
+        reason = FAILED_CREATE if creating else "FailedUpdate"
         self._notify(kind, item, v, Notify("Warning", reason, told))
         self._note_refusal(kind, item, told)
 

@@ -20,12 +20,13 @@ from vcsync.kube.resources import NAMESPACES, NODES, PODS, SERVICES
 from vcsync.syncer.act import Hands
 from vcsync.syncer.caches import SuperCaches, item_of
 from vcsync.syncer.drift import DriftLedger
+from vcsync.syncer.kinds import metadata
 from vcsync.syncer.kinds.event import event_up, regarding
 from vcsync.syncer.kinds.plan import Dependency, Kind, Notify, TenantContext
 from vcsync.syncer.kinds.runtime import runtime_class_dependency, runtime_classes
 from vcsync.syncer.ledger import Ledger
 from vcsync.syncer.nodes import Pace, VirtualNodes
-from vcsync.syncer.reconcile import Reconciler
+from vcsync.syncer.reconcile import FAILED_CREATE, WAITS_FOR, Reconciler
 from vcsync.syncer.room import Room
 from vcsync.syncer.steps import in_steps
 from vcsync.syncer.tenant_events import Destination
@@ -39,6 +40,9 @@ REFILL = "refill"
 """Items of this kind follow a change of the ledger; (namespace, "")."""
 SLICES_LOST = "SlicesLost"
 """Event reason: a Pod goes because its namespace holds no slices any more where it runs."""
+
+TOLD_TO_OWNERS = frozenset({metadata.POLICY_REFUSED, FAILED_CREATE, WAITS_FOR})
+"""Reasons of Events about a Pod that its controller is told, too: nothing of the Pod runs."""
 
 log = structlog.get_logger(__name__)
 
@@ -308,6 +312,27 @@ class TenantSync:
             uid=v.uid if v is not None else "",
         )
         self._recorder.emit(regarding, notice.type, notice.reason, notice.message, now=time.time())
+        if kind.resource == PODS and v is not None and notice.reason in TOLD_TO_OWNERS:
+            self._tell_owner(v, notice)
+
+    def _tell_owner(self, pod: Envelope, notice: Notify) -> None:
+        """Say on a Pod's controller what keeps the Pod from running: whoever describes a Job looks no further.
+
+        The Pod's name is left out: all Pods of a controller are refused for the same reason, and repeats of one Event are
+        counted, not written again.
+        """
+        owner = next((owner for owner in pod.owners if owner.controller), None)
+        if owner is None:
+            return
+        regarding = ObjectRef(
+            api_version=owner.apiVersion,
+            kind=owner.kind,
+            namespace=pod.namespace,
+            name=owner.name,
+            uid=owner.uid,
+        )
+        message = f"Pods of it do not run: {notice.message}"
+        self._recorder.emit(regarding, notice.type, notice.reason, message, now=time.time())
 
     def _make_context(self) -> TenantContext:
         virtual_cluster = self.handle.virtual_cluster

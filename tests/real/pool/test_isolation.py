@@ -246,6 +246,30 @@ def test_what_reaches_beyond_the_sandbox_is_refused_and_says_why(pool: Pool, spa
         assert not any(space.there(super_id, "pods", name) for super_id in pool.supers)
 
 
+def test_the_controller_of_refused_pods_says_so_too(space: Space) -> None:
+    """Users describe what they have made: a Job, a Deployment's ReplicaSet."""
+    job = pod("net", hostNetwork=True, restartPolicy="Never")
+    space.apply(
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "net"},
+            "spec": {"template": {"spec": job["spec"]}},
+        },
+        deployment("many", 3, on="r1", hostNetwork=True),
+    )
+    for what in ("job/net", "replicaset"):
+        told = eventually(
+            lambda what=what: next(  # type: ignore[misc]
+                (line for line in space.kubectl("describe", what).splitlines() if "PolicyRefused" in line), ""
+            )
+        )
+        assert "Pods of it do not run: spec.hostNetwork is not allowed here; remove it" in told
+    owners = [each for each in space.all("events") if each["involvedObject"]["kind"] == "ReplicaSet"]
+    refused = [each for each in owners if each["reason"] == "PolicyRefused"]
+    assert len(refused) == 1, "one for all Pods, counted"
+
+
 def _refusal(space: Space, name: str) -> Json:
     found = condition(space.get("pods", name), "PodScheduled")
     return found if found.get("reason") == "PolicyRefused" else {}

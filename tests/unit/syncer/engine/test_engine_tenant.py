@@ -12,10 +12,11 @@ from engine_paper import PaperApi
 
 from vcsync.api import names
 from vcsync.api.specs import VirtualClusterSpec
-from vcsync.kube.envelope import Envelope
+from vcsync.kube.envelope import Envelope, OwnerReference
 from vcsync.syncer.caches import SuperCaches
 from vcsync.syncer.drift import DriftLedger
 from vcsync.syncer.kinds import KINDS
+from vcsync.syncer.kinds.plan import Notify
 from vcsync.syncer.tenant import NODE, REFILL, TenantSync
 from vcsync.syncer.waiting import Item, WaitingRoom
 
@@ -93,3 +94,34 @@ async def test_a_node_that_the_tenant_has_given_up_is_looked_at_again(session: S
     assert asked == []
     nodes.observe(shown("9", "Unknown"))
     assert asked == [Item(NODE, "", "node-0")]
+
+
+async def test_a_pods_controller_is_told_what_keeps_its_pods_from_running(session: Session) -> None:
+    tenant, _ = session()
+    told: list[tuple[str, str, str, str]] = []
+    tenant._recorder.emit = lambda regarding, _type, reason, message, *, now: told.append(  # type: ignore[method-assign]
+        (regarding.kind, regarding.name, reason, message)
+    )
+    owners = (
+        OwnerReference("v1", "ConfigMap", "other", "u-other"),
+        OwnerReference("batch/v1", "Job", "report", "u-job", controller=True),
+    )
+    pod = KINDS["pods"]
+    refused = Notify("Warning", "PolicyRefused", "spec.hostNetwork is not allowed here; remove it")
+    for name in ("report-1", "report-2"):
+        tenant._notify(
+            pod, Item("pods", "shop", name), Envelope(name, "shop", name, "7", owners=owners), refused
+        )
+    assert told == [
+        ("Pod", "report-1", "PolicyRefused", refused.message),
+        ("Job", "report", "PolicyRefused", f"Pods of it do not run: {refused.message}"),
+        ("Pod", "report-2", "PolicyRefused", refused.message),
+        ("Job", "report", "PolicyRefused", f"Pods of it do not run: {refused.message}"),
+    ], "what is the same is counted on one Event"
+    told.clear()
+    tenant._notify(pod, Item("pods", "shop", "alone"), Envelope("alone", "shop", "u", "7"), refused)
+    other = Notify("Warning", "ReservedNames", "without effect")
+    tenant._notify(pod, Item("pods", "shop", "x"), Envelope("x", "shop", "x", "7", owners=owners), other)
+    config = Envelope("settings", "shop", "u", "7", owners=owners)
+    tenant._notify(KINDS["configmaps"], Item("configmaps", "shop", "settings"), config, refused)
+    assert [kind for kind, *_ in told] == ["Pod", "Pod", "ConfigMap"]

@@ -49,9 +49,23 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
+    def key_group(self) -> str:
+        """The group in the keys of its objects: custom objects have a segment of their own, whatever their group."""
+        return custom_group(self.storage_group) if self.custom else self.storage_group
+
+    @property
     def storage_api_version(self) -> str:
         """The apiVersion of what is kept."""
         return f"{self.storage_group}/{self.storage}" if self.storage_group else self.storage
+
+
+CUSTOM = "custom:"
+"""Begins the second segment of custom objects' keys; no group can begin so."""
+
+
+def custom_group(group: str) -> str:
+    """Return how the keys of custom objects of a group name it."""
+    return f"{CUSTOM}{group}"
 
 
 def collection_key(tenant: str, group: str, plural: str, namespace: str = "") -> str:

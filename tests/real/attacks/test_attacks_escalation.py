@@ -273,6 +273,32 @@ def test_nobody_asks_for_a_superusers_certificate(world: World, lowly: Door) -> 
         assert problem(door.ask("POST", CSRS, both), FORBIDDEN) == ""
 
 
+@pytest.mark.parametrize("signer", [CLIENT, f"{CLIENT}-kubelet", "kubernetes.io/kubelet-serving"])
+@pytest.mark.parametrize(
+    "group",
+    [
+        "vcsync:tenant-admins",
+        "vcsync:tenant-admins\0",
+        "VCSYNC:Tenant-Admins",
+        " vcsync:tenant-admins",
+        "vcsync:x",
+    ],
+)
+def test_nobody_asks_for_an_administrators_certificate(
+    world: World, lowly: Door, group: str, signer: str
+) -> None:
+    for door in (lowly, world.attacker):
+        answer = door.ask("POST", CSRS, signing("admins", signer, request_for("a", group)))
+        assert problem(answer, FORBIDDEN) == ""
+
+
+@pytest.mark.parametrize("group", ["system:masters\0", "System:Masters", "system:masters "])
+def test_nor_for_one_that_reads_like_a_superusers(world: World, lowly: Door, group: str) -> None:
+    for door in (lowly, world.attacker):
+        answer = door.ask("POST", CSRS, signing("masters", CLIENT, request_for(group)))
+        assert problem(answer, FORBIDDEN) == ""
+
+
 def test_nobody_approves_or_signs_without_the_right_to_that_signer(world: World, lowly: Door) -> None:
     made = lowly.ask("POST", CSRS, signing("plain", CLIENT, request_for(name="admin")))
     assert made.status == 201

@@ -4,18 +4,17 @@ Source: Kubernetes' `plugin/pkg/admission/certificates`.
 """
 
 import base64
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from cryptography import x509
-from cryptography.x509.oid import NameOID
 
 from vcsync.controlplane.admission.plugin import Lookup, creates, refusal
+from vcsync.controlplane.identity.guarded import KUBERNETES_SIGNERS, not_signed
 from vcsync.controlplane.rest.scope import Admission
 
 GROUP, PLURAL = "certificates.k8s.io", "certificatesigningrequests"
-CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client"
-MASTERS = "system:masters"
 
 May = Callable[[Any, str, str], Awaitable[bool]]
 """(caller, `approve` or `sign`, name of a signer or `domain/*`) -> whether the caller may."""
@@ -57,19 +56,22 @@ def _signed(obj: Any) -> tuple[Any, Any]:
     return status.get("certificate") or None, status.get("conditions") or []
 
 
-async def no_masters(admission: Admission, lookup: Lookup) -> None:
-    """Refuse requests of client certificates for the group that may everything.
+async def no_guarded_groups(admission: Admission, lookup: Lookup) -> None:
+    """Refuse requests of certificates for groups that rights come with: system:masters, and those of vcsync.
 
     Raises:
         StatusError: 403.
     """
     del lookup
+    if not creates(admission, PLURAL, GROUP):
+        return
     spec = (admission.new or {}).get("spec") or {}
-    if not creates(admission, PLURAL, GROUP) or spec.get("signerName") != CLIENT_SIGNER:
+    signer = spec.get("signerName") or ""
+    if not signer.startswith(KUBERNETES_SIGNERS):
         return
     # The kind's own rules have parsed it before.
     request = x509.load_pem_x509_csr(base64.b64decode(spec["request"]))
-    if any(
-        each.value == MASTERS for each in request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
-    ):
-        raise refusal(admission, f"use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed")
+    group = not_signed(signer, request)
+    if group is not None:
+        known = group if group.isprintable() else json.dumps(group)
+        raise refusal(admission, f"use of {signer} signer with {known} group is not allowed")

@@ -15,7 +15,7 @@ from vcsync.controlplane.admission import (
     service_accounts,
     storage,
 )
-from vcsync.controlplane.admission.certificates import May, Signers, no_masters
+from vcsync.controlplane.admission.certificates import May, Signers, no_guarded_groups
 from vcsync.controlplane.admission.daemon_sets import daemons_have_nodes
 from vcsync.controlplane.admission.node_restriction import NodeRestriction
 from vcsync.controlplane.admission.owner_references import Decide, OwnerReferences
@@ -66,7 +66,7 @@ def validating(decide: Decide, may: May, settings: Settings = DEFAULT) -> Sequen
         storage.claim_resize,
         runtime_classes.overhead,
         Signers(may),
-        no_masters,
+        no_guarded_groups,
         placed_pods.declared_features,
         placed_pods.resize_fits,
     )

@@ -132,9 +132,12 @@ class Configurations:
         if known is not None:
             known.take(plural, name, change.revision, change.value)
 
-    def forget(self) -> None:
-        """Read everything anew when it is next asked for: changes were missed."""
-        self._tenants.clear()
+    def forget(self, tenant: str | None = None) -> None:
+        """Read a tenant, or everything, anew when it is next asked for: changes were missed."""
+        if tenant is None:
+            self._tenants.clear()
+        else:
+            self._tenants.pop(tenant, None)
         self._missed += 1
 
 

@@ -17,6 +17,7 @@ from vcsync.controlplane.crd import conditions, published, unread
 from vcsync.controlplane.crd.columns import Column, Scale, deprecation, priority, refused_create
 from vcsync.controlplane.crd.convert import Converter, Reach, Webhook, refuse
 from vcsync.controlplane.crd.customresource import Compiled, compile_version
+from vcsync.controlplane.crd.shadowing import shadows
 from vcsync.controlplane.errors import StatusError
 from vcsync.controlplane.resources import Resource, Subresource, collection_key
 from vcsync.controlplane.schema.node import Schema
@@ -300,9 +301,10 @@ class Catalogue:
     def _part(self, tenant: str, value: bytes) -> list[Served]:
         """Return what one definition brings."""
         definition = unread.definition(value)
-        if not is_served(definition):
+        spec = definition["spec"]
+        if not is_served(definition) or shadows(spec["group"], spec["names"]["plural"]):
             return []
-        versions = definition["spec"]["versions"]
+        versions = spec["versions"]
         return [Served(tenant, definition, each, self._reach) for each in versions if each.get("served")]
 
     def served(self, tenant: str) -> list[Served]:

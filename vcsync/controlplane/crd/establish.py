@@ -18,7 +18,7 @@ from vcsync.controlplane.crd import approval, conditions, conversionrules, unrea
 from vcsync.controlplane.crd.catalogue import GROUP, PLURAL, owner
 from vcsync.controlplane.patch import managed, resets
 from vcsync.controlplane.patch.managed import Tracking
-from vcsync.controlplane.resources import collection_key, object_key
+from vcsync.controlplane.resources import collection_key, custom_group, object_key
 from vcsync.controlplane.schema import builtin
 from vcsync.controlplane.schema.node import Schema
 from vcsync.controlplane.store.interface import (
@@ -160,7 +160,9 @@ class Establisher:
             ):
                 # What changes with this write brings the definition here again.
                 return (await self._write(record, found, definition)).done
-            if not await self._delete_objects(collection_key(tenant, spec["group"], spec["names"]["plural"])):
+            if not await self._delete_objects(
+                collection_key(tenant, custom_group(spec["group"]), spec["names"]["plural"])
+            ):
                 return False
             reason, told = "InstanceDeletionCompleted", "removed all instances"
         else:

@@ -13,6 +13,7 @@ from vcsync.controlplane.crd.approval import check_approval
 from vcsync.controlplane.crd.conversionrules import bundle_excused, check_conversion
 from vcsync.controlplane.crd.paths import child, index
 from vcsync.controlplane.crd.schemacheck import RuleCompiler, check_schema
+from vcsync.controlplane.crd.shadowing import check_names
 from vcsync.controlplane.errors import (
     FieldError,
     duplicate,
@@ -46,7 +47,8 @@ class _Options:
 
 def validate(definition: Raw, compile_rules: RuleCompiler) -> list[FieldError]:
     """Return what is wrong with a new definition."""
-    return _name(definition) + _whole(definition, _Options(compile_rules)) + check_approval(definition, None)
+    found = _name(definition) + check_names(definition) + _whole(definition, _Options(compile_rules))
+    return found + check_approval(definition, None)
 
 
 def validate_update(new: Raw, old: Raw, compile_rules: RuleCompiler) -> list[FieldError]:

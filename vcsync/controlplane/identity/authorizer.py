@@ -13,7 +13,7 @@ from vcsync.controlplane.identity import escalation, impersonation, nodes
 from vcsync.controlplane.identity.bootstrap import default_policy
 from vcsync.controlplane.identity.caller import MASTERS, Asked, Caller, Decision, refusal
 from vcsync.controlplane.identity.policy import Policy
-from vcsync.controlplane.identity.policy_reader import MARK, apply, read_policy
+from vcsync.controlplane.identity.policy_reader import MARK, apply, is_rbac, read_policy
 from vcsync.controlplane.identity.remembered import Remembered
 from vcsync.controlplane.store.interface import Change, Store, tenant_of
 
@@ -55,7 +55,7 @@ class Authorizer:
     def changed(self, changes: Iterable[Change]) -> None:
         """Take over changes of roles and bindings; cheap for all other changes."""
         for change in changes:
-            if MARK in change.key:
+            if MARK in change.key and is_rbac(change.key):
                 self._change(change)
 
     def _change(self, change: Change) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 from vcsync.controlplane.identity.policy import GROUP, Binding, Policy, Subject
 from vcsync.controlplane.identity.rbac import Rule, parse_rules
 
-TENANT_ADMINS = "vcsync:tenant-admins"
+OWN_GROUPS = "vcsync:"
+"""Begins the groups that vcsync gives a meaning."""
+TENANT_ADMINS = f"{OWN_GROUPS}tenant-admins"
 """The group of a tenant's administrators: cluster-admin inside their tenant, nobody elsewhere."""
 
 _READ = ("get", "list", "watch")

@@ -13,6 +13,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from vcsync.controlplane.behaviour import User
 from vcsync.controlplane.identity.caller import MASTERS
+from vcsync.controlplane.identity.guarded import text
 
 MAX_BYTES = 64 * 1024
 CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
@@ -79,10 +80,10 @@ def certified(certificate: x509.Certificate, authority: x509.Certificate, *, mas
         subject = certificate.subject
     except ValueError as error:
         raise CertificateError("the certificate's subject cannot be read") from error
-    names = [_text(each) for each in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    names = [text(each) for each in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     if not names or not names[-1]:
         raise CertificateError("the certificate has no common name")
-    groups = [_text(each) for each in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+    groups = [text(each) for each in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
     digest = hashlib.sha256(_der(certificate)).hexdigest()
     user = User(
         names[-1],
@@ -106,10 +107,6 @@ def _for_clients(certificate: x509.Certificate) -> bool:
         return False
     allowed = {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
     return not allowed.isdisjoint(usage)
-
-
-def _text(attribute: x509.NameAttribute[str | bytes]) -> str:
-    return attribute.value if isinstance(attribute.value, str) else attribute.value.decode(errors="replace")
 
 
 def _der(certificate: x509.Certificate) -> bytes:

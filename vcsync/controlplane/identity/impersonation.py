@@ -13,7 +13,6 @@ from vcsync.controlplane.errors import StatusError, bad_request
 from vcsync.controlplane.identity.caller import (
     ANONYMOUS,
     AUTHENTICATED,
-    MASTERS,
     SYSTEM,
     UNAUTHENTICATED,
     Asked,
@@ -23,6 +22,7 @@ from vcsync.controlplane.identity.caller import (
     quoted,
     refusal,
 )
+from vcsync.controlplane.identity.guarded import is_guarded
 from vcsync.controlplane.identity.policy import ACCOUNT_PREFIX
 from vcsync.controlplane.identity.remembered import Remembered
 
@@ -237,10 +237,10 @@ def _group_questions(
     base = Attributes(verb, group=group, resource="groups")
     if constrained and "" in wanted.groups:
         raise refusal(caller, base, "impersonating the empty string group is not allowed")
-    if constrained and MASTERS in wanted.groups:
-        raise refusal(
-            caller, replace(base, name=MASTERS), "impersonating the system:masters group is not allowed"
-        )
+    for each in wanted.groups if constrained else ():
+        if is_guarded(each):
+            known = each if each.isprintable() else quoted(each)
+            raise refusal(caller, replace(base, name=each), f"impersonating the {known} group is not allowed")
     for each in wanted.groups:
         yield replace(base, name=each)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from vcsync.controlplane.behaviour import User
 from vcsync.controlplane.identity import jwt_config, outside
+from vcsync.controlplane.identity.bootstrap import OWN_GROUPS
 from vcsync.controlplane.identity.certificates import CREDENTIAL_ID
 from vcsync.controlplane.identity.jwt_config import Authenticator
 from vcsync.controlplane.identity.jwt_expressions import (
@@ -96,7 +97,7 @@ def _groups(
     if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
         raise TokenError(f"the token's claim {mapping.claim!r} is no list of texts")
     prefix = mapping.prefix or ""
-    return tuple(prefix + each for each in listed), (outside.RESERVED, outside.OWN)
+    return tuple(prefix + each for each in listed), (outside.RESERVED, OWN_GROUPS)
 
 
 def _check_claims(authenticator: Authenticator, claims: Claims, variables: dict[str, Any]) -> None:

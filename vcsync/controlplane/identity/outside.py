@@ -13,8 +13,6 @@ from vcsync.controlplane.identity.impersonation import with_group
 from vcsync.controlplane.identity.tokens import TokenError
 
 RESERVED = "system:"
-OWN = "vcsync:"
-"""Groups that vcsync gives a meaning, above all a tenant's administrators."""
 MAX_GROUPS = 512
 MAX_EXTRA = 256
 MAX_TEXT = 1024

@@ -1,8 +1,10 @@
 """Reads a tenant's roles and bindings from the store, makes a policy of them, and changes it as they change."""
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
+import structlog
 
 from vcsync.controlplane.identity.escalation import BINDINGS, ROLES
 from vcsync.controlplane.identity.policy import GROUP, Binding, Policy, Rules, Subject
@@ -14,6 +16,9 @@ from vcsync.controlplane.store.interface import Change, Store
 PAGE = 500
 MARK = f"/{GROUP}/"
 """Stands in the keys of RBAC objects, after the tenant."""
+
+
+_log = structlog.get_logger(__name__)
 
 
 class _Metadata(msgspec.Struct):
@@ -43,7 +48,7 @@ class _Binding(msgspec.Struct):
     subjects: list[_Subject] | None = None
 
 
-_Kind = TypeVar("_Kind", _Role, _Binding)
+_Made = TypeVar("_Made")
 _roles: msgspec.json.Decoder[_Role] = msgspec.json.Decoder(_Role)
 _bindings: msgspec.json.Decoder[_Binding] = msgspec.json.Decoder(_Binding)
 
@@ -56,49 +61,73 @@ def _rules(raw: bytes) -> Rules:
 
 
 async def read_policy(store: Store, tenant: str, revision: int) -> Policy:
-    """Read a tenant's RBAC objects at one revision.
+    """Read a tenant's RBAC objects at one revision; an object that cannot be read grants nothing.
 
     Raises:
         StoreError: the store cannot be read.
     """
-    cluster_roles = await _read(store, tenant, "clusterroles", _roles, revision)
-    roles = await _read(store, tenant, "roles", _roles, revision)
-    cluster_bindings = await _read(store, tenant, "clusterrolebindings", _bindings, revision)
-    bindings = await _read(store, tenant, "rolebindings", _bindings, revision)
+    cluster_roles = await _read(store, tenant, "clusterroles", _role, revision)
+    roles = await _read(store, tenant, "roles", _role, revision)
+    cluster_bindings = await _read(store, tenant, "clusterrolebindings", _binding, revision)
+    bindings = await _read(store, tenant, "rolebindings", _binding, revision)
     return Policy(
-        {role.metadata.name: _rules(bytes(role.rules)) for role in cluster_roles},
-        {(role.metadata.namespace, role.metadata.name): _rules(bytes(role.rules)) for role in roles},
-        [_binding(each) for each in (*cluster_bindings, *bindings)],
+        {metadata.name: rules for metadata, rules in cluster_roles},
+        {(metadata.namespace, metadata.name): rules for metadata, rules in roles},
+        [*cluster_bindings, *bindings],
     )
 
 
+def is_rbac(key: str) -> bool:
+    """Tell whether a key is that of an RBAC object."""
+    return key.split("/", 2)[1:2] == [GROUP]
+
+
 def apply(policy: Policy, change: Change) -> None:
-    """Change a policy as one of its tenant's RBAC objects changed; costs what that object costs, not the tenant."""
-    _, _, rest = change.key.partition(MARK)
-    plural, *place = rest.split("/")
+    """Change a policy as one of its tenant's RBAC objects changed; costs what that object costs, not the tenant.
+
+    An object that cannot be read grants nothing.
+    """
+    _, _, plural, *place = change.key.split("/")
     namespace, name = ("", *place)[-2:]
     if plural in ROLES:
-        role = None if change.value is None else _rules(bytes(_roles.decode(change.value).rules))
-        policy.set_role(namespace, name, role)
+        role = _taken(change.key, change.value, _role)
+        policy.set_role(namespace, name, None if role is None else role[1])
     elif plural in BINDINGS:
-        binding = None if change.value is None else _binding(_bindings.decode(change.value))
-        policy.set_binding(namespace, name, binding)
+        policy.set_binding(namespace, name, _taken(change.key, change.value, _binding))
 
 
-def _binding(read: _Binding) -> Binding:
+def _role(value: bytes) -> tuple[_Metadata, Rules]:
+    read = _roles.decode(value)
+    return read.metadata, _rules(bytes(read.rules))
+
+
+def _binding(value: bytes) -> Binding:
+    read = _bindings.decode(value)
     subjects = tuple(Subject(each.kind, each.name, each.namespace) for each in read.subjects or ())
     metadata = read.metadata
     return Binding(metadata.name, read.roleRef.kind, read.roleRef.name, subjects, metadata.namespace)
 
 
+def _taken(key: str, value: bytes | None, make: Callable[[bytes], _Made]) -> _Made | None:
+    """Make what an object says of its bytes; None: it is gone, or it is none of the kind."""
+    if value is None:
+        return None
+    try:
+        return make(value)
+    except (msgspec.MsgspecError, TypeError, ValueError, KeyError, AttributeError) as error:
+        _log.error("an RBAC object cannot be read and grants nothing", key=key, error=str(error))
+        return None
+
+
 async def _read(
-    store: Store, tenant: str, plural: str, decoder: msgspec.json.Decoder[_Kind], revision: int
-) -> list[_Kind]:
-    found: list[_Kind] = []
+    store: Store, tenant: str, plural: str, make: Callable[[bytes], _Made], revision: int
+) -> list[_Made]:
+    found: list[_Made] = []
     prefix, after = collection_key(tenant, GROUP, plural), ""
     while True:
         page = await store.range(prefix, after=after, limit=PAGE, revision=revision)
-        found += [decoder.decode(record.value) for record in page.records]
+        made = (_taken(record.key, record.value, make) for record in page.records)
+        found += [each for each in made if each is not None]
         if not page.more:
             return found
         after = page.records[-1].key

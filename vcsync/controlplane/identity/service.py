@@ -19,6 +19,7 @@ from vcsync.controlplane.store.interface import Change, Store
 from vcsync.controlplane.tenants.admin import Admin
 from vcsync.controlplane.tenants.departing import Departures
 from vcsync.controlplane.tenants.issuing import Issuer
+from vcsync.controlplane.tenants.layout import bring_up_to_date
 from vcsync.controlplane.tenants.lifecycle import Endpoint, Lifecycle, ensure_server
 from vcsync.controlplane.tenants.means import Means
 from vcsync.controlplane.tenants.records import Authority
@@ -145,6 +146,7 @@ class Identity:
         """
         registry = TenantRegistry(store)
         await registry.load()
+        await bring_up_to_date(store, registry.places())
         server = await ensure_server(store, clock)
         identity = cls(store, registry, endpoint, server, authentication=authentication, clock=clock)
         await identity.revocations.load()
@@ -157,6 +159,11 @@ class Identity:
         self.revocations.changed(changes)
         self._bootstrap.changed(changes)
         self.authorizer.changed(changes)
+
+    def forget(self, tenant: str) -> None:
+        """Read anew what is known of a tenant's rights and tokens when somebody next asks."""
+        self.authorizer.forget(tenant)
+        self._bootstrap.forget_all()
 
     async def reload(self) -> None:
         """Take nothing for granted any more; to be called when changes may have been missed.

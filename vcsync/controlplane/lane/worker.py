@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import structlog
+
 from vcsync.controlplane.crd.catalogue import Catalogue
 from vcsync.controlplane.crd.convert import Reach
 from vcsync.controlplane.egress.client import Call
@@ -33,7 +35,8 @@ from vcsync.controlplane.rest.space import Spaces
 from vcsync.controlplane.rest.storage_limit import StorageLimit
 from vcsync.controlplane.rest.verbs import Request, Verbs
 from vcsync.controlplane.rest.watching import Watches
-from vcsync.controlplane.store.interface import Change, StoreError
+from vcsync.controlplane.store.interface import Change, StoreError, tenant_of
+from vcsync.controlplane.store.telling import tell
 from vcsync.controlplane.tenants.defaults import SERVICE_CIDR
 from vcsync.controlplane.wire import encode
 from vcsync.controlplane.wire.negotiation import Representation
@@ -43,6 +46,7 @@ PIECE = 128 * 1024
 """Bytes of a long text that go from one process to the other at once."""
 NICER = 10
 """Others come first where processors are short."""
+_log = structlog.get_logger(__name__)
 
 
 def main(descriptor: int) -> None:
@@ -134,11 +138,24 @@ class _Parts:
         self._verbs = Verbs(registry, reader, watches, Deleter(registry), self._answers)
 
     def changed(self, changes: Sequence[Change]) -> None:
-        self._authorizer.changed(changes)
-        self._configurations.changed(changes)
-        self._room.changed(changes)
+        tell(
+            (self._authorizer.changed, self._configurations.changed, self._room.changed, self._defined),
+            changes,
+            self._doubt,
+        )
+
+    def _defined(self, changes: Sequence[Change]) -> None:
         for change in changes:
             self._catalogue.apply(change)
+
+    def _doubt(self, change: Change, error: Exception) -> None:
+        """Read a tenant anew of which some change could not be taken; the first process counts the defect."""
+        tenant = tenant_of(change.key)
+        _log.error("a listener could not take a change", tenant=tenant, key=change.key, exc_info=error)
+        self._authorizer.forget(tenant)
+        self._configurations.forget(tenant)
+        self._room.missed()
+        self._catalogue.forget(tenant)
 
     async def do(self, job: Job) -> Done:
         await self._spaces.prepare(job.tenant)

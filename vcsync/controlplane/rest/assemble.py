@@ -30,7 +30,8 @@ from vcsync.controlplane.rest.counting import Metrics
 from vcsync.controlplane.rest.deletion import Deleter
 from vcsync.controlplane.rest.eviction import Evictor
 from vcsync.controlplane.rest.guard import Guard
-from vcsync.controlplane.rest.hub import Hub, Lost, Tap
+from vcsync.controlplane.rest.hub import Doubted, Hub, Lost
+from vcsync.controlplane.rest.knowledge import Knowledge
 from vcsync.controlplane.rest.lasting import Lasting
 from vcsync.controlplane.rest.limits import Limits
 from vcsync.controlplane.rest.paths import Operator, Paths
@@ -47,7 +48,8 @@ from vcsync.controlplane.rest.subresources import Reviews, Subresources
 from vcsync.controlplane.rest.verbs import Verbs
 from vcsync.controlplane.rest.watching import Watches
 from vcsync.controlplane.rest.way import Identity, Way
-from vcsync.controlplane.store.interface import Change, Store, StoreError
+from vcsync.controlplane.store.interface import Store, StoreError
+from vcsync.controlplane.store.telling import Listener
 from vcsync.controlplane.tenants.defaults import SERVICE_CIDR
 
 RETRY_SECONDS = 1.0
@@ -148,11 +150,11 @@ def control_plane(
     guard, catalogue, limits = Guard(identity), Catalogue(reach=reach), limits or Limits()
     admitted = admission(store, guard, catalogue, reach, plugins)
     configurations = admitted.configurations
-    taps: list[Tap] = [identity.changed, configurations.changed]
+    listeners: list[Listener] = [identity.changed, configurations.changed]
     lane = None
     if slow_lane:
         lane = Lane(store, reach, Setup(plugins, limits.storage_bytes, limits.storage_objects))
-        taps.append(lane.changed)
+        listeners.append(lane.changed)
 
     async def missed() -> None:
         configurations.forget()
@@ -160,14 +162,21 @@ def control_plane(
             lane.forget()
         await identity.reload()
 
+    async def doubted(tenant: str) -> None:
+        configurations.forget(tenant)
+        if lane is not None:
+            lane.forget()
+        identity.forget(tenant)
+
     return assemble(
         store,
         guard,
         admit=admitted.admit,
         validate=admitted.validate,
         charges=admitted.charges,
-        taps=taps,
+        listeners=listeners,
         missed=missed,
+        doubted=doubted,
         catalogue=catalogue,
         fairness=Fairness(store, now, limits.flow),
         limits=limits,
@@ -183,8 +192,9 @@ def assemble(
     admit: Sequence[Admit] = (),
     validate: Sequence[Admit] = (),
     charges: Claims | None = None,
-    taps: Sequence[Tap] = (),
+    listeners: Sequence[Listener] = (),
     missed: Lost | None = None,
+    doubted: Doubted | None = None,
     catalogue: Catalogue | None = None,
     fairness: Fairness | None = None,
     limits: Limits | None = None,
@@ -199,8 +209,9 @@ def assemble(
         admit: what each write is put before, in order.
         validate: what each write is put before once its kind's rules have passed it, in order.
         charges: what writes count against; None: the quotas of their namespaces.
-        taps: who is told of all changes of the store before watches are.
+        listeners: who is told of all changes of the store before watches are.
         missed: called when changes may have been missed, before it goes on.
+        doubted: called when a change of a tenant could not be taken, before it goes on.
         catalogue: of custom resources; None: one that calls no webhooks.
         fairness: shares out what can be served at once; None: everything is served at once.
         limits: what there may be at most.
@@ -209,28 +220,20 @@ def assemble(
     """
     catalogue, establisher = catalogue or Catalogue(), Establisher(store, now)
 
-    def definitions(changes: Sequence[Change]) -> None:
-        for change in changes:
-            catalogue.apply(change)
-            establisher.observe(change)
-        if fairness is not None:
-            fairness.changed(changes)
-
-    async def lost() -> None:
-        if missed is not None:
-            await missed()
-        if fairness is not None:
-            fairness.gate.changed_all()
-        lasting.missed()
-        room.missed()
-        for tenant in who.tenants():
-            catalogue.forget(tenant)
-        await establisher.resume(who.tenants())
-
+    metrics = Metrics()
     lasting = Lasting(who.authenticate, who.exists)
     limits = limits or Limits()
     room = StorageLimit(store, limits.storage_bytes, limits.storage_objects)
-    hub = Hub(store, (*taps, definitions, room.changed, lasting.changed), lost)
+    knowledge = Knowledge(
+        catalogue, establisher, lasting, room, fairness, tenants=who.tenants, missed=missed, doubted=doubted
+    )
+    hub = Hub(
+        store,
+        (*listeners, knowledge.changed),
+        knowledge.lost,
+        doubted=knowledge.doubt,
+        defect=metrics.defects.inc,
+    )
     spaces = Spaces(catalogue, store)
     widths = fairness.gate.widths if fairness is not None else None
     reader = Reader(store, who.tenants, widths, lambda: hub.position)
@@ -244,7 +247,6 @@ def assemble(
     evictor = Evictor(registry, deleter)
     streaming = Streaming(kubelets, reader, spaces) if kubelets is not None else None
     subresources = Subresources(verbs, registry, reader, answers, evictor, spaces, who, streaming)
-    metrics = Metrics()
 
     async def ready() -> bool:
         try:

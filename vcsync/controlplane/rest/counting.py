@@ -25,7 +25,7 @@ class Metrics:
         self.watches = Gauge("apiserver_longrunning_requests", "Open watches.", registry=self.registry)
         self.defects = Counter(
             "apiserver_defects_total",
-            "Requests that ended with an unexpected error; the log tells of each.",
+            "Requests, and changes of the store, that met an unexpected error; the log tells of each.",
             registry=self.registry,
         )
         self.tenants = Meter()

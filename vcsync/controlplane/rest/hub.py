@@ -9,7 +9,8 @@ import structlog
 from vcsync.controlplane.resources import collection_key
 from vcsync.controlplane.rest import stored
 from vcsync.controlplane.rest.requestinfo import ALL
-from vcsync.controlplane.store.interface import Change, Compacted, Store, StoreError
+from vcsync.controlplane.store.interface import Change, Compacted, Store, StoreError, tenant_of
+from vcsync.controlplane.store.telling import Listener, tell
 
 RECENT_EVENTS = 8192
 RECENT_BYTES = 16 * 2**20
@@ -22,9 +23,10 @@ FLUSHED_AT_ONCE = 200
 PROGRESS_SECONDS = 1.0
 RETRY_SECONDS = 1.0
 
-Tap = Callable[[Sequence[Change]], None]
 Lost = Callable[[], Awaitable[None]]
 """Called when changes were missed; what is read then is at least as new as where the hub goes on."""
+Doubted = Callable[[str], Awaitable[None]]
+"""Called when some listener could not take a change of a tenant, so that all of them read that tenant anew."""
 Topic = tuple[str, str, str]
 """(tenant, group or `core`, plural)."""
 Sink = Callable[[list["Event"]], bool]
@@ -139,11 +141,30 @@ class Hub:
         position: every change up to this revision has been handed out.
     """
 
-    def __init__(self, store: Store, taps: Sequence[Tap] = (), lost: Lost | None = None) -> None:
-        """Take the store, who is told of every batch of changes before watches are, and of missing some."""
+    def __init__(
+        self,
+        store: Store,
+        listeners: Sequence[Listener] = (),
+        lost: Lost | None = None,
+        *,
+        doubted: Doubted | None = None,
+        defect: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Take the store and who listens.
+
+        Args:
+            store: what is watched.
+            listeners: are told of every batch of changes before watches are.
+            lost: is called when changes were missed.
+            doubted: is called when a listener could not take a change of a tenant.
+            defect: counts such changes.
+        """
         self._lost = lost
+        self._doubted = doubted
+        self._defect = defect
         self._store = store
-        self._taps = list(taps)
+        self._listeners = list(listeners)
+        self._in_doubt: set[str] = set()
         self._watchers: dict[Topic, set[Watcher]] = defaultdict(set)
         self._recent: deque[Event] = deque()
         self._recent_bytes = 0
@@ -164,6 +185,8 @@ class Hub:
                     if batch:
                         self._publish(batch)
                     self.position = max(self.position, batch.revision)
+                    if self._in_doubt:
+                        await self._read_anew()
             except Compacted:
                 _log.warning("store watch is behind the window of history", position=self.position)
                 await self._begin_anew()
@@ -175,6 +198,15 @@ class Hub:
                 _log.exception("handing out changes failed")
                 await self._begin_anew()
                 await asyncio.sleep(RETRY_SECONDS)
+
+    async def _read_anew(self) -> None:
+        """Have everybody who keeps knowledge in memory read the tenants anew of which some change was too much."""
+        for tenant in sorted(self._in_doubt):
+            if self._doubted is not None and not tenant.startswith("~"):
+                await self._doubted(tenant)
+            elif self._lost is not None:
+                await self._lost()
+            self._in_doubt.discard(tenant)
 
     async def _begin_anew(self) -> None:
         """Go on from the newest revision; whoever keeps knowledge in memory hears that changes were missed."""
@@ -208,11 +240,7 @@ class Hub:
         self.position = self._floor = position
 
     def _publish(self, changes: Sequence[Change]) -> None:
-        for tap in self._taps:
-            try:
-                tap(changes)
-            except Exception:  # noqa: BLE001 - a defect of one listener must not stop the changes for all
-                _log.exception("a listener to changes failed")
+        tell(self._listeners, changes, self._failed)
         for change in changes:
             topic = _topic(change.key)
             if topic is None:
@@ -223,6 +251,12 @@ class Hub:
             for each in (topic, (ALL, group, plural)):
                 for watcher in self._watchers.get(each, ()):
                     watcher.put(event)
+
+    def _failed(self, change: Change, error: Exception) -> None:
+        tenant = tenant_of(change.key)
+        _log.error("a listener could not take a change", tenant=tenant, key=change.key, exc_info=error)
+        self._defect()
+        self._in_doubt.add(tenant)
 
     def _flush_soon(self, watcher: Watcher) -> None:
         """Once the loop comes to it: by then several changes may go out as one."""

@@ -41,11 +41,11 @@ def policies(store: Store, catalogue: Catalogue, configurations: Configurations,
         resource = kind.resource
         records: list[Record]
         if name:
-            key = object_key(tenant, resource.storage_group, resource.plural, namespace, name)
+            key = object_key(tenant, resource.key_group, resource.plural, namespace, name)
             record, _ = await store.get(key)
             records = [] if record is None else [record]
         else:
-            prefix = collection_key(tenant, resource.storage_group, resource.plural, namespace)
+            prefix = collection_key(tenant, resource.key_group, resource.plural, namespace)
             records = (await store.range(prefix)).records
         objects = [
             stored.unpack(each.value, each.revision, resource.kind, resource.storage_api_version)

@@ -230,7 +230,7 @@ class Reader:
         for tenant in tenants:
             if tenant < here:
                 continue
-            prefix = collection_key(tenant, resource.storage_group, resource.plural, scope.namespace)
+            prefix = collection_key(tenant, resource.key_group, resource.plural, scope.namespace)
             start, read, size = after if after.startswith(prefix) else "", 0, 0
             step = max(1, min(limit or PAGE, self._step(prefix)))
             while True:

@@ -54,14 +54,12 @@ class Scope:
     def collection(self) -> str:
         """Prefix of the keys of what is listed."""
         resource = self.kind.resource
-        return collection_key(self.tenant, resource.storage_group, resource.plural, self.namespace)
+        return collection_key(self.tenant, resource.key_group, resource.plural, self.namespace)
 
     def key(self, name: str = "") -> str:
         """Key of the object, or of another one of the same collection."""
         resource = self.kind.resource
-        return object_key(
-            self.tenant, resource.storage_group, resource.plural, self.namespace, name or self.name
-        )
+        return object_key(self.tenant, resource.key_group, resource.plural, self.namespace, name or self.name)
 
     def warn(self, texts: Sequence[str]) -> None:
         """Add warnings."""

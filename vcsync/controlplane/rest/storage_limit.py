@@ -190,7 +190,7 @@ class StorageLimit:
 
     async def _usage_of_kind(self, scope: Scope) -> Usage:
         resource = scope.kind.resource
-        prefix, after = collection_key(scope.tenant, resource.storage_group, resource.plural), ""
+        prefix, after = collection_key(scope.tenant, resource.key_group, resource.plural), ""
         objects = size = 0
         while True:
             page = await self._store.range(prefix, after=after, limit=PAGE)

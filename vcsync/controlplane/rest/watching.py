@@ -100,7 +100,7 @@ class Watches:
         push: Push,
     ) -> AsyncIterator[list[Item]]:
         resource = scope.kind.resource
-        topic: Topic = (scope.tenant, resource.storage_group or "core", resource.plural)
+        topic: Topic = (scope.tenant, resource.key_group or "core", resource.plural)
         seconds = float(options.timeout_seconds) or MIN_SECONDS * (1 + random.random())  # noqa: S311
         end = self._clock() + seconds
         watcher = self._hub.subscribe(topic)

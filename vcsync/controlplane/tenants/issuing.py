@@ -5,6 +5,7 @@ been approved, that a Secret asks for a token of a ServiceAccount which is there
 the API does not give.
 """
 
+import json
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -13,6 +14,7 @@ import msgspec
 from vcsync.controlplane.behaviour import Object
 from vcsync.controlplane.errors import bad_request, conflict, not_found
 from vcsync.controlplane.identity import tokens
+from vcsync.controlplane.identity.guarded import not_signed
 from vcsync.controlplane.identity.revocations import Revocations
 from vcsync.controlplane.identity.tokens import Reference
 from vcsync.controlplane.resources import object_key
@@ -70,6 +72,10 @@ class Issuer:
         try:
             request = parse(spec.get("request") or "")
             refused = refusal(signer, request, usages)
+            guarded = not_signed(signer, request)
+            if guarded is not None:
+                # Admission refuses it; a request of earlier times may still stand.
+                refused = f"the group {json.dumps(guarded)} is not given by signing"
             if refused:
                 return Issued(failure=refused)
             after = self._revocations.issue_after(tenant, common_name(request))

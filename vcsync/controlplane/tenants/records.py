@@ -13,6 +13,9 @@ TENANTS = f"{PREFIX}tenants/"
 SERVER = f"{PREFIX}server"
 """Key of the authority that signs serving certificates."""
 
+LAYOUT = f"{PREFIX}layout"
+"""Key of the number of the layout that all other keys have."""
+
 RESERVED = frozenset({ALL, SYSTEM})
 """Names that no tenant can be given."""
 

@@ -8,8 +8,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from vcsync.controlplane.admission.certificates import CLIENT_SIGNER, GROUP, PLURAL, Signers, no_masters
+from vcsync.controlplane.admission.certificates import GROUP, PLURAL, Signers, no_guarded_groups
 from vcsync.controlplane.errors import StatusError
+from vcsync.kube.signing_requests import CLIENT as CLIENT_SIGNER
 
 OF = (GROUP, PLURAL)
 
@@ -74,12 +75,26 @@ def request(*organizations):
         (CLIENT_SIGNER, ["a", "system:nodes"], False),
         (CLIENT_SIGNER, ["a", "system:masters"], True),
         ("a.b/c", ["system:masters"], False),
+        ("kubernetes.io/legacy-unknown", ["system:masters"], False),
+        (CLIENT_SIGNER, ["system:masters\0"], True),
+        (CLIENT_SIGNER, ["System:Masters"], True),
+        (CLIENT_SIGNER, ["vcsync:tenant-admins"], True),
+        (CLIENT_SIGNER, ["a", "vcsync:tenant-admins\0"], True),
+        (CLIENT_SIGNER, [" vcsync:tenant-admins"], True),
+        (CLIENT_SIGNER, ["vcsync\uff1atenant-admins"], True),
+        (CLIENT_SIGNER, ["vcsync:tenant-ad\u00admins"], True),
+        (CLIENT_SIGNER, ["vcsync:whatever-comes-later"], True),
+        ("kubernetes.io/legacy-unknown", ["vcsync:tenant-admins"], True),
+        ("kubernetes.io/kubelet-serving", ["vcsync:tenant-admins"], True),
+        ("kubernetes.io/kube-apiserver-client-kubelet", ["vcsync:tenant-admins"], True),
+        ("a.b/c", ["vcsync:tenant-admins"], False),
+        (CLIENT_SIGNER, ["vcsync", "not-vcsync:x"], False),
     ],
 )
 async def test_clients_do_not_become_masters(asked, signer, organizations, refused):
     found = {"metadata": {"name": "r"}, "spec": {"signerName": signer, "request": request(*organizations)}}
     if not refused:
-        await asked(no_masters, found, of=OF)
+        await asked(no_guarded_groups, found, of=OF)
         return
-    with pytest.raises(StatusError, match="signer with system:masters group is not allowed"):
-        await asked(no_masters, found, of=OF)
+    with pytest.raises(StatusError, match=r"signer with .* group is not allowed"):
+        await asked(no_guarded_groups, found, of=OF)

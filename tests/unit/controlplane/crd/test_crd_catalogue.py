@@ -11,7 +11,7 @@ from vcsync.controlplane.crd import conditions, establish
 from vcsync.controlplane.crd.catalogue import Catalogue, is_definition
 from vcsync.controlplane.crd.definition import BEHAVIOUR, terminate
 from vcsync.controlplane.crd.establish import Establisher, settle
-from vcsync.controlplane.resources import object_key
+from vcsync.controlplane.resources import custom_group, object_key
 from vcsync.controlplane.store.interface import Change, Outcome, Page, Put, Record
 
 NOW = "2026-01-01T00:00:00Z"
@@ -173,8 +173,8 @@ async def test_deleting_a_definition_deletes_its_objects_first(world):
     key = key_of("t", made)
     await put(store, key, made)
     await settled(establisher)
-    free = object_key("t", "example.com", "foos", "ns", "free")
-    held = object_key("t", "example.com", "foos", "ns", "held")
+    free = object_key("t", custom_group("example.com"), "foos", "ns", "free")
+    held = object_key("t", custom_group("example.com"), "foos", "ns", "held")
     await put(store, free, {"metadata": {"name": "free"}})
     await put(store, held, {"metadata": {"name": "held", "finalizers": ["x/y"]}})
     stored = store.object(key)

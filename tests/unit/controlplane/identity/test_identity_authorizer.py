@@ -417,3 +417,25 @@ async def test_names_are_told_as_go_quotes_them(house: House) -> None:
 async def test_impersonation_headers_that_are_no_text_are_refused(house: House) -> None:
     with pytest.raises(StatusError, match="UTF-8"):
         await house.identity.authorizer.impersonate(ADMIN, {"Impersonate-User": "\udcff"}, "acme", LIST_PODS)
+
+
+async def test_objects_that_cannot_be_read_grant_nothing_and_keep_nothing_from_others(house: House) -> None:
+    await house.put("acme", GROUP, "clusterroles", role("reader", rule("list", "pods")))
+    await house.put("acme", GROUP, "clusterrolebindings", binding("readers", "reader", "bob"))
+    for name, rules in (("number", 5), ("texts", ["x"]), ("verbs", [{"verbs": 5}])):
+        await house.put("acme", GROUP, "clusterroles", {"metadata": {"name": name}, "rules": rules})
+    await house.put("acme", GROUP, "clusterrolebindings", {"metadata": {"name": "odd"}, "subjects": 5})
+
+    await house.identity.authorizer.authorize(BOB, LIST_PODS)  # all of them are read
+
+    await house.put("acme", GROUP, "clusterroles", {"metadata": {"name": "reader"}, "rules": 5})
+    assert (await refusal_of(house, BOB, LIST_PODS)).code == 403  # the change is followed
+
+
+async def test_custom_objects_of_the_group_are_no_roles(house: House) -> None:
+    await house.put("acme", GROUP, "clusterrolebindings", binding("readers", "reader", "bob"))
+    assert (await refusal_of(house, BOB, LIST_PODS)).code == 403
+
+    await house.put("acme", f"custom:{GROUP}", "clusterroles", role("reader", rule("list", "pods")))
+
+    assert (await refusal_of(house, BOB, LIST_PODS)).code == 403

@@ -49,7 +49,7 @@ class Api:
 async def api(tmp_path):
     store = await open_sqlite(tmp_path / "store.db", sweep_seconds=None)
     lane = CountingLane(store, refuse, Setup())
-    plane = assemble(store, Everybody(), lane=lane, taps=[lane.changed])
+    plane = assemble(store, Everybody(), lane=lane, listeners=[lane.changed])
     await plane.start("127.0.0.1", 0, None)
     found = Api(plane, lane)
     status, body, _ = await found("POST", NAMESPACES, {"metadata": {"name": "default"}})

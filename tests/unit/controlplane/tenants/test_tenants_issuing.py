@@ -49,13 +49,14 @@ class Bench:
         key = object_key("acme", group, plural, namespace, name)
         await self.store.txn([], [Put(key, msgspec.json.encode({"metadata": metadata, **body}))])
 
-    async def ask(self, *, key: str = "ec", user: str = "ann", **spec: Any) -> None:
+    async def ask(
+        self, *, key: str = "ec", user: str = "ann", groups: tuple[str, ...] = ("devs",), **spec: Any
+    ) -> None:
         """Store an approved request; `status` in `spec` is its status."""
         status = spec.pop("status", {"conditions": [APPROVED]})
         subject = x509.Name(
             [
-                x509.NameAttribute(NameOID.ORGANIZATION_NAME, "devs"),
-                x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:masters"),
+                *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in groups),
                 x509.NameAttribute(NameOID.COMMON_NAME, user),
             ]
         )
@@ -112,6 +113,16 @@ async def test_the_certificate_is_a_clients_of_the_tenant_and_nothing_more(bench
     assert list(extended) == [ExtendedKeyUsageOID.CLIENT_AUTH]
     names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert list(names) == [x509.DNSName("a.example")]
+
+
+@pytest.mark.parametrize("group", ["system:masters", "system:masters\0", "vcsync:tenant-admins", "VCSYNC:x"])
+async def test_groups_that_rights_come_with_are_not_given_by_signing(bench: Bench, group: str) -> None:
+    await bench.ask(groups=("devs", group))
+
+    issued = await bench.issuer.certificate("acme", "one", "uid-one")
+
+    assert issued.certificate == ""
+    assert "is not given by signing" in issued.failure
 
 
 @pytest.mark.parametrize(

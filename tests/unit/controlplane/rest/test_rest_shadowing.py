@@ -1,0 +1,101 @@
+"""Custom resources and built-in ones never stand in each other's place, whatever a definition says."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from vcsync.controlplane.resources import collection_key, object_key
+from vcsync.controlplane.schema import builtin
+from vcsync.controlplane.store.interface import Put
+
+RBAC = "rbac.authorization.k8s.io"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+UNAPPROVED = {"api-approved.kubernetes.io": "unapproved, for a test"}
+
+
+def definition(group: str, plural: str, kind: str, **names: Any) -> dict[str, Any]:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}", "annotations": UNAPPROVED},
+        "spec": {
+            "group": group,
+            "scope": "Cluster",
+            "names": {"plural": plural, "kind": kind, **names},
+            "versions": [
+                {"name": "v9", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+            ],
+        },
+    }
+
+
+SHADOWED = sorted({(each.group, each.plural, each.kind) for each in builtin.resources() if "." in each.group})
+
+
+@pytest.mark.parametrize(("group", "plural", "kind"), SHADOWED)
+async def test_no_built_in_resource_can_be_defined_anew(api, group: str, plural: str, kind: str) -> None:
+    told = await api("POST", DEFINITIONS, definition(group, plural, kind))
+
+    assert told.status == 422
+    assert f'spec.names.plural: Forbidden: "{plural}" is built in' in told.body["message"]
+
+
+@pytest.mark.parametrize(
+    ("names", "field"),
+    [
+        ({"kind": "ClusterRole"}, "spec.names.kind"),
+        ({"kind": "Own", "listKind": "ClusterRoleList"}, "spec.names.listKind"),
+        ({"kind": "Own", "singular": "clusterrole"}, "spec.names.singular"),
+        ({"kind": "Own", "shortNames": ["own", "roles"]}, "spec.names.shortNames[1]"),
+    ],
+)
+async def test_nor_do_other_names_lead_to_one(api, names: dict[str, Any], field: str) -> None:
+    told = await api("POST", DEFINITIONS, definition(RBAC, "owns", **names))
+
+    assert told.status == 422
+    assert field in told.body["message"]
+
+
+async def served(api, path: str) -> None:
+    async with asyncio.timeout(20):
+        while (await api("GET", path)).status == 404:
+            await asyncio.sleep(0.01)
+
+
+async def test_custom_objects_of_a_built_in_group_stand_apart_from_it(api, store) -> None:
+    assert (await api("POST", DEFINITIONS, definition(RBAC, "owns", "Own"))).status == 201
+    await served(api, f"/apis/{RBAC}/v9/owns")
+
+    own = {"apiVersion": f"{RBAC}/v9", "kind": "Own", "metadata": {"name": "x"}, "rules": 5}
+    made = await api("POST", f"/apis/{RBAC}/v9/owns", own)
+
+    assert made.status == 201
+    keys = [record.key for record in (await store.range("a/")).records]
+    assert [key for key in keys if key.endswith("/x")] == [f"a/custom:{RBAC}/owns/x"]
+
+
+async def test_a_definition_of_earlier_times_is_not_served_and_takes_nothing_with_it(api, store) -> None:
+    role = {"metadata": {"name": "kept"}, "rules": []}
+    assert (await api("POST", f"/apis/{RBAC}/v1/clusterroles", role)).status == 201
+    old = definition(RBAC, "clusterroles", "ClusterRole")
+    names = old["spec"]["names"]
+    old["metadata"] |= {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    conditions = [{"type": each, "status": "True"} for each in ("NamesAccepted", "Established")]
+    old["status"] = {"acceptedNames": names, "conditions": conditions, "storedVersions": ["v9"]}
+    name = old["metadata"]["name"]
+    key = object_key("a", "apiextensions.k8s.io", "customresourcedefinitions", "", name)
+    await store.txn(
+        [], [Put(key, msgspec.json.encode({part: old[part] for part in ("metadata", "spec", "status")}))]
+    )
+    await served(api, f"{DEFINITIONS}/{name}")
+
+    assert (await api("GET", f"/apis/{RBAC}/v9/clusterroles")).status == 404
+    assert (await api("DELETE", f"{DEFINITIONS}/{name}")).status == 200
+    async with asyncio.timeout(20):
+        while (await api("GET", f"{DEFINITIONS}/{name}")).status != 404:
+            await asyncio.sleep(0.01)
+    assert (await api("GET", f"/apis/{RBAC}/v1/clusterroles/kept")).status == 200
+    assert len((await store.range(collection_key("a", RBAC, "clusterroles"))).records) == 1

@@ -1,0 +1,47 @@
+"""Whether a definition would stand in the place of a built-in resource. Pure."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from vcsync.controlplane.errors import FieldError, not_allowed
+from vcsync.controlplane.schema import builtin
+
+
+@cache
+def _names() -> Mapping[str, tuple[frozenset[str], frozenset[str]]]:
+    """Return the resources and kinds of every built-in group."""
+    found: dict[str, tuple[set[str], set[str]]] = {}
+    for each in builtin.resources():
+        resources, kinds = found.setdefault(each.group, (set(), set()))
+        resources |= {each.plural, each.singular, *each.short_names}
+        kinds |= {each.kind, each.list_kind or f"{each.kind}List"}
+    return {group: (frozenset(resources), frozenset(kinds)) for group, (resources, kinds) in found.items()}
+
+
+def shadows(group: str, plural: str) -> bool:
+    """Tell whether there is a built-in resource of this group and name."""
+    return plural in _names().get(group, ((), ()))[0]
+
+
+def check_names(definition: Mapping[str, Any]) -> list[FieldError]:
+    """Return which names of a new definition are those of built-in resources or kinds of its group.
+
+    kube-apiserver accepts such definitions if their group is approved, and never serves them.
+    """
+    spec = definition["spec"]
+    group, names = spec.get("group") or "", spec.get("names") or {}
+    resources, kinds = _names().get(group, (frozenset(), frozenset()))
+    wanted = [
+        ("plural", names.get("plural"), resources),
+        ("singular", names.get("singular"), resources),
+        *((f"shortNames[{at}]", each, resources) for at, each in enumerate(names.get("shortNames") or ())),
+        ("kind", names.get("kind"), kinds),
+        ("listKind", names.get("listKind"), kinds),
+    ]
+    told = f"is built in: the group {group} has it already; choose another name or another group"
+    return [
+        not_allowed(f"spec.names.{part}", f'"{value}" {told}')
+        for part, value, taken in wanted
+        if value in taken
+    ]

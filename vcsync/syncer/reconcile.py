@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import structlog
 
 from vcsync.api import names
 from vcsync.kube.envelope import Envelope
 from vcsync.kube.errors import ApiError, BadRequest, Forbidden, Invalid, NotFound, TooLarge
-from vcsync.kube.resources import NAMESPACES, PODS, SECRETS, Resource
+from vcsync.kube.resources import NAMESPACES, PODS, RESOURCE_QUOTAS, SECRETS, Resource
 from vcsync.syncer.act import Hands, NameStands, Stale
 from vcsync.syncer.caches import TOKENS, node_of
 from vcsync.syncer.drift import DriftLedger, Repair, fields
@@ -24,6 +25,7 @@ from vcsync.syncer.kinds.plan import (
     Kind,
     Notify,
     Patch,
+    Placement,
     Plan,
     RequestToken,
     TenantContext,
@@ -69,6 +71,13 @@ class Parked(Exception):
         self.wait = wait
 
 
+class _Settled(NamedTuple):
+    """A pair as it was when nothing was left to do, and what that was decided by."""
+
+    versions: tuple[str, str]
+    given: tuple[Placement | None, TenantContext]
+
+
 class Reconciler:
     """Reconciles the items of one tenant on one super cluster, both directions together.
 
@@ -106,7 +115,7 @@ class Reconciler:
         self._waiting = waiting
         self._drift = drift
         self._clock = clock
-        self._settled: dict[Item, tuple[str, str]] = {}
+        self._settled: dict[Item, _Settled] = {}
         self._refusals: dict[Dependency, str] = {}
 
     async def reconcile(self, item: Item) -> float | None:
@@ -143,7 +152,7 @@ class Reconciler:
         async for item in in_steps(world.items(), pause=pause):
             if (
                 item.kind != TOKENS
-                and self._settled.get(item) != world.pair(world.kinds[item.kind], item, {}).versions
+                and self._settled_versions(item) != world.pair(world.kinds[item.kind], item, {}).versions
                 and self._waiting.reason(world.key, item) is None
             ):
                 yield item
@@ -183,7 +192,7 @@ class Reconciler:
 
     async def _carry_out(self, kind: Kind, item: Item, pair: Pair, plan: Plan) -> None:
         for action in plan.actions:
-            self._note_drift(item, pair, action)
+            self._note_drift(kind, item, pair, action)
             try:
                 with self._taking_room(kind, item, pair, action):
                     await self._hands.carry_out(
@@ -226,7 +235,7 @@ class Reconciler:
         if pair.v is None and pair.p is None:
             self._settled.pop(item, None)
         else:
-            self._settled[item] = pair.versions
+            self._settled[item] = _Settled(pair.versions, self._given(item))
         if plan.wait is None:
             self._waiting.settle(self._world.key, item)
             return None
@@ -335,11 +344,28 @@ class Reconciler:
         self._notify(kind, item, v, Notify("Warning", reason, told))
         self._note_refusal(kind, item, told)
 
-    def _note_drift(self, item: Item, pair: Pair, action: Action) -> None:
-        """Remember a repair: the super cluster's object changed though the tenant's is as it was when both agreed."""
+    def _settled_versions(self, item: Item) -> tuple[str, str] | None:
+        settled = self._settled.get(item)
+        return settled.versions if settled is not None else None
+
+    def _given(self, item: Item) -> tuple[Placement | None, TenantContext]:
+        """What decides on a super object besides the tenant's object: slices and what the operator has set."""
+        entry = self._world.entry(item)
+        return (entry.placement if entry is not None else None), self._context()
+
+    def _note_drift(self, kind: Kind, item: Item, pair: Pair, action: Action) -> None:
+        """Remember a repair: the super cluster's object changed though all that decides on it is as when both agreed.
+
+        Other slices, another policy and the end of a Pod (whose tokens then go) are no repairs.
+        """
         if not isinstance(action, Create | Patch | Delete) or action.side != "super":
             return
-        if pair.v is None or pair.v.deleting or self._settled.get(item, ("",))[0] != pair.v.resource_version:
+        if action.resource not in (kind.resource, RESOURCE_QUOTAS):
+            return
+        settled = self._settled.get(item)
+        if pair.v is None or pair.v.deleting or settled is None:
+            return
+        if (settled.versions[0], settled.given) != (pair.v.resource_version, self._given(item)):
             return
         match action:
             case Patch():

@@ -12,7 +12,7 @@ from engine_paper import PaperApi, PaperCaches, PaperReflector, refusal
 from vcsync.api import names
 from vcsync.kube.envelope import Envelope
 from vcsync.kube.errors import ApiError, Forbidden, Invalid, NotFound, Unreachable
-from vcsync.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, Resource
+from vcsync.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SECRETS, Resource
 from vcsync.syncer.act import Hands
 from vcsync.syncer.drift import DriftLedger
 from vcsync.syncer.kinds.plan import (
@@ -23,6 +23,7 @@ from vcsync.syncer.kinds.plan import (
     Kind,
     Notify,
     Patch,
+    Placement,
     Plan,
     TenantContext,
     Wait,
@@ -523,3 +524,27 @@ async def test_nothing_is_kept_of_what_the_ledger_has_let_go_of(scene: Scene) ->
         await scene.reconciler.reconcile(item)
     assert not scene.reconciler._settled
     assert not scene.reconciler._refusals
+
+
+async def test_other_slices_and_what_goes_with_a_finished_pod_are_no_repairs(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    v = scene.v(PODS, "web")
+    p = scene.p(PODS, "web", v.uid)
+    scene.super.put(SECRETS, {"metadata": {"name": "token", "namespace": PLACE, "uid": "s"}})
+    scene.plans["pods"] = lambda v, p: EMPTY
+    await scene.reconciler.reconcile(POD)
+    scene.plans["pods"] = lambda v, p: Plan((Delete("super", SECRETS, PLACE, "token", "s"),))
+    await scene.reconciler.reconcile(POD)
+    assert scene.drift.total == 0, "the tokens of a Pod that has ended"
+    patch = {"metadata": {"uid": p.uid, "annotations": {"a": "b"}}}
+    scene.plans["pods"] = lambda v, p: (
+        Plan((Patch("super", PODS, PLACE, "web", p.uid, patch),)) if p else EMPTY
+    )
+    placed = Placement({"r1": 2}, {}, {"pods": "2"})
+    entry = Entry("t", "shop", "ns", Holding.PLACED, 2, placed, "np")
+    monkeypatch.setattr(scene.world, "entry", lambda _: entry)
+    await scene.reconciler.reconcile(POD)
+    assert scene.drift.total == 0, "its namespace has other slices than when both agreed"
+    await scene.reconciler.reconcile(POD)
+    assert scene.drift.total == 1

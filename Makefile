@@ -9,6 +9,7 @@ SAMPLE      ?= 150
 UP_ARGS     ?=
 BENCH_ARGS  ?=
 FUZZ_ARGS   ?=
+ATTACKS_ARGS ?=
 
 # The first interpreter on the PATH that is new enough
 ifndef PYTHON
@@ -25,7 +26,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DEFAULT_GOAL := help
-.PHONY: help environment binaries test-binaries up up-real demo down test test-embedded test-hollow test-mixed test-unit test-seeds mutants documents lint format generate bench conformance conformance-embedded conformance-whole chaos fuzz parity clean
+.PHONY: help environment binaries test-binaries up up-real demo down test test-embedded test-hollow test-mixed test-unit test-seeds mutants documents lint format generate bench conformance conformance-embedded conformance-whole chaos attacks fuzz parity clean
 
 help: ## Show this list
 	@echo "Targets:"
@@ -39,6 +40,7 @@ help: ## Show this list
 	@echo "  UP_ARGS      arguments of 'make up', 'demo' and 'up-real' (make up UP_ARGS='--tenants a,b')"
 	@echo "  BENCH_ARGS   arguments of 'make bench'"
 	@echo "  FUZZ_ARGS    arguments of 'make fuzz'               (make fuzz FUZZ_ARGS='--seed 7')"
+	@echo "  ATTACKS_ARGS arguments of 'make attacks'            (make attacks ATTACKS_ARGS='--on one --only names')"
 	@echo "  KUBEBUILDER_ASSETS  folder with ready etcd, kube-apiserver, kubectl: nothing is compiled then"
 
 environment:
@@ -121,6 +123,9 @@ parity: binaries ## Replay requests at kube-apiserver and at the embedded contro
 
 chaos: binaries ## Kill roles and cut connections for 10 minutes, then audit (CHAOS_SECONDS, CHAOS_SEED)
 	@$(VENV)/python -m pytest -s tests/chaos $(PYTEST_ARGS)
+
+attacks: test-binaries ## Attack a tenant's neighbours and its server in some thousand ways, on one process and on two over etcd (ATTACKS_ARGS)
+	@$(VENV)/python -m hack.attacks.sweep $(ATTACKS_ARGS)
 
 fuzz: environment ## Send 1,000,000 hostile requests to a tenant of the embedded control plane (FUZZ_ARGS)
 	@$(VENV)/python -m hack.fuzz $(FUZZ_ARGS)

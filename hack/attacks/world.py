@@ -80,9 +80,9 @@ class World:
 
 
 @contextlib.contextmanager
-def world(folder: Path, *arguments: str) -> Iterator[World]:
-    """Start a control plane, with further arguments, and make an attacker and a victim."""
-    with ControlPlane(folder, arguments=arguments) as plane:
+def world(folder: Path, *arguments: str, etcd: str | None = None) -> Iterator[World]:
+    """Start a control plane, with further arguments, perhaps on an etcd, and make an attacker and a victim."""
+    with ControlPlane(folder, etcd=etcd, arguments=arguments) as plane:
         operator = door(plane.port, (plane.data / "admin.kubeconfig").read_text())
         bare = ssl.create_default_context(cafile=str(plane.data / "ca.crt"))
         found = World(plane, operator, operator, operator, Door(plane.port, bare), {})

@@ -1,0 +1,111 @@
+"""Tables of attacks: there are enough of them, each is one, and what harms others is told."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from hack.attacks import sweep
+from hack.attacks.case import Case, Scene
+from hack.attacks.client import Answer, Door
+from hack.attacks.routes import routes
+from hack.attacks.sweep import Result, Theatre, attack, cases
+from hack.attacks.tables import TABLES
+from hack.attacks.world import World
+from vcsync.controlplane.schema import builtin
+from vcsync.controlplane.tenants.admin import Admin
+
+ENOUGH = 900
+FINE = Answer(200, body=b"{}")
+
+
+def test_there_are_enough_attacks_and_every_table_has_some() -> None:
+    counts = Counter(table for table, _ in cases([*TABLES], "", 1))
+    assert counts.keys() == TABLES.keys()
+    assert counts.total() >= ENOUGH
+
+
+def test_attacks_are_chosen_by_name_and_by_number() -> None:
+    chosen = cases([*TABLES], "^names: clusterroles", 5)
+    assert {table for table, _ in chosen} == {"names"}
+    assert 5 * len(chosen) >= len(cases([*TABLES], "^names: clusterroles", 1)) > len(chosen)
+
+
+def test_routes_are_those_of_the_tables() -> None:
+    paths = {each.path for each in routes()}
+    for resource in builtin.resources():
+        assert any(path.endswith(f"/{resource.plural}/x") for path in paths)
+    assert sum(path.startswith("/vcsync/v1/tenants") for path in paths) >= len(Admin.routes)
+
+
+class Stage:
+    """A theatre without a server: the witness is told what the test says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.told = "may see ConfigMaps"
+        self.secrets, self.memory = 403, 100
+        monkeypatch.setattr(sweep, "rights", lambda _: self.told)
+        monkeypatch.setattr(sweep, "resident_memory", lambda _: self.memory)
+        monkeypatch.setattr(Door, "ask", self.ask)
+        monkeypatch.setattr(Theatre, "scenes", lambda *_: [cast("Scene", None)])
+        world = cast("World", SimpleNamespace(plane=SimpleNamespace(pid=1), problems=lambda: self.problems))
+        self.problems: list[str] = []
+        self.theatre = Theatre("one process", [world], Path("/nowhere"), [Door(0, cast("Any", None))])
+        self.theatre.begin()
+
+    def ask(self, _method: str, path: str, *_: object) -> Answer:
+        return replace(FINE, status=self.secrets if "secrets" in path else 200)
+
+    def misses(self, *cases: Case) -> list[str]:
+        result = Result()
+        attack(self.theatre, [("table", each) for each in cases], result)
+        assert result.counts.total() == len(cases)
+        return result.misses
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    return Stage(monkeypatch)
+
+
+def test_an_attack_that_is_refused_is_no_miss(stage: Stage) -> None:
+    assert stage.misses(Case("a", lambda _: [])) == []
+
+
+def test_an_attack_that_succeeds_is_a_miss(stage: Stage) -> None:
+    assert len(stage.misses(Case("a", lambda _: ["it holds"]), Case("b", lambda _: []))) == 1
+
+
+@pytest.mark.parametrize(
+    ("what", "value", "told"),
+    [
+        ("told", "may see Secrets", "rights of another tenant's user changed"),
+        ("secrets", 200, "another tenant's user gets 200, not 403"),
+        ("memory", 100 + sweep.MORE_MEMORY + 1, "MiB more than before"),
+        ("memory", 0, "has ended"),
+        ("problems", ["Traceback"], "Traceback"),
+    ],
+)
+def test_what_an_attack_harms_is_a_miss(stage: Stage, what: str, value: Any, told: str) -> None:
+    def harm(_: Scene) -> list[str]:
+        setattr(stage, what, value)
+        return []
+
+    assert any(told in miss for miss in stage.misses(Case("a", harm)))
+
+
+def test_an_attack_that_cannot_be_made_is_a_miss(stage: Stage) -> None:
+    def cut(_: Scene) -> list[str]:
+        raise ConnectionRefusedError("nobody listens")
+
+    assert any("nobody listens" in miss for miss in stage.misses(Case("a", cut)))
+
+
+def test_a_store_that_does_not_shrink_is_a_miss(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "SETTLE_SECONDS", 0.0)
+    assert list(stage.theatre.settled()) == []
+    monkeypatch.setattr(sweep, "size_of", lambda _: sweep.MORE_STORE["one process"] + 1)
+    assert len(list(stage.theatre.settled())) == 1

@@ -138,6 +138,8 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         Grant(group=CORE, resources=("pods/binding",), verbs=("create",)),
         Grant(group=CORE, resources=("pods/status",), verbs=("patch",)),
         Grant(group=CORE, resources=("pods",), verbs=("delete",)),
+        # A Pod that loses its place waits for the tenant's PodDisruptionBudgets.
+        Grant(group=CORE, resources=("pods/eviction",), verbs=("create",)),
         Grant(group=CORE, resources=("services", "services/status"), verbs=("patch",)),
         Grant(group=CORE, resources=("serviceaccounts/token",), verbs=("create",)),
         Grant(group=CORE, resources=("nodes",), verbs=(*READ, "create", "patch", "delete")),

@@ -5,7 +5,7 @@ defaults that the API server fills in. Constraints are checked by the API server
 again when it is read; a reader ignores fields that it does not know.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -334,6 +334,10 @@ class Taint(Struct, frozen=True, kw_only=True, rename="camel"):
     ]
 
 
+DEFAULT_EVICTION_SECONDS: Final = 3600
+"""How long Pods that lose their place wait for PodDisruptionBudgets: a tenant may write one that never allows anything."""
+
+
 class SuperClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     """A cluster of the pool, as its operator wants it used."""
 
@@ -364,6 +368,14 @@ class SuperClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = ()
     cordoned: Annotated[bool, about("True: no new slices come here; those that are here stay.")] = False
     drain: Annotated[bool, about("True: no new slices come here and those that are here move away.")] = False
+    eviction_seconds: Annotated[
+        int,
+        Meta(ge=0, le=7 * 24 * 3600),
+        about(
+            "How many seconds Pods that lose their place here wait for their tenants' PodDisruptionBudgets, "
+            "counted from the first that had to; 0: not at all."
+        ),
+    ] = DEFAULT_EVICTION_SECONDS
     prices: Annotated[
         dict[str, Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)?$", max_length=32)]],
         Meta(max_length=MAX_RESOURCES),

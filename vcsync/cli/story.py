@@ -175,6 +175,9 @@ def waiting_reason(roles: Mapping[str, Mapping[str, Any]], key: str, item: Seque
         for error in role.get("lastErrors") or ():
             if (error.get("tenant"), error.get("item")) == (key, "/".join(item)):
                 return str(error.get("message", ""))
+        for drain in role.get("drains") or ():
+            if (drain.get("tenant"), drain.get("namespace")) == (key, item[1]):
+                return f"drains: {drain.get('reason', '')}"
     return ""
 
 

@@ -14,6 +14,7 @@ from vcsync.api.fields import PercentOrQuantity
 from vcsync.api.names import require_super_id
 from vcsync.api.objects import NamespacePlacement, SuperCluster, to_wire
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS
+from vcsync.api.specs import DEFAULT_EVICTION_SECONDS
 from vcsync.cli import manifests
 from vcsync.cli.common import (
     admin_client,
@@ -25,7 +26,7 @@ from vcsync.cli.common import (
     parse_amounts,
     stored_client,
 )
-from vcsync.cli.errors import FailedError
+from vcsync.cli.errors import FailedError, WrongInputError
 from vcsync.cli.help import example
 from vcsync.cli.identity import (
     check_super_cluster,
@@ -280,14 +281,32 @@ def uncordon(super_id: str, meta: str | None) -> None:
 @click.option(
     "--timeout", type=click.FloatRange(min=1), default=600.0, show_default=True, help="Seconds to wait."
 )
+@click.option(
+    "--eviction-seconds",
+    type=click.IntRange(0, 7 * 24 * 3600),
+    metavar="SECONDS",
+    help=f"How long Pods wait for their tenants' PodDisruptionBudgets; {DEFAULT_EVICTION_SECONDS} unless set before.",
+)
+@click.option("--force", is_flag=True, help="Pods wait for no PodDisruptionBudget: --eviction-seconds 0.")
 @meta_option
-def drain(super_id: str, wait: bool, timeout: float, meta: str | None) -> None:
-    """Move everything away from a super cluster, as far as the others have room."""
-    asyncio.run(_drain(super_id, wait, timeout, meta))
+def drain(  # noqa: PLR0917  one command's options
+    super_id: str, wait: bool, timeout: float, eviction_seconds: int | None, force: bool, meta: str | None
+) -> None:
+    """Move everything away from a super cluster, as far as the others have room.
+
+    Pods end as their tenants' PodDisruptionBudgets allow; 'vcsync explain pod' with --endpoint says what they wait for.
+    """
+    if force and eviction_seconds:
+        raise WrongInputError("--force and --eviction-seconds contradict each other: give one of them")
+    patience = 0 if force else eviction_seconds
+    asyncio.run(_drain(super_id, wait, timeout, patience, meta))
 
 
-async def _drain(super_id: str, wait: bool, seconds: float, meta: str | None) -> None:
-    await _change(super_id, {"drain": True}, meta)
+async def _drain(super_id: str, wait: bool, seconds: float, patience: int | None, meta: str | None) -> None:
+    spec: dict[str, Any] = {"drain": True}
+    if patience is not None:
+        spec["evictionSeconds"] = patience
+    await _change(super_id, spec, meta)
     click.echo(f"super cluster {super_id} drains")
     if not wait:
         return
@@ -303,7 +322,7 @@ async def _drain(super_id: str, wait: bool, seconds: float, meta: str | None) ->
         except TimeoutError:
             raise FailedError(
                 f"super cluster {super_id} still holds {_some(last)} after {seconds:.0f} s; "
-                "'vcsync explain namespace' says why they cannot move"
+                "'vcsync explain namespace' says why they cannot move, 'vcsync explain pod' with --endpoint what Pods wait for"
             ) from None
     click.echo(f"super cluster {super_id} is empty")
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import structlog
 from msgspec import Struct, field
 
 from vcsync.api import names
-from vcsync.api.resources import NAMESPACE_PLACEMENTS
+from vcsync.api.objects import SuperCluster
+from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS
+from vcsync.api.specs import DEFAULT_EVICTION_SECONDS
 from vcsync.kube.client import Client
 from vcsync.kube.envelope import Envelope, decode
 from vcsync.kube.errors import Conflict, Invalid, NotFound
@@ -17,10 +20,14 @@ from vcsync.kube.quantity import milli
 from vcsync.kube.resources import ENDPOINTS, NAMESPACES, PODS, RESOURCE_QUOTAS, SERVICES
 from vcsync.syncer.caches import SuperCaches
 from vcsync.syncer.kinds.metadata import belongs_elsewhere
+from vcsync.syncer.kinds.token import TERMINAL_PHASES
 from vcsync.syncer.ledger import Holding, Ledger
 
 LOOK_AGAIN_SECONDS = 5.0
 """Fallback; the changes of Pods and namespaces wake the drain at once."""
+
+MOST_REFUSALS = 20
+"""Pods of a namespace that have to wait for budgets in one look; the next look begins with others."""
 
 LONGEST_GRACE_SECONDS = 24 * 3600
 """What a Pod may take to end when it has lost its place: a tenant may write any number of years."""
@@ -31,6 +38,10 @@ log = structlog.get_logger(__name__)
 class _QuotaStatus(Struct, gc=False):
     hard: dict[str, str] = {}
     used: dict[str, str] = {}
+
+
+class _PodStatus(Struct, gc=False):
+    phase: str = ""
 
 
 class _PodSpec(Struct, gc=False):
@@ -50,6 +61,8 @@ class Drain:
         caches: what it holds.
         ledger: what it should hold.
         tell: hears of every Pod that was asked to go, with its tenant's key; best effort.
+        evict: asks a tenant whether a Pod may end: what it has to wait for, "" if nothing.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -61,8 +74,14 @@ class Drain:
         caches: SuperCaches,
         ledger: Ledger,
         tell: Callable[[str, Envelope], None],
+        evict: Callable[[str, Envelope], Awaitable[str]],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tell = tell
+        self._evict = evict
+        self._clock = clock
+        # Since when Pods of a namespace wait for budgets, and which was the last that had to.
+        self._held: dict[tuple[str, str], tuple[float, str]] = {}
         self._meta = meta
         self._super = super_client
         self._super_id = super_id
@@ -85,10 +104,15 @@ class Drain:
         if self._placed(tenant, namespace) or (entry is None and not await self._orphaned(tenant, namespace)):
             self.reasons.pop((tenant, namespace), None)
             return None
-        left = await self._clear_pods(tenant, namespace)
+        budgets: list[str] = []
+        left = await self._clear_pods(tenant, namespace, budgets)
         if left:
-            self.reasons[(tenant, namespace)] = f"{left} Pods are still terminating"
+            waits = (
+                f"; waits for PodDisruptionBudgets: {', '.join(dict.fromkeys(budgets))}" if budgets else ""
+            )
+            self.reasons[(tenant, namespace)] = f"{left} Pods are still to end{waits}"
             return LOOK_AGAIN_SECONDS
+        self._held.pop((tenant, namespace), None)
         if namespace == names.TENANT_DNS_NAMESPACE and self._ledger.needs_name_server(tenant):
             await self._clear_but_name_server(tenant, namespace)
         elif await self._clear_namespace(tenant, namespace):
@@ -116,15 +140,32 @@ class Drain:
         entry = self._ledger.entry(tenant, namespace)
         return entry is not None and entry.holding is not Holding.DRAINING
 
-    async def _clear_pods(self, tenant: str, namespace: str) -> int:
-        """Ask every Pod to go, with its own grace period as far as that is believed; how many still stand."""
+    async def _clear_pods(self, tenant: str, namespace: str, budgets: list[str]) -> int:
+        """Ask every Pod to go, with its own grace period as far as that is believed; how many still stand.
+
+        What some wait for is added to `budgets`.
+        """
         left = 0
-        for pod in list(self._caches.items(PODS, names.super_namespace(tenant, namespace))):
+        asks = await self._respects_budgets(tenant, namespace)
+        _, last = self._held.get((tenant, namespace), (0.0, ""))
+        pods = sorted(
+            self._caches.items(PODS, names.super_namespace(tenant, namespace)),
+            key=lambda pod: (pod.name <= last, pod.name),  # others than last time are asked first
+        )
+        for pod in pods:
             if belongs_elsewhere(pod, tenant, namespace):
                 continue
             left += 1
             grace = _grace(pod)
             if (not pod.deleting or grace is not None) and not self._placed(tenant, namespace):
+                if asks and not pod.deleting and not _has_ended(pod):
+                    if len(budgets) >= MOST_REFUSALS:
+                        continue
+                    if reason := await self._evict(tenant, pod):
+                        budgets.append(reason)
+                        since, _ = self._held.get((tenant, namespace), (self._clock(), ""))
+                        self._held[(tenant, namespace)] = (since, pod.name)
+                        continue
                 try:
                     await self._super.delete(PODS, pod.name, pod.namespace, uid=pod.uid, grace_seconds=grace)
                 except NotFound:
@@ -136,6 +177,22 @@ class Drain:
                     if not pod.deleting:
                         self._tell(tenant, pod)
         return left
+
+    async def _respects_budgets(self, tenant: str, namespace: str) -> bool:
+        """Whether Pods wait for their tenant's budgets, as in a drained cluster.
+
+        They do not when the namespace itself goes, nor for longer than the operator lets them.
+        """
+        placement = self._ledger.reflector.cache.get(tenant, namespace)
+        if placement is None or placement.deleting:
+            return False
+        since, _ = self._held.get((tenant, namespace), (None, ""))
+        try:
+            found = SuperCluster.from_envelope(await self._meta.get(SUPER_CLUSTERS, self._super_id))
+            patience = found.spec.eviction_seconds
+        except (NotFound, ValueError):
+            patience = DEFAULT_EVICTION_SECONDS
+        return patience > 0 and (since is None or self._clock() - since < patience)
 
     async def _clear_but_name_server(self, tenant: str, namespace: str) -> None:
         """Delete everything else: Pods of the tenant's other namespaces keep for life the address of its Service here."""
@@ -240,6 +297,10 @@ def _within(quota: Envelope, hard: Mapping[str, str]) -> bool:
     return in_force == wanted and all(
         milli(status.used.get(name, "0")) <= amount for name, amount in wanted.items()
     )
+
+
+def _has_ended(pod: Envelope) -> bool:
+    return bool(pod.status) and decode(pod.status, _PodStatus).phase in TERMINAL_PHASES
 
 
 def _ours(namespace: Envelope, tenant: str) -> bool:

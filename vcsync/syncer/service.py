@@ -105,6 +105,8 @@ class Syncer:
             caches=self.caches,
             ledger=self.ledger,
             tell=self._tell_drained,
+            evict=self._evict,
+            clock=self._clock,
         )
         self._events = TenantEvents(super_client, owner=self._owner_of_event, translate=self._translate_event)
         self._heartbeat = Heartbeat(
@@ -244,6 +246,11 @@ class Syncer:
         tenant = self._tenants.get(key)
         if tenant is not None:
             tenant.tell_drained(pod)
+
+    async def _evict(self, key: str, pod: Envelope) -> str:
+        """Ask a tenant whether a Pod may end; one that is not connected has no say, or it could keep us for ever."""
+        tenant = self._tenants.get(key)
+        return await tenant.evict(pod) if tenant is not None and tenant.ready else ""
 
     def _owns(self, key: str) -> bool:
         """Whether this shard answers for a tenant, known or gone."""

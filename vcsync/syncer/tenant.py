@@ -14,7 +14,7 @@ from vcsync.api import names
 from vcsync.api.objects import VirtualCluster
 from vcsync.kube.client import Client
 from vcsync.kube.envelope import Envelope, decode
-from vcsync.kube.errors import Unauthorized
+from vcsync.kube.errors import Conflict, Forbidden, KubeError, NotFound, TooManyRequests, Unauthorized
 from vcsync.kube.events import EventRecorder, ObjectRef
 from vcsync.kube.resources import NAMESPACES, NODES, PODS, SERVICES
 from vcsync.syncer.act import Hands
@@ -302,6 +302,42 @@ class TenantSync:
             "makes another one where there is room"
         )
         self._recorder.emit(regarding, "Warning", SLICES_LOST, message, now=time.time())
+
+    async def evict(self, pod: Envelope) -> str:
+        """Ask the tenant whether one of its Pods may end, as `kubectl drain` does; it then begins to.
+
+        Args:
+            pod: the Pod of the super cluster that stands for it.
+
+        Returns:
+            What to wait for, in words; "" if nothing is in the way of ending the Pod of the super cluster.
+        """
+        v = self.world.theirs.get(PODS, pod.annotations.get(names.NAMESPACE, ""), pod.name)
+        if v is None or v.deleting or v.uid != pod.annotations.get(names.UID):
+            return ""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": v.name, "namespace": v.namespace},
+            "deleteOptions": {"preconditions": {"uid": v.uid}},
+        }
+        try:
+            await self.handle.client.create_raw(PODS, body, v.namespace, name=v.name, subresource="eviction")
+        except (NotFound, Conflict):
+            return ""  # it has gone
+        except Forbidden as error:
+            log.warning(
+                "budgets are not asked: rights of an earlier version",
+                tenant=self.key,
+                error=error.status.message,
+            )
+            return ""
+        except TooManyRequests as error:
+            budgets = [cause.message for cause in error.status.causes if cause.reason == "DisruptionBudget"]
+            return "; ".join(budgets) or error.status.message
+        except KubeError as error:
+            return f"its control plane does not say whether Pod {v.name} may end: {error}"
+        return ""
 
     def _notify(self, kind: Kind, item: Item, v: Envelope | None, notice: Notify) -> None:
         regarding = ObjectRef(

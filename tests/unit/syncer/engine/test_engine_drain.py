@@ -6,10 +6,10 @@ import pytest
 from engine_paper import PaperApi, PaperCaches
 
 from vcsync.api import names
-from vcsync.api.resources import NAMESPACE_PLACEMENTS
+from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS
 from vcsync.kube.envelope import Envelope
 from vcsync.kube.resources import CONFIG_MAPS, ENDPOINTS, NAMESPACES, PODS, RESOURCE_QUOTAS, SERVICES
-from vcsync.syncer.drain import LONGEST_GRACE_SECONDS, Drain
+from vcsync.syncer.drain import LONGEST_GRACE_SECONDS, MOST_REFUSALS, Drain
 from vcsync.syncer.ledger import Holding, Ledger
 
 KEY = "vcsync-1a2b3c-acme"
@@ -31,7 +31,17 @@ class World:
             caches=self.caches,
             ledger=self.ledger,
             tell=lambda tenant, pod: self.told.append((tenant, pod.name)),
+            evict=self.evict,
+            clock=lambda: self.now,
         )
+        self.now = 0.0
+        self.asked: list[str] = []
+        self.budgets: dict[str, str] = {}
+
+    async def evict(self, tenant: str, pod: Envelope) -> str:
+        assert tenant == KEY
+        self.asked.append(pod.name)
+        return self.budgets.get(pod.name, "")
 
     def place(
         self,
@@ -289,3 +299,91 @@ async def test_what_was_to_be_given_back_goes_with_the_rest(world: World) -> Non
     world.place({"r2": 1}, names.drain_finalizer("r1"), names.clear_finalizer("r1"), clearing=GIVEN_UP)
     assert await world.drain.step(KEY, "shop") is None
     assert world.finalizers() == []
+
+
+BUDGET = "The disruption budget web needs 2 healthy pods and has 2 currently"
+
+
+def leaving(world: World, *pods: str, **super_spec: Any) -> None:
+    """Namespace `shop` moves away from r1."""
+    world.place({"r2": 1}, names.drain_finalizer("r1"))
+    world.hold_namespace()
+    for pod in pods:
+        world.hold_pod(pod)
+    if super_spec:
+        spec = {"id": "r1", "kubeconfigSecretRef": {"name": "super-r1"}, **super_spec}
+        world.meta.put(SUPER_CLUSTERS, {"metadata": {"name": "r1"}, "spec": spec})
+
+
+def deleted(world: World) -> list[str]:
+    return [call[3] for call in world.super.writes() if call[:2] == ("delete", "pods")]
+
+
+async def test_pods_end_as_budgets_allow_and_what_waits_is_told(world: World) -> None:
+    leaving(world, "a", "b")
+    world.budgets["b"] = BUDGET
+    assert await world.drain.step(KEY, "shop") is not None
+    assert deleted(world) == ["a"]
+    assert world.drain.reasons[KEY, "shop"] == (
+        f"2 Pods are still to end; waits for PodDisruptionBudgets: {BUDGET}"
+    )
+    world.budgets.clear()
+    await world.drain.step(KEY, "shop")
+    assert deleted(world)[-1] == "b"
+
+
+@pytest.mark.parametrize(("spec", "patience"), [({}, 3600), ({"evictionSeconds": 60}, 60)])
+async def test_no_budget_holds_pods_for_longer_than_the_operator_lets_it(
+    world: World, spec: dict[str, Any], patience: int
+) -> None:
+    leaving(world, "a", **spec)
+    world.budgets["a"] = BUDGET
+    for world.now in (10.0, 10.0 + patience - 1):
+        await world.drain.step(KEY, "shop")
+        assert deleted(world) == []
+    world.now = 10.0 + patience
+    await world.drain.step(KEY, "shop")
+    assert deleted(world) == ["a"]
+
+
+async def test_an_operator_may_have_pods_wait_for_no_budget(world: World) -> None:
+    leaving(world, "a", evictionSeconds=0)
+    world.budgets["a"] = BUDGET
+    await world.drain.step(KEY, "shop")
+    assert (world.asked, deleted(world)) == ([], ["a"])
+
+
+async def test_a_namespace_that_goes_itself_waits_for_no_budget(world: World) -> None:
+    placed = world.place({"r1": 1}, names.drain_finalizer("r1"))
+    stored = world.meta.objects[NAMESPACE_PLACEMENTS.plural, KEY, "shop"]
+    stored["metadata"]["deletionTimestamp"] = "2026-05-01T12:00:00Z"
+    world.ledger.reflector.observe(world.meta.put(NAMESPACE_PLACEMENTS, stored))
+    assert placed.name == "shop"
+    world.hold_pod("a")
+    world.budgets["a"] = BUDGET
+    await world.drain.step(KEY, "shop")
+    assert (world.asked, deleted(world)) == ([], ["a"])
+
+
+async def test_pods_that_have_ended_or_end_already_are_not_asked_about(world: World) -> None:
+    leaving(world)
+    world.hold_pod("ends", deleting=True)
+    ended = {
+        "metadata": {"name": "ended", "namespace": SUPER_NAMESPACE},
+        "spec": {},
+        "status": {"phase": "Failed"},
+    }
+    world.caches.reflectors[PODS].observe(world.super.put(PODS, ended))
+    await world.drain.step(KEY, "shop")
+    assert (world.asked, deleted(world)) == ([], ["ended"])
+
+
+async def test_many_that_wait_keep_no_others_from_being_asked(world: World) -> None:
+    pods = [f"held-{number:02}" for number in range(MOST_REFUSALS + 5)]
+    leaving(world, *pods, "other")
+    world.budgets = dict.fromkeys(pods, BUDGET)
+    await world.drain.step(KEY, "shop")
+    assert len(world.asked) == MOST_REFUSALS
+    assert deleted(world) == []
+    await world.drain.step(KEY, "shop")
+    assert deleted(world) == ["other"]

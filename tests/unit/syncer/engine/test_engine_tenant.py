@@ -13,6 +13,16 @@ from engine_paper import PaperApi
 from vcsync.api import names
 from vcsync.api.specs import VirtualClusterSpec
 from vcsync.kube.envelope import Envelope, OwnerReference
+from vcsync.kube.errors import (
+    Forbidden,
+    KubeError,
+    Status,
+    StatusCause,
+    StatusDetails,
+    TooManyRequests,
+    Unreachable,
+)
+from vcsync.kube.resources import PODS
 from vcsync.syncer.caches import SuperCaches
 from vcsync.syncer.drift import DriftLedger
 from vcsync.syncer.kinds import KINDS
@@ -125,3 +135,43 @@ async def test_a_pods_controller_is_told_what_keeps_its_pods_from_running(sessio
     config = Envelope("settings", "shop", "u", "7", owners=owners)
     tenant._notify(KINDS["configmaps"], Item("configmaps", "shop", "settings"), config, refused)
     assert [kind for kind, *_ in told] == ["Pod", "Pod", "ConfigMap"]
+
+
+HELD = Status(
+    429,
+    message="Cannot evict pod as it would violate the pod's disruption budget.",
+    details=StatusDetails(causes=(StatusCause("DisruptionBudget", "The disruption budget web needs 2"),)),
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "waits_for"),
+    [
+        (None, ""),
+        (TooManyRequests(HELD, endpoint="tenant"), "The disruption budget web needs 2"),
+        (TooManyRequests(Status(429, message="busy"), endpoint="tenant"), "busy"),
+        (Forbidden(Status(403, message="no right"), endpoint="tenant"), ""),
+        (
+            Unreachable("cut", endpoint="tenant"),
+            "its control plane does not say whether Pod web may end: tenant: cut",
+        ),
+    ],
+)
+async def test_a_tenant_is_asked_whether_a_pod_may_end(
+    session: Session, error: KubeError | None, waits_for: str
+) -> None:
+    tenant, _ = session()
+    api: PaperApi = tenant.handle.client  # type: ignore[assignment]
+    stored = api.put(
+        PODS, {"metadata": {"name": "web", "namespace": "shop", "labels": {names.SUPER_CLUSTER: "r1"}}}
+    )
+    tenant.world.theirs.reflectors[PODS].observe(stored)
+    if error is not None:
+        api.failures["create eviction pods"] = error  # type: ignore[assignment]
+    annotations = {names.NAMESPACE: "shop", names.UID: stored.uid}
+    assert await tenant.evict(Envelope("web", "key-shop", "p", "7", annotations=annotations)) == waits_for
+    assert ("create eviction", "pods", "shop", "web") in api.calls
+    api.calls.clear()
+    another = {names.NAMESPACE: "shop", names.UID: "another"}
+    assert await tenant.evict(Envelope("web", "key-shop", "p", "7", annotations=another)) == ""
+    assert api.calls == []

@@ -22,6 +22,7 @@ from vcsync.kube.resources import (
     SECRETS,
     Resource,
 )
+from vcsync.syncer.digests import with_digest
 from vcsync.syncer.kinds import token
 from vcsync.syncer.kinds.node import readiness
 from vcsync.syncer.kinds.plan import Dependency, Kind, Parts, Side
@@ -296,7 +297,7 @@ class TenantCaches(_Side):
                 kind.resource,
                 label_selector=f"{names.SUPER_CLUSTER}={super_id}" if kind.resource == PODS else "",
                 accept=self._door(kind.resource),
-                project=_slim(kind.tenant_parts),
+                project=with_digest if kind.digested else _slim(kind.tenant_parts),
                 on_change=self._router(kind),
             )
         self._super_id = super_id

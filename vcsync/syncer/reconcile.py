@@ -15,6 +15,7 @@ from vcsync.kube.errors import ApiError, BadRequest, Forbidden, Invalid, NotFoun
 from vcsync.kube.resources import NAMESPACES, PODS, RESOURCE_QUOTAS, SECRETS, Resource
 from vcsync.syncer.act import Hands, NameStands, Stale
 from vcsync.syncer.caches import TOKENS, node_of
+from vcsync.syncer.digests import digest, is_digest
 from vcsync.syncer.drift import DriftLedger, Repair, fields
 from vcsync.syncer.kinds import metadata, token
 from vcsync.syncer.kinds.plan import (
@@ -76,6 +77,8 @@ class _Settled(NamedTuple):
 
     versions: tuple[str, str]
     given: tuple[Placement | None, TenantContext]
+    digest: bytes
+    """Of the tenant's object, where that may be kept as a digest only."""
 
 
 class Reconciler:
@@ -161,6 +164,16 @@ class Reconciler:
         met: dict[tuple[Resource, str, str], Envelope] = {}
         for _ in range(ROUNDS):
             pair = self._world.pair(kind, item, met)
+            if pair.v is not None and is_digest(pair.v):
+                if self._stays(item, pair):
+                    return None
+                whole = await self._hands.reread(
+                    "tenant", kind.resource, item.namespace, item.name, pair.v.uid
+                )
+                pair = self._world.pair(kind, item, met)
+                if pair.v is None or whole is None or whole.resource_version != pair.v.resource_version:
+                    continue
+                pair = Pair(whole, pair.p)
             plan = kind.plan(pair.v, pair.p, self._context(), self._world.with_met(met))
             if not placed:
                 _refuse_creation(plan, self._world.super_id)
@@ -174,6 +187,19 @@ class Reconciler:
                 continue
             return self._settle(kind, item, plan)
         raise Busy(f"{item.kind} {item.namespace}/{item.name} changed {ROUNDS} times while it was looked at")
+
+    def _stays(self, item: Item, pair: Pair) -> bool:
+        """Whether a settled pair is as it was in all that matters, so that the tenant's object need not be read."""
+        settled = self._settled.get(item)
+        if settled is None or pair.v is None or pair.p is None:
+            return False
+        if self._waiting.reason(self._world.key, item) is not None:
+            return False
+        same = (pair.p.resource_version, digest(pair.v), self._given(item))
+        if same != (settled.versions[1], settled.digest, settled.given):
+            return False
+        self._settled[item] = settled._replace(versions=pair.versions)
+        return True
 
     async def _reconcile_token(self, item: Item) -> float | None:
         """Renew or remove one token Secret; the item is (tenant namespace, name of the Secret)."""
@@ -235,7 +261,11 @@ class Reconciler:
         if pair.v is None and pair.p is None:
             self._settled.pop(item, None)
         else:
-            self._settled[item] = _Settled(pair.versions, self._given(item))
+            self._settled[item] = _Settled(
+                pair.versions,
+                self._given(item),
+                digest(pair.v) if kind.digested and pair.v is not None else b"",
+            )
         if plan.wait is None:
             self._waiting.settle(self._world.key, item)
             return None

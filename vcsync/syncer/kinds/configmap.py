@@ -39,6 +39,7 @@ def plan(v: Envelope | None, p: Envelope | None, context: TenantContext, view: V
 CONFIG_MAP = Kind(
     name="configmaps",
     resource=CONFIG_MAPS,
+    digested=True,
     plan=plan,
     super_name=super_name,
     tenant_name=tenant_name,

@@ -250,6 +250,8 @@ class Kind(Struct, frozen=True, kw_only=True):
     """The super cluster's object name -> the tenant's; None: not an item of this kind."""
     tenant_parts: Parts = Parts()
     super_parts: Parts = Parts()
+    digested: bool = False
+    """Whether the tenant's objects may be large and are kept as digests; the engine reads them to plan."""
     upward: bool = False
     """Whether anything of p travels up (a change of p is work even when p is healthy)."""
     related: tuple[Related, ...] = ()

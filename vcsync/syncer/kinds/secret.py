@@ -62,6 +62,7 @@ def plan(v: Envelope | None, p: Envelope | None, context: TenantContext, view: V
 SECRET = Kind(
     name="secrets",
     resource=SECRETS,
+    digested=True,
     plan=plan,
     super_name=super_name,
     tenant_name=super_name,

@@ -4,6 +4,7 @@ No clock is compared with another machine's: whether a holder is alive shows in 
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -48,6 +49,33 @@ class Watchman:
         return now - self._since >= (spec.lease_duration_seconds or 0)
 
 
+class Tenure:
+    """How long a holder may be sure of its lease. Pure; times are monotonic seconds.
+
+    The server may have taken a write in the moment it was sent, however late its answer comes. Others wait for the
+    lease's duration from when they see that write, hence never shorter than from when it was sent.
+
+    Args:
+        seconds: how long a write that was answered makes sure.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._until = -math.inf
+
+    def written(self, sent: float) -> None:
+        """Note that a write which was sent at `sent` has made or kept the lease ours."""
+        self._until = max(self._until, sent + self._seconds)
+
+    def left(self, now: float) -> float:
+        """Seconds for which the lease is surely ours; 0 if it no longer is."""
+        return max(0.0, self._until - now)
+
+    def end(self) -> None:
+        """Be sure of nothing any more."""
+        self._until = -math.inf
+
+
 class LeaderElector:
     """Runs something while it holds a Lease.
 
@@ -57,8 +85,10 @@ class LeaderElector:
         namespace: its namespace.
         identity: who we are; different for each process.
         lease_seconds: after which others may take over if we do not renew.
-        renew_seconds: after which we stop leading if we could not renew; less than `lease_seconds`.
+        renew_seconds: after which we stop leading if we could not renew, counted from when the last answered request
+            was sent; less than `lease_seconds`. No request for the lease is waited for longer.
         retry_seconds: between two tries to renew or to get the lease.
+        clock: monotonic seconds.
 
     Raises:
         ValueError: the times do not grow in this order.
@@ -74,6 +104,7 @@ class LeaderElector:
         lease_seconds: float = 15,
         renew_seconds: float = 10,
         retry_seconds: float = 2,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not 0 < retry_seconds < renew_seconds < lease_seconds:
             raise ValueError("leader election: retry_seconds < renew_seconds < lease_seconds must hold")
@@ -84,13 +115,27 @@ class LeaderElector:
         self._lease_seconds = lease_seconds
         self._renew_seconds = renew_seconds
         self._retry_seconds = retry_seconds
+        self._clock = clock
         self._watchman = Watchman()
+        self._tenure = Tenure(renew_seconds)
         self._held: Envelope | None = None
 
     @property
     def is_leader(self) -> bool:
         """Whether the lease is ours, as far as we know."""
         return self._held is not None
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether nobody else can hold the lease yet; to be asked before a write that only a leader may send."""
+        return self._held is not None and self._tenure.left(self._clock()) > 0
+
+    @property
+    def term(self) -> str:
+        """What tells this time of leading from all others, earlier ones of this process included; empty without."""
+        if self._held is None:
+            return ""
+        return f"{decode(self._held.spec, LeaseSpec).lease_transitions or 0}.{self._held.uid}"
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Wait for the lease, run `lead` while it is ours, and wait again when it was lost.
@@ -125,12 +170,19 @@ class LeaderElector:
 
     async def _acquire(self) -> None:
         while True:
+            sent = self._clock()
             try:
-                self._held = await self._try_acquire()
-            except KubeError as error:
+                async with asyncio.timeout(self._renew_seconds):
+                    held = await self._try_acquire()
+            except (KubeError, TimeoutError) as error:
                 _log.warning("lease.unavailable", lease=self._name, **describe(error))
-            if self._held is not None:
-                return
+                held = None
+            if held is not None:
+                self._tenure.written(sent)
+                if self._tenure.left(self._clock()) > 0:
+                    self._held = held
+                    return
+                _log.warning("lease.answered_too_late", lease=self._name)
             await asyncio.sleep(self._retry_seconds)
 
     async def _try_acquire(self) -> Envelope | None:
@@ -142,7 +194,7 @@ class LeaderElector:
                 return await self._client.create(LEASES, body, self._namespace)
             return None
         spec = decode(current.spec, LeaseSpec)
-        if spec.holder_identity != self._identity and not self._watchman.expired(spec, time.monotonic()):
+        if spec.holder_identity != self._identity and not self._watchman.expired(spec, self._clock()):
             return None
         with suppress(Conflict, NotFound):
             return await self._write(current, self._spec(spec))
@@ -150,20 +202,16 @@ class LeaderElector:
 
     async def _renew(self) -> None:
         """Renew until it has failed for too long or the lease is somebody else's."""
-        renewed = time.monotonic()
-        while True:
-            await asyncio.sleep(self._retry_seconds)
-            before = time.monotonic()
-            left = renewed + self._renew_seconds - before
+        while left := self._tenure.left(self._clock()):
+            await asyncio.sleep(min(self._retry_seconds, left))
+            sent = self._clock()
             try:
-                async with asyncio.timeout(max(left, 0.0)):
+                async with asyncio.timeout(self._tenure.left(sent)):
                     if not await self._try_renew():
                         return
-                renewed = before
+                self._tenure.written(sent)
             except (KubeError, TimeoutError) as error:
                 _log.warning("lease.renewal_failed", lease=self._name, **describe(error))
-                if time.monotonic() - renewed >= self._renew_seconds:
-                    return
 
     async def _try_renew(self) -> bool:
         if self._held is None:
@@ -182,6 +230,7 @@ class LeaderElector:
 
     async def _release(self) -> None:
         held, self._held = self._held, None
+        self._tenure.end()
         if held is None:
             return
         try:
@@ -206,9 +255,8 @@ class LeaderElector:
 
     def _spec(self, before: LeaseSpec | None) -> dict[str, object]:
         now = _now()
-        transitions = 0 if before is None else before.lease_transitions or 0
-        if before is not None and before.holder_identity != self._identity:
-            transitions += 1
+        # One more each time, also where it was ours before: each time of leading is a term of its own.
+        transitions = 0 if before is None else (before.lease_transitions or 0) + 1
         return {
             "holderIdentity": self._identity,
             "leaseDurationSeconds": max(round(self._lease_seconds), 1),

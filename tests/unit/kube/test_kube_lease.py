@@ -1,15 +1,19 @@
 """Leader election over a Lease that behaves as the API server's."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from vcsync.kube import envelope
 from vcsync.kube.envelope import Envelope
 from vcsync.kube.errors import AlreadyExists, Conflict, NotFound, Status, Unreachable
-from vcsync.kube.lease import LeaderElector, LeaseSpec, Watchman
+from vcsync.kube.lease import LeaderElector, LeaseSpec, Tenure, Watchman
 from vcsync.kube.patches import merge_patch
 
 TIMES = {"lease_seconds": 0.3, "renew_seconds": 0.2, "retry_seconds": 0.02}
@@ -59,6 +63,7 @@ class Store:
         self.version += 1
         self.writes += 1
         self.lease["metadata"]["resourceVersion"] = str(self.version)
+        self.lease["metadata"].setdefault("uid", "lease-uid")
         return self._envelope()
 
 
@@ -182,3 +187,171 @@ def test_a_holder_lives_as_long_as_it_renews_whatever_its_clock_says() -> None:
 def test_times_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="renew_seconds"):
         LeaderElector(Store(), "l", "n", "i", lease_seconds=5, renew_seconds=10)  # type: ignore[arg-type]
+
+
+# Delayed answers, in a world whose time passes at once
+
+
+class _VirtualTime(asyncio.SelectorEventLoop):
+    """An event loop that never sleeps: when all wait, its clock goes on to whatever is due first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = 0.0
+        wait = self._selector.select  # type: ignore[attr-defined]
+
+        def select(timeout: float | None = None) -> Any:
+            found = wait(0)
+            if not found:
+                assert timeout is not None, "nothing will ever happen again"
+                self._now += timeout
+            return found
+
+        self._selector.select = select  # type: ignore[attr-defined]
+
+    def time(self) -> float:
+        return self._now
+
+
+class SlowStore(Store):
+    """A server that acts on a request at once or late, and answers still later or never."""
+
+    def __init__(self, delays: list[tuple[float, float]]) -> None:
+        super().__init__()
+        self._delays = delays
+        self._requests = 0
+        self._acting: set[asyncio.Task[Envelope]] = set()
+
+    async def _slowly(self, act: Callable[[], Coroutine[Any, Any, Envelope]]) -> Envelope:
+        before, after = self._delays[self._requests % len(self._delays)]
+        self._requests += 1
+        arrived = asyncio.create_task(self._arrive(before, act))
+        self._acting.add(arrived)
+        arrived.add_done_callback(self._acted)
+        answer = await asyncio.shield(arrived)  # whoever stops waiting does not undo what he sent
+        await asyncio.sleep(after)
+        return answer
+
+    def _acted(self, arrived: asyncio.Task[Envelope]) -> None:
+        self._acting.discard(arrived)
+        if not arrived.cancelled():
+            arrived.exception()  # perhaps nobody waits for it any more
+
+    async def _arrive(self, delay: float, act: Callable[[], Coroutine[Any, Any, Envelope]]) -> Envelope:
+        await asyncio.sleep(delay)
+        return await act()
+
+    async def get(self, *args: object) -> Envelope:
+        return await self._slowly(partial(super().get, *args))
+
+    async def create(self, *args: Any) -> Envelope:
+        return await self._slowly(partial(super().create, *args))
+
+    async def patch(self, *args: Any) -> Envelope:
+        return await self._slowly(partial(super().patch, *args))
+
+    async def stop(self) -> None:
+        for task in self._acting:
+            task.cancel()
+        await asyncio.gather(*self._acting, return_exceptions=True)
+
+
+DELAY = st.one_of(st.sampled_from([0.0, 0.0, 4.5, 9.5, 1000.0]), st.floats(0, 30))
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(DELAY, DELAY), min_size=1, max_size=30), st.floats(0, 20))
+def test_there_are_never_two_leaders_whatever_the_delays_of_answers(
+    delays: list[tuple[float, float]], second_begins: float
+) -> None:
+    terms: list[str] = []
+
+    async def world() -> None:
+        store = SlowStore(delays)
+        leading: set[str] = set()
+        loop = asyncio.get_running_loop()
+
+        async def stand(identity: str, begins: float) -> None:
+            await asyncio.sleep(begins)
+            mine = LeaderElector(store, "l", "n", identity, clock=loop.time)  # type: ignore[arg-type]
+
+            async def lead() -> None:
+                leading.add(identity)
+                assert len(leading) == 1
+                assert mine.is_sure
+                terms.append(mine.term)
+                try:
+                    await asyncio.sleep(40)
+                finally:
+                    leading.discard(identity)
+
+            while True:
+                await mine.run(lead)
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(300), asyncio.TaskGroup() as tasks:
+                tasks.create_task(stand("first", 0.0))
+                tasks.create_task(stand("second", second_begins))
+        await store.stop()
+
+    with asyncio.Runner(loop_factory=_VirtualTime) as runner:
+        runner.run(world())
+    assert len(terms) == len(set(terms))
+
+
+def test_an_acquisition_answered_too_late_is_not_led_by() -> None:
+    led_at: list[float] = []
+
+    async def world() -> None:
+        # Looking takes no time, the answer to the creation 12 s.
+        store = SlowStore([(0, 0), (0, 12), (0, 0), (0, 0)])
+        loop = asyncio.get_running_loop()
+
+        async def lead() -> None:
+            led_at.append(loop.time())
+
+        await LeaderElector(store, "l", "n", "me", clock=loop.time).run(lead)  # type: ignore[arg-type]
+        await store.stop()
+
+    with asyncio.Runner(loop_factory=_VirtualTime) as runner:
+        runner.run(world())
+    assert led_at == [12.0]  # given up after 10 s, tried anew 2 s later
+
+
+def test_a_leader_ends_its_work_ten_seconds_after_it_sent_the_last_answered_renewal() -> None:
+    ended_at: list[float] = []
+
+    async def world() -> None:
+        # Looking, creating (answered after 5 s), then silence.
+        store = SlowStore([(0, 0), (0, 5), *[(0.0, 1000.0)] * 20])
+        loop = asyncio.get_running_loop()
+
+        async def lead() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended_at.append(loop.time())
+
+        standing = LeaderElector(store, "l", "n", "me", clock=loop.time)  # type: ignore[arg-type]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(30):
+                await standing.run(lead)
+        await store.stop()
+
+    with asyncio.Runner(loop_factory=_VirtualTime) as runner:
+        runner.run(world())
+    assert ended_at == [10.0]
+
+
+@given(
+    st.lists(st.floats(0, 100), min_size=1),
+    st.floats(0, 200),
+)
+def test_a_tenure_ends_so_long_after_the_newest_write_was_sent(sent: list[float], now: float) -> None:
+    tenure = Tenure(10)
+    assert tenure.left(now) == 0
+    for at in sent:
+        tenure.written(at)
+    assert tenure.left(now) == max(0.0, max(sent) + 10 - now)
+    tenure.end()
+    assert tenure.left(now) == 0

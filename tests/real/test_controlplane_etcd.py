@@ -16,6 +16,7 @@ from hack.etcd import Etcd
 from hack.testbed.faultproxy import FaultProxy
 from hack.testbed.faults import Stall
 from hack.testbed.processes import free_ports
+from tests.unit.controlplane.store import wide_writes
 from tests.unit.controlplane.store.store_model import StoreMachine
 from vcsync.controlplane.store.etcd import EtcdStore, open_etcd
 from vcsync.controlplane.store.interface import (
@@ -109,6 +110,15 @@ async def test_two_processes_on_one_etcd_serve_the_same_data(open_store: Open) -
             Change(second.revision, "t/b", b"\xff\x00", None, second.revision),
             Change(third.revision, "t/a", None, b"2", first.revision),
         ]
+
+
+async def test_writes_wider_than_a_transaction_of_etcd(open_store: Open) -> None:
+    await wide_writes.check_that_wide_writes_are_done_whole(await open_store(prefix=f"/{uuid.uuid4()}"))
+    await wide_writes.check_that_wide_writes_are_done_or_not_at_all(
+        await open_store(prefix=f"/{uuid.uuid4()}")
+    )
+    await wide_writes.check_that_what_no_store_takes_is_refused(await open_store())
+    await wide_writes.check_that_no_two_wide_writes_take_the_same(await open_store(), await open_store())
 
 
 async def test_of_many_writers_in_two_processes_each_sees_the_others(open_store: Open) -> None:

@@ -50,10 +50,10 @@ def _ports(count: int, kind: str) -> Case:
     def attack(scene: Scene) -> Iterator[str]:
         name = f"wide-{count}-{kind.lower()}-{scene.index}"
         door = scene.attacker
-        yield from wrong(door.ask("POST", SERVICES, service(name, count, kind)), ANSWERED)
+        yield from wrong(door.ask("POST", SERVICES, service(name, count, kind)), frozenset({201}))
         yield from wrong(door.ask("POST", SERVICES, service(f"{name}-later", 1, "ClusterIP")), ANSWERED)
         patch = {"spec": service("", count, kind)["spec"]}
-        yield from wrong(door.ask("PATCH", f"{SERVICES}/{name}-later", patch, MERGE), ANSWERED)
+        yield from wrong(door.ask("PATCH", f"{SERVICES}/{name}-later", patch, MERGE), frozenset({200}))
         for each in (name, f"{name}-later"):
             yield from wrong(door.ask("DELETE", f"{SERVICES}/{each}"), frozenset({200, 404}))
 

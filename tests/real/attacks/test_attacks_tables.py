@@ -6,7 +6,7 @@ import pytest
 
 from hack.attacks.sweep import THEATRES, cases, sweep
 
-TABLES = ("bodies", "malformed", "selectors")
+TABLES = ("definitions", "bodies", "malformed", "selectors", "wide")
 EVERY = 9
 
 

@@ -27,7 +27,7 @@ from vcsync.controlplane.rest.paging import parse_number
 from vcsync.controlplane.rest.scope import Admission, Admit, Operation, Scope
 from vcsync.controlplane.rest.storage_limit import StorageLimit
 from vcsync.controlplane.rest.subwrites import META_OF_STATUS, SUBWRITES, keep_all_but, keep_meta, reset_meta
-from vcsync.controlplane.store.interface import Compare, Delete, Outcome, Put, Record, Store
+from vcsync.controlplane.store.interface import Compare, Delete, Outcome, Put, Record, Store, too_wide
 
 GENERATE_ATTEMPTS = 8
 """So many names of a generateName are tried."""
@@ -393,7 +393,16 @@ class Registry:
             )
 
     async def commit(self, compares: Sequence[Compare], operations: Sequence[Put | Delete]) -> Outcome:
-        """Commit, whatever becomes of the client: what is on its way to disk has an outcome."""
+        """Commit, whatever becomes of the client: what is on its way to disk has an outcome.
+
+        Raises:
+            StatusError: 413, no store could write so much at once.
+        """
+        if too_wide(compares, operations):
+            raise errors.too_large(
+                f"the write depends on {len(compares)} objects and reservations and changes {len(operations)}, too many "
+                "for one transaction: let the namespace have fewer ResourceQuotas, or the Service fewer ports"
+            )
         return await asyncio.shield(asyncio.ensure_future(self.store.txn(compares, operations)))
 
     async def load(self, kind: Kind, record: Record) -> Object:

@@ -15,9 +15,11 @@ from typing import Any
 import structlog
 
 from vcsync.controlplane.store import etcd_gateway as wire
+from vcsync.controlplane.store import etcd_wide
 from vcsync.controlplane.store.etcd_gateway import Gateway, GatewayError, RangeAnswer, end_of
 from vcsync.controlplane.store.hub import Hub, follow
 from vcsync.controlplane.store.interface import (
+    NARROW,
     Batch,
     Change,
     Compacted,
@@ -46,6 +48,9 @@ A watch of etcd has no other way to tell, at the JSON gateway, that nothing happ
 
 SILENT_PULSES = 3
 """A watch that gives nothing for so many pulses is opened anew."""
+
+WIDE_ATTEMPTS = 16
+"""Others may write meanwhile where a wide transaction reserves."""
 
 LEASE_SHARE = 0.05
 LEASE_SECONDS = 60
@@ -124,6 +129,8 @@ class EtcdStore:
         require_valid(compares, operations)
         for last_try in (False, True):
             try:
+                if max(len(compares), len(operations)) > NARROW:
+                    return await self._wide_txn(compares, operations)
                 return await self._txn(compares, operations)
             except GatewayError as error:
                 if last_try or wire.NO_LEASE not in error.message:
@@ -174,12 +181,50 @@ class EtcdStore:
         return await self.range(prefix, after=after, limit=PAGE_RECORDS, revision=revision)
 
     async def _txn(self, compares: Sequence[Compare], operations: Sequence[Put | Delete]) -> Outcome:
+        outcome = await self._try(compares, [], [await self._operation(one) for one in operations])
+        if outcome is None:  # etcd says that a condition failed, and shows that all hold
+            raise StoreUnavailable("etcd refuses a transaction without a reason")
+        return outcome
+
+    async def _wide_txn(self, compares: Sequence[Compare], operations: Sequence[Put | Delete]) -> Outcome:
+        """Do what etcd does not take in one transaction; see `etcd_wide`."""
+        wide = etcd_wide.plan(compares)
+        success = etcd_wide.grouped([await self._operation(one) for one in operations])
+        for _attempt in range(WIDE_ATTEMPTS):
+            unchanged = []
+            for folder, absent in wide.areas.items():
+                first, end = self._key(folder), end_of(self._key(folder))
+                answer = await self._range({"key": first, "range_end": end, "keys_only": True})
+                there = {each.key for each in answer.kvs}
+                failed = [each.key for each in absent if self._key(each.key) in there]
+                if failed:
+                    return Outcome(
+                        answer.header.revision, tuple([(key, (await self.get(key))[0]) for key in failed])
+                    )
+                unchanged.append(etcd_wide.unchanged(first, end, answer.header.revision))
+            outcome = await self._try(wide.exact, unchanged, success)
+            if outcome is not None:
+                return outcome
+        raise StoreUnavailable("what a wide write reserves was changed again and again meanwhile")
+
+    async def _try(
+        self, compares: Sequence[Compare], more: Sequence[dict[str, Any]], success: Sequence[dict[str, Any]]
+    ) -> Outcome | None:
+        """Do a transaction; None: it was one of the further conditions that did not hold."""
         request = {
             "compare": [
-                {"target": "MOD", "result": "EQUAL", "key": self._key(one.key), "mod_revision": one.revision}
-                for one in compares
+                *(
+                    {
+                        "target": "MOD",
+                        "result": "EQUAL",
+                        "key": self._key(one.key),
+                        "mod_revision": one.revision,
+                    }
+                    for one in compares
+                ),
+                *more,
             ],
-            "success": [await self._operation(one) for one in operations],
+            "success": success,
             "failure": [{"request_range": {"key": self._key(one.key)}} for one in compares],
         }
         answer = await self._gateway.call("/v3/kv/txn", request, wire.TxnAnswer)
@@ -191,7 +236,7 @@ class EtcdStore:
             record = self._record(kvs[0]) if kvs else None
             if compare.revision != (record.revision if record else 0):
                 failed.append((compare.key, record))
-        return Outcome(answer.header.revision, tuple(failed))
+        return Outcome(answer.header.revision, tuple(failed)) if failed else None
 
     async def _operation(self, operation: Put | Delete) -> dict[str, Any]:
         key = self._key(operation.key)

@@ -8,8 +8,13 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-MAX_OPERATIONS = 128
-"""Conditions, and operations, that one transaction may have at most: etcd's default (`--max-txn-ops`)."""
+NARROW = 128
+"""Conditions, and operations, that etcd takes in one transaction by default (`--max-txn-ops`); wider ones are made of several."""
+MAX_OPERATIONS = 3600
+"""Operations, and conditions, that one transaction may have at most."""
+MAX_CONDITIONS = 60
+"""Conditions that a wide transaction may have; all keys of one folder that must not be there count as `AREA`."""
+AREA = 8
 
 
 class StoreError(Exception):
@@ -157,14 +162,32 @@ class Batch(list[Change]):
         self.revision = revision
 
 
+def folder_of(key: str) -> str:
+    """Return the part of a key up to its last slash."""
+    return key[: key.rfind("/") + 1]
+
+
+def too_wide(compares: Sequence[Compare], operations: Sequence[Put | Delete]) -> bool:
+    """Tell whether a transaction is one that not every store can take.
+
+    Any number of keys that are not there may be asked for, as long as they are in a few folders.
+    """
+    most = max(len(compares), len(operations))
+    if most <= NARROW:
+        return False
+    folders = {folder_of(each.key) for each in compares if not each.revision}
+    conditions = sum(bool(each.revision) for each in compares) + AREA * len(folders)
+    return most > MAX_OPERATIONS or conditions > MAX_CONDITIONS
+
+
 def require_valid(compares: Sequence[Compare], operations: Sequence[Put | Delete]) -> None:
     """Make sure that a transaction is one that every store takes.
 
     Raises:
-        ValueError: a key stands twice among the operations, or there are more than `MAX_OPERATIONS`.
+        ValueError: a key stands twice among the operations, or it is too wide.
     """
-    if max(len(compares), len(operations)) > MAX_OPERATIONS:
-        raise ValueError(f"a transaction has at most {MAX_OPERATIONS} conditions and as many operations")
+    if too_wide(compares, operations):
+        raise ValueError("the transaction has too many conditions or operations")
     if len({operation.key for operation in operations}) < len(operations):
         raise ValueError("a key stands twice among the operations of a transaction")
 
@@ -215,7 +238,7 @@ class Store(Protocol):
 
         Raises:
             StoreFull: no room.
-            ValueError: a key stands twice among the operations, or there are more than `MAX_OPERATIONS`.
+            ValueError: a key stands twice among the operations, or it is `too_wide`.
         """
         ...
 

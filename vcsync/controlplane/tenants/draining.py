@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from vcsync.controlplane.store.interface import MAX_OPERATIONS, Compare, Delete, Put, Record, Store
+from vcsync.controlplane.store.interface import NARROW, Compare, Delete, Put, Record, Store
 
 BUILT_IN = frozenset(
     {
@@ -71,7 +71,7 @@ async def sweep(store: Store, tenant: str, guard: Compare) -> bool:
     Raises:
         StoreError: the store cannot be read or written.
     """
-    while page := (await store.range(f"{tenant}/", limit=MAX_OPERATIONS)).records:
+    while page := (await store.range(f"{tenant}/", limit=NARROW)).records:
         outcome = await store.txn([guard], [Delete(record.key) for record in page])
         if not outcome.done:
             return False

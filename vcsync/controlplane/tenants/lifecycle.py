@@ -11,7 +11,7 @@ import structlog
 from vcsync.controlplane.errors import StatusError, already_exists, conflict, forbidden
 from vcsync.controlplane.identity.caller import SYSTEM
 from vcsync.controlplane.resources import object_key
-from vcsync.controlplane.store.interface import MAX_OPERATIONS, Compare, Delete, Put, Store
+from vcsync.controlplane.store.interface import NARROW, Compare, Delete, Put, Store
 from vcsync.controlplane.tenants import controllers as controllers_of
 from vcsync.controlplane.tenants import defaults, pki
 from vcsync.controlplane.tenants.departing import BUSY
@@ -120,7 +120,7 @@ class Lifecycle:
                 authority=record.authority.certificate,
             ),
         ]
-        room = MAX_OPERATIONS - 1
+        room = NARROW - 1
         for start in range(0, len(objects), room):
             phase: Phase = "Ready" if start + room >= len(objects) else "Creating"
             revision = await self._write(record, phase, revision, objects[start : start + room])

@@ -1,6 +1,8 @@
-"""Node ports of Services: all of the range can be given."""
+"""Services with many node ports, namespaces with many quotas: all of the range can be given, and nothing is half done."""
 
 from typing import Any
+
+import pytest
 
 PLACE = "/api/v1/namespaces/default/services"
 
@@ -21,3 +23,38 @@ async def test_services_with_many_ports_get_them_until_hardly_any_is_left(api) -
     refused = await api("POST", PLACE, balanced("last", 100))
     assert refused.status == 500
     assert "range is full" in refused.body["message"]
+
+
+@pytest.mark.parametrize("ports", [125, 126, 127, 128, 140, 1000])
+async def test_a_service_has_as_many_ports_as_there_are(api, ports: int) -> None:
+    made = await api("POST", PLACE, balanced("wide", ports))
+    assert made.status == 201, made.body
+    given = {each["nodePort"] for each in made.body["spec"]["ports"]}
+    assert len(given) == ports
+    patch = {"spec": {**balanced("", ports)["spec"], "type": "ClusterIP"}}
+    for port in patch["spec"]["ports"]:
+        port["nodePort"] = None
+    merge = {"Content_Type": "application/merge-patch+json"}
+    changed = await api("PATCH", f"{PLACE}/wide", patch, **merge)
+    assert changed.status == 200, changed.body
+    assert (await api("PATCH", f"{PLACE}/wide", {"spec": {"type": "NodePort"}}, **merge)).status == 200
+    assert (await api("DELETE", f"{PLACE}/wide")).status == 200
+    assert (await api("POST", PLACE, balanced("again", 2700))).status == 201
+
+
+@pytest.mark.parametrize(("quotas", "status"), [(100, 201), (126, 201), (140, 413)])
+async def test_a_namespace_with_many_quotas(api, quotas: int, status: int) -> None:
+    place, hard = "/api/v1/namespaces/default", {"count/configmaps": "10"}
+    for number in range(quotas):
+        quota = {"metadata": {"name": f"q{number}"}, "spec": {"hard": hard}}
+        assert (await api("POST", f"{place}/resourcequotas", quota)).status == 201
+        told = {"status": {"hard": hard, "used": {"count/configmaps": "0"}}}
+        merge = {"Content_Type": "application/merge-patch+json"}
+        assert (await api("PATCH", f"{place}/resourcequotas/q{number}/status", told, **merge)).status == 200
+    made = await api("POST", f"{place}/configmaps", {"metadata": {"name": "one"}})
+    assert made.status == status, made.body
+    if status == 413:
+        assert "fewer ResourceQuotas" in made["message"]
+        assert (await api("GET", f"{place}/configmaps/one")).status == 404
+    last = await api("GET", f"{place}/resourcequotas/q{quotas - 1}")
+    assert last.body["status"]["used"] == {"count/configmaps": "1" if status == 201 else "0"}

@@ -18,6 +18,7 @@ import pytest
 
 from vcsync.controlplane.store import sqlite, sqlite_check, sqlite_file
 from vcsync.controlplane.store.interface import (
+    MAX_OPERATIONS,
     Compare,
     Delete,
     Put,
@@ -322,7 +323,7 @@ async def test_only_one_of_many_creates_a_key(store: SqliteStore) -> None:
 
 @pytest.mark.parametrize(
     "operations",
-    [[Put("a", b""), Delete("a")], [Put(str(n), b"") for n in range(129)]],
+    [[Put("a", b""), Delete("a")], [Put(str(n), b"") for n in range(MAX_OPERATIONS + 1)]],
     ids=["a key twice", "too many"],
 )
 async def test_a_transaction_that_not_every_store_takes_is_refused(

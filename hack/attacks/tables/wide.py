@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hack.attacks.case import DEFAULT, MERGE, Case, Scene, asking, attacker, wrong
+from hack.attacks.case import DEFAULT, MERGE, Case, Scene, wrong
 
 ANSWERED = frozenset({200, 201, 400, 403, 409, 413, 422})
 SERVICES = f"{DEFAULT}/services"
@@ -18,26 +18,22 @@ def cases() -> Sequence[Case]:
         for kind in ("NodePort", "LoadBalancer")
     ]
     found += [_quotas(count) for count in (1, 100, 126, 127, 128, 135)]
-    for number in range(20):
-        body = {
-            "metadata": {"name": f"class-{number}"},
-            "handler": "runc",
-            "overhead": {"podFixed": {"cpu": "1"}},
-        }
-        found.append(asking(f"RuntimeClass {number}", attacker, "POST", CLASSES, body, ANSWERED))
-        patch: dict[str, Any] = {"metadata": {"annotations": {"a": "x" * 100_000}}}
-        found.append(
-            asking(
-                f"RuntimeClass {number} again",
-                attacker,
-                "PATCH",
-                f"{CLASSES}/class-{number}",
-                patch,
-                ANSWERED,
-                MERGE,
-            )
-        )
-    return found
+    return found + [_classes(number) for number in range(20)]
+
+
+def _classes(number: int) -> Case:
+    """Change what all Pods may name."""
+
+    def attack(scene: Scene) -> Iterator[str]:
+        name, door = f"class-{number}-{scene.index}", scene.attacker
+        body = {"metadata": {"name": name}, "handler": "runc", "overhead": {"podFixed": {"cpu": "1"}}}
+        yield from wrong(door.ask("POST", CLASSES, body), frozenset({201}))
+        for turn in range(3):
+            patch = {"metadata": {"annotations": {"a": str(turn) + "x" * 100_000}}}
+            yield from wrong(door.ask("PATCH", f"{CLASSES}/{name}", patch, MERGE), frozenset({200}))
+        yield from wrong(door.ask("DELETE", f"{CLASSES}/{name}"), frozenset({200}))
+
+    return Case(f"RuntimeClass {number}", attack)
 
 
 def service(name: str, count: int, kind: str) -> dict[str, Any]:

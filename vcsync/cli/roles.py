@@ -47,6 +47,8 @@ class Tuning:
 
     patrol_seconds: float = 300.0
     brake_share: float = 0.3
+    memory_per_tenant: int = 256
+    """MiB."""
     policy: str = "spread"
     default_slice: Mapping[str, str] = field(default_factory=lambda: DEFAULT_SLICE)
     suspect_after: float = 75.0
@@ -178,6 +180,7 @@ class SyncerRole:
             identity=self._identity,
             patrol_seconds=self._tuning.patrol_seconds,
             brake_share=self._tuning.brake_share,
+            memory_per_tenant=self._tuning.memory_per_tenant << 20,
         )
         if self._per_tenant is not None:
             settings = replace(settings, tenant_share=self._per_tenant)

@@ -99,6 +99,14 @@ syncer_options = options(
         show_default=True,
         help="A patrol that would delete a larger share than this at once is stopped; 1 lets it.",
     ),
+    click.option(
+        "--memory-per-tenant",
+        type=click.IntRange(min=1),
+        default=Tuning.memory_per_tenant,
+        show_default=True,
+        metavar="MIB",
+        help="MiB of a syncer's memory that one tenant's objects may take; one with more is not synced.",
+    ),
 )
 nsscheduler_options = options(
     click.option(

@@ -169,6 +169,8 @@ def waiting_reason(roles: Mapping[str, Mapping[str, Any]], key: str, item: Seque
         for tenant in tenants if isinstance(tenants, list) else ():
             if tenant.get("key") != key:
                 continue
+            if tenant.get("state") == "Backoff":
+                return f"the tenant is not synced: {tenant.get('last_error', '')}"
             for waiting in tenant.get("waiting") or ():
                 if waiting.get("item") == "/".join(item):
                     return str(waiting.get("reason", ""))

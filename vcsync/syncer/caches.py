@@ -26,13 +26,17 @@ from vcsync.syncer.digests import with_digest
 from vcsync.syncer.kinds import token
 from vcsync.syncer.kinds.node import readiness
 from vcsync.syncer.kinds.plan import Dependency, Kind, Parts, Side
+from vcsync.syncer.memory import Memory
 from vcsync.syncer.room import growth_of
 from vcsync.syncer.waiting import Item
+from vcsync.tenancy.registry import TenantTooLarge
 
 CONTROLLED_SELECTOR = f"{names.CONTROLLED}={names.TRUE}"
 TOKENS = "tokens"
 """Items of this kind keep one token Secret: (tenant namespace, name of the Secret)."""
 DELETIONS_REMEMBERED = 20_000
+TENANT_MEMORY_BYTES = 256 << 20
+"""What one tenant's objects may take of a syncer's memory, unless the operator says otherwise."""
 
 Enqueue = Callable[[str, Item], None]
 """Called with (tenant key, item)."""
@@ -269,6 +273,7 @@ class TenantCaches(_Side):
         enqueue: called for every item whose tenant object changed.
         wake: called with every tenant object that changed.
         on_pod: called with every Pod that changed, as it is or last was.
+        memory: bytes that all of it may take.
     """
 
     def __init__(
@@ -282,7 +287,10 @@ class TenantCaches(_Side):
         enqueue: Enqueue,
         wake: Wake,
         on_pod: Callable[[Envelope], None],
+        memory: int = TENANT_MEMORY_BYTES,
     ) -> None:
+        self._memory = Memory(memory)
+        self._full = asyncio.Event()
         self._on_pod = on_pod
         self._tenant = tenant
         self._kinds = kinds
@@ -297,7 +305,9 @@ class TenantCaches(_Side):
                 kind.resource,
                 label_selector=f"{names.SUPER_CLUSTER}={super_id}" if kind.resource == PODS else "",
                 accept=self._door(kind.resource),
-                project=with_digest if kind.digested else _slim(kind.tenant_parts),
+                project=self._projection(
+                    kind.resource, with_digest if kind.digested else _slim(kind.tenant_parts)
+                ),
                 on_change=self._router(kind),
             )
         self._super_id = super_id
@@ -305,11 +315,51 @@ class TenantCaches(_Side):
             client,
             NODES,
             label_selector=f"{names.SUPER_CLUSTER_ID}={super_id}",
+            project=self._projection(NODES, None),
             on_change=self._node_changed,
         )
         self.runtime_classes = Reflector(
-            client, RUNTIME_CLASSES, on_change=_runtime_class_waker(wake, tenant, "tenant")
+            client,
+            RUNTIME_CLASSES,
+            project=self._projection(RUNTIME_CLASSES, None),
+            on_change=self._runtime_class_changed(_runtime_class_waker(wake, tenant, "tenant")),
         )
+
+    async def run(self) -> None:
+        """Keep all caches current until cancelled.
+
+        Raises:
+            TenantTooLarge: the tenant has more than it may take of our memory.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(super().run())
+            await self._full.wait()
+            raise self._memory.too_large()
+
+    def _projection(
+        self, resource: Resource, project: Callable[[Envelope], Envelope] | None
+    ) -> Callable[[Envelope], Envelope]:
+        def kept(envelope: Envelope) -> Envelope:
+            found = project(envelope) if project is not None else envelope
+            try:
+                self._memory.arrives(resource, found)
+            except TenantTooLarge:
+                self._full.set()
+                raise
+            return found
+
+        return kept
+
+    def _weigh(self, resource: Resource, change: Change) -> None:
+        if not self._memory.changed(resource, change):
+            self._full.set()
+
+    def _runtime_class_changed(self, wake: Callable[[Change], None]) -> Callable[[Change], None]:
+        def changed(change: Change) -> None:
+            self._weigh(RUNTIME_CLASSES, change)
+            wake(change)
+
+        return changed
 
     def items(self, kind: Kind) -> Iterator[Item]:
         """The item of every cached object of a kind."""
@@ -339,6 +389,7 @@ class TenantCaches(_Side):
         def changed(change: Change) -> None:
             envelope = change.new if change.new is not None else change.old
             assert envelope is not None  # noqa: S101  a Change has at least one side
+            self._weigh(resource, change)
             if change.new is None:
                 self._remember(resource, envelope)
             self._wake(self._tenant, Dependency("tenant", resource, envelope.namespace, envelope.name))
@@ -356,6 +407,7 @@ class TenantCaches(_Side):
         One that the tenant's node controller has given up, because it heard no beat for a while, does not become ready by
         the next beat: as a kubelet does, we have to say again how it is.
         """
+        self._weigh(NODES, change)
         old, new = change.old, change.new
         if old is not None and (new is None or _turned(old, new)):
             node = names.split_virtual_node(old.name, self._super_id)

@@ -23,7 +23,7 @@ from vcsync.kube.envelope import Envelope
 from vcsync.kube.errors import KubeError
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import NAMESPACES, PODS, RUNTIME_CLASSES, SERVICES
-from vcsync.syncer.caches import SuperCaches
+from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches
 from vcsync.syncer.drain import Drain
 from vcsync.syncer.drift import DriftLedger
 from vcsync.syncer.heartbeat import Heartbeat
@@ -59,6 +59,8 @@ class SyncerSettings(Struct, frozen=True, kw_only=True):
     """Seconds between two rounds of the patrol."""
     brake_share: float = 0.3
     """A patrol that wants to delete a larger share than this of a tenant's Pods (or of all namespaces) is stopped."""
+    memory_per_tenant: int = TENANT_MEMORY_BYTES
+    """Bytes that one tenant's objects may take of memory; one with more is not synced."""
     shard: tuple[int, int] = (1, 1)
     """(which, of how many) shards of tenants; the first shard speaks for the super cluster."""
     identity: str = "syncer"
@@ -190,6 +192,7 @@ class Syncer:
             drift=self._drift,
             on_changed=lambda changed: self._pool.queue.set_weight(handle.key, changed.spec.weight),
             clock=self._clock,
+            memory=self._settings.memory_per_tenant,
         )
         self._tenants[handle.key] = tenant
         self._pool.queue.set_weight(handle.key, handle.virtual_cluster.spec.weight)

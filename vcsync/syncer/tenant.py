@@ -18,7 +18,7 @@ from vcsync.kube.errors import Conflict, Forbidden, KubeError, NotFound, TooMany
 from vcsync.kube.events import EventRecorder, ObjectRef
 from vcsync.kube.resources import NAMESPACES, NODES, PODS, SERVICES
 from vcsync.syncer.act import Hands
-from vcsync.syncer.caches import SuperCaches, item_of
+from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches, item_of
 from vcsync.syncer.drift import DriftLedger
 from vcsync.syncer.kinds import metadata
 from vcsync.syncer.kinds.event import event_up, regarding
@@ -68,6 +68,7 @@ class TenantSync:
         drift: where repairs are noted.
         on_changed: called with the VirtualCluster when it has changed.
         clock: monotonic seconds.
+        memory: bytes that the tenant's objects may take.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class TenantSync:
         drift: DriftLedger,
         on_changed: Callable[[VirtualCluster], None],
         clock: Callable[[], float],
+        memory: int = TENANT_MEMORY_BYTES,
     ) -> None:
         self._on_changed = on_changed
         self.key = handle.key
@@ -103,6 +105,7 @@ class TenantSync:
             kinds=kinds,
             enqueue=enqueue,
             wake=wake,
+            memory=memory,
         )
         self.nodes = VirtualNodes(
             client=handle.client,

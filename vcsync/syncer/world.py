@@ -11,7 +11,7 @@ from vcsync.kube.client import Client
 from vcsync.kube.envelope import Envelope
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import NAMESPACES, PODS, SECRETS, Resource
-from vcsync.syncer.caches import TOKENS, SuperCaches, TenantCaches
+from vcsync.syncer.caches import TENANT_MEMORY_BYTES, TOKENS, SuperCaches, TenantCaches
 from vcsync.syncer.kinds import token
 from vcsync.syncer.kinds.metadata import belongs_elsewhere
 from vcsync.syncer.kinds.plan import Dependency, Kind, Placement, Side
@@ -49,6 +49,7 @@ class World:
         kinds: the kinds that are synced.
         enqueue: hands an item of this tenant to the workers.
         wake: called with every object of the tenant that changed.
+        memory: bytes that the tenant's objects may take.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class World:
         kinds: Mapping[str, Kind],
         enqueue: Callable[[str, Item], None],
         wake: Callable[[str, Dependency], None],
+        memory: int = TENANT_MEMORY_BYTES,
     ) -> None:
         self.key = key
         self.super_id = super_id
@@ -79,6 +81,7 @@ class World:
             enqueue=self.enqueue,
             wake=wake,
             on_pod=self._pod_changed,
+            memory=memory,
         )
 
     # --- work

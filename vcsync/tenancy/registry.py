@@ -36,6 +36,8 @@ CREDENTIALS_REFUSED = "CredentialsRefused"
 """Event reason on a VirtualCluster: its control plane does not accept the credentials that a role has."""
 CREDENTIALS_INVALID = "CredentialsInvalid"
 """Event reason on a VirtualCluster: a role finds no kubeconfig that it can use."""
+TENANT_TOO_LARGE = "TenantTooLarge"
+"""Event reason on a VirtualCluster: its control plane holds more than a role has memory for."""
 VIRTUAL_CLUSTER_REFUSED = "Refused"
 """Event reason on a VirtualCluster: it cannot be served as it is written."""
 
@@ -136,6 +138,10 @@ class _Tenant:
                 present = self.refusal or (seen.last_error or "")[:_LONGEST_MESSAGE]
                 return present, time.time() - seen.last_error_at
         return self.last_error, None if self.last_error_at is None else now - self.last_error_at
+
+
+class TenantTooLarge(Exception):
+    """A tenant has more than a role keeps of one: it is not served until it has less."""
 
 
 class SessionEnded(Exception):
@@ -362,6 +368,10 @@ class TenantRegistry:
         if isinstance(_leaves(error)[0], CredentialsError | InvalidObject | InvalidName):
             why = f"{self._role} cannot use the kubeconfig of this tenant: {tenant.last_error}; {self._remedy(tenant)}"
             self._tell(tenant.name, tenant.uid, CREDENTIALS_INVALID, why)
+        for leaf in _leaves(error):
+            if isinstance(leaf, TenantTooLarge):
+                self._tell(tenant.name, tenant.uid, TENANT_TOO_LARGE, str(leaf))
+                break
 
     def _tell(self, name: tuple[str, str], uid: str, reason: str, message: str) -> None:
         """Write an Event about a VirtualCluster; repeats are counted."""

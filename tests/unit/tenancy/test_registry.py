@@ -14,6 +14,7 @@ from vcsync.kube.envelope import Envelope, ListPage, WatchEvent, parse
 from vcsync.kube.errors import NotFound, ServerError, Status, Unauthorized
 from vcsync.kube.transport import ClientStatistics
 from vcsync.tenancy import TenantHandle, TenantRegistry, TenantState
+from vcsync.tenancy.registry import TenantTooLarge
 
 
 class MetaServer:
@@ -470,3 +471,22 @@ async def test_unauthorized_ends_in_backoff_and_reads_anew(stage):
     stage.meta.put("a")
     async with stage.running():
         await stage.reads("start root-a old", "end root-a", "start root-a new")
+
+
+async def test_a_tenant_that_is_too_large_is_told_on_its_virtual_cluster_and_tried_again(stage):
+    async def behave(_handle: TenantHandle) -> None:
+        raise ExceptionGroup("tasks", [TenantTooLarge("it has more than 256 MiB")])
+
+    stage.behave = behave
+    stage.meta.credentials("a", "1")
+    stage.meta.put("a")
+    async with stage.running() as registry:
+        await stage.until(lambda: stage.meta.events)
+        assert stage.meta.events[0]["reason"] == "TenantTooLarge"
+        assert stage.meta.events[0]["message"] == "it has more than 256 MiB"
+        assert stage.meta.events[0]["involvedObject"]["name"] == "a"
+        assert "256 MiB" in registry.statistics()[0].last_error
+        stage.behave = None
+        await stage.until(
+            lambda: stage.state("a") is TenantState.READY or stage.state("root-a") is TenantState.READY
+        )

@@ -19,7 +19,7 @@ from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_C
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
 from vcsync.kube.envelope import Envelope, untyped
-from vcsync.kube.errors import AlreadyExists, KubeError, NotFound
+from vcsync.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from vcsync.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
     EVENTS,
@@ -540,10 +540,43 @@ async def test_a_standby_takes_over_and_both_show_how_they_stand(still: World) -
                     json.dumps(role.status())
                     assert [family.name for family in role.metrics()]
                 assert first.status()["tenants"][still.root]["synced"]
+                seen_by_first = await still.meta.get(NAMESPACE_PLACEMENTS, still.namespace, still.root)
                 # Namespaces of earlier tests may still be going, with Pods that wait in them.
                 assert pods.status()["tenants"][still.root]["waiting"] >= 1
         async with running(second):
             await eventually(lambda: leads(second), 40)
+            late = {
+                "metadata": {"resourceVersion": seen_by_first.resource_version},
+                "status": {"placements": {}},
+            }
+            with pytest.raises(Conflict):
+                await still.meta.patch(
+                    NAMESPACE_PLACEMENTS, still.namespace, late, still.root, subresource="status"
+                )
             await still.quota("400m", "400Mi")
             await still.shows(dict.fromkeys(still.supers, 2))
             assert await still.placed("large")
+
+
+async def test_nobody_decides_before_every_super_cluster_has_reported_or_some_seconds_have_passed(
+    still: World,
+) -> None:
+    silent = f"c{still.mark}"
+    await still.meta.create(SUPER_CLUSTERS, {"metadata": {"name": silent}, "spec": {"id": silent}})
+    roles = (
+        NamespaceScheduler(still.meta, identity="a", leader_elect=False),
+        PodScheduler(still.meta, identity="a", leader_elect=False),
+    )
+    told: set[str] = set()
+
+    async def told_and_began() -> bool:
+        for role in roles:
+            told.add(role.ready()[1])
+        return all(role.ready() == (True, "leading") for role in roles)
+
+    try:
+        async with running(roles[0]), running(roles[1]):
+            await eventually(told_and_began, 40)
+    finally:
+        await still.meta.delete(SUPER_CLUSTERS, silent)
+    assert any(text.startswith("waiting up to") and silent in text for text in told)

@@ -119,6 +119,9 @@ DEFAULT_TRANSLUCENT_DOMAINS: Final = (
 EXTERNAL_CONTROLLERS: Final = "tenancy.x-k8s.io/external-controllers"
 """Label on a ConfigMap in the operator's space: the tenant whose controllers are not ours to run."""
 
+LEDGER_TERM: Final = "tenancy.x-k8s.io/ledger-term"
+"""Annotation on a NamespacePlacement: the term of the namespace scheduler that has fenced or made it."""
+
 TRUE: Final = "true"
 """Value of our marker labels and annotations."""
 

@@ -24,7 +24,14 @@ def namespace_story(
         supers: The super clusters by id.
     """
     if placement is None:
-        return [f"Namespace {name} is placed nowhere.", NO_LEDGER]
+        story = [f"Namespace {name} is placed nowhere.", NO_LEDGER]
+        if silent := sorted(
+            super_id for super_id, found in supers.items() if not found.status.heartbeat_time
+        ):
+            story.append(
+                f"When the schedulers begin, they wait a few seconds for the first heartbeat of {', '.join(silent)}."
+            )
+        return story
     spec, status = placement.spec, placement.status
     size = _amounts(spec.slice_size)
     story = [f"Namespace {name} may use {_amounts(spec.quota)}: {_slices(spec.slices)} of {size}."]

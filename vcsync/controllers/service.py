@@ -124,7 +124,7 @@ class Controllers:
             names.ROLE_CONTROLLERS,
             identity=identity,
             leader_elect=leader_elect,
-            begin=lambda: Term(server, everything(server, authority, check, connect), per_tenant),
+            begin=lambda _office: Term(server, everything(server, authority, check, connect), per_tenant),
             namespace=LEASE_NAMESPACE,
         )
 

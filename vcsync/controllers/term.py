@@ -51,6 +51,10 @@ class Term:
         """Whether everything that decisions are made by has been read."""
         return self.engine.synced() and self.garbage.synced()
 
+    def held_back(self) -> str:
+        """Controllers wait for nothing but what they read."""
+        return ""
+
     def status(self) -> dict[str, Any]:
         """The state of the role as plain JSON values."""
         external = {"externalControllers": self.externals.names()}

@@ -14,9 +14,11 @@ from vcsync.kube.errors import NotFound
 from vcsync.kube.events import EventType
 from vcsync.kube.patches import create_merge_patch
 from vcsync.kube.resources import NAMESPACES, RESOURCE_QUOTAS
+from vcsync.nsscheduler.fence import NotLeading
 from vcsync.nsscheduler.mirror import mirror_patch
 from vcsync.nsscheduler.reconcile import Facts, Wish, counted_hard, finalizers_for
 from vcsync.scheduling.slices import quota_from_hards
+from vcsync.tenancy.terms import UNCONTESTED, Office
 
 Body = dict[str, Any]
 
@@ -28,12 +30,13 @@ class MissingRootNamespace(Exception):
 class LedgerWrites(Struct, frozen=True):
     """Writing NamespacePlacements; all answers are taken note of by whoever provides these functions.
 
-    `create(namespace, body)`, `patch(namespace, name, patch, subresource)`, `delete(namespace, name, uid)`.
+    `create(namespace, body)`, `patch(namespace, name, patch, subresource)`, `delete(namespace, name, uid, version)`.
+    What is patched or deleted must still be in the version that was read: see `fence`.
     """
 
     create: Callable[[str, Body], Awaitable[Envelope]]
     patch: Callable[[str, str, Body, str], Awaitable[Envelope]]
-    delete: Callable[[str, str, str], Awaitable[None]]
+    delete: Callable[[str, str, str, str], Awaitable[None]]
 
 
 class TenantDoor(Struct, frozen=True):
@@ -76,7 +79,7 @@ async def _delete(facts: Facts, wish: Wish, ledger: LedgerWrites, tenant: Tenant
     if placement is None or placement.deleting:
         return
     if await _confirmed(facts, wish, tenant):
-        await ledger.delete(placement.namespace, placement.name, placement.uid)
+        await ledger.delete(placement.namespace, placement.name, placement.uid, placement.resource_version)
 
 
 async def _confirmed(facts: Facts, wish: Wish, tenant: TenantDoor) -> bool:
@@ -137,23 +140,39 @@ async def _create(
 
 
 def ledger_writes(
-    meta: Client, observe: Callable[[Envelope], None], gone: Callable[[str, str, str], None]
+    meta: Client,
+    observe: Callable[[Envelope], None],
+    gone: Callable[[str, str, str], None],
+    office: Office = UNCONTESTED,
 ) -> LedgerWrites:
-    """Write to the meta cluster; `observe` and `gone` hear of every answer before the caller goes on."""
+    """Write to the meta cluster; `observe` and `gone` hear of every answer before the caller goes on.
+
+    All of them raise `NotLeading`, and send nothing, when `office` may be another's.
+    """
+
+    def require_office() -> None:
+        if not office.sure():
+            raise NotLeading("the lease may be another's: nothing was written")
 
     async def create(namespace: str, body: Body) -> Envelope:
+        require_office()
+        if office.term:
+            metadata = body["metadata"] | {"annotations": {names.LEDGER_TERM: office.term}}
+            body = body | {"metadata": metadata}
         answer = await meta.create(NAMESPACE_PLACEMENTS, body, namespace)
         observe(answer)
         return answer
 
     async def patch(namespace: str, name: str, change: Body, subresource: str) -> Envelope:
+        require_office()
         answer = await meta.patch(NAMESPACE_PLACEMENTS, name, change, namespace, subresource=subresource)
         observe(answer)
         return answer
 
-    async def delete(namespace: str, name: str, uid: str) -> None:
+    async def delete(namespace: str, name: str, uid: str, version: str) -> None:
+        require_office()
         try:
-            left = await meta.delete(NAMESPACE_PLACEMENTS, name, namespace, uid=uid)
+            left = await meta.delete(NAMESPACE_PLACEMENTS, name, namespace, uid=uid, resource_version=version)
         except NotFound:
             left = None
         if left is None:

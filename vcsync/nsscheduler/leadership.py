@@ -17,11 +17,12 @@ from vcsync.fairqueue import WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.envelope import Envelope, untyped
-from vcsync.kube.errors import NotFound, ServerError, Unauthorized, Unreachable
+from vcsync.kube.errors import KubeError, NotFound, ServerError, Unauthorized, Unreachable, describe
 from vcsync.kube.events import EventRecorder, EventType, ObjectRef
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import NAMESPACES, RESOURCE_QUOTAS
 from vcsync.nsscheduler.commit import TenantDoor, commit, ledger_writes, tenant_door
+from vcsync.nsscheduler.fence import LedgerDoor, stamp_all
 from vcsync.nsscheduler.mirror import slim
 from vcsync.nsscheduler.nodes import clear_remains
 from vcsync.nsscheduler.pods import pods_of_pool
@@ -40,10 +41,12 @@ from vcsync.scheduling.resources import Resources, from_quantities
 from vcsync.scheduling.slices import PODS
 from vcsync.scheduling.snapshot import Health, SuperView
 from vcsync.tenancy import Pool, TenantHandle, TenantRegistry
+from vcsync.tenancy.terms import UNCONTESTED, Office
 
 Key = tuple[str, str]
 
 _COMPONENT = "vcsync-nsscheduler"
+_RETRY_SECONDS = 1.0  # between two tries to read the ledger
 _WAKE_SECONDS = 1.0  # namespaces that wait are looked at no more often, however much the pool changes
 _MOST_OUTCOMES = 20_000  # namespaces whose last decision is remembered
 _LEADERLESS_SECONDS = 60.0  # a namespace made so long before a term is news to it: nobody may have led
@@ -97,8 +100,15 @@ class Leadership:
     """One term as leader. Everything is built anew for a term: what another leader did meanwhile is read first."""
 
     def __init__(
-        self, meta: Client, settings: Settings, *, make_client: Callable[[bytes, str], Client] | None = None
+        self,
+        meta: Client,
+        settings: Settings,
+        *,
+        make_client: Callable[[bytes, str], Client] | None = None,
+        office: Office = UNCONTESTED,
     ) -> None:
+        self._office = office
+        self._held_back = ""
         self._meta = meta
         self._settings = settings
         self._default_size = from_quantities(settings.default_slice)
@@ -125,7 +135,7 @@ class Leadership:
         self._woken_at = 0.0
         self._in_pool: frozenset[str] = frozenset()
         self._pods: Resources = {}
-        self._writes = ledger_writes(meta, self.placements.observe, self.placements.observe_gone)
+        self._writes = ledger_writes(meta, self.placements.observe, self.placements.observe_gone, office)
 
     async def run(self) -> None:
         """Follow and decide until cancelled. Nothing is decided before the whole ledger and pool are known."""
@@ -136,6 +146,9 @@ class Leadership:
             await self.pool.reflector.wait_synced()
             await self.placements.wait_synced()
             await self.registry.virtual_clusters.wait_synced()
+            await self._fence()
+            await self.pool.wait_reported(self._hold_back)
+            self._hold_back("")
             _log.info(
                 "namespace scheduler began", placements=len(self.ledger), super_clusters=len(self.pool.views)
             )
@@ -145,6 +158,41 @@ class Leadership:
         """Whether decisions are made."""
         reflectors = (self.pool.reflector, self.placements, self.registry.virtual_clusters)
         return all(reflector.synced for reflector in reflectors)
+
+    def held_back(self) -> str:
+        """What it waits for before it decides, although it has read everything; empty if it decides."""
+        return self._held_back
+
+    def _hold_back(self, reason: str) -> None:
+        self._held_back = reason
+
+    async def _fence(self) -> None:
+        """See to it that nothing which an earlier leader has sent can land from now on."""
+        if not self._office.term:
+            return
+        self._hold_back("fencing the ledger against late writes of an earlier leader")
+        entries = await self._whole_ledger()
+        for entry in entries:
+            self.placements.observe(entry)
+
+        async def patch(namespace: str, name: str, change: dict[str, Any]) -> Envelope:
+            return await self._meta.patch(NAMESPACE_PLACEMENTS, name, change, namespace)
+
+        async def read(namespace: str, name: str) -> Envelope:
+            return await self._meta.get(NAMESPACE_PLACEMENTS, name, namespace)
+
+        placements = self.placements
+        door = LedgerDoor(read, patch, placements.observe, placements.observe_gone, self._office.sure)
+        await stamp_all(entries, self._office.term, door)
+
+    async def _whole_ledger(self) -> list[Envelope]:
+        """Read the ledger from the store itself: a server's cache may lack what an earlier leader made last."""
+        while True:
+            try:
+                return await self._meta.list(NAMESPACE_PLACEMENTS)
+            except KubeError as error:
+                _log.warning("ledger cannot be read", **describe(error))
+                await asyncio.sleep(_RETRY_SECONDS)
 
     # What happens elsewhere
 
@@ -406,7 +454,9 @@ class Leadership:
     async def _drop(self, placement: NamespacePlacement) -> None:
         """Delete a ledger entry; it stays until the syncers have cleared what it stands for."""
         if not placement.deleting:
-            await self._writes.delete(placement.namespace, placement.name, placement.uid)
+            await self._writes.delete(
+                placement.namespace, placement.name, placement.uid, placement.resource_version
+            )
         self.waiting.pop((placement.namespace, placement.name), None)
 
     async def _release_virtual_cluster(self, tenant: str) -> None:

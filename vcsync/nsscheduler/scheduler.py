@@ -40,7 +40,9 @@ class NamespaceScheduler:
             names.ROLE_NSSCHEDULER,
             identity=identity,
             leader_elect=leader_elect,
-            begin=lambda: Leadership(meta, settings or Settings(), make_client=make_client),
+            begin=lambda office: Leadership(
+                meta, settings or Settings(), make_client=make_client, office=office
+            ),
         )
 
     async def run(self) -> None:

@@ -62,6 +62,7 @@ class Leadership:
         self, meta: Client, settings: Settings, *, make_client: Callable[[bytes, str], Client] | None = None
     ) -> None:
         self._settings = settings
+        self._held_back = ""
         self.pool = Pool(meta, patience=settings.patience, on_change=self._pool_changed)
         self.placements = Reflector(
             meta, NAMESPACE_PLACEMENTS, project=_slim_placement, on_change=self._placement_changed
@@ -83,6 +84,8 @@ class Leadership:
             tasks.create_task(self.placements.run(), name="placements")
             await self.pool.reflector.wait_synced()
             await self.placements.wait_synced()
+            await self.pool.wait_reported(self._hold_back)
+            self._hold_back("")
             tasks.create_task(self.registry.run(), name="tenants")
             _log.info("pod scheduler began", placements=len(self.placements.cache))
             await self.work.run()
@@ -90,6 +93,13 @@ class Leadership:
     def synced(self) -> bool:
         """Whether decisions are made."""
         return self.pool.reflector.synced and self.placements.synced and self.registry.virtual_clusters.synced
+
+    def held_back(self) -> str:
+        """What it waits for before it decides, although it has read everything; empty if it decides."""
+        return self._held_back
+
+    def _hold_back(self, reason: str) -> None:
+        self._held_back = reason
 
     # What happens elsewhere
 

@@ -44,7 +44,7 @@ class PodScheduler:
             names.ROLE_PODSCHEDULER,
             identity=identity,
             leader_elect=leader_elect,
-            begin=lambda: Leadership(meta, settings or Settings(), make_client=make_client),
+            begin=lambda _office: Leadership(meta, settings or Settings(), make_client=make_client),
         )
 
     async def run(self) -> None:

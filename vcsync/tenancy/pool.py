@@ -16,9 +16,12 @@ from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.reflector import Reflector
 from vcsync.scheduling.resources import from_quantities
-from vcsync.scheduling.snapshot import SuperView, Taint, capacity_to_deal, judge_health
+from vcsync.scheduling.snapshot import Health, SuperView, Taint, capacity_to_deal, judge_health
 
 _LOOK_SECONDS = 5.0  # how often silence is looked at
+REPORT_SECONDS = 5.0
+"""For how long schedulers wait at most, when they begin, for super clusters that have not reported."""
+_REPORT_LOOK_SECONDS = 0.05
 
 _log = structlog.get_logger(__name__)
 
@@ -98,6 +101,39 @@ class Pool:
         changed = [name for name in list(self._objects) if self._view(name)]
         if changed:
             self._changed()
+
+    def unreported(self) -> list[str]:
+        """The super clusters whose capacity is not known yet, though they may take slices and seem to be about to tell.
+
+        One without nodes counts, too: its nodes may join while it begins. One whose last heartbeat is old does not know
+        of its present state.
+        """
+        return sorted(
+            name
+            for name, view in self.views.items()
+            if not (view.cordoned or view.draining)
+            and (not self._reports(name) or (view.health is Health.READY and not view.capacity))
+        )
+
+    async def wait_reported(self, tell: Callable[[str], None], at_most: float = REPORT_SECONDS) -> None:
+        """Wait until every registered super cluster has reported, for a few seconds at most.
+
+        Whoever decides before gives everything to the first that reports.
+
+        Args:
+            tell: is told what is waited for.
+            at_most: seconds.
+        """
+        until = self._clock() + at_most
+        while (missing := self.unreported()) and self._clock() < until:
+            tell(f"waiting up to {at_most:g} seconds for the first heartbeat of {', '.join(missing)}")
+            await asyncio.sleep(_REPORT_LOOK_SECONDS)
+        if missing:
+            _log.info("began without heartbeat", super_clusters=missing)
+
+    def _reports(self, name: str) -> bool:
+        silent = self.silent_for(name)
+        return silent is not None and silent < self._patience.suspect_after
 
     def silent_for(self, name: str) -> float | None:
         """Seconds since a super cluster's last heartbeat; None if there never was one."""

@@ -3,11 +3,25 @@
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
+from msgspec import Struct
 from prometheus_client.metrics_core import GaugeMetricFamily
 
 from vcsync.api import names
 from vcsync.kube.client import Client
 from vcsync.kube.lease import LeaderElector
+
+
+class Office(Struct, frozen=True):
+    """What a term is held by. `term` tells it from all others; empty if there is certainly no other leader, ever.
+
+    `sure()`: whether nobody else can lead yet; to be asked before a write that only a leader may send.
+    """
+
+    term: str
+    sure: Callable[[], bool]
+
+
+UNCONTESTED = Office("", lambda: True)
 
 
 class Term(Protocol):
@@ -18,6 +32,10 @@ class Term(Protocol):
 
     def synced(self) -> bool:
         """Whether everything it decides by has been read."""
+        ...
+
+    def held_back(self) -> str:
+        """What it waits for before it decides, although it has read everything; empty if it decides."""
         ...
 
 
@@ -34,7 +52,7 @@ class Terms(Generic[T]):
         role: which of the schedulers.
         identity: who we are in the election; different for each process.
         leader_elect: lead only while holding the Lease; False if there is certainly no other.
-        begin: makes a term.
+        begin: makes a term of what it is held by.
         namespace: where the Lease is.
     """
 
@@ -45,7 +63,7 @@ class Terms(Generic[T]):
         *,
         identity: str,
         leader_elect: bool,
-        begin: Callable[[], T],
+        begin: Callable[[Office], T],
         namespace: str = names.SYSTEM_NAMESPACE,
     ) -> None:
         self._role = role
@@ -63,7 +81,9 @@ class Terms(Generic[T]):
             await self._elector.run(self._lead)
 
     async def _lead(self) -> None:
-        self.current = self._begin()
+        elector = self._elector
+        office = UNCONTESTED if elector is None else Office(elector.term, lambda: elector.is_sure)
+        self.current = self._begin(office)
         try:
             await self.current.run()
         finally:
@@ -75,6 +95,8 @@ class Terms(Generic[T]):
             return True, "standby: another process holds the lease, or the election is under way"
         if not self.current.synced():
             return False, f"reading {reads} from the meta cluster"
+        if held_back := self.current.held_back():
+            return False, held_back
         return True, "leading"
 
     def status(self) -> dict[str, Any]:

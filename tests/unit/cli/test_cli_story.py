@@ -71,6 +71,9 @@ def test_a_namespace_without_a_ledger_entry_says_what_is_missing() -> None:
     story = " ".join(namespace_story("acme/shop", None, SUPERS))
     assert "placed nowhere" in story
     assert "ResourceQuota" in story
+    assert "wait a few seconds for the first heartbeat of" in " ".join(
+        namespace_story("acme/shop", None, {"r9": SuperCluster(name="r9", spec=SuperClusterSpec(id="r9"))})
+    )
 
 
 def test_a_namespace_tells_its_slices_and_why_others_were_refused() -> None:

@@ -80,11 +80,13 @@ class Meta(Server):
             self.write(subresource or "patch", change)
             return self.patch(name, change, status=subresource == "status")
 
-        async def delete(namespace: str, name: str, uid: str) -> None:
+        async def delete(namespace: str, name: str, uid: str, version: str) -> None:
             assert namespace == ROOT
             self.write("delete", {"uid": uid})
             metadata = self.objects[name]["metadata"]
             assert metadata["uid"] == uid
+            if metadata["resourceVersion"] != version:
+                raise Conflict(Status(409))
             if metadata.get("finalizers"):
                 self.patch(name, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
             else:

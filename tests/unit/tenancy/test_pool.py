@@ -7,6 +7,7 @@ from vcsync.kube.cache import Change
 from vcsync.kube.envelope import Envelope, parse
 from vcsync.scheduling.snapshot import Health, Taint
 from vcsync.tenancy import Patience, Pool
+from vcsync.tenancy import pool as pool_module
 
 EPOCH = 1767225600.0  # 2026-01-01T00:00:00Z
 PATIENCE = Patience(suspect_after=75, lost_after=300)
@@ -174,3 +175,54 @@ def test_what_cannot_be_read_keeps_its_view_and_is_a_problem(stage, broken, says
     assert stage.pool.views["r1"] == view
     stage.report(2)
     assert stage.pool.problems == {}
+
+
+def test_what_has_not_reported_lately_or_has_no_nodes_yet_is_waited_for(stage: Stage) -> None:
+    stage.report(None, name="new")
+    stage.report(0, name="fresh")
+    stage.report(0, name="empty", status={"allocatable": {}})
+    stage.report(None, name="cordoned", cordoned=True)
+    stage.report(
+        0,
+        name="broken",
+        status={
+            "allocatable": {},
+            "conditions": [
+                {
+                    "type": "Reachable",
+                    "status": "False",
+                    "reason": "Down",
+                    "message": "it is",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }
+            ],
+        },
+    )
+    assert stage.pool.unreported() == ["empty", "new"]
+    stage.report(1, name="new")
+    stage.report(1, name="empty")
+    assert stage.pool.unreported() == []
+    stage.passes(80)
+    assert stage.pool.unreported() == ["broken", "empty", "fresh", "new"]
+
+
+async def test_those_that_begin_wait_for_first_heartbeats_a_few_seconds_at_most(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    async def sleep(_seconds: float) -> None:
+        stage.now += 1
+        if stage.now == 2:
+            stage.report(2, name="r2")
+
+    monkeypatch.setattr(pool_module.asyncio, "sleep", sleep)
+    stage.report(None)
+    stage.report(None, name="r2")
+    await stage.pool.wait_reported(told.append, 5)
+    assert stage.now == 5
+    assert told[0] == "waiting up to 5 seconds for the first heartbeat of r1, r2"
+    assert told[-1] == "waiting up to 5 seconds for the first heartbeat of r1"
+    stage.report(5)
+    await stage.pool.wait_reported(told.append, 5)
+    assert stage.now == 5, "everyone has reported: nothing is waited for"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,9 @@ from vcsync.syncer.kinds.plan import TenantContext
 
 LEASE_NAMESPACE = "kube-node-lease"
 """Where a node's heartbeat lives (KEP-589)."""
+
+AT_ONCE = 16
+"""How many Leases of one tenant are renewed at the same time."""
 
 log = structlog.get_logger(__name__)
 
@@ -77,6 +81,8 @@ class VirtualNodes:
         self._making: dict[str, asyncio.Lock] = {}
         self._empty_since: dict[str, float] = {}
         self._leaving: set[str] = set()
+        self._renewed: dict[str, float] = {}
+        self._in_work: set[str] = set()
 
     async def ensure(self, node: str, context: TenantContext) -> None:
         """Make the virtual node for `node` of the super cluster unless it stands already.
@@ -130,27 +136,49 @@ class VirtualNodes:
     async def beat(self, pace: Callable[[], Pace]) -> None:
         """Renew leases and take empty nodes away, for ever, spread evenly over each interval.
 
-        One write per node and interval at most (KEP-589: a Lease instead of the whole status).
+        One write per node and interval at most (KEP-589: a Lease instead of the whole status). Each node has its time in the
+        interval, however long answers take: up to `AT_ONCE` of them are waited for.
 
         Args:
             pace: how often and how long, asked anew for each round.
         """
-        while True:
-            interval, linger = pace()
-            self._interval = interval
-            shown = [node.name for node in self._reflector.cache.items()]
-            pause = interval / max(1, len(shown))
-            if not shown:
-                await asyncio.sleep(interval)
-            for name in shown:
-                try:
-                    if not await self._collect(name, linger):
-                        await self._renew(name, interval)
-                except KubeError as error:
-                    log.warning(
-                        "virtual node not refreshed", tenant=self._tenant, node=name, error=str(error)
-                    )
-                await asyncio.sleep(pause)
+        seats = asyncio.Semaphore(AT_ONCE)
+        self._in_work.clear()
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                interval, linger = pace()
+                self._interval = interval
+                began = self._clock()
+                shown = self._longest_waiting_first()
+                for position, name in enumerate(shown):
+                    await self._sleep_until(began + interval * position / len(shown))
+                    if name in self._in_work:  # its last renewal is not answered yet
+                        continue
+                    await seats.acquire()
+                    self._in_work.add(name)
+                    tasks.create_task(self._beat_once(name, interval, linger, seats))
+                await self._sleep_until(began + interval)
+
+    def _longest_waiting_first(self) -> list[str]:
+        """Return the nodes in the order of their last renewals, so that no change of order makes one wait longer."""
+        names_shown = [node.name for node in self._reflector.cache.items()]
+        self._renewed = {name: self._renewed.get(name, -math.inf) for name in names_shown}
+        return sorted(names_shown, key=self._renewed.__getitem__)
+
+    async def _sleep_until(self, then: float) -> None:
+        await asyncio.sleep(max(0.0, then - self._clock()))
+
+    async def _beat_once(self, name: str, interval: float, linger: float, seats: asyncio.Semaphore) -> None:
+        began = self._clock()
+        try:
+            if not await self._collect(name, linger):
+                await self._renew(name, interval)
+                self._renewed[name] = began
+        except KubeError as error:
+            log.warning("virtual node not refreshed", tenant=self._tenant, node=name, error=str(error))
+        finally:
+            self._in_work.discard(name)
+            seats.release()
 
     def shown(self) -> list[str]:
         """The super cluster's nodes that the tenant is shown."""

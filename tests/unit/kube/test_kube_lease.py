@@ -16,6 +16,7 @@ from vcsync.kube.errors import AlreadyExists, Conflict, NotFound, Status, Unreac
 from vcsync.kube.lease import LeaderElector, LeaseSpec, Tenure, Watchman
 from vcsync.kube.patches import merge_patch
 
+Run = Callable[[Coroutine[Any, Any, None]], None]
 TIMES = {"lease_seconds": 0.3, "renew_seconds": 0.2, "retry_seconds": 0.02}
 
 
@@ -192,27 +193,6 @@ def test_times_that_do_not_fit_are_refused() -> None:
 # Delayed answers, in a world whose time passes at once
 
 
-class _VirtualTime(asyncio.SelectorEventLoop):
-    """An event loop that never sleeps: when all wait, its clock goes on to whatever is due first."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._now = 0.0
-        wait = self._selector.select  # type: ignore[attr-defined]
-
-        def select(timeout: float | None = None) -> Any:
-            found = wait(0)
-            if not found:
-                assert timeout is not None, "nothing will ever happen again"
-                self._now += timeout
-            return found
-
-        self._selector.select = select  # type: ignore[attr-defined]
-
-    def time(self) -> float:
-        return self._now
-
-
 class SlowStore(Store):
     """A server that acts on a request at once or late, and answers still later or never."""
 
@@ -260,9 +240,9 @@ DELAY = st.one_of(st.sampled_from([0.0, 0.0, 4.5, 9.5, 1000.0]), st.floats(0, 30
 
 
 @settings(max_examples=300)
-@given(st.lists(st.tuples(DELAY, DELAY), min_size=1, max_size=30), st.floats(0, 20))
+@given(delays=st.lists(st.tuples(DELAY, DELAY), min_size=1, max_size=30), second_begins=st.floats(0, 20))
 def test_there_are_never_two_leaders_whatever_the_delays_of_answers(
-    delays: list[tuple[float, float]], second_begins: float
+    in_virtual_time: Run, delays: list[tuple[float, float]], second_begins: float
 ) -> None:
     terms: list[str] = []
 
@@ -294,12 +274,11 @@ def test_there_are_never_two_leaders_whatever_the_delays_of_answers(
                 tasks.create_task(stand("second", second_begins))
         await store.stop()
 
-    with asyncio.Runner(loop_factory=_VirtualTime) as runner:
-        runner.run(world())
+    in_virtual_time(world())
     assert len(terms) == len(set(terms))
 
 
-def test_an_acquisition_answered_too_late_is_not_led_by() -> None:
+def test_an_acquisition_answered_too_late_is_not_led_by(in_virtual_time: Run) -> None:
     led_at: list[float] = []
 
     async def world() -> None:
@@ -313,12 +292,13 @@ def test_an_acquisition_answered_too_late_is_not_led_by() -> None:
         await LeaderElector(store, "l", "n", "me", clock=loop.time).run(lead)  # type: ignore[arg-type]
         await store.stop()
 
-    with asyncio.Runner(loop_factory=_VirtualTime) as runner:
-        runner.run(world())
+    in_virtual_time(world())
     assert led_at == [12.0]  # given up after 10 s, tried anew 2 s later
 
 
-def test_a_leader_ends_its_work_ten_seconds_after_it_sent_the_last_answered_renewal() -> None:
+def test_a_leader_ends_its_work_ten_seconds_after_it_sent_the_last_answered_renewal(
+    in_virtual_time: Run,
+) -> None:
     ended_at: list[float] = []
 
     async def world() -> None:
@@ -338,8 +318,7 @@ def test_a_leader_ends_its_work_ten_seconds_after_it_sent_the_last_answered_rene
                 await standing.run(lead)
         await store.stop()
 
-    with asyncio.Runner(loop_factory=_VirtualTime) as runner:
-        runner.run(world())
+    in_virtual_time(world())
     assert ended_at == [10.0]
 
 

@@ -441,6 +441,10 @@ def may(cluster: Cluster, role: str, *question: str) -> bool:
         ("syncer", ("create", "leases", "-n", "default"), False),
         ("nsscheduler", ("patch", f"namespaceplacements.{names.GROUP}", "--subresource=status", "-A"), True),
         ("nsscheduler", ("get", "secrets/kubeconfig-nsscheduler", "-n", "default"), True),
+        ("nsscheduler", ("delete", "namespaces"), True),
+        ("nsscheduler", ("list", "namespaces"), False),
+        ("nsscheduler", ("patch", "namespaces"), False),
+        ("syncer", ("delete", "namespaces"), False),
         ("podscheduler", ("watch", f"namespaceplacements.{names.GROUP}", "-A"), True),
         ("podscheduler", ("patch", f"namespaceplacements.{names.GROUP}", "-A"), False),
         ("podscheduler", ("get", "secrets/kubeconfig-syncer", "-n", "default"), False),
@@ -477,6 +481,26 @@ def test_a_syncer_takes_its_finalizer_away_and_changes_nothing_else(
     assert "forbidden" in patch({"status": {"waiting": 1}}, "--subresource=status")
     assert "patched" in patch({"metadata": {"finalizers": [other]}})
     assert read(meta, NAMESPACE_PLACEMENTS, "default", namespace).finalizers == (other,)
+
+
+def test_a_namespace_scheduler_deletes_no_namespaces_but_roots_of_tenants(meta: Cluster) -> None:
+    def delete(name: str, *more: str) -> str:
+        try:
+            return meta.kubectl("delete", "namespace", name, account(names.ROLE_NSSCHEDULER), *more)
+        except KubectlError as error:
+            return str(error)
+
+    for name in ("of-others", "root-of-a-tenant"):
+        meta.kubectl("create", "namespace", name)
+    meta.kubectl("annotate", "namespace", "root-of-a-tenant", f"{names.VC_ROOT_NAMESPACE}={names.TRUE}")
+    # A policy takes effect a moment after it was made.
+    eventually(
+        lambda: "may only delete root namespaces of tenants" in delete("of-others", "--dry-run=server")
+    )
+    assert "may only delete root namespaces of tenants" in delete("of-others")
+    assert "deleted" in delete("root-of-a-tenant", "--wait=false")
+    assert "forbidden" in delete("kube-public")
+    meta.kubectl("delete", "namespace", "of-others", "--wait=false")
 
 
 def test_a_syncer_releases_a_placement_that_is_being_deleted(

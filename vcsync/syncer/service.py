@@ -34,6 +34,7 @@ from vcsync.syncer.ledger import Holding, Ledger
 from vcsync.syncer.nodes import NodeNotReady
 from vcsync.syncer.patrol import Patrol
 from vcsync.syncer.reconcile import Busy, SliceExhausted
+from vcsync.syncer.steps import STEP_ITEMS
 from vcsync.syncer.tenant import NODE, REFILL, TenantSync
 from vcsync.syncer.tenant_events import Destination, NotYet, TenantEvents
 from vcsync.syncer.waiting import Item, WaitingRoom
@@ -280,8 +281,13 @@ class Syncer:
         if dependency.resource == RUNTIME_CLASSES:
             self._runtime_classes_changed(tenant)
             return
-        for item in self._waiting.wake(tenant, dependency):
-            self._pool.add(tenant, item)
+        woken = self._waiting.wake(tenant, dependency)
+        owner = self._tenants.get(tenant)
+        if owner is not None and len(woken) > STEP_ITEMS:
+            owner.look_again(woken)
+        else:
+            for item in woken:
+                self._pool.add(tenant, item)
         if (
             dependency.side == "super"
             and dependency.resource == SERVICES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import urlsplit
 
 import structlog
@@ -249,7 +249,11 @@ class TenantSync:
         after = self.context.runtime_classes
         for name in {**before, **after}:
             if before.get(name) != after.get(name):
-                self._woken.extend(self._waiting.wake(self.key, runtime_class_dependency(name)))
+                self.look_again(self._waiting.wake(self.key, runtime_class_dependency(name)))
+
+    def look_again(self, items: Iterable[Item]) -> None:
+        """Have items looked at again, however many they are: they reach the workers in steps."""
+        self._woken.extend(items)
         if self._woken:
             self._wake.set()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Iterator
 from types import SimpleNamespace
 
@@ -150,3 +151,22 @@ async def test_a_runtime_class_makes_only_those_look_again_that_wait_for_it(sess
 async def _settle() -> None:
     for _ in range(50):
         await asyncio.sleep(0)
+
+
+async def test_many_that_waited_for_one_object_are_woken_in_steps(session: Session) -> None:
+    tenant, asked = session()
+    many = [Item("pods", "shop", f"web-{number}") for number in range(MANY)]
+    steps: list[int] = []
+
+    async def watch() -> None:
+        while True:
+            steps.append(len(asked))
+            await asyncio.sleep(0)
+
+    tasks = [asyncio.create_task(watch()), asyncio.create_task(tenant._enqueue_woken())]
+    tenant.look_again(many)
+    await _settle()
+    for task in tasks:
+        task.cancel()
+    assert asked == many
+    assert max(after - before for before, after in itertools.pairwise(steps)) <= STEP_ITEMS

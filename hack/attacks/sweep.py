@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hack.attacks.case import GROUP, RBAC, Case, Scene, prepare
 from hack.attacks.client import Door
-from hack.attacks.tables import TABLES
+from hack.attacks.tables import ALONE, TABLES
 from hack.attacks.world import ATTACKER, VICTIM, World, world
 from hack.embedded import ControlPlane
 from hack.etcd import Etcd
@@ -214,14 +214,15 @@ def sweep(chosen: Sequence[tuple[str, Case]], theatres: Sequence[str], folder: P
     """Do all that is chosen at each kind of control plane."""
     result = Result()
     for each in theatres:
+        wanted = [one for one in chosen if each == "one" or one[0] not in ALONE]
         with THEATRES[each](folder / each) as place:
             began = time.monotonic()
-            attack(place, chosen, result)
+            attack(place, wanted, result)
             for miss in place.settled():
                 result.misses.append(f"{place.name}: {miss}")
                 print(f"MISSED {result.misses[-1]}", flush=True)
             print(
-                f"{place.name}: {len(chosen)} attacks in {time.monotonic() - began:.0f} s; memory at most "
+                f"{place.name}: {len(wanted)} attacks in {time.monotonic() - began:.0f} s; memory at most "
                 f"{place.largest // MEGABYTE} MiB more, the store {place.grown() // MEGABYTE} MiB larger",
                 flush=True,
             )

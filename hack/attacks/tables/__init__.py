@@ -12,6 +12,7 @@ from hack.attacks.tables import (
     names,
     selecting,
     signing,
+    storing,
     wide,
 )
 
@@ -25,4 +26,7 @@ TABLES: Mapping[str, Callable[[], Sequence[Case]]] = {
     "wide": wide.cases,
     "history": history.cases,
     "exhausting": exhausting.cases,
+    "storing": storing.cases,
 }
+ALONE = frozenset({"storing"})
+"""Of these each attack begins with a process of its own that keeps its data in a file; two on etcd have none."""

@@ -150,7 +150,6 @@ class System:
             str(self.role_directory / f"{kind}.kubeconfig"),
             "--listen",
             f"127.0.0.1:{port}",
-            # A role that comes back under its own name takes its own lease up again at once.
             "--identity",
             role,
             "--log-level",

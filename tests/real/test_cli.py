@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -506,7 +507,14 @@ class Roles:
 @pytest.fixture
 def roles(bed: TestBed, installed: Path, r1: Cluster, tmp_path: Path) -> Iterator[Roles]:
     """Run every role with credentials of its own."""
-    endpoint, log = f"127.0.0.1:{free_ports(1)[0]}", tmp_path / "vcsync.log"
+    with running_all(installed, tmp_path / "vcsync.log") as started:
+        yield started
+
+
+@contextmanager
+def running_all(installed: Path, log: Path) -> Iterator[Roles]:
+    """Run `vcsync run all` until it is no longer needed."""
+    endpoint = f"127.0.0.1:{free_ports(1)[0]}"
     command = (
         sys.executable,
         "-m",
@@ -594,6 +602,22 @@ def test_sigterm_ends_all_roles_and_frees_their_leases(bed: TestBed, roles: Role
     roles.process.send_signal(signal.SIGTERM)
     assert roles.process.wait(timeout=30) == 0, roles.log.read_text()
     assert holders() == []
+
+
+def test_roles_that_were_killed_are_followed_without_waiting_for_their_leases(
+    bed: TestBed, roles: Roles, installed: Path, tmp_path: Path
+) -> None:
+    def holders() -> list[str]:
+        leases = json.loads(bed.meta.kubectl("get", "leases", "-n", "vcsync-system", "-o", "json"))["items"]
+        return [lease["spec"].get("holderIdentity") or "" for lease in leases]
+
+    eventually(lambda: len([holder for holder in holders() if holder]) == 3)
+    roles.process.kill()
+    roles.process.wait()
+    (killed,) = set(holders())
+    with running_all(installed, tmp_path / "successor.log") as successor:
+        eventually(lambda: len(set(holders())) == 1 and killed not in holders())
+        assert successor.log.read_text().count("lease.holder_has_ended") == 3
 
 
 def test_a_role_that_cannot_start_says_why(bed: TestBed, installed: Path, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """`vcsync run controllers`: what makes the embedded control planes of all tenants live."""
 
-import secrets
 import socket
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from vcsync.cli.signals import until_signalled
 from vcsync.controllers.pool_metrics import TIMEOUT_SECONDS
 from vcsync.controllers.service import Controllers
 from vcsync.controlplane.admission.policies.typechecking import warnings
-from vcsync.kube import logs, loop
+from vcsync.kube import lifetime, logs, loop
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
 from vcsync.simulate.usage import Measured
@@ -40,7 +39,9 @@ _log = structlog.get_logger(__name__)
     show_default=True,
     help="Work only while holding the Lease, so that replicas stand by.",
 )
-@click.option("--identity", help="Name in the Lease and the status (default: host name and a random part).")
+@click.option(
+    "--identity", help="What the name in the Lease and the status begins with (default: host name)."
+)
 @log_options()
 def controllers(
     *, data: Path, listen: str, leader_elect: bool, identity: str | None, log_level: str, log_format: str
@@ -54,7 +55,7 @@ def controllers(
     if missing:
         raise WrongInputError(f"there is no {data / missing[0]}; 'vcsync run controlplane' writes it")
     logs.configure(log_level, "console" if log_format == "console" else "json")
-    name = identity or f"{socket.gethostname()}-{secrets.token_hex(3)}"
+    name = lifetime.begin(identity or socket.gethostname())
     loop.run(until_signalled(_run(data, listen, name, leader_elect=leader_elect)))
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import dataclasses
 import re
-import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
@@ -45,7 +44,7 @@ from vcsync.cli.roles import (
 )
 from vcsync.cli.signals import until_signalled
 from vcsync.cli.supervise import Keeper, MakeRole
-from vcsync.kube import logs, loop
+from vcsync.kube import lifetime, logs, loop
 from vcsync.scheduling.scores import POLICIES
 from vcsync.scheduling.slices import DEFAULT_SLICE
 from vcsync.status import StatusServer, StatusSource
@@ -80,7 +79,7 @@ role_options = options(
         help="Work only while holding the Lease, so that replicas stand by.",
     ),
     click.option(
-        "--identity", help="Name in the Lease and the status (default: host name and a random part)."
+        "--identity", help="What the name in the Lease and the status begins with (default: host name)."
     ),
     log_options(),
 )
@@ -256,7 +255,7 @@ def _settings(
         missing = [path for path in by_role.values() if path and not Path(path).is_file()]
         if missing:
             raise WrongInputError(f"there is no {missing[0]}; 'vcsync install --kubeconfigs' writes it")
-    name = identity or f"{socket.gethostname()}-{secrets.token_hex(3)}"
+    name = lifetime.begin(identity or socket.gethostname())
     return Settings(by_role, listen, leader_elect, name, own)
 
 

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 import structlog
 from msgspec import Struct
 
+from vcsync.kube import lifetime
 from vcsync.kube.client import Client
 from vcsync.kube.envelope import Envelope, decode
 from vcsync.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, describe
@@ -89,6 +90,7 @@ class LeaderElector:
             was sent; less than `lease_seconds`. No request for the lease is waited for longer.
         retry_seconds: between two tries to renew or to get the lease.
         clock: monotonic seconds.
+        ended: whether the process of an identity has certainly ended; its lease need not run out.
 
     Raises:
         ValueError: the times do not grow in this order.
@@ -105,6 +107,7 @@ class LeaderElector:
         renew_seconds: float = 10,
         retry_seconds: float = 2,
         clock: Callable[[], float] = time.monotonic,
+        ended: Callable[[str], bool] = lifetime.ended,
     ) -> None:
         if not 0 < retry_seconds < renew_seconds < lease_seconds:
             raise ValueError("leader election: retry_seconds < renew_seconds < lease_seconds must hold")
@@ -116,6 +119,7 @@ class LeaderElector:
         self._renew_seconds = renew_seconds
         self._retry_seconds = retry_seconds
         self._clock = clock
+        self._ended = ended
         self._watchman = Watchman()
         self._tenure = Tenure(renew_seconds)
         self._held: Envelope | None = None
@@ -194,11 +198,19 @@ class LeaderElector:
                 return await self._client.create(LEASES, body, self._namespace)
             return None
         spec = decode(current.spec, LeaseSpec)
-        if spec.holder_identity != self._identity and not self._watchman.expired(spec, self._clock()):
+        if not self._may_take(spec):
             return None
         with suppress(Conflict, NotFound):
             return await self._write(current, self._spec(spec))
         return None
+
+    def _may_take(self, spec: LeaseSpec) -> bool:
+        if spec.holder_identity == self._identity or self._watchman.expired(spec, self._clock()):
+            return True
+        if not self._ended(spec.holder_identity or ""):
+            return False
+        _log.info("lease.holder_has_ended", lease=self._name, holder=spec.holder_identity)
+        return True
 
     async def _renew(self) -> None:
         """Renew until it has failed for too long or the lease is somebody else's."""

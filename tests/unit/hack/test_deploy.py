@@ -66,4 +66,15 @@ def test_the_container_can_do_nothing_to_its_node(name: str) -> None:
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    assert not {"hostNetwork", "hostPID", "hostIPC", "volumes"} & set(pod)
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+    assert all(set(volume) == {"name", "emptyDir"} for volume in pod["volumes"])
+
+
+@pytest.mark.parametrize("name", DEPLOYMENTS)
+def test_containers_of_one_pod_share_the_folder_where_a_successor_looks_for_its_predecessors_lock(
+    name: str,
+) -> None:
+    pod = DEPLOYMENTS[name]["spec"]["template"]["spec"]
+    (volume,) = (each for each in pod["volumes"] if "emptyDir" in each)
+    mounts = {mount["mountPath"]: mount["name"] for mount in container_of(name)["volumeMounts"]}
+    assert mounts["/tmp"] == volume["name"]

@@ -142,6 +142,30 @@ async def test_a_dead_holder_is_waited_for_as_long_as_its_lease_lasts() -> None:
     await next_one.stop()
 
 
+async def test_a_holder_that_has_certainly_ended_is_followed_at_once() -> None:
+    store, leading = Store(), set[str]()
+    held = {
+        "holderIdentity": "dead",
+        "leaseDurationSeconds": 1000,
+        "renewTime": "2099-01-01T00:00:00.000000Z",
+    }
+    store.lease = {"metadata": {"name": "l", "resourceVersion": "0"}, "spec": held}
+
+    async def lead() -> None:
+        leading.add("next")
+
+    asked: list[str] = []
+
+    def ended(identity: str) -> bool:
+        asked.append(identity)
+        return len(asked) > 1
+
+    standing = LeaderElector(store, "l", "n", "next", **TIMES, ended=ended)  # type: ignore[arg-type]
+    await standing.run(lead)
+    assert leading == {"next"}
+    assert asked == ["dead", "dead"]
+
+
 async def test_whoever_lost_the_lease_to_another_stops() -> None:
     store, leading = Store(), set[str]()
     first = Leader(store, "first", leading)

@@ -41,7 +41,7 @@ ROOMS = {
     "authentication": Room(
         _modules(
             f"{PLANE}/identity",
-            "authentication bootstrap_tokens bound caller certificates impersonation jwt_config jwt_expressions"
+            "authentication bootstrap_tokens bound caller certificates guarded impersonation jwt_config jwt_expressions"
             " jwt_keys jwt_mapping jwt_tokens outside remembered revocations service token_file token_requests"
             " tokens watched_file webhook_tokens",
         ),

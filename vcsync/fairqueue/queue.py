@@ -68,6 +68,7 @@ class FairQueue(Generic[K]):
         self._backoff = backoff or Backoff()
         self._weights: dict[str, int] = {}
         self._limits: dict[str, int] = {}
+        self._ceilings: dict[str, int] = {}
         self._usual_limit = _NO_LIMIT if limit is None else limit
         self._groups: dict[str, Group[K]] = {}
         # In order of their turns; the first one has it now.
@@ -103,10 +104,21 @@ class FairQueue(Generic[K]):
             )
         else:
             self._limits[group] = in_flight
-        state = self._groups.get(group)
-        if state is not None:
-            state.limit = self._usual_limit if in_flight is None else in_flight
-            self._update_turn(state)
+        self._apply_limit(group)
+
+    def set_ceiling(self, group: str, in_flight: int | None) -> None:
+        """Bound a group for a while, whatever its limit says; None ends that. `ValueError` if it is below 1."""
+        if in_flight is None:
+            self._ceilings.pop(group, None)
+        elif in_flight < 1:
+            raise ValueError(f"in_flight of group {group!r} must be at least 1, not {in_flight}")
+        else:
+            self._ceilings[group] = in_flight
+        self._apply_limit(group)
+
+    def has_ceiling(self, group: str) -> bool:
+        """Whether the group is bounded by `set_ceiling`."""
+        return group in self._ceilings
 
     def forget_group(self, group: str) -> None:
         """Drop a group's queued and delayed items, its backoff, weight and limit.
@@ -115,6 +127,7 @@ class FairQueue(Generic[K]):
         """
         self._weights.pop(group, None)
         self._limits.pop(group, None)
+        self._ceilings.pop(group, None)
         state = self._groups.get(group)
         if state is None:
             return
@@ -298,8 +311,17 @@ class FairQueue(Generic[K]):
     # Groups and their turns
 
     def _new_group(self, name: str) -> Group[K]:
-        state = self._groups[name] = Group(name, self._limits.get(name, self._usual_limit))
+        state = self._groups[name] = Group(name, self._limit_of(name))
         return state
+
+    def _limit_of(self, name: str) -> int:
+        return min(self._limits.get(name, self._usual_limit), self._ceilings.get(name, _NO_LIMIT))
+
+    def _apply_limit(self, name: str) -> None:
+        state = self._groups.get(name)
+        if state is not None:
+            state.limit = self._limit_of(name)
+            self._update_turn(state)
 
     def _update_turn(self, state: Group[K]) -> None:
         """Let the group join or leave the turns, as its limit and its items demand."""

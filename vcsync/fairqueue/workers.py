@@ -15,6 +15,9 @@ from vcsync.fairqueue.queue import FairQueue
 K = TypeVar("K", bound=Hashable)
 
 _MOST_LAST_ERRORS = 200
+PATIENCE_SECONDS = 1.0
+"""How long an item may be in work before its worker is no longer counted: it waits for somebody who does not answer."""
+_SILENT_SHARE = 8  # of the workers: as many items of one group that does not answer are in work at once
 _ITEMS_BEFORE_YIELD = (
     8  # a worker whose handler never suspends lets the rest of the loop run after so many items
 )
@@ -34,6 +37,10 @@ class WorkerPool(Generic[K]):
     `on_error(group, item, error, delay)` is told, with the seconds of backoff (infinity: its group was
     forgotten, there is no retry).
 
+    Whoever does not answer takes nothing from those who do, however many hang at once: an item that is in work for longer than
+    `patience` seconds no longer counts as one of the `workers`, nor do further items of its group until one of them ends in less.
+    Such a group has an eighth of the workers' number in work at most, so what hangs is bounded, too.
+
     All methods belong to the event loop that `run()` runs in. `clock` gives seconds and never goes back.
     `queue` may come from an earlier pool, to go on where that one stopped.
     """
@@ -47,6 +54,7 @@ class WorkerPool(Generic[K]):
         clock: Callable[[], float] = time.monotonic,
         queue: FairQueue[K] | None = None,
         on_error: Callable[[str, K, Exception, float], None] | None = None,
+        patience: float = PATIENCE_SECONDS,
     ) -> None:
         if workers < 1:
             raise ValueError(f"workers of pool {name!r} must be at least 1, not {workers}")
@@ -56,6 +64,10 @@ class WorkerPool(Generic[K]):
         self._clock = clock
         self._queue: FairQueue[K] = FairQueue() if queue is None else queue
         self._on_error = on_error
+        self._patience = patience
+        self._begun: dict[tuple[str, K], float] = {}  # items in work that count, oldest first, and since when
+        self._uncounted = 0  # workers whose items wait for somebody who does not answer
+        self._sweeping: asyncio.TimerHandle | None = None
         self._errors: LastErrors[K] = LastErrors(_MOST_LAST_ERRORS)
         self._stopped = False  # by drain() or the end of run(): takes no more items
         self._drained = False
@@ -107,6 +119,9 @@ class WorkerPool(Generic[K]):
                     self._stopped = True
         finally:
             self._queue.on_ready = None
+            if self._sweeping is not None:
+                self._sweeping.cancel()
+                self._sweeping = None
             while self._handed_over:  # their workers were cancelled before they began
                 self._put_back(*self._handed_over.popleft())
                 self._worker_ended()
@@ -143,7 +158,7 @@ class WorkerPool(Generic[K]):
                     timer.cancel()
 
     def _start_workers(self, tasks: asyncio.TaskGroup) -> None:
-        while not self._stopped and self._running < self._workers:
+        while not self._stopped and self._counted < self._workers:
             popped = self._queue.pop(now=self._clock())
             if popped is None:
                 return
@@ -161,7 +176,7 @@ class WorkerPool(Generic[K]):
 
     def _wake(self) -> None:
         # With all workers busy there is nothing to dispatch: they take the next items, due ones included.
-        if self._running < self._workers and self._wake_up is not None and not self._wake_up.done():
+        if self._counted < self._workers and self._wake_up is not None and not self._wake_up.done():
             self._wake_up.set_result(None)
 
     # The workers
@@ -176,12 +191,14 @@ class WorkerPool(Generic[K]):
                 handled += 1
                 if handled % _ITEMS_BEFORE_YIELD == 0:
                     await asyncio.sleep(0)
-                popped = None if self._stopped else self._queue.pop(now=self._clock())
+                if self._stopped or self._counted > self._workers:  # others have begun in its place
+                    return
+                popped = self._queue.pop(now=self._clock())
         finally:
             self._worker_ended()
 
     def _worker_ended(self) -> None:
-        was_full = self._running == self._workers
+        was_full = self._counted >= self._workers
         self._running -= 1
         if was_full:
             self._wake()  # deadlines set meanwhile have no timer yet
@@ -190,6 +207,7 @@ class WorkerPool(Generic[K]):
 
     async def _process(self, group: str, item: K) -> None:
         """Handle one item and settle, delay or retry it; whatever happens, its processing ends here."""
+        began = self._begin(group, item)
         try:
             again = await self._handle(group, item)
             if again is not None:
@@ -206,7 +224,47 @@ class WorkerPool(Generic[K]):
         except Exception as error:  # noqa: BLE001 - whatever a handler raises, its item is retried
             self._failed(group, item, error)
         finally:
+            self._end(group, item, began)
             self._queue.done(group, item, now=self._clock())
+
+    # Who does not answer
+
+    @property
+    def _counted(self) -> int:
+        """Workers that are taken from those who answer."""
+        return self._running - self._uncounted
+
+    def _begin(self, group: str, item: K) -> float:
+        now = self._clock()
+        if self._queue.has_ceiling(group):
+            self._uncounted += 1
+            self._wake()
+        else:
+            self._begun[group, item] = now
+            if self._sweeping is None:
+                self._sweeping = asyncio.get_running_loop().call_later(self._patience, self._sweep)
+        return now
+
+    def _end(self, group: str, item: K, began: float) -> None:
+        if self._begun.pop((group, item), None) is None:
+            self._uncounted -= 1
+        if self._queue.has_ceiling(group) and self._clock() - began < self._patience:
+            self._queue.set_ceiling(group, None)  # it answers, with a result or an error
+
+    def _sweep(self) -> None:
+        """Count no longer whose items have been in work for too long."""
+        self._sweeping = None
+        now = self._clock()
+        while self._begun:
+            (group, item), began = next(iter(self._begun.items()))
+            left = began + self._patience - now
+            if left > 0:
+                self._sweeping = asyncio.get_running_loop().call_later(left, self._sweep)
+                break
+            del self._begun[group, item]
+            self._uncounted += 1
+            self._queue.set_ceiling(group, max(1, self._workers // _SILENT_SHARE))
+        self._wake()
 
     def _failed(self, group: str, item: K, error: Exception) -> None:
         now = self._clock()

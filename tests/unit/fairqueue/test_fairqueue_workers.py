@@ -72,11 +72,11 @@ def test_items_added_before_and_during_the_run_are_handled(in_virtual_time):
 
 def test_no_more_than_workers_items_are_handled_at_once_and_no_fewer(in_virtual_time):
     async def scenario():
-        handle = Recorder(takes=1.0)
+        handle = Recorder(takes=0.5)
         pool = pool_of(handle, workers=5)
         start = asyncio.get_running_loop().time()
         async with running(pool):
-            for n in range(50):
+            for n in range(100):
                 pool.add(f"t{n % 3}", n)
             await settled(pool)
         assert handle.most_at_once == 5
@@ -390,7 +390,7 @@ def test_an_item_whose_worker_is_cancelled_before_it_begins_stays_in_the_queue(i
             await cut
             raise PowerCut
 
-        pool = pool_of(handle)
+        pool = pool_of(handle, patience=60.0)
         task = asyncio.create_task(pool.run())
         pool.add("t", "x")
         await asyncio.sleep(1)
@@ -593,5 +593,113 @@ def test_every_request_is_followed_by_a_run_and_no_item_runs_twice_at_once(
             assert not task.done()
         assert all(isinstance(error, OSError) for error in errors)
         assert all(begun[key] > asked[key] for key in asked)
+
+    in_virtual_time(scenario())
+
+
+@pytest.mark.parametrize("hanging", [2, 100])
+def test_those_who_do_not_answer_take_nothing_from_those_who_do_however_many_hang(in_virtual_time, hanging):
+    handled_at = {}
+    at_once = most_at_once = 0
+
+    async def scenario():
+        clock = asyncio.get_running_loop().time
+
+        async def handle(group, item):
+            nonlocal at_once, most_at_once
+            at_once += 1
+            most_at_once = max(most_at_once, at_once)
+            try:
+                if int(group) < hanging:
+                    await asyncio.sleep(30)
+                    raise TimeoutError
+                await asyncio.sleep(0.05)
+                handled_at[group, item] = clock() - began
+            finally:
+                at_once -= 1
+
+        pool = pool_of(
+            handle, workers=64, queue=FairQueue(limit=32, backoff=Backoff(base=1.0, cap=5.0, jitter=0.0))
+        )
+        began = clock()
+        for group in range(300):
+            for item in range(50):
+                pool.add(str(group), item)
+        async with running(pool):
+            await asyncio.sleep(100)  # over several rounds of retries
+            later = clock() - began
+            for group in range(hanging, 300):
+                pool.add(str(group), "later")
+            await asyncio.sleep(20)
+        healthy = range(hanging, 300)
+        slowest = max(handled_at[str(group), item] for group in healthy for item in range(50))
+        assert slowest < 2.5 + 300 * 50 * 0.05 / 64, "at most two seconds longer than all the work takes"
+        assert max(handled_at[str(group), "later"] for group in healthy) - later < 1.5
+        assert most_at_once <= 64 + hanging * 32
+
+    in_virtual_time(scenario())
+
+
+def test_a_group_that_answers_again_counts_again(in_virtual_time):
+    async def scenario():
+        takes = 30.0
+        at_once = most = 0
+
+        async def handle(_group, _item):
+            nonlocal at_once, most
+            at_once += 1
+            most = max(most, at_once)
+            try:
+                await asyncio.sleep(takes)
+            finally:
+                at_once -= 1
+
+        pool = pool_of(handle, workers=16)
+        for item in range(40):
+            pool.add("slow", item)
+        async with running(pool):
+            await asyncio.sleep(29)
+            assert most == 16, "one that hangs begins no more than it has at first"
+            assert pool.queue.has_ceiling("slow")
+            takes = 0.1
+            await settled(pool)
+            assert not pool.queue.has_ceiling("slow")
+            most = 0
+            for item in range(100):
+                pool.add("slow", item)
+            await settled(pool)
+            assert most == 16
+
+    in_virtual_time(scenario())
+
+
+def test_no_more_workers_than_asked_for_remain_when_those_that_hung_come_back(in_virtual_time):
+    async def scenario():
+        back = asyncio.Event()
+        counted = 0
+        most = 0
+
+        async def handle(group, _item):
+            nonlocal counted, most
+            if group == "hung":
+                await back.wait()
+                return
+            counted += 1
+            most = max(most, counted)
+            await asyncio.sleep(0.5)
+            counted -= 1
+
+        pool = pool_of(handle, workers=4)
+        for item in range(4):
+            pool.add("hung", item)
+        async with running(pool):
+            await asyncio.sleep(2)
+            for item in range(100):
+                pool.add("busy", item)
+            await asyncio.sleep(1)
+            back.set()
+            await settled(pool)
+            assert most == 4
+            assert not pool_tasks()
 
     in_virtual_time(scenario())

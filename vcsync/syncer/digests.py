@@ -12,8 +12,8 @@ import msgspec
 
 from vcsync.kube.envelope import Envelope
 
-WHOLE_BYTES = 1024
-"""So much of an object is kept as it is: most are small, and are then compared without a request."""
+WHOLE_BYTES = 8192
+"""So much of an object is kept as it is: most, and all that hold a certificate or a token, are compared without a request."""
 _MARK = b"\x00"
 """No JSON begins with it: whoever takes a digest for content fails at once."""
 

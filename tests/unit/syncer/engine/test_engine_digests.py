@@ -34,7 +34,11 @@ def test_what_is_small_is_kept_as_it_is() -> None:
 
 @pytest.mark.parametrize(
     "large",
-    [envelope(rest=LARGE), envelope(annotations={"a": "x" * 2000}), envelope(labels={"a": "x" * 2000})],
+    [
+        envelope(rest=LARGE),
+        envelope(annotations={"a": "x" * WHOLE_BYTES}),
+        envelope(labels={"a": "x" * WHOLE_BYTES}),
+    ],
 )
 def test_of_what_is_large_only_a_digest_is_kept(large: Envelope) -> None:
     kept = with_digest(large)
@@ -106,7 +110,10 @@ class Digested(Scene):
         return Plan((Create("super", CONFIG_MAPS, PLACE, body),))
 
     def large(self, text: str = "x") -> Envelope:
-        body = {"metadata": {"name": "settings", "namespace": "shop", "uid": "v"}, "data": {"a": text * 2000}}
+        body = {
+            "metadata": {"name": "settings", "namespace": "shop", "uid": "v"},
+            "data": {"a": text * WHOLE_BYTES},
+        }
         stored = self.tenant.put(CONFIG_MAPS, body)
         self.theirs.reflectors[CONFIG_MAPS].observe(stored)
         return stored

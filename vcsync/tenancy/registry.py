@@ -18,7 +18,7 @@ from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
 from vcsync.kube.envelope import Envelope
-from vcsync.kube.errors import CredentialsError
+from vcsync.kube.errors import ApiError, CredentialsError, KubeError
 from vcsync.kube.events import EventRecorder, ObjectRef
 from vcsync.kube.reflector import Reflector
 from vcsync.tenancy.credentials import CredentialsReader
@@ -167,8 +167,8 @@ class TenantRegistry:
     `run_tenant` is cancelled when the VirtualCluster goes, is being deleted, is no longer Running, or has
     other credentials; in the last case it is called again with a new client. When it raises it is called
     again after a backoff, and no other tenant notices. Two calls for one key never overlap. At most
-    `connecting` tenants are in set-up at once: from the reading of their credentials until `tenant.ready()`,
-    the end of their task, or `setup_seconds`.
+    `connecting` tenants are in set-up at once: from the first answer of their control plane until `tenant.ready()`,
+    the end of their task, or `setup_seconds`. One that does not answer is set up beside them, when it does.
 
     Credentials are re-read every `refresh_seconds`, when the VirtualCluster changes and after
     `tenant.refused()`. A tenant whose credentials cannot be re-read keeps the connection it has.
@@ -388,10 +388,8 @@ class TenantRegistry:
         """Connect and run the role's task; return when the credentials changed, raise when the task ended."""
         tenant.enter(TenantState.WAITING, self._clock())
         slot = _Slot(self._setup)
-        await slot.acquire()
-        timer = asyncio.get_running_loop().call_later(self._setup_seconds, slot.release)
+        timer: asyncio.TimerHandle | None = None
         try:
-            tenant.enter(TenantState.CONNECTING, self._clock())
             tenant.recheck.clear()
             kubeconfig = await self._credentials.read(tenant.virtual_cluster)
 
@@ -400,14 +398,30 @@ class TenantRegistry:
                 tenant.enter(TenantState.READY, self._clock())
 
             async with self._make_client(kubeconfig, tenant.key) as client:
+                if await self._answers(client):
+                    await slot.acquire()
+                    timer = asyncio.get_running_loop().call_later(self._setup_seconds, slot.release)
+                tenant.enter(TenantState.CONNECTING, self._clock())
                 tenant.handle = TenantHandle(tenant, client, ready)
                 tenant.unauthorized, tenant.refusal, tenant.told_at = False, "", None
                 client.on_unauthorized(tenant.refused)
                 await self._serve(tenant, tenant.handle, kubeconfig)
         finally:
             tenant.handle = None
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
             slot.release()
+
+    async def _answers(self, client: Client) -> bool:
+        """Whether a control plane answers anything; one that does not goes on trying without a place among those that do."""
+        try:
+            async with asyncio.timeout(self._setup_seconds):
+                await client.version()
+        except ApiError:
+            return True
+        except (KubeError, TimeoutError):
+            return False
+        return True
 
     async def _serve(self, tenant: _Tenant, handle: TenantHandle, kubeconfig: bytes) -> None:
         work = asyncio.ensure_future(self._run_tenant(handle))

@@ -11,7 +11,7 @@ from vcsync.api import names
 from vcsync.fairqueue import Backoff
 from vcsync.kube.breaker import BreakerState
 from vcsync.kube.envelope import Envelope, ListPage, WatchEvent, parse
-from vcsync.kube.errors import NotFound, ServerError, Status, Unauthorized
+from vcsync.kube.errors import NotFound, ServerError, Status, Unauthorized, Unreachable
 from vcsync.kube.transport import ClientStatistics
 from vcsync.tenancy import TenantHandle, TenantRegistry, TenantState
 from vcsync.tenancy.registry import TenantTooLarge
@@ -100,6 +100,15 @@ class FakeClient:
         self.closed = False
         self.on_unauthorized_callbacks: list[Callable[[], None]] = []
         self.trouble: tuple[str | None, float | None] = (None, None)
+
+    async def version(self) -> dict[str, Any]:
+        if self.kubeconfig == "hangs":
+            await asyncio.Event().wait()
+        if self.kubeconfig == "unreachable":
+            raise Unreachable("no route")
+        if self.kubeconfig == "refuses":
+            raise Unauthorized(Status(401))
+        return {}
 
     def on_unauthorized(self, callback: Callable[[], None]) -> None:
         self.on_unauthorized_callbacks.append(callback)
@@ -372,6 +381,25 @@ async def test_only_so_many_tenants_connect_at_once(stage):
         assert len(stage.diary) == 2
         hold.set()
         await stage.until(lambda: len(stage.diary) == 5)
+
+
+async def test_tenants_that_do_not_answer_take_no_place_from_those_that_do_however_many(stage):
+    for number in range(100):
+        stage.meta.credentials(f"hangs{number}", "hangs")
+        stage.meta.put(f"hangs{number}")
+    stage.meta.credentials("healthy", "x")
+    stage.meta.put("healthy")
+    stage.meta.credentials("refuses", "refuses")
+    stage.meta.put("refuses")
+    async with stage.running(connecting=1, setup_seconds=1000):
+        await stage.until(lambda: len(stage.diary) == 2)
+
+
+async def test_a_tenant_that_cannot_be_reached_is_served_as_soon_as_it_can(stage):
+    stage.meta.credentials("a", "unreachable")
+    stage.meta.put("a")
+    async with stage.running():
+        await stage.reads("start root-a unreachable")
 
 
 async def test_a_tenant_that_does_not_get_ready_holds_nobody_up_for_long(stage):

@@ -1,7 +1,8 @@
-"""How property tests run: the same examples each time and without a time limit; HYPOTHESIS_PROFILE=thorough searches anew."""
+"""How property tests run (same examples, no time limit; HYPOTHESIS_PROFILE=thorough: others), and virtual time."""
 
 import asyncio
 import os
+import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -22,33 +23,36 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
-class _VirtualTime(asyncio.SelectorEventLoop):
-    """An event loop that never sleeps: when all wait, its clock goes on to whatever is due first."""
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """Waits for nothing: when only timers are left, its time moves on to the first of them."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._now = 0.0
-        wait = self._selector.select  # type: ignore[attr-defined]
-
-        def select(timeout: float | None = None) -> Any:
-            found = wait(0)
-            if not found:
-                assert timeout is not None, "nothing will ever happen again"
-                self._now += timeout
-            return found
-
-        self._selector.select = select  # type: ignore[attr-defined]
+        super().__init__(_Selector(self))
+        self.virtual_now = 1000.0
 
     def time(self) -> float:
-        return self._now
+        return self.virtual_now
+
+
+class _Selector(selectors.SelectSelector):
+    def __init__(self, loop: VirtualTimeLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise AssertionError("nothing will ever happen: the test waits for an event that nobody causes")
+        self._loop.virtual_now += max(0.0, timeout)
+        return super().select(0)
+
+
+def run_in_virtual_time(main: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine to its end in virtual time."""
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(main)
 
 
 @pytest.fixture(scope="session")
-def in_virtual_time() -> Callable[[Coroutine[Any, Any, None]], None]:
-    """Run a world whose time passes at once whenever all in it wait."""
-
-    def run(world: Coroutine[Any, Any, None]) -> None:
-        with asyncio.Runner(loop_factory=_VirtualTime) as runner:
-            runner.run(world)
-
-    return run
+def in_virtual_time() -> Callable[[Coroutine[Any, Any, Any]], Any]:
+    """Run a coroutine to its end in virtual time."""
+    return run_in_virtual_time

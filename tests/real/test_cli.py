@@ -276,7 +276,54 @@ def test_an_id_is_unique(bed: TestBed, r1: Cluster, vcsync: Vcsync) -> None:
 
 def test_a_cluster_cannot_be_in_the_pool_under_two_ids(bed: TestBed, r1: Cluster, vcsync: Vcsync) -> None:
     answer = vcsync("super", "add", "other", "--kubeconfig", r1.kubeconfig)
-    fails(answer, 1, "says it is super cluster 'r1', not 'other'")
+    fails(answer, 1, "leads to super cluster 'r1'", "once only")
+
+
+def test_the_meta_cluster_is_no_super_cluster_and_nothing_is_written_to_it(
+    bed: TestBed, installed: Path, vcsync: Vcsync
+) -> None:
+    read = ("get", "clusterrole", "vcsync-syncer", "-o", "json")
+    before = bed.meta.kubectl(*read)
+    fails(vcsync("super", "add", "r9", "--kubeconfig", bed.meta.kubeconfig), 1, "leads to the meta cluster")
+    assert bed.meta.kubectl(*read) == before
+    assert bed.meta.kubectl("get", "superclusters") == ""
+    info = bed.meta.kubectl(
+        "get", "configmap", "-n", "kube-system", "--ignore-not-found", "supercluster-info"
+    )
+    assert info == ""
+
+
+def test_a_cluster_is_known_without_its_own_word(bed: TestBed, r1: Cluster, vcsync: Vcsync) -> None:
+    r1.kubectl("delete", "configmap", "-n", "kube-system", "supercluster-info")
+    for kind in ("super", "tenant"):
+        answer = vcsync(kind, "add", "other", "--kubeconfig", r1.kubeconfig)
+        fails(answer, 1, "leads to super cluster 'r1'")
+    answer = vcsync("super", "remove", "r1", "--kubeconfig", bed.supers["r2"].kubeconfig)
+    fails(answer, 1, "another cluster than super cluster 'r1'", "nothing was removed")
+    answer = vcsync("super", "remove", "r1", "--kubeconfig", bed.meta.kubeconfig)
+    fails(answer, 1, "leads to the meta cluster", "nothing was removed")
+    assert bed.meta.kubectl("get", "namespace", "vcsync-system", "-o", "name")
+    assert "r1" in vcsync("super", "list").out
+
+
+def test_removal_leaves_what_was_not_made_for_the_super_cluster(
+    bed: TestBed, r1: Cluster, vcsync: Vcsync
+) -> None:
+    mark = "tenancy.x-k8s.io/made-for-super-cluster"
+    for object_ in (("namespace", "vcsync-system"), ("clusterrole", "vcsync-syncer")):
+        r1.kubectl("label", *object_, f"{mark}-")
+    removed = vcsync("super", "remove", "r1", "--kubeconfig", r1.kubeconfig)
+    assert removed.code == 0, removed.err
+    assert "left alone" in removed.out
+    assert "ClusterRole vcsync-syncer, Namespace vcsync-system" in removed.out
+    assert r1.kubectl("get", "namespace", "vcsync-system", "-o", "name")
+    assert r1.kubectl("get", "clusterrole", "vcsync-syncer", "-o", "name")
+    assert "vcsync" not in r1.kubectl("get", "clusterrolebinding", "-o", "name")
+    assert (
+        r1.kubectl("get", "serviceaccount", "-n", "vcsync-system", "--ignore-not-found", "vcsync-syncer")
+        == ""
+    )
+    r1.kubectl("delete", "namespace/vcsync-system", "clusterrole/vcsync-syncer")
 
 
 def test_a_cluster_cannot_be_in_two_pools(bed: TestBed, installed: Path, vcsync: Vcsync) -> None:

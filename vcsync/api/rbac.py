@@ -175,9 +175,13 @@ def meta_manifests() -> list[Manifest]:
     return [*namespaces, *_of_side("meta"), *admission_policies()]
 
 
-def super_manifests() -> list[Manifest]:
-    """Return what the syncer needs in a super cluster."""
-    return [system_namespace(), *_of_side("super")]
+def super_manifests(super_id: str | None = None) -> list[Manifest]:
+    """Return what the syncer needs in a super cluster; with an id, labelled as made for that super cluster."""
+    documents = [system_namespace(), *_of_side("super")]
+    if super_id is not None:
+        for document in documents:
+            document["metadata"].setdefault("labels", {})[names.MADE_FOR_SUPER_CLUSTER] = super_id
+    return documents
 
 
 def tenant_manifests() -> list[Manifest]:

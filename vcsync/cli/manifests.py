@@ -94,6 +94,30 @@ async def delete(client: Client, manifests: Iterable[Manifest]) -> None:
         await delete_if_there(client, resource_of(manifest), metadata["name"], metadata.get("namespace", ""))
 
 
+async def delete_marked(client: Client, manifests: Iterable[Manifest], label: str, value: str) -> list[str]:
+    """Delete those objects of the manifests that carry a label, last one first; what is not there is fine.
+
+    Returns:
+        The others, which stay, as ``Kind [namespace/]name``.
+
+    Raises:
+        KubeError: The cluster refused it.
+    """
+    left = []
+    for manifest in reversed(list(manifests)):
+        metadata, resource = manifest["metadata"], resource_of(manifest)
+        name, namespace = metadata["name"], metadata.get("namespace", "")
+        try:
+            found = await client.get(resource, name, namespace)
+            if found.labels.get(label) == value:
+                await client.delete(resource, name, namespace, uid=found.uid)
+            else:
+                left.append(f"{resource.kind} {namespace}/{name}" if namespace else f"{resource.kind} {name}")
+        except NotFound:
+            continue
+    return sorted(left)
+
+
 async def delete_if_there(client: Client, resource: Resource, name: str, namespace: str = "") -> bool:
     """Delete an object.
 

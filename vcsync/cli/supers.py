@@ -36,7 +36,7 @@ from vcsync.cli.identity import (
 )
 from vcsync.cli.kubeconfigs import Admin, read_admin, with_token
 from vcsync.cli.output import age, print_objects, readable
-from vcsync.cli.registered import virtual_clusters
+from vcsync.cli.registered import check_new_super_cluster
 from vcsync.cli.tokens import token_of, wait_until_usable
 from vcsync.kube.client import Client
 from vcsync.kube.errors import AlreadyExists, NotFound
@@ -125,7 +125,8 @@ async def register(
             f"super cluster {super_id} is registered already; choose another id, "
             f"or take it out with 'vcsync super remove {super_id}'"
         )
-    await _check_nobodys(meta_cluster, super_cluster)
+    uid = await cluster_uid(super_cluster)
+    await check_new_super_cluster(meta_cluster, uid)
     await claim_super_cluster(super_cluster, super_id, await cluster_uid(meta_cluster))
     stored = await credentials()
     async with stored_client(stored, f"{super_id} with the syncer's credentials") as syncer:
@@ -134,7 +135,7 @@ async def register(
     body = {
         "apiVersion": SUPER_CLUSTERS.api_version,
         "kind": SUPER_CLUSTERS.kind,
-        "metadata": {"name": super_id},
+        "metadata": {"name": super_id, "annotations": {names.CLUSTER_UID: uid}},
         "spec": spec,
     }
     try:
@@ -142,21 +143,6 @@ async def register(
     except AlreadyExists as error:
         raise FailedError(f"super cluster {super_id} was registered by someone else just now") from error
     return version
-
-
-async def _check_nobodys(meta_cluster: Client, super_cluster: Client) -> None:
-    """Refuse a tenant's control plane: its administrator would rule over what others run there.
-
-    Raises:
-        FailedError: it is one.
-    """
-    uid = await cluster_uid(super_cluster)
-    for vc in await virtual_clusters(meta_cluster):
-        if vc.annotations.get(names.CONTROL_PLANE_UID) == uid:
-            raise FailedError(
-                f"the kubeconfig leads to the control plane of tenant {vc.spec.tenant or vc.name}, who is its "
-                "administrator: give a cluster that no tenant rules over"
-            )
 
 
 async def store_credentials(meta_cluster: Client, super_id: str, kubeconfig: bytes) -> None:
@@ -169,7 +155,7 @@ async def store_credentials(meta_cluster: Client, super_id: str, kubeconfig: byt
 
 async def make_credentials(super_cluster: Client, super_id: str, cluster: Cluster) -> bytes:
     """Make the syncer's ServiceAccount in the super cluster and a kubeconfig around its token."""
-    await manifests.apply(super_cluster, rbac.super_manifests())
+    await manifests.apply(super_cluster, rbac.super_manifests(super_id))
     account = names.service_account(names.ROLE_SYNCER)
     token = await token_of(super_cluster, account, names.SYSTEM_NAMESPACE)
     return with_token(cluster, name=super_id, user=account, token=token)
@@ -364,7 +350,7 @@ async def _remove(super_id: str, kubeconfig: Path | None, force: bool, meta: str
         meta_uid = await cluster_uid(client)
         if kubeconfig is not None:
             async with admin_client(kubeconfig, super_id) as there:
-                await check_super_cluster(there, super_id, meta_uid)
+                await _check_leads_there(there, super_cluster, meta_uid)
         if standing and not force:
             raise FailedError(
                 f"super cluster {super_id} still holds {_some(standing)}; "
@@ -379,16 +365,39 @@ async def _remove(super_id: str, kubeconfig: Path | None, force: bool, meta: str
             await _give_up(client, super_id)
         click.echo(f"super cluster {super_id} is out of the pool")
         if kubeconfig is None:
-            account, info = names.service_account(names.ROLE_SYNCER), names.SUPER_CLUSTER_INFO
+            mark, info = f"{names.MADE_FOR_SUPER_CLUSTER}={super_id}", names.SUPER_CLUSTER_INFO
             click.echo("what 'super add' made in it still stands; with its administrator's kubeconfig run:")
-            click.echo(f"  kubectl delete namespace {names.SYSTEM_NAMESPACE}")
-            click.echo(f"  kubectl delete clusterrole,clusterrolebinding {account}")
+            click.echo(f"  kubectl delete namespace,clusterrole,clusterrolebinding -l {mark}")
             click.echo(f"  kubectl delete configmap -n {names.SUPER_CLUSTER_INFO_NAMESPACE} {info}")
             return
     async with admin_client(kubeconfig, super_id) as there:
-        await manifests.delete(there, rbac.super_manifests())
+        left = await manifests.delete_marked(
+            there, rbac.super_manifests(), names.MADE_FOR_SUPER_CLUSTER, super_id
+        )
         await release_super_cluster(there, super_id, meta_uid)
-    click.echo("its ServiceAccount, roles and identity are removed from it")
+    click.echo("what was made for it there is removed from it")
+    if left:
+        click.echo(f"left alone, as it was not made for super cluster {super_id}: {', '.join(left)}")
+
+
+async def _check_leads_there(there: Client, super_cluster: SuperCluster, meta_uid: str) -> None:
+    """Refuse a kubeconfig that leads elsewhere than to the super cluster. Nothing has been removed when this raises.
+
+    Raises:
+        FailedError: it does.
+    """
+    uid = await cluster_uid(there)
+    if uid == meta_uid:
+        raise FailedError(
+            "the kubeconfig leads to the meta cluster; nothing was removed: "
+            "leave --kubeconfig away to remove only the registration"
+        )
+    await check_super_cluster(there, super_cluster.name, meta_uid)
+    if super_cluster.annotations.get(names.CLUSTER_UID, uid) != uid:
+        raise FailedError(
+            f"the kubeconfig leads to another cluster than super cluster {super_cluster.name!r}; "
+            "nothing was removed"
+        )
 
 
 async def _give_up(client: Client, super_id: str) -> None:

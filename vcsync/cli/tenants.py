@@ -32,7 +32,7 @@ from vcsync.cli.help import example
 from vcsync.cli.identity import cluster_uid, super_cluster_info
 from vcsync.cli.kubeconfigs import Admin, read_admin, with_token
 from vcsync.cli.output import amounts, print_objects
-from vcsync.cli.registered import require_tenant, virtual_clusters
+from vcsync.cli.registered import require_tenant, super_cluster_of, virtual_clusters
 from vcsync.cli.tokens import token_of, wait_until_usable
 from vcsync.kube.client import Client
 from vcsync.kube.errors import AlreadyExists
@@ -227,6 +227,12 @@ async def _check_control_plane(meta_cluster: Client, control_plane: Client, tena
         raise FailedError(
             f"the kubeconfig leads to super cluster {found[1][names.SUPER_CLUSTER_INFO_KEY]!r}; a tenant is "
             "administrator of its control plane: give the tenant one of its own"
+        )
+    other = await super_cluster_of(meta_cluster, uid)
+    if other is not None:
+        raise FailedError(
+            f"the kubeconfig leads to super cluster {other!r}; a tenant is administrator of its control plane: "
+            "give the tenant one of its own"
         )
     for vc in await virtual_clusters(meta_cluster):
         same = vc.annotations.get(names.CONTROL_PLANE_UID) == uid

@@ -223,6 +223,26 @@ class TestBed:
         self._etcd("kv/compaction", {"revision": revision, "physical": True})
         return revision
 
+    def lose(self, name: str, *prefixes: str) -> None:
+        """Have a kube-apiserver come back without some of its objects, as after a restore from an older backup.
+
+        Args:
+            name: of the cluster.
+            prefixes: of the keys that are lost, behind the cluster's own: `pods/`, `namespaces/shop`.
+        """
+        cluster = self._clusters[name]
+        cluster.kill("kube-apiserver")
+        for prefix in prefixes:
+            key = f"/{name}/{prefix}".encode()
+            end = key[:-1] + bytes([key[-1] + 1])
+            self._etcd(
+                "kv/deleterange",
+                {"key": base64.b64encode(key).decode(), "range_end": base64.b64encode(end).decode()},
+            )
+        self.compact()
+        cluster.start("kube-apiserver")
+        cluster.wait_ready()
+
     # What the clusters call.
 
     def start_component(self, plan: Plan, component: str) -> None:

@@ -22,6 +22,7 @@ COMMANDS = {
     ),
     "super": ("vcsync.cli.supers:supers", "Register, list, cordon, drain and remove super clusters."),
     "tenant": ("vcsync.cli.tenants:tenants", "Create, register, list and remove tenants."),
+    "brake": ("vcsync.cli.brakes:brakes", "Show and release deletions that are too many to be believed."),
     "run": ("vcsync.cli.run:run", "Run the control plane, the syncers and schedulers."),
     "hollow": (
         "vcsync.cli.hollow_nodes:hollow",

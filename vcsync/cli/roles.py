@@ -97,7 +97,12 @@ def make_nsscheduler(settings: Settings) -> MakeRole:
         from vcsync.nsscheduler import Settings as Own  # noqa: PLC0415
 
         tuning = settings.tuning
-        own = Own(policy=tuning.policy, default_slice=dict(tuning.default_slice), patience=_patience(tuning))
+        own = Own(
+            policy=tuning.policy,
+            default_slice=dict(tuning.default_slice),
+            brake_share=tuning.brake_share,
+            patience=_patience(tuning),
+        )
         async with open_meta(settings, ROLE_NSSCHEDULER) as meta:
             yield NamespaceScheduler(
                 meta, identity=settings.identity, leader_elect=settings.leader_elect, settings=own

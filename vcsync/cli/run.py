@@ -83,6 +83,13 @@ role_options = options(
     ),
     log_options(),
 )
+brake_option = click.option(
+    "--brake-share",
+    type=click.FloatRange(0, 1),
+    default=Tuning.brake_share,
+    show_default=True,
+    help="No larger share of a tenant's objects is deleted at once without its word; 1: any.",
+)
 syncer_options = options(
     click.option(
         "--patrol-seconds",
@@ -90,13 +97,6 @@ syncer_options = options(
         default=Tuning.patrol_seconds,
         show_default=True,
         help="Seconds between two full comparisons of a super cluster with its tenants.",
-    ),
-    click.option(
-        "--brake-share",
-        type=click.FloatRange(0, 1),
-        default=Tuning.brake_share,
-        show_default=True,
-        help="A patrol that would delete a larger share than this at once is stopped; 1 lets it.",
     ),
     click.option(
         "--memory-per-tenant",
@@ -165,6 +165,7 @@ run.add_command(hollow)
 @click.option("--super-cluster", required=True, metavar="ID", help="The super cluster to serve.")
 @click.option("--shard", metavar="I/N", help="Serve only the I-th of N parts of the tenants (1/4 ... 4/4).")
 @syncer_options
+@brake_option
 @role_options
 def syncer(super_cluster: str, shard: str | None, log_level: str, log_format: str, **given: Any) -> None:
     """Run the syncer of one super cluster: carries objects down and status up."""
@@ -182,6 +183,7 @@ def syncer(super_cluster: str, shard: str | None, log_level: str, log_format: st
 )
 @config_option("nsscheduler")
 @nsscheduler_options
+@brake_option
 @patience_options
 @role_options
 def nsscheduler(log_level: str, log_format: str, **given: Any) -> None:
@@ -218,6 +220,7 @@ def podscheduler(log_level: str, log_format: str, **given: Any) -> None:
     help="Folder written by 'vcsync install --kubeconfigs': every role uses its own credentials.",
 )
 @syncer_options
+@brake_option
 @nsscheduler_options
 @patience_options
 @role_options

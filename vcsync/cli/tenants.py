@@ -38,6 +38,7 @@ from vcsync.kube.client import Client
 from vcsync.kube.errors import AlreadyExists
 from vcsync.kube.kubeconfig import Cluster
 from vcsync.kube.resources import NAMESPACES
+from vcsync.tenancy.credentials import CredentialsReader
 
 RUNNING_REASON = "TenantControlPlaneRunning"
 CREATING_REASON = "ClusterCreating"
@@ -334,6 +335,36 @@ async def _set_running(meta_cluster: Client, vc: VirtualCluster, root: str) -> N
     await meta_cluster.patch(
         VIRTUAL_CLUSTERS, vc.name, {"status": status}, vc.namespace, subresource="status"
     )
+
+
+@tenants.command(epilog=example("vcsync tenant accept acme"))
+@tenant_argument
+@meta_option
+def accept(tenant: str, meta: str | None) -> None:
+    """Take the control plane that NAME's credentials lead to now for the tenant's own.
+
+    Its roles serve no other control plane than the one that was registered. After it has been replaced on purpose, or made
+    anew without its data, this says that it is right. What the new one does not have then goes from super clusters, as far
+    as 'vcsync brake release' lets it.
+    """
+    asyncio.run(_accept(tenant, meta))
+
+
+async def _accept(tenant: str, meta: str | None) -> None:
+    async with meta_client(meta) as meta_cluster:
+        vc = await require_tenant(meta_cluster, tenant)
+        kubeconfig = await CredentialsReader(meta_cluster, names.ROLE_SYNCER).read(vc)
+        async with stored_client(
+            kubeconfig, f"{tenant} with the credentials of its syncers"
+        ) as control_plane:
+            uid = await cluster_uid(control_plane)
+            await _check_control_plane(meta_cluster, control_plane, vc.name, uid)
+        if uid == vc.annotations.get(names.CONTROL_PLANE_UID):
+            click.echo(f"tenant {tenant}: it is the control plane that was registered; nothing to do")
+            return
+        patch = {"metadata": {"annotations": {names.CONTROL_PLANE_UID: uid}}}
+        await meta_cluster.patch(VIRTUAL_CLUSTERS, vc.name, patch, vc.namespace)
+    click.echo(f"tenant {tenant}: the control plane with UID {uid} is its own from now on")
 
 
 @tenants.command(

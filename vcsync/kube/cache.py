@@ -15,10 +15,15 @@ _LONGEST_MEMORY = 8192  # deleted objects remembered; late news of them come wit
 
 
 class Change(Struct, frozen=True, gc=False):
-    """How one object changed: `old` is None for a new object, `new` for a deleted one."""
+    """How one object changed: `old` is None for a new object, `new` for a deleted one.
+
+    `reported`: an event of the watch has told of exactly this deletion. An object that is merely absent, from a list or
+    from the answer to a read, may be absent because the server is another one, or has lost its data.
+    """
 
     old: Envelope | None
     new: Envelope | None
+    reported: bool = False
 
 
 class Cache:
@@ -81,11 +86,19 @@ class Cache:
         old = self.get(envelope.namespace, envelope.name)
         if old is None or old.version > envelope.version:
             return None
-        return self._drop(old)
+        return self._drop(old, reported=old.uid == envelope.uid)
 
-    def observe_gone(self, namespace: str, name: str, uid: str) -> Change | None:
-        """Take note that the object with this uid exists no more (a 404, or our own deletion's answer)."""
-        if uid:
+    def observe_gone(self, namespace: str, name: str, uid: str, *, for_good: bool = True) -> Change | None:
+        """Take note that the object with this uid exists no more.
+
+        Args:
+            namespace: of the object.
+            name: of the object.
+            uid: of the object.
+            for_good: our own deletion's answer says so. What only a read has not found may come back: a control plane
+                that was emptied is restored, with the same UIDs.
+        """
+        if uid and for_good:
             self._remember(uid, None)
         old = self.get(namespace, name)
         return self._drop(old) if old is not None and old.uid == uid else None
@@ -136,13 +149,13 @@ class Cache:
             self._size += 1
         objects[envelope.name] = envelope
 
-    def _drop(self, old: Envelope) -> Change:
+    def _drop(self, old: Envelope, *, reported: bool = False) -> Change:
         objects = self._namespaces[old.namespace]
         del objects[old.name]
         self._size -= 1
         if not objects:
             del self._namespaces[old.namespace]
-        return Change(old, None)
+        return Change(old, None, reported)
 
     def _remember(self, uid: str, version: int | None) -> None:
         deleted = self._deleted

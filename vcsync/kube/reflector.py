@@ -211,9 +211,9 @@ class Reflector:
         else:
             self._observe_deleted(envelope)
 
-    def observe_gone(self, namespace: str, name: str, uid: str) -> None:
-        """Take note that the object with this uid exists no more, as our own request showed."""
-        change = self.cache.observe_gone(namespace, name, uid)
+    def observe_gone(self, namespace: str, name: str, uid: str, *, for_good: bool = True) -> None:
+        """Take note that the object with this uid exists no more, as our own request showed; see `Cache.observe_gone`."""
+        change = self.cache.observe_gone(namespace, name, uid, for_good=for_good)
         if change is not None:
             self._report(change)
 

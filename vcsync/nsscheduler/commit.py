@@ -42,11 +42,14 @@ class LedgerWrites(Struct, frozen=True):
 class TenantDoor(Struct, frozen=True):
     """What is done in a tenant's control plane.
 
+    `withdraw(facts, what)`: lets a placement go because the tenant's `namespace` or `quota` is gone; raises Braked if too many
+    are to go that the tenant was not seen to give up, WrongControlPlane if the control plane is not the tenant's.
     `live_namespace(name)`: read past all caches, None if there is none. `live_hards(namespace)`: likewise,
     the `spec.hard` of the ResourceQuotas that count. `patch_namespace(name, patch)`. `emit(namespace, type,
     reason, message)`: an Event about it.
     """
 
+    withdraw: Callable[[Facts, str], Awaitable[None]]
     live_namespace: Callable[[str], Awaitable[Envelope | None]]
     live_hards: Callable[[str], Awaitable[Sequence[Mapping[str, str]]]]
     patch_namespace: Callable[[str, Body], Awaitable[Envelope]]
@@ -62,6 +65,8 @@ async def commit(facts: Facts, wish: Wish, ledger: LedgerWrites, tenant: TenantD
     Raises:
         KubeError: a write failed; what was written stays, reconcile again.
         MissingRootNamespace: the ledger has nowhere to be.
+        Braked: too many placements would go.
+        WrongControlPlane: the control plane is not the tenant's.
     """
     if wish.delete:
         await _delete(facts, wish, ledger, tenant)
@@ -79,6 +84,7 @@ async def _delete(facts: Facts, wish: Wish, ledger: LedgerWrites, tenant: Tenant
     if placement is None or placement.deleting:
         return
     if await _confirmed(facts, wish, tenant):
+        await tenant.withdraw(facts, wish.confirm)
         await ledger.delete(placement.namespace, placement.name, placement.uid, placement.resource_version)
 
 
@@ -184,7 +190,10 @@ def ledger_writes(
 
 
 def tenant_door(
-    client: Client, observe: Callable[[Envelope], None], emit: Callable[[Envelope, EventType, str, str], None]
+    client: Client,
+    observe: Callable[[Envelope], None],
+    emit: Callable[[Envelope, EventType, str, str], None],
+    withdraw: Callable[[Facts, str], Awaitable[None]],
 ) -> TenantDoor:
     """Work in one tenant's control plane; `observe` hears of every patched Namespace."""
 
@@ -203,4 +212,4 @@ def tenant_door(
         observe(answer)
         return answer
 
-    return TenantDoor(live_namespace, live_hards, patch_namespace, emit)
+    return TenantDoor(withdraw, live_namespace, live_hards, patch_namespace, emit)

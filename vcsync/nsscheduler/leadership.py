@@ -11,7 +11,8 @@ import structlog
 from msgspec.structs import replace
 
 from vcsync.api import names
-from vcsync.api.objects import NamespacePlacement, VirtualCluster
+from vcsync.api.conditions import set_condition
+from vcsync.api.objects import NamespacePlacement, VirtualCluster, status_patch
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
 from vcsync.fairqueue import WorkerPool
 from vcsync.kube.cache import Change
@@ -27,6 +28,7 @@ from vcsync.nsscheduler.mirror import slim
 from vcsync.nsscheduler.nodes import clear_remains
 from vcsync.nsscheduler.pods import pods_of_pool
 from vcsync.nsscheduler.reconcile import (
+    BRAKED,
     NO_QUOTA,
     Facts,
     Wish,
@@ -36,17 +38,22 @@ from vcsync.nsscheduler.reconcile import (
 )
 from vcsync.nsscheduler.roots import remove_root, remove_root_of_none
 from vcsync.nsscheduler.settings import Settings
+from vcsync.nsscheduler.withdrawal import SMALL, Withdrawal
 from vcsync.scheduling.ledger import Entry, Ledger
 from vcsync.scheduling.resources import Resources, from_quantities
 from vcsync.scheduling.slices import PODS
 from vcsync.scheduling.snapshot import Health, SuperView
 from vcsync.tenancy import Pool, TenantHandle, TenantRegistry
+from vcsync.tenancy.brake import Braked, Gate, released_at
+from vcsync.tenancy.proof import WrongControlPlane
 from vcsync.tenancy.terms import UNCONTESTED, Office
 
 Key = tuple[str, str]
 
 _COMPONENT = "vcsync-nsscheduler"
 _RETRY_SECONDS = 1.0  # between two tries to read the ledger
+_BRAKED_SECONDS = 60.0  # when to look again at what waits for an operator
+_LONGEST_MESSAGE = 4096  # characters of a condition's message
 _WAKE_SECONDS = 1.0  # namespaces that wait are looked at no more often, however much the pool changes
 _MOST_OUTCOMES = 20_000  # namespaces whose last decision is remembered
 _LEADERLESS_SECONDS = 60.0  # a namespace made so long before a term is news to it: nobody may have led
@@ -61,15 +68,23 @@ _log = structlog.get_logger(__name__)
 class TenantSession:
     """The caches of one connected tenant."""
 
-    def __init__(self, handle: TenantHandle, changed: Callable[[str, str], None]) -> None:
+    def __init__(
+        self,
+        handle: TenantHandle,
+        changed: Callable[[str, str], None],
+        *,
+        gate: Gate,
+        placed: Callable[[str], list[str]],
+    ) -> None:
+        self._placed = placed
+        self.withdrawal = Withdrawal(handle, gate, self._count)
         self.handle = handle
         self._changed = changed
-        key = handle.key
         self.namespaces = Reflector(
             handle.client,
             NAMESPACES,
             project=slim,
-            on_change=lambda change: changed(key, _subject(change).name),
+            on_change=self._namespace_changed,
         )
         self.quotas = Reflector(
             handle.client,
@@ -78,7 +93,23 @@ class TenantSession:
             on_change=self._quota_changed,
         )
         self.events = EventRecorder(handle.client, _COMPONENT)
-        self.door: TenantDoor = tenant_door(handle.client, self.namespaces.observe, self._emit)
+        self.door: TenantDoor = tenant_door(
+            handle.client, self.namespaces.observe, self._emit, self.withdrawal.require
+        )
+
+    async def _count(self) -> tuple[int, int]:
+        """How many of the tenant's placements have lost their namespace or its quotas, and how many there are."""
+        placed = self._placed(self.handle.key)
+        bounded = bool(self.handle.virtual_cluster.spec.default_quota)
+        lost = 0
+        for name in placed:
+            namespace = self.namespaces.cache.get("", name)
+            lost += namespace is None or not (namespace.deleting or bounded or self.hards(name))
+        return lost, len(placed)
+
+    def _namespace_changed(self, change: Change) -> None:
+        self.withdrawal.namespace_changed(change)
+        self._changed(self.handle.key, _subject(change).name)
 
     def hards(self, namespace: str) -> tuple[dict[str, str], ...]:
         """`spec.hard` of the namespace's ResourceQuotas that count."""
@@ -87,6 +118,7 @@ class TenantSession:
 
     def _quota_changed(self, change: Change) -> None:
         """Have a namespace looked at when what is limited changes; what is used of it changes with every Pod."""
+        self.withdrawal.quota_changed(change)
         if change.old is None or change.new is None or change.old.spec != change.new.spec:
             self._changed(self.handle.key, _subject(change).namespace)
 
@@ -114,6 +146,7 @@ class Leadership:
         self._default_size = from_quantities(settings.default_slice)
         self._news_since = _now(-_LEADERLESS_SECONDS)
         self.ledger = Ledger()
+        self.gate = Gate(settings.brake_share, small=SMALL, released=self._released, clock=time.monotonic)
         self.pool = Pool(meta, patience=settings.patience, on_change=self._pool_changed)
         self.placements = Reflector(meta, NAMESPACE_PLACEMENTS, on_change=self._placement_changed)
         self.registry = TenantRegistry(
@@ -197,7 +230,12 @@ class Leadership:
     # What happens elsewhere
 
     async def _run_tenant(self, handle: TenantHandle) -> None:
-        session = TenantSession(handle, self.work.add)
+        session = TenantSession(
+            handle,
+            self.work.add,
+            gate=self.gate,
+            placed=lambda key: [placement.name for placement in self.placements.cache.items(key)],
+        )
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(session.namespaces.run())
@@ -208,10 +246,11 @@ class Leadership:
                 handle.ready()
                 self.tenants[handle.key] = session
                 self.work.queue.set_limit(handle.key, self._settings.per_tenant)
-                spec = None
+                spec = released = None
                 while True:
-                    if handle.virtual_cluster.spec != spec:
-                        spec = handle.virtual_cluster.spec
+                    said = handle.virtual_cluster.annotations.get(names.BRAKE_RELEASED)
+                    if (handle.virtual_cluster.spec, said) != (spec, released):
+                        spec, released = handle.virtual_cluster.spec, said
                         self.work.queue.set_weight(handle.key, spec.weight)
                         self._add_all(handle.key)
                         self.work.add(handle.key, REMAINS)
@@ -219,6 +258,13 @@ class Leadership:
                     handle.changed.clear()
         finally:
             self.tenants.pop(handle.key, None)
+            self.gate.forget(handle.key)
+
+    def _released(self, tenant: str) -> datetime | None:
+        session = self.tenants.get(tenant)
+        if session is None:
+            return None
+        return released_at(session.handle.virtual_cluster.annotations.get(names.BRAKE_RELEASED))
 
     def _add_all(self, tenant: str) -> None:
         """Look at everything of a tenant: its namespaces, and what the ledger has of it."""
@@ -307,20 +353,20 @@ class Leadership:
         elif namespace == REMAINS:
             return await self._clear_remains(tenant)
         else:
-            await self._look_at(tenant, namespace)
+            return await self._look_at(tenant, namespace)
         return None
 
-    async def _look_at(self, tenant: str, namespace: str) -> None:
+    async def _look_at(self, tenant: str, namespace: str) -> float | None:
         if (tenant, namespace) in self._unanswered:
             await self._find_out(tenant, namespace)
         found = self.placements.cache.get(tenant, namespace)
         placement = None if found is None else NamespacePlacement.from_envelope(found)
         if placement is not None and await self._owner_is_gone(placement):
             await self._drop(placement)
-            return
+            return None
         session = self.tenants.get(tenant)
         if session is None:  # looked at as soon as the tenant is connected
-            return
+            return None
         facts = Facts(
             (tenant, namespace),
             session.handle.virtual_cluster,
@@ -333,10 +379,14 @@ class Leadership:
             self._settings.policy,
             _now(),
         )
-        await self._decide(facts, session)
+        return await self._decide(facts, session)
 
-    async def _decide(self, facts: Facts, session: TenantSession) -> None:
-        """Decide, count the decision at once, and write it; what was certainly not written no longer counts."""
+    async def _decide(self, facts: Facts, session: TenantSession) -> float | None:
+        """Decide, count the decision at once, and write it; what was certainly not written no longer counts.
+
+        Returns:
+            seconds after which to look again at what an operator has to look at first.
+        """
         key = facts.key
         wish = reconcile(facts)
         self._assumed.add(key)
@@ -344,6 +394,11 @@ class Leadership:
             if wish.decision is not None:
                 self.ledger.put(key, Entry(wish.size, wish.decision.placements, wish.clearing))
             await commit(facts, wish, self._writes, session.door)
+        except (Braked, WrongControlPlane) as error:
+            wish.reason, wish.message, wish.event = BRAKED, str(error), None
+            await self._show_braked(facts, wish)
+            self._remember(facts, wish)
+            return _BRAKED_SECONDS
         except Unauthorized as error:
             if error.endpoint == session.handle.client.name:
                 session.handle.refused()
@@ -356,8 +411,33 @@ class Leadership:
             self._assumed.discard(key)
             if key not in self._unanswered:
                 self._book(key)
+        if not wish.delete:
+            session.withdrawal.settled(key[1])
         self._remember(facts, wish)
         self._tell(facts, wish, session)
+        return None
+
+    async def _show_braked(self, facts: Facts, wish: Wish) -> None:
+        """Say at the ledger's entry that it stays until an operator has looked."""
+        placement = facts.placement
+        if placement is None:
+            return
+        told = set_condition(
+            placement.status.conditions,
+            BRAKED,
+            status=True,
+            reason="TooManyDeletions",
+            message=wish.message[:_LONGEST_MESSAGE],
+            now=facts.now,
+            observed_generation=placement.generation,
+        )
+        patch = status_patch(
+            placement.status,
+            replace(placement.status, conditions=told),
+            resource_version=placement.resource_version,
+        )
+        if patch is not None:
+            await self._writes.patch(placement.namespace, placement.name, patch, "status")
 
     async def _find_out(self, tenant: str, namespace: str) -> None:
         """Read what has become of a write that was not answered."""

@@ -41,6 +41,9 @@ from vcsync.scheduling.snapshot import SuperView
 PLACED = "Placed"
 """Type of the condition on a NamespacePlacement."""
 
+BRAKED = "Braked"
+"""Type of the condition, and reason: the placement would go with too many others, and waits for an operator."""
+
 SCHEDULED = "Scheduled"
 FAILED = "FailedScheduling"
 NO_QUOTA = "NoQuota"
@@ -289,8 +292,10 @@ def write_entry(facts: Facts, wish: Wish) -> bool:
     clearing = {super_id: _quantities(amounts) for super_id, amounts in wish.clearing.items()}
     old = NamespacePlacementStatus() if placement is None else placement.status
     told = condition_of(old.conditions, PLACED)
+    kept = tuple(condition for condition in old.conditions if condition.type != BRAKED)
     if (
         told is not None
+        and kept == old.conditions
         and (old.placements, old.waiting, told.reason) == (decision.placements, decision.waiting, wish.reason)
         and (old.slice_size, old.clearing) == (wish.spec.slice_size, clearing)
         and _refusals(old.explanation) == _refusals(_explain(decision))
@@ -304,7 +309,7 @@ def write_entry(facts: Facts, wish: Wish) -> bool:
         waiting=decision.waiting,
         explanation=_explain(decision),
         conditions=set_condition(
-            old.conditions,
+            kept,
             PLACED,
             status=not decision.waiting,
             reason=wish.reason,

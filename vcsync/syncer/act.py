@@ -55,8 +55,10 @@ class Caches(Protocol):
     def observe(self, side: Side, resource: Resource, answer: Envelope) -> None:
         """An object as the server has it now."""
 
-    def observe_gone(self, side: Side, resource: Resource, namespace: str, name: str, uid: str) -> None:
-        """An object that no longer exists."""
+    def observe_gone(
+        self, side: Side, resource: Resource, namespace: str, name: str, uid: str, *, for_good: bool = True
+    ) -> None:
+        """An object that no longer exists; not `for_good`: a read has not found it."""
 
 
 class Hands:
@@ -127,11 +129,16 @@ class Hands:
     async def reread(
         self, side: Side, resource: Resource, namespace: str, name: str, uid: str
     ) -> Envelope | None:
-        """Read an object live and show the cache what came of it; None when it is gone."""
+        """Read an object live and show the cache what came of it; None when it is gone.
+
+        That the tenant has it no more is for its watch to tell: a control plane that lost its data denies one object after the
+        other, and only the whole list shows how much is missing.
+        """
         try:
             answer = await self._clients[side].get(resource, name, namespace)
         except NotFound:
-            self._caches.observe_gone(side, resource, namespace, name, uid)
+            if side == "super":
+                self._caches.observe_gone(side, resource, namespace, name, uid, for_good=False)
             return None
         self._caches.observe(side, resource, answer)
         return answer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -38,6 +39,8 @@ DELETIONS_REMEMBERED = 20_000
 TENANT_MEMORY_BYTES = 256 << 20
 """What one tenant's objects may take of a syncer's memory, unless the operator says otherwise."""
 
+K = TypeVar("K")
+
 Enqueue = Callable[[str, Item], None]
 """Called with (tenant key, item)."""
 Wake = Callable[[str, Dependency], None]
@@ -51,6 +54,11 @@ class _NodeName(Struct, gc=False, rename="camel"):
 def node_of(pod: Envelope) -> str:
     """Name of the node a Pod is bound to, or "" while it is not."""
     return decode(pod.spec, _NodeName).node_name if pod.spec else ""
+
+
+def owner_of(namespace: Envelope) -> tuple[str, str]:
+    """Cluster key and name, in the tenant, of the namespace that a super namespace stands for; "" for unknown."""
+    return namespace.annotations.get(names.CLUSTER, ""), namespace.annotations.get(names.NAMESPACE, "")
 
 
 def _slim(parts: Parts) -> Callable[[Envelope], Envelope] | None:
@@ -83,6 +91,12 @@ def _runtime_class_waker(wake: Wake, tenant: str, side: Side) -> Callable[[Chang
         wake(tenant, Dependency(side, RUNTIME_CLASSES, "", envelope.name))
 
     return changed
+
+
+def _remember(departures: OrderedDict[K, bool], key: K, certain: bool) -> None:
+    departures[key] = certain
+    if len(departures) > DELETIONS_REMEMBERED:
+        departures.popitem(last=False)
 
 
 class _Side:
@@ -165,6 +179,7 @@ class SuperCaches(_Side):
         self.runtime_classes = Reflector(
             client, RUNTIME_CLASSES, on_change=_runtime_class_waker(wake, "", "super")
         )
+        self._departures: OrderedDict[str, bool] = OrderedDict()
 
     def items(self, resource: Resource, namespace: str | None = None) -> Iterator[Envelope]:
         """All objects of a kind, or those of one super namespace."""
@@ -176,6 +191,10 @@ class SuperCaches(_Side):
             item = (token_item(envelope) if kind.resource == SECRETS else None) or item_of(kind, envelope)
             if item is not None:
                 yield item
+
+    def departure_seen(self, uid: str) -> bool:
+        """Whether the watch itself reported the end of the object that stood for the tenant's object of this UID."""
+        return uid in self._departures
 
     def pods_on(self, tenant: str, node: str) -> int:
         """How many Pods of a tenant stand on a node."""
@@ -193,6 +212,8 @@ class SuperCaches(_Side):
             assert envelope is not None  # noqa: S101  a Change has at least one side
             if resource == PODS:
                 self._count(change)
+            if change.new is None and change.reported:
+                _remember(self._departures, envelope.annotations.get(names.UID, ""), True)
             if kind is not None:
                 self._weigh(envelope.namespace or envelope.name, growth_of(change.old, change.new))
             tenant = envelope.annotations.get(names.CLUSTER, "")
@@ -297,7 +318,8 @@ class TenantCaches(_Side):
         self._is_open = is_open
         self._enqueue = enqueue
         self._wake = wake
-        self._deletions: OrderedDict[tuple[str, str, str, str], None] = OrderedDict()
+        # Whether the object was certainly deleted, or may only have left our sight.
+        self._departures: OrderedDict[tuple[str, str, str, str], bool] = OrderedDict()
         self.reflectors: dict[Resource, Reflector] = {}
         for kind in kinds.values():
             self.reflectors[kind.resource] = Reflector(
@@ -368,7 +390,11 @@ class TenantCaches(_Side):
 
     def deletion_seen(self, resource: Resource, namespace: str, name: str, uid: str) -> bool:
         """Whether the watch itself reported the end of exactly this object."""
-        return (resource.plural, namespace, name, uid) in self._deletions
+        return self._departures.get((resource.plural, namespace, name, uid), False)
+
+    def departure_seen(self, resource: Resource, namespace: str, name: str, uid: str) -> bool:
+        """Whether the watch itself reported that exactly this object ended or left our sight."""
+        return (resource.plural, namespace, name, uid) in self._departures
 
     async def refill(self, namespace: str) -> None:
         """Let a namespace in, or out: the ledger has changed its mind about it."""
@@ -390,7 +416,7 @@ class TenantCaches(_Side):
             envelope = change.new if change.new is not None else change.old
             assert envelope is not None  # noqa: S101  a Change has at least one side
             self._weigh(resource, change)
-            if change.new is None:
+            if change.new is None and change.reported:
                 self._remember(resource, envelope)
             self._wake(self._tenant, Dependency("tenant", resource, envelope.namespace, envelope.name))
             self._enqueue(self._tenant, Item(kind.name, envelope.namespace, envelope.name))
@@ -415,14 +441,6 @@ class TenantCaches(_Side):
                 self._enqueue(self._tenant, Item(NODES.plural, "", node))
 
     def _remember(self, resource: Resource, last: Envelope) -> None:
-        """Note a deletion that the watch reported, unless it may only mean that the object left our sight.
-
-        A Pod leaves the selection when its label changes; what the door drops is reported as deleted as well.
-        """
-        if resource == PODS and not last.deleting:
-            return
-        if resource.namespaced and not self._is_open(resource, last.namespace, last.name):
-            return
-        self._deletions[(resource.plural, last.namespace, last.name, last.uid)] = None
-        if len(self._deletions) > DELETIONS_REMEMBERED:
-            self._deletions.popitem(last=False)
+        """Note a departure that the watch reported. A Pod also leaves the selection when its label changes."""
+        certain = resource != PODS or last.deleting
+        _remember(self._departures, (resource.plural, last.namespace, last.name, last.uid), certain)

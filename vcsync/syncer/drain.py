@@ -18,16 +18,21 @@ from vcsync.kube.envelope import Envelope, decode
 from vcsync.kube.errors import Conflict, Invalid, NotFound
 from vcsync.kube.quantity import milli
 from vcsync.kube.resources import ENDPOINTS, NAMESPACES, PODS, RESOURCE_QUOTAS, SERVICES
-from vcsync.syncer.caches import SuperCaches
+from vcsync.syncer.caches import SuperCaches, owner_of
 from vcsync.syncer.kinds.metadata import belongs_elsewhere
 from vcsync.syncer.kinds.token import TERMINAL_PHASES
-from vcsync.syncer.ledger import Holding, Ledger
+from vcsync.syncer.ledger import Entry, Holding, Ledger
+from vcsync.syncer.steps import in_steps
+from vcsync.tenancy.brake import Braked, Gate
 
 LOOK_AGAIN_SECONDS = 5.0
 """Fallback; the changes of Pods and namespaces wake the drain at once."""
 
 MOST_REFUSALS = 20
 """Pods of a namespace that have to wait for budgets in one look; the next look begins with others."""
+
+BRAKED_SECONDS = 60.0
+"""When to look again at what waits for an operator."""
 
 LONGEST_GRACE_SECONDS = 24 * 3600
 """What a Pod may take to end when it has lost its place: a tenant may write any number of years."""
@@ -63,6 +68,7 @@ class Drain:
         tell: hears of every Pod that was asked to go, with its tenant's key; best effort.
         evict: asks a tenant whether a Pod may end: what it has to wait for, "" if nothing.
         clock: monotonic seconds.
+        gate: lets namespaces go that the ledger does not know.
     """
 
     def __init__(
@@ -75,8 +81,10 @@ class Drain:
         ledger: Ledger,
         tell: Callable[[str, Envelope], None],
         evict: Callable[[str, Envelope], Awaitable[str]],
+        gate: Gate,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._gate = gate
         self._tell = tell
         self._evict = evict
         self._clock = clock
@@ -87,6 +95,7 @@ class Drain:
         self._super_id = super_id
         self._caches = caches
         self._ledger = ledger
+        self._unknown = f"namespaces in super cluster {super_id} that the ledger does not know"
         self.reasons: dict[tuple[str, str], str] = {}
 
     async def step(self, tenant: str, namespace: str) -> float | None:
@@ -103,7 +112,22 @@ class Drain:
             return await self._give_back(tenant, namespace)
         if self._placed(tenant, namespace) or (entry is None and not await self._orphaned(tenant, namespace)):
             self.reasons.pop((tenant, namespace), None)
+            self._gate.unwanted("", self._unknown, (tenant, namespace))
             return None
+        if entry is None and await self._is_braked(tenant, namespace):
+            return BRAKED_SECONDS
+        return await self._clear(tenant, namespace, entry)
+
+    async def _is_braked(self, tenant: str, namespace: str) -> bool:
+        """Whether a namespace that the ledger does not know is one of too many, so that an operator has to look first."""
+        try:
+            await self._gate.require("", self._unknown, (tenant, namespace), self._count_unknown)
+        except Braked as braked:
+            self.reasons[(tenant, namespace)] = str(braked)
+            return True
+        return False
+
+    async def _clear(self, tenant: str, namespace: str, entry: Entry | None) -> float | None:
         budgets: list[str] = []
         left = await self._clear_pods(tenant, namespace, budgets)
         if left:
@@ -125,6 +149,14 @@ class Drain:
             return None
         log.info("namespace drained", tenant=tenant, namespace=namespace, super_cluster=self._super_id)
         return None
+
+    async def _count_unknown(self) -> tuple[int, int]:
+        """How many super namespaces the ledger does not know, and how many there are."""
+        unknown = held = 0
+        async for tenant, namespace in in_steps(map(owner_of, self._caches.items(NAMESPACES))):
+            held += 1
+            unknown += bool(tenant and namespace) and self._ledger.entry(tenant, namespace) is None
+        return unknown, held
 
     async def _orphaned(self, tenant: str, namespace: str) -> bool:
         """Whether the ledger, read live, knows nothing of what stands here: a cache may be behind."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,6 +19,7 @@ from vcsync.kube.envelope import Envelope, decode
 from vcsync.kube.errors import KubeError, Unauthorized
 from vcsync.kube.quantity import InvalidQuantity, canonical, milli
 from vcsync.syncer.ledger import Entry
+from vcsync.tenancy.brake import Brake, released_at
 
 CHECK_SECONDS = 2.0
 """How often the caches are looked at for a change worth telling."""
@@ -26,6 +27,10 @@ PROBE_SECONDS = 10.0
 """How often the super cluster is asked for a sign of life while its watches are alive."""
 
 log = structlog.get_logger(__name__)
+
+BRAKED = "Braked"
+"""Type of the condition on a SuperCluster: deletions that nobody was seen to ask for wait for an operator."""
+_LONGEST_MESSAGE = 4096
 
 Amounts = dict[str, int]
 """Resource name -> thousandths."""
@@ -90,6 +95,7 @@ def status_patch(
     version: str,
     generation: int,
     now: str,
+    brakes: Collection[Brake] = (),
 ) -> dict[str, Any]:
     """The status of the SuperCluster object, as a merge patch.
 
@@ -103,6 +109,7 @@ def status_patch(
         version: the super cluster's Kubernetes version.
         generation: of the SuperCluster object; `kubectl wait` believes no condition of an older one.
         now: RFC 3339.
+        brakes: deletions that wait for an operator.
     """
     ready = reachable and seen.ready > 0
     updated = set_condition(
@@ -120,6 +127,17 @@ def status_patch(
         status=ready,
         reason="NodesReady" if ready else "NoReadyNode",
         message=f"{seen.ready} of {seen.total} nodes are ready",
+        now=now,
+        observed_generation=generation,
+    )
+    updated = set_condition(
+        updated,
+        BRAKED,
+        status=bool(brakes),
+        reason="TooManyDeletions" if brakes else "NothingWaits",
+        message="; ".join(
+            f"{brake.tenant or 'all tenants'}: {brake.wanted} of {brake.of} {brake.what}" for brake in brakes
+        )[:_LONGEST_MESSAGE],
         now=now,
         observed_generation=generation,
     )
@@ -154,6 +172,7 @@ class Heartbeat:
         stale: whether the cache of nodes is no longer followed.
         entries: the ledger's entries of this super cluster.
         identity: which syncer speaks.
+        brakes: deletions that wait for an operator.
         interval: seconds between two heartbeats of a super cluster that does not change.
     """
 
@@ -167,8 +186,11 @@ class Heartbeat:
         stale: Callable[[], bool],
         entries: Callable[[], Iterable[Entry]],
         identity: str,
+        brakes: Callable[[], Collection[Brake]] = tuple,
         interval: float = 20.0,
     ) -> None:
+        self._brakes = brakes
+        self.released: datetime | None = None
         self._meta = meta
         self._super = super_client
         self._super_id = super_id
@@ -191,10 +213,11 @@ class Heartbeat:
             await self._probe(loop.time())
             seen = capacity(self._nodes())
             allocated = allocated_by(self._entries())
-            facts = (seen, allocated, self._reachable, self._version)
+            brakes = tuple(self._brakes())
+            facts = (seen, allocated, self._reachable, self._version, brakes)
             if facts != self._written or loop.time() - written_at >= self._interval:
                 try:
-                    await self._write(seen, allocated)
+                    await self._write(seen, allocated, brakes)
                     self._written, written_at = facts, loop.time()
                 except KubeError as error:
                     log.warning("heartbeat not written", super_cluster=self._super_id, error=str(error))
@@ -218,8 +241,9 @@ class Heartbeat:
                     "it is taken up without a restart"
                 )
 
-    async def _write(self, seen: Capacity, allocated: Amounts) -> None:
+    async def _write(self, seen: Capacity, allocated: Amounts, brakes: Collection[Brake]) -> None:
         current = SuperCluster.from_envelope(await self._meta.get(SUPER_CLUSTERS, self._super_id))
+        self.released = released_at(current.annotations.get(names.BRAKE_RELEASED))
         patch = status_patch(
             seen,
             allocated=allocated,
@@ -230,6 +254,7 @@ class Heartbeat:
             version=self._version,
             generation=current.generation,
             now=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            brakes=brakes,
         )
         await self._meta.patch(SUPER_CLUSTERS, self._super_id, patch, subresource="status")
 

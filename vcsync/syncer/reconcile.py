@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -29,6 +29,7 @@ from vcsync.syncer.kinds.plan import (
     Placement,
     Plan,
     RequestToken,
+    Side,
     TenantContext,
     Wait,
 )
@@ -37,9 +38,13 @@ from vcsync.syncer.room import NOTHING, NoRoom, Room, TooFast, demand_of
 from vcsync.syncer.steps import in_steps
 from vcsync.syncer.waiting import Item, WaitingRoom
 from vcsync.syncer.world import Pair, World
+from vcsync.tenancy.brake import Braked, Gate
+from vcsync.tenancy.proof import WrongControlPlane
 
 ROUNDS = 4
 """Plans made of one item at once, when each finds that the last was made from something stale."""
+BRAKED_SECONDS = 60.0
+"""When to look again at what waits for an operator."""
 REFUSED_AGAIN_SECONDS = 60.0
 """What an API server's rules refused is tried again so much later; a change of the object comes at once anyway."""
 
@@ -93,6 +98,8 @@ class Reconciler:
         room: what the tenant's namespaces may write.
         waiting: where items that wait are parked.
         drift: where repairs are noted.
+        gate: lets objects go that nobody was seen to delete.
+        prove: raises WrongControlPlane if the control plane is not the tenant's.
         clock: monotonic seconds.
     """
 
@@ -107,8 +114,12 @@ class Reconciler:
         room: Room,
         waiting: WaitingRoom,
         drift: DriftLedger,
+        gate: Gate,
+        prove: Callable[[], Awaitable[None]],
         clock: Callable[[], float],
     ) -> None:
+        self._gate = gate
+        self._prove = prove
         self._world = world
         self._hands = hands
         self._context = context
@@ -258,6 +269,8 @@ class Reconciler:
     def _settle(self, kind: Kind, item: Item, plan: Plan) -> float | None:
         pair = self._world.pair(kind, item, {})
         self._forget_refusal(kind, item)
+        for side in ("super", "tenant") if self._gate.braked else ():
+            self._gate.unwanted(self._world.key, self._doomed(kind, side), item)
         if pair.v is None and pair.p is None:
             self._settled.pop(item, None)
         else:
@@ -283,6 +296,41 @@ class Reconciler:
         self._waiting.settle(self._world.key, item)
 
     async def _confirm(self, kind: Kind, item: Item, pair: Pair, doomed: Delete) -> None:
+        """Make sure of a deletion that nobody was seen to ask for: by the source itself, and by their number.
+
+        A source that was emptied or exchanged denies everything, read live or not. So the control plane has to prove
+        that it is the tenant's, and deletions that are too many at once wait for an operator.
+
+        Raises:
+            Stale: the source stands; nothing may be deleted.
+            Parked: it stands in another way that leaves the object where it is, or too many would be deleted.
+        """
+        what = self._doomed(kind, doomed.side)
+        if not self._gate.is_braked(self._world.key, what):
+            try:
+                await self._prove()
+            except WrongControlPlane as error:
+                raise Parked(Wait(str(error), after=BRAKED_SECONDS)) from error
+            await self._confirm_absence(kind, item, pair, doomed)
+        if self._departure_seen(kind, item, pair, doomed):
+            return
+        try:
+            await self._gate.require(self._world.key, what, item, lambda: self._world.lost(kind, doomed.side))
+        except Braked as braked:
+            raise Parked(Wait(str(braked), after=BRAKED_SECONDS)) from braked
+
+    def _departure_seen(self, kind: Kind, item: Item, pair: Pair, doomed: Delete) -> bool:
+        """Whether a watch has told that the source went, or left our sight; a live read has shown that it is gone."""
+        if doomed.side == "tenant":
+            return self._world.here.departure_seen(doomed.uid)
+        shared = pair.p.annotations.get(names.UID, "") if pair.p is not None else ""
+        return self._world.theirs.departure_seen(kind.resource, item.namespace, item.name, shared)
+
+    def _doomed(self, kind: Kind, side: Side) -> str:
+        where = f"in super cluster {self._world.super_id}" if side == "super" else "in the tenant"
+        return f"{kind.resource.plural} {where}"
+
+    async def _confirm_absence(self, kind: Kind, item: Item, pair: Pair, doomed: Delete) -> None:
         """Read the source of a doomed object live; see `plan.Delete`.
 
         Raises:

@@ -38,6 +38,7 @@ from vcsync.syncer.steps import STEP_ITEMS
 from vcsync.syncer.tenant import NODE, REFILL, TenantSync
 from vcsync.syncer.tenant_events import Destination, NotYet, TenantEvents
 from vcsync.syncer.waiting import Item, WaitingRoom
+from vcsync.tenancy.brake import Gate, released_at
 from vcsync.tenancy.registry import TenantHandle, TenantRegistry, TenantStatistics
 
 DRAIN = "drain"
@@ -59,7 +60,7 @@ class SyncerSettings(Struct, frozen=True, kw_only=True):
     patrol_seconds: float = 300.0
     """Seconds between two rounds of the patrol."""
     brake_share: float = 0.3
-    """A patrol that wants to delete a larger share than this of a tenant's Pods (or of all namespaces) is stopped."""
+    """No larger share than this of what stands is deleted at once, unless somebody was seen to ask for it."""
     memory_per_tenant: int = TENANT_MEMORY_BYTES
     """Bytes that one tenant's objects may take of memory; one with more is not synced."""
     shard: tuple[int, int] = (1, 1)
@@ -89,6 +90,7 @@ class Syncer:
         self._waiting = WaitingRoom()
         self._drift = DriftLedger()
         self._tenants: dict[str, TenantSync] = {}
+        self._gate = Gate(self._settings.brake_share, released=self._released, clock=self._clock)
         self._synced = False
         self._pool: WorkerPool[Item] = WorkerPool(
             f"syncer-{super_id}",
@@ -110,6 +112,7 @@ class Syncer:
             tell=self._tell_drained,
             evict=self._evict,
             clock=self._clock,
+            gate=self._gate,
         )
         self._events = TenantEvents(super_client, owner=self._owner_of_event, translate=self._translate_event)
         self._heartbeat = Heartbeat(
@@ -120,6 +123,7 @@ class Syncer:
             stale=lambda: self.caches.nodes.stale_since is not None,
             entries=self.ledger.entries,
             identity=self._settings.identity,
+            brakes=self._gate.braked.values,
         )
         self._patrol = Patrol(
             tenants=lambda: list(self._tenants.values()),
@@ -128,7 +132,6 @@ class Syncer:
             enqueue=self._pool.add,
             drain=self._enqueue_drain,
             period=self._settings.patrol_seconds,
-            share=self._settings.brake_share,
         )
         self._registry = TenantRegistry(meta, names.ROLE_SYNCER, self._run_tenant, accept=self._in_shard)
 
@@ -191,6 +194,7 @@ class Syncer:
             wake=self._wake,
             waiting=self._waiting,
             drift=self._drift,
+            gate=self._gate,
             on_changed=lambda changed: self._pool.queue.set_weight(handle.key, changed.spec.weight),
             clock=self._clock,
             memory=self._settings.memory_per_tenant,
@@ -203,6 +207,7 @@ class Syncer:
         finally:
             del self._tenants[handle.key]
             self._waiting.forget_tenant(handle.key)
+            self._gate.forget(handle.key)
             self._pool.queue.forget_group(handle.key)
             for entry in self.ledger.entries(handle.key):
                 if entry.holding is Holding.DRAINING:
@@ -276,6 +281,13 @@ class Syncer:
         session = self._tenants.get(tenant)
         if session is not None:
             session.ledger_changed(namespace)
+
+    def _released(self, tenant: str) -> datetime | None:
+        """When an operator last said that deletions are right: a tenant's, or those that belong to none."""
+        session = self._tenants.get(tenant)
+        if session is None:
+            return self._heartbeat.released if not tenant else None
+        return released_at(session.handle.virtual_cluster.annotations.get(names.BRAKE_RELEASED))
 
     def _wake(self, tenant: str, dependency: Dependency) -> None:
         if dependency.resource == RUNTIME_CLASSES:
@@ -351,11 +363,8 @@ class Syncer:
                 for (tenant, namespace), reason in self._drain.reasons.items()
             ],
             "events": {"written": self._events.written, "dropped": self._events.dropped},
-            "patrol": {
-                "rounds": self._patrol.rounds,
-                "found": self._patrol.found,
-                "braked": [to_builtins(brake) for brake in self._patrol.braked.values()],
-            },
+            "patrol": {"rounds": self._patrol.rounds, "found": self._patrol.found},
+            "braked": [to_builtins(brake) for brake in self._gate.braked.values()],
             "drift": {
                 "repairs": self._drift.total,
                 "latest": [to_builtins(repair) for repair in self._drift.latest()],
@@ -417,7 +426,7 @@ class Syncer:
         yield objects
         for name, text, value in (
             ("waiting", "Items parked until something else changes", len(self._waiting)),
-            ("braked", "Patrols stopped because they wanted to delete too much", len(self._patrol.braked)),
+            ("braked", "Deletions too many to be believed, by tenant and kind", len(self._gate.braked)),
             ("drains", "Namespaces being drained", len(self._drain.reasons)),
         ):
             gauge = GaugeMetricFamily(f"vcsync_syncer_{name}", text, labels=["super_cluster"])

@@ -32,6 +32,7 @@ from vcsync.syncer.steps import in_steps
 from vcsync.syncer.tenant_events import Destination
 from vcsync.syncer.waiting import Item, WaitingRoom
 from vcsync.syncer.world import World
+from vcsync.tenancy.brake import Gate
 from vcsync.tenancy.registry import TenantHandle
 
 NODE = "nodes"
@@ -66,6 +67,7 @@ class TenantSync:
         wake: called with every object of the tenant that changed.
         waiting: where items that wait are parked.
         drift: where repairs are noted.
+        gate: lets objects go that nobody was seen to delete.
         on_changed: called with the VirtualCluster when it has changed.
         clock: monotonic seconds.
         memory: bytes that the tenant's objects may take.
@@ -85,6 +87,7 @@ class TenantSync:
         wake: Callable[[str, Dependency], None],
         waiting: WaitingRoom,
         drift: DriftLedger,
+        gate: Gate,
         on_changed: Callable[[VirtualCluster], None],
         clock: Callable[[], float],
         memory: int = TENANT_MEMORY_BYTES,
@@ -138,6 +141,8 @@ class TenantSync:
             room=Room(held=here.bytes_in, whole=lambda: ledger.room(self.key), clock=clock),
             waiting=waiting,
             drift=drift,
+            gate=gate,
+            prove=handle.prove,
             clock=clock,
         )
 
@@ -160,13 +165,20 @@ class TenantSync:
                 self.handle.ready()
                 log.info("tenant synced", tenant=self.key, super_cluster=self._super_id)
                 tasks.create_task(self.nodes.beat(self._pace))
+                released = self._released()
                 while True:
                     await self.handle.changed.wait()
                     self.handle.changed.clear()
                     self._on_changed(self.handle.virtual_cluster)
                     self.refresh_context()
+                    if self._released() != released:
+                        released = self._released()
+                        self._look_at_all.set()
         finally:
             self.world.ready = False
+
+    def _released(self) -> str | None:
+        return self.handle.virtual_cluster.annotations.get(names.BRAKE_RELEASED)
 
     def _pace(self) -> Pace:
         spec = self.handle.virtual_cluster.spec
@@ -272,15 +284,6 @@ class TenantSync:
             return False
         self.context = context
         return True
-
-    async def lost_pods(self) -> tuple[list[Item], int]:
-        """Pods that stand here without one in the tenant, and how many stand here at all; counted in steps."""
-        lost, standing = [], 0
-        async for item in in_steps(self.world.pods_here()):
-            standing += 1
-            if self.world.theirs.get(PODS, item.namespace, item.name) is None:
-                lost.append(item)
-        return lost, standing
 
     def destination(self, event: Envelope) -> Destination | None:
         """Where an Event of the super cluster about one of this tenant's objects belongs; None when it is nobody's."""

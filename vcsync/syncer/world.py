@@ -11,11 +11,12 @@ from vcsync.kube.client import Client
 from vcsync.kube.envelope import Envelope
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import NAMESPACES, PODS, SECRETS, Resource
-from vcsync.syncer.caches import TENANT_MEMORY_BYTES, TOKENS, SuperCaches, TenantCaches
+from vcsync.syncer.caches import TENANT_MEMORY_BYTES, TOKENS, SuperCaches, TenantCaches, node_of
 from vcsync.syncer.kinds import token
 from vcsync.syncer.kinds.metadata import belongs_elsewhere
 from vcsync.syncer.kinds.plan import Dependency, Kind, Placement, Side
 from vcsync.syncer.ledger import Entry, Holding, Ledger
+from vcsync.syncer.steps import in_steps
 from vcsync.syncer.waiting import Item
 
 Met = Mapping[tuple[Resource, str, str], Envelope]
@@ -107,9 +108,20 @@ class World:
                     seen.add(item)
                     yield item
 
-    def pods_here(self) -> Iterator[Item]:
-        """The items of the Pods that the super cluster holds of this tenant."""
-        return self._items_here(self.kinds[PODS.plural])
+    async def lost(self, kind: Kind, side: Side) -> tuple[int, int]:
+        """How many objects of a kind are to go on a side because the other has none, and how many stand; in steps."""
+        lost = standing = 0
+        async for item in in_steps(self._items_here(kind) if side == "super" else self.theirs.items(kind)):
+            if item.kind != kind.name:
+                continue
+            v, p = self.pair(kind, item, {})
+            if side == "super" and p is not None:
+                standing += 1
+                lost += v is None
+            elif side == "tenant" and v is not None and (kind.resource != PODS or node_of(v)):
+                standing += 1
+                lost += p is None
+        return lost, standing
 
     def _items_here(self, kind: Kind) -> Iterator[Item]:
         for entry in self._ledger.entries(self.key):
@@ -198,11 +210,13 @@ class World:
             return
         reflector.observe(answer)
 
-    def observe_gone(self, side: Side, resource: Resource, namespace: str, name: str, uid: str) -> None:
+    def observe_gone(
+        self, side: Side, resource: Resource, namespace: str, name: str, uid: str, *, for_good: bool = True
+    ) -> None:
         """Show a cache that an object no longer exists."""
         reflector = self._reflector(side, resource)
         if reflector is not None:
-            reflector.observe_gone(namespace, name, uid)
+            reflector.observe_gone(namespace, name, uid, for_good=for_good)
 
     def _reflector(self, side: Side, resource: Resource) -> Reflector | None:
         return (self.theirs if side == "tenant" else self.here).reflectors.get(resource)

@@ -22,10 +22,12 @@ from vcsync.kube.errors import ApiError, CredentialsError, KubeError
 from vcsync.kube.events import EventRecorder, ObjectRef
 from vcsync.kube.reflector import Reflector
 from vcsync.tenancy.credentials import CredentialsReader
+from vcsync.tenancy.proof import WrongControlPlane, prove
 
 _RUNNING = "Running"
 _LONGEST_MESSAGE = 500  # characters of an error kept for the operators' window
 _STABLE_SECONDS = 60.0  # a session that lived so long starts its tenant's backoff anew
+_PROVED_SECONDS = 2.0  # so long a control plane is believed to be the one that it just was
 _RECHECK_SECONDS = 5.0  # credentials are re-read at most so often, however many requests were refused
 _REFRESH_SECONDS_EACH = (
     3.0  # so many tenants, so much rarer is each one's Secret read unasked; a refusal looks at once
@@ -38,6 +40,8 @@ CREDENTIALS_INVALID = "CredentialsInvalid"
 """Event reason on a VirtualCluster: a role finds no kubeconfig that it can use."""
 TENANT_TOO_LARGE = "TenantTooLarge"
 """Event reason on a VirtualCluster: its control plane holds more than a role has memory for."""
+WRONG_CONTROL_PLANE = "WrongControlPlane"
+"""Event reason on a VirtualCluster: the credentials lead to another control plane than the one that was registered."""
 VIRTUAL_CLUSTER_REFUSED = "Refused"
 """Event reason on a VirtualCluster: it cannot be served as it is written."""
 
@@ -76,7 +80,15 @@ class TenantHandle:
     `virtual_cluster` was replaced by a newer one, and cleared by whoever waits for it (one waiter).
     """
 
-    def __init__(self, tenant: "_Tenant", client: Client, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        tenant: "_Tenant",
+        client: Client,
+        on_ready: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._proved_at = float("-inf")
         self._tenant = tenant
         self._on_ready = on_ready
         self.key = tenant.key
@@ -95,6 +107,19 @@ class TenantHandle:
     def refused(self) -> None:
         """Tell that the tenant answered Unauthorized: its credentials are re-read soon."""
         self._tenant.refused()
+
+    async def prove(self) -> None:
+        """Make sure that the connection leads to the tenant's own control plane, as it was registered.
+
+        To be called before something is deleted that the tenant was not seen to delete.
+
+        Raises:
+            WrongControlPlane: it does not.
+            KubeError: it cannot be asked.
+        """
+        if self._clock() - self._proved_at >= _PROVED_SECONDS:
+            await prove(self.client, self.virtual_cluster)
+            self._proved_at = self._clock()
 
 
 class _Tenant:
@@ -365,7 +390,9 @@ class TenantRegistry:
             error=tenant.last_error,
             failures=tenant.failures,
         )
-        if isinstance(_leaves(error)[0], CredentialsError | InvalidObject | InvalidName):
+        if isinstance(_leaves(error)[0], WrongControlPlane):
+            self._tell(tenant.name, tenant.uid, WRONG_CONTROL_PLANE, str(_leaves(error)[0]))
+        elif isinstance(_leaves(error)[0], CredentialsError | InvalidObject | InvalidName):
             why = f"{self._role} cannot use the kubeconfig of this tenant: {tenant.last_error}; {self._remedy(tenant)}"
             self._tell(tenant.name, tenant.uid, CREDENTIALS_INVALID, why)
         for leaf in _leaves(error):
@@ -402,7 +429,8 @@ class TenantRegistry:
                     await slot.acquire()
                     timer = asyncio.get_running_loop().call_later(self._setup_seconds, slot.release)
                 tenant.enter(TenantState.CONNECTING, self._clock())
-                tenant.handle = TenantHandle(tenant, client, ready)
+                tenant.handle = TenantHandle(tenant, client, ready, self._clock)
+                await tenant.handle.prove()
                 tenant.unauthorized, tenant.refusal, tenant.told_at = False, "", None
                 client.on_unauthorized(tenant.refused)
                 await self._serve(tenant, tenant.handle, kubeconfig)
@@ -454,6 +482,10 @@ class TenantRegistry:
                     _log.info("tenant credentials changed", role=self._role, tenant=tenant.key)
                     return
                 self._look_at_refusal(tenant)
+                if tenant.handle is not None:
+                    await tenant.handle.prove()
+            except WrongControlPlane:
+                raise
             except Exception as error:  # noqa: BLE001 - the present connection may well go on working
                 tenant.failed(f"credentials cannot be re-read: {describe(error)}", self._clock())
             await asyncio.sleep(_RECHECK_SECONDS)

@@ -37,7 +37,9 @@ def test_a_deletion_counts_unless_it_is_older_than_what_we_know(version: int, de
     cache = Cache()
     known = item(version=5)
     cache.observe(known)
-    assert cache.observe_deleted(item(version=version)) == (Change(known, None) if deleted else None)
+    assert cache.observe_deleted(item(version=version)) == (
+        Change(known, None, reported=True) if deleted else None
+    )
     assert ((("a", "n")) in cache) != deleted
 
 

@@ -117,4 +117,7 @@ class Tenant(Server):
         def emit(_namespace: Envelope, kind: str, reason: str, message: str) -> None:
             self.events.append((kind, reason, message))
 
-        return TenantDoor(live_namespace, live_hards, patch_namespace, emit)
+        async def withdraw(_facts: object, _what: str) -> None:
+            """Believe everything; see test_withdrawal.py."""
+
+        return TenantDoor(withdraw, live_namespace, live_hards, patch_namespace, emit)

@@ -78,6 +78,7 @@ class Stage:
         self.term.tenants[ROOT] = SimpleNamespace(  # type: ignore[assignment]
             handle=SimpleNamespace(virtual_cluster=owner, client=SimpleNamespace(name="tenant")),
             namespaces=SimpleNamespace(cache=cache),
+            withdrawal=SimpleNamespace(settled=lambda _: None),
             hards=lambda _namespace: (ONE_SLICE,),
             door=tenant.door(),
         )

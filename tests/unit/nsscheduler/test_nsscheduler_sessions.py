@@ -6,12 +6,18 @@ from types import SimpleNamespace
 
 from vcsync.kube.envelope import Envelope
 from vcsync.nsscheduler.leadership import TenantSession
+from vcsync.tenancy.brake import Gate
 
 
 def test_a_quota_that_limits_something_else_has_its_namespace_looked_at() -> None:
     looked: list[tuple[str, str]] = []
     handle = SimpleNamespace(key="acme", client=SimpleNamespace(name="acme"))
-    session = TenantSession(handle, lambda key, namespace: looked.append((key, namespace)))  # type: ignore[arg-type]
+    session = TenantSession(
+        handle,  # type: ignore[arg-type]
+        lambda key, namespace: looked.append((key, namespace)),
+        gate=Gate(0.3, released=lambda _: None, clock=lambda: 0.0),
+        placed=lambda _: [],
+    )
 
     def seen(version: str, spec: bytes, status: bytes) -> int:
         before = len(looked)

@@ -6,6 +6,7 @@ import copy
 import itertools
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from vcsync.kube.cache import Cache, Change
@@ -13,6 +14,7 @@ from vcsync.kube.envelope import Envelope, parse
 from vcsync.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Status
 from vcsync.kube.patches import merge_patch
 from vcsync.kube.resources import Resource
+from vcsync.tenancy.brake import Gate
 
 Key = tuple[str, str, str]
 """plural, namespace, name"""
@@ -22,6 +24,15 @@ def refusal(
     kind: type[ApiError], message: str, endpoint: str, *, code: int = 403, reason: str = ""
 ) -> ApiError:
     return kind(Status(code=code, reason=reason or kind.__name__, message=message), endpoint=endpoint)
+
+
+def paper_gate(released: datetime | None = None) -> Gate:
+    """A gate that brakes when more than a third, and more than twenty, are to go."""
+    return Gate(0.3, released=lambda _: released, clock=lambda: 0.0)
+
+
+async def believed() -> None:
+    """The control plane is the tenant's."""
 
 
 class PaperApi:
@@ -142,8 +153,8 @@ class PaperReflector:
     def observe(self, envelope: Envelope) -> Change | None:
         return self.cache.observe(envelope)
 
-    def observe_gone(self, namespace: str, name: str, uid: str) -> Change | None:
-        return self.cache.observe_gone(namespace, name, uid)
+    def observe_gone(self, namespace: str, name: str, uid: str, *, for_good: bool = True) -> Change | None:
+        return self.cache.observe_gone(namespace, name, uid, for_good=for_good)
 
 
 class PaperCaches:
@@ -151,6 +162,10 @@ class PaperCaches:
 
     def __init__(self, *resources: Resource) -> None:
         self.reflectors = {resource: PaperReflector() for resource in resources}
+        self.departed: set[str] = set()
+
+    def departure_seen(self, *what: Any) -> bool:
+        return what[-1] in self.departed
 
     def get(self, resource: Resource, namespace: str, name: str) -> Envelope | None:
         reflector = self.reflectors.get(resource)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from engine_paper import PaperApi, PaperCaches
+from engine_paper import PaperApi, PaperCaches, paper_gate
 
 from vcsync.api import names
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS
@@ -24,6 +24,7 @@ class World:
         self.caches = PaperCaches(NAMESPACES, PODS)
         self.ledger = Ledger(self.meta, "r1", lambda *_: None)
         self.told: list[tuple[str, str]] = []
+        self.gate = paper_gate()
         self.drain = Drain(
             meta=self.meta,
             super_client=self.super,
@@ -33,6 +34,7 @@ class World:
             tell=lambda tenant, pod: self.told.append((tenant, pod.name)),
             evict=self.evict,
             clock=lambda: self.now,
+            gate=self.gate,
         )
         self.now = 0.0
         self.asked: list[str] = []

@@ -4,7 +4,6 @@ import asyncio
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +11,6 @@ from vcsync.kube.envelope import Envelope, parse
 from vcsync.kube.errors import Status, Unauthorized
 from vcsync.syncer.drift import fields
 from vcsync.syncer.heartbeat import Heartbeat, capacity, status_patch
-from vcsync.syncer.patrol import brakes
 from vcsync.syncer.service import in_shard
 
 
@@ -98,25 +96,6 @@ async def test_a_super_cluster_that_refuses_our_credentials_is_shown_with_the_re
     assert "401" in reachable["message"]
     assert "put a valid kubeconfig into the Secret of spec.kubeconfigSecretRef" in reachable["message"]
     assert "vcsync-system/super-r1" in reachable["message"]
-
-
-@pytest.mark.parametrize(
-    ("wanted", "of", "braked"),
-    [
-        (20, 20, False),
-        (21, 1000, False),
-        (301, 1000, True),
-        (300, 1000, False),
-        (21, 21, True),
-        (0, 0, False),
-    ],
-)
-def test_a_patrol_is_braked_by_a_large_share_of_many(wanted: int, of: int, braked: bool) -> None:
-    assert brakes(wanted, of, 0.3) is braked
-
-
-def test_an_operator_can_take_the_brake_off() -> None:
-    assert not brakes(1000, 1000, 1.0)
 
 
 def test_drift_names_fields_without_their_values_or_preconditions() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from engine_paper import PaperApi, PaperCaches, PaperReflector, refusal
+from engine_paper import PaperApi, PaperCaches, PaperReflector, believed, paper_gate, refusal
 
 from vcsync.api import names
 from vcsync.kube.envelope import Envelope
@@ -33,6 +33,7 @@ from vcsync.syncer.reconcile import REFUSED_AGAIN_SECONDS, Busy, Reconciler, Sli
 from vcsync.syncer.room import Room
 from vcsync.syncer.waiting import Item, WaitingRoom
 from vcsync.syncer.world import World
+from vcsync.tenancy.proof import WrongControlPlane
 
 KEY = "vcsync-1a2b3c-acme"
 PLACE = names.super_namespace(KEY, "shop")
@@ -63,6 +64,8 @@ class Scene:
         self.holding: Holding | None = Holding.PLACED
         self.bytes, self.whole = 0, 4 << 20
         self.room: int | None = 4 << 20
+        self.gate, self.prove = paper_gate(), believed
+        self.lost = (0, 1)
         kinds = {
             resource.plural: Kind(
                 name=resource.plural,
@@ -85,6 +88,8 @@ class Scene:
             room=Room(held=lambda _: self.bytes, whole=lambda: self.whole, clock=lambda: 0.0),
             waiting=self.waiting,
             drift=self.drift,
+            gate=self.gate,
+            prove=self.prove,
             clock=itertools.count(1.0).__next__,
         )
 
@@ -123,6 +128,9 @@ class PaperWorld(World):
         if holding is None:
             return None
         return Entry("t", "shop", "ns", holding, 1, None, "np", self._scene.room)
+
+    async def lost(self, kind: Kind, side: str) -> tuple[int, int]:
+        return self._scene.lost
 
     def _reflector(self, side: str, resource: Resource) -> PaperReflector | None:
         return (self.theirs if side == "tenant" else self.here).reflectors.get(resource)
@@ -548,3 +556,64 @@ async def test_other_slices_and_what_goes_with_a_finished_pod_are_no_repairs(
     assert scene.drift.total == 0, "its namespace has other slices than when both agreed"
     await scene.reconciler.reconcile(POD)
     assert scene.drift.total == 1
+
+
+def _delete_without_source(p: Envelope | None, v: Envelope | None) -> Plan:
+    return Plan((Delete("super", PODS, PLACE, "web", p.uid, confirm=True),)) if v is None and p else EMPTY
+
+
+async def test_too_many_deletions_that_nobody_asked_for_wait_for_an_operator(scene: Scene) -> None:
+    scene.p(PODS, "web", "gone")
+    scene.plans["pods"] = lambda v, p: _delete_without_source(p, v)
+    scene.lost = (200, 200)
+
+    assert await scene.reconciler.reconcile(POD) == 60.0
+
+    assert scene.super.has(PODS, "web", PLACE)
+    parked = scene.waiting.reason(KEY, POD)
+    assert parked is not None
+    assert f"vcsync brake release {KEY}" in parked.reason
+    reads = len(scene.tenant.calls)
+    await scene.reconciler.reconcile(POD)
+    assert len(scene.tenant.calls) == reads, "nothing is asked of a control plane that is not believed anyway"
+
+
+async def test_what_the_watch_has_told_of_is_no_reason_to_brake(scene: Scene) -> None:
+    scene.p(PODS, "web", "gone")
+    scene.plans["pods"] = lambda v, p: _delete_without_source(p, v)
+    scene.lost = (200, 200)
+    scene.theirs.departed.add("gone")
+
+    assert await scene.reconciler.reconcile(POD) is None
+
+    assert not scene.super.has(PODS, "web", PLACE)
+
+
+async def test_nothing_goes_because_another_control_plane_does_not_know_it(scene: Scene) -> None:
+    async def other() -> None:
+        raise WrongControlPlane("the control plane is not the one that was registered")
+
+    scene.reconciler._prove = other
+    scene.p(PODS, "web", "gone")
+    scene.plans["pods"] = lambda v, p: _delete_without_source(p, v)
+
+    assert await scene.reconciler.reconcile(POD) == 60.0
+
+    assert scene.super.has(PODS, "web", PLACE)
+    parked = scene.waiting.reason(KEY, POD)
+    assert parked is not None
+    assert "not the one that was registered" in parked.reason
+
+
+async def test_the_brake_lets_go_when_the_objects_are_there_again(scene: Scene) -> None:
+    p = scene.p(PODS, "web", "back")
+    scene.plans["pods"] = lambda v, p: _delete_without_source(p, v)
+    scene.lost = (200, 200)
+    await scene.reconciler.reconcile(POD)
+    assert scene.gate.braked
+
+    scene.v(PODS, "web", uid="back")
+    await scene.reconciler.reconcile(POD)
+
+    assert not scene.gate.braked
+    assert scene.super.has(PODS, p.name, PLACE)

@@ -83,7 +83,7 @@ async def test_a_tenant_with_many_pods_is_walked_over_in_steps(
     fill(tenant)
     counted = Counted()
     looked: Callable[..., object] = {"unsettled": tenant.world.pair, "all": tenant.world.looks_settled}.get(
-        walk, tenant.world.theirs.get
+        walk, tenant.world.pair
     )
 
     def counting(*args: object) -> object:
@@ -91,8 +91,8 @@ async def test_a_tenant_with_many_pods_is_walked_over_in_steps(
         return looked(*args)
 
     if walk == "lost":
-        monkeypatch.setattr(tenant.world.theirs, "get", counting)
-        assert await counted.during(tenant.lost_pods()) <= STEP_ITEMS + 1
+        monkeypatch.setattr(tenant.world, "pair", counting)
+        assert await counted.during(tenant.world.lost(tenant.world.kinds["pods"], "super")) <= STEP_ITEMS + 1
     elif walk == "unsettled":
         monkeypatch.setattr(tenant.world, "pair", counting)
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from engine_paper import PaperApi
+from engine_paper import PaperApi, believed, paper_gate
 
 from vcsync.api import names
 from vcsync.api.specs import VirtualClusterSpec
@@ -46,7 +46,11 @@ async def session() -> Session:
         )
         record = SimpleNamespace(name="acme", namespace="vcsync", uid="vc", spec=VirtualClusterSpec())
         handle = SimpleNamespace(
-            key="key", client=PaperApi("tenant"), virtual_cluster=record, changed=asyncio.Event()
+            key="key",
+            client=PaperApi("tenant"),
+            virtual_cluster=record,
+            changed=asyncio.Event(),
+            prove=believed,
         )
         arguments: dict[str, Any] = {
             "server": "https://10.0.0.1:6443",
@@ -59,6 +63,7 @@ async def session() -> Session:
             "wake": lambda *_: None,
             "waiting": WaitingRoom(),
             "drift": DriftLedger(),
+            "gate": paper_gate(),
             "on_changed": lambda _: None,
             "clock": lambda: 0.0,
         }

@@ -1,0 +1,45 @@
+"""A tenant is served by the control plane that was registered, and by no other."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from vcsync.api import names
+from vcsync.api.objects import VirtualCluster
+from vcsync.kube.errors import NotFound, Status
+from vcsync.tenancy.proof import WrongControlPlane, prove
+
+
+class Server:
+    """A control plane whose kube-system has this UID; None: it has none."""
+
+    def __init__(self, uid: str | None) -> None:
+        self.uid = uid
+
+    async def get(self, _resource: object, name: str) -> object:
+        assert name == "kube-system"
+        if self.uid is None:
+            raise NotFound(Status(code=404, reason="NotFound", message="namespaces not found"), endpoint="t")
+        return SimpleNamespace(uid=self.uid)
+
+
+def record(**annotations: str) -> VirtualCluster:
+    return VirtualCluster(name="acme", namespace="vcsync", uid="vc", annotations=annotations)
+
+
+@pytest.mark.parametrize("uid", ["another", None])
+async def test_another_or_an_emptied_control_plane_is_refused_with_the_remedy(uid: str | None) -> None:
+    server: Any = Server(uid)
+    with pytest.raises(WrongControlPlane, match="vcsync tenant accept acme"):
+        await prove(server, record(**{names.CONTROL_PLANE_UID: "its-own"}))
+
+
+async def test_its_own_is_believed() -> None:
+    server: Any = Server("its-own")
+    await prove(server, record(**{names.CONTROL_PLANE_UID: "its-own"}))
+
+
+async def test_a_record_without_a_uid_proves_nothing() -> None:
+    server: Any = Server(None)
+    await prove(server, record())

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from msgspec import to_builtins
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from vcsync.api import names
@@ -80,6 +81,7 @@ class NamespaceScheduler:
             "tenants": tenants,
             "superClusters": pool_status(term.pool, term.ledger),
             "placements": len(term.ledger),
+            "braked": [to_builtins(brake) for brake in term.gate.braked.values()],
             "queues": {"namespaces": queue.queued, "delayed": queue.delayed, "inProcess": queue.in_process},
             "waiting": [
                 {"tenant": tenant, "namespace": namespace, "reason": term.outcomes[tenant, namespace].message}
@@ -100,6 +102,7 @@ class NamespaceScheduler:
             ("queued", "Namespaces that are to be looked at", statistics.queued + statistics.delayed),
             ("placements", "Namespaces in the ledger", len(term.ledger)),
             ("waiting", "Namespaces with slices that wait", len(term.waiting)),
+            ("braked", "Placements that would go, too many to be believed, by tenant", len(term.gate.braked)),
         ):
             gauge = GaugeMetricFamily(f"vcsync_nsscheduler_{name}", text)
             gauge.add_metric([], float(value))

@@ -181,8 +181,13 @@ class Reconciler:
                 whole = await self._hands.reread(
                     "tenant", kind.resource, item.namespace, item.name, pair.v.uid
                 )
+                if whole is None:
+                    # What comes of it is for the tenant's watch to say; see `Hands.reread`.
+                    raise Parked(
+                        Wait("the tenant's object is gone, of which its watch has yet to tell", after=2.0)
+                    )
                 pair = self._world.pair(kind, item, met)
-                if pair.v is None or whole is None or whole.resource_version != pair.v.resource_version:
+                if pair.v is None or whole.resource_version != pair.v.resource_version:
                     continue
                 pair = Pair(whole, pair.p)
             plan = kind.plan(pair.v, pair.p, self._context(), self._world.with_met(met))

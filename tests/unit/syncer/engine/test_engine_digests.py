@@ -13,7 +13,7 @@ from test_engine_reconcile import KEY, MAP, PLACE, Scene
 from vcsync.api import names
 from vcsync.kube.envelope import Envelope
 from vcsync.kube.errors import Unreachable
-from vcsync.kube.resources import CONFIG_MAPS, PODS, SECRETS
+from vcsync.kube.resources import CONFIG_MAPS, SECRETS
 from vcsync.syncer.caches import TenantCaches
 from vcsync.syncer.digests import WHOLE_BYTES, digest, is_digest, with_digest
 from vcsync.syncer.kinds import KINDS
@@ -165,11 +165,9 @@ async def test_nothing_is_decided_while_the_content_cannot_be_read(scene: Digest
     assert scene.super.writes() == []
 
 
-async def test_one_that_has_gone_meanwhile_is_gone(scene: Digested) -> None:
-    stored = scene.large()
+async def test_one_that_has_gone_meanwhile_waits_for_the_watch_to_say_so(scene: Digested) -> None:
+    scene.large()
     del scene.tenant.objects[CONFIG_MAPS.plural, "shop", "settings"]
-    scene.plans["configmaps"] = lambda v, p: EMPTY if v is None else pytest.fail("it has gone")
-    await scene.reconciler.reconcile(MAP)
-    assert scene.theirs.get(CONFIG_MAPS, "shop", "settings") is None
-    assert stored.name == "settings"
-    assert PODS in scene.theirs.reflectors
+    scene.plans["configmaps"] = lambda v, p: pytest.fail("nothing can be planned of it")
+    assert await scene.reconciler.reconcile(MAP) == 2.0
+    assert scene.theirs.get(CONFIG_MAPS, "shop", "settings") is not None

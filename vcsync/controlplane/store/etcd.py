@@ -16,7 +16,7 @@ import structlog
 
 from vcsync.controlplane.store import etcd_gateway as wire
 from vcsync.controlplane.store import etcd_wide
-from vcsync.controlplane.store.etcd_gateway import Gateway, GatewayError, RangeAnswer, end_of
+from vcsync.controlplane.store.etcd_gateway import Gateway, GatewayError, RangeAnswer
 from vcsync.controlplane.store.hub import Hub, follow
 from vcsync.controlplane.store.interface import (
     NARROW,
@@ -36,6 +36,7 @@ from vcsync.controlplane.store.interface import (
     require_valid,
 )
 from vcsync.controlplane.store.metering import Meter
+from vcsync.controlplane.store.ranges import end_of
 
 PAGE_RECORDS = 1000
 """Records asked for at a time; etcd holds its lock while it reads them."""

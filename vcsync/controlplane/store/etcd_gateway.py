@@ -206,12 +206,6 @@ class Gateway:
         raise last or aiohttp.ClientError("no endpoints")
 
 
-def end_of(prefix: bytes) -> bytes:
-    """Return the first key behind all those that begin with a prefix (`clientv3.GetPrefixRangeEnd`)."""
-    stem = prefix.rstrip(b"\xff")
-    return stem[:-1] + bytes([stem[-1] + 1]) if stem else b"\0"
-
-
 def _decoded(body: bytes, kind: type[A]) -> A:
     try:
         return msgspec.json.decode(body, type=kind, strict=False)

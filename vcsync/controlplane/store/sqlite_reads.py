@@ -15,10 +15,8 @@ from vcsync.controlplane.store.interface import (
     StoreUnavailable,
     Usage,
 )
+from vcsync.controlplane.store.ranges import end_of
 from vcsync.controlplane.store.sqlite_ledger import POSITION_BITS, first_sequence
-
-LAST = chr(0x10FFFF)
-"""Sorts behind every character; keys do not hold it."""
 
 RANGE_BYTES = 512 * 1024
 """Of values that are read at once (0.3 ms), and one value more at most."""
@@ -28,14 +26,14 @@ _GET = (
     "FROM state LEFT JOIN object ON object.key = ?"
 )
 _UNDO = "SELECT previous, created, before FROM log WHERE key = ? AND sequence >= ? ORDER BY sequence LIMIT 1"
-_RANGE = "SELECT key, value, created, revision FROM object WHERE key >= ? AND key < ? ORDER BY key LIMIT ?"
-_COUNT = "SELECT count(*) FROM object WHERE key >= ? AND key < ?"
+_RANGE = "SELECT key, value, created, revision FROM object WHERE key >= ? AND key < CAST(? AS TEXT) ORDER BY key LIMIT ?"
+_COUNT = "SELECT count(*) FROM object WHERE key >= ? AND key < CAST(? AS TEXT)"
 
 # The state at an older revision: what has not changed since, and what the first change since then replaced. A
 # change is the first one exactly when the state before it is not newer than the revision asked for.
-_KEPT = "FROM object WHERE key >= :from AND key < :to AND revision <= :revision"
+_KEPT = "FROM object WHERE key >= :from AND key < CAST(:to AS TEXT) AND revision <= :revision"
 _REPLACED = (
-    "FROM log WHERE key >= :from AND key < :to "
+    "FROM log WHERE key >= :from AND key < CAST(:to AS TEXT) "
     "AND sequence >= :since AND before <= :revision AND previous IS NOT NULL"
 )
 _OLD_RANGE = (
@@ -43,9 +41,9 @@ _OLD_RANGE = (
     f"SELECT key, previous, created, before {_REPLACED} ORDER BY key LIMIT :limit"
 )
 # Counting them like that would look at every object; this looks at the index, and at what changed since.
-_CHANGED = "SELECT key FROM log WHERE key >= :from AND key < :to AND sequence >= :since"
+_CHANGED = "SELECT key FROM log WHERE key >= :from AND key < CAST(:to AS TEXT) AND sequence >= :since"
 _OLD_COUNT = (
-    "SELECT (SELECT count(*) FROM object WHERE key >= :from AND key < :to) "  # noqa: S608  made of the texts above
+    "SELECT (SELECT count(*) FROM object WHERE key >= :from AND key < CAST(:to AS TEXT)) "  # noqa: S608  made of the texts above
     f"- (SELECT count(*) FROM object WHERE key IN ({_CHANGED})) + (SELECT count(*) {_REPLACED})"
 )
 
@@ -61,7 +59,7 @@ _CHANGES = """
 """
 _ALL = "SELECT sequence FROM log WHERE sequence >= :from AND sequence < :to ORDER BY sequence LIMIT :limit"
 _SOME = (
-    "SELECT sequence FROM log INDEXED BY log_key WHERE key >= :prefix AND key < :end "
+    "SELECT sequence FROM log INDEXED BY log_key WHERE key >= :prefix AND key < CAST(:end AS TEXT) "
     "AND sequence >= :from AND sequence < :to ORDER BY sequence LIMIT :limit"
 )
 
@@ -136,7 +134,7 @@ class Reader:
         And whether there are more of them.
         """
         rows = (
-            self._connection.execute(_RANGE, (_first(prefix, after), prefix + LAST, limit + 1))
+            self._connection.execute(_RANGE, (_first(prefix, after), _end(prefix), limit + 1))
             if revision is None
             else self._connection.execute(_OLD_RANGE, _bounds(prefix, after, revision) | {"limit": limit + 1})
         )
@@ -153,16 +151,16 @@ class Reader:
     def count(self, prefix: str, after: str, revision: int | None) -> int:
         """Return how many keys lie behind the key `after`; `revision` None: now."""
         if revision is None:
-            counted = self._connection.execute(_COUNT, (_first(prefix, after), prefix + LAST)).get
+            counted = self._connection.execute(_COUNT, (_first(prefix, after), _end(prefix))).get
         else:
             counted = self._connection.execute(_OLD_COUNT, _bounds(prefix, after, revision)).get
         return int(counted)
 
     def changes(self, prefix: str, after: int, until: int, limit: int) -> Batch:
         """Return about `limit` changes behind revision `after` up to `until`, and up to where that is all of them."""
-        bounds = {
+        bounds: dict[str, str | bytes | int] = {
             "prefix": prefix,
-            "end": prefix + LAST,
+            "end": _end(prefix),
             "from": first_sequence(after + 1),
             "to": first_sequence(until + 1),
             "limit": limit,
@@ -203,10 +201,15 @@ def _first(prefix: str, after: str) -> str:
     return max(prefix, f"{after}\0") if after else prefix
 
 
-def _bounds(prefix: str, after: str, revision: int) -> dict[str, str | int]:
+def _end(prefix: str) -> bytes:
+    # It need not be UTF-8, so it is bound as bytes and compared as text. No text in UTF-8 holds the byte 0xff.
+    return end_of(prefix.encode()) if prefix else b"\xff"
+
+
+def _bounds(prefix: str, after: str, revision: int) -> dict[str, str | bytes | int]:
     return {
         "from": _first(prefix, after),
-        "to": prefix + LAST,
+        "to": _end(prefix),
         "revision": revision,
         "since": first_sequence(revision + 1),
     }

@@ -18,6 +18,7 @@ from vcsync.fairqueue import FairQueue, WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.resources import Resource
+from vcsync.tenancy.status import skipped_objects
 
 WORKERS = 64
 PER_TENANT = 8
@@ -101,6 +102,7 @@ class Engine:
                 mirror.resource.plural: {
                     "objects": len(mirror.reflector.cache),
                     "synced": mirror.reflector.synced,
+                    **skipped_objects(mirror.reflector),
                 }
                 for mirror in self.mirrors.values()
             },

@@ -2,13 +2,14 @@
 
 import asyncio
 import copy
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import urlencode
 
 import msgspec
+from msgspec import Raw
 
 import vcsync
 from vcsync.kube.breaker import BreakerState
@@ -19,6 +20,7 @@ from vcsync.kube.envelope import (
     ListPage,
     WatchEvent,
     encode,
+    named,
     parse,
     parse_event,
     split_list,
@@ -294,6 +296,7 @@ class Client:
         field_selector: str = "",
         limit: int = 500,
         resource_version: str | None = None,
+        on_unreadable: Callable[[Envelope, str], None] | None = None,
     ) -> AsyncGenerator[ListPage, None]:
         """List a collection page by page; the loop gets its turn between them.
 
@@ -305,6 +308,8 @@ class Client:
             limit: objects per page; 0 asks for all at once. Servers may answer more at once, we still yield
                 by it.
             resource_version: not older than this version; `0`: any the server has at hand; None: the newest.
+            on_unreadable: is told of an object that cannot be parsed, by what can be read of its name, and why; the
+                page then lacks it. None: that is an error.
 
         Raises:
             Gone: the continuation has expired; begin again.
@@ -323,7 +328,7 @@ class Client:
                 raw = split_list(body)
                 portion = limit or 500
                 for start in range(0, max(len(raw.items), 1), portion):
-                    items = [parse(item) for item in raw.items[start : start + portion]]
+                    items = list(_parsed(raw.items[start : start + portion], on_unreadable))
                     last = start + portion >= len(raw.items)
                     yield ListPage(
                         items, raw.resource_version, raw.continue_token, raw.remaining if last else None
@@ -471,6 +476,18 @@ class Client:
         nonsense = KubeError(f"{path}: the answer is not a Kubernetes object: {error}", endpoint=self.name)
         self._transport.tally.failed(nonsense)
         return nonsense
+
+
+def _parsed(
+    items: Sequence[Raw], on_unreadable: Callable[[Envelope, str], None] | None
+) -> Iterator[Envelope]:
+    for item in items:
+        try:
+            yield parse(item)
+        except UNREADABLE as error:
+            if on_unreadable is None:
+                raise
+            on_unreadable(named(item), str(error))
 
 
 def _selection(label_selector: str, field_selector: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ nothing but `managedFields`; a field is decoded when a function asks for it, by 
 that function needs.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, TypeVar, cast
 
@@ -92,8 +92,10 @@ class ListPage(Struct, frozen=True):
 class WatchEvent(Struct, frozen=True, gc=False):
     """One event of a watch. A BOOKMARK's object has no name, only a resourceVersion and maybe annotations."""
 
-    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "UNREADABLE"]
+    """`UNREADABLE`: an object came that is none; `object` has what could be read of its name."""
     object: Envelope
+    why: str = ""
 
 
 class ErrorEvent(Exception):
@@ -173,6 +175,25 @@ def parse_list(body: bytes) -> ListPage:
     )
 
 
+def named(raw: bytes | Raw) -> Envelope:
+    """Read of an object that cannot be parsed how it is called, as far as that can be told."""
+    try:
+        return _named(_decode_fields(raw))
+    except msgspec.DecodeError:
+        return Envelope("")
+
+
+def _named(fields: Mapping[str, Raw]) -> Envelope:
+    try:
+        metadata = msgspec.json.decode(fields.get("metadata", _NO_METADATA), type=dict[str, Any])
+    except msgspec.DecodeError:
+        metadata = {}
+    texts = {key: value for key, value in metadata.items() if isinstance(value, str)}
+    return Envelope(
+        texts.get("name", ""), texts.get("namespace", ""), resource_version=texts.get("resourceVersion", "")
+    )
+
+
 class RawPage(Struct, frozen=True):
     """A LIST answer whose items are not parsed yet (they still point into the answer's bytes)."""
 
@@ -199,7 +220,10 @@ def parse_event(line: bytes) -> WatchEvent:
     event = _decode_event(line)
     if event.type == "ERROR":
         raise ErrorEvent(bytes(_decode_raw_event(line).object))
-    return WatchEvent(event.type, _from_fields(event.object))  # type: ignore[arg-type]
+    try:
+        return WatchEvent(event.type, _from_fields(dict(event.object)))  # type: ignore[arg-type]
+    except msgspec.DecodeError as error:
+        return WatchEvent("UNREADABLE", _named(event.object), str(error))
 
 
 def _from_fields(fields: dict[str, Raw]) -> Envelope:

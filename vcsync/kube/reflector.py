@@ -3,7 +3,8 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from vcsync.kube.selectors import parse_selector
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _SHORTEST_WATCH, _LONGEST_WATCH = 300, 600  # seconds; random between, so that not all watches end together
+_MOST_SKIPPED = 20  # objects that could not be taken are named up to this number
 _INITIAL_PATIENCE = 30.0  # seconds without any of a streaming list's initial events
 _log = structlog.get_logger(__name__)
 
@@ -34,6 +36,8 @@ class ReflectorStatistics:
         resumes: streams opened that went on where the one before was lost or ended.
         relists: lists after the first.
         gone: times the server no longer knew our version.
+        skipped: objects that could not be taken, by namespace and name, and why; the newest of them.
+        skipped_total: how often an object could not be taken.
         last_error: what went wrong last.
         synced: the cache has been filled once.
         stale_since: `time.monotonic()` since when no stream is up; None while one is.
@@ -45,6 +49,8 @@ class ReflectorStatistics:
     resumes: int
     relists: int
     gone: int
+    skipped: Mapping[tuple[str, str], str]
+    skipped_total: int
     last_error: str | None
     synced: bool
     stale_since: float | None
@@ -110,6 +116,9 @@ class Reflector:
         # Namespaces that were listed anew at a version the stream has not reached: older news of them are
         # settled.
         self._settled: dict[str, int] = {}
+        # What could not be taken, and why: it is skipped, and everything else goes on.
+        self._skipped: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._skipped_total = 0
 
     @property
     def synced(self) -> bool:
@@ -140,6 +149,8 @@ class Reflector:
             resumes=tally.resumes,
             relists=tally.relists,
             gone=tally.gone,
+            skipped=dict(self._skipped),
+            skipped_total=self._skipped_total,
             last_error=tally.last_error,
             synced=self.synced,
             stale_since=self._stale_since,
@@ -242,12 +253,12 @@ class Reflector:
             field_selector=self.field_selector,
             limit=limit,
             resource_version=version,
+            on_unreadable=lambda named, why: items.extend(self._skip_listed(named, why)),
         )
         async with aclosing(pages):
             async for page in pages:
-                items.extend(
-                    kept for item in page.items if (kept := self._admit(self._placed(item))) is not None
-                )
+                for item in page.items:
+                    items.extend(self._take_listed(item))
                 listed_at = page.resource_version
         return items, listed_at
 
@@ -319,21 +330,68 @@ class Reflector:
                     "streaming lists are not supported", endpoint=self.client.name, ignored=True
                 )
             return True
-        kept = self._admit(self._placed(event.object))
-        if kept is not None:
-            collected.append(kept)
+        if event.type == "UNREADABLE":
+            collected.extend(self._skip_listed(event.object, event.why))
+        else:
+            collected.extend(self._take_listed(event.object))
         return False
 
     def _work_in(self, event: WatchEvent) -> None:
-        envelope = event.object if event.type == "BOOKMARK" else self._placed(event.object)
-        if event.type == "BOOKMARK":
-            self._forget_settled(envelope.version)
-        elif not self._is_settled(envelope):
-            if event.type == "DELETED":
-                self._observe_left(envelope)
-            else:
-                self._observe(envelope)
-        self._course.advanced(envelope.resource_version)
+        envelope = event.object
+        try:
+            if event.type == "BOOKMARK":
+                self._forget_settled(envelope.version)
+            elif event.type == "UNREADABLE":
+                self._skip(envelope, event.why)
+            elif not self._is_settled(envelope := self._placed(envelope)):
+                if event.type == "DELETED":
+                    self._observe_left(envelope)
+                else:
+                    self._observe(envelope)
+                self._taken(envelope)
+        except Exception as error:  # noqa: BLE001 - one object must not keep all others from coming
+            self._skip(envelope, f"{type(error).__name__}: {error}")
+        if envelope.resource_version:
+            self._course.advanced(envelope.resource_version)
+
+    def _take_listed(self, item: Envelope) -> Iterator[Envelope]:
+        """Yield a listed object as it is to be kept, if it is wanted."""
+        try:
+            kept = self._admit(self._placed(item))
+        except Exception as error:  # noqa: BLE001 - one object must not keep all others from coming
+            yield from self._skip_listed(item, f"{type(error).__name__}: {error}")
+            return
+        self._taken(item)
+        if kept is not None:
+            yield kept
+
+    def _skip_listed(self, item: Envelope, why: str) -> Iterator[Envelope]:
+        """Skip a listed object. It is there, so that what is known of it stays."""
+        self._skip(item, why)
+        known = self.cache.get(item.namespace, item.name)
+        if known is not None:
+            yield known
+
+    def _skip(self, item: Envelope, why: str) -> None:
+        """Note an object that cannot be taken."""
+        self._skipped_total += 1
+        if self._skipped.get(item.key) != why:
+            _log.error(
+                "reflector.skipped",
+                endpoint=self.client.name,
+                resource=self.resource.plural,
+                namespace=item.namespace,
+                name=item.name,
+                error=why,
+            )
+        self._skipped[item.key] = why
+        self._skipped.move_to_end(item.key)
+        if len(self._skipped) > _MOST_SKIPPED:
+            self._skipped.popitem(last=False)
+
+    def _taken(self, item: Envelope) -> None:
+        if self._skipped:
+            self._skipped.pop(item.key, None)
 
     def _is_settled(self, envelope: Envelope) -> bool:
         """Whether a list of the namespace has told more than this event already."""

@@ -12,7 +12,7 @@ from vcsync.nsscheduler.leadership import Leadership
 from vcsync.nsscheduler.reconcile import Wish
 from vcsync.nsscheduler.settings import Settings
 from vcsync.scheduling.resources import to_quantities
-from vcsync.tenancy.status import last_errors, pool_status, tenants_status
+from vcsync.tenancy.status import last_errors, pool_status, skipped_objects, tenants_status
 from vcsync.tenancy.terms import Terms
 
 
@@ -70,7 +70,11 @@ class NamespaceScheduler:
         for key, session in term.tenants.items():
             reflectors = {"namespaces": session.namespaces, "resourcequotas": session.quotas}
             tenants[key]["kinds"] = {
-                kind: {"objects": len(reflector.cache), "synced": reflector.synced}
+                kind: {
+                    "objects": len(reflector.cache),
+                    "synced": reflector.synced,
+                    **skipped_objects(reflector),
+                }
                 for kind, reflector in reflectors.items()
             }
         for tenant, _namespace in term.waiting:

@@ -15,7 +15,7 @@ from vcsync.kube.client import Client
 from vcsync.podscheduler.leadership import Leadership
 from vcsync.podscheduler.settings import Settings
 from vcsync.podscheduler.tenant import Outcome
-from vcsync.tenancy.status import last_errors, pool_status, tenants_status
+from vcsync.tenancy.status import last_errors, pool_status, skipped_objects, tenants_status
 from vcsync.tenancy.terms import Terms
 
 
@@ -70,7 +70,13 @@ class PodScheduler:
         tenants = tenants_status(term.registry, term.work)
         for key, session in term.tenants.items():
             book = session.pods.book
-            tenants[key]["kinds"] = {"pods": {"objects": len(book.pods), "synced": session.reflector.synced}}
+            tenants[key]["kinds"] = {
+                "pods": {
+                    "objects": len(book.pods),
+                    "synced": session.reflector.synced,
+                    **skipped_objects(session.reflector),
+                }
+            }
             tenants[key]["waiting"] = book.waiting_count()
         queue = term.work.queue.statistics()
         return shown | {

@@ -40,6 +40,7 @@ from vcsync.syncer.tenant_events import Destination, NotYet, TenantEvents
 from vcsync.syncer.waiting import Item, WaitingRoom
 from vcsync.tenancy.brake import Gate, released_at
 from vcsync.tenancy.registry import TenantHandle, TenantRegistry, TenantStatistics
+from vcsync.tenancy.status import skipped_objects
 
 DRAIN = "drain"
 """Items of this kind drain a namespace; (namespace, "")."""
@@ -362,7 +363,11 @@ class Syncer:
                 {"tenant": tenant, "namespace": namespace, "reason": reason}
                 for (tenant, namespace), reason in self._drain.reasons.items()
             ],
-            "events": {"written": self._events.written, "dropped": self._events.dropped},
+            "events": {
+                "written": self._events.written,
+                "dropped": self._events.dropped,
+                **skipped_objects(self._events.reflector),
+            },
             "patrol": {"rounds": self._patrol.rounds, "found": self._patrol.found},
             "braked": [to_builtins(brake) for brake in self._gate.braked.values()],
             "drift": {
@@ -465,6 +470,7 @@ def _cache_states(reflectors: Iterable[Reflector]) -> dict[str, Any]:
             "objects": len(reflector.cache),
             "synced": reflector.synced,
             "lastError": reflector.statistics().last_error,
+            **skipped_objects(reflector),
         }
         for reflector in reflectors
     }

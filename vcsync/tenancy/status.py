@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from vcsync.fairqueue import WorkerPool
+from vcsync.kube.reflector import Reflector
 from vcsync.scheduling.ledger import Ledger
 from vcsync.scheduling.resources import to_quantities
 from vcsync.tenancy.pool import Pool
@@ -64,3 +65,12 @@ def _text(item: Any) -> str:
 def wall_time(moment: float) -> str:
     """A `time.monotonic()` of this process as RFC 3339 text."""
     return datetime.fromtimestamp(time.time() - time.monotonic() + moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def skipped_objects(reflector: Reflector) -> dict[str, Any]:
+    """Which objects a reflector could not take, and why; nothing while there is none."""
+    seen = reflector.statistics()
+    if not seen.skipped_total:
+        return {}
+    named = {"/".join(filter(None, key)): why for key, why in seen.skipped.items()}
+    return {"skipped": named, "skippedTotal": seen.skipped_total}

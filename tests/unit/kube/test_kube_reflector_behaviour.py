@@ -422,3 +422,73 @@ async def test_a_broken_handler_costs_only_its_own_change(server: StandIn, clien
 
 async def test_waiting_for_a_first_list_can_end_without_one(client: Client) -> None:
     assert not await Reflector(client, CONFIG_MAPS).wait_synced(0.01)
+
+
+def poison(item: Envelope) -> bool:
+    """A door that cannot make up its mind about one object."""
+    if item.name == "poison":
+        raise TypeError("Expected `str`, got `null`")
+    return True
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_an_object_that_cannot_be_taken_is_skipped_and_named(
+    server: StandIn, watch: Start, streaming: bool
+) -> None:
+    server.streaming_lists = streaming
+    server.put("a", "poison")
+    server.put("a", "before")
+    watcher = watch(accept=poison)
+    await watcher.streaming(server)
+    server.put("a", "poison")
+    server.put("a", "after")
+
+    await watcher.until(lambda: watcher.names == {"before", "after"})
+
+    seen = watcher.reflector.statistics()
+    assert seen.relists == 0
+    assert dict(seen.skipped) == {("a", "poison"): "TypeError: Expected `str`, got `null`"}
+    assert seen.skipped_total == 2
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_what_is_no_object_keeps_nothing_else_from_coming(
+    server: StandIn, watch: Start, streaming: bool
+) -> None:
+    server.streaming_lists = streaming
+    server.put("a", "odd", {"a": 5})  # type: ignore[dict-item]
+    server.put("a", "before")
+    watcher = watch()
+    await watcher.streaming(server)
+    server.put("a", "odder", {"a": None})  # type: ignore[dict-item]
+    server.put("a", "after")
+
+    await watcher.until(lambda: {"before", "after"} <= watcher.names)
+
+    assert watcher.names == {"before", "after"}
+    assert set(watcher.reflector.statistics().skipped) == {("a", "odd"), ("a", "odder")}
+
+
+async def test_what_is_known_of_a_skipped_object_stays(server: StandIn, watch: Start) -> None:
+    broken: set[str] = set()
+
+    def door(item: Envelope) -> bool:
+        if item.name in broken:
+            raise ValueError("it is broken")
+        return True
+
+    server.put("a", "one")
+    watcher = watch(accept=door)
+    await watcher.equals(server)
+    broken.add("one")
+    server.put("a", "one")
+    server.oldest = server.version + 1
+    server.end_watches()
+
+    await watcher.until(lambda: watcher.reflector.statistics().relists > 0)
+    assert watcher.names == {"one"}
+
+    broken.clear()
+    server.put("a", "one")
+    await watcher.equals(server)
+    assert not watcher.reflector.statistics().skipped

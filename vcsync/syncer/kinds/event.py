@@ -62,8 +62,8 @@ class TenantEvent(Struct, frozen=True):
 
 
 class _Series(Struct, rename="camel"):
-    count: int = 0
-    last_observed_time: str = ""
+    count: int | None = 0
+    last_observed_time: str | None = ""
 
 
 class _Event(Struct, rename="camel"):
@@ -134,7 +134,7 @@ def event_up(event: Envelope, v: Envelope, context: TenantContext) -> TenantEven
         **rest,
     }
     update = {key: rest[key] for key in _COUNTED if key in rest}
-    series = decoded.series.count if decoded.series is not None else 0
+    series = (decoded.series.count or 0) if decoded.series is not None else 0
     return TenantEvent(namespace, event.name, body, update, max(series, decoded.count or 0) > 1)
 
 

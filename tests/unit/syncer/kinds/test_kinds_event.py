@@ -119,3 +119,9 @@ def test_when_an_event_happened(fields: dict[str, Any], minute: int) -> None:
     moment = event_time(event(**fields))
     assert moment is not None
     assert moment.replace(second=0, microsecond=0) == datetime(2026, 5, 1, 12, minute, tzinfo=UTC)
+
+
+def test_an_event_may_say_nothing_where_it_could_say_when() -> None:
+    raw = b'{"metadata":{"name":"e","creationTimestamp":"2026-01-01T00:00:00Z"},"series":{"lastObservedTime":null,"count":null}}'
+
+    assert event_time(parse(raw)) == datetime(2026, 1, 1, tzinfo=UTC)

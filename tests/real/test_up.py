@@ -87,6 +87,10 @@ def test_a_newcomer_types_what_is_shown_and_keeps_it_over_a_crash(up: Up) -> Non
     pods = up.running(6)
     assert up.supers() == {"r1", "r2"}
     assert up.pods("umbrella") == []
+    warned = up.kubectl("create ingress web --rule=example.com/*=web:80 2>&1")
+    assert "Warning: Ingresses are not carried to the clusters that your Pods run on" in warned
+    node = up.kubectl("get nodes -o name").split()[0]
+    assert "to cordon it has no effect" in up.kubectl(f"cordon {node} 2>&1 && kubectl uncordon {node} 2>&1")
 
     up.type(f"kubectl create -f - <<< '{LEFT_BEHIND}'", KUBECONFIG=str(up.data / "acme.kubeconfig"))
     up.end(signal.SIGKILL)

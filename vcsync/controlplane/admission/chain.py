@@ -22,6 +22,7 @@ from vcsync.controlplane.admission.owner_references import Decide, OwnerReferenc
 from vcsync.controlplane.admission.plugin import Lookup, Plugin
 from vcsync.controlplane.admission.pod_security import DEFAULT, PodSecurity
 from vcsync.controlplane.admission.settings import Settings
+from vcsync.controlplane.admission.without_effect import warn_of_no_effect
 from vcsync.controlplane.rest.scope import Admission, Admit
 from vcsync.controlplane.store.interface import Store
 
@@ -61,6 +62,7 @@ def validating(decide: Decide, may: May, settings: Settings = DEFAULT) -> Sequen
         service_accounts.ServiceAccounts().of_ephemeral,
         PodSecurity(settings),
         daemons_have_nodes,
+        warn_of_no_effect,
         pods.one_default_priority,
         OwnerReferences(decide),
         storage.claim_resize,

@@ -9,18 +9,23 @@ from vcsync.controlplane.rest.scope import Admission
 from vcsync.controlplane.tenants.controllers import NAMESPACE, published_name
 
 
+async def only_virtual_nodes(tenant: str, lookup: Lookup) -> bool:
+    """Tell whether all nodes of a tenant are shown to it by syncers, and its controllers are ours."""
+    if tenant == SYSTEM:
+        return False
+    found = await lookup.get(SYSTEM, "", "configmaps", published_name(tenant), NAMESPACE)
+    data = (found or {}).get("data") or {}
+    return data.get("controllers") != "external" and data.get("nodes") != "own"
+
+
 async def daemons_have_nodes(admission: Admission, lookup: Lookup) -> None:
     """Refuse DaemonSets where there are only nodes that syncers show.
 
     Raises:
         StatusError: 403.
     """
-    if not creates(admission, "daemonsets", "apps") or admission.scope.tenant == SYSTEM:
-        return
     tenant = admission.scope.tenant
-    found = await lookup.get(SYSTEM, "", "configmaps", published_name(tenant), NAMESPACE)
-    data = (found or {}).get("data") or {}
-    if data.get("controllers") != "external" and data.get("nodes") != "own":
+    if creates(admission, "daemonsets", "apps") and await only_virtual_nodes(tenant, lookup):
         why = (
             "a DaemonSet runs on every node, and the nodes here belong to the operator's clusters: use a Deployment; or "
             "have the operator let this tenant bring its own controllers, by "

@@ -20,6 +20,8 @@ from vcsync.status.server import DEFAULT_LISTEN
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 FIELD_MANAGER = "vcsync/cli"
+UP_KUBECONFIG = Path("vcsync-data", "admin.kubeconfig")
+"""Where `vcsync up` without options keeps the operator's kubeconfig."""
 CALL_TIMEOUT = 15.0
 """Seconds a single call of a command may take."""
 
@@ -27,7 +29,8 @@ meta_option = click.option(
     "--meta",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="Kubeconfig of the meta cluster (default: $VCSYNC_META, $KUBECONFIG, in-cluster).",
+    help="Kubeconfig of the meta cluster (default: $VCSYNC_META, $KUBECONFIG, in-cluster, "
+    f"./{UP_KUBECONFIG}).",
 )
 
 
@@ -104,7 +107,17 @@ def meta_kubeconfig(given: str | None) -> str | None:
     path = given or os.environ.get("VCSYNC_META") or os.environ.get("KUBECONFIG")
     if path and not given and os.pathsep in path:
         raise WrongInputError(f"$KUBECONFIG names several files ({path}); name one with --meta")
+    if not path and "KUBERNETES_SERVICE_HOST" not in os.environ and _is_own_file(UP_KUBECONFIG):
+        return str(UP_KUBECONFIG)
     return path or None
+
+
+def _is_own_file(path: Path) -> bool:
+    """Tell whether the user owns a file: a kubeconfig may start programs, and somebody else may own this folder."""
+    try:
+        return path.is_file() and path.stat().st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 @asynccontextmanager

@@ -110,11 +110,16 @@ async def _create(tenant: str, body: Mapping[str, str], data: Path | None, meta:
             raise FailedError(f"there is a tenant {tenant} already") from error
 
 
-async def list_(form: str, data: Path, meta: str | None) -> None:
-    """Print the tenants of a control plane, the operator's own space (`system`) among them."""
+async def list_(form: str, data: Path, meta: str | None, *, everything: bool = False) -> None:
+    """Print the tenants of a control plane; with `everything` its other spaces, too: the operator's and clusters."""
     async with control_plane(data, meta) as client:
         found = msgspec.json.decode(await client.request("GET", TENANTS), type=_Items).items
-    _print(found, form)
+    _print([each for each in found if everything or _is_tenant(each)], form)
+
+
+def _is_tenant(space: _Listed) -> bool:
+    """Tell tenants from the operator's own space, and from spaces with nodes of their own: those are clusters."""
+    return space.name not in RESERVED and space.nodes == "virtual"
 
 
 def _print(found: Sequence[_Listed], form: str) -> None:

@@ -35,6 +35,7 @@ COMMANDS = {
     "backup": ("vcsync.cli.controlplane_backup:backup", "Copy the data of an embedded control plane."),
     "restore": ("vcsync.cli.controlplane_backup:restore", "Put such a copy into an empty place."),
     "status": ("vcsync.cli.show:status", "Show super clusters, tenants and where namespaces are placed."),
+    "version": ("vcsync.cli.version:version", "Show the version of vcsync."),
     "explain": (
         "vcsync.cli.explain:explain",
         "Say where a pod or namespace is and why, or what it waits for.",
@@ -80,7 +81,8 @@ def vcsync() -> None:
     """Tenants with Kubernetes control planes of their own on a pool of super clusters.
 
     Every command takes the kubeconfig of the meta cluster, which holds vcsync's own objects, from --meta,
-    else $VCSYNC_META, else $KUBECONFIG, else from inside a Pod of that cluster.
+    else $VCSYNC_META, else $KUBECONFIG, else from inside a Pod of that cluster,
+    else ./vcsync-data/admin.kubeconfig, which 'vcsync up' writes.
     """
 
 

@@ -27,7 +27,7 @@ from vcsync.cli.common import (
     stored_client,
     timestamp,
 )
-from vcsync.cli.errors import FailedError
+from vcsync.cli.errors import FailedError, WrongInputError
 from vcsync.cli.help import example
 from vcsync.cli.identity import cluster_uid, super_cluster_info
 from vcsync.cli.kubeconfigs import Admin, read_admin, with_token
@@ -374,11 +374,18 @@ async def _accept(tenant: str, meta: str | None) -> None:
     ),
 )
 @output_option
+@click.option(
+    "--all", "everything", is_flag=True, help="With --data: also the operator's space and hollow clusters."
+)
 @embedded.data_option
 @meta_option
-def list_(form: str, data: Path | None, meta: str | None) -> None:
+def list_(form: str, everything: bool, data: Path | None, meta: str | None) -> None:
     """List the tenants of the pool, or with --data those of an embedded control plane."""
-    asyncio.run(_list(form, meta) if data is None else embedded.list_(form, data, meta))
+    if everything and data is None:
+        raise WrongInputError("--all is about the spaces of an embedded control plane: give --data")
+    asyncio.run(
+        _list(form, meta) if data is None else embedded.list_(form, data, meta, everything=everything)
+    )
 
 
 HEADER = ("NAME", "PHASE", "WEIGHT", "QUOTA", "DEFAULT QUOTA", "ROOT NAMESPACE")

@@ -163,7 +163,8 @@ def _next_steps(system: System, seconds: float) -> str:
     data, operator = system.data, system.data / ADMIN_KUBECONFIG
     programs = Path(sys.executable).parent
     lines = [
-        f"ready after {seconds:.1f} s: {system.url} (its CA: {data / AUTHORITY}), http://{system.status}/status",
+        f"ready after {seconds:.1f} s: {system.url} (its CA: {data / AUTHORITY})",
+        f"page for people: http://{system.status}/ (for programs: http://{system.status}/status)",
         "",
     ]
     if shutil.which("kubectl") is None:

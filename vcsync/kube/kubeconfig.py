@@ -146,6 +146,8 @@ def _decode(data: bytes) -> _File:
         raise CredentialsError(f"kubeconfig: not YAML{where}; check its quoting and indentation") from None
     except (UnicodeDecodeError, RecursionError):
         raise CredentialsError("kubeconfig: not YAML text") from None
+    if plain is None:
+        raise CredentialsError("kubeconfig: it is empty; give one with clusters, users and contexts")
     try:
         return msgspec.convert(plain, _File)
     except msgspec.ValidationError as error:

@@ -253,7 +253,7 @@ def test_tenants_of_a_control_plane_are_listed(
     server: type[StandIn], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     item = {"name": "acme", "uid": "u", "created": "2026-01-01T00:00:00Z", "phase": "Ready"}
-    item |= {"controllers": "vcsync", "nodes": "own"}
+    item |= {"controllers": "vcsync", "nodes": "virtual"}
     server.answers[BASE] = (200, json.dumps({"items": [item]}).encode())
     assert main(["tenant", "list", "--data", str(tmp_path)]) == 0
     assert capsys.readouterr().out.split() == [

@@ -1,12 +1,17 @@
 """What the shell sees of the command line: exit codes, one line per error, help with examples."""
 
+import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import click
 import pytest
 
+from vcsync import __version__
+from vcsync.cli import embedded
 from vcsync.cli import main as main_module
 from vcsync.cli.errors import FailedError, WrongInputError, explain_error
 from vcsync.cli.main import COMMANDS, LazyGroup, main, vcsync
@@ -192,3 +197,42 @@ def test_help_does_not_load_the_kubernetes_client() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False"
     assert "Create, register, list and remove tenants." in done.stdout
+
+
+def test_the_version_is_a_command_for_people_and_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version"]) == 0
+    assert __version__ in capsys.readouterr().out
+    assert main(["version", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["version"] == __version__
+
+
+@pytest.mark.parametrize("content", ["", "\n", "# only a comment\n", "---\n", "null"])
+def test_an_empty_kubeconfig_is_called_empty(
+    content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(content)
+    assert main(["super", "list", "--meta", str(path)]) != 0
+    assert "it is empty" in capsys.readouterr().err
+
+
+async def test_tenants_are_listed_without_the_operators_space_and_clusters(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spaces = [("acme", "virtual"), ("r1", "own"), ("system", "virtual")]
+    plain = {"uid": "u", "created": "2026-01-01T00:00:00Z", "phase": "Ready", "controllers": "vcsync"}
+    answer = json.dumps({"items": [{"name": name, "nodes": nodes, **plain} for name, nodes in spaces]})
+
+    class Server:
+        async def request(self, method: str, path: str) -> bytes:
+            assert (method, path) == ("GET", embedded.TENANTS)
+            return answer.encode()
+
+    @asynccontextmanager
+    async def served(*_: object) -> AsyncIterator[Server]:
+        yield Server()
+
+    monkeypatch.setattr(embedded, "control_plane", served)
+    for everything, names in ((False, ["acme"]), (True, ["acme", "r1", "system"])):
+        await embedded.list_("json", Path("data"), None, everything=everything)
+        assert [each["name"] for each in json.loads(capsys.readouterr().out)] == names

@@ -90,6 +90,32 @@ def test_the_meta_clusters_kubeconfig_is_looked_for_in_order(monkeypatch: pytest
     assert meta_kubeconfig("/given") == "/given"
 
 
+def test_without_a_word_the_kubeconfig_is_that_of_vcsync_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("VCSYNC_META", "KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert meta_kubeconfig(None) is None
+    (tmp_path / "vcsync-data").mkdir()
+    (tmp_path / "vcsync-data" / "admin.kubeconfig").touch()
+    assert meta_kubeconfig(None) == "vcsync-data/admin.kubeconfig"
+    assert meta_kubeconfig("/given") == "/given"
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)  # it belongs to somebody else: it could start programs
+    assert meta_kubeconfig(None) is None
+    monkeypatch.undo()
+
+
+def test_in_a_pod_its_own_cluster_goes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("VCSYNC_META", "KUBECONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "vcsync-data").mkdir()
+    (tmp_path / "vcsync-data" / "admin.kubeconfig").touch()
+    assert meta_kubeconfig(None) is None
+
+
 NOW = datetime(2026, 1, 10, 12, 0, 0, tzinfo=UTC)
 
 

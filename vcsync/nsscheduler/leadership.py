@@ -17,14 +17,12 @@ from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_C
 from vcsync.fairqueue import WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import Envelope, untyped
+from vcsync.kube.envelope import Envelope
 from vcsync.kube.errors import KubeError, NotFound, ServerError, Unauthorized, Unreachable, describe
-from vcsync.kube.events import EventRecorder, EventType, ObjectRef
+from vcsync.kube.events import EventType
 from vcsync.kube.reflector import Reflector
-from vcsync.kube.resources import NAMESPACES, RESOURCE_QUOTAS
-from vcsync.nsscheduler.commit import TenantDoor, commit, ledger_writes, tenant_door
+from vcsync.nsscheduler.commit import commit, ledger_writes
 from vcsync.nsscheduler.fence import LedgerDoor, stamp_all
-from vcsync.nsscheduler.mirror import slim
 from vcsync.nsscheduler.nodes import clear_remains
 from vcsync.nsscheduler.pods import pods_of_pool
 from vcsync.nsscheduler.reconcile import (
@@ -32,13 +30,13 @@ from vcsync.nsscheduler.reconcile import (
     NO_QUOTA,
     Facts,
     Wish,
-    counted_hard,
     entry_of,
     reconcile,
 )
 from vcsync.nsscheduler.roots import remove_root, remove_root_of_none
+from vcsync.nsscheduler.session import TenantSession, subject_of
 from vcsync.nsscheduler.settings import Settings
-from vcsync.nsscheduler.withdrawal import SMALL, Withdrawal
+from vcsync.nsscheduler.withdrawal import SMALL
 from vcsync.scheduling.ledger import Entry, Ledger
 from vcsync.scheduling.resources import Resources, from_quantities
 from vcsync.scheduling.slices import PODS
@@ -50,7 +48,6 @@ from vcsync.tenancy.terms import UNCONTESTED, Office
 
 Key = tuple[str, str]
 
-_COMPONENT = "vcsync-nsscheduler"
 _RETRY_SECONDS = 1.0  # between two tries to read the ledger
 _BRAKED_SECONDS = 60.0  # when to look again at what waits for an operator
 _LONGEST_MESSAGE = 4096  # characters of a condition's message
@@ -63,69 +60,6 @@ REMAINS = ".remains"
 """The work item that stands for what removed super clusters have left in a tenant."""
 
 _log = structlog.get_logger(__name__)
-
-
-class TenantSession:
-    """The caches of one connected tenant."""
-
-    def __init__(
-        self,
-        handle: TenantHandle,
-        changed: Callable[[str, str], None],
-        *,
-        gate: Gate,
-        placed: Callable[[str], list[str]],
-    ) -> None:
-        self._placed = placed
-        self.withdrawal = Withdrawal(handle, gate, self._count)
-        self.handle = handle
-        self._changed = changed
-        self.namespaces = Reflector(
-            handle.client,
-            NAMESPACES,
-            project=slim,
-            on_change=self._namespace_changed,
-        )
-        self.quotas = Reflector(
-            handle.client,
-            RESOURCE_QUOTAS,
-            project=lambda quota: replace(quota, labels={}, annotations={}, status=b"", rest=b""),
-            on_change=self._quota_changed,
-        )
-        self.events = EventRecorder(handle.client, _COMPONENT)
-        self.door: TenantDoor = tenant_door(
-            handle.client, self.namespaces.observe, self._emit, self.withdrawal.require
-        )
-
-    async def _count(self) -> tuple[int, int]:
-        """How many of the tenant's placements have lost their namespace or its quotas, and how many there are."""
-        placed = self._placed(self.handle.key)
-        bounded = bool(self.handle.virtual_cluster.spec.default_quota)
-        lost = 0
-        for name in placed:
-            namespace = self.namespaces.cache.get("", name)
-            lost += namespace is None or not (namespace.deleting or bounded or self.hards(name))
-        return lost, len(placed)
-
-    def _namespace_changed(self, change: Change) -> None:
-        self.withdrawal.namespace_changed(change)
-        self._changed(self.handle.key, _subject(change).name)
-
-    def hards(self, namespace: str) -> tuple[dict[str, str], ...]:
-        """`spec.hard` of the namespace's ResourceQuotas that count."""
-        found = (counted_hard(untyped(quota.spec)) for quota in self.quotas.cache.items(namespace))
-        return tuple(hard for hard in found if hard is not None)
-
-    def _quota_changed(self, change: Change) -> None:
-        """Have a namespace looked at when what is limited changes; what is used of it changes with every Pod."""
-        self.withdrawal.quota_changed(change)
-        if change.old is None or change.new is None or change.old.spec != change.new.spec:
-            self._changed(self.handle.key, _subject(change).namespace)
-
-    def _emit(self, namespace: Envelope, kind: EventType, reason: str, message: str) -> None:
-        # Inside the namespace: whoever may see nothing else of the tenant reads it there.
-        subject = ObjectRef("v1", "Namespace", namespace.name, namespace.name, namespace.uid)
-        self.events.emit(subject, kind, reason, message, now=time.time())
 
 
 class Leadership:
@@ -279,14 +213,14 @@ class Leadership:
         if change.new is not None and not change.new.deleting:
             return
         try:
-            key = names.cluster_key(VirtualCluster.from_envelope(_subject(change)))
+            key = names.cluster_key(VirtualCluster.from_envelope(subject_of(change)))
         except ValueError:  # it never was a tenant, hence has nothing
             return
         self._add_all(key)
         self.work.add(key, _VIRTUAL_CLUSTER)
 
     def _placement_changed(self, change: Change) -> None:
-        placement = _subject(change)
+        placement = subject_of(change)
         key = placement.key
         if change.new is None:
             self._unanswered.discard(key)
@@ -583,12 +517,6 @@ def _key_of(virtual_cluster: Envelope) -> str:
 
 def _belongs_to(placement: Envelope, virtual_cluster: Envelope) -> bool:
     return NamespacePlacement.from_envelope(placement).spec.virtual_cluster.uid == virtual_cluster.uid
-
-
-def _subject(change: Change) -> Envelope:
-    subject = change.new or change.old
-    assert subject is not None  # noqa: S101 - a change has at least one side
-    return subject
 
 
 def _gave_back(before: Entry | None, after: Entry | None) -> bool:

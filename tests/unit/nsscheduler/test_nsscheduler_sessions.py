@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from vcsync.kube.envelope import Envelope
-from vcsync.nsscheduler.leadership import TenantSession
+from vcsync.nsscheduler.session import TenantSession
 from vcsync.tenancy.brake import Gate
 
 

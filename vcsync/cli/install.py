@@ -14,7 +14,7 @@ from vcsync.cli.errors import FailedError, WrongInputError
 from vcsync.cli.help import example
 from vcsync.cli.kubeconfigs import read_admin, with_token
 from vcsync.cli.manifests import apply
-from vcsync.cli.tokens import token_of
+from vcsync.cli.tokens import tokens_of
 from vcsync.kube.client import Client
 from vcsync.kube.envelope import untyped
 from vcsync.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
@@ -66,10 +66,9 @@ async def _install(meta: str | None, roles: Iterable[str] | None) -> dict[str, s
         manifests = rbac.meta_manifests()
         await apply(client, manifests)
         click.echo(f"namespaces, ServiceAccounts and roles are there ({len(manifests)} objects)")
-        return {
-            role: await token_of(client, names.service_account(role), names.SYSTEM_NAMESPACE)
-            for role in roles or ()
-        }
+        accounts = {role: names.service_account(role) for role in roles or ()}
+        tokens = await tokens_of(client, list(accounts.values()), names.SYSTEM_NAMESPACE)
+        return {role: tokens[account] for role, account in accounts.items()}
 
 
 async def wait_established(client: Client, wanted: list[str]) -> None:

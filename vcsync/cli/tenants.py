@@ -33,7 +33,7 @@ from vcsync.cli.identity import cluster_uid, super_cluster_info
 from vcsync.cli.kubeconfigs import Admin, read_admin, with_token
 from vcsync.cli.output import amounts, print_objects
 from vcsync.cli.registered import require_tenant, super_cluster_of, virtual_clusters
-from vcsync.cli.tokens import token_of, wait_until_usable
+from vcsync.cli.tokens import tokens_of, wait_until_usable
 from vcsync.kube.client import Client
 from vcsync.kube.errors import AlreadyExists
 from vcsync.kube.kubeconfig import Cluster
@@ -304,11 +304,11 @@ async def _make_credentials(
 ) -> list[dict[str, Any]]:
     """Make the roles' ServiceAccounts in the control plane and return the Secrets with their kubeconfigs."""
     await manifests.apply(control_plane, rbac.tenant_manifests())
+    accounts = {role: names.service_account(role) for role in names.ROLES}
+    tokens = await tokens_of(control_plane, list(accounts.values()), names.SYSTEM_NAMESPACE)
     secrets = []
-    for role in names.ROLES:
-        account = names.service_account(role)
-        token = await token_of(control_plane, account, names.SYSTEM_NAMESPACE)
-        kubeconfig = with_token(cluster, name=tenant, user=account, token=token)
+    for role, account in accounts.items():
+        kubeconfig = with_token(cluster, name=tenant, user=account, token=tokens[account])
         async with stored_client(kubeconfig, f"{tenant} with the credentials of {role}") as client:
             await wait_until_usable(client, NAMESPACES.path())
         secrets.append(manifests.secret(root, names.role_secret(role), names.KUBECONFIG_KEY, kubeconfig))

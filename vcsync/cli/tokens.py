@@ -3,7 +3,9 @@
 import asyncio
 import base64
 import time
+from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import click
 import msgspec
@@ -17,7 +19,9 @@ from vcsync.kube.resources import SECRETS, SERVICE_ACCOUNTS
 
 POLL_SECONDS = 0.25
 FILL_SECONDS = 15.0
-"""How long a controller may take to put a token into a Secret."""
+"""How long a controller may take to put tokens into Secrets."""
+QUIET_SECONDS = 1.0
+"""After which it is said what is waited for."""
 REQUESTED_LIFETIME = timedelta(days=365)
 """Life of a token where Secrets are not filled (a cluster without that controller)."""
 
@@ -37,15 +41,51 @@ def token_secret(account: str) -> str:
 
 
 async def token_of(client: Client, account: str, namespace: str) -> str:
-    """Return a token of a ServiceAccount that lasts, from a Secret that the cluster fills.
-
-    Where nothing fills it (no kube-controller-manager), a token for a year is requested instead, and its
-    end is shown on stderr.
+    """Return a token of one ServiceAccount; see `tokens_of`.
 
     Raises:
         KubeError: The cluster refused it.
     """
-    secret = {
+    return (await tokens_of(client, [account], namespace))[account]
+
+
+async def tokens_of(client: Client, accounts: Sequence[str], namespace: str) -> dict[str, str]:
+    """Return tokens of ServiceAccounts that last, from Secrets that the cluster fills.
+
+    Where nothing fills them (no kube-controller-manager), tokens for a year are requested instead, and their
+    ends are shown on stderr. So is what is waited for, if it takes more than a moment.
+
+    Raises:
+        KubeError: The cluster refused it.
+    """
+    await apply(client, [_secret(account, namespace) for account in accounts])
+    found: dict[str, str] = {}
+    begun = time.monotonic()
+    told = False
+    while True:
+        for account in accounts:
+            if account not in found and (token := await _filled(client, account, namespace)) is not None:
+                found[account] = token
+        left = len(accounts) - len(found)
+        waited = time.monotonic() - begun
+        if left and waited >= QUIET_SECONDS and not told:
+            told = True
+            click.echo(
+                f"waiting at most {FILL_SECONDS:.0f} s for {client.name} to fill {left} token "
+                f"Secret{'s' if left > 1 else ''}",
+                err=True,
+            )
+        if not left or waited >= FILL_SECONDS:
+            break
+        await asyncio.sleep(POLL_SECONDS)
+    for account in accounts:
+        if account not in found:
+            found[account] = await _requested(client, account, namespace)
+    return found
+
+
+def _secret(account: str, namespace: str) -> dict[str, Any]:
+    return {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {
@@ -55,15 +95,12 @@ async def token_of(client: Client, account: str, namespace: str) -> str:
         },
         "type": "kubernetes.io/service-account-token",
     }
-    await apply(client, [secret])
-    deadline = time.monotonic() + FILL_SECONDS
-    while time.monotonic() < deadline:
-        envelope = await client.get(SECRETS, token_secret(account), namespace)
-        token = (untyped(envelope.rest).get("data") or {}).get("token") if envelope.rest else None
-        if token:
-            return base64.b64decode(token).decode()
-        await asyncio.sleep(POLL_SECONDS)
-    return await _requested(client, account, namespace)
+
+
+async def _filled(client: Client, account: str, namespace: str) -> str | None:
+    envelope = await client.get(SECRETS, token_secret(account), namespace)
+    token = (untyped(envelope.rest).get("data") or {}).get("token") if envelope.rest else None
+    return base64.b64decode(token).decode() if token else None
 
 
 async def _requested(client: Client, account: str, namespace: str) -> str:

@@ -44,6 +44,12 @@ CHECK_SECONDS = 1.0
 LONG_READS = 4
 """How many ranges of several pages are read at a time; each has a connection of its own."""
 
+SPARE_PAGES = 512
+"""Free pages (4 MiB) that the file keeps for what is written next."""
+
+SHRINK_PAGES = 128
+"""Free pages (1 MiB) that one step gives back, so that no write waits long behind it."""
+
 BATCH_ROWS = 200
 """Rows that one step of compaction or expiry deletes, so that no write waits long behind it."""
 
@@ -148,6 +154,15 @@ class SqliteStore:
         await self._writer.do(lambda ledger: ledger.compact(revision))
         while await self._writer.do(lambda ledger: ledger.forget(BATCH_ROWS)) == BATCH_ROWS:
             continue
+        await self._shrink()
+
+    async def _shrink(self) -> None:
+        """Give back what history took; the file itself becomes smaller with the next checkpoint of its WAL."""
+        left = -1
+        while True:
+            before, left = left, await self._writer.do(lambda ledger: ledger.shrink(SHRINK_PAGES))
+            if left <= SPARE_PAGES or left == before:
+                return
 
     async def sweep(self) -> int:
         """Delete what has outlived its time; return how many keys."""

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 import apsw
+import structlog
 
 from vcsync.controlplane.store.interface import StoreFull, StoreRefused, StoreUnavailable
 
 T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
 
 APPLICATION_ID = 0x76637379
 """`PRAGMA application_id` of our files: "vcsy"."""
@@ -24,6 +27,9 @@ WRITER_CACHE_KIB = 16 * 1024
 READER_CACHE_KIB = 16 * 1024
 WAL_PAGES = 2000
 """The WAL is copied into the database when it holds so many pages (16 MiB)."""
+
+CONVERTED_BYTES = 2**30
+"""Files of earlier versions up to this size are rewritten at the start, so that they can become smaller (seconds)."""
 
 MIGRATIONS: tuple[str, ...] = (
     # object: what stands now. log: how to undo each change, which gives older snapshots and the course of
@@ -214,6 +220,7 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
         require_sound(connection, path)
     if version == 0:
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
@@ -225,6 +232,22 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
             f"{statements}; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {form}; COMMIT"
         )
         connection.execute(with_version)
+    if version and not _number(connection, "auto_vacuum"):
+        _let_it_shrink(connection, path)
+
+
+def _let_it_shrink(connection: apsw.Connection, path: Path) -> None:
+    """Rewrite a file that an earlier version made, so that it can become smaller; without room it stays as it is."""
+    if path.stat().st_size > CONVERTED_BYTES:
+        log.warning(
+            "the database never becomes smaller; to change that, stop and rewrite it by backup and restore",
+            path=str(path),
+        )
+        return
+    try:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL; VACUUM")
+    except (apsw.FullError, apsw.IOError) as error:
+        log.warning("the database cannot be rewritten to become smaller", path=str(path), error=str(error))
 
 
 def _connect(path: Path, flags: int) -> apsw.Connection:

@@ -103,6 +103,13 @@ class Ledger:
         self._connection.execute(_FORGET, (first_sequence(compacted + 1), limit))
         return self._connection.changes()
 
+    def shrink(self, pages: int) -> int:
+        """Give at most so many free pages back to the file system; return how many free ones are left."""
+        for _ in self._connection.execute(f"PRAGMA incremental_vacuum({pages:d})"):
+            pass
+        left: int = self._connection.execute("PRAGMA freelist_count").get
+        return left
+
     def finish(self) -> None:
         """Write down what is kept once for all of it; to be called right before the commit."""
         if not self.changes:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import yaml
 
-from vcsync.kube.quantity import InvalidQuantity, canonical, milli
+from vcsync.kube.amounts import readable
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _UNSEEN_IN_JSON = re.compile(r"[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -61,23 +61,7 @@ class _PlainDumper(yaml.SafeDumper):
 
 def amounts(values: Mapping[str, str], only: Sequence[str] = ("cpu", "memory")) -> str:
     """Show resource amounts in one cell: ``cpu=2,memory=4Gi``."""
-    return ",".join(f"{name}={readable(values[name])}" for name in only if name in values)
-
-
-def readable(amount: str) -> str:
-    """Write a quantity as briefly as a person would: bytes in powers of 1024, rounded to three digits."""
-    try:
-        thousandths = milli(amount)
-    except InvalidQuantity:
-        return amount
-    units = thousandths / 1000
-    if units < 1024**2:
-        return canonical(thousandths)
-    for suffix in ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"):
-        units /= 1024
-        if units < 1024 or suffix == "Ei":
-            break
-    return f"{units:.3g}{suffix}"
+    return ",".join(f"{name}={readable(values[name], name)}" for name in only if name in values)
 
 
 def age(timestamp: str | None, now: datetime | None = None) -> str:

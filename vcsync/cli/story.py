@@ -6,6 +6,8 @@ from typing import Any
 from vcsync.api import names
 from vcsync.api.conditions import condition_of
 from vcsync.api.objects import NamespacePlacement, SuperCluster
+from vcsync.kube.amounts import readable
+from vcsync.scheduling.slices import OBJECTS, PODS
 
 NO_LEDGER = (
     "It has no placement: it has no ResourceQuota on cpu or memory and its tenant no default quota, "
@@ -63,7 +65,7 @@ def _draining(placement: NamespacePlacement) -> list[str]:
     story = [f"Super cluster {super_id} is still clearing what it held of it." for super_id in leaving]
     for super_id, amounts in sorted(placement.status.clearing.items()):
         if placement.status.placements.get(super_id):
-            more = ", ".join(f"{name} {amount}" for name, amount in sorted(amounts.items()))
+            more = _amounts(amounts)
             story.append(
                 f"Super cluster {super_id} may still hold {more} beyond its slices there, which nobody else gets until "
                 "Pods have ended."
@@ -156,7 +158,11 @@ def _health(super_cluster: SuperCluster | None) -> str:
 
 
 def _amounts(values: Mapping[str, str]) -> str:
-    return ", ".join(f"{amount} {name}" for name, amount in sorted(values.items())) or "nothing"
+    return ", ".join(_amount(readable(values[name], name), name) for name in sorted(values)) or "nothing"
+
+
+def _amount(amount: str, name: str) -> str:
+    return f"{amount} {name.removesuffix('s') if amount == '1' and name in (PODS, *OBJECTS) else name}"
 
 
 def _namespace_of(pod: str) -> str:

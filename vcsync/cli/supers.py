@@ -35,13 +35,16 @@ from vcsync.cli.identity import (
     release_super_cluster,
 )
 from vcsync.cli.kubeconfigs import Admin, read_admin, with_token
-from vcsync.cli.output import age, print_objects, readable
+from vcsync.cli.output import age, print_objects
 from vcsync.cli.registered import check_new_super_cluster
 from vcsync.cli.tokens import token_of, wait_until_usable
+from vcsync.kube.amounts import readable
 from vcsync.kube.client import Client
 from vcsync.kube.errors import AlreadyExists, NotFound
 from vcsync.kube.kubeconfig import Cluster
 from vcsync.kube.resources import NAMESPACES, SECRETS
+from vcsync.scheduling.resources import from_quantities, to_quantities
+from vcsync.scheduling.snapshot import InvalidHeadroom, capacity_to_deal
 
 id_argument = click.argument("super_id", metavar="ID")
 
@@ -206,6 +209,7 @@ def as_plain(super_cluster: SuperCluster) -> dict[str, Any]:
 def row(super_cluster: SuperCluster) -> tuple[str, ...]:
     """Return a super cluster as a line of the table."""
     spec, status = super_cluster.spec, super_cluster.status
+    free, dealt_out = capacity_of(super_cluster)
     ready = condition_of(status.conditions, "Ready")
     scheduling = "drains" if spec.drain else "cordoned" if spec.cordoned else "open"
     return (
@@ -216,19 +220,35 @@ def row(super_cluster: SuperCluster) -> tuple[str, ...]:
         if ready.status == "True"
         else f"{ready.status} ({ready.reason})",
         f"{status.nodes.ready}/{status.nodes.total}",
-        _free_of(status.free, status.allocatable, "cpu"),
-        _free_of(status.free, status.allocatable, "memory"),
-        _free_of(status.free, status.allocatable, "pods"),
+        _free_of(free, dealt_out, "cpu"),
+        _free_of(free, dealt_out, "memory"),
+        _free_of(free, dealt_out, "pods"),
         scheduling,
         status.version,
         age(status.heartbeat_time) and f"{age(status.heartbeat_time)} ago",
     )
 
 
-def _free_of(free: dict[str, str], allocatable: dict[str, str], resource: str) -> str:
-    if resource not in allocatable:
+def capacity_of(super_cluster: SuperCluster) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what is free for tenants, and what of the nodes is for them at all: without the headroom."""
+    spec, status = super_cluster.spec, super_cluster.status
+    allocatable = from_quantities(status.allocatable)
+    try:
+        usable = capacity_to_deal(allocatable, spec.headroom, {})
+    except InvalidHeadroom:  # its condition says so
+        usable = allocatable
+    free = {
+        name: max(0, amount - (allocatable[name] - usable[name]))
+        for name, amount in from_quantities(status.free).items()
+        if name in allocatable
+    }
+    return to_quantities(free), to_quantities(usable)
+
+
+def _free_of(free: dict[str, str], usable: dict[str, str], resource: str) -> str:
+    if resource not in usable:
         return ""
-    return f"{readable(free.get(resource, '0'))} of {readable(allocatable[resource])}"
+    return f"{readable(free.get(resource, '0'), resource)} of {readable(usable[resource], resource)}"
 
 
 @supers.command(

@@ -289,6 +289,11 @@ class FairQueue(Generic[K]):
         state = self._groups.get(group)
         return 0 if state is None else len(state.entries) - state.in_process
 
+    def ready(self, group: str) -> int:
+        """Number of a group's items that wait to be handled now; those that are delayed until later do not count."""
+        state = self._groups.get(group)
+        return 0 if state is None else len(state.ordinary) + len(state.priority)
+
     def oldest(self, group: str, now: float) -> tuple[K, float, int] | None:
         """The group's item that is due for longest and still not settled, or None if nothing is due.
 

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from vcsync.kube.amounts import readable
+
 REFRESH_SECONDS = 5
 MOST_ROWS = 200
 """Of one table; `/status` has all."""
@@ -70,6 +72,10 @@ def _text(value: Any) -> str:
     return str(value)
 
 
+def _amounts(value: Any) -> str:
+    return ", ".join(f"{name} {readable(str(amount), name)}" for name, amount in _mapping(value).items())
+
+
 def _roles(roles: Mapping[str, Json]) -> Iterable[Row]:
     for name, role in roles.items():
         yield name, role.get("ready"), role.get("reason"), role.get("restarts"), role.get("lastFailure")
@@ -84,8 +90,8 @@ def _super_clusters(roles: Mapping[str, Json]) -> Iterable[Row]:
             each.get("silentSeconds"),
             each.get("cordoned"),
             each.get("draining"),
-            each.get("capacity"),
-            each.get("dealt"),
+            _amounts(each.get("capacity")),
+            _amounts(each.get("dealt")),
         )
 
 

@@ -387,7 +387,8 @@ class Syncer:
         longest = self._waiting.longest(key)
         return {
             **to_builtins(statistics),
-            "queued": self._pool.queue.depth(key),
+            "queued": self._pool.queue.ready(key),
+            "delayed": self._pool.queue.depth(key) - self._pool.queue.ready(key),
             "oldest": {"item": "/".join(oldest[0]), "age": oldest[1], "attempts": oldest[2]}
             if oldest
             else None,

@@ -9,13 +9,17 @@ import pytest
 import yaml
 
 from vcsync.api.fields import PercentOrQuantity
+from vcsync.api.objects import SuperCluster
+from vcsync.api.specs import SuperClusterSpec, SuperClusterStatus
+from vcsync.cli import story, supers
 from vcsync.cli.common import meta_kubeconfig, parse_amounts, parse_endpoint
 from vcsync.cli.endpoints import status_url
 from vcsync.cli.errors import WrongInputError
 from vcsync.cli.install import write_private
 from vcsync.cli.kubeconfigs import check_self_contained, read_admin, with_token
-from vcsync.cli.output import age, amounts, document, legible, readable, table
+from vcsync.cli.output import age, amounts, document, legible, table
 from vcsync.cli.run import parse_shard
+from vcsync.kube.amounts import readable
 from vcsync.kube.connection import Connection
 from vcsync.kube.errors import CredentialsError
 from vcsync.kube.kubeconfig import Cluster, parse
@@ -136,18 +140,49 @@ def test_ages_are_short(when: str | None, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("amount", "expected"),
+    ("amount", "resource", "expected"),
     [
-        ("64", "64"),
-        ("1500m", "1500m"),
-        ("274877906944", "256Gi"),
-        ("8Gi", "8Gi"),
-        ("odd", "odd"),
-        ("1000000", "1M"),
+        ("64", "cpu", "64"),
+        ("303600m", "cpu", "303.6"),
+        ("303620m", "requests.cpu", "303.6"),
+        ("1500m", "cpu", "1.5"),
+        ("500m", "cpu", "500m"),
+        ("0", "cpu", "0"),
+        ("1k", "cpu", "1000"),
+        ("274877906944", "memory", "256Gi"),
+        ("524288", "limits.memory", "512Ki"),
+        ("1000000", "memory", "977Ki"),
+        ("1073741823", "memory", "1Gi"),
+        ("1023Mi", "memory", "1023Mi"),
+        ("512", "memory", "512"),
+        ("0", "memory", "0"),
+        ("1G", "hugepages-2Mi", "954Mi"),
+        ("110", "pods", "110"),
+        ("1k", "pods", "1000"),
+        ("1100k", "count/configmaps", "1100000"),
+        ("odd", "cpu", "odd"),
     ],
 )
-def test_amounts_are_readable(amount: str, expected: str) -> None:
-    assert readable(amount) == expected
+def test_amounts_are_readable(amount: str, resource: str, expected: str) -> None:
+    assert readable(amount, resource) == expected
+
+
+def test_what_is_free_does_not_count_the_headroom() -> None:
+    status = SuperClusterStatus(
+        allocatable={"cpu": "320", "pods": "100"}, free={"cpu": "303600m", "pods": "40"}
+    )
+    one = SuperCluster(
+        name="r1", uid="u", spec=SuperClusterSpec(id="r1", headroom={"cpu": "10%"}), status=status
+    )
+    assert supers.row(one)[3] == "271.6 of 288"
+    assert supers.row(one)[5] == "40 of 100"
+
+
+def test_a_story_counts_as_people_do() -> None:
+    assert (
+        story._amounts({"cpu": "303600m", "memory": "1073741824", "pods": "1"})
+        == "303.6 cpu, 1Gi memory, 1 pod"
+    )
 
 
 def test_amounts_in_one_cell() -> None:

@@ -515,6 +515,7 @@ def test_statistics_depth_and_oldest():
     statistics = queue.statistics()
     assert (statistics.queued, statistics.delayed, statistics.in_process, statistics.groups) == (3, 1, 1, 2)
     assert (queue.depth("t"), queue.depth("u"), queue.depth("unknown")) == (3, 1, 0)
+    assert (queue.ready("t"), queue.ready("u"), queue.ready("unknown")) == (2, 1, 0)  # not what is delayed
     assert queue.oldest("t", now=10.0) == ("failing", 10.0, 1)
     assert queue.oldest("u", now=10.0) == ("x", 6.0, 0)
     assert queue.oldest("unknown", now=10.0) is None

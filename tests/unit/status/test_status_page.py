@@ -59,7 +59,13 @@ def test_every_role_is_told_with_why_it_is_not_ready() -> None:
 def test_super_clusters_and_tenants_are_told() -> None:
     scheduler = {
         "ready": True,
-        "superClusters": {"r1": {"health": "Ready", "capacity": {"cpu": "9"}, "dealt": {"cpu": "1"}}},
+        "superClusters": {
+            "r1": {
+                "health": "Ready",
+                "capacity": {"cpu": "303600m", "memory": "1073741824"},
+                "dealt": {"cpu": "1"},
+            }
+        },
         "tenants": {
             "key": {"vc": "vcsync/acme", "state": "Ready", "queue": 1, "waiting": 2, "lastError": None}
         },
@@ -68,7 +74,7 @@ def test_super_clusters_and_tenants_are_told() -> None:
         "tenants": [{"virtual_cluster": "vcsync/acme", "state": "Failing", "queued": 3, "last_error": "401"}]
     }
     rows = shown(nsscheduler=scheduler, syncer=syncer).rows
-    assert ["r1", "Ready", "", "", "", "cpu 9", "cpu 1"] in rows
+    assert ["r1", "Ready", "", "", "", "cpu 303.6, memory 1Gi", "cpu 1"] in rows
     assert ["vcsync/acme", "nsscheduler", "Ready", "1", "2", ""] in rows
     assert ["vcsync/acme", "syncer", "Failing", "3", "0", "401"] in rows
 

@@ -30,6 +30,7 @@ from vcsync.controlplane.rest.counting import Metrics
 from vcsync.controlplane.rest.deletion import Deleter
 from vcsync.controlplane.rest.eviction import Evictor
 from vcsync.controlplane.rest.guard import Guard
+from vcsync.controlplane.rest.history import History
 from vcsync.controlplane.rest.hub import Doubted, Hub, Lost
 from vcsync.controlplane.rest.knowledge import Knowledge
 from vcsync.controlplane.rest.lasting import Lasting
@@ -227,9 +228,10 @@ def assemble(
     knowledge = Knowledge(
         catalogue, establisher, lasting, room, fairness, tenants=who.tenants, missed=missed, doubted=doubted
     )
+    history = History(time.monotonic, limits.history_bytes)
     hub = Hub(
         store,
-        (*listeners, knowledge.changed),
+        (*listeners, knowledge.changed, history.changed),
         knowledge.lost,
         doubted=knowledge.doubt,
         defect=metrics.defects.inc,
@@ -260,11 +262,12 @@ def assemble(
 
     async def told(tenant: str) -> bytes:
         fair = fairness.text(tenant) if fairness is not None else b""
+        fair += history.text(tenant) if tenant != ALL else b""
         return metrics.text(tenant) + fair + (await room.text(tenant) if tenant != ALL else b"")
 
     paths = Paths(spaces, who, ready, told)
     gate, others = (fairness.gate, [fairness.upkeep.run]) if fairness is not None else (None, [])
-    way = Way(who, spaces, verbs, subresources, paths, now, answers.error, gate, lasting)
+    way = Way(who, spaces, verbs, subresources, paths, now, answers.error, gate, lasting, history)
     server = Server(way, metrics, limits)
     return ControlPlane(hub, server, resume, establisher.run, [lasting.run, *others], lane)
 

@@ -16,6 +16,7 @@ from vcsync.controlplane.flow.hands import gripping
 from vcsync.controlplane.identity.caller import SYSTEM, UNAUTHENTICATED, Caller, settle_tenant
 from vcsync.controlplane.resources import Resource
 from vcsync.controlplane.rest import auditing
+from vcsync.controlplane.rest.history import History
 from vcsync.controlplane.rest.kind import Kind
 from vcsync.controlplane.rest.lasting import Lasting, Open
 from vcsync.controlplane.rest.paths import Paths, nowhere
@@ -142,6 +143,10 @@ class Outgoing:
     audit_id: str = ""
 
 
+_GROWING = frozenset({"create", "update", "patch"})
+"""Verbs by which history grows, now or when what they write goes again."""
+
+
 class Way:
     """Takes every request its way."""
 
@@ -156,8 +161,10 @@ class Way:
         refuse: Callable[[StatusError, Representation], bytes],
         gate: Gate | None = None,
         lasting: Lasting | None = None,
+        history: History | None = None,
     ) -> None:
         """Take the parts; `now` gives RFC 3339, `refuse` encodes errors; no gate: everything is served at once."""
+        self._history = history
         self._lasting = lasting
         self._gate = gate
         self._identity = identity
@@ -263,6 +270,8 @@ class Way:
         if negotiation.wants_pretty(query.get("pretty", (None,))[0], scope.agent) and not streamed:
             how = Representation(how.format, how.target, how.version, pretty=True)
         told = Headers(headers.get("Content-Type", ""), headers.get("Accept", ""), scope.agent, headers)
+        if self._history is not None and info.verb in _GROWING and not caller.system:
+            self._history.require(tenant)
         body = auditing.recorded(incoming, info, incoming.read)
         request = Request(info, query, told, body, scope, how)
         if self._gate is None or not waits_its_turn(info):

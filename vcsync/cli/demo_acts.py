@@ -129,7 +129,9 @@ async def _add_west(system: System, door: Door) -> None:
         return kubeconfig.replace(system.url.encode(), f"https://127.0.0.1:{door.port}".encode())
 
     await up_spaces.add_embedded_super(system.server, WEST, through)
-    system.keeper.start(f"hollow/{WEST}", up_roles.make_hollow(system.server, WEST, system.wanted.cluster))
+    number = len(system.wanted.members.hollow)
+    west = up_roles.make_hollow(system.server, WEST, system.wanted.cluster, number)
+    system.keeper.start(f"hollow/{WEST}", west)
 
 
 async def _client(system: System, space: str) -> Client:

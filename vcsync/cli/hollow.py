@@ -17,6 +17,7 @@ from vcsync.kube import logs, loop
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
 from vcsync.kube.quantity import InvalidQuantity, milli
+from vcsync.simulate.addresses import NETWORKS
 from vcsync.simulate.chance import Latency
 from vcsync.simulate.cluster import HollowCluster, Serving, Settings
 from vcsync.simulate.kubelet import Habits
@@ -91,6 +92,14 @@ _log = structlog.get_logger(__name__)
     help="Whether Services of type LoadBalancer get addresses.",
 )
 @click.option(
+    "--network",
+    type=click.IntRange(0, NETWORKS - 1),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Its Pods get addresses from 10.N.0.0 on; give hollow clusters of one pool different ones.",
+)
+@click.option(
     "--heartbeat",
     type=click.FloatRange(min=1),
     default=None,
@@ -139,7 +148,9 @@ def hollow_settings(given: Mapping[str, Any]) -> Settings:
     start, stop, job = (Latency(*given[name]) for name in ("start", "stop", "job"))
     habits = Habits(given["seed"], start, stop, job, given["failing"])
     shape = Shape(given["cpu"], given["memory"], given["pods"])
-    return Settings(given["nodes"], shape, habits, given["load_balancers"], given["heartbeat"])
+    return Settings(
+        given["nodes"], shape, habits, given["load_balancers"], given["heartbeat"], network=given["network"]
+    )
 
 
 def serving_of(given: Mapping[str, Any]) -> Serving | None:

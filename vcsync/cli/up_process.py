@@ -135,8 +135,8 @@ async def running(wanted: Wanted, say: Say) -> AsyncIterator[System]:
         keeper.start(names.ROLE_CONTROLLERS, up_roles.make_controllers(server, settings))
         await up_spaces.install(server)
         await up_spaces.add_members(server, wanted.members, settings.data, say)
-        for super_id in wanted.members.hollow:
-            keeper.start(f"hollow/{super_id}", up_roles.make_hollow(server, super_id, wanted.cluster))
+        for number, super_id in enumerate(wanted.members.hollow):
+            keeper.start(f"hollow/{super_id}", up_roles.make_hollow(server, super_id, wanted.cluster, number))
         paths = await up_spaces.write_role_kubeconfigs(server, folder, names.ROLES)
         roles = Settings(
             dict(paths),

@@ -19,6 +19,7 @@ from vcsync.controllers.service import Controllers
 from vcsync.controlplane.admission.policies.typechecking import warnings
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
+from vcsync.simulate.addresses import network_of
 from vcsync.simulate.cluster import HollowCluster, Serving
 from vcsync.simulate.cluster import Settings as HollowSettings
 
@@ -106,16 +107,18 @@ def make_controllers(server: Client, settings: ControlPlaneSettings) -> MakeRole
     return make
 
 
-def make_hollow(server: Client, super_id: str, settings: HollowSettings) -> MakeRole:
-    """Return what makes a hollow super cluster of a space that is there."""
+def make_hollow(server: Client, super_id: str, settings: HollowSettings, number: int) -> MakeRole:
+    """Return what makes a hollow super cluster of a space that is there.
+
+    Its Pods have other addresses than those of clusters with another `number`.
+    """
+    settings = replace(settings, per_namespace=PER_TENANT, network=network_of(number))
 
     @asynccontextmanager
     async def make() -> AsyncIterator[Role]:
         kubeconfig = await issued.kubeconfig(server, super_id)
         tls = kubelet_tls(await up_spaces.keys(server, super_id), LOOPBACK)
         async with Client(Connection.from_kubeconfig_bytes(kubeconfig), name=super_id) as client:
-            yield HollowCluster(
-                client, replace(settings, per_namespace=PER_TENANT), Serving(LOOPBACK, 0, tls)
-            )
+            yield HollowCluster(client, settings, Serving(LOOPBACK, 0, tls))
 
     return make

@@ -1,8 +1,19 @@
 """The addresses of Pods: each node has a range of 10.0.0.0/8, and a Pod the lowest free one of its node's. Pure."""
 
 NETWORK = 10 << 24
+NETWORKS = 256
+"""Places in 10.0.0.0/8 where a cluster's ranges may begin: 10.N.0.0."""
 ALL = 1 << 24
 """Addresses that there are."""
+
+
+def network_of(number: int) -> int:
+    """Return where the ranges of the cluster of that number begin, as far from those before it as can be.
+
+    The first is at 0, then come 128, 64, 192, 32 and so on: with 128 addresses for each node the first eight clusters have
+    room for 16,384 nodes each. Beyond 256 clusters they share.
+    """
+    return int(f"{number % NETWORKS:08b}"[::-1], 2)
 
 
 class Addresses:
@@ -10,10 +21,13 @@ class Addresses:
 
     Args:
         per_node: Pods that a node takes.
+        network: where the first node's range begins: 10.NETWORK.0.0. That of another cluster lets no two of their Pods
+            have one address.
     """
 
-    def __init__(self, per_node: int) -> None:
+    def __init__(self, per_node: int, network: int = 0) -> None:
         self._size = 1 << max(per_node + 2, 8).bit_length()
+        self._first = (network << 16) & ~(self._size - 1)
         self._taken: dict[int, int] = {}  # by range: its addresses, a bit for each
         self._held: dict[str, int] = {}
 
@@ -55,7 +69,7 @@ class Addresses:
         self._taken[start] = self._taken.get(start, 1) | 1 << number - start
 
     def _start(self, node: int) -> int:
-        return node * self._size % ALL
+        return (self._first + node * self._size) % ALL
 
 
 def _written(number: int) -> str:

@@ -54,7 +54,7 @@ class Settings(Struct, frozen=True):
     """What a hollow cluster is made of.
 
     `beat`: seconds between a node's signs of life; None: as many as it bears. `per_namespace`: Pods of one namespace in
-    work at once; None: no bound.
+    work at once; None: no bound. `network`: its Pods' addresses begin at 10.NETWORK.0.0; clusters of one pool should differ.
     """
 
     nodes: int = 3
@@ -63,6 +63,7 @@ class Settings(Struct, frozen=True):
     load_balancers: bool = True
     beat: float | None = None
     per_namespace: int | None = None
+    network: int = 0
 
 
 class Serving(Struct, frozen=True):
@@ -87,7 +88,7 @@ class HollowCluster:
         self._settings = settings
         self._serving = serving
         self._server = KubeletServer(self._pod_of)
-        self._addresses = Addresses(int(milli(settings.shape.pods) / 1000))
+        self._addresses = Addresses(int(milli(settings.shape.pods) / 1000), settings.network)
         self._balancers = Balancers(settings.habits.seed)
         self._nodes = Nodes()
         self._neighbours = Neighbours(self._labels_of)

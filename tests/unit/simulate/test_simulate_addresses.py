@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcsync.kube.envelope import encode, parse
-from vcsync.simulate.addresses import Addresses
+from vcsync.simulate.addresses import NETWORKS, Addresses, network_of
 from vcsync.simulate.balancers import Balancers
 
 
@@ -80,3 +80,22 @@ def test_what_is_no_load_balancer_of_ours_has_none() -> None:
     assert balancers.report(service("s", loadBalancerClass="x.io/y")) is None
     was = service("s", {"loadBalancer": {"ingress": [{"ip": "198.18.0.9"}]}}, type="ClusterIP")
     assert balancers.report(was) == {"loadBalancer": None}
+
+
+def test_pods_of_different_clusters_have_different_addresses() -> None:
+    assert sorted(map(network_of, range(NETWORKS))) == list(range(NETWORKS))
+    clusters = [Addresses(100, network_of(number)) for number in range(8)]
+    ranges = [ip_network(each.range_of(node)) for each in clusters for node in (0, 1, 9_999)]
+    assert len(set(ranges)) == len(ranges)
+    last = max(int(ip_network(clusters[0].range_of(9_999)).broadcast_address), 0)
+    assert all(int(ip_network(each.range_of(0)).network_address) > last for each in clusters[1:])
+    assert len({each.take("pod", 0) for each in clusters}) == len(clusters)
+
+
+@given(st.integers(0, 255), st.integers(1, 500_000), st.integers(0, 20_000))
+def test_a_freed_address_of_any_network_is_given_again(network: int, per_node: int, node: int) -> None:
+    addresses = Addresses(per_node, network)
+    first = addresses.take("one", node)
+    assert addresses.take("two", node) != first
+    addresses.free("one")
+    assert addresses.take("three", node) == first

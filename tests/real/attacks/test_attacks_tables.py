@@ -6,7 +6,7 @@ import pytest
 
 from hack.attacks.sweep import THEATRES, cases, sweep
 
-TABLES = ("definitions", "bodies", "signing", "malformed", "selectors", "wide")
+TABLES = ("definitions", "bodies", "signing", "malformed", "selectors", "wide", "names")
 EVERY = 9
 
 

@@ -180,7 +180,8 @@ def _ready(port: int) -> bool:
             with urllib.request.urlopen(address, timeout=2, context=unchecked) as answer:  # noqa: S310
                 return bool(answer.status == 200)
         except urllib.error.HTTPError as error:
-            if error.code != HTTPStatus.NOT_FOUND:
+            # A server of HTTPS answers HTTP with 400, and a path that it does not have with 404.
+            if error.code >= HTTPStatus.INTERNAL_SERVER_ERROR:
                 return False
         except OSError:
             continue

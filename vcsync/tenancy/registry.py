@@ -4,6 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from enum import StrEnum
 
 import structlog
@@ -430,7 +431,7 @@ class TenantRegistry:
                     timer = asyncio.get_running_loop().call_later(self._setup_seconds, slot.release)
                 tenant.enter(TenantState.CONNECTING, self._clock())
                 tenant.handle = TenantHandle(tenant, client, ready, self._clock)
-                await tenant.handle.prove()
+                await _proved(tenant.handle)
                 tenant.unauthorized, tenant.refusal, tenant.told_at = False, "", None
                 client.on_unauthorized(tenant.refused)
                 await self._serve(tenant, tenant.handle, kubeconfig)
@@ -482,12 +483,10 @@ class TenantRegistry:
                     _log.info("tenant credentials changed", role=self._role, tenant=tenant.key)
                     return
                 self._look_at_refusal(tenant)
-                if tenant.handle is not None:
-                    await tenant.handle.prove()
-            except WrongControlPlane:
-                raise
             except Exception as error:  # noqa: BLE001 - the present connection may well go on working
                 tenant.failed(f"credentials cannot be re-read: {describe(error)}", self._clock())
+            if tenant.handle is not None:
+                await _proved(tenant.handle)
             await asyncio.sleep(_RECHECK_SECONDS)
 
     def _look_at_refusal(self, tenant: _Tenant) -> None:
@@ -524,6 +523,16 @@ class _Slot:
         if self._held:
             self._held = False
             self._semaphore.release()
+
+
+async def _proved(handle: TenantHandle) -> None:
+    """Refuse another control plane than the tenant's; one that does not answer now has to prove it before it matters.
+
+    Raises:
+        WrongControlPlane: it is another one.
+    """
+    with suppress(KubeError):
+        await handle.prove()
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:

@@ -36,15 +36,16 @@ class Withdrawal:
             self._remember(("namespace", change.old.uid))
 
     def quota_changed(self, change: Change) -> None:
-        """Take note of a ResourceQuota that ended, or now bounds something else."""
-        if (
-            change.old is None
-            or change.reported
-            or (change.new is not None and change.new.spec != change.old.spec)
-        ):
-            subject = change.new or change.old
-            if subject is not None:
-                self._remember(("quota", subject.namespace))
+        """Take note of a ResourceQuota that ended, or now bounds something else.
+
+        One that a list lacks takes back what was noted of its namespace: the tenant's word was about other quotas.
+        """
+        if change.old is None:
+            return
+        if change.new is None and not change.reported:
+            self._ended.pop(("quota", change.old.namespace), None)
+        elif change.new is None or change.new.spec != change.old.spec:
+            self._remember(("quota", change.old.namespace))
 
     async def require(self, facts: Facts, what: str) -> None:
         """Let a placement go.

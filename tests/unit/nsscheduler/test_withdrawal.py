@@ -83,6 +83,23 @@ async def test_a_quota_that_was_seen_to_go_or_change_takes_the_placement_along(c
     await bench.asks("quota")
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        Change(None, quota()),
+        Change(Envelope("other", "shop", "q-2", "4"), None, reported=True),
+        Change(quota(b'{"hard":{"cpu":"1"}}'), quota(b'{"hard":{"cpu":"2"}}')),
+    ],
+    ids=["it appeared", "another went", "it changed"],
+)
+async def test_a_quota_that_a_list_lacks_was_not_seen_to_go(before: Change) -> None:
+    bench = Bench(lost=10, placed=10)
+    bench.withdrawal.quota_changed(before)
+    bench.withdrawal.quota_changed(Change(quota(), None))
+    with pytest.raises(Braked):
+        await bench.asks("quota")
+
+
 async def test_a_quota_of_nothing_is_a_word_of_the_tenant() -> None:
     await Bench(lost=10, placed=10).asks("quota", {"cpu": "0"})
 

@@ -190,7 +190,10 @@ def _named(fields: Mapping[str, Raw]) -> Envelope:
         metadata = {}
     texts = {key: value for key, value in metadata.items() if isinstance(value, str)}
     return Envelope(
-        texts.get("name", ""), texts.get("namespace", ""), resource_version=texts.get("resourceVersion", "")
+        texts.get("name", ""),
+        texts.get("namespace", ""),
+        resource_version=texts.get("resourceVersion", ""),
+        tenant=texts.get("tenant", ""),
     )
 
 

@@ -253,7 +253,7 @@ class Reflector:
             field_selector=self.field_selector,
             limit=limit,
             resource_version=version,
-            on_unreadable=lambda named, why: items.extend(self._skip_listed(named, why)),
+            on_unreadable=lambda named, why: items.extend(self._skip_unreadable(named, why)),
         )
         async with aclosing(pages):
             async for page in pages:
@@ -331,7 +331,7 @@ class Reflector:
                 )
             return True
         if event.type == "UNREADABLE":
-            collected.extend(self._skip_listed(event.object, event.why))
+            collected.extend(self._skip_unreadable(event.object, event.why))
         else:
             collected.extend(self._take_listed(event.object))
         return False
@@ -342,7 +342,7 @@ class Reflector:
             if event.type == "BOOKMARK":
                 self._forget_settled(envelope.version)
             elif event.type == "UNREADABLE":
-                self._skip(envelope, event.why)
+                self._skip(self._placed(envelope), event.why)
             elif not self._is_settled(envelope := self._placed(envelope)):
                 if event.type == "DELETED":
                     self._observe_left(envelope)
@@ -357,13 +357,22 @@ class Reflector:
     def _take_listed(self, item: Envelope) -> Iterator[Envelope]:
         """Yield a listed object as it is to be kept, if it is wanted."""
         try:
-            kept = self._admit(self._placed(item))
+            item = self._placed(item)
+            kept = self._admit(item)
         except Exception as error:  # noqa: BLE001 - one object must not keep all others from coming
             yield from self._skip_listed(item, f"{type(error).__name__}: {error}")
             return
         self._taken(item)
         if kept is not None:
             yield kept
+
+    def _skip_unreadable(self, named: Envelope, why: str) -> Iterator[Envelope]:
+        """Skip a listed object of which only the name could be read."""
+        try:
+            named = self._placed(named)
+        except Exception:  # noqa: BLE001 - then its own name has to do
+            _log.exception("reflector.place", endpoint=self.client.name, resource=self.resource.plural)
+        yield from self._skip_listed(named, why)
 
     def _skip_listed(self, item: Envelope, why: str) -> Iterator[Envelope]:
         """Skip a listed object. It is there, so that what is known of it stays."""

@@ -7,6 +7,7 @@ from contextlib import suppress
 import pytest
 from aiohttp import web
 from kube_standin import StandIn, hang_up, refuse
+from msgspec.structs import replace
 
 from vcsync.kube import envelope
 from vcsync.kube.cache import Change
@@ -492,3 +493,26 @@ async def test_what_is_known_of_a_skipped_object_stays(server: StandIn, watch: S
     server.put("a", "one")
     await watcher.equals(server)
     assert not watcher.reflector.statistics().skipped
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_a_list_keeps_what_is_known_of_an_unreadable_object_that_is_placed(
+    server: StandIn, watch: Start, streaming: bool
+) -> None:
+    server.streaming_lists = streaming
+    server.put("a", "one")
+    watcher = watch(place=lambda item: replace(item, namespace=f"acme/{item.namespace}"))
+    await watcher.until(lambda: watcher.names == {"one"})
+    server.end_watches()
+    server.put("a", "one", {"a": 5})  # type: ignore[dict-item]
+    server.put("a", "two")
+    server.oldest = server.version + 1
+
+    await watcher.until(lambda: "two" in watcher.names)
+
+    assert set(watcher.reflector.cache.keys()) == {("acme/a", "one"), ("acme/a", "two")}
+    assert not [change for change in watcher.changes if change.new is None]
+    assert set(watcher.reflector.statistics().skipped) == {("acme/a", "one")}
+
+    server.put("a", "one")
+    await watcher.until(lambda: not watcher.reflector.statistics().skipped)

@@ -213,9 +213,14 @@ def internal(message: str) -> StatusError:
     )
 
 
-def unavailable(message: str) -> StatusError:
-    """503: not now, through no fault of the caller's."""
-    return StatusError(503, "ServiceUnavailable", message)
+def unavailable(message: str, retry_after: int | None = None) -> StatusError:
+    """503: not now, through no fault of the caller's; `retry_after` in seconds, None: nobody knows."""
+    return StatusError(503, "ServiceUnavailable", message, retry_after=retry_after)
+
+
+def insufficient_storage(message: str, retry_after: int) -> StatusError:
+    """507: there is no room; `retry_after` in seconds."""
+    return StatusError(507, "InsufficientStorage", message, retry_after=retry_after)
 
 
 def required(path: str, detail: str = "") -> FieldError:

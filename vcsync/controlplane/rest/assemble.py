@@ -42,6 +42,7 @@ from vcsync.controlplane.rest.requestinfo import ALL
 from vcsync.controlplane.rest.scope import Admit
 from vcsync.controlplane.rest.server import Server
 from vcsync.controlplane.rest.services import ServiceClaims
+from vcsync.controlplane.rest.soundness import Soundness
 from vcsync.controlplane.rest.space import Spaces
 from vcsync.controlplane.rest.storage_limit import StorageLimit
 from vcsync.controlplane.rest.streaming import Streaming
@@ -49,7 +50,7 @@ from vcsync.controlplane.rest.subresources import Reviews, Subresources
 from vcsync.controlplane.rest.verbs import Verbs
 from vcsync.controlplane.rest.watching import Watches
 from vcsync.controlplane.rest.way import Identity, Way
-from vcsync.controlplane.store.interface import Store, StoreError
+from vcsync.controlplane.store.interface import Store
 from vcsync.controlplane.store.telling import Listener
 from vcsync.controlplane.tenants.defaults import SERVICE_CIDR
 
@@ -250,13 +251,6 @@ def assemble(
     streaming = Streaming(kubelets, reader, spaces) if kubelets is not None else None
     subresources = Subresources(verbs, registry, reader, answers, evictor, spaces, who, streaming)
 
-    async def ready() -> bool:
-        try:
-            await store.revision()
-        except StoreError:
-            return False
-        return True
-
     async def resume() -> None:
         await establisher.resume(who.tenants())
 
@@ -265,9 +259,10 @@ def assemble(
         fair += history.text(tenant) if tenant != ALL else b""
         return metrics.text(tenant) + fair + (await room.text(tenant) if tenant != ALL else b"")
 
-    paths = Paths(spaces, who, ready, told)
+    soundness = Soundness(store, time.monotonic)
+    paths = Paths(spaces, who, soundness.ready, told)
     gate, others = (fairness.gate, [fairness.upkeep.run]) if fairness is not None else (None, [])
-    way = Way(who, spaces, verbs, subresources, paths, now, answers.error, gate, lasting, history)
+    way = Way(who, spaces, verbs, subresources, paths, now, answers.error, gate, lasting, history, soundness)
     server = Server(way, metrics, limits)
     return ControlPlane(hub, server, resume, establisher.run, [lasting.run, *others], lane)
 

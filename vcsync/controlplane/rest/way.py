@@ -33,9 +33,11 @@ from vcsync.controlplane.rest.requestinfo import (
     request_info,
 )
 from vcsync.controlplane.rest.scope import Scope, weightless
+from vcsync.controlplane.rest.soundness import Soundness
 from vcsync.controlplane.rest.space import Spaces, served_version
 from vcsync.controlplane.rest.subresources import Subresources
 from vcsync.controlplane.rest.verbs import Headers, Request, Verbs
+from vcsync.controlplane.store.interface import StoreFull, StoreUnavailable
 from vcsync.controlplane.wire import negotiation
 from vcsync.controlplane.wire.negotiation import Representation
 
@@ -162,9 +164,11 @@ class Way:
         gate: Gate | None = None,
         lasting: Lasting | None = None,
         history: History | None = None,
+        soundness: Soundness | None = None,
     ) -> None:
         """Take the parts; `now` gives RFC 3339, `refuse` encodes errors; no gate: everything is served at once."""
         self._history = history
+        self._soundness = soundness
         self._lasting = lasting
         self._gate = gate
         self._identity = identity
@@ -188,6 +192,12 @@ class Way:
         except StatusError as error:
             auditing.failed(incoming.audit, error)
             answer = self.refused(error, incoming.headers.get("Accept", ""))
+        except (StoreFull, StoreUnavailable) as error:
+            if self._soundness is None:
+                raise
+            told = self._soundness.refusal(error)
+            auditing.failed(incoming.audit, told)
+            answer = self.refused(told, incoming.headers.get("Accept", ""))
         except asyncio.CancelledError:
             if self.auditor is not None:
                 self.auditor.complete(incoming.audit)

@@ -150,7 +150,9 @@ def test_two_systems_at_once_choose_ports_of_their_own_and_leave_nothing(tmp_pat
         for each in (first, second):
             each.options = ()
             each.start("--ephemeral", "--hollow", "r1", "--tenants", "")
-            told = re.search(r"(https://\S+) \(its CA: (\S+)/ca.crt\), (http://\S+)", each.log.read_text())
+            told = re.search(
+                r"(https://\S+) \(its CA: (\S+)/ca.crt\)[\s\S]*?(http://\S+)", each.log.read_text()
+            )
             assert told is not None
             scratch[each] = told.groups()
         urls = [part for url, _, status in scratch.values() for part in (url, status)]

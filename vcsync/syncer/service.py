@@ -17,10 +17,11 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from vcsync.api import names
 from vcsync.api.names import cluster_key
 from vcsync.api.objects import VirtualCluster
+from vcsync.api.resources import VIRTUAL_CLUSTERS
 from vcsync.fairqueue import WorkerPool
 from vcsync.kube.client import Client
 from vcsync.kube.envelope import Envelope
-from vcsync.kube.errors import KubeError
+from vcsync.kube.errors import KubeError, NotFound
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import NAMESPACES, PODS, RUNTIME_CLASSES, SERVICES
 from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches
@@ -49,6 +50,9 @@ WAITING_SHOWN = 100
 """Waiting items of a tenant that /status names."""
 
 log = structlog.get_logger(__name__)
+
+LEAVING_SECONDS = 1.0
+"""When to look again at a namespace whose tenant is being removed."""
 
 
 class SyncerSettings(Struct, frozen=True, kw_only=True):
@@ -218,6 +222,8 @@ class Syncer:
 
     async def _handle(self, key: str, item: Item) -> float | None:
         if item.kind == DRAIN:
+            if await self._is_leaving(key):
+                return LEAVING_SECONDS
             return await self._drain.step(key, item.namespace)
         tenant = self._tenants.get(key)
         if tenant is None or not tenant.ready:
@@ -256,6 +262,21 @@ class Syncer:
         tenant = self._tenants.get(key)
         if tenant is not None:
             tenant.tell_drained(pod)
+
+    async def _is_leaving(self, key: str) -> bool:
+        """Whether a tenant is being removed whose session has not ended yet.
+
+        Its own Pods stay as they are, so nothing may go here while the session still follows that.
+        """
+        session = self._tenants.get(key)
+        if session is None:
+            return False
+        known = session.handle.virtual_cluster
+        try:
+            found = await self._meta.get(VIRTUAL_CLUSTERS, known.name, known.namespace)
+        except NotFound:
+            return True
+        return found.deleting or found.uid != known.uid
 
     async def _evict(self, key: str, pod: Envelope) -> str:
         """Ask a tenant whether a Pod may end; one that is not connected has no say, or it could keep us for ever."""

@@ -29,7 +29,7 @@ def test_what_pods_still_use_of_slices_that_shrink_is_nobody_elses(pool: Pool) -
         assert ledger["status"]["clearing"]["r1"]["cpu"] == "500m"
         assert names.clear_finalizer("r1") in ledger["metadata"]["finalizers"]
         told = pool.system.vcsync("explain", "namespace", f"acme/{space.name}")
-        assert "Super cluster r1 may still hold cpu 500m" in told
+        assert "Super cluster r1 may still hold 500m cpu" in told
         assert space.running("second"), "a smaller quota ends no Pod"
 
         space.kubectl("delete", "pod", "second")

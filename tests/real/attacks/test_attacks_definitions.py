@@ -56,6 +56,35 @@ def test_a_built_in_resource_is_not_defined_anew(
     assert "is built in" in asked.message
 
 
+def test_a_definition_takes_no_built_in_name_later(world: World) -> None:
+    group = "rbac.authorization.k8s.io"
+    made = world.attacker.ask("POST", DEFINITIONS, definition(group, "laters", "Later", "unapproved", "v9"))
+    assert made.status == 201, made.message
+    place, merge = f"{DEFINITIONS}/laters.{group}", {"Content-Type": "application/merge-patch+json"}
+    served = f"/apis/{group}/v9"
+    eventually(lambda: world.attacker.ask("GET", f"{served}/laters").status == 200)
+
+    for names in ({"singular": "clusterrole"}, {"shortNames": ["roles"]}, {"listKind": "ClusterRoleList"}):
+        told = world.attacker.ask("PATCH", place, {"spec": {"names": names}}, merge)
+        assert told.status == 422, told.message
+        assert "is built in" in told.message
+
+    # What is being deleted waits for a finalizer; its names are settled by nobody any more.
+    keep: dict[str, Any] = {"metadata": {"finalizers": ["attack.example/keep"]}}
+    assert world.attacker.ask("PATCH", place, keep, merge).status == 200
+    assert world.attacker.ask("DELETE", place).status == 200
+    eventually(
+        lambda: (
+            world.attacker.ask("GET", place).json["metadata"]["finalizers"] == keep["metadata"]["finalizers"]
+        )
+    )
+    forged = {"status": {"acceptedNames": {"plural": "clusterroles", "kind": "ClusterRole"}}}
+    assert world.attacker.ask("PATCH", f"{place}/status", forged, merge).status == 200
+    eventually(lambda: world.attacker.ask("GET", f"{served}/laters").status == 404)
+    assert world.attacker.ask("GET", f"{served}/clusterroles").status == 404
+    assert world.attacker.ask("PATCH", place, {"metadata": {"finalizers": []}}, merge).status == 200
+
+
 def test_odd_custom_objects_of_a_built_in_group_harm_nobody(world: World) -> None:
     group = "rbac.authorization.k8s.io"
     made = world.attacker.ask("POST", DEFINITIONS, definition(group, "owns", "Own", "unapproved", "v9"))

@@ -299,6 +299,15 @@ def test_nor_for_one_that_reads_like_a_superusers(world: World, lowly: Door, gro
         assert problem(answer, FORBIDDEN) == ""
 
 
+@pytest.mark.parametrize(("group", "name"), [("dev\0s", "a"), ("devs", "a\n"), ("devs", "\x7fadmin")])
+def test_nobody_has_a_name_with_control_characters_signed(
+    world: World, lowly: Door, group: str, name: str
+) -> None:
+    for door in (lowly, world.attacker):
+        answer = door.ask("POST", CSRS, signing("odd", CLIENT, request_for(group, name=name)))
+        assert problem(answer, FORBIDDEN) == ""
+
+
 def test_nobody_approves_or_signs_without_the_right_to_that_signer(world: World, lowly: Door) -> None:
     made = lowly.ask("POST", CSRS, signing("plain", CLIENT, request_for(name="admin")))
     assert made.status == 201

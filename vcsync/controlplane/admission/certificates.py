@@ -4,7 +4,6 @@ Source: Kubernetes' `plugin/pkg/admission/certificates`.
 """
 
 import base64
-import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -57,7 +56,7 @@ def _signed(obj: Any) -> tuple[Any, Any]:
 
 
 async def no_guarded_groups(admission: Admission, lookup: Lookup) -> None:
-    """Refuse requests of certificates for groups that rights come with: system:masters, and those of vcsync.
+    """Refuse requests of certificates for groups that rights come with (system:masters, those of vcsync), or odd names.
 
     Raises:
         StatusError: 403.
@@ -71,7 +70,6 @@ async def no_guarded_groups(admission: Admission, lookup: Lookup) -> None:
         return
     # The kind's own rules have parsed it before.
     request = x509.load_pem_x509_csr(base64.b64decode(spec["request"]))
-    group = not_signed(signer, request)
-    if group is not None:
-        known = group if group.isprintable() else json.dumps(group)
-        raise refusal(admission, f"use of {signer} signer with {known} group is not allowed")
+    named = not_signed(signer, request)
+    if named is not None:
+        raise refusal(admission, f"use of {signer} signer with {named} is not allowed")

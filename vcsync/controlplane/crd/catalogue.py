@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import msgspec
+import structlog
 
 from vcsync.controlplane.behaviour import Behaviour, Object
 from vcsync.controlplane.cel.patience import patiently
@@ -27,6 +28,7 @@ GROUP = "apiextensions.k8s.io"
 PLURAL = "customresourcedefinitions"
 _VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _SUB_VERBS = ("get", "patch", "update")
+_log = structlog.get_logger(__name__)
 
 
 def is_definition(key: str) -> bool:
@@ -300,12 +302,19 @@ class Catalogue:
 
     def _part(self, tenant: str, value: bytes) -> list[Served]:
         """Return what one definition brings."""
-        definition = unread.definition(value)
-        spec = definition["spec"]
-        if not is_served(definition) or shadows(spec["group"], spec["names"]["plural"]):
+        try:
+            definition = unread.definition(value)
+            if not is_served(definition):
+                return []
+            versions = definition["spec"]["versions"]
+            found = [Served(tenant, definition, each, self._reach) for each in versions if each.get("served")]
+        except Exception as error:  # noqa: BLE001 - a stored definition that is none must not take the others away
+            _log.error(
+                "a stored definition cannot be read and is not served", tenant=tenant, error=repr(error)
+            )
             return []
-        versions = spec["versions"]
-        return [Served(tenant, definition, each, self._reach) for each in versions if each.get("served")]
+        # The names are those which the status tells as accepted, and whoever may write it can tell others.
+        return [each for each in found if not shadows(each.resource)]
 
     def served(self, tenant: str) -> list[Served]:
         """Return everything that is served, by group, then the newest version first."""

@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any
 
 from vcsync.controlplane.errors import FieldError, not_allowed
+from vcsync.controlplane.resources import Resource
 from vcsync.controlplane.schema import builtin
 
 
@@ -19,9 +20,24 @@ def _names() -> Mapping[str, tuple[frozenset[str], frozenset[str]]]:
     return {group: (frozenset(resources), frozenset(kinds)) for group, (resources, kinds) in found.items()}
 
 
-def shadows(group: str, plural: str) -> bool:
+def is_builtin(group: str, plural: str) -> bool:
     """Tell whether there is a built-in resource of this group and name."""
     return plural in _names().get(group, ((), ()))[0]
+
+
+def shadows(resource: Resource) -> bool:
+    """Tell whether a custom resource has the name or the kind of a built-in one of its group."""
+    resources, kinds = _names().get(resource.group, (frozenset(), frozenset()))
+    return resource.plural in resources or resource.kind in kinds
+
+
+def check_changed_names(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[FieldError]:
+    """Return which names that a definition did not have before are those of built-in resources or kinds of its group.
+
+    Names that stand from earlier versions do not keep a definition from being changed.
+    """
+    before = {(each.field.partition("[")[0], each.body) for each in check_names(old)}
+    return [each for each in check_names(new) if (each.field.partition("[")[0], each.body) not in before]
 
 
 def check_names(definition: Mapping[str, Any]) -> list[FieldError]:

@@ -13,7 +13,7 @@ from vcsync.controlplane.crd.approval import check_approval
 from vcsync.controlplane.crd.conversionrules import bundle_excused, check_conversion
 from vcsync.controlplane.crd.paths import child, index
 from vcsync.controlplane.crd.schemacheck import RuleCompiler, check_schema
-from vcsync.controlplane.crd.shadowing import check_names
+from vcsync.controlplane.crd.shadowing import check_changed_names, check_names
 from vcsync.controlplane.errors import (
     FieldError,
     duplicate,
@@ -70,7 +70,7 @@ def validate_update(new: Raw, old: Raw, compile_rules: RuleCompiler) -> list[Fie
         found += _immutable("spec.names.kind", after["names"].get("kind"), before["names"].get("kind"))
     found += _immutable("spec.group", after.get("group"), before.get("group"))
     found += _immutable("spec.names.plural", after["names"].get("plural"), before["names"].get("plural"))
-    return found + check_approval(new, old)
+    return found + check_changed_names(new, old) + check_approval(new, old)
 
 
 def validate_status(new: Raw) -> list[FieldError]:

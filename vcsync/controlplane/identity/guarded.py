@@ -1,5 +1,6 @@
 """Groups that no tenant can give itself, because rights come with them by their name alone. Pure."""
 
+import json
 import unicodedata
 
 from cryptography import x509
@@ -20,17 +21,26 @@ def is_guarded(group: str) -> bool:
 
 
 def not_signed(signer: str, request: x509.CertificateSigningRequest) -> str | None:
-    """Return the first guarded group that a request's subject names and that a signer does not give; None: none.
+    """Return what a request's subject names first that a signer does not give, as messages have it; None: nothing.
 
     kube-apiserver refuses `system:masters` for its client signer. Kubernetes' other signers have the same authority in
-    a tenant, so what they sign could be shown by a client, too: none of them gives groups of vcsync.
+    a tenant, so what they sign could be shown by a client, too: none of them gives groups of vcsync. Names with control
+    characters are read differently by different programs.
+
+    Raises:
+        ValueError: the subject cannot be read.
     """
     if not signer.startswith(KUBERNETES_SIGNERS):
         return None
     for attribute in request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME):
         group = text(attribute)
         if is_guarded(group) and (signer == CLIENT or _plain(group) != MASTERS):
-            return group
+            return f"{group if group.isprintable() else json.dumps(group)} group"
+    for oid, part in ((NameOID.ORGANIZATION_NAME, "organization"), (NameOID.COMMON_NAME, "common name")):
+        for attribute in request.subject.get_attributes_for_oid(oid):
+            name = text(attribute)
+            if any(unicodedata.category(each) == "Cc" for each in name):
+                return f"control characters in the {part} {json.dumps(name)}"
     return None
 
 

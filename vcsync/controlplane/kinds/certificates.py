@@ -70,7 +70,9 @@ def _request_error(encoded: str) -> str:
     if b"-----BEGIN CERTIFICATE REQUEST-----" not in pem or len(pem) > _LARGEST:
         return "PEM block type must be CERTIFICATE REQUEST"
     try:
-        valid = x509.load_pem_x509_csr(pem).is_signature_valid
+        request = x509.load_pem_x509_csr(pem)
+        _ = request.subject  # it is read when it is asked for only
+        valid = request.is_signature_valid
     except (ValueError, TypeError, UnsupportedAlgorithm):
         return "asn1: structure error: malformed certificate request"
     return "" if valid else "x509: signature verification failed"

@@ -5,7 +5,6 @@ been approved, that a Secret asks for a token of a ServiceAccount which is there
 the API does not give.
 """
 
-import json
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -72,16 +71,16 @@ class Issuer:
         try:
             request = parse(spec.get("request") or "")
             refused = refusal(signer, request, usages)
-            guarded = not_signed(signer, request)
-            if guarded is not None:
+            named = not_signed(signer, request)
+            if named is not None:
                 # Admission refuses it; a request of earlier times may still stand.
-                refused = f"the group {json.dumps(guarded)} is not given by signing"
+                refused = f"use of {signer} signer with {named} is not allowed"
             if refused:
                 return Issued(failure=refused)
             after = self._revocations.issue_after(tenant, common_name(request))
             seconds = spec.get("expirationSeconds")
             return Issued(sign(authority, request, usages, seconds, self._clock(), after=after))
-        except RequestError as error:
+        except (RequestError, ValueError) as error:
             return Issued(failure=str(error))
 
     async def token(self, tenant: str, namespace: str, name: str, uid: str) -> str:

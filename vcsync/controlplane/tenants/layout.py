@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 import structlog
 
-from vcsync.controlplane.crd.shadowing import shadows
+from vcsync.controlplane.crd.shadowing import is_builtin
 from vcsync.controlplane.resources import collection_key, custom_group
 from vcsync.controlplane.store.interface import Compare, Delete, Put, Record, Store
 from vcsync.controlplane.tenants.records import LAYOUT
@@ -53,9 +53,14 @@ async def bring_up_to_date(store: Store, tenants: Iterable[str]) -> int:
     for tenant in tenants:
         page = await store.range(collection_key(tenant, *_DEFINITIONS))
         for each in page.records:
-            spec = _definitions.decode(each.value).spec
+            try:
+                spec = _definitions.decode(each.value).spec
+            except msgspec.MsgspecError as error:
+                # Nothing is served of it, and it must not keep all tenants from being served.
+                _log.error("a stored definition cannot be read", key=each.key, error=str(error))
+                continue
             # What a definition has put among built-in objects cannot be told from them any more, and stays there.
-            if not shadows(spec.group, spec.names.plural):
+            if not is_builtin(spec.group, spec.names.plural):
                 moved += await _move(store, tenant, spec.group, spec.names.plural)
     await store.txn([Compare(LAYOUT, record.revision if record else 0)], [Put(LAYOUT, CURRENT)])
     if moved:

@@ -60,9 +60,9 @@ async def test_the_signer_that_counts_is_the_one_that_stands(asked):
         )
 
 
-def request(*organizations):
+def request(*organizations, user="someone"):
     names = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
-    subject = x509.Name([*names, x509.NameAttribute(NameOID.COMMON_NAME, "someone")])
+    subject = x509.Name([*names, x509.NameAttribute(NameOID.COMMON_NAME, user)])
     made = x509.CertificateSigningRequestBuilder().subject_name(subject)
     signed = made.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
     return base64.b64encode(signed.public_bytes(serialization.Encoding.PEM)).decode()
@@ -97,4 +97,23 @@ async def test_clients_do_not_become_masters(asked, signer, organizations, refus
         await asked(no_guarded_groups, found, of=OF)
         return
     with pytest.raises(StatusError, match=r"signer with .* group is not allowed"):
+        await asked(no_guarded_groups, found, of=OF)
+
+
+@pytest.mark.parametrize(
+    ("signer", "made", "told"),
+    [
+        (CLIENT_SIGNER, request("dev\0s"), r'organization "dev\\u0000s"'),
+        (CLIENT_SIGNER, request("devs", user="ann\n"), r'common name "ann\\n"'),
+        ("kubernetes.io/legacy-unknown", request("devs", user="\x7fann"), "common name"),
+        ("a.b/c", request("dev\0s"), None),
+        (CLIENT_SIGNER, request("dév s"), None),
+    ],
+)
+async def test_names_have_no_control_characters(asked, signer, made, told):
+    found = {"metadata": {"name": "r"}, "spec": {"signerName": signer, "request": made}}
+    if told is None:
+        await asked(no_guarded_groups, found, of=OF)
+        return
+    with pytest.raises(StatusError, match=f"control characters in the {told}"):
         await asked(no_guarded_groups, found, of=OF)

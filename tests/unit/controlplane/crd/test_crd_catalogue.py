@@ -277,3 +277,16 @@ def test_definitions_in_groups_of_kubernetes_tell_their_approval():
 )
 def test_keys_of_definitions_are_told_apart(key, expected):
     assert is_definition(key) is expected
+
+
+@pytest.mark.parametrize("text", [b'{"spec":5}', b"{}", b'{"spec":{"versions":[{}]}}', b"no JSON"])
+async def test_a_definition_that_cannot_be_read_is_not_served_and_keeps_no_other_from_it(text):
+    store, catalogue = Memory(), Catalogue()
+    made = definition()
+    settle(made, [], NOW)
+    await put(store, key_of("t", made), made)
+    await store.txn([], [Put(key_of("t", {"metadata": {"name": "poison.example.com"}}), text)])
+
+    await catalogue.load("t", store)
+
+    assert [each.plural for each in catalogue.resources("t")] == ["foos"]

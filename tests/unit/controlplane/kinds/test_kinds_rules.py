@@ -1,6 +1,12 @@
 """Names, addresses, schedules, quantities and the canonical form."""
 
+import base64
+
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -157,3 +163,32 @@ def test_every_kind_with_a_status_says_so() -> None:
         "Job",
     }
     assert BEHAVIOURS["", "ConfigMap"].status is None
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [(b"someone", ""), (b"some\xff\xfee", "malformed certificate request")]
+)
+def test_a_certificate_request_has_a_subject_that_can_be_read(name: bytes, told: str) -> None:
+    behaviour = BEHAVIOURS["certificates.k8s.io", "CertificateSigningRequest"]
+    asked = {
+        "metadata": {"name": "r"},
+        "spec": {"signerName": "a.b/c", "usages": ["client auth"], "request": signing_request(name)},
+    }
+    found = [str(each) for each in behaviour.validate(asked)]
+    assert len(found) == bool(told)
+    assert told in "".join(found)
+
+
+def signing_request(name: bytes) -> str:
+    """Return a request, as the field has it, for whoever is named by these bytes."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "someone")])
+    made = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
+    signed = made.tbs_certrequest_bytes.replace(b"someone", name)
+    signature = key.sign(signed, ec.ECDSA(hashes.SHA256()))
+    algorithm = bytes.fromhex("300a06082a8648ce3d040302")
+    whole = signed + algorithm + b"\x03" + bytes([len(signature) + 1]) + b"\0" + signature
+    der = b"\x30\x81" + bytes([len(whole)]) + whole
+    lines = base64.encodebytes(der)
+    pem = b"-----BEGIN CERTIFICATE REQUEST-----\n" + lines + b"-----END CERTIFICATE REQUEST-----\n"
+    return base64.b64encode(pem).decode()

@@ -12,6 +12,7 @@ from vcsync.controlplane.store.interface import Put
 
 RBAC = "rbac.authorization.k8s.io"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+MERGE = {"Content_Type": "application/merge-patch+json"}
 UNAPPROVED = {"api-approved.kubernetes.io": "unapproved, for a test"}
 
 
@@ -30,6 +31,20 @@ def definition(group: str, plural: str, kind: str, **names: Any) -> dict[str, An
             ],
         },
     }
+
+
+def stored_definition(plural: str, kind: str, **names: Any) -> Put:
+    """Return what puts a definition of earlier times, which is established, into the store."""
+    old = definition(RBAC, plural, kind, **names)
+    old["metadata"] |= {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    conditions = [{"type": each, "status": "True"} for each in ("NamesAccepted", "Established")]
+    old["status"] = {
+        "acceptedNames": old["spec"]["names"],
+        "conditions": conditions,
+        "storedVersions": ["v9"],
+    }
+    key = object_key("a", "apiextensions.k8s.io", "customresourcedefinitions", "", f"{plural}.{RBAC}")
+    return Put(key, msgspec.json.encode({part: old[part] for part in ("metadata", "spec", "status")}))
 
 
 SHADOWED = sorted({(each.group, each.plural, each.kind) for each in builtin.resources() if "." in each.group})
@@ -59,6 +74,63 @@ async def test_nor_do_other_names_lead_to_one(api, names: dict[str, Any], field:
     assert field in told.body["message"]
 
 
+@pytest.mark.parametrize(
+    ("names", "field"),
+    [
+        ({"listKind": "ClusterRoleList"}, "spec.names.listKind"),
+        ({"singular": "clusterrole"}, "spec.names.singular"),
+        ({"shortNames": ["own", "roles"]}, "spec.names.shortNames[1]"),
+    ],
+)
+async def test_nor_do_names_that_are_given_later(api, names: dict[str, Any], field: str) -> None:
+    assert (await api("POST", DEFINITIONS, definition(RBAC, "owns", "Own"))).status == 201
+    await served(api, f"/apis/{RBAC}/v9/owns")
+    path = f"{DEFINITIONS}/owns.{RBAC}"
+
+    told = await api("PATCH", path, {"spec": {"names": names}}, **MERGE)
+
+    assert told.status == 422
+    assert field in told.body["message"]
+
+
+async def test_names_that_stand_do_not_keep_a_definition_from_changing(api, store) -> None:
+    await store.txn([], [stored_definition("owns", "Own", shortNames=["roles"])])
+    path = f"{DEFINITIONS}/owns.{RBAC}"
+    await served(api, path)
+
+    told = await api("PATCH", path, {"spec": {"names": {"categories": ["all"]}}}, **MERGE)
+
+    assert told.status == 200, told.body
+
+
+@pytest.mark.parametrize(
+    "accepted",
+    [
+        {"plural": "clusterroles", "kind": "Own"},
+        {"plural": "owns", "kind": "ClusterRole"},
+        {"plural": "clusterroles", "kind": "ClusterRole", "singular": "clusterrole"},
+    ],
+)
+async def test_nor_do_names_that_somebody_writes_as_accepted(api, accepted: dict[str, Any]) -> None:
+    assert (await api("POST", DEFINITIONS, definition(RBAC, "owns", "Own"))).status == 201
+    await served(api, f"/apis/{RBAC}/v9/owns")
+    path = f"{DEFINITIONS}/owns.{RBAC}"
+    # The names of what is being deleted are settled by nobody any more.
+    assert (await api("PATCH", path, {"metadata": {"finalizers": ["a.b/c"]}}, **MERGE)).status == 200
+    assert (await api("DELETE", path)).status == 200
+    async with asyncio.timeout(20):
+        while (await api("GET", path))["metadata.finalizers"] != ["a.b/c"]:
+            await asyncio.sleep(0.01)
+
+    told = await api("PATCH", f"{path}/status", {"status": {"acceptedNames": accepted}}, **MERGE)
+
+    assert told.status == 200
+    async with asyncio.timeout(20):
+        while (await api("GET", f"/apis/{RBAC}/v9")).status == 200:
+            await asyncio.sleep(0.01)
+    assert (await api("GET", f"/apis/{RBAC}/v9/clusterroles")).status == 404
+
+
 async def served(api, path: str) -> None:
     async with asyncio.timeout(20):
         while (await api("GET", path)).status == 404:
@@ -80,16 +152,8 @@ async def test_custom_objects_of_a_built_in_group_stand_apart_from_it(api, store
 async def test_a_definition_of_earlier_times_is_not_served_and_takes_nothing_with_it(api, store) -> None:
     role = {"metadata": {"name": "kept"}, "rules": []}
     assert (await api("POST", f"/apis/{RBAC}/v1/clusterroles", role)).status == 201
-    old = definition(RBAC, "clusterroles", "ClusterRole")
-    names = old["spec"]["names"]
-    old["metadata"] |= {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    conditions = [{"type": each, "status": "True"} for each in ("NamesAccepted", "Established")]
-    old["status"] = {"acceptedNames": names, "conditions": conditions, "storedVersions": ["v9"]}
-    name = old["metadata"]["name"]
-    key = object_key("a", "apiextensions.k8s.io", "customresourcedefinitions", "", name)
-    await store.txn(
-        [], [Put(key, msgspec.json.encode({part: old[part] for part in ("metadata", "spec", "status")}))]
-    )
+    name = f"clusterroles.{RBAC}"
+    await store.txn([], [stored_definition("clusterroles", "ClusterRole")])
     await served(api, f"{DEFINITIONS}/{name}")
 
     assert (await api("GET", f"/apis/{RBAC}/v9/clusterroles")).status == 404

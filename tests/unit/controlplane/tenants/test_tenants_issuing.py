@@ -122,7 +122,16 @@ async def test_groups_that_rights_come_with_are_not_given_by_signing(bench: Benc
     issued = await bench.issuer.certificate("acme", "one", "uid-one")
 
     assert issued.certificate == ""
-    assert "is not given by signing" in issued.failure
+    assert "group is not allowed" in issued.failure
+
+
+async def test_a_name_with_control_characters_is_not_signed(bench: Bench) -> None:
+    await bench.ask(user="ann\n")
+
+    issued = await bench.issuer.certificate("acme", "one", "uid-one")
+
+    assert issued.certificate == ""
+    assert "control characters" in issued.failure
 
 
 @pytest.mark.parametrize(

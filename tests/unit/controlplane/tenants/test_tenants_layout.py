@@ -55,3 +55,21 @@ async def test_what_was_cut_off_goes_on_and_what_is_done_is_not_done_again(tmp_p
         assert await keys(store) == [f"acme/custom:example.com/widgets/{name}" for name in "abc"]
     finally:
         await store.close()
+
+
+async def test_a_definition_that_cannot_be_read_keeps_nobody_from_starting(tmp_path):
+    store = await open_sqlite(tmp_path / "store.db", sweep_seconds=None)
+    try:
+        prefix = "acme/apiextensions.k8s.io/customresourcedefinitions/"
+        odd = [
+            Put(f"{prefix}{number}", text) for number, text in enumerate((b'{"spec":5}', b"{}", b"no JSON"))
+        ]
+        widget = Put("acme/example.com/widgets/ns/a", b"1")
+        await store.txn([], [*odd, definition("example.com", "widgets"), widget])
+
+        assert await bring_up_to_date(store, ["acme"]) == 1
+
+        assert await keys(store) == ["acme/custom:example.com/widgets/ns/a"]
+        assert (await store.get(LAYOUT))[0].value == CURRENT
+    finally:
+        await store.close()

@@ -142,6 +142,19 @@ def test_whom_the_operator_acts_as_is_judged_on_the_operators_paths_too(world: W
         assert problem(answer, FORBIDDEN) == ""
 
 
+def test_who_may_act_as_every_group_is_no_administrator_by_that(world: World) -> None:
+    rules = [{"apiGroups": [""], "resources": ["users", "groups"], "verbs": ["impersonate"]}]
+    grant(world.attacker, "everybody", rules)
+    actor = world.user(ATTACKER, "everybody")
+    for group in ("vcsync:tenant-admins", "vcsync:x"):
+        headers = {"Impersonate-User": "x", "Impersonate-Group": group}
+        assert problem(actor.ask("GET", SECRETS, None, headers), FORBIDDEN) == ""
+    plain = {"Impersonate-User": "x", "Impersonate-Group": "devs"}
+    assert actor.ask("GET", "/version", None, plain).status == 200
+    admins = {"Impersonate-User": "x", "Impersonate-Group": "vcsync:tenant-admins"}
+    assert world.attacker.ask("GET", SECRETS, None, admins).status == 200
+
+
 def test_a_superuser_whom_the_operator_acts_as_in_a_tenant_is_the_tenants(world: World) -> None:
     headers = {"Impersonate-User": "x", "Impersonate-Group": "vcsync:tenant-admins"}
     assert world.operator.ask("GET", f"/tenants/{ATTACKER}{SECRETS}", None, headers).status == 200

@@ -20,6 +20,11 @@ def is_guarded(group: str) -> bool:
     return plain == MASTERS or plain.startswith(OWN_GROUPS)
 
 
+def is_own(group: str) -> bool:
+    """Tell whether a name is that of a group of vcsync, or would be taken for one."""
+    return _plain(group).startswith(OWN_GROUPS)
+
+
 def not_signed(signer: str, request: x509.CertificateSigningRequest) -> str | None:
     """Return what a request's subject names first that a signer does not give, as messages have it; None: nothing.
 

@@ -22,7 +22,7 @@ from vcsync.controlplane.identity.caller import (
     quoted,
     refusal,
 )
-from vcsync.controlplane.identity.guarded import is_guarded
+from vcsync.controlplane.identity.guarded import is_guarded, is_own
 from vcsync.controlplane.identity.policy import ACCOUNT_PREFIX
 from vcsync.controlplane.identity.remembered import Remembered
 
@@ -38,6 +38,8 @@ _EXTRA = "impersonate-extra-"
 _EXTRA_KEY = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[a-z0-9._~!$&'()*+,;=:@%/-]+")
 """What constrained impersonation takes: a path below a domain, in lower case."""
 _LEGACY = "impersonate"
+_EVERYTHING = Attributes("*", group="*", resource="*")
+"""What cluster-admin may. The right to act as any group is no right to become an administrator of the tenant."""
 
 Decide = Callable[[Caller, Asked], Awaitable[Decision]]
 
@@ -216,6 +218,10 @@ async def _check(decide: Decide, caller: Caller, wanted: User, verb: str, *, con
         )
     for asked in _group_questions(caller, wanted, verb, group, constrained=constrained):
         await _require(decide, caller, asked)
+        if is_own(asked.name) and not (await decide(caller, _EVERYTHING)).allowed:
+            raise refusal(
+                caller, asked, f"only who may do everything may act as the {_shown(asked.name)} group"
+            )
     for key, values in wanted.extra.items():
         if constrained and not (_EXTRA_KEY.fullmatch(key) and all(values)):
             extra = Attributes(verb, group=AUTHENTICATION, resource="userextras")
@@ -239,10 +245,15 @@ def _group_questions(
         raise refusal(caller, base, "impersonating the empty string group is not allowed")
     for each in wanted.groups if constrained else ():
         if is_guarded(each):
-            known = each if each.isprintable() else quoted(each)
-            raise refusal(caller, replace(base, name=each), f"impersonating the {known} group is not allowed")
+            raise refusal(
+                caller, replace(base, name=each), f"impersonating the {_shown(each)} group is not allowed"
+            )
     for each in wanted.groups:
         yield replace(base, name=each)
+
+
+def _shown(group: str) -> str:
+    return group if group.isprintable() else quoted(group)
 
 
 def account_groups(namespace: str) -> tuple[str, str]:

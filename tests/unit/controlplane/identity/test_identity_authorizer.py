@@ -414,6 +414,28 @@ async def test_names_are_told_as_go_quotes_them(house: House) -> None:
     refused.message.encode()
 
 
+@pytest.mark.parametrize(
+    ("group", "rules", "allowed"),
+    [
+        ("vcsync:tenant-admins", [rule("impersonate", "users groups")], False),
+        ("vcsync:tenant-admins", [rule("impersonate", "*"), rule("get", "*", "*")], False),
+        ("vcsync:whatever-comes-later", [rule("impersonate", "users groups")], False),
+        ("devs", [rule("impersonate", "users groups")], True),
+        ("system:masters", [rule("impersonate", "users groups")], True),  # counts for nothing in a tenant
+        ("vcsync:tenant-admins", [rule("*", "*", "*")], True),
+    ],
+)
+async def test_the_right_to_act_as_any_group_makes_nobody_an_administrator(
+    house: House, group: str, rules: list[dict[str, Any]], allowed: bool
+) -> None:
+    await house.put("acme", GROUP, "clusterroles", role("actor", *rules))
+    await house.put("acme", GROUP, "clusterrolebindings", binding("actor", "actor", "bob"))
+
+    found = await acting(house, BOB, [("Impersonate-User", "x"), ("Impersonate-Group", group)], LIST_PODS)
+
+    assert (found is not None) == allowed
+
+
 async def test_impersonation_headers_that_are_no_text_are_refused(house: House) -> None:
     with pytest.raises(StatusError, match="UTF-8"):
         await house.identity.authorizer.impersonate(ADMIN, {"Impersonate-User": "\udcff"}, "acme", LIST_PODS)

@@ -21,7 +21,8 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv/bin
-PYTEST = PYTHONHASHSEED=$(HASH_SEED) $(VENV)/python -m pytest -n $(WORKERS) --dist loadfile
+# Files keep their order: by their numbers of tests, those that take longest would begin last.
+PYTEST = PYTHONHASHSEED=$(HASH_SEED) $(VENV)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS += --no-print-directory --no-builtin-rules
@@ -35,13 +36,13 @@ help: ## Show this list
 	@echo "  PYTHON       interpreter that makes .venv, >= 3.11        (now: $(or $(PYTHON),none found))"
 	@echo "  PYTEST_ARGS  more arguments for pytest                    (make test PYTEST_ARGS='-k quota')"
 	@echo "  WORKERS      processes that tests run in                  (now: $(WORKERS), one for each processor)"
-	@echo "  HASH_SEED    of Python's sets and dicts in tests          (make test-unit HASH_SEED=7)"
-	@echo "  ROOM, SAMPLE what 'make mutants' judges, and how many     (make mutants ROOM=kube SAMPLE=50)"
+	@echo "  HASH_SEED    seed of Python's hashes in tests             (make test-unit HASH_SEED=7)"
+	@echo "  ROOM, SAMPLE room and number of mutants of 'make mutants' (make mutants ROOM=kube SAMPLE=50)"
 	@echo "  UP_ARGS      arguments of 'make up', 'demo' and 'up-real' (make up UP_ARGS='--tenants a,b')"
 	@echo "  BENCH_ARGS   arguments of 'make bench'"
 	@echo "  FUZZ_ARGS    arguments of 'make fuzz'               (make fuzz FUZZ_ARGS='--seed 7')"
 	@echo "  ATTACKS_ARGS arguments of 'make attacks'            (make attacks ATTACKS_ARGS='--on one --only names')"
-	@echo "  KUBEBUILDER_ASSETS  folder with ready etcd, kube-apiserver, kubectl: nothing is compiled then"
+	@echo "  KUBEBUILDER_ASSETS  folder with compiled etcd, kube-apiserver and kubectl, to use instead of building them"
 
 environment:
 	@command -v "$(PYTHON)" >/dev/null || { echo "make: no Python >= 3.11 on the PATH; install one or name it: make PYTHON=/path/to/python3.12" >&2; exit 1; }
@@ -50,16 +51,16 @@ environment:
 binaries: environment ## Build the Kubernetes programs of the test bed (about 7 minutes once, then cached)
 	@$(VENV)/python -m hack.testbed build
 
-up: environment ## Run the whole system in one process, and say what to type next; Ctrl-C ends it
+up: environment ## Run the whole system in one process, and print what to type next; Ctrl-C stops it
 	@$(VENV)/vcsync up $(UP_ARGS)
 
-demo: environment ## Play a walk-through of the whole system, with a commentary
+demo: environment ## Run a walk-through of the whole system, with a commentary
 	@$(VENV)/vcsync demo $(UP_ARGS)
 
-up-real: binaries ## Start real Kubernetes servers with all roles, and run a walk-through; Ctrl-C ends it
+up-real: binaries ## Start real Kubernetes servers with all roles, and run a walk-through; Ctrl-C stops it
 	@$(VENV)/python -m hack.up $(UP_ARGS)
 
-down: environment ## Stop what 'make up-real' started, should anything have been left running
+down: environment ## Stop processes that 'make up-real' may have left running
 	@$(VENV)/python -m hack.testbed down --dir .testbed/up
 
 test-binaries: environment
@@ -71,40 +72,41 @@ test: test-binaries ## Run every test: unit tests, then those against real Kuber
 test-embedded: test-binaries ## Run the end-to-end tests of the pool again, with tenants in an embedded control plane
 	@VCSYNC_TENANTS=embedded $(PYTEST) tests/real/pool $(PYTEST_ARGS)
 
-test-hollow: test-binaries ## Run them with embedded tenants, hollow super clusters and our controllers
+test-hollow: test-binaries ## Run the same tests with embedded tenants, hollow super clusters and our controllers
 	@VCSYNC_TENANTS=embedded VCSYNC_SUPERS=hollow $(PYTEST) tests/real/pool $(PYTEST_ARGS)
 
-test-mixed: test-binaries ## Run them with tenants on kube-apiservers and hollow super clusters
+test-mixed: test-binaries ## Run the same tests with tenants on kube-apiservers and hollow super clusters
 	@VCSYNC_SUPERS=hollow $(PYTEST) tests/real/pool $(PYTEST_ARGS)
 
 test-unit: environment ## Run the unit tests only (seconds)
 	@$(PYTEST) tests/unit $(PYTEST_ARGS)
 
-test-seeds: environment ## Run the unit tests with two more hash seeds: nothing may depend on the order of a set
-	@$(MAKE) test-unit HASH_SEED=1
-	@$(MAKE) test-unit HASH_SEED=4711
+test-seeds: environment ## Run the unit tests with another hash seed, to find code that depends on the order of a set
+	@HYPOTHESIS_PROFILE=brief $(MAKE) test-unit HASH_SEED=4711
 
-documents: test-binaries ## Type every command of README and docs/ as a reader would
+documents: test-binaries ## Run every command of README and docs/ as a reader would type it
 	@$(VENV)/python -m hack.documents
 
-mutants: environment ## Put small faults into the code and see which its own unit tests notice (ROOM, SAMPLE)
+mutants: environment ## Insert small faults into the code and count those that its unit tests detect (ROOM, SAMPLE)
 	@$(VENV)/python -m hack.mutants $(addprefix --room ,$(ROOM)) --sample $(SAMPLE)
 
-lint: environment ## Check format, style, types, import rules and generated files
+lint: environment ## Check format, style, types, import rules, spelling, prose and generated files
 	@echo "==> ruff format"   && $(VENV)/ruff format --check --quiet . || { echo "make lint: run 'make format'" >&2; exit 1; }
 	@echo "==> ruff check"    && $(VENV)/ruff check --quiet .
 	@echo "==> mypy --strict" && $(VENV)/mypy --strict
 	@echo "==> import rules"  && $(VENV)/lint-imports --verbose
+	@echo "==> spelling"     && $(VENV)/codespell
+	@echo "==> prose"        && $(VENV)/python -m hack.prose
 	@echo "==> generated files" && $(VENV)/python -m hack.generate --check
 
 format: environment ## Format the code
 	@$(VENV)/ruff format .
 	@$(VENV)/ruff check --fix --quiet . || true
 
-generate: environment ## Write the generated files (CRDs, RBAC) in config/
+generate: environment ## Write the generated files: CRDs and RBAC in config/, schemas, docs/configuration.md
 	@$(VENV)/python -m hack.generate
 
-bench: binaries ## Measure Pods' way through the pool, the embedded control plane, and `vcsync up`
+bench: binaries ## Measure the latency of Pods through the pool, the embedded control plane, and `vcsync up`
 	@$(VENV)/python -m hack.bench $(BENCH_ARGS)
 	@$(VENV)/python -m hack.bench_plane
 	@$(VENV)/python -m hack.bench_up
@@ -112,19 +114,19 @@ bench: binaries ## Measure Pods' way through the pool, the embedded control plan
 conformance: binaries ## Run the official Kubernetes conformance tests against a tenant
 	@$(VENV)/python -m hack.conformance
 
-conformance-embedded: binaries ## Run the official Kubernetes tests against an embedded control plane as a cluster
+conformance-embedded: binaries ## Run them against an embedded control plane that serves as a cluster
 	@$(VENV)/python -m hack.conformance --embedded
 
-conformance-whole: binaries ## Run the official Kubernetes tests against a tenant of 'vcsync up': all servers and controllers ours
+conformance-whole: binaries ## Run them against a tenant of 'vcsync up', where all servers and controllers are ours
 	@$(VENV)/python -m hack.conformance --whole
 
-parity: binaries ## Replay requests at kube-apiserver and at the embedded control plane and compare the answers
+parity: binaries ## Send the same requests to kube-apiserver and to the embedded control plane and compare the answers
 	@$(VENV)/python -m hack.parity
 
 chaos: binaries ## Kill roles and cut connections for 10 minutes, then audit (CHAOS_SECONDS, CHAOS_SEED)
 	@$(VENV)/python -m pytest -s tests/chaos $(PYTEST_ARGS)
 
-attacks: test-binaries ## Attack a tenant's neighbours and its server in some thousand ways, on one process and on two over etcd (ATTACKS_ARGS)
+attacks: test-binaries ## Attack other tenants and the server in thousands of ways, on one process and on two over etcd (ATTACKS_ARGS)
 	@$(VENV)/python -m hack.attacks.sweep $(ATTACKS_ARGS)
 
 fuzz: environment ## Send 1,000,000 hostile requests to a tenant of the embedded control plane (FUZZ_ARGS)

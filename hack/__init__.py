@@ -1,1 +1,1 @@
-"""What developers run: the test bed, audits, generators and benchmarks. Not part of the package."""
+"""Developer tools: the test bed, audits, generators and benchmarks. Not part of the installed package."""

@@ -1,4 +1,4 @@
-"""A copy of the checkout as it stands, without what git ignores."""
+"""A copy of the checkout in its current state, without files that git ignores."""
 
 import subprocess
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def copy(folder: Path, appended: Mapping[str, str] | None = None) -> None:
-    """Bring a folder up to date with the files that git tracks; files that are equal keep their times.
+    """Update a folder from the files that git tracks; equal files keep their times.
 
     Args:
-        folder: where the copy is; other files in it stay.
-        appended: text that is added to the end of a file in the copy, by the file's name.
+        folder: of the copy; other files in it stay.
+        appended: file name -> text to add to the end of that file in the copy.
     """
     extra = appended or {}
     listed = subprocess.run(

@@ -1,4 +1,4 @@
-"""docs/configuration.md: every field of vcsync.yaml, written from the commands' own options."""
+"""Generates docs/configuration.md, which lists every field of vcsync.yaml, from the options of the commands."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from typing import Any
 
 import click
 
-from vcsync.cli import config
+from vcsync.cli.command import config
 
 INTRODUCTION = """\
 # vcsync.yaml
 
 <!-- Written by `make generate` from the options of the commands; do not edit. -->
 
-One file holds the settings of all roles. `vcsync up --config vcsync.yaml` runs all of it in one process; split over
-processes or machines, every `vcsync run ... --config vcsync.yaml` takes its section of the same file.
+One file holds the settings of all roles. `vcsync up --config vcsync.yaml` runs them in one process. If they are split over
+processes or machines, every `vcsync run ... --config vcsync.yaml` reads its section of the same file.
 
 ```yaml
 # vcsync.yaml
-common:                       # what several roles share; a role's own section wins
+common:                       # settings of several roles; a role's own section has precedence
   data: /var/lib/vcsync
   log-format: json
-up:                           # who takes part: 'vcsync up' and 'vcsync setup' read it
+up:                           # members; 'vcsync up' and 'vcsync setup' read them
   tenants: [acme, umbrella]
   hollow: [r1]
   super-cluster: {east: east.kubeconfig}
 controlplane:
   listen: 0.0.0.0:6443
-  # etcd: [https://etcd-1:2379, https://etcd-2:2379]   # for replicas; without it a file in `data`
+  # etcd: [https://etcd-1:2379, https://etcd-2:2379]   # for replicas; default: a file in `data`
   # etcd-cacert: etcd-ca.crt
 nsscheduler:
   policy: pack
   default-slice: {cpu: 2, memory: 4Gi}
-  listen: 127.0.0.1:10550     # status endpoints of roles that run as processes of one machine: each has its own
+  listen: 127.0.0.1:10550     # status endpoint; processes on one machine need different ones
 podscheduler:
   listen: 127.0.0.1:10551
 controllers:
@@ -44,20 +44,20 @@ hollow:
   listen: 127.0.0.1:10554
 ```
 
-* A field is an option of the section's command without its dashes, and means what `--help` says of it. An option that is
-  given wins over the file, a role's own section over `common`.
-* The whole file is checked by every command that reads it: unknown sections and fields are refused with a hint, and so are
-  values of another type.
-* Paths begin at the file's folder. Options that may be repeated take a list, or one value; those of the form KEY=VALUE take
-  a mapping, too.
-* `vcsync up` also goes by the sections of the roles that it runs, apart from what is a process's own ({own}); so
-  does `vcsync run all`. Where two sections say different things of one option there, it is refused.
+* A field is an option of the section's command without its dashes; `--help` describes it. Options on the command line have
+  precedence over the file, and a role's own section over `common`.
+* Every command that reads the file checks all of it. Unknown sections and fields are refused with a hint, and so are
+  values of a wrong type.
+* Paths are relative to the file's folder. Options that may be repeated take a list, or one value; those of the form KEY=VALUE
+  also take a mapping.
+* `vcsync up` and `vcsync run all` also read the sections of the roles that they run, except options of a process ({own}).
+  If two sections contradict each other in one option there, the file is refused.
 
 ## Split over processes or machines
 
 ```console
-$ vcsync run controlplane --config vcsync.yaml &      # several of them on one etcd: give each its own --data
-$ vcsync setup --config vcsync.yaml                   # once: tenants, super clusters, everybody's kubeconfigs
+$ vcsync run controlplane --config vcsync.yaml &      # several may share one etcd, each with its own --data
+$ vcsync setup --config vcsync.yaml                   # once: creates tenants, super clusters and all kubeconfigs
 $ vcsync run controllers --config vcsync.yaml &
 $ vcsync run nsscheduler --config vcsync.yaml --meta /var/lib/vcsync/roles/nsscheduler.kubeconfig &
 $ vcsync run podscheduler --config vcsync.yaml --meta /var/lib/vcsync/roles/podscheduler.kubeconfig &
@@ -65,9 +65,9 @@ $ vcsync run syncer --config vcsync.yaml --super-cluster east --meta /var/lib/vc
 $ vcsync run hollow --config vcsync.yaml --kubeconfig /var/lib/vcsync/r1.kubeconfig &
 ```
 
-`vcsync setup` writes into `data` what the others need; on another machine, copy the one kubeconfig of its role there.
-Replicas of controllers, schedulers and syncers stand by with `leader-elect`, which is on. [config/compose](../config/compose)
-does the same with containers.
+`vcsync setup` writes the kubeconfigs of all roles into `data`; copy the kubeconfig of a role to its machine.
+Replicas of controllers, schedulers and syncers stand by with `leader-elect`, which is on by default.
+[config/compose](../config/compose) does the same with containers.
 """
 
 
@@ -80,7 +80,7 @@ def document() -> str:
 
 
 def _shared() -> str:
-    lines = ["## common", "", "Every command takes those that it has an option of.", ""]
+    lines = ["## common", "", "Every command reads the fields for which it has an option.", ""]
     return "\n".join((*lines, *_table(config.COMMON)))
 
 

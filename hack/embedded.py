@@ -1,4 +1,4 @@
-"""The embedded control plane as a process of its own, for tools and tests: start, tenants, end."""
+"""The embedded control plane as a separate process, for tools and tests: start, tenants, end."""
 
 import os
 import signal
@@ -13,14 +13,15 @@ from typing import Self
 
 from hack.testbed.processes import free_ports
 
-READY_SECONDS = 30.0
+READY_SECONDS = 120.0
+"""Time limit of the start, for a busy machine."""
 POLL_SECONDS = 0.05
 ANY_RATE = ("--max-connection-rate", "0")
-"""All of a test's clients come from one address."""
+"""Turns the limit per client address off, because all clients of a test have one address."""
 
 
 class ControlPlaneError(Exception):
-    """The control plane did not start, or a command at it failed; the text holds what it printed."""
+    """The control plane did not start, or one of its commands failed; the text contains the output."""
 
 
 class ControlPlane:
@@ -45,28 +46,36 @@ class ControlPlane:
 
     @property
     def url(self) -> str:
-        """Where it serves; `/tenants/<name>` below it is a tenant's."""
+        """Return its URL; a tenant's is `/tenants/<name>` below it."""
         return f"https://127.0.0.1:{self.port}"
 
     @property
     def pid(self) -> int:
-        """Its process id; raises `ControlPlaneError` when it does not run."""
+        """Return its process id.
+
+        Raises:
+            ControlPlaneError: it does not run.
+        """
         if self._process is None:
             raise ControlPlaneError("the control plane does not run")
         return self._process.pid
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.stop(signal.SIGKILL)
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self) -> None:
-        """Start it, with the data it had before if any, and wait until it is ready.
+        """Start it, with existing data if any, and wait until it is ready.
 
         Raises:
-            ControlPlaneError: it is not, or it ended.
+            ControlPlaneError: it did not become ready, or it ended.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         command = [
@@ -104,7 +113,7 @@ class ControlPlane:
         return code
 
     def vcsync(self, *arguments: str) -> str:
-        """Run a vcsync command at it and return what it prints.
+        """Run one of its vcsync commands and return the output.
 
         Raises:
             ControlPlaneError: it failed.
@@ -118,19 +127,19 @@ class ControlPlane:
         return run.stdout
 
     def create(self, tenant: str, *options: str) -> Path:
-        """Make a tenant, with further options of `vcsync tenant create`; returns its admin's kubeconfig."""
+        """Create a tenant and return its administrator's kubeconfig; `options`: further ones of `vcsync tenant create`."""
         self.vcsync("tenant", "create", tenant, *options)
         return self.kubeconfig(tenant)
 
     def kubeconfig(self, tenant: str, *, user: str = "") -> Path:
-        """Write a tenant's kubeconfig, its admin's or a component's (`system:kube-controller-manager`)."""
+        """Write a tenant's kubeconfig, for its administrator or a component (`system:kube-controller-manager`)."""
         path = self.directory / f"{tenant}{'-' + user.replace(':', '-') if user else ''}.kubeconfig"
         path.touch(mode=0o600)
         path.write_text(self.vcsync("tenant", "kubeconfig", tenant, *(("--user", user) if user else ())))
         return path
 
     def _ready(self) -> bool:
-        context = ssl._create_unverified_context()  # noqa: S323 - only asks whether it is up
+        context = ssl._create_unverified_context()  # noqa: S323 - only checks its readiness
         try:
             with urllib.request.urlopen(f"{self.url}/readyz", timeout=2, context=context) as answer:  # noqa: S310
                 return bool(answer.status == 200)

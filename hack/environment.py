@@ -1,7 +1,7 @@
-"""Make .venv: the locked packages by hash, this checkout on its path, and the `vcsync` command.
+"""Creates .venv: the locked packages by hash, this checkout on its path, and the commands of the package.
 
-Needs only the standard library, so that any Python >= 3.11 can run it on a fresh clone. A stamp with the
-digest of the lock makes every later run a matter of milliseconds.
+Needs only the standard library, so that any Python >= 3.11 can run it on a fresh clone. A stamp file with the digest
+of the lock lets later runs end within milliseconds.
 """
 
 import hashlib
@@ -14,33 +14,35 @@ ENVIRONMENT = ROOT / ".venv"
 LOCK = ROOT / "requirements-dev.lock"
 OLDEST_PYTHON = (3, 11)
 
+PROGRAMS = {"vcsync": "vcsync.cli.command.main", "kubectl-vcsync": "vcsync.cli.kubectl.plugin"}
+"""The programs of the package and the modules with their `main`, as in pyproject.toml."""
 LAUNCHER = """\
 #!{python}
 import sys
 
-from vcsync.cli.main import main
+from {module} import main
 
 sys.exit(main())
 """
 
 
 class SetupError(Exception):
-    """The environment cannot be made; the text says why and what helps."""
+    """The environment cannot be created; the text gives the reason and the remedy."""
 
 
 def digest() -> str:
-    """Return what the environment is a function of: the lock, this script and the interpreter's version."""
+    """Return the SHA-256 of everything the environment depends on: the lock, this script, the interpreter's version."""
     content = LOCK.read_bytes() + Path(__file__).read_bytes() + repr(sys.version_info[:2]).encode()
     return hashlib.sha256(content).hexdigest()
 
 
-def run(what: str, *command: str) -> None:
-    """Run one step; its output is shown only when it fails.
+def run(step: str, *command: str) -> None:
+    """Run the command of one step; print its output only if it fails.
 
     Raises:
         SetupError: The step failed.
     """
-    print(f"    {what}", flush=True)
+    print(f"    {step}", flush=True)
     done = subprocess.run(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
@@ -48,11 +50,11 @@ def run(what: str, *command: str) -> None:
         print(done.stdout, file=sys.stderr)
         lines = [line for line in done.stdout.splitlines() if line.strip()]
         reason = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "no output")
-        raise SetupError(f"{what} failed: {reason}")
+        raise SetupError(f"{step} failed: {reason}")
 
 
 def make() -> None:
-    """Bring .venv up to the lock; does nothing when it is there already.
+    """Update .venv to the lock; does nothing if it is up to date.
 
     Raises:
         SetupError: A step failed, or the interpreter is too old.
@@ -76,14 +78,15 @@ def make() -> None:
         check=True,
     )
     (Path(where.stdout.strip()) / "vcsync-checkout.pth").write_text(f"{ROOT}\n")
-    launcher = ENVIRONMENT / "bin" / "vcsync"
-    launcher.write_text(LAUNCHER.format(python=python))
-    launcher.chmod(0o755)
+    for program, module in PROGRAMS.items():
+        launcher = ENVIRONMENT / "bin" / program
+        launcher.write_text(LAUNCHER.format(python=python, module=module))
+        launcher.chmod(0o755)
     stamp.write_text(wanted)
 
 
 def main() -> int:
-    """Make the environment; on failure the last line says what went wrong."""
+    """Create the environment; on failure the last line contains the reason."""
     try:
         make()
     except (SetupError, OSError, subprocess.CalledProcessError) as error:

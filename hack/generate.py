@@ -1,6 +1,6 @@
-"""Write what is generated; with --check, exit 1 if it is out of date.
+"""Write the generated files; with --check, exit 1 if one is out of date.
 
-In config/: CRDs and RBAC; the schemas of built-in kinds; docs/configuration.md.
+They are the CRDs and RBAC objects in config/, the schemas of the built-in kinds, and docs/configuration.md.
 
 python -m hack.generate [--check]
 """
@@ -22,12 +22,12 @@ from vcsync.api import crd, names, rbac
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG, DOCS = ROOT / "config", ROOT / "docs"
 Files = Callable[[], Iterator[tuple[str, bytes]]]
-DATA: Mapping[Path, Files] = {ROOT / "vcsync/controlplane/schema": builtin.data_files}
-"""Folders of data files and what makes them."""
+DATA: Mapping[Path, Files] = {ROOT / "vcsync/apimachinery/schema": builtin.data_files}
+"""Folder of data files -> the function that generates them."""
 DOCUMENTS: Mapping[str, Callable[[], str]] = {"configuration.md": configuration.document}
-"""Documents in docs/ that are written from what they describe."""
+"""Document in docs/ -> the function that generates it from the code."""
 SAMPLE_SUPER_CLUSTER = "r1"
-"""The super cluster that config/deploy speaks of."""
+"""Name of the super cluster in config/deploy."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -45,17 +45,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def check(config: Path) -> str:
-    """Return the difference between what stands in `config` and what belongs there, as a unified diff."""
+    """Return the difference between the files in `config` and the generated ones, as a unified diff."""
     wanted = dict(generated())
-    stale = {path: "" for path in _standing(config) if path not in wanted}
+    stale = {path: "" for path in _existing(config) if path not in wanted}
     return "".join(_difference(config, path, text) for path, text in sorted((wanted | stale).items()))
 
 
 def write(config: Path) -> str:
-    """Write what belongs in `config` and return a line for each file that changed."""
+    """Write the generated files in `config`, remove stale ones, and return a line for each change."""
     wanted = dict(generated())
     lines = []
-    for path in _standing(config):
+    for path in _existing(config):
         if path not in wanted:
             (config / path).unlink()
             lines.append(f"removed {path}\n")
@@ -69,7 +69,7 @@ def write(config: Path) -> str:
 
 
 def check_data(folders: Mapping[Path, Files]) -> str:
-    """Return a line for each data file that is not as it would be made."""
+    """Return a line for each data file that is out of date."""
     return "".join(f"{path} is out of date\n" for path, _ in _stale_data(folders))
 
 
@@ -83,7 +83,7 @@ def write_data(folders: Mapping[Path, Files]) -> str:
 
 
 def check_documents(docs: Path) -> str:
-    """Return the difference between the documents that stand there and what they should say."""
+    """Return the difference between the documents in `docs` and the generated ones, as a unified diff."""
     return "".join(_difference(docs, path, make(), "docs") for path, make in DOCUMENTS.items())
 
 
@@ -107,7 +107,7 @@ def _stale_data(folders: Mapping[Path, Files]) -> Iterator[tuple[Path, bytes]]:
 
 
 def _unpacked(content: bytes) -> bytes:
-    """What counts of a file: another zlib may pack the same content into other bytes."""
+    """Return the uncompressed content of a file, because zlib versions compress the same content differently."""
     return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
 
 
@@ -118,18 +118,25 @@ def generated() -> Iterator[tuple[str, str]]:
     yield from _folder("crd", "vcsync/api/specs.py and crd.py", files)
     for side in ("meta", "super", "tenant"):
         yield from _folder(f"rbac/{side}", "vcsync/api/rbac.py", _rbac(side))
+    gateway = {
+        "namespace.yaml": [rbac.system_namespace()],
+        f"{names.ROLE_GATEWAY}.yaml": rbac.gateway_manifests(),
+    }
+    yield from _folder("rbac/external", "vcsync/api/rbac.py", gateway)
     access = {"super-credentials.yaml": rbac.super_credentials_access(SAMPLE_SUPER_CLUSTER)}
     yield from _folder(f"rbac/meta-{SAMPLE_SUPER_CLUSTER}", "vcsync/api/rbac.py", access)
 
 
 def _rbac(side: rbac.Side) -> dict[str, list[dict[str, Any]]]:
     files = {"namespace.yaml": [rbac.system_namespace()]}
-    for role in names.ROLES:
+    for role in names.META_ROLES:
         if (side, role) in rbac.GRANTS:
             files[f"{role}.yaml"] = rbac.role_manifests(side, role)
     if side == "meta":
-        files["namespace.yaml"].append(rbac.virtual_cluster_namespace())
+        files["namespace.yaml"] += [rbac.virtual_cluster_namespace(), rbac.usage_namespace()]
         files["admission.yaml"] = rbac.admission_policies()
+    elif side == "tenant":
+        files["admission.yaml"] = rbac.tenant_admission()
     return files
 
 
@@ -150,7 +157,7 @@ def _yaml(source: str, documents: list[dict[str, Any]]) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes equal values out in full (no anchors) and lists indented, as people write Kubernetes YAML."""
+    """Writes equal values in full (no anchors) and indents lists, as people write Kubernetes YAML."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
@@ -159,7 +166,7 @@ class _Dumper(yaml.SafeDumper):
         super().increase_indent(flow, False)
 
 
-def _standing(config: Path) -> list[str]:
+def _existing(config: Path) -> list[str]:
     """Return the files in the folders that hold generated files only."""
     return sorted(
         path.relative_to(config).as_posix()

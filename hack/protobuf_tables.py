@@ -1,8 +1,8 @@
-"""Write the table of API types that the wire room's codec reads: fields, numbers, JSON names, Go types.
+"""Write the table of API types that the protobuf codec reads: fields, numbers, JSON names, Go types.
 
 The facts come from the public `generated.proto` files and Go types of the k8s.io modules, at the versions that the
-test bed pins, out of Go's module cache; what is missing there `go mod download` fetches. The check needs neither
-Go nor the cache: the table's first line records digests of this generator, of the modules' versions and of the table.
+test bed pins. `go mod download` fetches modules that are not in Go's module cache. The check needs neither Go nor the
+cache: the table's first line records digests of this generator, of the modules' versions and of the table.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-TABLE = ROOT / "vcsync" / "controlplane" / "wire" / "types.jsonl"
+TABLE = ROOT / "vcsync" / "apimachinery" / "wire" / "types.jsonl"
 PINS = ROOT / "hack" / "testbed" / "modules" / "kubernetes" / "go.mod"
 
 MODULES = {
@@ -26,7 +26,7 @@ MODULES = {
     "k8s.io/apiextensions-apiserver": "pkg/apis",
     "k8s.io/kube-aggregator": "pkg/apis",
 }
-"""Go modules, and the folder in each below which API packages are."""
+"""Go module -> the folder in it that contains the API packages."""
 
 SKIPPED = re.compile(
     r"admission/|apidiscovery/|apiserverinternal/|apps/v1beta|extensions/v1beta1|imagepolicy/|testapigroup/"
@@ -34,7 +34,7 @@ SKIPPED = re.compile(
     r"|flowcontrol/v1beta|v1alpha1/|apiregistration/v1beta1|networking/v1beta1|authorization/v1beta1"
     r"|authentication/v1beta1|storage/v1beta1|runtime/schema"
 )
-"""Packages that no server of this version serves by default, nor with its beta APIs switched on."""
+"""Packages that a server of this version serves neither by default nor with its beta APIs enabled."""
 
 SHORT = (
     ("k8s.io.api.", ""),
@@ -57,7 +57,7 @@ GROUP = re.compile(r'GroupName += "([^"]*)"|const GroupName = "([^"]*)"')
 
 
 class SourcesMissing(Exception):
-    """The Go modules are neither in the cache nor to be had."""
+    """The Go modules are not in the cache and cannot be downloaded."""
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Package:
 
 
 def check() -> str:
-    """Return what is wrong with the committed table, empty if nothing."""
+    """Return the problems of the committed table, a line each; empty if there are none."""
     if not TABLE.exists():
         return f"{TABLE.relative_to(ROOT)}: missing; run python -m hack.generate\n"
     head, _, body = TABLE.read_text(encoding="utf-8").partition("\n")
@@ -86,7 +86,7 @@ def check() -> str:
 
 
 def write() -> str:
-    """Write the table if it is out of date; return a line if it was."""
+    """Write the table if it is out of date; return a line of report if it was."""
     if not check():
         return ""
     text = "\n".join(json.dumps(each, separators=(",", ":")) for each in lines(_packages())) + "\n"
@@ -109,7 +109,7 @@ def _digest(text: str) -> str:
 
 
 def _versions() -> dict[str, str]:
-    """Return the version of each module: all are released together with Kubernetes."""
+    """Return module -> version; all are released together with Kubernetes."""
     kubernetes = re.findall(r"k8s\.io/kubernetes v1\.(\S+)", PINS.read_text(encoding="utf-8"))[0]
     return dict.fromkeys(MODULES, f"v0.{kubernetes}")
 
@@ -176,8 +176,8 @@ def _fields(package: Package, struct: str, body: str) -> Iterator[list[Any]]:
 
 
 def _go_fields(package: Package, struct: str) -> dict[int, tuple[str, str, str]]:
-    """Return what a Go struct says of each field number: JSON name, flags, type as Go's messages write it."""
-    found = {}
+    """Return field number -> (JSON name, flags, Go type in the form of Go's messages) of a Go struct."""
+    fields = {}
     for _, go_type, text in GO_FIELD.findall(struct):
         tags = dict(TAG.findall(text))
         if "protobuf" not in tags or "json" not in tags:
@@ -189,16 +189,17 @@ def _go_fields(package: Package, struct: str) -> dict[int, tuple[str, str, str]]
             for code, option in zip("ozi", ("omitempty", "omitzero", "inline"), strict=True)
             if option in options
         )
-        found[int(tags["protobuf"].split(",")[1])] = (name, flags, _go_type(package, go_type.lstrip("*")))
-    return found
+        fields[int(tags["protobuf"].split(",")[1])] = (name, flags, _go_type(package, go_type.lstrip("*")))
+    return fields
 
 
 def _go_type(package: Package, text: str) -> str:
-    """Write a Go type as reflection names it: with the last part of its package's path."""
+    """Return a Go type as reflection names it: with the last part of its package's path."""
     own = package.name.rpartition("/")[2]
 
     def named(match: re.Match[str]) -> str:
-        word = re.sub(r"^[a-z]*(v\d\w*)\.", r"\1.", match[0])  # import aliases: metav1, apiv1
+        # Import aliases contain the version, for example metav1 and apiv1.
+        word = re.sub(r"^[a-z]*(v\d\w*)\.", r"\1.", match[0])
         return word if "." in word or word[0].islower() else f"{own}.{word}"
 
     return re.sub(r"[A-Za-z_][\w.]*", named, text)

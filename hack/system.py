@@ -1,4 +1,4 @@
-"""vcsync on a test bed: installed by its own command, each role a process of its own with only its own rights."""
+"""vcsync on a test bed: installed by the `vcsync` command, each role in its own process with only its own rights."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ VCSYNC = (sys.executable, "-m", "vcsync")
 
 
 class SystemFailed(Exception):
-    """vcsync could not be brought up; the text says what failed and shows the end of its log."""
+    """vcsync could not be started; the text says what failed and contains the end of its log."""
 
 
 class System:
     """vcsync installed into a test bed, and its roles as processes.
 
-    Roles are named `nsscheduler`, `podscheduler`, `syncer-<super cluster>`; the syncers of all the bed's super clusters
-    are among them. All calls block; from asyncio use `asyncio.to_thread`.
+    Roles are named `nsscheduler`, `podscheduler` and `syncer-<super cluster>`, with a syncer for each of the bed's super
+    clusters. All calls block; from asyncio use `asyncio.to_thread`.
 
     Args:
         bed: a running test bed.
         directory: for role kubeconfigs and logs.
         kubeconfigs: cluster name -> kubeconfig to register instead of the bed's own, e.g. one that leads to a fault proxy.
         tenant_options: tenant name -> further options of `vcsync tenant add`.
-        log_level: what the roles log.
+        log_level: of the roles.
     """
 
     def __init__(
@@ -60,6 +60,8 @@ class System:
         self._spawner = Spawner(die_with_us=True)
         self._processes: dict[str, Process] = {}
         self._ports: dict[str, int] = {}
+        self.ahead: dict[str, float] = {}
+        """Role -> seconds by which its wall clock is ahead from its next start."""
         self.role_names = ("nsscheduler", "podscheduler", *(f"syncer-{name}" for name in bed.supers))
 
     def __enter__(self) -> Self:
@@ -93,7 +95,7 @@ class System:
         self.vcsync("tenant", "add", name, "--kubeconfig", str(self._kubeconfig(name)), *options)
 
     def vcsync(self, *arguments: str, check: bool = True) -> str:
-        """Run the `vcsync` command as administrator of the meta cluster; its standard output.
+        """Run the `vcsync` command as administrator of the meta cluster and return its standard output.
 
         Raises:
             SystemFailed: it failed, and `check` is set.
@@ -115,7 +117,7 @@ class System:
 
     @property
     def role_directory(self) -> Path:
-        """Where the roles' kubeconfigs lie."""
+        """Folder of the roles' kubeconfigs."""
         return self.directory / "roles"
 
     # --- roles
@@ -137,12 +139,14 @@ class System:
         self._processes[role] = self._spawner.start(self.command(role), self.log(role), Path.cwd())
 
     def command(self, role: str) -> tuple[str, ...]:
-        """The command that runs a role."""
+        """Return the command that runs a role."""
         port = self._ports.setdefault(role, free_ports(1)[0])
         kind, _, super_id = role.partition("-")
         chosen = ("--super-cluster", super_id) if kind == "syncer" else ()
+        ahead = self.ahead.get(role)
+        program = VCSYNC if not ahead else (sys.executable, "-m", "hack.skewed", str(ahead))
         return (
-            *VCSYNC,
+            *program,
             "run",
             kind,
             *chosen,
@@ -157,10 +161,10 @@ class System:
         )
 
     def wait_ready(self, role: str, timeout: float = READY_SECONDS) -> None:
-        """Wait until a role says that it does its work.
+        """Wait until a role reports that it is ready.
 
         Raises:
-            SystemFailed: it ended, or did not say so within `timeout` seconds.
+            SystemFailed: it ended, or was not ready within `timeout` seconds.
         """
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
@@ -172,12 +176,16 @@ class System:
             time.sleep(0.05)
         raise SystemFailed(f"{role} is not ready after {timeout:.0f} s:\n{self.log_tail(role)}")
 
-    def kill(self, role: str) -> None:
-        """End a role by SIGKILL, as if the machine had failed."""
-        kill_processes([self._processes.pop(role)], self._spawner.reap)
+    def kill(self, role: str) -> str:
+        """End a role by SIGKILL, as if the machine had failed; return the end of its log if it had ended by itself."""
+        process = self._processes.pop(role)
+        code = self._spawner.reap(process)
+        report = "" if process.alive else f"{role} had ended (exit code {code}):\n{self.log_tail(role)}"
+        kill_processes([process], self._spawner.reap)
+        return report
 
     def revive(self) -> list[str]:
-        """Start roles again that have ended by themselves, as a Deployment would; what each said at its end."""
+        """Restart the roles that have ended by themselves, as a Deployment would; return the end of each one's log."""
         ended = []
         for role, process in self._processes.items():
             self._spawner.reap(process)
@@ -187,36 +195,36 @@ class System:
         return ended
 
     def terminate(self, role: str) -> int | None:
-        """End a role by SIGTERM; its exit code."""
+        """End a role by SIGTERM and return its exit code."""
         process = self._processes.pop(role)
         process.send(signal.SIGTERM)
         wait_gone([process], STOP_SECONDS, self._spawner.reap)
         return self._spawner.reap(process)
 
     def pid(self, role: str) -> int:
-        """Process id of a running role."""
+        """Return the process id of a running role."""
         return self._processes[role].pid
 
     def status(self, role: str) -> dict[str, Any]:
-        """What a role answers at /status."""
+        """Return a role's answer at /status."""
         with urllib.request.urlopen(self.endpoint(role) + "/status", timeout=10) as answer:  # noqa: S310
             return dict(json.load(answer))
 
     def endpoint(self, role: str) -> str:
-        """Where a role serves its status."""
+        """Return the URL at which a role serves its status."""
         return f"http://127.0.0.1:{self._ports[role]}"
 
     def log(self, role: str) -> Path:
-        """A role's log file."""
+        """Return a role's log file."""
         return self.directory / f"{role}.log"
 
     def log_tail(self, role: str, lines: int = 20) -> str:
-        """The end of a role's log."""
+        """Return the last `lines` lines of a role's log."""
         text = self.log(role).read_text(errors="replace") if self.log(role).exists() else ""
         return "\n".join(text.splitlines()[-lines:])
 
     def stop(self) -> None:
-        """Kill all roles that run."""
+        """Kill all running roles."""
         kill_processes(self._processes.values(), self._spawner.reap)
         self._processes.clear()
         self._spawner.close()

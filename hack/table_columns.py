@@ -1,9 +1,9 @@
-"""Record which columns a real API server gives each built-in resource in its Tables.
+"""Record the Table columns of each built-in resource from a real API server.
 
 python -m hack.table_columns KUBECONFIG
 
-The server must hold a Deployment, whose Scale is asked for too.
-KUBECONFIG is one of a test bed's (`<dir>/<cluster>.kubeconfig`). Writes vcsync/controlplane/wire/printers/columns.jsonl.
+The server must have a Deployment, because the columns of its Scale are recorded, too.
+KUBECONFIG is one of a test bed's (`<dir>/<cluster>.kubeconfig`). Writes vcsync/apimachinery/kinds/columns.jsonl.
 """
 
 import json
@@ -16,14 +16,12 @@ from typing import Any
 
 import yaml
 
-OUT = (
-    Path(__file__).resolve().parent.parent / "vcsync" / "controlplane" / "wire" / "printers" / "columns.jsonl"
-)
+OUT = Path(__file__).resolve().parent.parent / "vcsync" / "apimachinery" / "kinds" / "columns.jsonl"
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 
 
 class Server:
-    """A server that a test bed started."""
+    """A client of a server that a test bed started."""
 
     def __init__(self, kubeconfig: Path) -> None:
         settings = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
@@ -42,9 +40,9 @@ class Server:
 
 
 def record(server: Server) -> dict[tuple[str, str], Any]:
-    """Return the columns by group and kind."""
+    """Return (group, kind) -> columns."""
     found = {}
-    for group, path in _versions(server):
+    for group, path in versions(server):
         for resource in server.get(path)["resources"]:
             if "/" not in resource["name"] and "list" in resource["verbs"]:
                 table = server.get(f"{path}/{resource['name']}?limit=1", TABLE)
@@ -55,7 +53,8 @@ def record(server: Server) -> dict[tuple[str, str], Any]:
     return found
 
 
-def _versions(server: Server) -> Iterator[tuple[str, str]]:
+def versions(server: Server) -> Iterator[tuple[str, str]]:
+    """Yield (group, path) of every version, in the order of discovery."""
     yield "", "/api/v1"
     for group in server.get("/apis")["groups"]:
         for version in group["versions"]:

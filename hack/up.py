@@ -1,8 +1,8 @@
 """A whole system on this machine: real clusters, all roles, and a tenant's first steps (`make up-real`).
 
 Starts the test bed (meta cluster, super clusters r1 and r2 with hollow nodes, control plane of tenant acme), installs
-vcsync as an operator would, runs every role with credentials of its own, and follows a tenant's Deployment
-until its Pods run on both super clusters. Ends all it started.
+vcsync as an operator would, runs every role with its own credentials, and follows a tenant's Deployment until its Pods
+run on both super clusters. Stops everything that it started.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ POLL_SECONDS = 0.5
 
 
 class UpError(Exception):
-    """Something did not come up; the message says what, and where to look."""
+    """A process or a cluster did not start; the message names it and its log."""
 
 
 class Roles:
@@ -71,10 +71,10 @@ class Roles:
         return self._process.alive
 
     def wait_ready(self) -> None:
-        """Wait until every role does its work.
+        """Wait until every role is ready.
 
         Raises:
-            UpError: One does not within a minute, or the process has ended.
+            UpError: One is not ready within `READY_SECONDS`, or the process has ended.
         """
         deadline = time.monotonic() + READY_SECONDS
         while True:
@@ -88,7 +88,7 @@ class Roles:
             time.sleep(POLL_SECONDS)
 
     def stop(self) -> None:
-        """End it as an operator would, and if that takes too long at once."""
+        """Stop it gracefully; kill it if that takes longer than `STOP_SECONDS`."""
         if self._process is not None and self.alive:
             self._process.send(signal.SIGTERM)
             try:
@@ -108,7 +108,7 @@ class Roles:
 
 
 def port_is_free(port: int) -> bool:
-    """Tell whether nobody answers on a port of this machine."""
+    """Return whether a port of this machine is unused."""
     import socket  # noqa: PLC0415
 
     with socket.socket() as probe:
@@ -116,10 +116,10 @@ def port_is_free(port: int) -> bool:
 
 
 def vcsync(bed: TestBed, *arguments: str) -> None:
-    """Run one command of the operator's, and show it.
+    """Print and run one of the operator's commands.
 
     Raises:
-        UpError: It failed; its own words say why.
+        UpError: It failed; the message is its own.
     """
     shown = " ".join(argument.replace(f"{bed.directory}/", "") for argument in arguments)
     click.secho(f"$ vcsync {shown}", bold=True)
@@ -132,7 +132,7 @@ def vcsync(bed: TestBed, *arguments: str) -> None:
 
 
 def install(bed: TestBed) -> None:
-    """Do what an operator does once: install, register the super clusters and the tenant."""
+    """Perform an operator's one-time steps: install vcsync, register the super clusters and the tenant."""
     vcsync(bed, "install", "--kubeconfigs", str(bed.directory / "roles"))
     for name, cluster in bed.supers.items():
         vcsync(bed, "super", "add", name, "--kubeconfig", str(cluster.kubeconfig))
@@ -140,14 +140,14 @@ def install(bed: TestBed) -> None:
 
 
 def walk_through(bed: TestBed, roles: Roles) -> None:
-    """Do what a tenant does: ask for quota, run a Deployment, scale it beyond one super cluster.
+    """Perform a tenant's steps: set a quota, run a Deployment, scale it beyond one super cluster.
 
     Raises:
-        UpError: Its Pods do not come to run.
+        UpError: Its Pods do not run in time.
     """
     tenant = bed.tenants[TENANT]
     click.secho(f"$ kubectl apply -f {WALKTHROUGH.relative_to(ROOT)}        (as tenant {TENANT})", bold=True)
-    # The namespace is there already, made by the control plane itself: server-side apply adds to it in silence.
+    # The control plane has created the namespace already. Server-side apply adds to it without a warning.
     for line in tenant.kubectl("apply", "--server-side", "-f", str(WALKTHROUGH)).splitlines():
         click.echo(f"  {line}")
     _follow(tenant, roles, {1}, "one Pod runs")
@@ -157,7 +157,7 @@ def walk_through(bed: TestBed, roles: Roles) -> None:
 
 
 def _follow(tenant: Cluster, roles: Roles, supers_wanted: set[int], goal: str) -> None:
-    """Show every change of the Pods until they run on so many super clusters."""
+    """Print every change of the Pods until they run on one of these numbers of super clusters."""
     deadline = time.monotonic() + PODS_SECONDS
     shown: dict[str, str] = {}
     while True:
@@ -205,17 +205,17 @@ def _tail(log: Path, lines: int = 10) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else "(empty)"
 
 
-def say_how_to_go_on(bed: TestBed, roles: Roles) -> None:
-    """Print where everything is and what to try."""
+def print_next_steps(bed: TestBed, roles: Roles) -> None:
+    """Print the kubeconfigs, and commands to try."""
     tenant, meta = bed.tenants[TENANT].kubeconfig, bed.meta.kubeconfig
     click.echo()
-    click.secho("All of it runs. Kubeconfigs:", bold=True)
+    click.secho("Everything is running. Kubeconfigs:", bold=True)
     click.echo(f"  tenant {TENANT}   {tenant}")
     click.echo(f"  meta cluster  {meta}")
     for name, cluster in bed.supers.items():
         click.echo(f"  super {name}      {cluster.kubeconfig}")
     click.echo(f"  kubectl       {locate('kubectl')}")
-    click.secho("Go on with:", bold=True)
+    click.secho("Continue with:", bold=True)
     for line in (
         f"kubectl --kubeconfig {tenant} get pods -o wide -L {SUPER_CLUSTER}",
         f"kubectl --kubeconfig {tenant} get nodes",
@@ -230,10 +230,10 @@ def say_how_to_go_on(bed: TestBed, roles: Roles) -> None:
 
 
 def run(bed: TestBed, *, once: bool) -> None:
-    """Bring everything up, and keep it up unless once is enough.
+    """Start everything and perform the walk-through; keep it running unless `once` is set.
 
     Raises:
-        UpError: Something did not come up or ended.
+        UpError: A process or a cluster did not start, or ended.
     """
     install(bed)
     roles = Roles(bed.directory)
@@ -241,15 +241,15 @@ def run(bed: TestBed, *, once: bool) -> None:
         click.secho("$ vcsync run all --kubeconfigs roles &", bold=True)
         roles.start()
         roles.wait_ready()
-        # The namespace scheduler deals slices out over the super clusters it knows to be ready: wait for both.
+        # The namespace scheduler distributes slices over the super clusters that are ready: wait for both.
         wait = ("wait", "--for=condition=Ready", "superclusters", "--all", f"--timeout={READY_SECONDS:.0f}s")
         bed.meta.kubectl(*wait, timeout=READY_SECONDS + 30)
         click.echo(f"  every role and super cluster is ready: http://{roles.endpoint}/status")
         walk_through(bed, roles)
         if once:
             return
-        say_how_to_go_on(bed, roles)
-        click.echo("Ctrl-C ends all of it.")
+        print_next_steps(bed, roles)
+        click.echo("Ctrl-C stops everything.")
         while roles.alive:
             time.sleep(POLL_SECONDS)
         raise UpError(f"'vcsync run all' ended; its log is {roles.log}:\n{_tail(roles.log)}")
@@ -260,7 +260,7 @@ def run(bed: TestBed, *, once: bool) -> None:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP do what Ctrl-C does; a further one does not disturb the stopping."""
+    """Handle SIGTERM and SIGHUP like Ctrl-C, and ignore further signals while stopping."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def interrupt(_number: int, _frame: object) -> None:
@@ -274,7 +274,7 @@ def interruptible() -> Iterator[None]:
 
 
 def timed_lines() -> Callable[[str], None]:
-    """Return a function that prints progress with the time since now."""
+    """Return a function that prints progress with the elapsed time."""
     started = time.monotonic()
     return lambda line: click.echo(f"[{time.monotonic() - started:5.1f} s] {line}")
 

@@ -1,7 +1,7 @@
-"""A webhook server on loopback, for tests: what it answers is told by the path at which it is asked.
+"""A webhook server on loopback, for tests: the path of a request selects the answer.
 
-`with WebhookServer() as hooks: hooks.url + "/deny"`. Its certificate holds for 127.0.0.1, localhost and the names that
-it is given; `bundle` is the authority, as `caBundle` takes it.
+`with WebhookServer() as hooks: hooks.url + "/deny"`. Its certificate is valid for 127.0.0.1, localhost and the names
+passed to it; `bundle` is its CA in the form of `caBundle`.
 """
 
 import base64
@@ -30,7 +30,7 @@ HUGE = 12 << 20
 
 
 class Authority:
-    """A certificate authority that lives as long as a test."""
+    """A certificate authority for the duration of a test."""
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -39,11 +39,16 @@ class Authority:
 
     @property
     def pem(self) -> bytes:
-        """What trusts it."""
+        """The CA certificate, PEM."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     def issue(self, names: Sequence[str], *, days: int = 1) -> bytes:
-        """Return key and certificate of a server, PEM; of no days: one that has ended."""
+        """Return the key and certificate of a server, PEM.
+
+        Args:
+            names: DNS names and IP addresses that the certificate is valid for.
+            days: until it expires; 0: an expired one.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "webhook")])
         certificate = self._signed(subject, key, names, days=days)
@@ -89,8 +94,15 @@ def _name(text: str) -> x509.GeneralName:
 class WebhookServer:
     """Serves until its `with` block ends.
 
+    Args:
+        names: further names that its certificate is valid for.
+        address: on which it listens.
+        port: on which it listens; 0: a free one.
+        days: until its certificate expires; 0: it is expired.
+
     Attributes:
-        asked: (path, what was sent), in order.
+        authority: the CA of its certificate.
+        asked: (path, review) of every request, in order.
     """
 
     def __init__(
@@ -124,7 +136,7 @@ class WebhookServer:
             daemon_threads = True
 
             def handle_error(self, request: Any, client_address: Any) -> None:
-                """Say nothing: callers that go away are part of the tests."""
+                """Log nothing: callers that disconnect are part of the tests."""
 
         self._server = Server((address, port), Handler)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -139,17 +151,17 @@ class WebhookServer:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port on which it listens."""
         return int(self._server.server_address[1])
 
     @property
     def url(self) -> str:
-        """Before the path."""
+        """Its URL without a path."""
         return f"https://127.0.0.1:{self.port}"
 
     @property
     def bundle(self) -> str:
-        """What `caBundle` takes."""
+        """The CA certificate in base64, for `caBundle`."""
         return base64.b64encode(self.authority.pem).decode()
 
     def __enter__(self) -> Self:
@@ -170,8 +182,8 @@ def _nothing(_: Object) -> Reply:
 
 
 def _answer(review: Object, **response: Any) -> Reply:
-    said = {"uid": review["request"]["uid"], "allowed": True, **response}
-    return _json({"kind": "AdmissionReview", "apiVersion": review["apiVersion"], "response": said})
+    merged = {"uid": review["request"]["uid"], "allowed": True, **response}
+    return _json({"kind": "AdmissionReview", "apiVersion": review["apiVersion"], "response": merged})
 
 
 def _always(**response: Any) -> Callable[[Object], Reply]:
@@ -191,27 +203,27 @@ def _packed(value: Any) -> str:
 
 
 def _set(review: Object, place: str, key: str, value: str) -> Reply:
-    """Answer with a label or annotation."""
-    there = ((review["request"]["object"] or {}).get("metadata") or {}).get(place)
+    """Answer with a patch that sets a label or annotation."""
+    existing = ((review["request"]["object"] or {}).get("metadata") or {}).get(place)
     operation = (
         {"op": "add", "path": f"/metadata/{place}/{key}", "value": value}
-        if there is not None
+        if existing is not None
         else {"op": "add", "path": f"/metadata/{place}", "value": {key: value}}
     )
     return _answer(review, patchType="JSONPatch", patch=_packed([operation]))
 
 
 def _count(review: Object) -> Reply:
-    """Count in an annotation how often it was asked about this object."""
+    """Count in an annotation how often the webhook was called for this object."""
     annotations = review["request"]["object"]["metadata"].get("annotations") or {}
     return _set(review, "annotations", "count", str(int(annotations.get("count", "0")) + 1))
 
 
-def _told(review: Object) -> Reply:
-    """Refuse, and say what was asked."""
+def _echoed(review: Object) -> Reply:
+    """Refuse with the request as message."""
     request = {key: value for key, value in review["request"].items() if key not in ("uid", "userInfo")}
-    said = json.dumps({"apiVersion": review["apiVersion"], **request}, sort_keys=True)
-    return _answer(review, allowed=False, status={"message": said})
+    message = json.dumps({"apiVersion": review["apiVersion"], **request}, sort_keys=True)
+    return _answer(review, allowed=False, status={"message": message})
 
 
 def _slow(review: Object) -> Reply:
@@ -279,7 +291,7 @@ ANSWERS: dict[str, Callable[[Object], Reply]] = {
     ),
     "/warn": _always(warnings=["beware", 'of "this"', "beware"]),
     "/warn-deny": _always(allowed=False, warnings=["told you"], status={"message": "denied"}),
-    "/tell": _told,
+    "/tell": _echoed,
     "/label": lambda review: _set(review, "labels", "touched", "yes"),
     "/relabel": lambda review: _set(review, "labels", "touched", "again"),
     "/annotate": lambda review: _set(review, "annotations", "seen", "yes"),

@@ -2,7 +2,7 @@
 
 import sys
 
-from vcsync.cli.main import main
+from vcsync.cli.command.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

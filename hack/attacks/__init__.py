@@ -1,1 +1,1 @@
-"""Attacks on an embedded control plane: who attacks, with what, and the requests that exhaust."""
+"""Attacks on an embedded control plane: attackers, attacks, and resource-exhausting requests."""

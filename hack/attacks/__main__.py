@@ -16,7 +16,7 @@ def main() -> int:
         "--request",
         action="append",
         choices=quiet.REQUESTS,
-        help="what the quiet tenant does (default all, by turns)",
+        help="what the quiet tenant does (default all, in turns)",
     )
     options = parser.parse_args()
     names = [name for name in exhaustion.ATTACKS if re.search(options.only, name)]

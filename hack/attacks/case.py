@@ -1,4 +1,4 @@
-"""One attack of a table: what it does, and what is wrong if it succeeds."""
+"""One attack of a table: its action, and the finding if it succeeds."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ LOWLY_RIGHTS: list[dict[str, Any]] = [
     {"apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "verbs": ["approve", "sign"]},
     {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": ["get", "create", "delete"]},
 ]  # fmt: skip
-"""What the user of few rights may: see one Secret, have certificates signed, define custom resources."""
+"""Permissions of the user with few permissions: see one Secret, have certificates signed, define custom resources."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class Scene:
     """One process under attack.
 
     Attributes:
-        world: the process, and who takes part.
-        tenant: the attacker's.
-        lowly: a user of it with few rights.
-        index: which of the processes it is.
+        world: the process with its tenants.
+        tenant: the attacker's tenant.
+        lowly: a user of the tenant with few permissions.
+        index: number of the process.
     """
 
     world: World
@@ -43,16 +43,23 @@ class Scene:
 
     @property
     def attacker(self) -> Door:
-        """The administrator of the tenant that attacks."""
+        """Return the administrator of the attacking tenant."""
         return self.world.attacker
 
 
 @dataclass(frozen=True)
 class Case:
-    """An attack. `attack` does it and gives what is wrong: nothing, normally."""
+    """An attack.
+
+    Attributes:
+        name: name of the attack.
+        attack: carries out the attack and returns the findings, normally none.
+        always: whether every selection of attacks includes it.
+    """
 
     name: str
     attack: Callable[[Scene], Iterable[str]]
+    always: bool = False
 
 
 Who = Callable[[Scene], Door]
@@ -67,7 +74,7 @@ def asking(  # noqa: PLR0917 - a request
     wanted: frozenset[int] = REFUSED,
     headers: dict[str, str] | None = None,
 ) -> Case:
-    """An attack of one request, which is to be answered by one of the codes that are wanted."""
+    """Return an attack of one request, which must be answered by one of the given codes."""
 
     def attack(scene: Scene) -> list[str]:
         return wrong(who(scene).ask(method, path, body, headers), wanted)
@@ -76,18 +83,18 @@ def asking(  # noqa: PLR0917 - a request
 
 
 def wrong(answer: Answer, wanted: frozenset[int] = REFUSED) -> list[str]:
-    """Return what is wrong with an answer, if anything is."""
+    """Return the finding about an answer; empty: none."""
     found = problem(answer, wanted)
     return [found] if found else []
 
 
 def attacker(scene: Scene) -> Door:
-    """The administrator of the tenant that attacks."""
+    """Return the administrator of the attacking tenant."""
     return scene.attacker
 
 
 def lowly(scene: Scene) -> Door:
-    """The user of few rights."""
+    """Return the user with few permissions."""
     return scene.lowly
 
 
@@ -97,7 +104,7 @@ def anonymous(scene: Scene) -> Door:
 
 
 def binding(name: str, role: str, user: str) -> dict[str, Any]:
-    """A ClusterRoleBinding to a user."""
+    """Return a ClusterRoleBinding to a user."""
     return {
         "metadata": {"name": name},
         "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role},
@@ -106,7 +113,7 @@ def binding(name: str, role: str, user: str) -> dict[str, Any]:
 
 
 def prepare(world: World, tenant: str) -> Door:
-    """Make the user of few rights, and what there is to reach for."""
+    """Create the user with few permissions, and the targets of attacks."""
     for place, body in (
         (f"{RBAC}/clusterroles", {"metadata": {"name": "lowly"}, "rules": LOWLY_RIGHTS}),
         (f"{RBAC}/clusterrolebindings", binding("lowly", "lowly", "lowly")),

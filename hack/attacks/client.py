@@ -1,4 +1,4 @@
-"""A client that sends whatever bytes it is given over TLS, and reads every answer that comes."""
+"""A client that sends arbitrary bytes over TLS and reads all answers."""
 
 import contextlib
 import io
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-SECONDS = 20.0
-"""No answer may take longer."""
+SECONDS = 60.0
+"""Timeout of an answer in seconds."""
 MAX_ANSWER = 64 * 2**20
 VARYING = frozenset({"date", "audit-id"})
 """Headers that differ between any two answers."""
@@ -18,40 +18,40 @@ VARYING = frozenset({"date", "audit-id"})
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back; status 0: the connection was closed without one."""
+    """An answer; status 0: the connection was closed without one."""
 
     status: int
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
 
     @property
-    def told(self) -> tuple[int, tuple[tuple[str, str], ...], bytes]:
-        """All that a caller can learn from it."""
+    def visible(self) -> tuple[int, tuple[tuple[str, str], ...], bytes]:
+        """Return everything that a caller can learn from it: status, headers except `VARYING`, body."""
         return self.status, tuple(each for each in self.headers if each[0] not in VARYING), self.body
 
     @property
     def json(self) -> Any:
-        """Its body as a value."""
+        """Return its decoded body."""
         return json.loads(self.body)
 
     @property
     def message(self) -> str:
-        """The message of a Status, else the body's beginning."""
+        """Return the message of a Status, or the start of the body."""
         try:
             return str(self.json["message"])
         except (ValueError, KeyError, TypeError):
             return self.body[:300].decode("utf-8", "replace")
 
     def header(self, name: str) -> str:
-        """The first header of a name in lower case; empty: none."""
+        """Return the first header of a lower-case name; empty: none."""
         return next((value for key, value in self.headers if key == name), "")
 
 
 @dataclass(frozen=True)
 class Door:
-    """Where a control plane listens, and what one client shows it: TLS settings, perhaps a token.
+    """The address of a control plane, and a client's credentials: TLS settings, perhaps a token.
 
-    `source`: the address to connect from; empty: any.
+    `source`: the address to connect from; empty: any. `server_name`: the name in the TLS handshake; an address: none.
     """
 
     port: int
@@ -59,24 +59,26 @@ class Door:
     token: str = ""
     agent: str = field(default="attacks")
     source: str = ""
+    server_name: str = "127.0.0.1"
 
     def connect(self, seconds: float = SECONDS) -> ssl.SSLSocket:
         """Open a connection.
 
         Raises:
-            OSError: the server does not want it.
+            OSError: the server refuses it.
         """
         source = (self.source, 0) if self.source else None
         plain = socket.create_connection(("127.0.0.1", self.port), timeout=seconds, source_address=source)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as clients of HTTP do
+        # HTTP clients set this option, too.
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            return self.tls.wrap_socket(plain, server_hostname="127.0.0.1")
+            return self.tls.wrap_socket(plain, server_hostname=self.server_name)
         except OSError:
             plain.close()
             raise
 
     def raw(self, *pieces: bytes, answers: int = 1, seconds: float = SECONDS) -> list[Answer]:
-        """Send pieces on one connection and read so many answers; fewer come when the server closes it."""
+        """Send pieces on one connection and read this many answers; fewer if the server closes it."""
         found: list[Answer] = []
         with contextlib.suppress(OSError), self.connect(seconds) as connection:
             for piece in pieces:
@@ -92,13 +94,13 @@ class Door:
         headers: Mapping[str, str] | None = None,
         seconds: float = SECONDS,
     ) -> Answer:
-        """Send one request; `path` goes out as it is, a body that is no bytes as JSON."""
+        """Send one request; `path` is sent unchanged, and a body that is not bytes as JSON."""
         return self.raw(self.request(method, path, body, headers), seconds=seconds)[0]
 
     def request(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> bytes:
-        """Write a request as it goes over the wire."""
+        """Format a request for the wire."""
         sent = {"Host": f"127.0.0.1:{self.port}", "User-Agent": self.agent, "Accept": "application/json"}
         if self.token:
             sent["Authorization"] = f"Bearer {self.token}"
@@ -111,7 +113,7 @@ class Door:
 
 
 def answers_of(connection: ssl.SSLSocket, count: int) -> list[Answer]:
-    """Read so many answers, or as many as come before the connection ends."""
+    """Read this many answers, or fewer if the connection ends."""
     found: list[Answer] = []
     with connection.makefile("rb") as stream:
         while len(found) < count:
@@ -126,11 +128,11 @@ def answers_of(connection: ssl.SSLSocket, count: int) -> list[Answer]:
 
 
 def read_answer(stream: io.BufferedIOBase) -> Answer | None:
-    """Read one answer to anything but HEAD; None: the connection ended.
+    """Read one answer to a request other than HEAD; None: the connection ended.
 
     Raises:
-        OSError: it was cut, or nothing came in time.
-        ValueError: it is no HTTP.
+        OSError: the connection was cut, or timed out.
+        ValueError: the data is not HTTP.
     """
     while True:
         first = stream.readline(65537)

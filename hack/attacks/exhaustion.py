@@ -1,4 +1,4 @@
-"""Requests that try to use up a server: memory, processor, connections, patience. One function makes one attack."""
+"""Requests that try to exhaust a server: its memory, processor, connections or time. Each function makes an attack."""
 
 import json
 import socket
@@ -25,7 +25,7 @@ Attack = Callable[[Door], Iterable[Answer]]
 
 
 def posted(place: str, body: Any, headers: Mapping[str, str] | None = None) -> Attack:
-    """One body to one place; a function makes it when it is wanted."""
+    """Return an attack that sends a body to a path; if `body` is a function, it creates the body."""
 
     def attack(door: Door) -> list[Answer]:
         return [door.ask("POST", place, body() if callable(body) else body, headers)]
@@ -36,7 +36,7 @@ def posted(place: str, body: Any, headers: Mapping[str, str] | None = None) -> A
 def patched(
     body: Any, headers: Mapping[str, str], place: str = f"{CONFIG_MAPS}/target", query: str = ""
 ) -> Attack:
-    """One patch of the object that stands."""
+    """Return an attack that patches the existing object."""
 
     def attack(door: Door) -> list[Answer]:
         return [door.ask("PATCH", place + query, body() if callable(body) else body, headers)]
@@ -54,7 +54,7 @@ def asked(path: str, headers: Mapping[str, str] | None = None) -> Attack:
 
 
 def prepare(door: Door) -> None:
-    """Make what the attacks need; may be done twice."""
+    """Create the objects that the attacks need; idempotent."""
     door.ask("POST", f"{DEFAULT}/serviceaccounts", {"metadata": {"name": "default"}})
     door.ask("POST", CONFIG_MAPS, {"metadata": {"name": "target"}, "data": {"a": "x" * 1000}})
     door.ask("POST", PODS, pod("target"))
@@ -64,12 +64,12 @@ def prepare(door: Door) -> None:
 
 
 def pod(name: str, **spec: Any) -> dict[str, Any]:
-    """A Pod of one container."""
+    """Return a Pod of one container."""
     return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}], **spec}}
 
 
 def definition(plural: str, properties: Mapping[str, Any], **schema: Any) -> dict[str, Any]:
-    """A definition of a cluster-wide custom resource."""
+    """Return a definition of a cluster-wide custom resource."""
     spec = {"type": "object", "properties": properties, **schema}
     version = {
         "name": "v1",
@@ -101,7 +101,7 @@ RULES: dict[str, Any] = {
 
 
 def custom(spec: Any) -> dict[str, Any]:
-    """A custom resource of the definition above."""
+    """Return a custom resource of the definition above."""
     return {
         "apiVersion": "bomb.example.com/v1",
         "kind": "Bombs",
@@ -116,14 +116,14 @@ def nested(depth: int, inner: bytes = b"1") -> bytes:
 
 
 def laughs(levels: int = 9, width: int = 10) -> bytes:
-    """YAML whose anchors multiply."""
+    """Return YAML with exponentially growing anchors."""
     lines = ["metadata: {name: laughs}", "a0: &a0 [x]"]
     lines += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * width)}]" for n in range(1, levels + 1)]
     return "\n".join(lines).encode()
 
 
 def deep_schema(depth: int) -> dict[str, Any]:
-    """A schema within schemas."""
+    """Return deeply nested schemas."""
     found: dict[str, Any] = {"type": "string"}
     for _ in range(depth):
         found = {"type": "object", "properties": {"a": found}}
@@ -131,14 +131,14 @@ def deep_schema(depth: int) -> dict[str, Any]:
 
 
 def rule(text: str, **schema: Any) -> dict[str, Any]:
-    """A definition with a rule about a field."""
+    """Return a definition with a rule about a field."""
     return definition(
         "rules", {"v": {**(schema or {"type": "string"}), "x-kubernetes-validations": [{"rule": text}]}}
     )
 
 
 def managed(count: int) -> dict[str, Any]:
-    """An object with many managers, each with deep fields."""
+    """Return an object with many managers, each with deep fields."""
     fields: dict[str, Any] = {}
     for _ in range(90):
         fields = {"f:a": fields}
@@ -435,4 +435,4 @@ ATTACKS: dict[str, Attack] = {
     "webhooks by the hundred": _many_webhooks,
     "tenants that are made up": _made_up_tenants,
 }  # fmt: skip
-"""What each is called, and how it is done by somebody who may do anything in a tenant."""
+"""The attacks by name; each runs with the permissions of a tenant's administrator."""

@@ -1,7 +1,8 @@
-"""What a quiet tenant notices while another one attacks: its latencies during every attack, and without it in between.
+"""Measures the latencies of a quiet tenant during every attack of another one, and without it in between.
 
-The attacker, and what it attacks, run on the same machine as the quiet tenant's client. So it is asked a third time while
-the same attack goes to another control plane of this machine: what it notices then is the machine's share.
+The attacker and its target run on the same machine as the quiet tenant's client. The latencies are therefore measured
+a third time while the same attack goes to another control plane on this machine, which shows the influence of the
+machine.
 """
 
 from __future__ import annotations
@@ -27,29 +28,30 @@ COLLECTION = "/api/v1/namespaces/default/configmaps"
 PLACE = f"{COLLECTION}/kept-0"
 READ, LIST, WRITE, CONNECT = "read", "list", "write", "connect"
 REQUESTS = (READ, LIST, WRITE, CONNECT)
-"""What the quiet tenant does by turns: read one small object, list a few, change one, and read one over a new connection."""
+"""The quiet tenant's requests, in rotation: read a small object, list a few, change one, and read one over a new
+connection."""
 ADDRESS = "127.0.0.2"
-"""Where it connects from: an address of its own, as other tenants have."""
+"""The quiet tenant's client address: like other tenants, it has its own."""
 NICENESS = 19
-"""Of the attacker's client, which would have a machine of its own."""
+"""Niceness of the attacker's client, which would normally run on another machine."""
 PAUSE_SECONDS = 0.005
-"""Between the quiet tenant's requests: it asks for little."""
+"""Seconds between the quiet tenant's requests."""
 AIM = 1.5
-"""Of the p99 during an attack to the one without it."""
+"""Maximum aimed ratio of the p99 during an attack to the p99 without it."""
 ROUNDS = 4
-"""So often the attack pauses: a machine that others use too is as busy with it as without it, on average."""
+"""Number of pauses of an attack, so that other load on the machine affects both phases alike, on average."""
 CALM_SECONDS, CALM_SHARE, MAX_CALM_SECONDS = 0.1, 0.05, 20.0
-"""A paused attack is over when the server takes no more than this share of a processor; waited for so long at most."""
+"""A paused attack is over when the server's CPU usage is below this share, at the latest after this many seconds."""
 DEFAULT_RATE = ("--max-connection-rate", "50")
 HEAD = (
     f"{'quiet tenant during':42}{'p50 ms':>8}{'without':>8}{'ratio':>7}{'p99 ms':>8}{'without':>8}{'ratio':>7}"
-    f"{'beside':>8}{'ratio':>7}{'worst':>8}{'busy %':>8}{'refused':>8}"
+    f"{'elsewhere':>8}{'ratio':>7}{'worst':>8}{'busy %':>8}{'refused':>8}"
 )
 
 
 @dataclass
 class Latencies:
-    """What the quiet tenant saw, in ms, by kind of request; `refused`: answers that were something else than 200."""
+    """The quiet tenant's latencies in ms by kind of request; `refused`: number of answers other than 200."""
 
     of: dict[str, list[float]] = field(default_factory=lambda: {kind: [] for kind in REQUESTS})
     refused: int = 0
@@ -60,68 +62,74 @@ class Latencies:
         return [each for times in self.of.values() for each in times]
 
     def at(self, share: float, kind: str = "") -> float:
-        """A percentile, of one kind or of all."""
+        """Return a percentile, of one kind or of all."""
         return percentile(self.of[kind] if kind else self.times, share)
 
 
 @dataclass
 class Measured:
-    """One attack. `beside`: while it goes to another control plane; `busy`: share of a processor that the server took."""
+    """The result of one attack.
+
+    `elsewhere`: latencies while it goes to another control plane; `busy`: CPU share of the server.
+    """
 
     name: str
     attacked: Latencies = field(default_factory=Latencies)
     unloaded: Latencies = field(default_factory=Latencies)
-    beside: Latencies = field(default_factory=Latencies)
+    elsewhere: Latencies = field(default_factory=Latencies)
     busy: float = 0.0
 
     def ratio(self, share: float, kind: str = "") -> float:
-        """A percentile during the attack to the same without it, of one kind of request or of all."""
+        """Return the ratio of a percentile during the attack to the one without it."""
         return self.attacked.at(share, kind) / self.unloaded.at(share, kind)
 
     def own(self, share: float) -> float:
-        """A percentile during the attack to the same during one beside it: what is not the machine's."""
-        return self.attacked.at(share) / max(self.beside.at(share), self.unloaded.at(share))
+        """Return the ratio of a percentile during the attack to the higher one of the other two measurements.
+
+        The ratio excludes the influence of the machine.
+        """
+        return self.attacked.at(share) / max(self.elsewhere.at(share), self.unloaded.at(share))
 
 
 def run(seconds: float, names: Sequence[str], kinds: Sequence[str], *arguments: str) -> list[Measured]:
-    """Measure each attack for so many seconds, as long without it and as long beside it, in turns."""
+    """Measure each attack for some seconds: without it, during it, and while it goes to another control plane."""
     with (
         tempfile.TemporaryDirectory(prefix="vcsync-attack-") as folder,
         world(Path(folder) / "here", *DEFAULT_RATE, *arguments) as here,
-        world(Path(folder) / "beside", *DEFAULT_RATE, *arguments) as beside,
+        world(Path(folder) / "elsewhere", *DEFAULT_RATE, *arguments) as elsewhere,
     ):
-        for each in (here, beside):
+        for each in (here, elsewhere):
             exhaustion.prepare(each.attacker)
         listen(here.victim, kinds, Latencies(), seconds)
         print(HEAD + "".join(f"{kind:>9}" for kind in kinds), flush=True)
         measured = []
         for name in names:
-            measured.append(measure(here, beside, name, kinds, seconds))
+            measured.append(measure(here, elsewhere, name, kinds, seconds))
             print(line(measured[-1], kinds), flush=True)
         return measured
 
 
-def measure(here: World, beside: World, name: str, kinds: Sequence[str], seconds: float) -> Measured:
+def measure(here: World, elsewhere: World, name: str, kinds: Sequence[str], seconds: float) -> Measured:
     """Measure one attack."""
     measured, each, pid = Measured(name), seconds / ROUNDS, here.plane.pid
-    with attacking(here, name) as attacker, attacking(beside, name) as other:
+    with attacking(here, name) as attacker, attacking(elsewhere, name) as other:
         for _ in range(ROUNDS):
-            calm(here, beside)
+            calm(here, elsewhere)
             listen(here.victim, kinds, measured.unloaded, each)
             with going_on(other):
-                listen(here.victim, kinds, measured.beside, each)
-            calm(here, beside)
+                listen(here.victim, kinds, measured.elsewhere, each)
+            calm(here, elsewhere)
             with going_on(attacker):
                 before, began = cpu_seconds([pid]), time.monotonic()
                 listen(here.victim, kinds, measured.attacked, each)
                 measured.busy += (cpu_seconds([pid]) - before) / (time.monotonic() - began) / ROUNDS
-    calm(here, beside)
+    calm(here, elsewhere)
     return measured
 
 
 @contextlib.contextmanager
 def going_on(attacker: int) -> Iterator[None]:
-    """Let a paused attacker go on until the block ends."""
+    """Let a paused attacker run until the block ends."""
     os.kill(attacker, signal.SIGCONT)
     try:
         yield
@@ -130,7 +138,7 @@ def going_on(attacker: int) -> Iterator[None]:
 
 
 def calm(*worlds: World) -> None:
-    """Wait until control planes have nothing more to do, their other processes included."""
+    """Wait until control planes, including their other processes, are idle."""
     until = time.monotonic() + MAX_CALM_SECONDS
     while time.monotonic() < until:
         before = _spent(worlds)
@@ -146,7 +154,7 @@ def _spent(worlds: Sequence[World]) -> float:
 
 
 def listen(quiet: Door, kinds: Sequence[str], into: Latencies, seconds: float) -> None:
-    """Do what a quiet tenant does, again and again."""
+    """Send the quiet tenant's requests repeatedly."""
     quiet = replace(quiet, source=ADDRESS)
     until = time.perf_counter() + seconds
     with quiet.connect(60) as connection, connection.makefile("rb") as stream:
@@ -173,7 +181,7 @@ def _request(quiet: Door, kind: str, now: float) -> bytes:
 
 @contextlib.contextmanager
 def attacking(found: World, name: str) -> Iterator[int]:
-    """Have another process that attacks as fast as the server lets it, and is paused; gives its id."""
+    """Start a paused process that attacks as fast as the server allows; yields its id."""
     kubeconfig = found.kubeconfig(ATTACKER)
     context = multiprocessing.get_context("spawn")
     begun = context.Event()
@@ -190,7 +198,7 @@ def attacking(found: World, name: str) -> Iterator[int]:
 
 
 def attack(port: int, kubeconfig: str, name: str, begun: multiprocessing.synchronize.Event) -> None:
-    """Attack without an end."""
+    """Attack endlessly."""
     os.nice(NICENESS)
     attacker = door(port, kubeconfig)
     begun.set()
@@ -200,20 +208,20 @@ def attack(port: int, kubeconfig: str, name: str, begun: multiprocessing.synchro
 
 
 def line(found: Measured, kinds: Sequence[str]) -> str:
-    """One row of the table."""
-    told = "".join(
+    """Format one row of the table."""
+    columns = "".join(
         f"{found.attacked.at(share):8.1f}{found.unloaded.at(share):8.1f}{found.ratio(share):7.2f}"
         for share in (0.5, 0.99)
     )
     above = "" if found.ratio(0.99) <= AIM else "  above the aim"
-    refused = found.attacked.refused + found.unloaded.refused + found.beside.refused
-    told += f"{found.beside.at(0.99):8.1f}{found.own(0.99):7.2f}"
-    told += f"{max(found.attacked.times):8.1f}{100 * found.busy:8.0f}{refused:8}"
-    return f"{found.name:42}{told}" + "".join(f"{found.ratio(0.99, kind):9.2f}" for kind in kinds) + above
+    refused = found.attacked.refused + found.unloaded.refused + found.elsewhere.refused
+    columns += f"{found.elsewhere.at(0.99):8.1f}{found.own(0.99):7.2f}"
+    columns += f"{max(found.attacked.times):8.1f}{100 * found.busy:8.0f}{refused:8}"
+    return f"{found.name:42}{columns}" + "".join(f"{found.ratio(0.99, kind):9.2f}" for kind in kinds) + above
 
 
 def summary(measured: Sequence[Measured], kinds: Sequence[str]) -> str:
-    """How many attacks were noticed."""
+    """Summarize how many attacks were noticeable."""
     above = sum(each.ratio(0.99) > AIM for each in measured)
     own = sum(each.own(0.99) > AIM for each in measured)
     by_kind = ", ".join(

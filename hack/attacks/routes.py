@@ -1,12 +1,13 @@
-"""Every route of the embedded control plane, made from the tables that it serves by: what is new there is here by itself."""
+"""Every route of the embedded control plane, derived from the tables that it serves: new routes are included."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from vcsync.controlplane.resources import Resource
-from vcsync.controlplane.rest import paths
-from vcsync.controlplane.schema import builtin
-from vcsync.controlplane.tenants.admin import PREFIX, Admin
+from vcsync.apimachinery.resources import Resource
+from vcsync.apimachinery.schema import builtin
+from vcsync.apiserver.handlers import non_resource
+from vcsync.apiserver.operator.api import PREFIX, OperatorApi
+from vcsync.apiserver.tenants.builtin_resources import every_resource
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 NOWHERE = (
@@ -15,7 +16,7 @@ NOWHERE = (
     "/logs/", "/debug/pprof/", "/swaggerapi", "/ui", "/tenants/", "/tenants//api/v1/pods", "/api//v1/pods", "/vcsync/v1",
     "/api/v1/proxy/namespaces/default/pods/x", "/api/v1/redirect/nodes/x", "/openapi/v9", "/readyz/nowhere",
 )  # fmt: skip
-"""Where nothing is; bodies sent there must not be read either."""
+"""Paths without a handler; their bodies must not be read either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +28,11 @@ class Route:
 
 
 def routes(custom: Sequence[Resource] = (), tenant: str = "mallet") -> list[Route]:
-    """Return all of them.
+    """Return all routes.
 
     Args:
-        custom: custom resources that are served besides.
-        tenant: whose, where the path names one.
+        custom: additional served custom resources.
+        tenant: tenant named in the paths.
     """
     resources = [*builtin.resources(), *custom]
     found = [Route(method, path) for each in resources for path in _of(each) for method in METHODS]
@@ -45,17 +46,17 @@ def routes(custom: Sequence[Resource] = (), tenant: str = "mallet") -> list[Rout
             Route("GET", f"{prefix}/watch{rest}/x"),
             Route("POST", f"{prefix}/proxy{rest}/x"),
         ]
-    fixed = [*paths.listing(custom), *NOWHERE]
+    fixed = [*non_resource.listed_paths(custom, every_resource()), *NOWHERE]
     found += [Route(method, path) for path in fixed for method in METHODS]
     found += [Route(method, path) for path in operators(tenant) for method in METHODS]
     return list(dict.fromkeys(found))
 
 
 def operators(tenant: str) -> list[str]:
-    """Return the paths of the operator's API, and some below it where nothing is."""
+    """Return the paths of the operator's API, and some missing paths below it."""
     known = [
         "/".join([f"{PREFIX}tenants", *([tenant] if named else []), *([what] if what else [])])
-        for named, what in Admin.routes
+        for named, what in OperatorApi.routes
     ]
     return [
         *known,
@@ -85,7 +86,7 @@ def _collection(resource: Resource) -> str:
 
 
 def _cut(resource: Resource, path: str) -> tuple[str, str]:
-    """Part a path behind its version."""
+    """Split a path after its version."""
     parts = 4 if resource.group else 3
     cut = path.split("/")
     return "/".join(cut[:parts]), "/" + "/".join(cut[parts:])

@@ -1,4 +1,4 @@
-"""`python -m hack.attacks.sweep`: every attack of the tables, on one process and on two over etcd, and what each of them harmed."""
+"""`python -m hack.attacks.sweep`: runs every attack, on one process and on two over etcd, and checks for damage."""
 
 import argparse
 import contextlib
@@ -14,20 +14,22 @@ from pathlib import Path
 from hack.attacks.case import GROUP, RBAC, Case, Scene, prepare
 from hack.attacks.client import Door
 from hack.attacks.tables import ALONE, TABLES
-from hack.attacks.world import ATTACKER, VICTIM, World, world
+from hack.attacks.world import ATTACKER, HOST_NAMES, VICTIM, World, world
 from hack.embedded import ControlPlane
 from hack.etcd import Etcd
 from hack.testbed.processes import resident_memory
 
 MEGABYTE = 2**20
 MORE_MEMORY = 700 * MEGABYTE
-"""What one process may take more than before the attacks, at any time between two of them."""
+"""Bytes by which the memory of one process may exceed that before the attacks, at any time between two of them."""
 MORE_STORE = {"one process": 96 * MEGABYTE, "two processes on etcd": 400 * MEGABYTE}
-"""What the store may grow by, in all: etcd keeps the room of what it forgot, SQLite gives it back within minutes."""
+"""Bytes by which the store may grow in total: etcd keeps freed space, SQLite returns it within minutes."""
+MOST_STORE = {"one process": 800 * MEGABYTE, "two processes on etcd": 1600 * MEGABYTE}
+"""Bytes by which the store may grow at any time: a tenant may write 512 MiB of history in ten minutes."""
 SETTLE_SECONDS = 150.0
-"""How long the store may take to shrink when the attacks are over."""
+"""Seconds that the store may take to shrink after the attacks."""
 BETWEEN = 20
-"""Attacks after which everything is looked at; after each the other tenants' rights, memory and the store are."""
+"""Number of attacks between full checks; the other tenants' permissions, memory and the store are checked after each."""
 WITNESS = "witness"
 RULES = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}]
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
@@ -36,13 +38,13 @@ PLACE = "/api/v1/namespaces/default"
 
 @dataclass
 class Theatre:
-    """What is attacked: processes that serve the same tenants, and where their store is.
+    """The target of attacks: processes that serve the same tenants, and their store.
 
     Attributes:
-        name: how they are told apart in the report.
+        name: its name in the report.
         worlds: one for each process.
         store: the folder or file that holds the data.
-        watcher: for each process the witness: a user of another tenant, who must keep exactly its rights.
+        watcher: the witness of each process: a user of another tenant, whose permissions must not change.
     """
 
     name: str
@@ -53,10 +55,10 @@ class Theatre:
     memory: dict[int, int] = field(default_factory=dict)
     size: int = 0
     largest: int = 0
-    told: set[str] = field(default_factory=set)
+    reported: set[str] = field(default_factory=set)
 
     def scenes(self, table: str) -> list[Scene]:
-        """Make a tenant that attacks: what one table has broken of its own tenant does not stand in the next one's way."""
+        """Create an attacking tenant: damage that one table did to its own tenant must not affect the next table."""
         first, tenant = self.worlds[0], f"{ATTACKER}-{table}"
         attacker = first.tenant(tenant)
         lowly = prepare(replace(first, attacker=attacker), tenant)
@@ -71,13 +73,13 @@ class Theatre:
         ]
 
     def begin(self) -> None:
-        """Take note of how things are."""
+        """Record the state before the attacks."""
         self.rights = rights(self.watcher[0])
         self.memory = {each.plane.pid: resident_memory(each.plane.pid) for each in self.worlds}
         self.size = size_of(self.store)
 
     def harm(self) -> Iterator[str]:
-        """Say what an attack has done to others, quickly."""
+        """Return the damage of an attack to others, by a quick check."""
         for watcher in self.watcher:
             now = rights(watcher)
             if now != self.rights:
@@ -90,20 +92,25 @@ class Theatre:
             more = resident_memory(pid) - before
             self.largest = max(self.largest, more)
             if not more + before > 0 or more > MORE_MEMORY:
-                yield f"a process takes {more // MEGABYTE} MiB more than before, or has ended"
+                yield f"a process uses {more // MEGABYTE} MiB more than before, or has ended"
+
+        if self.grown() > MOST_STORE[self.name]:
+            yield f"the store is {self.grown() // MEGABYTE} MiB larger than before"
 
     def looked_over(self) -> Iterator[str]:
-        """Say what attacks have done, thoroughly; of a log each line once."""
-        found = [problem for each in self.worlds for problem in each.problems() if problem not in self.told]
-        self.told.update(found)
+        """Return the damage of attacks, by a full check; each line of the log is reported once."""
+        found = [
+            problem for each in self.worlds for problem in each.problems() if problem not in self.reported
+        ]
+        self.reported.update(found)
         yield from found
 
     def grown(self) -> int:
-        """Bytes by which the store has grown."""
+        """Return the growth of the store in bytes."""
         return size_of(self.store) - self.size
 
     def settled(self) -> Iterator[str]:
-        """Wait until the store has given back what attacks took of it."""
+        """Wait until the store has returned the space that attacks used."""
         until = time.monotonic() + SETTLE_SECONDS
         while self.grown() > MORE_STORE[self.name] and time.monotonic() < until:
             time.sleep(1)
@@ -112,20 +119,20 @@ class Theatre:
 
 
 def rights(door: Door) -> str:
-    """Return what a user may do in its namespace, as the server tells it."""
+    """Return the permissions of a user in its namespace, as the server reports them."""
     answer = door.ask("POST", REVIEWS, {"spec": {"namespace": "default"}})
     return str(answer.json["status"]) if answer.status == 201 else f"{answer.status} {answer.message}"
 
 
 def size_of(place: Path) -> int:
-    """Return the bytes of the files of a store."""
+    """Return the size of a store's files in bytes."""
     return sum(each.stat().st_size for each in place.rglob("*") if each.is_file() and each.suffix != ".log")
 
 
 @contextlib.contextmanager
 def one_process(folder: Path) -> Iterator[Theatre]:
-    """One control plane with a store of its own."""
-    with world(folder) as found:
+    """One control plane with its own store."""
+    with world(folder, *HOST_NAMES) as found:
         yield theatre("one process", [found], found.plane.data)
 
 
@@ -134,14 +141,14 @@ def two_processes(folder: Path) -> Iterator[Theatre]:
     """Two control planes on one etcd."""
     with (
         Etcd(folder / "etcd") as etcd,
-        world(folder / "one", etcd=etcd.url) as one,
-        ControlPlane(folder / "other", etcd=etcd.url) as plane,
+        world(folder / "one", *HOST_NAMES, etcd=etcd.url) as one,
+        ControlPlane(folder / "other", etcd=etcd.url, arguments=HOST_NAMES) as plane,
     ):
-        yield theatre("two processes on etcd", [one, beside(one, plane)], folder / "etcd" / "data")
+        yield theatre("two processes on etcd", [one, second_process(one, plane)], folder / "etcd" / "data")
 
 
-def beside(found: World, plane: ControlPlane) -> World:
-    """The same tenants, at another process."""
+def second_process(found: World, plane: ControlPlane) -> World:
+    """Return another process that serves the same tenants."""
     doors = {
         each: replace(getattr(found, each), port=plane.port)
         for each in ("operator", "attacker", "victim", "anonymous")
@@ -150,7 +157,7 @@ def beside(found: World, plane: ControlPlane) -> World:
 
 
 def theatre(name: str, worlds: Sequence[World], store: Path) -> Theatre:
-    """Make those who take part."""
+    """Create the tenants and the witness."""
     witness = worlds[0].user(VICTIM, WITNESS)
     subject = {"apiGroup": GROUP, "kind": "User", "name": WITNESS}
     reference = {"apiGroup": GROUP, "kind": "Role", "name": WITNESS}
@@ -166,7 +173,7 @@ def theatre(name: str, worlds: Sequence[World], store: Path) -> Theatre:
     until = time.monotonic() + 20
     while any(rights(each) != rights(watcher[0]) or "configmaps" not in rights(each) for each in watcher):
         if time.monotonic() > until:
-            raise RuntimeError("the witness has not got its rights")
+            raise RuntimeError("the witness does not have its rights")
         time.sleep(0.1)
     found.begin()
     return found
@@ -174,14 +181,14 @@ def theatre(name: str, worlds: Sequence[World], store: Path) -> Theatre:
 
 @dataclass
 class Result:
-    """What came of attacks: how many there were of each table, and which of them succeeded."""
+    """The results of attacks: their number in each table, and the successful ones."""
 
     counts: Counter[str] = field(default_factory=Counter)
     misses: list[str] = field(default_factory=list)
 
 
 def attack(place: Theatre, chosen: Sequence[tuple[str, Case]], result: Result) -> None:
-    """Do attacks by turns at the processes, and look after each what it has harmed."""
+    """Carry out attacks on the processes in rotation, and check for damage after each."""
     scenes: list[Scene] = []
     for number, (table, case) in enumerate(chosen):
         if not number or chosen[number - 1][0] != table:
@@ -202,19 +209,25 @@ def attack(place: Theatre, chosen: Sequence[tuple[str, Case]], result: Result) -
 
 
 def cases(tables: Sequence[str], only: str, every: int) -> list[tuple[str, Case]]:
-    """Return each so-manieth case of tables, of those whose name matches."""
+    """Return every n-th attack whose name matches, and those that always run."""
     found = [(table, case) for table in tables for case in TABLES[table]()]
-    return [each for each in found if re.search(only, f"{each[0]}: {each[1].name}")][::every]
+    matching = [each for each in found if re.search(only, f"{each[0]}: {each[1].name}")]
+    return [each for number, each in enumerate(matching) if number % every == 0 or each[1].always]
+
+
+def suited(chosen: Sequence[tuple[str, Case]], theatre: str) -> list[tuple[str, Case]]:
+    """Return the attacks that are possible on this target."""
+    return [each for each in chosen if theatre == "one" or each[0] not in ALONE]
 
 
 THEATRES = {"one": one_process, "two": two_processes}
 
 
 def sweep(chosen: Sequence[tuple[str, Case]], theatres: Sequence[str], folder: Path) -> Result:
-    """Do all that is chosen at each kind of control plane."""
+    """Carry out all selected attacks on each kind of control plane."""
     result = Result()
     for each in theatres:
-        wanted = [one for one in chosen if each == "one" or one[0] not in ALONE]
+        wanted = suited(chosen, each)
         with THEATRES[each](folder / each) as place:
             began = time.monotonic()
             attack(place, wanted, result)
@@ -230,10 +243,10 @@ def sweep(chosen: Sequence[tuple[str, Case]], theatres: Sequence[str], folder: P
 
 
 def main() -> int:
-    """Attack; returns 0 when nothing was missed."""
+    """Run the attacks; returns 0 if none was missed."""
     parser = argparse.ArgumentParser(prog="python -m hack.attacks.sweep", description=__doc__)
     parser.add_argument("--only", default="", metavar="REGEX", help="attacks whose 'table: name' matches")
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="each Nth attack only")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="only every Nth attack")
     parser.add_argument(
         "--on", choices=[*THEATRES], action="append", help="one process, or two on etcd (default: both)"
     )

@@ -1,4 +1,4 @@
-"""Who takes part: a control plane, the tenant that attacks, the one that is attacked, and a name that nobody has."""
+"""The target of attacks: a control plane with an attacking tenant and its victim, and the name of a missing tenant."""
 
 import base64
 import contextlib
@@ -20,9 +20,12 @@ from hack.embedded import ControlPlane
 ATTACKER = "mallet"
 VICTIM = "victim"
 NOBODY = "nobody"
-"""As long as the victim's name, so that answers can be compared byte by byte."""
+"""Name of a missing tenant, as long as the victim's, so that answers can be compared byte by byte."""
 MARK = "witness-5d41402abc4b"
-"""Stands in every object of the victim; no answer to the attacker may hold it."""
+"""Part of every object of the victim; no answer to the attacker may contain it."""
+DOMAIN = "tenants.example.com"
+"""Domain of tenants' host names, if the control plane is started with `HOST_NAMES`."""
+HOST_NAMES = ("--tenant-domain", DOMAIN)
 _KEPT: dict[str, dict[str, Any]] = {
     "/api/v1/namespaces/default/configmaps": {"data": {"a": MARK}},
     "/api/v1/namespaces/default/secrets": {"stringData": {"a": MARK}},
@@ -47,18 +50,18 @@ class World:
     before: dict[str, bytes]
 
     def tenant(self, name: str) -> Door:
-        """Make a tenant; returns its admin."""
+        """Create a tenant; returns its administrator."""
         made = self.operator.ask("POST", "/vcsync/v1/tenants", {"name": name})
         if made.status != 201:
             raise RuntimeError(f"tenant {name}: {made.message}")
         return self.user(name)
 
     def user(self, tenant: str, user: str = "", *groups: str) -> Door:
-        """Somebody of a tenant, with a certificate by its CA; nobody in particular: its admin."""
+        """Return a user of a tenant, with a certificate of its CA; by default its administrator."""
         return door(self.plane.port, self.kubeconfig(tenant, user, *groups))
 
     def kubeconfig(self, tenant: str, user: str = "", *groups: str) -> str:
-        """The kubeconfig of somebody of a tenant."""
+        """Return the kubeconfig of a tenant's user."""
         query = "&".join([f"user={quote(user)}"] * bool(user) + [f"group={quote(each)}" for each in groups])
         answer = self.operator.ask("GET", f"/vcsync/v1/tenants/{tenant}/kubeconfig?{query}")
         if answer.status != 200:
@@ -66,7 +69,7 @@ class World:
         return answer.body.decode()
 
     def problems(self) -> list[str]:
-        """Say what an attack has done: to the server, to the victim, or in the log; nothing, normally."""
+        """Return the damage of an attack to the server, to the victim, or in the log; normally empty."""
         found = []
         ready = self.anonymous.ask("GET", "/readyz")
         if ready.status != 200:
@@ -81,10 +84,11 @@ class World:
 
 @contextlib.contextmanager
 def world(folder: Path, *arguments: str, etcd: str | None = None) -> Iterator[World]:
-    """Start a control plane, with further arguments, perhaps on an etcd, and make an attacker and a victim."""
+    """Start a control plane, with further arguments, perhaps on an etcd, and create an attacker and a victim."""
     with ControlPlane(folder, etcd=etcd, arguments=arguments) as plane:
         operator = door(plane.port, (plane.data / "admin.kubeconfig").read_text())
         bare = ssl.create_default_context(cafile=str(plane.data / "ca.crt"))
+        bare.check_hostname = False
         found = World(plane, operator, operator, operator, Door(plane.port, bare), {})
         found.attacker, found.victim = found.tenant(ATTACKER), found.tenant(VICTIM)
         for place, rest in _KEPT.items():
@@ -92,18 +96,18 @@ def world(folder: Path, *arguments: str, etcd: str | None = None) -> Iterator[Wo
                 body = {"metadata": {"name": f"kept-{number}", "annotations": {"mark": MARK}}, **rest}
                 made = found.victim.ask("POST", place, body)
                 if made.status != 201:
-                    raise RuntimeError(f"the victim cannot make {place}: {made.message}")
+                    raise RuntimeError(f"the victim cannot create {place}: {made.message}")
         found.before = {place: items(found.victim.ask("GET", place)) for place in _KEPT}
         yield found
 
 
 def items(answer: Answer) -> bytes:
-    """What follows a list's metadata, which tells the time that all tenants have in common."""
+    """Return the part after a list's metadata, which contains the revision that all tenants share."""
     return answer.body.partition(b'"items":')[2]
 
 
 def door(port: int, kubeconfig: str) -> Door:
-    """Whom a kubeconfig lets in."""
+    """Return the credentials of a kubeconfig."""
     content = yaml.safe_load(kubeconfig)
     user, cluster = content["users"][0]["user"], content["clusters"][0]["cluster"]
     pem = b"".join(base64.b64decode(user[key]) for key in ("client-certificate-data", "client-key-data"))
@@ -111,9 +115,10 @@ def door(port: int, kubeconfig: str) -> Door:
 
 
 def trusting(authority: str, pem: bytes) -> ssl.SSLContext:
-    """TLS settings that show a certificate (PEM with its key)."""
+    """Return TLS settings that present a certificate (PEM with its key)."""
     context = ssl.create_default_context(cadata=authority)
     context.set_alpn_protocols(["http/1.1"])
+    context.check_hostname = False  # attackers ask for any host name
     with NamedTemporaryFile() as file:
         file.write(pem)
         file.flush()
@@ -122,6 +127,6 @@ def trusting(authority: str, pem: bytes) -> ssl.SSLContext:
 
 
 def claims(token: str) -> dict[str, Any]:
-    """What a JSON web token says, unverified."""
+    """Return the claims of a JSON web token, unverified."""
     part = token.split(".")[1]
     return dict(json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))))

@@ -1,4 +1,4 @@
-"""Compares every tenant with every super cluster, field by field of what vcsync owns; shares no code with it."""
+"""Compares every tenant with every super cluster, by the fields that vcsync owns; shares no code with vcsync."""
 
 from hack.audit.findings import Finding, table
 from hack.audit.read import Kubeconfig, read_cluster, read_world

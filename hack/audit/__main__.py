@@ -46,7 +46,7 @@ def main(
 ) -> None:
     """Compare every tenant with every super cluster; exit code 1 if anything is missing, doubled, stale or foreign.
 
-    Look at a system at rest: what changes while it is read may show up as a difference.
+    Run it on an idle system: objects that change while they are read may appear as differences.
     """
     try:
         world = read_world(
@@ -65,7 +65,7 @@ def main(
         click.echo(table(findings))
     else:
         count = sum(len(list(cluster.everything())) for cluster in world.supers.values())
-        click.echo(f"clean: {len(tenants)} tenants, {len(supers)} super clusters, {count} objects there")
+        click.echo(f"clean: {len(tenants)} tenants, {len(supers)} super clusters, {count} objects in them")
     sys.exit(1 if findings else 0)
 
 

@@ -1,4 +1,4 @@
-"""What a super cluster's object should look like, said again from the rules and not from the program."""
+"""Converts objects between a tenant and a super cluster by the documented rules, independently of vcsync's code."""
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
@@ -20,7 +20,7 @@ _SUFFIXES = {
 
 
 def amount(text: Any) -> Fraction:
-    """A Kubernetes quantity as an exact number."""
+    """Return a Kubernetes quantity as an exact number."""
     text = str(text)
     for suffix, factor in _SUFFIXES.items():
         if text.endswith(suffix):
@@ -29,7 +29,7 @@ def amount(text: Any) -> Fraction:
 
 
 def amounts(quantities: Mapping[str, Any] | None) -> dict[str, Fraction]:
-    """Exact numbers of a map of quantities."""
+    """Return resource -> exact number for a map of quantities."""
     return {name: amount(text) for name, text in (quantities or {}).items()}
 
 
@@ -41,7 +41,7 @@ def _in(domain: str, domains: tuple[str, ...]) -> bool:
 
 
 def stays(key: str, tenant: Tenant) -> bool:
-    """Whether a label or annotation with this key does not go down."""
+    """Return whether a label or annotation with this key stays in the tenant."""
     domain = key.partition("/")[0] if "/" in key else ""
     if key.startswith(("tenancy.x-k8s.io", "transparency.tenancy.x-k8s.io")) or _in(domain, keys.OUR_DOMAINS):
         return True
@@ -51,18 +51,18 @@ def stays(key: str, tenant: Tenant) -> bool:
 
 
 def going_down(values: Mapping[str, str], tenant: Tenant) -> dict[str, str]:
-    """The tenant's labels or annotations that a super object carries."""
+    """Return the tenant's labels or annotations that its super object has, too."""
     return {key: value for key, value in values.items() if not stays(key, tenant)}
 
 
 def own_labels(tenant: Tenant) -> dict[str, str]:
-    """The labels that say whose a super object is."""
+    """Return the labels that name the tenant of a super object."""
     namespace, name = place(tenant.record)
     return {keys.CONTROLLED: "true", keys.VC_NAME: name, keys.VC_NAMESPACE: namespace}
 
 
 def own_annotations(source_uid: str, namespace: str, tenant: Tenant) -> dict[str, str]:
-    """The annotations that say whose a super object is."""
+    """Return the annotations that name the source of a super object."""
     vc_namespace, vc_name = place(tenant.record)
     return {
         keys.CLUSTER: tenant.key,
@@ -76,7 +76,7 @@ def own_annotations(source_uid: str, namespace: str, tenant: Tenant) -> dict[str
 def metadata_differences(
     wanted: Mapping[str, str], actual: Mapping[str, str], tenant: Tenant, field: str
 ) -> Iterator[tuple[str, Any, Any]]:
-    """(field, expected, actual) of labels or annotations; keys that the super cluster may set by itself are passed over."""
+    """Yield (field, expected, actual) of labels or annotations, except keys that a super cluster may set by itself."""
     for key, value in wanted.items():
         if actual.get(key) != value:
             yield f"metadata.{field}[{key}]", value, actual.get(key)
@@ -87,12 +87,12 @@ def metadata_differences(
 
 
 def wanted_labels(source: Json, tenant: Tenant) -> dict[str, str]:
-    """Labels of the super object for a namespaced object of a tenant."""
+    """Return the labels of the super object for a namespaced object of a tenant."""
     return going_down(labels(source), tenant) | own_labels(tenant)
 
 
 def wanted_annotations(source: Json, tenant: Tenant) -> dict[str, str]:
-    """Annotations of the super object for a namespaced object of a tenant."""
+    """Return the annotations of the super object for a namespaced object of a tenant."""
     return going_down(annotations(source), tenant) | own_annotations(uid(source), place(source)[0], tenant)
 
 
@@ -100,7 +100,7 @@ def wanted_annotations(source: Json, tenant: Tenant) -> dict[str, str]:
 
 
 def config_map(found: Json) -> Json:
-    """What a ConfigMap says."""
+    """Return the synced fields of a ConfigMap."""
     return {
         "data": found.get("data") or {},
         "binaryData": found.get("binaryData") or {},
@@ -109,7 +109,7 @@ def config_map(found: Json) -> Json:
 
 
 def secret(found: Json) -> Json:
-    """What a Secret says; the type is that of a super cluster."""
+    """Return the synced fields of a Secret, with the type that it has in a super cluster."""
     kind = found.get("type") or "Opaque"
     domain = kind.partition("/")[0]
     if kind not in keys.HARMLESS_SECRET_TYPES and _in(domain, keys.KUBERNETES_DOMAINS):
@@ -118,12 +118,12 @@ def secret(found: Json) -> Json:
 
 
 def service_account(found: Json) -> Json:
-    """What a ServiceAccount of a super cluster says: pull secrets of the tenant, no tokens."""
+    """Return the fields of a ServiceAccount in a super cluster: the tenant's pull Secrets, no tokens."""
     return {"imagePullSecrets": found.get("imagePullSecrets") or [], "automountServiceAccountToken": False}
 
 
 def service_account_as_is(found: Json) -> Json:
-    """The same fields as they are."""
+    """Return the same fields unchanged."""
     return {
         "imagePullSecrets": found.get("imagePullSecrets") or [],
         "automountServiceAccountToken": found.get("automountServiceAccountToken"),
@@ -148,7 +148,7 @@ _SERVICE_DEFAULTS: Json = {
 
 
 def service(found: Json) -> Json:
-    """What a Service says, without what each cluster allocates by itself."""
+    """Return the fields of a Service except those that each cluster allocates by itself."""
     spec = found.get("spec") or {}
     said = {f"spec.{field}": spec.get(field, default) for field, default in _SERVICE_DEFAULTS.items()}
     said["spec.ports"] = [
@@ -166,7 +166,7 @@ def service(found: Json) -> Json:
 
 
 def endpoints(found: Json) -> Json:
-    """What Endpoints say, however an API server packs them into subsets: a sorted list of single addresses."""
+    """Return the single addresses of Endpoints, sorted, because API servers pack them into subsets differently."""
     return {"subsets": sorted(said for subset in found.get("subsets") or () for said in _addresses(subset))}
 
 

@@ -16,12 +16,12 @@ Difference = tuple[str, Any, Any]
 
 @dataclass(frozen=True)
 class Finding:
-    """One difference between what is and what should be."""
+    """One difference between the actual and the expected state."""
 
     rule: str
-    """What is wrong in one word: missing, foreign, doubled, stale, ..."""
+    """The kind of difference in one word: missing, foreign, doubled, stale, ..."""
     tenant: str = ""
-    """Cluster key of the tenant it concerns; empty where it concerns none."""
+    """Cluster key of the tenant that it concerns; empty if it concerns none."""
     super_cluster: str = ""
     kind: str = ""
     """Plural, for instance `pods`."""
@@ -32,7 +32,7 @@ class Finding:
     actual: Any = None
 
     def __str__(self) -> str:
-        """One line for people."""
+        """Return a line for people."""
         where = "/".join(part for part in (self.tenant, self.super_cluster) if part)
         what = f"{self.kind} {self.namespace}/{self.name}"
         values = f"expected {cell(self.expected)}, found {cell(self.actual)}"
@@ -40,13 +40,13 @@ class Finding:
 
 
 def cell(value: Any) -> str:
-    """A value as text of bounded length."""
+    """Return a value as text of bounded length."""
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
     return text if len(text) <= LONGEST_CELL else text[: LONGEST_CELL - 1] + "…"
 
 
 def table(findings: Iterable[Finding]) -> str:
-    """The findings as a table with one line each."""
+    """Return the findings as a table with a line for each."""
     rows = [_TITLES, *(_row(finding) for finding in findings)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join(
@@ -67,5 +67,5 @@ def _row(finding: Finding) -> tuple[str, ...]:
 
 
 def as_json(findings: Iterable[Finding]) -> str:
-    """The findings as a JSON list."""
+    """Return the findings as a JSON list."""
     return json.dumps([asdict(finding) for finding in findings], indent=2, sort_keys=True, default=str)

@@ -1,4 +1,4 @@
-"""The rule that nothing of one tenant is visible in another, nor the super clusters' names for anything of it."""
+"""Rules of isolation: no tenant sees anything of another one, or the names of its own objects in super clusters."""
 
 import json
 import re
@@ -12,7 +12,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 
 
 def visible(world: World) -> Iterator[Finding]:
-    """No text of a tenant's objects, in the tenant or in its super namespaces, is another tenant's."""
+    """No object of a tenant, in the tenant or in its super namespaces, contains a text of another tenant."""
     owner_of = {
         uid(found): tenant.key
         for tenant in world.tenants.values()
@@ -38,7 +38,7 @@ def visible(world: World) -> Iterator[Finding]:
 
 
 def marks_of(world: World, tenant: Tenant) -> tuple[str, ...]:
-    """Texts by which an object of this tenant is known anywhere."""
+    """Return texts that identify an object as this tenant's."""
     return (tenant.key, *world.markers.get(tenant.key, ()))
 
 
@@ -61,7 +61,7 @@ _WRITTEN_UP = ("pods", "services", "nodes", "events", "namespaces")
 
 
 def revealed(world: World) -> Iterator[Finding]:
-    """What comes up from a super cluster speaks the tenant's language: its cluster key is not in it."""
+    """No object that the syncer writes to a tenant contains the tenant's cluster key."""
     for tenant in world.tenants.values():
         for kind in _WRITTEN_UP:
             for found in tenant.cluster.all(kind):
@@ -70,12 +70,12 @@ def revealed(world: World) -> Iterator[Finding]:
 
 
 def claimed(world: World) -> Iterator[Finding]:
-    """A super object says that it belongs to the tenant in whose super namespace it stands."""
+    """A super object names the tenant of its super namespace as its owner."""
     for tenant, _, super_id, _, line in world.placed():
         there = super_namespace(tenant.key, line.namespace)
         for kind, found in world.supers[super_id].everything():
-            said = annotations(found).get(keys.CLUSTER)
-            if place(found)[0] == there and said not in (None, tenant.key):
+            owner = annotations(found).get(keys.CLUSTER)
+            if place(found)[0] == there and owner not in (None, tenant.key):
                 yield Finding(
-                    "visible", tenant.key, super_id, kind, *place(found), keys.CLUSTER, tenant.key, said
+                    "visible", tenant.key, super_id, kind, *place(found), keys.CLUSTER, tenant.key, owner
                 )

@@ -1,4 +1,4 @@
-"""The wire names the audit looks for, written out by hand so that a wrong constant in the program is noticed."""
+"""The wire names that the audit expects, written out by hand, so that a wrong constant in vcsync is detected."""
 
 CLUSTER = "tenancy.x-k8s.io/cluster"
 NAMESPACE = "tenancy.x-k8s.io/namespace"
@@ -22,7 +22,7 @@ TOKEN_EXPIRES = "tenancy.x-k8s.io/token-expires"  # noqa: S105 - an annotation k
 
 QUOTA = "vcsync-slices"
 OBJECT_BYTES = "object-bytes"
-"""What a slice has that no ResourceQuota can bound."""
+"""A resource of slices that no ResourceQuota can limit."""
 TOKEN_SECRET = "vcsync-token-"  # noqa: S105 - start of a name
 ROOT_CA = "kube-root-ca.crt"
 TENANT_ROOT_CA = "tenant-kube-root-ca.crt"
@@ -34,16 +34,16 @@ OUR_DOMAINS = (
     "scheduler.virtualcluster.io",
     "placement.scheduler.virtualcluster.io",
 )
-"""Domains of our own keys: what a tenant writes under them stays in the tenant."""
+"""Domains of our own keys: a tenant's keys in them stay in the tenant."""
 KUBERNETES_DOMAINS = ("kubernetes.io", "k8s.io")
-"""Domains whose keys, with those of subdomains, stay in the tenant..."""
+"""Domains whose keys, with those of their subdomains, stay in the tenant, except `WORKLOAD_DOMAINS`."""
 WORKLOAD_DOMAINS = (
     "app.kubernetes.io",
     "apps.kubernetes.io",
     "batch.kubernetes.io",
     "statefulset.kubernetes.io",
 )
-"""...except these, which Services and workloads select by."""
+"""Domains of keys that Services and workloads use in selectors."""
 
 HARMLESS_SECRET_TYPES = frozenset(
     {
@@ -54,4 +54,4 @@ HARMLESS_SECRET_TYPES = frozenset(
         "kubernetes.io/ssh-auth",
     }
 )
-"""Types of the kubernetes.io domain that keep their type in a super cluster; all others there become Opaque."""
+"""Secret types of the kubernetes.io domain that are kept in a super cluster; the others of the domain become Opaque."""

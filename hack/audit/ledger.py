@@ -1,4 +1,4 @@
-"""Rules about the ledger: it follows the quotas, its mirror in the tenant and the super namespaces follow it."""
+"""Rules about the ledger: it agrees with the quotas, and its mirror in the tenant and the super namespaces with it."""
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
@@ -27,7 +27,7 @@ DIMENSIONS = ("cpu", "memory")
 
 
 def ledger_lines(world: World) -> Iterator[Finding]:
-    """Each line belongs to a standing namespace of its tenant and is consistent in itself."""
+    """Each line belongs to an existing namespace of its tenant and is consistent in itself."""
     for line in world.placements.values():
         for rule, (field, expected, actual) in _line(world.tenants.get(line.tenant), line):
             where = ("namespaceplacements", line.tenant, line.namespace)
@@ -66,7 +66,7 @@ def _line(tenant: Tenant | None, line: Placement) -> Iterator[tuple[str, Differe
 
 
 def ledger_quotas(world: World) -> Iterator[Finding]:
-    """A namespace has as many slices as its ResourceQuotas need, and none without one."""
+    """A namespace has as many slices as its ResourceQuotas need, and none without a ResourceQuota."""
     for tenant in world.tenants.values():
         for namespace in tenant.cluster.all("namespaces"):
             name = place(namespace)[1]
@@ -90,7 +90,7 @@ def _of_namespace(rule: str, tenant: Tenant, name: str, difference: Difference) 
 
 
 def _quota(tenant: Tenant, namespace: str) -> dict[str, Fraction]:
-    """The tightest bound on cpu and memory of the namespace's ResourceQuotas without scopes, else the default's."""
+    """Return the lowest limits of cpu and memory of the namespace's ResourceQuotas without scopes, else the default."""
     bounds: dict[str, Fraction] = {}
     for quota in tenant.cluster.within("resourcequotas", namespace):
         spec = quota.get("spec") or {}
@@ -106,7 +106,7 @@ def _quota(tenant: Tenant, namespace: str) -> dict[str, Fraction]:
 
 
 def _slice_size(namespace: Json, used: Mapping[str, str]) -> Mapping[str, str]:
-    """What the tenant's annotation says; else the deployment's default, which only the ledger tells."""
+    """Return the slice size of the tenant's annotation, else the deployment's default, which only the ledger has."""
     said = parse_json(annotations(namespace).get(keys.SLICE))
     return said if isinstance(said, dict) else used
 
@@ -115,7 +115,7 @@ def _slice_size(namespace: Json, used: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def mirrors(world: World) -> Iterator[Finding]:
-    """A tenant namespace's annotation and labels tell what the ledger says."""
+    """A tenant namespace's annotation and labels agree with the ledger."""
     for tenant in world.tenants.values():
         for namespace in tenant.cluster.all("namespaces"):
             if deleting(namespace):
@@ -123,23 +123,23 @@ def mirrors(world: World) -> Iterator[Finding]:
             name = place(namespace)[1]
             line = world.placement(tenant.key, name)
             slices = dict(line.slices) if line else {}
-            told = parse_json(annotations(namespace).get(keys.PLACEMENTS))
-            if (told or {}) != slices:
+            mirrored = parse_json(annotations(namespace).get(keys.PLACEMENTS))
+            if (mirrored or {}) != slices:
                 field = f"metadata.annotations[{keys.PLACEMENTS}]"
-                yield _of_namespace("mirror", tenant, name, (field, slices, told))
+                yield _of_namespace("mirror", tenant, name, (field, slices, mirrored))
             wanted = {keys.PLACEMENT_LABEL + super_id: str(count) for super_id, count in slices.items()}
-            shown = {
+            actual = {
                 key: text for key, text in labels(namespace).items() if key.startswith(keys.PLACEMENT_LABEL)
             }
-            if shown != wanted:
-                yield _of_namespace("mirror", tenant, name, ("metadata.labels", wanted, shown))
+            if actual != wanted:
+                yield _of_namespace("mirror", tenant, name, ("metadata.labels", wanted, actual))
 
 
 # --- Super namespaces ----------------------------------------------------------------------------------------
 
 
 def super_namespaces(world: World) -> Iterator[Finding]:
-    """A super namespace stands where the ledger puts slices, and nowhere else."""
+    """A super namespace exists where the ledger has slices, and nowhere else."""
     for tenant, namespace, super_id, _, line in world.placed():
         name = super_namespace(tenant.key, line.namespace)
         found = world.supers[super_id].get("namespaces", "", name)
@@ -157,13 +157,13 @@ def _super_namespace(tenant: Tenant, namespace: Json, found: Json, line: Placeme
         yield "metadata.deletionTimestamp", None, found["metadata"]["deletionTimestamp"]
     wanted = going_down(labels(namespace), tenant) | own_labels(tenant) | {keys.CLUSTER: tenant.key}
     yield from metadata_differences(wanted, labels(found), tenant, "labels")
-    told = annotations(found)
+    actual = annotations(found)
     wanted = going_down(annotations(namespace), tenant)
     wanted |= own_annotations(uid(namespace), line.namespace, tenant) | {keys.VC_UID: uid(tenant.record)}
-    yield from metadata_differences(wanted, told, tenant, "annotations")
+    yield from metadata_differences(wanted, actual, tenant, "annotations")
     for key, expected in ((keys.PLACEMENTS, dict(line.slices)), (keys.SLICE, dict(line.size))):
-        if parse_json(told.get(key)) != expected:
-            yield f"metadata.annotations[{key}]", expected, parse_json(told.get(key))
+        if parse_json(actual.get(key)) != expected:
+            yield f"metadata.annotations[{key}]", expected, parse_json(actual.get(key))
 
 
 def _other_namespaces(world: World) -> Iterator[Finding]:
@@ -181,7 +181,7 @@ def _other_namespaces(world: World) -> Iterator[Finding]:
 
 
 def super_quotas(world: World) -> Iterator[Finding]:
-    """A super namespace has one ResourceQuota: exactly its slices."""
+    """A super namespace has exactly one ResourceQuota, whose limits equal its slices."""
     for tenant, _, super_id, count, line in world.placed():
         name = super_namespace(tenant.key, line.namespace)
         cluster = world.supers[super_id]

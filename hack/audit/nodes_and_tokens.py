@@ -1,4 +1,4 @@
-"""Rules about what accompanies Pods: the virtual nodes they are shown on and the tokens they carry."""
+"""Rules about virtual nodes, on which tenants see their Pods, and about the tokens of Pods."""
 
 import base64
 import binascii
@@ -27,17 +27,17 @@ from hack.audit.world import (
 
 
 def virtual_nodes(world: World) -> Iterator[Finding]:
-    """A tenant sees the nodes its Pods run on, as they are, and no others (but for a while)."""
+    """A tenant sees the nodes of its Pods unchanged, and other nodes only until they are removed."""
     for tenant in world.tenants.values():
         in_use = {pod["spec"]["nodeName"] for pod in tenant.cluster.all("pods") if _shows_node(pod)}
-        shown = {
+        visible = {
             place(node)[1]: node
             for node in tenant.cluster.all("nodes")
             if keys.SUPER_CLUSTER_ID in labels(node) or keys.VIRTUAL_NODE in labels(node)
         }
-        for name in sorted(in_use - shown.keys()):
+        for name in sorted(in_use - visible.keys()):
             yield Finding("missing", tenant.key, "", "nodes", "", name, "", name, None)
-        for name, node in shown.items():
+        for name, node in visible.items():
             yield from _node(world, tenant, node, used=name in in_use)
 
 
@@ -87,7 +87,7 @@ def _ready(node: Json) -> str:
 
 
 def token_secrets(world: World) -> Iterator[Finding]:
-    """A token Secret stands for each living Pod that mounts one, with tokens of exactly that Pod, and in date."""
+    """Each live Pod that mounts a token has a token Secret, whose tokens are for this Pod and have not expired."""
     for tenant, _, super_id, _, line in world.placed():
         there = super_namespace(tenant.key, line.namespace)
         living = {
@@ -146,7 +146,7 @@ def _token(world: World, secret: Json, pod: Json) -> Iterator[Difference]:
 
 
 def claims(data: str) -> Json:
-    """What a token in a Secret says about itself; {} if it is none. Its signature is not looked at."""
+    """Return the claims of a token in a Secret, without verifying its signature; {} if it is not a token."""
     try:
         payload = base64.b64decode(data).split(b".")[1]
         said = json.loads(base64.urlsafe_b64decode(payload + b"=" * (-len(payload) % 4)))

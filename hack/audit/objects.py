@@ -1,4 +1,7 @@
-"""Rules about ConfigMaps, Secrets, ServiceAccounts, Services and Endpoints: each stands in every placed super cluster."""
+"""Rules about ConfigMaps, Secrets, ServiceAccounts, Services and Endpoints.
+
+Each exists in every super cluster that has slices of its namespace.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,7 +27,7 @@ def _same_name(name: str) -> str | None:
 
 
 def _config_map_name(name: str) -> str | None:
-    """The super cluster has a root CA of its own, so the tenant's is called otherwise there."""
+    """Return a ConfigMap's name in super clusters; the tenant's root CA is renamed, because they have their own."""
     if name == keys.TENANT_ROOT_CA:
         return None
     return keys.TENANT_ROOT_CA if name == keys.ROOT_CA else name
@@ -39,12 +42,12 @@ def _always(_: Json, __: Tenant) -> bool:
 
 
 def _service_goes(service: Json, _: Tenant) -> bool:
-    """The API server's own Service is every cluster's; external IPs are refused."""
+    """Return whether a Service is synced: not the API server's own, which every cluster has, nor with external IPs."""
     return place(service) != ("default", "kubernetes") and not (service.get("spec") or {}).get("externalIPs")
 
 
 def _endpoints_go(endpoints: Json, tenant: Tenant) -> bool:
-    """Only what the tenant wrote by hand: with a selector each cluster's controller makes them."""
+    """Return whether Endpoints are synced: a Service with a selector gets its Endpoints from each cluster's controller."""
     namespace, name = place(endpoints)
     service = tenant.cluster.get("services", namespace, name)
     selected = service is not None and bool((service.get("spec") or {}).get("selector"))
@@ -53,18 +56,18 @@ def _endpoints_go(endpoints: Json, tenant: Tenant) -> bool:
 
 @dataclass(frozen=True)
 class Content:
-    """A kind whose content goes down to every placed super cluster."""
+    """A kind whose objects are synced to every super cluster with slices of their namespace."""
 
     kind: str
     wanted: Callable[[Json], Json]
-    """The fields a super object should have, from the tenant's."""
+    """Returns the expected fields of a super object, from the tenant's object."""
     actual: Callable[[Json], Json]
-    """The same fields of a super object."""
+    """Returns the same fields of a super object."""
     super_name: Callable[[str], str | None] = _same_name
-    """None: an object of this name does not go down."""
+    """Returns the name in super clusters; None: an object of this name is not synced."""
     goes: Callable[[Json, Tenant], bool] = _always
     stray: Callable[[Json], bool] = lambda _: True
-    """Whether a super object without source is a finding even if it is not marked as ours."""
+    """Returns whether a super object without a source is a finding even if it is not marked as ours."""
 
 
 CONTENTS = (
@@ -89,14 +92,14 @@ CONTENTS = (
         convert.endpoints,
         convert.endpoints,
         goes=_endpoints_go,
-        # The super cluster's controller makes those of Services with selector.
+        # The super cluster's controller creates the Endpoints of Services with a selector.
         stray=lambda found: keys.CLUSTER in annotations(found),
     ),
 )
 
 
 def contents(world: World) -> Iterator[Finding]:
-    """Content stands in every placed super cluster as the tenant has it, and nothing else does."""
+    """The tenant's objects exist unchanged in every super cluster with slices of their namespace, and no others do."""
     for tenant, namespace, super_id, _, line in world.placed():
         there = super_namespace(tenant.key, line.namespace)
         cluster = world.supers[super_id]
@@ -113,7 +116,7 @@ def contents(world: World) -> Iterator[Finding]:
 
 
 Named = Mapping[str, Json]
-"""Objects by the name they have in super clusters."""
+"""Name in super clusters -> object."""
 
 
 def _compare(
@@ -149,7 +152,7 @@ def _differences(source: Json, found: Json, tenant: Tenant, content: Content) ->
 
 
 def strays(world: World) -> Iterator[Finding]:
-    """Nothing marked as ours stands outside the super namespaces of the ledger."""
+    """No object marked as ours exists outside the super namespaces of the ledger."""
     known = {
         (super_id, super_namespace(line.tenant, line.namespace)) for *_, super_id, _, line in world.placed()
     }
@@ -166,7 +169,7 @@ def strays(world: World) -> Iterator[Finding]:
 
 
 def doubles(world: World) -> Iterator[Finding]:
-    """In one super cluster no two objects of a kind stand for the same source; a Pod stands in one super cluster only."""
+    """No two objects of a kind in a super cluster have the same source; a Pod exists in only one super cluster."""
     seen: dict[tuple[str, str, str], tuple[str, str, str]] = {}
     for super_id, cluster in world.supers.items():
         for kind, found in cluster.everything():
@@ -187,7 +190,7 @@ def doubles(world: World) -> Iterator[Finding]:
 
 
 def service_addresses(world: World) -> Iterator[Finding]:
-    """A tenant's Service tells the address that works in its first super cluster, and all load balancers' addresses."""
+    """A tenant's Service has the address of its first super cluster, and the addresses of all load balancers."""
     for tenant in world.tenants.values():
         for service in tenant.cluster.all("services"):
             namespace, name = place(service)
@@ -202,13 +205,14 @@ def service_addresses(world: World) -> Iterator[Finding]:
                 and (found := world.supers[super_id].get("services", there, name)) is not None
             ]
             if len(copies) < len(line.slices):
-                continue  # reported as missing
+                # The rule `contents` reports the missing ones.
+                continue
             address = (copies[0].get("spec") or {}).get("clusterIP")
             wanted = address if address and address != "None" else None
-            told = annotations(service).get(keys.TRANSPARENT_CLUSTER_IP)
+            actual = annotations(service).get(keys.TRANSPARENT_CLUSTER_IP)
             field = f"metadata.annotations[{keys.TRANSPARENT_CLUSTER_IP}]"
-            if told != wanted:
-                yield Finding("status", tenant.key, "", "services", namespace, name, field, wanted, told)
+            if actual != wanted:
+                yield Finding("status", tenant.key, "", "services", namespace, name, field, wanted, actual)
             balanced = (service.get("spec") or {}).get("type") == "LoadBalancer"
             union: list[Any] = []
             for copy in copies if balanced else ():

@@ -1,4 +1,4 @@
-"""Rules about Pods: one copy each, in the super cluster of its label, told about truthfully in the tenant."""
+"""Rules about Pods: each has one copy, in the super cluster of its label, and the tenant sees the copy's status."""
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
@@ -27,7 +27,7 @@ ENDED = ("Succeeded", "Failed")
 
 
 def pods(world: World) -> Iterator[Finding]:
-    """A tenant's Pod stands once, in the super cluster of its label, and both say the same."""
+    """A tenant's Pod has one copy, in the super cluster of its label, and the two agree."""
     for tenant in world.tenants.values():
         for pod in tenant.cluster.all("pods"):
             yield from _pod(world, tenant, pod)
@@ -65,7 +65,7 @@ def _pod(world: World, tenant: Tenant, pod: Json) -> Iterator[Finding]:
 
 
 def _stuck(pod: Json) -> bool:
-    """Whether a Pod without a copy should be gone: it is being deleted, and nobody holds it."""
+    """Return whether a Pod without a copy should be gone: it is being deleted and has no finalizers."""
     return deleting(pod) and not pod["metadata"].get("finalizers")
 
 
@@ -84,14 +84,14 @@ def _condition(pod: Json, kind: str) -> Json:
 
 
 def _may_be_unscheduled(pod: Json) -> bool:
-    """Nobody has to place a Pod that waits by its own wish, has ended, or was told why it waits."""
-    told = _condition(pod, "PodScheduled")
-    waits = told.get("status") == "False" and bool(told.get("message"))
+    """Return whether a Pod may have no super cluster: it is gated, ended or being deleted, or its condition gives a reason."""
+    condition = _condition(pod, "PodScheduled")
+    waits = condition.get("status") == "False" and bool(condition.get("message"))
     return waits or _ended(pod) or deleting(pod) or bool(pod["spec"].get("schedulingGates"))
 
 
 def _may_be_absent(pod: Json, tenant: Tenant, cluster: Cluster, there: str) -> bool:
-    """Whether there is a reason, to be seen from outside, why a Pod has no copy."""
+    """Return whether the state of the clusters explains why a Pod has no copy."""
     if _ended(pod) or pod["spec"].get("schedulingGates") or labels(pod).get(keys.IGNORE_SYNC) == "true":
         return True
     if _condition(pod, "PodScheduled").get("reason") == "PolicyRefused":
@@ -103,7 +103,7 @@ def _may_be_absent(pod: Json, tenant: Tenant, cluster: Cluster, there: str) -> b
 
 
 def _needs(pod: Json) -> Iterator[tuple[str, str]]:
-    """What must stand before a Pod can start, by kind and name."""
+    """Yield (kind, name) of the objects that must exist before a Pod can start."""
     spec = pod["spec"]
     yield "serviceaccounts", spec.get("serviceAccountName") or "default"
     for config_map, secret in (*_mounted(spec), *_in_environment(spec)):
@@ -129,7 +129,7 @@ def _in_environment(spec: Json) -> Iterator[tuple[Json | None, Json | None]]:
 
 
 def requests_of(pod: Json) -> dict[str, Fraction]:
-    """What a Pod requests of each resource: the sum of its containers', or the largest init container's if that is more."""
+    """Return a Pod's requests: the sum over its containers, or those of the largest init container if they are higher."""
     total: dict[str, Fraction] = {}
     for container in pod["spec"]["containers"]:
         for resource, quantity in _requests(container).items():
@@ -146,7 +146,7 @@ def _requests(container: Json) -> dict[str, Fraction]:
 
 
 def _fits(pod: Json, cluster: Cluster, there: str) -> bool:
-    """Whether the super namespace's slices have room for it."""
+    """Return whether the super namespace's slices have room for a Pod."""
     quota = cluster.get("resourcequotas", there, keys.QUOTA)
     status = (quota or {}).get("status") or {}
     hard, used = status.get("hard") or {}, amounts(status.get("used"))
@@ -255,42 +255,45 @@ def _container(where: str, wanted: Json, actual: Json | None) -> Iterator[Differ
             yield f"{where}.env[{entry['name']}]", entry.get("value"), (there or {}).get("value")
     if "KUBERNETES_SERVICE_HOST" not in environment and "ephemeral" not in where:
         yield f"{where}.env[KUBERNETES_SERVICE_HOST]", "the tenant's API", None
-    asked, given = wanted.get("resources") or {}, actual.get("resources") or {}
+    expected, present = wanted.get("resources") or {}, actual.get("resources") or {}
     for part in ("requests", "limits"):
-        have = amounts(given.get(part))
-        for resource, quantity in amounts(asked.get(part)).items():
+        have = amounts(present.get(part))
+        for resource, quantity in amounts(expected.get(part)).items():
             if have.get(resource) != quantity:
-                text = (given.get(part) or {}).get(resource)
-                yield f"{where}.resources.{part}.{resource}", asked[part][resource], text
+                text = (present.get(part) or {}).get(resource)
+                yield f"{where}.resources.{part}.{resource}", expected[part][resource], text
 
 
 def _status(pod: Json, copy: Json) -> Iterator[Difference]:
-    told, actual = pod.get("status") or {}, copy.get("status") or {}
+    status, actual = pod.get("status") or {}, copy.get("status") or {}
     there, here = place(copy)[0], place(pod)[0]
     for field in _SAME_IN_STATUS:
         expected = _as_tenant(actual.get(field), there, here)
-        # Fields that are absent on one side and empty on the other say the same.
-        if told.get(field) != expected and not (told.get(field) in _EMPTY and expected in _EMPTY):
-            yield f"status.{field}", expected, told.get(field)
+        # An absent field equals an empty one.
+        if status.get(field) != expected and not (status.get(field) in _EMPTY and expected in _EMPTY):
+            yield f"status.{field}", expected, status.get(field)
     gates = {gate["conditionType"] for gate in pod["spec"].get("readinessGates") or ()}
     wanted = {
-        c["type"]: _said(c, there, here) for c in actual.get("conditions") or () if c["type"] not in gates
+        c["type"]: _content(c, there, here) for c in actual.get("conditions") or () if c["type"] not in gates
     }
-    shown = {c["type"]: _said(c, here, here) for c in told.get("conditions") or () if c["type"] not in gates}
-    for kind in sorted(wanted.keys() | shown.keys()):
-        if wanted.get(kind) != shown.get(kind):
-            yield f"status.conditions[{kind}]", wanted.get(kind), shown.get(kind)
+    present = {
+        c["type"]: _content(c, here, here) for c in status.get("conditions") or () if c["type"] not in gates
+    }
+    for kind in sorted(wanted.keys() | present.keys()):
+        if wanted.get(kind) != present.get(kind):
+            yield f"status.conditions[{kind}]", wanted.get(kind), present.get(kind)
 
 
-def _said(condition: Mapping[str, Any], there: str, here: str) -> Json:
-    said = {field: condition.get(field) or "" for field in ("status", "reason", "message")}
-    if condition["type"] != "PodScheduled":  # the tenant's API server notes the moment of the binding itself
-        said["lastTransitionTime"] = condition.get("lastTransitionTime") or ""
-    return {field: _as_tenant(text, there, here) for field, text in said.items()}
+def _content(condition: Mapping[str, Any], there: str, here: str) -> Json:
+    fields = {field: condition.get(field) or "" for field in ("status", "reason", "message")}
+    # The tenant's API server records the time of the binding itself.
+    if condition["type"] != "PodScheduled":
+        fields["lastTransitionTime"] = condition.get("lastTransitionTime") or ""
+    return {field: _as_tenant(text, there, here) for field, text in fields.items()}
 
 
 def _as_tenant(value: Any, there: str, here: str) -> Any:
-    """A value with messages that name the namespace as the tenant does."""
+    """Return a value in which the tenant's namespace replaces the super namespace."""
     if isinstance(value, str):
         return value.replace(there, here)
     if isinstance(value, list):
@@ -300,11 +303,11 @@ def _as_tenant(value: Any, there: str, here: str) -> Any:
     return value
 
 
-# --- The other way round -------------------------------------------------------------------------------------
+# --- From the super cluster to the tenant --------------------------------------------------------------------
 
 
 def pod_copies(world: World) -> Iterator[Finding]:
-    """Every Pod in a super namespace stands for a Pod of that tenant with that UID and that label."""
+    """Every Pod in a super namespace is the copy of a Pod of that tenant with that UID and that label."""
     for tenant, _, super_id, _, line in world.placed():
         there = super_namespace(tenant.key, line.namespace)
         for copy in world.supers[super_id].within("pods", there):

@@ -1,4 +1,4 @@
-"""Reads everything the audit needs from API servers: plain HTTP, paged lists, one thread per cluster."""
+"""Reads the objects that the audit needs from API servers: plain HTTP, paged lists, a thread for each cluster."""
 
 import base64
 import contextlib
@@ -39,12 +39,12 @@ META_KINDS = (f"{_OURS}/virtualclusters", f"{_OURS}/superclusters", f"{_OURS}/na
 
 
 class ReadError(Exception):
-    """A cluster could not be read; the message says which and why."""
+    """A cluster could not be read; the message names it and the reason."""
 
 
 @dataclass(frozen=True)
 class Kubeconfig:
-    """How to reach one cluster, from a kubeconfig file: token or client certificate, inside or in files."""
+    """A kubeconfig file with a token or a client certificate, embedded or in files."""
 
     name: str
     path: Path
@@ -76,7 +76,7 @@ class Kubeconfig:
 
     @contextlib.contextmanager
     def connect(self) -> Iterator["Connection"]:
-        """An open connection to the API server."""
+        """Open a connection to the API server."""
         cluster, user = self._parts()
         authority = self._bytes(cluster, "certificate-authority")
         context = ssl.create_default_context(cadata=authority.decode() if authority else None)
@@ -113,10 +113,10 @@ class Connection:
     headers: Mapping[str, str]
 
     def get(self, path: str) -> Json:
-        """GET and decode.
+        """Send a GET request and return the decoded answer.
 
         Raises:
-            ReadError: it cannot be reached or answers otherwise than 200.
+            ReadError: the server cannot be reached or does not answer 200.
         """
         try:
             self.http.request("GET", path, headers={**self.headers, "Accept": "application/json"})
@@ -130,7 +130,7 @@ class Connection:
         return decoded
 
     def list(self, path: str) -> list[Json]:
-        """All objects of a list, page by page."""
+        """Return all objects of a list; reads it in pages."""
         objects: list[Json] = []
         more = ""
         while True:
@@ -143,7 +143,7 @@ class Connection:
 
 
 def read_cluster(kubeconfig: Kubeconfig, paths: Sequence[str]) -> Cluster:
-    """Everything of some kinds that a cluster holds.
+    """Return all objects of a cluster at some list paths.
 
     Raises:
         ReadError: it cannot be read.
@@ -160,14 +160,14 @@ def read_world(
     markers: Mapping[str, Sequence[str]] | None = None,
     empty_nodes: bool = True,
 ) -> World:
-    """Read all clusters side by side.
+    """Read all clusters concurrently.
 
     Args:
         meta: kubeconfig of the meta cluster.
         supers: id of each super cluster -> its kubeconfig.
         tenants: name of each tenant's VirtualCluster (or namespace/name, or its cluster key) -> kubeconfig.
         markers: the same names -> texts that only this tenant's objects may contain.
-        empty_nodes: whether virtual nodes without Pods may stand.
+        empty_nodes: whether virtual nodes without Pods may exist.
 
     Raises:
         ReadError: a cluster cannot be read, or the meta cluster does not know a tenant.

@@ -26,9 +26,9 @@ RULES: tuple[Rule, ...] = (
     isolation.revealed,
     isolation.claimed,
 )
-"""Each looks at the whole world and yields what breaks it; their docstrings say what they demand."""
+"""Each rule checks the whole world and yields its violations; its docstring states what must hold."""
 
 
 def audit(world: World) -> list[Finding]:
-    """Apply every rule; no findings means that every tenant and super cluster agree."""
+    """Apply every rule; there are no findings if every tenant and super cluster agree."""
     return [finding for rule in RULES for finding in rule(world)]

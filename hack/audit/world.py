@@ -1,4 +1,4 @@
-"""What the audit looks at: everything every cluster holds, as plain JSON values, with indexes."""
+"""The input of the audit: all objects of all clusters, as plain JSON values, with indexes."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ MAX_LABEL = 63
 
 @dataclass(frozen=True)
 class Cluster:
-    """All objects of one API server, by plural of their kind."""
+    """All objects of one API server, by the plural of their kind."""
 
     objects: Mapping[str, Sequence[Json]]
 
@@ -37,19 +37,19 @@ class Cluster:
         return index
 
     def all(self, kind: str) -> Sequence[Json]:
-        """All objects of a kind."""
+        """Return all objects of a kind."""
         return self.objects.get(kind, ())
 
     def within(self, kind: str, namespace: str) -> Sequence[Json]:
-        """The objects of a kind in a namespace."""
+        """Return the objects of a kind in a namespace."""
         return self._by_namespace.get(kind, {}).get(namespace, ())
 
     def get(self, kind: str, namespace: str, name: str) -> Json | None:
-        """One object, or None."""
+        """Return one object, or None if it does not exist."""
         return self._by_place.get(kind, {}).get((namespace, name))
 
     def everything(self) -> Iterator[tuple[str, Json]]:
-        """Every object with its kind."""
+        """Yield (kind, object) for every object."""
         for kind, found_of_kind in self.objects.items():
             for found in found_of_kind:
                 yield kind, found
@@ -57,7 +57,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Tenant:
-    """One tenant: its record in the meta cluster and all of its control plane."""
+    """One tenant: its record in the meta cluster and all objects of its control plane."""
 
     key: str
     """Cluster key: the tenant's name in super clusters."""
@@ -65,7 +65,7 @@ class Tenant:
     """The VirtualCluster."""
     cluster: Cluster
     server: str = ""
-    """URL in the kubeconfig by which Pods find the tenant's API, where the record names no endpoint."""
+    """URL in the kubeconfig, at which Pods reach the tenant's API if the record names no endpoint."""
 
     @property
     def spec(self) -> Json:
@@ -75,12 +75,12 @@ class Tenant:
 
     @property
     def opaque(self) -> tuple[str, ...]:
-        """Prefixes of keys that stay in the tenant by the operator's wish."""
+        """Prefixes of keys that stay in the tenant, as configured by the operator."""
         return tuple(self.spec.get("opaqueMetaPrefixes") or ())
 
     @property
     def transparent(self) -> tuple[str, ...]:
-        """Prefixes of keys that super clusters set and that come up."""
+        """Prefixes of keys that super clusters set and the syncer copies to the tenant."""
         return tuple(self.spec.get("transparentMetaPrefixes") or ())
 
 
@@ -91,7 +91,7 @@ class Placement:
     tenant: str
     namespace: str
     slices: Mapping[str, int]
-    """Super cluster id -> slices, none that holds zero; empty while the line is being deleted."""
+    """Super cluster id -> number of slices, never zero; empty while the line is being deleted."""
     size: Mapping[str, str]
     """Resource -> quantity of one slice."""
     ledger: Json
@@ -100,7 +100,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class World:
-    """All clusters at one moment, as far as several API servers have one."""
+    """All clusters at about the same moment; several API servers cannot be read atomically."""
 
     meta: Cluster
     supers: Mapping[str, Cluster]
@@ -111,19 +111,19 @@ class World:
     markers: Mapping[str, Sequence[str]]
     """Cluster key -> texts that only objects of this tenant may contain."""
     empty_nodes: bool = True
-    """Whether virtual nodes without Pods may stand (they linger a while)."""
+    """Whether virtual nodes without Pods may exist; they are removed with a delay."""
 
     @cached_property
     def placements(self) -> dict[tuple[str, str], Placement]:
-        """The ledger by (cluster key, tenant namespace)."""
-        return {place(line): _placement(line) for line in self.meta.all("namespaceplacements")}
+        """(cluster key, tenant namespace) -> line of the ledger."""
+        return {place(line): placement_of(line) for line in self.meta.all("namespaceplacements")}
 
     def placement(self, tenant: str, namespace: str) -> Placement | None:
-        """Where a tenant namespace is, None when the ledger has no line for it."""
+        """Return the placement of a tenant namespace; None if the ledger has no line for it."""
         return self.placements.get((tenant, namespace))
 
     def placed(self) -> Iterator[tuple[Tenant, Json, str, int, Placement]]:
-        """Each (tenant, its namespace, id of a super cluster that holds slices, slices, line of the ledger)."""
+        """Yield (tenant, its namespace, id of a super cluster with slices, number of slices, line of the ledger)."""
         for line in self.placements.values():
             tenant = self.tenants.get(line.tenant)
             namespace = tenant.cluster.get("namespaces", "", line.namespace) if tenant else None
@@ -135,12 +135,13 @@ class World:
 
 
 def _size_of(line: Json) -> Json:
-    """What a slice of the placements holds: it is written with them, spec may be a write ahead."""
+    """Return the size of the placed slices, which is written with the placements; spec may be newer."""
     size: Json = (line.get("status") or {}).get("sliceSize") or line["spec"].get("sliceSize") or {}
     return size
 
 
-def _placement(line: Json) -> Placement:
+def placement_of(line: Json) -> Placement:
+    """Read a NamespacePlacement."""
     namespace, name = place(line)
     slices = (line.get("status") or {}).get("placements") or {}
     held = {} if deleting(line) else {super_id: count for super_id, count in slices.items() if count}
@@ -151,7 +152,7 @@ def _placement(line: Json) -> Placement:
 
 
 def place(found: Json) -> tuple[str, str]:
-    """(namespace, name); the namespace is empty for cluster scoped objects."""
+    """Return (namespace, name); the namespace of a cluster-scoped object is empty."""
     metadata = found["metadata"]
     return metadata.get("namespace", ""), metadata["name"]
 
@@ -173,12 +174,12 @@ def annotations(found: Json) -> dict[str, str]:
 
 
 def deleting(found: Json) -> bool:
-    """Whether the object is being deleted."""
+    """Return whether the object is being deleted."""
     return bool(found["metadata"].get("deletionTimestamp"))
 
 
 def cluster_key(record: Json) -> str:
-    """The cluster key of a VirtualCluster: what its status says, else namespace, hash of the UID and name."""
+    """Return the cluster key of a VirtualCluster: from its status, else built from namespace, hash of the UID and name."""
     decided = (record.get("status") or {}).get("clusterNamespace")
     if decided:
         return str(decided)
@@ -187,7 +188,7 @@ def cluster_key(record: Json) -> str:
 
 
 def super_namespace(key: str, namespace: str) -> str:
-    """The super clusters' name for a tenant's namespace."""
+    """Return the name of a tenant's namespace in super clusters."""
     whole = f"{key}-{namespace}"
     if len(whole) <= MAX_LABEL:
         return whole
@@ -195,7 +196,7 @@ def super_namespace(key: str, namespace: str) -> str:
 
 
 def parse_json(text: str | None) -> Any:
-    """JSON that somebody may have spoilt: the text itself when it is none."""
+    """Return a decoded JSON text, or the text itself if it is not JSON, because anyone may have changed it."""
     if text is None:
         return None
     try:

@@ -1,1 +1,1 @@
-"""Measures what vcsync adds to a Kubernetes cluster: the same load through a tenant and directly, in one run."""
+"""Measures the cost of vcsync: the same load through a tenant and directly in a Kubernetes cluster, in one run."""

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import click
 
-from hack.bench import report, runs
+from hack.bench import formats, report, runs
 from hack.bench.load import NotInTime, clear, client_of
 from hack.bench.report import Results
 from hack.bench.stage import NAMESPACE, SYNCER, Side, Stage, say, stage
 from hack.system import SystemFailed
-from vcsync.kube import loop
 from vcsync.kube.errors import KubeError
+from vcsync.process import loop
 
 PARTS = ("burst", "memory", "idle", "restart", "deletion", "low-load")
 _NEEDS_PODS = frozenset({"memory", "idle", "restart", "deletion"})
@@ -43,7 +43,7 @@ _NEEDS_PODS = frozenset({"memory", "idle", "restart", "deletion"})
     "profiles",
     multiple=True,
     metavar="ROLE",
-    help=f"Sample where the CPU time of a role goes ({SYNCER}, podscheduler, nsscheduler) and keep it beside the "
+    help=f"Sample where the CPU time of a role goes ({SYNCER}, podscheduler, nsscheduler) and keep it next to the "
     "JSON file; may be repeated. Costs the role some percent.",
 )
 @click.option(
@@ -63,7 +63,7 @@ def main(
     directory: Path | None,
     markdown: bool,
 ) -> None:
-    """Measure what a Pod costs through a tenant, against one created directly in the super cluster."""
+    """Measure the cost of a Pod through a tenant, compared with one created directly in the super cluster."""
     parts = frozenset(chosen or PARTS)
     results = Results()
     failure: Exception | None = None
@@ -73,7 +73,7 @@ def main(
                 measure_direct(made, results, parts, pods)
             measure_tenant(made, results, parts, pods)
         except (KubeError, NotInTime, SystemFailed, ExceptionGroup) as error:
-            failure = error  # what was measured until then is worth showing
+            failure = error  # The partial results are worth showing.
         made.stop_roles()
         file.parent.mkdir(parents=True, exist_ok=True)
         for role in profiles:
@@ -82,24 +82,24 @@ def main(
                     shutil.copy(folder / f"{role}.{kind}", file.parent / f"{role}.{kind}")
     rows = report.rows(results)
     settings = {"pods": pods, "parts": sorted(parts), "profiles": profiles}
-    file.write_bytes(report.document(results, rows, settings))
-    click.echo(report.markdown(rows) if markdown else report.table(rows))
+    file.write_bytes(formats.document(results, rows, settings))
+    click.echo(formats.markdown(rows) if markdown else formats.table(rows))
     if results.burst is not None:
-        click.echo("\n" + report.request_table(results.burst))
+        click.echo("\n" + formats.request_table(results.burst))
     say(f"stored as {file}")
     if failure is not None:
-        raise click.ClickException(f"not all was measured: {describe(failure)}")
+        raise click.ClickException(f"the measurement is incomplete: {describe(failure)}")
 
 
 def describe(failure: BaseException) -> str:
-    """A failure, or the failures of a group, in words."""
+    """Format a failure, or the failures of a group."""
     if isinstance(failure, BaseExceptionGroup):
         return "; ".join(describe(one) for one in failure.exceptions)
     return f"{type(failure).__name__}: {failure}"
 
 
 def measure_direct(made: Stage, results: Results, parts: frozenset[str], pods: int) -> None:
-    """The load on the super cluster alone; no role of vcsync runs."""
+    """Put the load on only the super cluster, while no role of vcsync runs."""
     side = made.direct
     if "burst" in parts:
         say(f"direct: {pods} Pods")
@@ -116,7 +116,7 @@ def measure_direct(made: Stage, results: Results, parts: frozenset[str], pods: i
 
 
 def measure_tenant(made: Stage, results: Results, parts: frozenset[str], pods: int) -> None:
-    """The same load through the tenant, and what there is to measure while its Pods stand."""
+    """Put the same load on the tenant, and measure everything else while its Pods exist."""
     side = made.tenant
     say("tenant: starting vcsync")
     made.start_roles()

@@ -1,4 +1,4 @@
-"""The load: Pods that are created, watched until they run, and deleted, by one client."""
+"""The load: one client creates Pods, watches them until they run, and deletes them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from msgspec import Struct
 from hack.bench.meter import percentile
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
-from vcsync.kube.envelope import Envelope, decode
 from vcsync.kube.errors import AlreadyExists, NotFound, ServerError
 from vcsync.kube.resources import PODS
+from vcsync.objects.envelope import Envelope, decode
 
 IN_FLIGHT = 50
-"""Requests that a load of "as fast as it goes" has under way at once."""
+"""Concurrent requests of a load that runs as fast as possible."""
 BUSY_PAUSES = (1.0, 2.0, 5.0, 10.0)
 """Seconds between attempts to create a Pod while the server answers 5xx."""
 IMAGE = "bench/app:1"
 
 
 class NotInTime(Exception):
-    """Something did not come about within the time it was given."""
+    """An expected result did not appear in time."""
 
 
 class _Status(Struct, gc=False):
@@ -33,7 +33,7 @@ class _Status(Struct, gc=False):
 
 
 class Latency(Struct, frozen=True):
-    """How long Pods took from the sending of their creation to the news that they run, in milliseconds."""
+    """Milliseconds from sending the creation of Pods until a watch reports them as running."""
 
     p50: float
     p99: float
@@ -42,14 +42,14 @@ class Latency(Struct, frozen=True):
 
     @classmethod
     def of(cls, seconds: Iterable[float]) -> Latency:
-        """Summarise durations given in seconds."""
+        """Summarize durations given in seconds."""
         values = [value * 1000 for value in seconds]
         return cls(percentile(values, 0.5), percentile(values, 0.99), max(values), len(values))
 
 
 @asynccontextmanager
 async def client_of(kubeconfig: Any, name: str) -> AsyncIterator[Client]:
-    """A client with as many connections as the load has requests in flight."""
+    """Return a client with as many connections as the load has concurrent requests."""
     async with Client(
         Connection.from_kubeconfig_file(kubeconfig), name=name, max_connections=IN_FLIGHT
     ) as client:
@@ -57,29 +57,29 @@ async def client_of(kubeconfig: Any, name: str) -> AsyncIterator[Client]:
 
 
 class PodWatch:
-    """What a watch has told of a namespace's Pods, and when (`time.monotonic`).
+    """The state of a namespace's Pods as reported by a watch, with times (`time.monotonic`).
 
-    Use `watching` to make one.
+    Use `watching` to create one.
     """
 
     def __init__(self) -> None:
         self.pods: dict[str, Envelope] = {}
         self.running: dict[str, float] = {}
-        """When the Pod was first seen in phase Running."""
+        """Time when the Pod was first seen in phase Running."""
         self.gone: dict[str, float] = {}
         self._changed = asyncio.Condition()
 
     async def until(self, reached: Callable[[PodWatch], bool], *, what: str, seconds: float) -> None:
-        """Wait until the watch has told what `reached` asks for.
+        """Wait until the watch has reported the state that `reached` expects.
 
         Raises:
-            NotInTime: it has not within `seconds`.
+            NotInTime: it was not reported within `seconds`.
         """
         try:
             async with asyncio.timeout(seconds), self._changed:
                 await self._changed.wait_for(lambda: reached(self))
         except TimeoutError:
-            raise NotInTime(f"{what}: not within {seconds:.0f} s ({len(self.pods)} Pods stand)") from None
+            raise NotInTime(f"{what}: not within {seconds:.0f} s ({len(self.pods)} Pods exist)") from None
 
     async def follow(self, client: Client, namespace: str, version: str) -> None:
         """Watch from a version on, until cancelled."""
@@ -95,8 +95,8 @@ class PodWatch:
                     async with self._changed:
                         self._changed.notify_all()
 
-    def note_standing(self, pods: Iterable[Envelope]) -> None:
-        """Take in what stood before the watch."""
+    def note_existing(self, pods: Iterable[Envelope]) -> None:
+        """Record the state before the watch."""
         now = time.monotonic()
         for pod in pods:
             self._note(pod, now, deleted=False)
@@ -113,13 +113,13 @@ class PodWatch:
 
 @asynccontextmanager
 async def watching(client: Client, namespace: str) -> AsyncIterator[PodWatch]:
-    """Watch the Pods of a namespace, beginning with those that stand there."""
+    """Watch the Pods of a namespace, starting with the existing ones."""
     watch = PodWatch()
     version = ""
     async with aclosing(client.pages(PODS, namespace)) as pages:
         async for page in pages:
             version = page.resource_version
-            watch.note_standing(page.items)
+            watch.note_existing(page.items)
     task = asyncio.create_task(watch.follow(client, namespace, version))
     try:
         yield watch
@@ -131,7 +131,7 @@ async def watching(client: Client, namespace: str) -> AsyncIterator[PodWatch]:
 
 
 def pod(name: str, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """A Pod with one container and no token volume."""
+    """Return a Pod with one container and no token volume."""
     container = {
         "name": "app",
         "image": IMAGE,
@@ -144,7 +144,7 @@ def pod(name: str, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
 
 
 async def create(client: Client, namespace: str, name: str, labels: Mapping[str, str] | None = None) -> float:
-    """Create a Pod, trying again while the server is too busy; returns when it was first tried (`time.monotonic`)."""
+    """Create a Pod, retrying while the server is too busy; returns the time of the first attempt (`time.monotonic`)."""
     sent = time.monotonic()
     for pause in (*BUSY_PAUSES, None):
         try:
@@ -154,7 +154,7 @@ async def create(client: Client, namespace: str, name: str, labels: Mapping[str,
             if pause is None:
                 raise
             await asyncio.sleep(pause)
-        except AlreadyExists:  # it had been created, after all
+        except AlreadyExists:  # An earlier attempt had created it.
             break
     return sent
 
@@ -162,7 +162,7 @@ async def create(client: Client, namespace: str, name: str, labels: Mapping[str,
 async def create_many(
     client: Client, namespace: str, names: Sequence[str], labels: Mapping[str, str] | None = None
 ) -> dict[str, float]:
-    """Create Pods as fast as it goes; returns when each was sent."""
+    """Create Pods as fast as possible; returns when each was sent."""
     sent: dict[str, float] = {}
 
     async def one(name: str) -> None:
@@ -179,7 +179,7 @@ async def create_paced(
     per_second: float,
     labels: Mapping[str, str] | None = None,
 ) -> dict[str, float]:
-    """Create Pods at an even pace, whatever the earlier ones do; returns when each was sent."""
+    """Create Pods at a constant rate, independent of earlier ones; returns when each was sent."""
     sent: dict[str, float] = {}
 
     async def one(name: str) -> None:
@@ -194,7 +194,7 @@ async def create_paced(
 
 
 async def delete_many(client: Client, namespace: str, names: Iterable[str]) -> None:
-    """Delete Pods as fast as it goes, each with the grace period it has by itself."""
+    """Delete Pods as fast as possible, each with its own grace period."""
 
     async def one(name: str) -> None:
         try:
@@ -206,7 +206,7 @@ async def delete_many(client: Client, namespace: str, names: Iterable[str]) -> N
 
 
 async def side_by_side(work: Callable[[str], Awaitable[None]], names: Iterable[str]) -> None:
-    """Do the work for every name, `IN_FLIGHT` at once."""
+    """Call `work` for every name, `IN_FLIGHT` of them concurrently."""
     left = iter(list(names))
 
     async def worker() -> None:
@@ -222,4 +222,4 @@ async def clear(client: Client, namespace: str, *, seconds: float = 180.0) -> No
     """Delete all Pods of a namespace and wait until they are gone."""
     async with watching(client, namespace) as watch:
         await delete_many(client, namespace, list(watch.pods))
-        await watch.until(lambda told: not told.pods, what="deleting all Pods", seconds=seconds)
+        await watch.until(lambda seen: not seen.pods, what="deleting all Pods", seconds=seconds)

@@ -1,4 +1,4 @@
-"""What a load has cost: CPU time and memory of processes, requests that API servers answered."""
+"""The cost of a load: CPU time and memory of processes, and requests answered by API servers."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _SAMPLE = re.compile(r"^apiserver_request_total\{(?P<labels>.*)\} (?P<value>\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 GENERATOR = "load generator"
-"""This process. It takes part in the machine's work and is no part of what is measured."""
+"""This process. It uses the machine but is not part of the measured system."""
 _HEARTBEATS = ("leases", "nodes/status")
-"""Resources that are written at a fixed pace, however many Pods there are."""
+"""Resources that are written at a constant rate, however many Pods there are."""
 
 
 class Request(NamedTuple):
-    """A kind of request, as an API server counts them."""
+    """A kind of request, as counted by an API server."""
 
     server: str
     """Name of the cluster: `r1`, `meta`, or the tenant's."""
     verb: str
-    """`POST`, `PATCH`, ..., as the metric has it (`APPLY`, `LIST` and `WATCH` among them)."""
+    """`POST`, `PATCH`, ..., as in the metric (including `APPLY`, `LIST` and `WATCH`)."""
     resource: str
     """Plural, and the subresource if there is one: `pods/status`."""
 
     @property
     def is_standing(self) -> bool:
-        """Whether it belongs to the servers' life and to no Pod: watches and heartbeats."""
+        """Whether it is unrelated to Pods: a watch or a heartbeat."""
         return self.verb in ("WATCH", "CONNECT") or self.resource in _HEARTBEATS
 
 
@@ -46,27 +46,27 @@ class Reading(Struct, frozen=True):
     """Process name -> (process id, CPU seconds since its start)."""
     requests: Counter[Request]
     busy: float
-    """CPU seconds that the whole machine has spent working since boot, on all CPUs."""
+    """CPU seconds that the whole machine has worked since boot, on all CPUs."""
     elapsed: float
-    """CPU seconds since boot that the machine had, on all CPUs."""
+    """CPU seconds available since boot, on all CPUs."""
 
 
 class Usage(Struct, frozen=True):
-    """What was used between two readings."""
+    """The usage between two readings."""
 
     cpu: dict[str, float]
     """Process name -> CPU seconds."""
     requests: dict[Request, int]
     foreign: float
-    """Share of the machine (0 to 1) that processes other than the metered ones had; a busy neighbour slows all down."""
+    """Share of the machine (0 to 1) used by processes that are not metered; a busy neighbour slows everything down."""
 
     @property
     def stack_cpu(self) -> float:
-        """CPU seconds of everything but the load generator."""
+        """Return the CPU seconds of everything except the load generator."""
         return sum(seconds for name, seconds in self.cpu.items() if name != GENERATOR)
 
     def count(self, *, server: str = "", verb: str = "", resource: str = "") -> int:
-        """Requests that were neither watches nor heartbeats; narrowed where an argument is given."""
+        """Return the number of requests except watches and heartbeats, filtered by the given arguments."""
         return sum(
             count
             for request, count in self.requests.items()
@@ -88,7 +88,7 @@ class Meter:
         self._bed = bed
 
     def processes(self, roles: Mapping[str, int]) -> dict[str, int]:
-        """Name -> process id of all servers, named `<cluster>/<component>`, and of the roles given."""
+        """Return name -> process id of all servers, named `<cluster>/<component>`, and of `roles`."""
         found = {
             component if group == SHARED else f"{group}/{component}": process.pid
             for group, processes in self._bed.state.processes.items()
@@ -102,8 +102,8 @@ class Meter:
 
         Args:
             roles: further processes, name -> process id.
-            ending: it ends a measurement: asking the API servers for their counts costs them time, which must lie
-                outside of it.
+            ending: whether it ends a measurement, which must not include the CPU time that API servers spend on
+                reporting their counts.
         """
         requests = Counter[Request]() if ending else self._requests()
         cpu = {name: (pid, cpu_seconds(pid)) for name, pid in self.processes(roles).items()}
@@ -118,7 +118,7 @@ class Meter:
 
 
 def between(before: Reading, after: Reading) -> Usage:
-    """What was used from one reading to a later one; a process that was started between counts from its start."""
+    """Return the usage between two readings; a process that was started in between counts from its start."""
     cpu = {}
     for name, (pid, seconds) in after.cpu.items():
         old_pid, old_seconds = before.cpu.get(name, (0, 0.0))
@@ -129,7 +129,7 @@ def between(before: Reading, after: Reading) -> Usage:
 
 
 def api_requests(cluster: Cluster) -> Counter[Request]:
-    """How many requests an API server has answered since its start, by verb and resource."""
+    """Read how many requests an API server has answered since its start, by verb and resource."""
     status, text = cluster.call("GET", "/metrics", timeout=30)
     if status != 200 or not isinstance(text, str):
         raise RuntimeError(f"{cluster.name}: GET /metrics was answered with {status}")
@@ -137,7 +137,7 @@ def api_requests(cluster: Cluster) -> Counter[Request]:
 
 
 def parse_requests(server: str, metrics: str) -> Counter[Request]:
-    """Read `apiserver_request_total` from the text of /metrics; requests about no resource are left out."""
+    """Parse `apiserver_request_total` in the text of /metrics, without requests that concern no resource."""
     found: Counter[Request] = Counter()
     for sample in _SAMPLE.finditer(metrics):
         labels = dict(_LABEL.findall(sample["labels"]))
@@ -149,13 +149,13 @@ def parse_requests(server: str, metrics: str) -> Counter[Request]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU seconds, of all its threads, that a process has used (user and system)."""
+    """Return the CPU seconds of all threads of a process (user and system)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def memory_bytes(pid: int) -> int:
-    """Memory of a process: its own pages and its share of those it has in common with others (proc(5), Pss)."""
+    """Return the memory of a process: its own pages and its share of common ones (proc(5), Pss)."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
@@ -163,14 +163,14 @@ def memory_bytes(pid: int) -> int:
 
 
 def machine_seconds() -> tuple[float, float]:
-    """CPU seconds since boot that the machine worked, and that it had."""
+    """Return the CPU seconds since boot that the machine worked, and that were available."""
     fields = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     idle = fields[3] + fields[4]
     return (sum(fields) - idle) / _TICKS, sum(fields) / _TICKS
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """The value that `share` (0 to 1) of all values do not exceed (nearest rank).
+    """Return the value that a `share` (0 to 1) of all values does not exceed (nearest rank).
 
     Raises:
         ValueError: there are no values.

@@ -1,18 +1,13 @@
-"""The results as a table beside the aims and the figures of the system this one replaces, and as JSON."""
+"""The results as rows with the aims and the figures of the retired Go syncer. Pure."""
 
 from __future__ import annotations
 
-import os
-import platform
-from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable
+from typing import Literal, TypeVar
 
-import msgspec
 from msgspec import Struct
 
-from hack.bench.meter import Request, Usage
+from hack.bench.meter import Usage
 from hack.bench.runs import Burst, Deletion, Idle, LowLoad, Memory, Restart
 from hack.bench.stage import SUPER, SYNCER, TENANT
 
@@ -31,7 +26,7 @@ Run = TypeVar("Run")
 
 
 class Results(Struct, kw_only=True):
-    """Everything that was measured in one run; what was not is None."""
+    """All results of one run; missing ones are None."""
 
     burst_direct: Burst | None = None
     burst: Burst | None = None
@@ -45,29 +40,29 @@ class Results(Struct, kw_only=True):
 
 
 class Aim(Struct, frozen=True):
-    """What is aimed at."""
+    """An aim."""
 
     limit: float
     at: Literal["most", "least"] = "most"
     of: Literal["tenant", "ratio", "difference", "scaled"] = "tenant"
-    """Which figure it is about: the tenant side's, tenant to direct, tenant less direct, or the tenant side's at the
-    reference machine's pace."""
+    """The figure that it limits: the tenant side's, tenant to direct, tenant less direct, or the tenant side's scaled to
+    the reference machine."""
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """One line of the table."""
+    """One row of the table."""
 
     name: str
     unit: str = ""
     direct: float | None = None
     tenant: float | None = None
     go_direct: float | None = None
-    """The same figure of the retired Go syncer, where it is known."""
+    """The corresponding figure of the retired Go syncer, if known."""
     go_tenant: float | None = None
     aim: Aim | None = None
     scaled: float | None = None
-    """The tenant's figure, had this machine spent as much CPU on a Pod created directly as the Go syncer's did. A
-    machine that is busy with other things, or slower, spends more on everything."""
+    """The tenant's figure, scaled by the ratio of the CPU time of a Pod created directly on the Go syncer's machine to
+    that on this machine. A slower or busier machine spends more CPU time on everything."""
 
     @property
     def ratio(self) -> float | None:
@@ -76,12 +71,12 @@ class Row(Struct, frozen=True, kw_only=True):
 
     @property
     def go_ratio(self) -> float | None:
-        """Tenant to direct, of the Go syncer."""
+        """Return the ratio of tenant to direct of the Go syncer."""
         return _ratio(self.go_tenant, self.go_direct)
 
     @property
     def judged(self) -> float | None:
-        """The figure that the aim is about."""
+        """Return the figure to which the aim applies."""
         if self.aim is None or self.tenant is None:
             return None
         if self.aim.of == "ratio":
@@ -94,19 +89,19 @@ class Row(Struct, frozen=True, kw_only=True):
 
     @property
     def met(self) -> bool | None:
-        """Whether the aim is met; None when there is none, or no figure."""
+        """Return whether the aim is met; None if there is no aim or no figure."""
         if self.aim is None or self.judged is None:
             return None
         return self.judged <= self.aim.limit if self.aim.at == "most" else self.judged >= self.aim.limit
 
     @property
     def verdict(self) -> str:
-        """`met`, or by how much it is not."""
+        """Return `met`, or the amount by which it is missed."""
         if self.aim is None or self.judged is None:
             return ""
         if self.met:
             return "met"
-        return f"missed by {_number(abs(self.judged - self.aim.limit))}"
+        return f"missed by {number(abs(self.judged - self.aim.limit))}"
 
 
 def _ratio(one: float | None, other: float | None) -> float | None:
@@ -117,7 +112,7 @@ def _ratio(one: float | None, other: float | None) -> float | None:
 
 
 def rows(results: Results) -> list[Row]:
-    """The table's lines, of what was measured."""
+    """Return the table's rows for all results."""
     made: list[Row] = []
     if results.burst is not None:
         made += _burst_rows(results.burst, results.burst_direct)
@@ -160,7 +155,7 @@ def _compare(
     aim: Aim | None = None,
     pace: float | None = None,
 ) -> Row:
-    """A line with the same figure of both sides."""
+    """Return a row with the same figure of both sides."""
     return Row(
         scaled=None if pace is None else figure(tenant) / pace,
         name=name,
@@ -184,7 +179,7 @@ def _stack(burst: Burst) -> float:
 def _burst_rows(tenant: Burst, direct: Burst | None) -> list[Row]:
     pace = None if direct is None else _stack(direct) / GO_DIRECT_STACK
     servers = sorted(name for name in tenant.usage.cpu if "/" in name or name == "etcd")
-    shown = [
+    resources = [
         _compare(
             f"CPU: {name}",
             "ms/Pod",
@@ -231,7 +226,7 @@ def _burst_rows(tenant: Burst, direct: Burst | None) -> list[Row]:
         ),
         _compare(f"CPU: {PODSCHEDULER}", "ms/Pod", _cpu(PODSCHEDULER), tenant, None, pace=pace),
         _compare("CPU: nsscheduler", "ms/Pod", _cpu("nsscheduler"), tenant, None, pace=pace),
-        *shown,
+        *resources,
         _compare(
             "CPU: whole stack",
             "ms/Pod",
@@ -244,7 +239,7 @@ def _burst_rows(tenant: Burst, direct: Burst | None) -> list[Row]:
             pace=pace,
         ),
         Row(
-            name="API requests beside the user's and the super cluster's",
+            name="API requests besides the user's and the super cluster's",
             unit="/Pod",
             tenant=added_requests(tenant),
             go_tenant=6.3,
@@ -257,14 +252,14 @@ def _burst_rows(tenant: Burst, direct: Burst | None) -> list[Row]:
 _SUPERS_OWN = frozenset(
     {("POST", "pods/binding"), ("PATCH", "pods/status"), ("POST", "events"), ("PATCH", "events")}
 )
-"""What a Pod causes in a super cluster by itself: its scheduler binds it and tells of it, its kubelet reports on it."""
+"""Requests of a Pod that the super cluster itself causes: binding and Event of its scheduler, status of its kubelet."""
 
 
 def added_requests(burst: Burst) -> float:
-    """Requests per Pod that are there because of vcsync.
+    """Return the requests per Pod that vcsync causes.
 
-    All that the three API servers answered, but for the user's creations and what the super cluster's own scheduler and
-    kubelet wrote there (the syncer writes nothing of that kind to a super cluster for Pods without readiness gates).
+    All requests to the three API servers, except the user's creations and the writes of the super cluster's own scheduler and
+    kubelet (the syncer makes no such writes in a super cluster for Pods without readiness gates).
     """
     own = sum(burst.usage.count(server=SUPER, verb=verb, resource=resource) for verb, resource in _SUPERS_OWN)
     return (burst.usage.count() - own) / burst.pods - 1
@@ -369,123 +364,11 @@ def _deletion_rows(tenant: Deletion, direct: Deletion | None) -> list[Row]:
     ]
 
 
-# --- text
-
-_HEADINGS = ("", "direct", "tenant", "ratio", "scaled", "Go direct", "Go tenant", "Go ratio", "aim", "")
-
-
-def table(made: Sequence[Row]) -> str:
-    """The lines as text in columns."""
-    cells = [_HEADINGS, *(_cells(row) for row in made)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(_HEADINGS))]
-    return "\n".join(
-        "  ".join(
-            text.ljust(width) if column in (0, len(_HEADINGS) - 1) else text.rjust(width)
-            for column, (text, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in cells
-    )
-
-
-def markdown(made: Sequence[Row]) -> str:
-    """The lines as a Markdown table."""
-    lines = [_HEADINGS, ("---", *(["--:"] * 8), "---"), *(_cells(row) for row in made)]
-    return "\n".join("| " + " | ".join(cell.strip() for cell in line) + " |" for line in lines)
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    name = f"{row.name} ({row.unit})" if row.unit else row.name
-    figures = (row.direct, row.tenant, row.ratio, row.scaled, row.go_direct, row.go_tenant, row.go_ratio)
-    return (name, *map(_number, figures), _aim(row.aim), row.verdict)
-
-
-def _aim(aim: Aim | None) -> str:
-    if aim is None:
-        return ""
-    text = f"{'≤' if aim.at == 'most' else '≥'} {_number(aim.limit)}"
-    return text + {"tenant": "", "ratio": " ratio", "difference": " more", "scaled": " scaled"}[aim.of]
-
-
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """Format a figure with about three digits; empty for None."""
     if value is None:
         return ""
     size = abs(value)
     if size >= 99.95:
         return f"{value:.0f}"
     return f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"
-
-
-def request_table(burst: Burst) -> str:
-    """Requests per Pod by server, verb and resource, the frequent ones first."""
-    lines = [f"{'requests per Pod':<40}{'':>8}"]
-    lines += [
-        f"{request.server:<8} {request.verb:<8} {request.resource:<22} {count / burst.pods:8.2f}"
-        for request, count in _frequent(burst.usage)
-        if count / burst.pods >= 0.005
-    ]
-    return "\n".join(lines)
-
-
-def _frequent(usage: Usage) -> Iterable[tuple[Request, int]]:
-    return sorted(
-        ((request, count) for request, count in usage.requests.items() if not request.is_standing),
-        key=lambda pair: -pair[1],
-    )
-
-
-# --- JSON
-
-
-def document(results: Results, made: Sequence[Row], settings: dict[str, Any]) -> bytes:
-    """Everything as JSON: machine, settings, table, raw results."""
-    whole = {
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine(),
-        "settings": settings,
-        "table": [
-            {
-                **msgspec.to_builtins(row),
-                "ratio": row.ratio,
-                "goRatio": row.go_ratio,
-                "judged": row.judged,
-                "met": row.met,
-            }
-            for row in made
-        ],
-        "measured": _plain(results),
-    }
-    return msgspec.json.format(msgspec.json.encode(whole), indent=1)
-
-
-def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    models = [
-        line.partition(":")[2].strip()
-        for line in Path("/proc/cpuinfo").read_text().splitlines()
-        if line.startswith("model name")
-    ]
-    return {
-        "cpus": os.cpu_count(),
-        "model": models[0] if models else platform.machine(),
-        "memoryGiB": round(memory / 2**30, 1),
-        "python": platform.python_version(),
-        "kernel": platform.release(),
-        "load": os.getloadavg(),
-    }
-
-
-def _plain(value: Any) -> Any:
-    """Structs as objects; what is counted by kind of request as a list."""
-    if isinstance(value, Usage):
-        return {
-            "cpuSeconds": value.cpu,
-            "foreignShare": value.foreign,
-            "requests": [
-                {"server": request.server, "verb": request.verb, "resource": request.resource, "count": count}
-                for request, count in sorted(value.requests.items())
-            ],
-        }
-    if isinstance(value, Struct):
-        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
-    return value

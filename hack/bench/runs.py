@@ -1,4 +1,4 @@
-"""The measurements: each puts a load on one side of the stage and tells what came of it."""
+"""The measurements: each puts a load on one side of the stage and returns the result."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from hack.bench.load import Latency
 from hack.bench.meter import Usage
 from hack.bench.stage import NAMESPACE, SYNCER, Side, Stage
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import Envelope, decode
 from vcsync.kube.resources import PODS
+from vcsync.objects.envelope import Envelope, decode
 
 WARM_UP = 200
 ALL_RUNNING_SECONDS = 600.0
@@ -29,12 +29,13 @@ CHANGED_WHILE_DOWN = 50
 """Pods per kind of change that are changed while the syncer is down."""
 RESTART_SECONDS = 120.0
 LINGER_AFTER_SECONDS = 5.0
-"""When no Pod has gone for so long, though all DELETEs have been answered, those that stand linger."""
+"""Seconds without a disappearing Pod, after all DELETEs were answered, after which the remaining Pods count as
+lingering."""
 DELETION_SECONDS = 180.0
 
 
 class Burst(Struct, frozen=True):
-    """Many Pods, created as fast as it goes."""
+    """Many Pods, created as fast as possible."""
 
     pods: int
     per_second: float
@@ -42,11 +43,11 @@ class Burst(Struct, frozen=True):
     latency: Latency
     usage: Usage
     seconds: float
-    """How long the usage was metered: until all was settled."""
+    """Seconds of the measurement, until the system was idle."""
 
 
 class LowLoad(Struct, frozen=True):
-    """Few Pods at a time: what latency is like when nothing is busy."""
+    """Few Pods at a time: the latency of an idle system."""
 
     one_at_a_time: Latency
     paced: Latency
@@ -57,13 +58,13 @@ class Memory(Struct, frozen=True):
     """Bytes of memory by role."""
 
     before: dict[str, int]
-    """With the Pods of the warm-up, so that the difference is what Pods add and not what the first ones open."""
+    """Memory with the Pods of the warm-up, so that the difference is due to Pods and not to one-time allocations."""
     after: dict[str, int]
-    """With all Pods running and nothing going on."""
+    """Memory with all Pods running and no activity."""
 
 
 class Idle(Struct, frozen=True):
-    """A while without any change."""
+    """A time without any change."""
 
     seconds: float
     pods: int
@@ -71,7 +72,7 @@ class Idle(Struct, frozen=True):
 
 
 class Restart(Struct, frozen=True):
-    """Seconds from the start of the syncer's process until each was right that had changed while it was down."""
+    """Seconds from the start of the syncer's process until each change made while it was down was reconciled."""
 
     pods: int
     changed: int
@@ -81,20 +82,21 @@ class Restart(Struct, frozen=True):
     deleted_in_tenant: float
     """The last Pod that was deleted in the tenant is gone, in the super cluster and in the tenant."""
     changed_in_tenant: float
-    """The last Pod that was given another image and label has them in the super cluster."""
+    """The last Pod with a changed image and label has them in the super cluster."""
     deleted_in_super: float
     """The last Pod that was deleted in the super cluster is gone from the tenant."""
     usage: Usage
 
 
 class Deletion(Struct, frozen=True):
-    """Many Pods, deleted as fast as it goes."""
+    """Many Pods, deleted as fast as possible."""
 
     pods: int
     per_second: float
     """Pods per second, from the first DELETE until the last Pod is gone."""
     lingering: int
-    """Pods that still stood when none had gone for `LINGER_AFTER_SECONDS` (a slow machine is no lingering)."""
+    """Pods that still existed when none had disappeared for `LINGER_AFTER_SECONDS` (a slow machine does not count as
+    lingering)."""
     after_last_answer: float
     """Seconds from the answer to the last DELETE until the last Pod was gone."""
     usage: Usage
@@ -104,7 +106,7 @@ class Deletion(Struct, frozen=True):
 
 
 async def warm_up(stage: Stage, side: Side) -> None:
-    """Create some Pods and let them stand, so that connections, buffers and code are there before anything is measured."""
+    """Create some Pods that stay, so that connections, buffers and code are loaded before anything is measured."""
     pods = [f"warm-{number:03}" for number in range(WARM_UP)]
     async with (
         load.client_of(side.cluster.kubeconfig, side.name) as client,
@@ -112,13 +114,13 @@ async def warm_up(stage: Stage, side: Side) -> None:
     ):
         await load.create_many(client, NAMESPACE, pods, side.labels)
         await watch.until(
-            lambda told: len(told.running) >= WARM_UP, what="warming up", seconds=ALL_RUNNING_SECONDS
+            lambda seen: len(seen.running) >= WARM_UP, what="warming up", seconds=ALL_RUNNING_SECONDS
         )
     await stage.settle()
 
 
 async def burst(stage: Stage, side: Side, count: int) -> Burst:
-    """Create `count` Pods with `load.IN_FLIGHT` creations under way, and wait until all run and all is settled."""
+    """Create `count` Pods with `load.IN_FLIGHT` concurrent creations, and wait until all run and the system is idle."""
     pods = [f"pod-{number:05}" for number in range(count)]
     async with (
         load.client_of(side.cluster.kubeconfig, side.name) as client,
@@ -129,7 +131,7 @@ async def burst(stage: Stage, side: Side, count: int) -> Burst:
         start = time.monotonic()
         sent = await load.create_many(client, NAMESPACE, pods, side.labels)
         await watch.until(
-            lambda told: len(told.running) >= running + count,
+            lambda seen: len(seen.running) >= running + count,
             what=f"{count} Pods running",
             seconds=ALL_RUNNING_SECONDS,
         )
@@ -154,7 +156,7 @@ def _latency(sent: dict[str, float], running: dict[str, float]) -> Latency:
 
 
 async def low_load(side: Side) -> LowLoad:
-    """Create Pods one at a time, each when the one before runs; then at an even pace."""
+    """Create Pods one at a time, each when the previous one runs; then at a constant rate."""
     async with load.client_of(side.cluster.kubeconfig, side.name) as client:
         single = await _one_at_a_time(client, side)
         await load.clear(client, NAMESPACE)
@@ -170,12 +172,13 @@ async def _one_at_a_time(client: Client, side: Side) -> Latency:
             name = f"single-{number:03}"
             sent[name] = await load.create(client, NAMESPACE, name, side.labels)
             await watch.until(partial(_runs, name), what=name, seconds=60.0)
-            await asyncio.sleep(0.02)  # what the Pod leaves behind (its Event) belongs to it, not to the next
+            # The Event that the Pod causes belongs to its own cost, not to the next Pod's.
+            await asyncio.sleep(0.02)
         return _latency(sent, watch.running)
 
 
-def _runs(name: str, told: load.PodWatch) -> bool:
-    return name in told.running
+def _runs(name: str, seen: load.PodWatch) -> bool:
+    return name in seen.running
 
 
 async def _paced(client: Client, side: Side) -> Latency:
@@ -183,7 +186,7 @@ async def _paced(client: Client, side: Side) -> Latency:
     async with load.watching(client, NAMESPACE) as watch:
         sent = await load.create_paced(client, NAMESPACE, pods, PACE, side.labels)
         await watch.until(
-            lambda told: len(told.running) >= len(pods), what="the paced Pods", seconds=ALL_RUNNING_SECONDS
+            lambda seen: len(seen.running) >= len(pods), what="the paced Pods", seconds=ALL_RUNNING_SECONDS
         )
         return _latency(sent, watch.running)
 
@@ -192,7 +195,7 @@ async def _paced(client: Client, side: Side) -> Latency:
 
 
 async def idle(stage: Stage, count: int, seconds: float = IDLE_SECONDS) -> Idle:
-    """Meter a while in which nothing changes."""
+    """Meter a time in which nothing changes."""
     before = stage.read()
     await asyncio.sleep(seconds)
     return Idle(seconds, count, stage.usage_since(before))
@@ -202,7 +205,7 @@ async def idle(stage: Stage, count: int, seconds: float = IDLE_SECONDS) -> Idle:
 
 
 async def restart(stage: Stage, count: int) -> Restart:
-    """Kill the syncer, change Pods on both sides, start it again and see when each change has come through."""
+    """Kill the syncer, change Pods on both sides, restart it and measure when each change is reconciled."""
     super_namespace = await stage.super_namespace()
     pods = [f"pod-{number:05}" for number in range(3 * CHANGED_WHILE_DOWN)]
     doomed, changed, lost = (pods[start::3] for start in range(3))
@@ -220,7 +223,7 @@ async def restart(stage: Stage, count: int) -> Restart:
             start = time.monotonic()
             spawned = asyncio.create_task(asyncio.to_thread(stage.respawn, SYNCER))
             times = await asyncio.gather(
-                _when(above, lambda told: "created-meanwhile" in told.running, "the new Pod"),
+                _when(above, lambda seen: "created-meanwhile" in seen.running, "the new Pod"),
                 _when(above, _gone(doomed), "what was deleted in the tenant (tenant)"),
                 _when(below, _gone(doomed), "what was deleted in the tenant (super cluster)"),
                 _when(below, _all_changed(changed), "what was changed in the tenant"),
@@ -269,8 +272,8 @@ def _is_changed(pod: Envelope) -> bool:
 def _all_changed(pods: Iterable[str]) -> Callable[[load.PodWatch], bool]:
     left = set(pods)
 
-    def reached(told: load.PodWatch) -> bool:
-        left.difference_update([name for name in left if name in told.pods and _is_changed(told.pods[name])])
+    def reached(seen: load.PodWatch) -> bool:
+        left.difference_update([name for name in left if name in seen.pods and _is_changed(seen.pods[name])])
         return not left
 
     return reached
@@ -278,11 +281,11 @@ def _all_changed(pods: Iterable[str]) -> Callable[[load.PodWatch], bool]:
 
 def _gone(pods: Iterable[str]) -> Callable[[load.PodWatch], bool]:
     left = frozenset(pods)
-    return lambda told: left.isdisjoint(told.pods)
+    return lambda seen: left.isdisjoint(seen.pods)
 
 
 async def _when(watch: load.PodWatch, reached: Callable[[load.PodWatch], bool], what: str) -> float:
-    """When (`time.monotonic`) the watch had told what `reached` asks for."""
+    """Return when (`time.monotonic`) the watch had reported the state that `reached` expects."""
     await watch.until(reached, what=what, seconds=RESTART_SECONDS)
     return time.monotonic()
 
@@ -291,7 +294,7 @@ async def _when(watch: load.PodWatch, reached: Callable[[load.PodWatch], bool], 
 
 
 async def deletion(stage: Stage, side: Side) -> Deletion:
-    """Delete all Pods with `load.IN_FLIGHT` DELETEs under way, and wait until all are gone."""
+    """Delete all Pods with `load.IN_FLIGHT` concurrent DELETEs, and wait until all are gone."""
     async with (
         load.client_of(side.cluster.kubeconfig, side.name) as client,
         load.watching(client, NAMESPACE) as watch,
@@ -301,9 +304,9 @@ async def deletion(stage: Stage, side: Side) -> Deletion:
         start = time.monotonic()
         await load.delete_many(client, NAMESPACE, list(watch.pods))
         answered = time.monotonic()
-        with contextlib.suppress(load.NotInTime):  # what stands then lingers, and is reported
+        with contextlib.suppress(load.NotInTime):  # The remaining Pods linger, and are reported.
             await watch.until(
-                lambda told: not told.pods, what=f"{count} Pods deleted", seconds=DELETION_SECONDS
+                lambda seen: not seen.pods, what=f"{count} Pods deleted", seconds=DELETION_SECONDS
             )
         last = time.monotonic() if watch.pods else max(watch.gone.values())
         await stage.settle()
@@ -318,11 +321,11 @@ async def deletion(stage: Stage, side: Side) -> Deletion:
 
 
 def lingering(answered: float, gone: Iterable[float]) -> int:
-    """How many went only after a while in which none did.
+    """Return how many Pods disappeared only after a time in which none did.
 
     Args:
         answered: when the last DELETE was answered.
-        gone: when each Pod went.
+        gone: when each Pod disappeared.
     """
     after = sorted(moment for moment in gone if moment > answered)
     for position, (before, moment) in enumerate(pairwise([answered, *after])):

@@ -1,7 +1,7 @@
-"""Runs a Python module and writes down where its CPU time goes: `python -m hack.bench.sampler FILE -m MODULE ARGUMENTS`.
+"""Runs a Python module with a CPU profiler: `python -m hack.bench.sampler FILE -m MODULE ARGUMENTS`.
 
-A timer of CPU time (setitimer(2), ITIMER_PROF) interrupts the main thread; each time its stack is counted. Code in C is
-counted for the Python function that called it. At the end FILE holds two tables (own time, time with callees) and
+A timer of CPU time (setitimer(2), ITIMER_PROF) interrupts the main thread, and its stack is counted. C code is
+counted for the Python function that called it. At the end FILE contains two tables (own time, time with callees) and
 FILE.stacks the stacks in the collapsed form that flame graph tools read.
 """
 
@@ -22,7 +22,7 @@ _USAGE = "usage: python -m hack.bench.sampler FILE -m MODULE [ARGUMENTS]"
 
 
 class Sampler:
-    """Counts stacks. Keyed by code positions; names are made at the end."""
+    """Counts stacks by code positions; names are resolved at the end."""
 
     def __init__(self) -> None:
         self.stacks: Counter[tuple[tuple[str, str, int], ...]] = Counter()
@@ -37,7 +37,7 @@ class Sampler:
         self.stacks[tuple(reversed(stack))] += 1
 
     def tables(self) -> str:
-        """The two tables, shares in percent."""
+        """Format the two tables, with shares in percent."""
         total = sum(self.stacks.values()) or 1
         own: Counter[str] = Counter()
         lines: Counter[str] = Counter()
@@ -55,7 +55,7 @@ class Sampler:
         return "\n\n".join(parts) + "\n"
 
     def collapsed(self) -> str:
-        """One line per stack: functions from the outermost on, separated by `;`, and the number of samples."""
+        """Format one line per stack: functions from the outermost on, separated by `;`, and the number of samples."""
         merged: Counter[str] = Counter()
         for stack, count in self.stacks.items():
             merged[";".join(map(_function, stack))] += count
@@ -69,7 +69,7 @@ def _function(position: tuple[str, str, int]) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Run the module as `python -m` would, sampled."""
+    """Run the module like `python -m`, with sampling."""
     if len(arguments) < 3 or arguments[1] != "-m":
         sys.exit(_USAGE)
     file, module = Path(arguments[0]), arguments[2]

@@ -1,4 +1,4 @@
-"""The stage: a test bed with vcsync in it, and the two sides a load can be put on."""
+"""The stage: a test bed with vcsync, and the two sides on which a load can be put."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from hack.system import System
 from hack.testbed.bed import TestBed
 from hack.testbed.cluster import Cluster
 from vcsync.api import names
-from vcsync.api.objects import VirtualCluster
+from vcsync.api.objects import VirtualCluster, cluster_key
 from vcsync.api.resources import VIRTUAL_CLUSTERS
-from vcsync.kube import loop
+from vcsync.process import loop
 
 TENANT = "acme"
 SUPER = "r1"
@@ -28,18 +28,18 @@ NODES = 10
 NAMESPACE = "bench"
 QUOTA = {"requests.cpu": "40", "requests.memory": "80Gi"}
 SLICE = "cpu=2,memory=4Gi,pods=240"
-"""Twenty of them hold the quota, and nearly all Pods that the nodes take."""
+"""The slice size: twenty slices are as large as the quota, and have room for nearly all Pods of the nodes."""
 SYNCER = f"syncer-{SUPER}"
 
 SETTLED_SECONDS = 1.0
 SETTLED_CPU = 0.05
-"""A load is over when those who work it off have used no more CPU seconds than this in `SETTLED_SECONDS`."""
+"""A load is over when the processes that handle it have used at most this many CPU seconds in `SETTLED_SECONDS`."""
 SETTLE_LIMIT = 60.0
 PLACEMENT_SECONDS = 60.0
 
 
 class Side(Struct, frozen=True):
-    """Where a load is put: into the super cluster directly, or into the tenant."""
+    """The side of a load: the super cluster directly, or the tenant."""
 
     name: str
     """`direct` or `tenant`."""
@@ -49,7 +49,7 @@ class Side(Struct, frozen=True):
 
 
 class ProfiledSystem(System):
-    """A system one of whose roles writes down where its CPU time goes.
+    """A system in which some roles record where they spend CPU time.
 
     Args:
         bed, directory: as for `System`.
@@ -61,7 +61,7 @@ class ProfiledSystem(System):
         self._profiles = dict(profiles)
 
     def command(self, role: str) -> tuple[str, ...]:
-        """The role's command, run by the sampler where a profile is wanted."""
+        """Return the role's command, which the sampler runs if `profiles` contains the role."""
         command = super().command(role)
         if role not in self._profiles:
             return command
@@ -70,11 +70,11 @@ class ProfiledSystem(System):
 
 
 class Stage:
-    """A running test bed, vcsync installed into it, and meters on everything.
+    """A running test bed with vcsync installed, and meters on everything.
 
     Args:
         bed: a running test bed with one super cluster and one tenant.
-        system: vcsync in it; its roles do not run yet.
+        system: vcsync on it; its roles do not run yet.
     """
 
     def __init__(self, bed: TestBed, system: System) -> None:
@@ -88,20 +88,20 @@ class Stage:
     # --- vcsync
 
     def start_roles(self) -> None:
-        """Start all roles, give the tenant its quota and wait until a Pod of its runs."""
+        """Start all roles, set the tenant's quota and wait until one of its Pods runs."""
         self.system.start()
         self._running = set(self.system.role_names)
         self._give_quota()
         loop.run(self._wait_until_placed())
 
     def stop_roles(self) -> None:
-        """End all roles in good order."""
+        """End all roles gracefully."""
         for role in sorted(self._running):
             self.system.terminate(role)
         self._running.clear()
 
     def roles(self) -> dict[str, int]:
-        """Name -> process id of the roles that run."""
+        """Return the process ids of the running roles by name."""
         return {role: self.system.pid(role) for role in sorted(self._running)}
 
     def kill(self, role: str) -> None:
@@ -115,10 +115,10 @@ class Stage:
         self._running.add(role)
 
     async def super_namespace(self) -> str:
-        """Name in the super cluster of the namespace that the tenant's load is put into."""
+        """Return the name in the super cluster of the namespace that the tenant's load uses."""
         async with load.client_of(self.bed.meta.kubeconfig, "meta") as meta:
             found = await meta.get(VIRTUAL_CLUSTERS, TENANT, names.DEFAULT_VC_NAMESPACE)
-        return names.super_namespace(names.cluster_key(VirtualCluster.from_envelope(found)), NAMESPACE)
+        return names.super_namespace(cluster_key(VirtualCluster.from_envelope(found)), NAMESPACE)
 
     # --- meters
 
@@ -127,15 +127,15 @@ class Stage:
         return self._meter.read(self.roles(), ending=ending)
 
     def usage_since(self, before: Reading) -> Usage:
-        """What has been used since a reading."""
+        """Return the usage since a reading."""
         return between(before, self.read(ending=True))
 
     def memory(self) -> dict[str, int]:
-        """Role -> bytes of memory."""
+        """Return the memory of each role in bytes."""
         return {role: memory_bytes(pid) for role, pid in self.roles().items()}
 
     async def settle(self) -> None:
-        """Wait until nobody works on Pods any more: the roles, the super cluster's scheduler and its kubelet."""
+        """Wait until the roles, the super cluster's scheduler and its kubelet have no more work with Pods."""
         processes = self._meter.processes(self.roles())
         workers = [
             pid
@@ -153,7 +153,7 @@ class Stage:
     # --- preparing
 
     def create_namespaces(self) -> None:
-        """Make the load's namespace on both sides."""
+        """Create the load's namespace on both sides."""
         for side in (self.direct, self.tenant):
             body = {"metadata": {"name": NAMESPACE}}
             status, answer = side.cluster.call("POST", "/api/v1/namespaces", body)
@@ -169,12 +169,12 @@ class Stage:
             raise RuntimeError(f"{TENANT}: creating the ResourceQuota: {answer}")
 
     async def _wait_until_placed(self) -> None:
-        """Have one Pod run and end, so that what is made once per namespace and node does not count."""
+        """Run and delete one Pod, so that objects that exist once per namespace and node are not counted."""
         async with load.client_of(self.tenant.cluster.kubeconfig, TENANT) as client:
             async with load.watching(client, NAMESPACE) as watch:
                 await load.create(client, NAMESPACE, "probe")
                 await watch.until(
-                    lambda told: "probe" in told.running,
+                    lambda seen: "probe" in seen.running,
                     what="the tenant's first Pod",
                     seconds=PLACEMENT_SECONDS,
                 )
@@ -184,7 +184,7 @@ class Stage:
 
 @contextlib.contextmanager
 def stage(directory: Path, profiles: Sequence[str] = ()) -> Iterator[Stage]:
-    """Start a test bed, install vcsync; all ends at the end.
+    """Start a test bed and install vcsync; both end with the context.
 
     Args:
         directory: for data, logs and profiles.
@@ -207,5 +207,5 @@ def _has_account(cluster: Cluster) -> bool:
 
 
 def say(text: str) -> None:
-    """Tell what goes on."""
+    """Print progress."""
     print(text, file=sys.stderr, flush=True)

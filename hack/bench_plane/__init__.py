@@ -1,1 +1,1 @@
-"""What requests cost at the embedded control plane and at kube-apiserver with etcd, in one run."""
+"""Measures the cost of requests at the embedded control plane and at kube-apiserver with etcd, in one run."""

@@ -1,4 +1,4 @@
-"""`python -m hack.bench_plane`: the table of the embedded control plane beside kube-apiserver with etcd."""
+"""`python -m hack.bench_plane`: compares the embedded control plane with kube-apiserver and etcd."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hack.bench.report import machine
-from hack.bench_plane import many, pair, rights, runs, space, tenants
+from hack.bench.formats import machine
+from hack.bench_plane import many, pair, rights, runs, space, stores, tenants
 from hack.bench_plane.load import Figure, Target
 from hack.embedded import ControlPlane
 from hack.parity import sides
@@ -28,7 +28,7 @@ WRITES = 200
 
 @dataclass
 class Found:
-    """What was measured on one side."""
+    """The results of one side."""
 
     figures: dict[str, Figure] = field(default_factory=dict)
     space: space.Space | None = None
@@ -36,7 +36,7 @@ class Found:
 
 
 def main() -> int:
-    """Measure both sides, print the tables, store everything."""
+    """Measure both sides, print the tables, and store all results."""
     options = _options()
     only = re.compile(options.only)
     both = [name for name in ("requests", "watch", "rights", "space", "many") if only.search(name)]
@@ -52,13 +52,16 @@ def main() -> int:
         if only.search("pair"):
             print("measuring two embedded control planes on one etcd", flush=True)
             two = pair.run(folder / "pair")
+        if only.search("stores"):
+            print("measuring a process on a file and one on etcd", flush=True)
+            print("\n".join(stores.report(stores.run(folder / "stores"))))
         if only.search("tenants"):
             print(f"making {options.tenants} tenants, then {options.many} Pods", flush=True)
             idle = tenants.measure(ControlPlane(folder / "idle"), options.tenants, options.many)
     print("\n".join(report(real, ours, two, idle)))
     options.json.parent.mkdir(parents=True, exist_ok=True)
-    told = {"real": real, "ours": ours, "tenants": idle}
-    document = {name: dataclasses.asdict(each) for name, each in told.items() if each is not None}
+    parts = {"real": real, "ours": ours, "tenants": idle}
+    document = {name: dataclasses.asdict(each) for name, each in parts.items() if each is not None}
     figures = {name: dataclasses.asdict(each) for name, each in (two or {}).items()}
     options.json.write_text(json.dumps({"machine": machine(), **document, "pair": figures}, indent=1))
     return 0
@@ -67,10 +70,10 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m hack.bench_plane", description=__doc__)
     parser.add_argument("--pods", type=int, default=5000, help="Pods that are listed (default 5000)")
-    parser.add_argument("--many", type=int, default=100_000, help="Pods that stand (default 100000)")
+    parser.add_argument("--many", type=int, default=100_000, help="Pods of the part `many` (default 100000)")
     parser.add_argument("--tenants", type=int, default=10_000, help="idle tenants (default 10000)")
     parser.add_argument(
-        "--only", default="", help="parts: requests, watch, rights, space, many, pair, tenants"
+        "--only", default="", help="parts: requests, watch, rights, space, many, pair, stores, tenants"
     )
     parser.add_argument("--json", type=Path, default=Path("build/bench-plane.json"))
     return parser.parse_args()
@@ -119,15 +122,15 @@ async def _measure(
 def report(
     real: Found, ours: Found, two: Mapping[str, Figure] | None, idle: tenants.Tenants | None
 ) -> list[str]:
-    """Everything in lines; ratios are ours to the real server's."""
+    """Format all results as rows; ratios are embedded control plane to real server."""
     lines = [*_figures(real.figures, ours.figures), ""]
     for name, of in _WEIGHTS:
         left, right = of(real), of(ours)
         if left is not None and right is not None:
             lines.append(f"{name:54}{left:12.2f}{right:12.2f}{right / left if left else 0:9.2f}")
     for name, figure in (two or {}).items():
-        told = f"{figure.rate:.0f} requests/s, p99 {figure.p99:.1f} ms, {figure.cpu:.3f} ms CPU each"
-        lines.append(f"two processes on one etcd, {name}: {told}")
+        cost = f"{figure.rate:.0f} requests/s, p99 {figure.p99:.1f} ms, {figure.cpu:.3f} ms CPU each"
+        lines.append(f"two processes on one etcd, {name}: {cost}")
     if idle is not None:
         lines.append(
             f"{idle.count} tenants: {idle.rate:.0f} made per second, {idle.memory / 1000:.1f} KB each when idle "
@@ -166,10 +169,10 @@ _WEIGHTS: Sequence[tuple[str, Weight]] = (
     ("memory more while all are listed (MB)", _many(lambda each: each.peak / 1e6)),
     ("list of all of them (s)", _many(lambda each: each.listing)),
     ("list of all of them (s CPU)", _many(lambda each: each.cpu)),
-    ("somebody else's get, p99 (ms)", _many(lambda each: each.quiet)),
-    ("somebody else's get during lists, p99 (ms)", _many(lambda each: each.busy)),
+    ("another client's get, p99 (ms)", _many(lambda each: each.quiet)),
+    ("another client's get during lists, p99 (ms)", _many(lambda each: each.busy)),
 )
-"""What stands beside the requests: (name, value)."""
+"""Return the results other than requests: (name, value)."""
 
 
 if __name__ == "__main__":

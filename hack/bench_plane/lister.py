@@ -1,4 +1,4 @@
-"""`python -m hack.bench_plane.lister KUBECONFIG PATH`: reads one answer; prints its bytes and seconds."""
+"""`python -m hack.bench_plane.lister KUBECONFIG PATH`: reads one answer and prints its bytes and seconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PIECE = 2**20
 
 
 def main() -> int:
-    """Ask as the kubeconfig's user, as client-go does: packed; what comes is counted and dropped."""
+    """Request as the kubeconfig's user, compressed as by client-go; the body is counted and discarded."""
     side = sides.side("", Path(sys.argv[1]))
     url, admin = urlsplit(side.url), side.users["admin"]
     connection = http.client.HTTPSConnection(url.hostname or "", url.port, context=admin.context, timeout=600)

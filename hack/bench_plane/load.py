@@ -1,4 +1,4 @@
-"""Requests as fast as they go, at a given concurrency, and what they cost the server."""
+"""Requests as fast as possible, at a given concurrency, and their cost for the server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Figure:
-    """One operation's cost on one side: requests per second, latencies in ms, server CPU per request in ms."""
+    """Cost of one operation on one side: requests per second, latencies in ms, server CPU per request in ms."""
 
     rate: float
     p50: float
@@ -35,19 +35,19 @@ class Figure:
 
 @dataclass(frozen=True)
 class Target:
-    """A server under load: where it is, and the processes whose CPU counts for it."""
+    """A server under load: its address, and the processes whose CPU counts for it."""
 
     side: Side
     pids: Sequence[int]
 
 
 class Refused(Exception):
-    """The server answered something else than success; the text says what."""
+    """The server answered with an error; the text contains the answer."""
 
 
 @asynccontextmanager
 async def session(target: Target, connections: int) -> AsyncIterator[Ask]:
-    """Requests as the side's admin."""
+    """Return a client as the side's administrator."""
     admin = target.side.users["admin"]
     headers = {"Accept": "application/json"}
     if admin.token:
@@ -71,7 +71,7 @@ class Ask:
         """Send one request and read the whole answer.
 
         Raises:
-            Refused: it is no 2xx.
+            Refused: the status is not 2xx.
         """
         data = None if body is None else msgspec.json.encode(body)
         headers = {"Content-Type": content} if data is not None else None
@@ -82,10 +82,10 @@ class Ask:
             return answer
 
     async def lines(self, path: str, count: int, opened: Callable[[], None]) -> None:
-        """Read `count` lines of a watch; `opened` is called once the answer began."""
+        """Read `count` lines of a watch; calls `opened` when the answer has started."""
         async with self._client.get(self._url + path, timeout=aiohttp.ClientTimeout(total=None)) as response:
             if response.status != 200:
-                raise Refused(f"GET {path}: {response.status}")
+                raise Refused(f"GET {path}: {response.status} {await response.text()}")
             opened()
             seen = 0
             async for piece in response.content.iter_any():
@@ -95,7 +95,7 @@ class Ask:
 
 
 def cpu_seconds(pids: Sequence[int]) -> float:
-    """User and system time of processes since their start."""
+    """Return user and system time of processes since their start."""
     total = 0
     for pid in pids:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -106,7 +106,7 @@ def cpu_seconds(pids: Sequence[int]) -> float:
 async def measure(
     target: Target, requests: int, clients: int, one: Callable[[Ask, int], Awaitable[object]]
 ) -> Figure:
-    """Do `one(ask, number)` for every number below `requests`, `clients` at a time."""
+    """Call `one(ask, number)` for every number below `requests`, `clients` concurrently."""
     latencies: list[float] = []
     numbers = iter(range(requests))
 
@@ -130,7 +130,7 @@ async def measure(
 
 
 def pod(name: str) -> dict[str, Any]:
-    """A Pod of about 1 kB as sent."""
+    """Return a Pod of about 1 kB as sent."""
     container = {
         "name": "main",
         "image": "registry.example/app:1",

@@ -1,4 +1,4 @@
-"""What very many Pods weigh, and what others notice while all of them are listed."""
+"""The memory of very many Pods, and the latency of other requests while all of them are listed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hack.testbed.processes import resident_memory
 
 CLIENTS = 16
 OTHERS = "/api/v1/namespaces/default"
-"""What the others get: a small object that has nothing to do with the Pods."""
+"""The other requests: a get of a small object that is unrelated to the Pods."""
 QUIET_SECONDS = 5.0
 PAUSE_SECONDS = 0.005
 SETTLE_SECONDS = 10.0
@@ -24,9 +24,9 @@ LISTS = 3
 
 @dataclass(frozen=True)
 class Many:
-    """`memory`: bytes of all processes per Pod that came; `peak`: bytes more while listing.
+    """`memory`: bytes of all processes per created Pod; `peak`: additional bytes while listing.
 
-    `quiet` and `busy`: p99 in ms of somebody else's gets without and during lists; `listing`: seconds of one list;
+    `quiet` and `busy`: p99 in ms of other clients' gets without and during lists; `listing`: seconds of one list;
     `cpu`: CPU seconds of the server for it, with those gets.
     """
 
@@ -40,7 +40,7 @@ class Many:
 
 
 async def run(target: Target, kubeconfig: Path, other: Target, count: int) -> Many:
-    """Create `count` Pods, then let `other` read while `target` lists them all."""
+    """Create `count` Pods, then send requests to `other` while `target` lists all Pods."""
     before = _weight(target)
     await create(target, count)
     await asyncio.sleep(SETTLE_SECONDS)
@@ -55,11 +55,11 @@ async def run(target: Target, kubeconfig: Path, other: Target, count: int) -> Ma
                 sys.executable, "-m", "hack.bench_plane.lister", str(kubeconfig), PODS,
                 stdout=asyncio.subprocess.PIPE,
             )  # fmt: skip
-            told = asyncio.ensure_future(lister.communicate())
-            found, most = await _gets(ask, other, told.done)
+            output = asyncio.ensure_future(lister.communicate())
+            found, most = await _gets(ask, other, output.done)
             busy += found
             peak = max(peak, most)
-            seconds.append(float((await told)[0].split()[1]))
+            seconds.append(float((await output)[0].split()[1]))
         spent = cpu_seconds(target.pids) - spent
     return Many(
         count,
@@ -82,7 +82,7 @@ async def _create(ask: Ask, number: int) -> None:
 
 
 async def _gets(ask: Ask, target: Target, ended: Callable[[], bool]) -> tuple[list[float], int]:
-    """Get until it is ended; return latencies in ms, and the most memory seen."""
+    """Get until cancelled; return latencies in ms, and the highest memory seen."""
     latencies, most = [], 0
     while not ended():
         begin = time.perf_counter()

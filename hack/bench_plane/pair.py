@@ -1,4 +1,4 @@
-"""Two embedded control planes on one etcd: the same requests, half of them at each."""
+"""Two embedded control planes on one etcd: the same requests, half of them to each."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from hack.parity.ask import Side
 CLIENTS = 8
 """At each process."""
 REQUESTS = 1000
-"""At each process, of each kind."""
+"""Number of requests of each kind at each process."""
 
 
 def run(folder: Path) -> dict[str, Figure]:
-    """Start both, measure, end them. CPU is that of both processes and etcd."""
+    """Start both, measure, and end them. CPU is the sum of both processes and etcd."""
     with (
         Etcd(folder / "etcd") as etcd,
         ControlPlane(folder / "one", etcd=etcd.url) as one,

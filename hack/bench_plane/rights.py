@@ -1,4 +1,4 @@
-"""What authorization costs in a tenant with 1,000 roles, at rest and while its roles are rewritten."""
+"""The cost of authorization in a tenant with 1,000 roles, unchanged and while its roles are rewritten."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GROUP = "rbac.authorization.k8s.io"
 
 
 async def run(target: Target, roles: int = ROLES) -> Mapping[str, Figure]:
-    """Make roles and bindings, then ask for rights without and with a role rewritten before each question."""
+    """Create roles and bindings, then check permissions without and with a role rewritten before each check."""
     await measure(target, roles, CLIENTS, _role)
     name = f"tenant with {roles:,} roles: "
     return {

@@ -1,4 +1,4 @@
-"""What is measured on each side."""
+"""The measurements of each side."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Operation = Callable[[Ask, int], Awaitable[object]]
 
 
 async def prepare(target: Target) -> None:
-    """Make the namespace, and warm the server up."""
+    """Create the namespace, and warm the server up."""
     async with session(target, 4) as ask:
         with suppress(Refused):
             await ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
@@ -39,7 +39,7 @@ async def prepare(target: Target) -> None:
 
 
 async def operations(target: Target, pods: int) -> dict[str, Figure]:
-    """Create, get, patch and list Pods at 1 and 16 clients; `pods` stand at the end."""
+    """Create, get, patch and list Pods with 1 and 16 clients; `pods` exist at the end."""
     found: dict[str, Figure] = {}
     single = pods // 5
     shares = {1: (0, single), 16: (single, pods - single)}
@@ -63,7 +63,7 @@ def create(offset: int) -> Operation:
 
 
 def get(pods: int) -> Operation:
-    """Get one of so many Pods after the other."""
+    """Get this number of Pods, one after the other."""
 
     async def get(ask: Ask, number: int) -> None:
         await ask("GET", f"{PODS}/pod-{number % pods}")
@@ -72,7 +72,7 @@ def get(pods: int) -> Operation:
 
 
 def patch(pods: int, clients: int) -> Operation:
-    """Label one of so many Pods after the other; `clients` makes the labels of each run others."""
+    """Label this number of Pods, one after the other; `clients` makes the labels of each run different."""
 
     async def patch(ask: Ask, number: int) -> None:
         change = {"metadata": {"labels": {"at": f"{clients}-{number}"}}}
@@ -86,7 +86,7 @@ async def _list(ask: Ask, _: int) -> None:
 
 
 async def fan_out(target: Target, watchers: int, writes: int) -> Figure:
-    """Let `watchers` watch while ConfigMaps are written; the figure is per event delivered."""
+    """Watch with `watchers` clients while ConfigMaps are written; the result is per delivered event."""
     opened = 0
 
     def one_more() -> None:

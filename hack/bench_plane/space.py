@@ -1,6 +1,6 @@
-"""What a crowded tenant costs: definitions, roles and webhooks that stand there, and what admission adds to a create.
+"""The cost of a crowded tenant: its definitions, roles and webhooks, and the admission of a create.
 
-Webhooks that are called answer from this process; their time is the request's, their CPU is not counted.
+This process answers the calls of webhooks: their time is part of the requests, their CPU time is not counted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WEBHOOKS = 50
 CREATES = 500
 CLIENTS = 4
 PLAIN, BOUNDED = "plain", "bounded"
-"""Namespaces without anything, and with a quota, default limits and a Pod Security level."""
+"""Namespaces without limits, and with a quota, default limits and a Pod Security level."""
 SETTLE_SECONDS = 5.0
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 HOOKS = "/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations"
@@ -30,14 +30,14 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 @dataclass(frozen=True)
 class Space:
-    """`memory`: bytes that all of it takes. The figures are of creates, by where and when."""
+    """`memory`: bytes of all these objects. `figures`: cost of creates, by place and phase."""
 
     memory: int
     figures: Mapping[str, Figure]
 
 
 async def run(target: Target) -> Space:
-    """Measure creates in an empty tenant and in one that is crowded."""
+    """Measure creates in an empty tenant and in a crowded one."""
     figures: dict[str, Figure] = {}
     await _namespaces(target)
     for namespace in (PLAIN, BOUNDED):
@@ -79,7 +79,7 @@ async def _namespaces(target: Target) -> None:
         quota = {"metadata": {"name": "all"}, "spec": {"hard": hard}}
         await ask("POST", f"{path}/resourcequotas", quota)
         used = {"status": {"hard": hard, "used": dict.fromkeys(hard, "0")}}
-        # Without its controller nobody else tells what a quota begins with.
+        # No controller runs that would initialize the status of the quota.
         await ask("PATCH", f"{path}/resourcequotas/all/status", used, "application/merge-patch+json")
         limit = {"type": "Container", "defaultRequest": {"cpu": "1m", "memory": "1Mi"}}
         await ask("POST", f"{path}/limitranges", {"metadata": {"name": "all"}, "spec": {"limits": [limit]}})
@@ -127,7 +127,7 @@ async def _role(ask: Ask, number: int) -> None:
 
 
 async def _webhook(ask: Ask, number: int) -> None:
-    """A webhook that is looked at for every write, and asked for none."""
+    """Create a webhook that is evaluated for every write, and called for none."""
     rule = {"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "operations": ["*"]}
     hook = {
         "name": f"hook{number}.example.com",
@@ -144,7 +144,7 @@ async def _webhook(ask: Ask, number: int) -> None:
 
 
 def _called(sort: str, server: WebhookServer) -> Callable[[Ask, int], Any]:
-    """A webhook that is asked about every ConfigMap; validating ones allow, mutating ones set a label."""
+    """Return a webhook that is called for every ConfigMap; validating ones allow, mutating ones set a label."""
     path = {"validating": "/allow", "mutating": "/label"}[sort]
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]}
     hook = {

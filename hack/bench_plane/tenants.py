@@ -1,4 +1,4 @@
-"""What only the embedded control plane has: many tenants in one process."""
+"""Many tenants in one process, which only the embedded control plane has."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ AT_ONCE = 8
 
 @dataclass(frozen=True)
 class Tenants:
-    """Making tenants, and what they weigh when nobody uses them.
+    """Cost of creating tenants, and the memory of idle ones.
 
-    `rate`: new tenants per second with all default objects. `memory`: bytes of the process per idle tenant: what
-    one that has just been started with all of them holds more than one without any. `grown`: bytes that the process
-    which made them has more per tenant. `restart`: seconds from start to ready with all of them; `cpu`: CPU seconds of
-    that; `bare`: seconds of a start without any. `full`: seconds of a start with all of them and `pods` Pods in one.
+    `rate`: new tenants per second with all default objects. `memory`: bytes per idle tenant, from the difference between
+    a process that was just started with all of them and one without tenants. `grown`: bytes per tenant by which the
+    process that created them has grown. `restart`: seconds from start to ready with all of them; `cpu`: CPU seconds of
+    that start; `bare`: seconds of a start without tenants. `full`: seconds of a start with all of them and `pods` Pods in
+    one of them.
     """
 
     count: int
@@ -39,14 +40,15 @@ class Tenants:
 
 
 def measure(plane: ControlPlane, count: int, pods: int) -> Tenants:
-    """Start a process that does not run yet, make `count` tenants, start it anew, and again with `pods` Pods."""
+    """Start a process, create `count` tenants, restart it, and restart it again with `pods` Pods."""
     begin = time.perf_counter()
     plane.start()
     bare, empty = time.perf_counter() - begin, resident_memory(plane.pid)
     begin = time.perf_counter()
     asyncio.run(_make(plane, count))
     rate = count / (time.perf_counter() - begin)
-    time.sleep(5)  # what was put off settles
+    # Let deferred work finish.
+    time.sleep(5)
     grown = (resident_memory(plane.pid) - empty) / count
     plane.stop()
     restart, cpu = _start(plane)
@@ -60,7 +62,7 @@ def measure(plane: ControlPlane, count: int, pods: int) -> Tenants:
 
 
 def _start(plane: ControlPlane) -> tuple[float, float]:
-    """Return the seconds until it was ready, by the clock and of its CPU."""
+    """Return (wall-clock seconds, CPU seconds) until it was ready."""
     begin = time.perf_counter()
     plane.start()
     return time.perf_counter() - begin, cpu_seconds([plane.pid])

@@ -1,1 +1,1 @@
-"""Measures `vcsync up`: Pods of many tenants through the whole chain, what idle tenants cost, and a quiet one's wait."""
+"""Measures `vcsync up`: Pods of many tenants, the cost of idle tenants, and the latency of a quiet tenant."""

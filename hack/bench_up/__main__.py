@@ -1,4 +1,4 @@
-"""`python -m hack.bench_up`: `vcsync up` with many tenants, measured beside its own hollow super clusters used directly."""
+"""`python -m hack.bench_up`: measures `vcsync up` with many tenants, and its hollow super clusters used directly."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pathlib import Path
 
 import msgspec
 
-from hack.bench.report import machine
+from hack.bench.formats import machine
 from hack.bench_up import report, runs
 from hack.bench_up.report import Results
 from hack.bench_up.system import SUPERS, Up
 
 PARTS = ("idle", "pods", "memory", "direct", "deployments")
 SETTLING_SECONDS = 10.0
-"""After the first Pods: their Events and whatever else follows them."""
+"""Seconds after the first Pods, for their Events and other consequences."""
 PODS_OF_A_NODE = 500
 CPUS_OF_A_NODE = 32
 CPUS_OF_A_TENANT = 2
 
 
 def main() -> int:
-    """Measure, print the table, store everything."""
+    """Measure, print the table, and store all results."""
     options = _options()
     tenants = [f"t{number:03}" for number in range(options.tenants)]
     pods = 2 * options.pods + 2 * options.tenants
@@ -40,21 +40,21 @@ def main() -> int:
         finally:
             print(report.table(report.lines(results)), flush=True)
     options.json.parent.mkdir(parents=True, exist_ok=True)
-    told = {"machine": machine(), "results": msgspec.to_builtins(results)}
-    options.json.write_bytes(msgspec.json.format(msgspec.json.encode(told), indent=1))
+    document = {"machine": machine(), "results": msgspec.to_builtins(results)}
+    options.json.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1))
     return 0
 
 
 def pods_of_a_slice(tenants: int, nodes: int) -> int:
-    """How many Pods each tenant's one slice has, so that together they have nearly all."""
+    """Return the number of Pods in each tenant's single slice, so that together they have nearly all."""
     return len(SUPERS) * nodes * PODS_OF_A_NODE * 9 // 10 // tenants
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m hack.bench_up", description=__doc__)
-    parser.add_argument("--tenants", type=int, default=100, help="how many (default 100)")
+    parser.add_argument("--tenants", type=int, default=100, help="number of tenants (default 100)")
     parser.add_argument("--pods", type=int, default=10_000, help="Pods of a burst (default 10000)")
-    parser.add_argument("--deployments", type=int, default=100, help="that are waited for (default 100)")
+    parser.add_argument("--deployments", type=int, default=100, help="Deployments to measure (default 100)")
     parser.add_argument("--idle", type=float, default=60.0, help="seconds of idleness (default 60)")
     parser.add_argument("--only", action="append", choices=PARTS, help="measure only this; may be repeated")
     parser.add_argument("--profile", type=Path, help="sample where CPU time goes, and write it here")
@@ -63,7 +63,7 @@ def _options() -> argparse.Namespace:
 
 
 async def measure(up: Up, results: Results, options: argparse.Namespace) -> None:
-    """Measure one part after another; the greedy tenant comes last, for what it leaves behind."""
+    """Measure one part after another; the greedy tenant comes last, because it leaves objects behind."""
     parts = options.only or PARTS
     async with up.clients() as clients:
         await runs.prepare(clients)

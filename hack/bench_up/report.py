@@ -1,4 +1,4 @@
-"""What was measured as lines beside the aims."""
+"""The results as rows with the aims."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QUIET_RATIO = 1.2
 
 
 class Results(Struct, kw_only=True):
-    """Everything; what was not measured is None."""
+    """All results; missing ones are None."""
 
     tenants: int
     started: float = 0.0
@@ -29,11 +29,11 @@ class Results(Struct, kw_only=True):
 
 
 Line = tuple[str, str, str, str, str]
-"""What, through tenants, directly, ratio, aim."""
+"""Name, value through tenants, value directly, ratio, aim."""
 
 
 def lines(results: Results) -> list[Line]:
-    """Return a line for everything that was measured."""
+    """Return a row for each result."""
     return [
         ("", "tenants", "direct", "ratio", "aim"),
         (f"start with {results.tenants} tenants (s)", f"{results.started:.1f}", "", "", ""),
@@ -50,15 +50,15 @@ def _pods(results: Results) -> list[Line]:
 
     rate = through.per_second
     return [
-        _beside(
+        _compared(
             f"{through.pods} Pods (Pods/s)",
             rate,
             direct.per_second if direct else 0.0,
             _aim(rate >= PODS_PER_SECOND, f">= {PODS_PER_SECOND:.0f}"),
         ),
-        _beside("creation to Running, p50 (s)", _p50(through), _p50(direct)),
-        _beside("creation to Running, p99 (s)", _p99(through), _p99(direct)),
-        _beside("CPU (ms/Pod)", through.cpu_per_pod, direct.cpu_per_pod if direct else 0.0),
+        _compared("creation to Running, p50 (s)", _p50(through), _p50(direct)),
+        _compared("creation to Running, p99 (s)", _p99(through), _p99(direct)),
+        _compared("CPU (ms/Pod)", through.cpu_per_pod, direct.cpu_per_pod if direct else 0.0),
     ]
 
 
@@ -70,7 +70,7 @@ def _p99(run: Burst | None) -> float:
     return run.latency.p99 / 1000 if run else 0.0
 
 
-def _beside(name: str, one: float, other: float, aim: str = "") -> Line:
+def _compared(name: str, one: float, other: float, aim: str = "") -> Line:
     ratio = f"{one / other:.2f}" if other else ""
     return name, f"{one:.3g}", f"{other:.3g}" if other else "", ratio, aim
 
@@ -108,7 +108,7 @@ def _aim(met: bool, text: str) -> str:
 
 
 def table(found: Sequence[Line]) -> str:
-    """Return lines as text in columns."""
+    """Format rows as text in columns."""
     widths = [max(len(line[column]) for line in found) for column in range(5)]
     return "\n".join(
         "  ".join(

@@ -1,4 +1,4 @@
-"""What is measured: bursts of Pods, idleness, and Deployments beside a tenant that creates Jobs as fast as it may."""
+"""The measurements: bursts of Pods, idle time, and Deployments next to a tenant that creates many Jobs."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from hack.bench.load import Latency, NotInTime, pod
 from hack.bench_up.system import Clients, Up
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import Envelope, decode
 from vcsync.kube.errors import AlreadyExists, Timeout, TooManyRequests
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import DEPLOYMENTS, JOBS, NAMESPACES, PODS, RESOURCE_QUOTAS
+from vcsync.objects.envelope import Envelope, decode
 
 NAMESPACE = "default"
 IN_FLIGHT = 64
 GREEDY = 16
-"""Jobs that the greedy tenant has under way to its API server at once."""
+"""Concurrent creations of Jobs by the greedy tenant."""
 PATIENCE = 1800.0
 LOOK_SECONDS = 0.05
-"""How often it is looked at whether all has been seen; when, is noted as it comes."""
+"""Seconds between two checks whether all has been seen; the times themselves are recorded exactly."""
 T = TypeVar("T")
 Pod = tuple[str, str]
 """(space, name)."""
 
 
 class Burst(Struct):
-    """Pods created as fast as they are taken: from the first creation to the last one's Running."""
+    """Pods created as fast as they are accepted: from the first creation to the last one's Running."""
 
     pods: int
     seconds: float
@@ -78,8 +78,8 @@ class Seen:
             raise NotInTime(f"{what}: not within {seconds:.0f} s") from None
 
     async def follow(self, client: Client, ready: asyncio.Event) -> None:
-        """Watch until cancelled, whatever becomes of connections; `ready`: what stood before is known."""
-        reflector = Reflector(client, PODS, place=_placed, project=_slim, on_change=self._changed)
+        """Watch until cancelled, across reconnects; sets `ready` when the initial state is known."""
+        reflector = Reflector(client, PODS, place=_placed, project=_slim, sink=self._changed)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(reflector.run())
             await reflector.wait_synced()
@@ -106,7 +106,7 @@ def _slim(found: Envelope) -> Envelope:
 
 @asynccontextmanager
 async def seeing(clients: Clients) -> AsyncIterator[Seen]:
-    """Watch all Pods of all spaces meanwhile."""
+    """Watch all Pods of all spaces during the context."""
     seen, ready = Seen(), asyncio.Event()
     task = asyncio.create_task(seen.follow(clients.everybody, ready))
     await ready.wait()
@@ -119,7 +119,7 @@ async def seeing(clients: Clients) -> AsyncIterator[Seen]:
 
 
 async def prepare(clients: Clients) -> None:
-    """Set every tenant's quota, the one step it takes, and run one Pod in each."""
+    """Set every tenant's quota, the only step it must take, and run one Pod in each."""
     hard = {"cpu": "2", "memory": "4Gi"}
     quota = {"metadata": {"name": "all"}, "spec": {"hard": hard}}
     for client in clients.tenants.values():
@@ -159,14 +159,14 @@ async def _fill(
 
 
 async def idle(up: Up, seconds: float) -> float:
-    """Return the share of one CPU that is used while nobody asks for anything."""
+    """Return the share of one CPU that is used while no client sends requests."""
     before, began = up.cpu(), time.monotonic()
     await asyncio.sleep(seconds)
     return (up.cpu() - before) / (time.monotonic() - began)
 
 
 async def deployments(clients: Clients, tenant: str, count: int, prefix: str) -> Latency:
-    """Create Deployments of one replica one after another; from sending each to its Pod's Running."""
+    """Create Deployments of one replica one after another; measures from sending each to its Pod's Running."""
     client, waited = clients.tenants[tenant], []
     async with seeing(clients) as seen:
         for number in range(count):
@@ -184,7 +184,7 @@ async def deployments(clients: Clients, tenant: str, count: int, prefix: str) ->
 
 
 async def _gone(client: Client, prefixes: tuple[str, ...]) -> None:
-    """Wait until Pods have gone: what is measured next is not to wait for their ends."""
+    """Wait until Pods are gone, so that their ends do not affect the next measurement."""
     async with asyncio.timeout(PATIENCE):
         while True:
             pages = client.pages(PODS, NAMESPACE)
@@ -195,7 +195,7 @@ async def _gone(client: Client, prefixes: tuple[str, ...]) -> None:
 
 @asynccontextmanager
 async def greedy(client: Client) -> AsyncIterator[list[int]]:
-    """Have a tenant create Jobs as fast as it may meanwhile; what is yielded counts them."""
+    """Let a tenant create Jobs as fast as possible during the context; yields a counter of them."""
     async with (
         Client(client.connection, name="greedy", max_connections=GREEDY) as hungry,
         _creating(hungry) as made,
@@ -222,7 +222,7 @@ async def _creating(client: Client) -> AsyncIterator[list[int]]:
 
 
 async def patiently(call: Callable[[], Awaitable[object]]) -> None:
-    """Ask, again and again while the server has no room or is too slow to answer."""
+    """Send a request, retrying while the server has no room or is too slow."""
     while True:
         try:
             await call()
@@ -237,7 +237,7 @@ async def patiently(call: Callable[[], Awaitable[object]]) -> None:
 
 
 async def side_by_side(work: Callable[[T], Awaitable[object]], items: Iterable[T]) -> None:
-    """Do the work for every item, `IN_FLIGHT` at once."""
+    """Do the work for every item, `IN_FLIGHT` concurrently."""
     left = iter(list(items))
 
     async def worker() -> None:

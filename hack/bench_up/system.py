@@ -1,4 +1,4 @@
-"""`vcsync up` as a process that is measured: start, end, and clients of its tenants and super clusters."""
+"""`vcsync up` as a measured process: start, end, and clients of its tenants and super clusters."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from vcsync.kube.connection import Connection
 SUPERS = ("r1", "r2")
 READY_SECONDS = 900.0
 CONNECTIONS = 1
-"""To each tenant, for calls: new ones of one address come at a bounded pace, and a burst goes to many tenants."""
+"""Connections to each tenant for calls: new connections of one address are limited, and a burst goes to many tenants."""
 
 
 class UpFailedError(Exception):
-    """It did not become ready, or ended; the text holds what it said last."""
+    """The process did not become ready, or ended; the text contains its last output."""
 
 
 class Up:
@@ -48,7 +48,7 @@ class Up:
         self._profile = profile
         self._process: subprocess.Popen[bytes] | None = None
         self.started = 0.0
-        """Seconds it took until everything was ready."""
+        """Seconds until everything was ready."""
 
     def __enter__(self) -> Self:
         port, status = free_ports(2)
@@ -57,16 +57,16 @@ class Up:
             sys.executable, *sampled, "-m", "vcsync", "up",
             "--data", str(self._data), "--listen", f"127.0.0.1:{port}", "--status", f"127.0.0.1:{status}",
             "--hollow", ",".join(SUPERS), "--nodes", str(self._nodes), "--tenants", ",".join(self.tenants),
-            "--config", str(self._settings),
+            "--config", str(self._settings), "--quota", "", "--default-quota", "",
         ]  # fmt: skip
         began = time.monotonic()
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         while "ready after" not in self._log.read_text():
             if self._process.poll() is not None or time.monotonic() > began + READY_SECONDS:
-                told = self._log.read_text()[-3000:]
+                output = self._log.read_text()[-3000:]
                 self.__exit__()
-                raise UpFailedError(f"it is not ready: {told}")
+                raise UpFailedError(f"it is not ready: {output}")
             time.sleep(0.1)
         self.started = time.monotonic() - began
         return self
@@ -84,7 +84,7 @@ class Up:
 
     @property
     def pids(self) -> list[int]:
-        """The process and what it has started."""
+        """Return the ids of the process and its children."""
         if self._process is None:
             raise UpFailedError("it does not run")
         found = [self._process.pid]
@@ -94,11 +94,11 @@ class Up:
         return found
 
     def cpu(self) -> float:
-        """CPU seconds so far, of all threads and child processes, user and system."""
+        """Return the CPU seconds of all threads and child processes so far, user and system."""
         return sum(map(cpu_seconds, self.pids))
 
     def memory(self) -> int:
-        """Bytes of memory in use (Pss)."""
+        """Return the memory in use in bytes (Pss)."""
         return sum(map(memory_bytes, self.pids))
 
     @asynccontextmanager
@@ -118,15 +118,17 @@ class Up:
             }
             supers: dict[str, Client] = {}
             for name in SUPERS:
-                told: Any = await admin.request("GET", f"/vcsync/v1/tenants/{name}/kubeconfig?user=admin")
-                supers[name] = await client(Connection.from_kubeconfig_bytes(told), name, 64)
+                kubeconfig: Any = await admin.request(
+                    "GET", f"/vcsync/v1/tenants/{name}/kubeconfig?user=admin"
+                )
+                supers[name] = await client(Connection.from_kubeconfig_bytes(kubeconfig), name, 64)
             yield Clients(admin, tenants, supers)
 
 
 class Clients:
-    """Clients as everybody's administrators; `everybody` reads all spaces at once."""
+    """Open clients as all administrators; `everybody` reads all spaces at once."""
 
     def __init__(self, admin: Client, tenants: dict[str, Client], supers: dict[str, Client]) -> None:
-        self.everybody = admin.below("/tenants/all")
+        self.everybody = admin.across_tenants()
         self.tenants = tenants
         self.supers = supers

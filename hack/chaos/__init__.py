@@ -1,4 +1,4 @@
-"""Churn by several tenants while roles are killed and connections are cut, then an audit of what is left."""
+"""Churn by several tenants while roles are killed and connections are cut, followed by an audit."""
 
 from hack.chaos.run import Outcome, Weather, storm
 

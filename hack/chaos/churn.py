@@ -1,4 +1,4 @@
-"""One tenant's users: a seeded stream of creates, updates, scalings and deletes through the tenant's plain API."""
+"""The users of one tenant: a seeded stream of creates, updates, scalings and deletes through the tenant's plain API."""
 
 import base64
 import http.client
@@ -15,7 +15,7 @@ Json = dict[str, Any]
 MARKER_ANNOTATION = "example.com/marker"
 IMAGES = ("registry.example/app:1", "registry.example/app:2", "registry.example/app:3")
 EXPECTED_STATUSES = frozenset({200, 201, 202, 404, 409})
-"""What a user who knows nothing of the others gets: 404 and 409 when something went, came or changed meanwhile."""
+"""Expected answers for concurrent users: 404 and 409 if another user deleted, created or changed the object."""
 MAX_NAMESPACES = 4
 MAX_OF_A_KIND = 6
 HOLDER = "example.com/holder"
@@ -27,35 +27,44 @@ class Churn:
     """The users of one tenant.
 
     Args:
-        cluster: the tenant's control plane, without a proxy in front: users are not what is tested.
-        seed: the same seed makes the same stream, as far as the answers are the same.
-        pause: longest pause between two actions, in seconds.
-        super_ids: of the super clusters, for users who write into our labels.
-        outages: whether the control plane is killed now and then, so that users reckon with no answer.
+        cluster: the tenant's control plane, without a proxy, because the users are not under test.
+        seed: determines the actions, as long as the answers are the same.
+        pause: maximum pause between two actions, in seconds.
+        super_ids: of the super clusters, for users who write our labels.
+        outages: whether the control plane is sometimes killed, so that users must expect no answer.
+        store_lost: whether its etcd is sometimes unavailable, so that users must expect 5xx.
     """
 
     def __init__(
-        self, cluster: Cluster, seed: int, *, pause: float, super_ids: tuple[str, ...], outages: bool = False
+        self,
+        cluster: Cluster,
+        seed: int,
+        *,
+        pause: float,
+        super_ids: tuple[str, ...],
+        outages: bool = False,
+        store_lost: bool = False,
     ) -> None:
+        self._store_lost = store_lost
         self._cluster = cluster
         self._random = random.Random(f"{seed}/{cluster.name}")  # noqa: S311
         self._pause = pause
         self._super_ids = super_ids
         self._outages = outages
         self.marker = f"marker-{cluster.name}-{self._random.randrange(16**8):08x}"
-        """Text in every object these users make, which nobody else's may contain."""
+        """Text in every object of these users, which no object of others may contain."""
         self.done: Counter[str] = Counter()
         """Actions by name."""
         self.refused: list[str] = []
         """Answers that no user should get."""
         self._namespaces: list[str] = []
         self._left: list[str] = []
-        """Names of namespaces that were deleted, which may come again."""
+        """Names of deleted namespaces, which may be created again."""
         self._count = 0
         self._session: Session | None = None
 
     def run(self, stop: threading.Event) -> None:
-        """Act until told to stop, then hold nothing any more. Blocks."""
+        """Act until stopped, then remove all finalizers. Blocks."""
         with self._cluster.session(PATIENCE) as self._session:
             for _ in range(2):
                 self._do(Churn.new_namespace)
@@ -64,7 +73,7 @@ class Churn:
             self._do(Churn._let_all_go)
 
     def act(self) -> None:
-        """Do one thing, chosen at random by weight."""
+        """Do one action, chosen at random by weight."""
         actions = [action for action, _ in ACTIONS]
         action = self._random.choices(actions, [weight for _, weight in ACTIONS])[0]
         if not self._namespaces:
@@ -79,7 +88,7 @@ class Churn:
             if not self._outages:
                 self.refused.append(f"{action.__name__}: {error!r}")
 
-    # --- what users do
+    # --- actions of users
 
     def new_namespace(self) -> None:
         if len(self._namespaces) >= MAX_NAMESPACES:
@@ -140,7 +149,7 @@ class Churn:
         )
 
     def put_endpoints(self) -> None:
-        """A Service without selector, and the addresses somebody wrote by hand."""
+        """Create a Service without selector, and its addresses."""
         name = self._known("ext")
         spec = {"ports": [{"port": 5432}]}
         self._call("POST", self._path("services"), {"metadata": self._metadata(name), "spec": spec})
@@ -175,7 +184,7 @@ class Churn:
         self._call("POST", self._path("pods"), {"metadata": metadata, "spec": self._pod_spec()})
 
     def let_pod_go(self) -> None:
-        """Take the finalizer off a Pod, if it has one."""
+        """Remove the finalizer from a Pod, if it has one."""
         self._call("PATCH", self._path("pods", self._known("pod")), {"metadata": {"finalizers": None}})
 
     def evict_pod(self) -> None:
@@ -184,7 +193,7 @@ class Churn:
         self._call("POST", f"{self._path('pods', name)}/eviction", body)
 
     def delete_many(self) -> None:
-        """All Pods, ConfigMaps or Secrets of a namespace with some label."""
+        """Delete all Pods, ConfigMaps or Secrets of a namespace with some label."""
         kind = self._random.choice(("pods", "configmaps", "secrets"))
         grace = "&gracePeriodSeconds=0" if self._pick(2) else ""
         self._call("DELETE", f"{self._path(kind)}?labelSelector=team%3Dt{self._pick(3)}{grace}")
@@ -194,7 +203,7 @@ class Churn:
         self._call("PATCH", self._path("pods", self._known("pod")), {"metadata": {"labels": labels}})
 
     def replace_pod(self) -> None:
-        """The same name, at once another UID."""
+        """Immediately replace an object by one with the same name and another UID."""
         path = self._path("pods", self._known("pod"))
         self._call("DELETE", f"{path}?gracePeriodSeconds=0")
         self.new_pod()
@@ -218,7 +227,7 @@ class Churn:
         self._call("DELETE", f"{self._path(kind, self._known(stem))}?propagationPolicy=Background")
 
     def write_our_labels(self) -> None:
-        """A tenant may write anything on its own objects; it must not get anywhere by it."""
+        """Write labels and annotations on the tenant's objects that must have no effect on others."""
         super_id = self._random.choice((*self._super_ids, "no-such-cluster"))
         key = "scheduler.virtualcluster.io/superCluster"
         patches: list[tuple[str, Json]] = [
@@ -247,7 +256,7 @@ class Churn:
                 path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
                 self._call("PATCH", path, {"metadata": {"finalizers": None}})
 
-    # --- with what
+    # --- contents of objects
 
     def _pod_spec(self) -> Json:
         container: Json = {
@@ -295,7 +304,7 @@ class Churn:
         return f"{stem}-{self._count}"
 
     def _known(self, stem: str) -> str:
-        """One of few names, so that updates and deletes meet what creates have made."""
+        """Return one of few names, so that updates and deletions concern existing objects."""
         return f"{stem}-{self._pick(MAX_OF_A_KIND)}"
 
     def _namespace(self) -> str:
@@ -308,7 +317,7 @@ class Churn:
     # --- calls
 
     def _put(self, kind: str, name: str, body: Json, patch: Json) -> None:
-        """Create, or change what stands."""
+        """Create an object, or change the existing one."""
         collection = self._path(kind)
         if self._call("POST", collection, body) == 409:
             self._call("PATCH", f"{collection}/{name}", patch)
@@ -319,16 +328,17 @@ class Churn:
     def _ask(self, method: str, path: str, body: Json | None = None) -> tuple[int, Any]:
         assert self._session is not None, "only while running"  # noqa: S101
         status, answer = self._session.call(method, path, body)
-        if status not in EXPECTED_STATUSES and not _may_be_refused(status, answer):
+        expected = _may_be_refused(status, answer) or (self._store_lost and status >= 500)
+        if status not in EXPECTED_STATUSES and not expected:
             self.refused.append(f"{method} {path}: {status} {answer}")
         return status, answer
 
 
 def _may_be_refused(status: int, answer: Any) -> bool:
-    """Whether a refusal is what a user must reckon with: the quota is used up, the namespace is going."""
+    """Return whether users must expect this refusal: the quota is used up, or the namespace is being deleted."""
     message = str(answer.get("message", "")) if isinstance(answer, dict) else str(answer)
-    reckoned = ("exceeded quota", "being terminated", "not found", "must specify", "status unknown for quota")
-    return status == 403 and any(text in message for text in reckoned)
+    expected = ("exceeded quota", "being terminated", "not found", "must specify", "status unknown for quota")
+    return status == 403 and any(text in message for text in expected)
 
 
 ACTIONS: tuple[tuple[Callable[[Churn], None], int], ...] = (
@@ -353,4 +363,4 @@ ACTIONS: tuple[tuple[Callable[[Churn], None], int], ...] = (
     (Churn.delete_something, 12),
     (Churn.write_our_labels, 3),
 )
-"""What users do, and how often relative to one another."""
+"""The actions of users, with their relative frequencies."""

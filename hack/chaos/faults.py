@@ -1,9 +1,9 @@
-"""What happens to roles, servers and connections: SIGKILL at random moments, cut, stalled and refused connections."""
+"""Faults of roles, servers and connections: SIGKILL at random moments; cut, stalled and refused connections."""
 
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from hack.system import SystemFailed
@@ -24,11 +24,11 @@ from hack.testbed.faults import (
 )
 
 SHARE_AT_WORK = 0.8
-"""Share of kills that wait until the role does its work; the others hit it while it starts."""
+"""Share of kills that wait until the role is ready; the others happen while it starts."""
 SHARE_AWAY = 0.3
-"""Share of kills after which the role does not come back at once."""
+"""Share of kills after which the role is not restarted immediately."""
 READY_SECONDS = 90.0
-"""How long a role may take to do its work, with cut connections and on a busy machine."""
+"""Seconds within which a role must be ready, allowing for cut connections and a busy machine."""
 
 API_SERVER = "kube-apiserver"
 
@@ -45,40 +45,82 @@ REQUEST_FAULTS: Mapping[str, tuple[Fault, When]] = {
 
 
 class Roles(Protocol):
-    """What the killer needs of `hack.system.System`; all of it blocks."""
+    """The part of `hack.system.System` that the killer uses; all of it blocks."""
 
     role_names: tuple[str, ...]
+    ahead: dict[str, float]
+    """Role -> seconds by which its wall clock is ahead from its next start."""
 
-    def kill(self, role: str) -> None:
-        """End a role by SIGKILL."""
+    def kill(self, role: str) -> str:
+        """End a role by SIGKILL; returns its last output if it had ended by itself."""
 
     def spawn(self, role: str) -> None:
         """Start a role without waiting for it."""
 
     def wait_ready(self, role: str, timeout: float = ...) -> None:
-        """Wait until a role does its work; raises SystemFailed if it ended or takes too long."""
+        """Wait until a role is ready; raises SystemFailed if it ended or takes too long."""
 
 
 class Server(Protocol):
-    """What outages need of `hack.testbed.cluster.Cluster`; all of it blocks."""
+    """The part of `hack.testbed.cluster.Cluster` that outages use; all of it blocks."""
 
     def kill(self, component: str) -> None:
         """End a server by SIGKILL."""
 
     def start(self, component: str) -> None:
-        """Start it where and as it was, and wait until it serves."""
+        """Restart it at the same address with the same data, and wait until it serves."""
+
+
+class Members(Protocol):
+    """The part of `hack.testbed.bed.TestBed` that outages use for an etcd's members; all of it blocks."""
+
+    @property
+    def etcd_members(self) -> tuple[str, ...]:
+        """Their names."""
+
+    def stop_member(self, name: str) -> None:
+        """End a member by SIGKILL."""
+
+    def start_member(self, name: str) -> None:
+        """Restart it with its data."""
+
+
+class Etcd:
+    """An etcd that loses one member, which does not interrupt writes, or a majority, which does.
+
+    Args:
+        members: of the etcd.
+        seed: of the choice of lost members.
+    """
+
+    def __init__(self, members: Members, seed: int) -> None:
+        self._members = members
+        self._random = random.Random(f"{seed}/members")  # noqa: S311
+        self._lost: list[str] = []
+
+    def kill(self, _: str) -> None:
+        """Lose some."""
+        names = self._members.etcd_members
+        self._lost = self._random.sample(names, self._random.randint(1, len(names) // 2 + 1))
+        for name in self._lost:
+            self._members.stop_member(name)
+
+    def start(self, _: str) -> None:
+        """Restart the lost members."""
+        for name in self._lost:
+            self._members.start_member(name)
 
 
 class Outages:
-    """Kills API servers, one at a time, and starts each again.
+    """Kills servers, one at a time, and restarts each.
 
-    What they had begun is left half done: an object may be marked as deleted and not be removed.
+    Their unfinished work remains: an object may be marked for deletion and not be removed.
 
     Args:
-        servers: cluster name -> the cluster.
+        servers: cluster name -> its server, or the server that all clusters share.
         seed: of the moments.
-        longest_service: most seconds between two outages.
-        longest_absence: most seconds that a server is away.
+        longest_service: maximum seconds between two outages.
+        longest_absence: maximum seconds that a server is down.
     """
 
     def __init__(
@@ -96,7 +138,7 @@ class Outages:
         self.outages: Counter[str] = Counter()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Kill until told to stop; all servers run again afterwards."""
+        """Kill until stopped; all servers run again afterwards."""
         while not stop.is_set():
             await asyncio.sleep(self._random.uniform(0.0, self._longest_service))
             name = self._random.choice(sorted(self._servers))
@@ -109,29 +151,41 @@ class Outages:
 
 
 class Killer:
-    """Kills roles at random moments and starts them again, each independently of the others.
+    """Kills roles at random moments and restarts them, each independently of the others.
 
     Args:
         roles: the running system.
         seed: of the moments.
-        longest_life: most seconds that a role lives on once it works, or while it starts.
-        longest_absence: most seconds a role is away; most come back at once.
+        longest_life: maximum seconds until a ready or starting role is killed.
+        longest_absence: maximum seconds that a role is down; most are restarted immediately.
+        clocks: seconds by which the wall clock of a restarted role may be ahead.
     """
 
-    def __init__(self, roles: Roles, seed: int, *, longest_life: float, longest_absence: float = 2.0) -> None:
+    def __init__(
+        self,
+        roles: Roles,
+        seed: int,
+        *,
+        longest_life: float,
+        longest_absence: float = 2.0,
+        clocks: Sequence[float] = (0.0,),
+    ) -> None:
+        self._clocks = clocks
         self._roles = roles
         self._seed = seed
         self._longest_life = longest_life
         self._longest_absence = longest_absence
         self.kills: Counter[str] = Counter()
-        """Kills of each role while it worked."""
+        """Number of kills of each role while it worked."""
         self.kills_at_start: Counter[str] = Counter()
-        """Kills of each role while it started."""
+        """Number of kills of each role while it started."""
         self.ended: list[str] = []
-        """Roles that ended or hung by themselves meanwhile, with the end of their log."""
+        """Roles that ended or hung by themselves while they started, with the end of their log."""
+        self.ended_at_work: list[str] = []
+        """Roles that ended by themselves while they worked."""
 
     async def run(self, stop: asyncio.Event, *, at_least: int) -> None:
-        """Kill until told to stop, and at least so many times each role at work; all roles run again afterwards."""
+        """Kill until stopped, and at least this many times each working role; all roles run again afterwards."""
         async with asyncio.TaskGroup() as tasks:
             for role in self._roles.role_names:
                 tasks.create_task(self._haunt(role, stop, at_least))
@@ -143,13 +197,16 @@ class Killer:
     async def _haunt(self, role: str, stop: asyncio.Event, at_least: int) -> None:
         chance = random.Random(f"{self._seed}/killer/{role}")  # noqa: S311
         while not stop.is_set() or self.kills[role] < at_least:
-            # From within its start to long after it: no line of it is safe.
+            # The kill may hit the role at any point of its start, or long after it.
             works = chance.random() < SHARE_AT_WORK and await self._works(role)
             await asyncio.sleep(chance.uniform(0.0, self._longest_life))
-            await asyncio.to_thread(self._roles.kill, role)
+            said = await asyncio.to_thread(self._roles.kill, role)
+            if works and said:
+                self.ended_at_work.append(said)
             (self.kills if works else self.kills_at_start)[role] += 1
             if chance.random() < SHARE_AWAY:
                 await asyncio.sleep(chance.uniform(0.0, self._longest_absence))
+            self._roles.ahead[role] = chance.choice(self._clocks)
             await asyncio.to_thread(self._roles.spawn, role)
 
     async def _works(self, role: str) -> bool:
@@ -162,13 +219,13 @@ class Killer:
 
 
 class Cutter:
-    """Does faults to connections of the roles, through the proxies in front of all API servers.
+    """Disturbs connections of the roles, through the proxies in front of all API servers.
 
     Args:
-        proxies: cluster name -> the proxy that the roles reach it by.
+        proxies: cluster name -> the proxy between the roles and the cluster.
         seed: of the moments and of the faults.
-        pause: longest time between two faults, in seconds.
-        requests: whether the proxies see requests, so that answers can be faults too.
+        pause: maximum seconds between two faults.
+        requests: whether the proxies parse requests, so that answers can be faults, too.
     """
 
     def __init__(
@@ -181,7 +238,7 @@ class Cutter:
         self.faults: Counter[str] = Counter()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Do faults until told to stop; none is left behind."""
+        """Disturb connections until stopped; no fault remains."""
         try:
             while not stop.is_set():
                 await asyncio.sleep(self._random.uniform(0.1, self._pause))

@@ -1,4 +1,4 @@
-"""One run: a system on a test bed behind fault proxies, tenants that churn, faults, then quiet and an audit."""
+"""One run: a system on a test bed behind fault proxies, with churn by tenants and faults, then an audit at rest."""
 
 import asyncio
 import json
@@ -15,54 +15,70 @@ from hack.audit import Finding, World, audit, read_world
 from hack.audit.read import ReadError
 from hack.audit.world import place
 from hack.chaos.churn import Churn
-from hack.chaos.faults import Cutter, Killer, Outages
+from hack.chaos.faults import Cutter, Etcd, Killer, Outages, Server
 from hack.chaos.spy import Sighting, Spy
-from hack.system import System
+from hack.chaos.witness import Witness
+from hack.system import System, SystemFailed
 from hack.testbed import TestBed
 from hack.testbed.faultproxy import FaultProxy
 
 LINGER_SECONDS = 5
-"""How long virtual nodes stay without Pods here; the audit then demands that they are gone."""
+"""Seconds that virtual nodes stay without Pods here; the audit then requires that they are gone."""
 LOOK_AGAIN_SECONDS = 3.0
+ATTEND_SECONDS = 1.0
+ETCD = "etcd"
+"""Key of the losses of etcd members in the counts of outages."""
 
 Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Weather:
-    """How a run is to be."""
+    """The settings of a run."""
 
     seed: int
     seconds: float
-    """How long the faults last, at least."""
+    """Minimum duration of the faults."""
     kills_of_each: int
-    """How many times each role is killed while it works, at least; 0: nobody is killed."""
+    """Minimum number of kills of each working role; 0: no kills."""
     settle_seconds: float
-    """How long the system may take to come to rest afterwards."""
+    """Time that the system may take to settle afterwards."""
     longest_life: float = 4.0
-    """Most seconds that a role works on before it is killed."""
+    """Maximum seconds until a working role is killed."""
     pause_of_faults: float = 4.0
-    """Most seconds between two faults of connections; 0: connections are left alone."""
+    """Maximum seconds between two faults of connections; 0: none."""
     requests: bool = False
-    """Whether answers are faults too (429, 503, 410, truncated ones), not only connections."""
+    """Whether answers are faults, too (429, 503, 410, truncated ones), and not only connections."""
     longest_service: float = 0.0
-    """Most seconds between two kills of an API server, one at a time; 0: none is killed."""
+    """Maximum seconds between two kills of an API server, one at a time; 0: none."""
+    etcd: bool = False
+    """Whether members of the etcd that all clusters share are killed, too, sometimes a majority of them."""
+    clocks: tuple[float, ...] = (0.0,)
+    """Maximum error of a role's wall clock in seconds, chosen again at each start."""
     pause_of_users: float = 0.4
-    """Most seconds between two actions of one tenant."""
+    """Maximum seconds between two actions of one tenant."""
 
 
 @dataclass
 class Outcome:
-    """What a run has come to."""
+    """The result of a run."""
 
     findings: list[Finding] = field(default_factory=list)
-    """Differences that were left when the time to settle was over."""
+    """Differences that remained when the time to settle was over."""
+    unexplained: list[Finding] = field(default_factory=list)
+    """Deletions in super clusters that no tenant requested and no lost placement caused."""
+    deletions: dict[str, int] = field(default_factory=dict)
+    """Checked deletions in super clusters, by kind."""
     sightings: list[Sighting] = field(default_factory=list)
     kills: dict[str, int] = field(default_factory=dict)
     """Kills of each role while it worked."""
     kills_at_start: dict[str, int] = field(default_factory=dict)
     ended: list[str] = field(default_factory=list)
-    """Ends of roles that nobody killed."""
+    """Unprovoked ends of roles while they started."""
+    ended_at_work: list[str] = field(default_factory=list)
+    """Unprovoked ends of roles while they worked, which are faults of the roles."""
+    restarted: list[str] = field(default_factory=list)
+    """Servers that ended by themselves, as upstream's do, and were restarted."""
     faults: dict[str, int] = field(default_factory=dict)
     outages: dict[str, int] = field(default_factory=dict)
     """Kills of API servers, by cluster."""
@@ -70,21 +86,23 @@ class Outcome:
     refused: list[str] = field(default_factory=list)
     """Answers to tenants' users that no user should get."""
     looked_at: dict[str, int] = field(default_factory=dict)
-    """Events the spy has seen, by cluster."""
+    """Number of events that the spy has seen, by cluster."""
     compared: dict[str, int] = field(default_factory=dict)
-    """Objects of the super clusters, by kind, that the last audit compared: that of nothing would be clean too."""
+    """Kind -> number of super clusters' objects that the last audit compared; an empty audit would be clean, too."""
+    released: list[str] = field(default_factory=list)
+    """Brakes that an operator had to release at the end, with their reasons."""
     settled_after: float | None = None
     """Seconds from the last fault to the first clean audit."""
 
 
 async def storm(bed: TestBed, folder: Path, weather: Weather, report: Report = lambda _: None) -> Outcome:
-    """Run vcsync on a test bed through churn and faults.
+    """Run vcsync on a test bed with churn and faults.
 
     Args:
         bed: a running test bed on which nothing is installed.
         folder: for kubeconfigs and logs of the roles.
-        weather: how it is to be.
-        report: called with a line of text now and then.
+        weather: the settings of the run.
+        report: called with lines of progress.
     """
     async with AsyncExitStack() as stack:
         proxies = {
@@ -108,19 +126,31 @@ async def storm(bed: TestBed, folder: Path, weather: Weather, report: Report = l
                 pause=weather.pause_of_users,
                 super_ids=supers,
                 outages=weather.longest_service > 0,
+                store_lost=weather.etcd,
             )
             for name, cluster in bed.tenants.items()
         }
         marks = {name: (churn.marker,) for name, churn in churns.items()}
-        spy = Spy(bed.tenants, bed.supers, keys=_keys(bed), marks=marks)
-        watching = asyncio.create_task(spy.run())
+        keys = _keys(bed)
+        spy = Spy(bed.tenants, bed.supers, keys=keys, marks=marks)
+        witness = Witness(bed.meta, {keys[name]: each for name, each in bed.tenants.items()}, bed.supers)
+        watching = [asyncio.create_task(spy.run()), asyncio.create_task(witness.run())]
         try:
             await _rage(system, proxies, churns, weather, outcome)
             report(f"quiet after {sum(outcome.actions.values())} actions, kills at work {outcome.kills}")
             await _settle(bed, system, marks, weather.settle_seconds, outcome, report)
         finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            for watch in watching:
+                watch.cancel()
+            ended = await asyncio.gather(*watching, return_exceptions=True)
+        for end in ended:
+            if isinstance(end, Exception):
+                raise end
+        await witness.finish()
+        outcome.unexplained, outcome.deletions = (
+            list(witness.deletions.without_cause()),
+            witness.deletions.judged(),
+        )
         outcome.sightings, outcome.looked_at = spy.sightings, dict(spy.looked_at)
         return outcome
 
@@ -134,13 +164,17 @@ async def _rage(
 ) -> None:
     over, users_stop = asyncio.Event(), threading.Event()
     users = ThreadPoolExecutor(max_workers=len(churns), thread_name_prefix="churn")
-    killer = Killer(system, weather.seed, longest_life=weather.longest_life)
+    killer = Killer(system, weather.seed, longest_life=weather.longest_life, clocks=weather.clocks)
     cutter = Cutter(proxies, weather.seed, pause=weather.pause_of_faults, requests=weather.requests)
-    outages = Outages(system.bed.clusters, weather.seed, longest_service=weather.longest_service)
+    servers: dict[str, Server] = dict(system.bed.clusters)
+    if weather.etcd:
+        servers[ETCD] = Etcd(system.bed, weather.seed)
+    outages = Outages(servers, weather.seed, longest_service=weather.longest_service)
     try:
         async with asyncio.TaskGroup() as tasks:
             for churn in churns.values():
                 tasks.create_task(_in_thread(users, churn.run, users_stop))
+            deployment = tasks.create_task(_attend(system.bed, outcome))
             faults = []
             if weather.pause_of_faults:
                 faults.append(tasks.create_task(cutter.run(over)))
@@ -153,21 +187,30 @@ async def _rage(
             for fault in faults:
                 await fault
             users_stop.set()
+            deployment.cancel()
     finally:
         users_stop.set()
         users.shutdown(wait=False)
     outcome.kills, outcome.kills_at_start = dict(killer.kills), dict(killer.kills_at_start)
-    outcome.ended, outcome.faults, outcome.outages = killer.ended, dict(cutter.faults), dict(outages.outages)
+    outcome.ended, outcome.ended_at_work = killer.ended, killer.ended_at_work
+    outcome.faults, outcome.outages = dict(cutter.faults), dict(outages.outages)
     for churn in churns.values():
         outcome.refused += churn.refused
         for action, count in churn.done.items():
             outcome.actions[action] = outcome.actions.get(action, 0) + count
 
 
+async def _attend(bed: TestBed, outcome: Outcome) -> None:
+    """Restart servers that ended by themselves, as Deployments do."""
+    while True:
+        await asyncio.sleep(ATTEND_SECONDS)
+        outcome.restarted += await asyncio.to_thread(bed.revive)
+
+
 async def _in_thread(
     threads: Executor, users: Callable[[threading.Event], None], stop: threading.Event
 ) -> None:
-    """Users act as long as the storm lasts: they must not hold threads that others need for moments."""
+    """Let users act during the faults, in their own threads, so that they do not block other tasks."""
     await asyncio.get_running_loop().run_in_executor(threads, users, stop)
 
 
@@ -179,14 +222,16 @@ async def _settle(  # noqa: PLR0917 - parts, each of its own type
     outcome: Outcome,
     report: Report,
 ) -> None:
-    """Audit again and again until nothing is found or the time is over.
+    """Audit repeatedly until there are no findings or the time is over.
 
-    A role that could not reach the meta cluster when it started, in the last of the faults, ends: somebody has to start
-    it again, as everywhere.
+    Restarts roles, as a Deployment would: a role that cannot reach the meta cluster when it starts ends.
     """
     began = time.monotonic()
     while True:
         outcome.ended += await asyncio.to_thread(system.revive)
+        outcome.restarted += await asyncio.to_thread(bed.revive)
+        if outcome.outages.get(ETCD):
+            outcome.released += await asyncio.to_thread(_release, system)
         try:
             world = await asyncio.to_thread(look, bed, marks)
             outcome.findings, outcome.compared = audit(world), _compared(world)
@@ -203,8 +248,20 @@ async def _settle(  # noqa: PLR0917 - parts, each of its own type
         await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
 
+def _release(system: System) -> list[str]:
+    """Release brakes, like an operator who knows that tenants deleted objects while no watch could report it."""
+    try:
+        braked = [found["message"] for found in json.loads(system.vcsync("brake", "status", "-o", "json"))]
+        if braked:
+            system.vcsync("brake", "release", "--all")
+    except SystemFailed:
+        # The next audit tries again.
+        return []
+    return braked
+
+
 def look(bed: TestBed, marks: Mapping[str, Sequence[str]] | None = None) -> World:
-    """Read a test bed's clusters as they are now."""
+    """Read the current state of a test bed's clusters."""
     return read_world(
         bed.meta.kubeconfig,
         {name: cluster.kubeconfig for name, cluster in bed.supers.items()},

@@ -1,4 +1,4 @@
-"""Watches every tenant and super cluster during the whole run for anything that belongs to another tenant."""
+"""Watches every tenant and super cluster during the whole run for data that belongs to another tenant."""
 
 import asyncio
 import contextlib
@@ -29,19 +29,19 @@ LONGEST_LINE = 4 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Sighting:
-    """Something of one tenant that was visible where only another tenant looks."""
+    """Data of one tenant that was visible to another tenant."""
 
     where: str
     kind: str
     owner: str
-    """Whose place it is."""
+    """The tenant that could see it."""
     other: str
-    """Whose text was found there."""
+    """The tenant whose text it contains."""
     line: str
 
 
 def sighted(line: bytes, owner: str, marks: Mapping[str, Iterable[bytes]]) -> str | None:
-    """The tenant other than `owner` of which the line contains a mark; None if there is none."""
+    """Return the tenant other than `owner` whose mark the line contains; None if there is none."""
     for other, texts in marks.items():
         if other != owner and any(text in line for text in texts):
             return other
@@ -49,11 +49,11 @@ def sighted(line: bytes, owner: str, marks: Mapping[str, Iterable[bytes]]) -> st
 
 
 def owner_of(line: bytes, keys: Mapping[str, str]) -> str | None:
-    """The tenant in whose super namespace the object of a watch event stands, or that is one.
+    """Return the tenant of the super namespace that a watch event concerns; None if there is none.
 
     Args:
         line: the event.
-        keys: start of super namespaces' names -> tenant.
+        keys: prefix of the names of super namespaces -> tenant.
     """
     metadata = json.loads(line)["object"]["metadata"]
     place = metadata.get("namespace") or metadata.get("name", "")
@@ -65,7 +65,7 @@ def _always(owner: str) -> Callable[[bytes], str]:
 
 
 class Spy:
-    """Looks over all shoulders.
+    """Watches all kinds that may contain tenants' data.
 
     Args:
         tenants: name -> control plane.
@@ -109,8 +109,8 @@ class Spy:
             headers=headers, timeout=timeout, read_bufsize=LONGEST_LINE
         ) as session:
             while True:
-                # A watch from no version starts with everything that stands: nothing is missed in between but
-                # what came and went.
+                # A watch without a version starts with all existing objects, so that it misses only objects that
+                # were created and deleted between two watches.
                 with contextlib.suppress(aiohttp.ClientError, TimeoutError):
                     async with session.get(url, ssl=context) as answer:
                         async for line in answer.content:

@@ -1,13 +1,14 @@
-"""`python -m hack.conformance`: how many official Kubernetes tests pass for a tenant.
+"""`python -m hack.conformance`: runs the official Kubernetes tests for a tenant and counts those that pass.
 
 Starts a meta cluster, two super clusters with hollow nodes and a tenant's control plane, installs vcsync, runs every
-role as a process of its own, and points the official end-to-end tests at the tenant. Ends all it started.
+role in its own process, and runs the official end-to-end tests against the tenant. Stops everything that it started.
 """
 
 import json
 import re
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import click
@@ -48,21 +49,26 @@ DIRECTORY = Path(".testbed") / "conformance"
 @click.option(
     "--embedded",
     is_flag=True,
-    help="Test an embedded control plane as a cluster instead of a tenant's Pods' way.",
+    help="Test an embedded control plane as a cluster, instead of a tenant with super clusters.",
 )
 @click.option(
     "--whole",
     is_flag=True,
-    help="With everything ours: `vcsync up`, its control plane, controllers and hollow clusters.",
+    help="Use only vcsync's programs: `vcsync up`, its control plane, controllers and hollow clusters.",
 )
 @click.option(
-    "--content-type", default="", metavar="TYPE", help="What the tests speak to it (default: protobuf)."
+    "--door",
+    is_flag=True,
+    help="Reach the tenant through the door: an embedded control plane that forwards all requests to it.",
+)
+@click.option(
+    "--content-type", default="", metavar="TYPE", help="Media type that the tests use (default: protobuf)."
 )
 @click.option("--focus", metavar="REGEX", help="Only tests whose name this matches.")
 @click.option(
     "--names",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Only the tests that this file names, one a line.",
+    help="Run only the tests that this file names, one per line.",
 )
 @click.option(
     "--parallel", type=click.IntRange(1, 16), default=2, show_default=True, help="Processes at once."
@@ -83,6 +89,7 @@ def main(
     short: bool,
     embedded: bool,
     whole: bool,
+    door: bool,
     content_type: str,
     focus: str | None,
     names: Path | None,
@@ -90,7 +97,7 @@ def main(
     json_file: Path | None,
     directory: Path,
 ) -> None:
-    """Run the official Kubernetes tests against a tenant; ends with 1 unless all pass."""
+    """Run the official Kubernetes tests against a tenant; the exit code is 1 unless all pass."""
     chosen = read_names(names.read_text()) if names else None
     folder = directory.absolute()
     try:
@@ -104,7 +111,7 @@ def main(
                 directory=folder,
             )
         else:
-            run = whole_conformance if whole else conformance
+            run = whole_conformance if whole else partial(conformance, door=door)
             report = run(short=short, focus=focus, names=chosen, parallel=parallel, directory=folder)
     except (InvalidList, EnvironmentFailed, TestBedError, BuildError) as error:
         click.echo(f"conformance: {error}", err=True)
@@ -122,20 +129,22 @@ def conformance(
     focus: str | None = None,
     names: list[str] | None = None,
     parallel: int = 2,
+    door: bool = False,
 ) -> Report:
-    """Run the chosen tests for a tenant in an environment made for it, and show each result as it comes.
+    """Run the selected tests for a tenant in a new environment, and print each result immediately.
 
     Args:
         directory: for data and logs.
-        short: the short form.
-        focus: only tests whose name this matches.
-        names: only these tests.
-        parallel: processes at once.
+        short: whether to run the short form.
+        focus: regular expression; only tests whose name it matches run.
+        names: only these tests run; None: all.
+        parallel: number of concurrent processes.
+        door: whether the tests reach the tenant through the door.
 
     Raises:
-        InvalidList: a list of tests is not as it should be, or nothing is chosen.
-        EnvironmentFailed: vcsync did not come up.
-        TestBedError: a server did not come up.
+        InvalidList: a list of tests is malformed, or no test is selected.
+        EnvironmentFailed: vcsync did not start.
+        TestBedError: a server did not start.
         BuildError: a program is missing and cannot be built.
     """
     listed = read_tests(HOLLOW.read_text())
@@ -153,7 +162,7 @@ def conformance(
     ):
         if chosen:
             folder = directory / f"{nodes.count}-nodes"
-            results += run_in(Environment(folder, nodes), folder, chosen, parallel)
+            results += run_in(Environment(folder, nodes, door=door), folder, chosen, parallel)
     return Report(results, excluded, time.monotonic() - started)
 
 
@@ -165,9 +174,9 @@ def whole_conformance(
     names: list[str] | None = None,
     parallel: int = 2,
 ) -> Report:
-    """Run the chosen tests as `conformance` does, where everything is ours.
+    """Run the selected tests like `conformance`, on a system that consists only of vcsync's programs.
 
-    What needs nodes of one's own is run on a super cluster, which has them.
+    Tests that need their own nodes run on a super cluster, which owns its nodes.
 
     Raises:
         InvalidList, EnvironmentFailed, BuildError: as `conformance` does.
@@ -201,7 +210,7 @@ def embedded_conformance(
     names: list[str] | None = None,
     parallel: int = 2,
 ) -> Report:
-    """Run the chosen tests against an embedded control plane that has nodes, a scheduler and controllers.
+    """Run the selected tests against an embedded control plane that has nodes, a scheduler and controllers.
 
     Raises:
         InvalidList, TestBedError, BuildError: as `conformance` does.
@@ -219,16 +228,16 @@ def run_in(
     tests: list[E2eTest],
     parallel: int,
 ) -> list[Result]:
-    """Start an environment, run tests in it, and end it, also when it does not come up.
+    """Start an environment, run tests in it, and stop it, even if it fails to start.
 
     Args:
-        environment: where they run.
+        environment: in which the tests run.
         folder: for their logs.
-        tests: which.
-        parallel: processes at once.
+        tests: the tests to run.
+        parallel: number of concurrent processes.
 
     Raises:
-        EnvironmentFailed, TestBedError: it did not come up.
+        EnvironmentFailed, TestBedError: it did not start.
     """
     try:
         environment.start()
@@ -240,10 +249,10 @@ def run_in(
 def choose(
     tests: list[E2eTest], listed: Path | None, names: list[str] | None, focus: str | None
 ) -> list[E2eTest]:
-    """Narrow tests down to those that a file lists, that are named and that match.
+    """Return the tests that are in the file `listed`, in `names`, and match `focus`, as far as these are set.
 
     Raises:
-        InvalidList: nothing is left, or there is no test of a name.
+        InvalidList: no test is left, or a name is unknown.
     """
     if listed is not None:
         tests = choose_named(tests, read_names(listed.read_text()))
@@ -257,7 +266,7 @@ def choose(
 
 
 def show(result: Result) -> None:
-    """Print a result as it comes."""
+    """Print a result immediately."""
     click.echo(f"{result.outcome:<8}{result.seconds:7.1f} s  {result.name}")
     if result.outcome != "passed":
         click.echo(f"    {result.message}")

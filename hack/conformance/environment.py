@@ -1,4 +1,4 @@
-"""Where the tests run: a tenant with an external control plane and a default quota, on two hollow super clusters."""
+"""The tests' environment: a tenant with an external control plane and a default quota, on two hollow super clusters."""
 
 import json
 import time
@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hack.conformance.runner import Target
+from hack.embedded import ControlPlane, ControlPlaneError
 from hack.system import System, SystemFailed
 from hack.testbed import TestBed, ensure
 from hack.testbed.binaries import SERVERS
-from hack.testbed.servers import NodeShape
+from hack.testbed.plan import NodeShape
 
 TENANT = "acme"
 SUPER_CLUSTERS = 2
@@ -20,7 +21,7 @@ SUPER_CLUSTERS = 2
 class Nodes:
     """The hollow nodes of each super cluster.
 
-    All together hold the default quotas of the namespaces that tests have at once, and of those that are still going away.
+    Together they have room for the default quotas of the namespaces of concurrent tests, including terminating ones.
     """
 
     count: int
@@ -28,25 +29,31 @@ class Nodes:
 
 
 MANY_NODES = Nodes(40, NodeShape(cpu="8", memory="32Gi"))
-"""One is as large as a namespace's share of a super cluster: a test fills a node fivefold, by a fifth of its cpu each."""
+"""A node is as large as a namespace's share of a super cluster, because a test fills a node with five Pods that each
+request a fifth of its cpu."""
 FEW_NODES = Nodes(3, NodeShape(cpu="48", memory="192Gi"))
-"""For tests that give each node one Pod by its host port and need some to find no room."""
+"""For tests that run one Pod per node by means of a host port, and expect that some Pods find no node."""
 DEFAULT_QUOTA = "cpu=16,memory=32Gi"
 POD_POLICY = {
-    "hostPath": "Allow",  # Job failure policies by exit code keep their count on the node
-    "hostPort": "Allow",  # evictions: so many Pods on a node and no more
-    "privileged": "Allow",  # kubectl debug adds capabilities
+    # Job failure policies by exit code keep their count on the node.
+    "hostPath": "Allow",
+    # Tests of evictions limit the Pods of a node by host ports.
+    "hostPort": "Allow",
+    # kubectl debug adds capabilities.
+    "privileged": "Allow",
 }
-"""What the operator allows this tenant beyond the default, because tests need it."""
+"""Permissions beyond the default that the operator gives this tenant, because tests need them."""
+IMPERSONATED = ("--group", "developers", "--extra", "known-languages")
+"""What a test of SelfSubjectReviews impersonates."""
 RUNTIME_CLASS = {
     "apiVersion": "node.k8s.io/v1",
     "kind": "RuntimeClass",
     "metadata": {"name": "sandboxed"},
     "handler": "test-handler",
 }
-"""What the super clusters' nodes offer: the handler that the tests presume."""
+"""The runtime handler that the tests expect on the super clusters' nodes."""
 CLUSTER_NODES = 3
-"""Of an embedded control plane that is tested as a cluster; the list of tests was made with as many."""
+"""Nodes of an embedded control plane that is tested as a cluster; the list of tests was recorded with this number."""
 RESIDENT_PODS = 8
 RESIDENT_SECONDS = 60.0
 
@@ -73,22 +80,24 @@ RESIDENT = {
         },
     },
 }
-"""What the tenant runs besides the tests: a tenant sees the nodes that its Pods are on, and some tests look at nodes."""
+"""A Deployment of the tenant: a tenant sees only the nodes of its Pods, and some tests read nodes."""
 
 
 class EnvironmentFailed(Exception):
-    """vcsync did not come up, or does not do its work; the text says what, and where to look."""
+    """vcsync did not start or does not work; the text names the failure and the logs."""
 
 
 class Environment:
-    """A test bed with vcsync on it.
+    """A test bed with vcsync.
 
     Args:
         directory: for data and logs.
         nodes: of each super cluster.
+        door: whether the tests reach the tenant through an embedded control plane, which forwards their requests.
     """
 
-    def __init__(self, directory: Path, nodes: Nodes = MANY_NODES) -> None:
+    def __init__(self, directory: Path, nodes: Nodes = MANY_NODES, *, door: bool = False) -> None:
+        self._door = door
         self._nodes = nodes.count
         self._bed = TestBed(
             supers=SUPER_CLUSTERS,
@@ -105,8 +114,8 @@ class Environment:
         """Start everything, and wait until the tenant's own Pods run.
 
         Raises:
-            EnvironmentFailed: vcsync did not come up.
-            TestBedError: a server did not come up.
+            EnvironmentFailed: vcsync did not start.
+            TestBedError: a server did not start.
         """
         self._running.enter_context(self._bed)
         system = System(
@@ -117,30 +126,43 @@ class Environment:
             system.install()
             self._prepare()
             self._start_roles(system)
-        except SystemFailed as error:
+            if self._door:
+                self._open_door()
+        except (SystemFailed, ControlPlaneError) as error:
             raise EnvironmentFailed(str(error)) from None
         self._settle()
 
     def stop(self) -> None:
-        """End what runs."""
+        """Stop all processes."""
         self._running.close()
 
     @property
     def target(self) -> Target:
-        """The tenant, for the tests."""
-        tenant = self._bed.tenants[TENANT]
+        """Return the tenant, for the tests."""
         nodes = SUPER_CLUSTERS * self._nodes
-        return Target(self._programs["e2e.test"], self._programs["kubectl"], tenant.kubeconfig, nodes)
+        return Target(self._programs["e2e.test"], self._programs["kubectl"], self._kubeconfig, nodes)
+
+    @property
+    def _kubeconfig(self) -> Path:
+        return self._directory / "door.kubeconfig" if self._door else self._bed.tenants[TENANT].kubeconfig
+
+    def _open_door(self) -> None:
+        """Connect the tenant's API server with an embedded control plane."""
+        plane = self._running.enter_context(ControlPlane(self._directory / "door"))
+        direct = str(self._bed.tenants[TENANT].kubeconfig)
+        plane.vcsync("tenant", "connect", TENANT, "--kubeconfig", direct, *IMPERSONATED)
+        self._kubeconfig.touch(mode=0o600)
+        self._kubeconfig.write_text(plane.vcsync("tenant", "kubeconfig", TENANT))
 
     def _prepare(self) -> None:
-        """What an operator does for this tenant: the Pod policy, and a runtime in the super clusters."""
+        """Set up the tenant as an operator: the Pod policy, and a runtime in the super clusters."""
         for cluster in self._bed.supers.values():
             cluster.kubectl("apply", "-f", "-", input=json.dumps(RUNTIME_CLASS))
         patch = json.dumps({"spec": {"podPolicy": POD_POLICY}})
         self._bed.meta.kubectl("patch", "virtualcluster", TENANT, "-n", "vcsync", "--type=merge", "-p", patch)
 
     def _start_roles(self, system: System) -> None:
-        """Start the schedulers when every super cluster is known to be ready, so that each gets its part."""
+        """Start the schedulers when every super cluster is ready, so that each gets its share."""
         system.start(*(f"syncer-{name}" for name in self._bed.supers))
         self._bed.meta.kubectl(
             "wait", "supercluster", "--all", "--for=condition=Ready", "--timeout=120s", timeout=130
@@ -148,7 +170,7 @@ class Environment:
         system.start("nsscheduler", "podscheduler")
 
     def _settle(self) -> None:
-        """Let the tenant's own Pods run, on both super clusters, so that nodes are there to be seen."""
+        """Run the tenant's own Pods on both super clusters, so that it sees nodes."""
         tenant = self._bed.tenants[TENANT]
         tenant.kubectl("apply", "-f", "-", input=json.dumps(RESIDENT))
         deadline = time.monotonic() + RESIDENT_SECONDS
@@ -166,13 +188,13 @@ class Environment:
 
 
 class EmbeddedEnvironment:
-    """One embedded control plane as if it were a cluster of its own.
+    """One embedded control plane used as a whole cluster.
 
     Real kube-controller-manager, kube-scheduler and hollow nodes (kwok) work on it; vcsync's own roles do not run.
 
     Args:
         directory: for data and logs.
-        content_type: the media type in which the test program speaks, its default (protobuf) where empty.
+        content_type: media type that the test program uses; empty: its default (protobuf).
     """
 
     def __init__(self, directory: Path, content_type: str = "") -> None:
@@ -185,17 +207,17 @@ class EmbeddedEnvironment:
         """Start everything.
 
         Raises:
-            TestBedError: a server did not come up.
+            TestBedError: a server did not start.
         """
         self._running.enter_context(self._bed)
 
     def stop(self) -> None:
-        """End what runs."""
+        """Stop all processes."""
         self._running.close()
 
     @property
     def target(self) -> Target:
-        """The embedded cluster, for the tests."""
+        """Return the embedded cluster, for the tests."""
         (cluster,) = self._bed.supers.values()
         return Target(
             self._programs["e2e.test"],

@@ -1,4 +1,4 @@
-"""What came of the tests: the test program's own report read, and ours written. Pure."""
+"""Results of the tests: parses the test program's report and formats our own. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 from hack.conformance.tests import E2eTest, Exclusion
 
 Outcome = Literal["passed", "failed", "skipped"]
-"""`skipped`: the test itself found that it does not apply here."""
+"""`skipped`: the test decided by itself that it does not apply here."""
 
 _ITEM = "[It] "
 _LONGEST_MESSAGE = 500
@@ -16,7 +16,7 @@ _LONGEST_MESSAGE = 500
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one test. `message`: the first lines of its failure; of the first one, if it was `repeated`."""
+    """The result of one test. `message`: the first lines of its failure, of the first run if it was `repeated`."""
 
     name: str
     outcome: Outcome
@@ -26,9 +26,9 @@ class Result:
 
 
 def read_junit(text: str, tests: Iterable[E2eTest]) -> dict[str, Result]:
-    """The results of those of the tests that ran, from a report in junit's form.
+    """Parse the results of the tests that ran from a report in JUnit format.
 
-    Tests that were not begun, because the run was interrupted before, are absent.
+    Tests that had not started when the run was interrupted are absent.
 
     Raises:
         xml.etree.ElementTree.ParseError: the report was cut off.
@@ -47,7 +47,7 @@ def read_junit(text: str, tests: Iterable[E2eTest]) -> dict[str, Result]:
 
 
 def _name(title: str, names: set[str]) -> str | None:
-    """The test that a title means: its name, behind which the labels follow in brackets."""
+    """Return the name of the test in a title, without the labels in brackets that follow it."""
     text = title.removeprefix(_ITEM)
     while text and text not in names:
         text = text.rpartition(" [")[0]
@@ -67,7 +67,7 @@ def _message(case: ElementTree.Element) -> str:
 
 
 def short_message(text: str) -> str:
-    """The beginning of a failure, on one line."""
+    """Return the start of a failure's text as one line."""
     return " ".join(text.split())[:_LONGEST_MESSAGE]
 
 
@@ -77,7 +77,7 @@ class Report:
 
     results: Sequence[Result]
     excluded: Mapping[str, Exclusion]
-    """By the name of the test."""
+    """Name of each excluded test -> the group that excludes it."""
     seconds: float
 
     @property
@@ -86,16 +86,16 @@ class Report:
 
     @property
     def failed(self) -> list[Result]:
-        """All that did not pass, those that skipped themselves too: on an ordinary cluster they pass."""
+        """Return all results that did not pass. They include skipped tests, because these pass on an ordinary cluster."""
         return [result for result in self.results if result.outcome != "passed"]
 
     @property
     def repeated(self) -> list[Result]:
-        """Those that passed only when they ran again, alone: each hides a race, ours or the test's."""
+        """Return the tests that passed only when repeated alone: each reveals a race in vcsync or in the test."""
         return [result for result in self.results if result.repeated and result.outcome == "passed"]
 
     def as_json(self) -> dict[str, Any]:
-        """The report as plain values."""
+        """Return the report as plain values."""
         return {
             "possible": len(self.results),
             "passed": self.passed,
@@ -105,7 +105,7 @@ class Report:
         }
 
     def as_text(self) -> str:
-        """The report for people: a table by sig, what was left out, every failure."""
+        """Format the report for people: a table by sig, the excluded tests, every failure."""
         lines = ["", f"{'SIG':<24}{'PASSED':>8}{'POSSIBLE':>10}{'SECONDS':>9}"]
         for sig in sorted({_sig(result) for result in self.results}):
             mine = [result for result in self.results if _sig(result) == sig]

@@ -1,4 +1,4 @@
-"""Runs batches of official tests as processes of the test program, each test within its limit of time."""
+"""Runs batches of official tests as processes of the test program, each test with a time limit."""
 
 import queue
 import signal
@@ -16,18 +16,18 @@ from hack.testbed.processes import Process, Spawner, wait_gone
 from hack.testbed.processes import stop as kill_processes
 
 TEST_SECONDS = 180.0
-"""Limit of one test."""
+"""Time limit of one test."""
 SETUP_SECONDS = 300.0
-"""Limit of what goes before the first test and after the last."""
+"""Time limit before the first test and after the last."""
 INTERRUPT_SECONDS = 60.0
-"""What an interrupted test has to tidy up before its process is killed."""
+"""Seconds in which an interrupted test can clean up before its process is killed."""
 POLL_SECONDS = 0.25
 ATTEMPTS = 3
-"""How often a test is begun whose process gave no account of it."""
+"""Number of starts of a test whose process reported nothing about it."""
 REPEATED = 3
-"""So many failures of a run are tried again, each alone; more are no accident.
+"""Maximum number of failures of a run that are repeated, each alone; more failures are not accidental.
 
-Some of the tests look only once, after a wait that a kubelet would need, for what comes in its own time.
+Some tests check a state only once, after a fixed wait, although it may be reached later.
 """
 
 _RULE = "------------------------------"
@@ -48,9 +48,9 @@ _COMMON_FLAGS = (
 
 @dataclass(frozen=True)
 class Target:
-    """What the tests run against.
+    """The target of the tests.
 
-    `nodes`: how many the cluster is said to have. `flags`: further ones for the test program.
+    `nodes`: number of nodes that the test program expects. `flags`: further ones for the test program.
     """
 
     program: Path
@@ -61,12 +61,12 @@ class Target:
 
 
 class Runner:
-    """Runs tests, several processes side by side, those that must be alone at the end one after another.
+    """Runs tests in several concurrent processes, and then serial tests one after another.
 
     Args:
         target: the cluster and the programs.
         directory: for logs and reports.
-        parallel: processes at once.
+        parallel: number of concurrent processes.
         on_result: called, from any thread, with every result as soon as it is known.
     """
 
@@ -86,12 +86,12 @@ class Runner:
         self._runs = 0
 
     def run(self, tests: Sequence[E2eTest]) -> list[Result]:
-        """Run all tests, a few failed ones twice, and return what came of them."""
+        """Run all tests, a few failed ones twice, and return the results."""
         together = [test for test in tests if not test.serial]
         alone = [test for test in tests if test.serial]
         results = [
-            *self._side_by_side(batches(together, self._parallel), self._parallel),
-            *self._side_by_side(batches(alone), 1),
+            *self._run_batches(batches(together, self._parallel), self._parallel),
+            *self._run_batches(batches(alone), 1),
         ]
         return self._repeat(results, {test.name: test for test in tests})
 
@@ -106,17 +106,17 @@ class Runner:
         }
         return [again.get(result.name, result) for result in results]
 
-    def _side_by_side(self, dealt: Iterable[list[E2eTest]], parallel: int) -> list[Result]:
-        left: queue.SimpleQueue[list[E2eTest]] = queue.SimpleQueue()
-        for batch in dealt:
-            left.put(batch)
+    def _run_batches(self, all_batches: Iterable[list[E2eTest]], parallel: int) -> list[Result]:
+        waiting: queue.SimpleQueue[list[E2eTest]] = queue.SimpleQueue()
+        for batch in all_batches:
+            waiting.put(batch)
         results: list[Result] = []
         errors: list[BaseException] = []
 
         def work() -> None:
             try:
                 while True:
-                    results.extend(self._run_batch(left.get_nowait()))
+                    results.extend(self._run_batch(waiting.get_nowait()))
             except queue.Empty:
                 return
             except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
@@ -142,9 +142,7 @@ class Runner:
             for test in left:
                 begun[test] += 1
                 if test.name not in found and begun[test] >= ATTEMPTS and not progress:
-                    found[test.name] = Result(
-                        test.name, "failed", 0, "the test program gave no account of it"
-                    )
+                    found[test.name] = Result(test.name, "failed", 0, "the test program did not report it")
             for result in found.values():
                 self._on_result(result)
             results.extend(found.values())
@@ -179,10 +177,11 @@ class Runner:
         except (OSError, ElementTree.ParseError):
             found = {}
         if overrun is not None:
-            told = found.get(overrun.name, Result(overrun.name, "failed", TEST_SECONDS))
-            message = f"not within {TEST_SECONDS:.0f} s: {told.message}"
-            found[overrun.name] = replace(told, outcome="failed", message=message)
-        junit.unlink(missing_ok=True)  # it lists every test there is
+            reported = found.get(overrun.name, Result(overrun.name, "failed", TEST_SECONDS))
+            message = f"not within {TEST_SECONDS:.0f} s: {reported.message}"
+            found[overrun.name] = replace(reported, outcome="failed", message=message)
+        # The file is large, because it lists every test of the program.
+        junit.unlink(missing_ok=True)
         return found
 
 
@@ -199,7 +198,8 @@ def _watch(process: Process, spawner: Spawner, log: Path, tests: Sequence[E2eTes
             limit = SETUP_SECONDS if current is None else TEST_SECONDS
             if time.monotonic() - since > limit:
                 process.send(signal.SIGINT)
-                with suppress(TimeoutError):  # then the caller kills it
+                # If it does not end in time, the caller kills it.
+                with suppress(TimeoutError):
                     wait_gone([process], INTERRUPT_SECONDS, spawner.reap)
                 return current
             time.sleep(POLL_SECONDS)
@@ -208,7 +208,7 @@ def _watch(process: Process, spawner: Spawner, log: Path, tests: Sequence[E2eTes
 
 
 class Progress:
-    """Follows in the test program's output which test runs: its name stands behind a rule."""
+    """Finds the running test in the test program's output, where its name follows a horizontal line."""
 
     def __init__(self, tests: dict[str, E2eTest]) -> None:
         self._tests = tests
@@ -217,7 +217,7 @@ class Progress:
         self.current: E2eTest | None = None
 
     def read(self, text: str) -> bool:
-        """Take more output; whether another test has begun, or none runs any more."""
+        """Add output; return whether another test has started, or the running one has ended."""
         changed = False
         *lines, self._rest = (self._rest + text).split("\n")
         for line in lines:

@@ -1,4 +1,4 @@
-"""Where the tests run with everything ours: `vcsync up`, with control planes, controllers and hollow super clusters."""
+"""A test environment of only vcsync's programs: `vcsync up` with its controllers and hollow super clusters."""
 
 import json
 import shutil
@@ -24,7 +24,8 @@ from hack.testbed.processes import stop as kill_processes
 VCSYNC = (sys.executable, "-m", "vcsync")
 SUPERS = tuple(f"r{number + 1}" for number in range(SUPER_CLUSTERS))
 QUOTA_BY_NODES = {True: {"cpu": "64", "memory": "128Gi"}, False: {"cpu": "16", "memory": "32Gi"}}
-"""Default quota of a namespace, by whether there are many nodes: then a node is as large as its share of a super cluster."""
+"""Default quota of a namespace, by whether there are many nodes: a node is as large as a namespace's share of a super
+cluster."""
 MANY = 10
 READY_SECONDS = 120.0
 COMMAND_SECONDS = 120.0
@@ -34,9 +35,9 @@ class WholeEnvironment:
     """A tenant of `vcsync up` on two hollow super clusters, with vcsync's own controllers.
 
     Args:
-        directory: for data and logs; what a run before left there goes.
-        nodes: how many each super cluster has; they have the shape that `vcsync up` gives them.
-        own_nodes: whether the tests get a super cluster, which owns its nodes, instead of the tenant.
+        directory: for data and logs; files of an earlier run are removed.
+        nodes: number of nodes of each super cluster; `vcsync up` decides about their shape.
+        own_nodes: whether the tests run on a super cluster, which owns its nodes, instead of on the tenant.
     """
 
     def __init__(self, directory: Path, nodes: Nodes, *, own_nodes: bool = False) -> None:
@@ -52,13 +53,13 @@ class WholeEnvironment:
         """Start everything, and wait until the tenant's own Pods run.
 
         Raises:
-            EnvironmentFailed: vcsync did not come up.
+            EnvironmentFailed: vcsync did not start.
         """
         self._start_up()
         self._prepare()
 
     def stop(self) -> None:
-        """End what runs."""
+        """Stop all processes."""
         if self._process is not None:
             kill_processes([self._process], self._spawner.reap)
             self._process = None
@@ -66,7 +67,7 @@ class WholeEnvironment:
 
     @property
     def target(self) -> Target:
-        """The tenant, or the super cluster, for the tests."""
+        """Return the tenant, or the super cluster, for the tests."""
         nodes = self._nodes if self._own_nodes else SUPER_CLUSTERS * self._nodes
         kubeconfig = self._super_kubeconfig(SUPERS[0]) if self._own_nodes else self._kubeconfig(TENANT)
         return Target(self._programs["e2e.test"], self._programs["kubectl"], kubeconfig, nodes)
@@ -85,6 +86,8 @@ class WholeEnvironment:
         command = (
             *(*VCSYNC, "up", "--data", str(self._data), "--tenants", TENANT, "--hollow", ",".join(SUPERS)),
             *("--nodes", str(self._nodes), "--log-level", "info"),
+            # Tests create many namespaces, and terminating ones still count.
+            *("--quota", ""),
             *("--listen", f"127.0.0.1:{port}", "--status", f"127.0.0.1:{status}"),
         )
         self._process = self._spawner.start(command, self._log, Path.cwd())
@@ -96,14 +99,14 @@ class WholeEnvironment:
             time.sleep(0.1)
 
     def _prepare(self) -> None:
-        """What an operator does for this tenant: the Pod policy, a default quota, a runtime in the super clusters."""
+        """Set up the tenant as an operator: the Pod policy, a default quota, a runtime in the super clusters."""
         for name in SUPERS:
             kubeconfig = self._super_kubeconfig(name)
             kubeconfig.touch(mode=0o600)
             kubeconfig.write_text(
                 _run((*VCSYNC, "tenant", "kubeconfig", name, "--data", str(self._data)), None)
             )
-            self._kubectl(kubeconfig, "apply", "-f", "-", given=RUNTIME_CLASS)
+            self._kubectl(kubeconfig, "apply", "-f", "-", manifest=RUNTIME_CLASS)
         quota = QUOTA_BY_NODES[self._nodes >= MANY]
         patch = json.dumps({"spec": {"podPolicy": POD_POLICY, "defaultQuota": quota}})
         admin = self._kubeconfig("admin")
@@ -112,26 +115,26 @@ class WholeEnvironment:
             self._settle()
 
     def _settle(self) -> None:
-        """Let the tenant's own Pods run: it sees the nodes that they are on."""
+        """Run the tenant's own Pods, so that it sees their nodes."""
         tenant = self._kubeconfig(TENANT)
-        self._kubectl(tenant, "apply", "-f", "-", given=RESIDENT)
+        self._kubectl(tenant, "apply", "-f", "-", manifest=RESIDENT)
         wait = f"--timeout={COMMAND_SECONDS - 10:.0f}s"
         self._kubectl(tenant, "rollout", "status", "deployment/resident", "-n", "default", wait)
 
-    def _kubectl(self, kubeconfig: Path, *arguments: str, given: object = None) -> None:
+    def _kubectl(self, kubeconfig: Path, *arguments: str, manifest: object = None) -> None:
         command = (str(self._programs["kubectl"]), "--kubeconfig", str(kubeconfig), *arguments)
-        _run(command, None if given is None else json.dumps(given))
+        _run(command, None if manifest is None else json.dumps(manifest))
 
 
-def _run(command: tuple[str, ...], given: str | None) -> str:
-    """Run a command and return what it prints.
+def _run(command: tuple[str, ...], stdin: str | None) -> str:
+    """Run a command and return its standard output.
 
     Raises:
         EnvironmentFailed: it failed.
     """
     done = subprocess.run(
         command,
-        input=given,
+        input=stdin,
         capture_output=True,
         text=True,
         check=False,

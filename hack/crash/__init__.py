@@ -1,1 +1,1 @@
-"""Kills a process that writes to the SQLite store, again and again, and checks that nothing acknowledged is lost."""
+"""Repeatedly kills a process that writes to the SQLite store, and checks that no acknowledged write is lost."""

@@ -1,4 +1,4 @@
-"""What must hold of a database after its writer was killed. Reads the file directly, not by the store's own code."""
+"""Invariants of a database after its writer was killed. Reads the file directly, not through the store's code."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,16 +8,16 @@ import apsw
 from hack.crash.writer import PAIR, TASKS, key, number_of
 
 Acknowledged = Mapping[int, tuple[int, int]]
-"""By task: the number of its last acknowledged transaction, and that one's revision."""
+"""Task -> (number of its last acknowledged transaction, revision of that transaction)."""
 
 
 def problems(path: Path, acknowledged: Acknowledged, revision_before: int) -> list[str]:
-    """Return what is wrong with the database; nothing, normally.
+    """Return the violations in the database; normally none.
 
     Args:
-        path: of the file; nobody has it open.
-        acknowledged: what the writer said, and what stood there before.
-        revision_before: the newest revision at the end of the round before.
+        path: of the file; no process may have it open.
+        acknowledged: transactions that the writer reported, or that the database had before.
+        revision_before: the newest revision at the end of the previous round.
     """
     with apsw.Connection(str(path)) as connection:
         found = [
@@ -34,8 +34,8 @@ def problems(path: Path, acknowledged: Acknowledged, revision_before: int) -> li
     return found
 
 
-def standing(path: Path) -> tuple[int, dict[int, tuple[int, int]]]:
-    """Return a database's newest revision, and what stands there of each task: none of it may go again."""
+def current(path: Path) -> tuple[int, dict[int, tuple[int, int]]]:
+    """Return a database's newest revision, and the current transaction of each task, which must not be lost later."""
     with apsw.Connection(str(path)) as connection:
         revision: int = connection.execute("SELECT revision FROM state").get
         pairs = {task: _pair(connection, task) for task in range(TASKS)}
@@ -44,7 +44,7 @@ def standing(path: Path) -> tuple[int, dict[int, tuple[int, int]]]:
 
 
 def _pair(connection: apsw.Connection, task: int) -> list[tuple[int, int]]:
-    """Return number and revision of both keys of a task, of those that are there."""
+    """Return (number, revision) of each existing key of a task."""
     found = []
     for name in PAIR:
         for row in connection.execute("SELECT value, revision FROM object WHERE key = ?", (key(task, name),)):
@@ -56,7 +56,7 @@ def _pair(connection: apsw.Connection, task: int) -> list[tuple[int, int]]:
 
 
 def _lost(connection: apsw.Connection, acknowledged: Acknowledged) -> list[str]:
-    """Find acknowledged transactions that are not there, and halves of transactions."""
+    """Find acknowledged transactions that are missing, and halves of transactions."""
     found = []
     for task, (number, revision) in acknowledged.items():
         pair = _pair(connection, task)
@@ -69,12 +69,12 @@ def _lost(connection: apsw.Connection, acknowledged: Acknowledged) -> list[str]:
         if left < number or at < revision:
             found.append(f"task {task}: acknowledged {number} at {revision}, found {left} at {at}")
         if left > number + 1:
-            found.append(f"task {task}: {left} is there, which was never tried after {number}")
+            found.append(f"task {task}: found {left}, which the writer never tried after {number}")
     return found
 
 
 def _disagreeing(connection: apsw.Connection, revision_before: int) -> list[str]:
-    """Find revisions that go back, and places where log and current values tell different stories."""
+    """Find revisions that decrease, and contradictions between log and current values."""
     ((revision, compacted),) = connection.execute("SELECT revision, compacted FROM state")
     found = []
     if revision < revision_before:
@@ -91,7 +91,7 @@ def _disagreeing(connection: apsw.Connection, revision_before: int) -> list[str]
     logged = {revision for (revision,) in connection.execute("SELECT DISTINCT sequence >> 16 FROM log")}
     if missing := set(range(compacted + 1, revision + 1)) - logged - {1}:
         found.append(f"revisions {sorted(missing)[:5]} are not in the log")
-    # Key by key, each change was made to what the change before it left, and the last one left what stands now.
+    # For every key, each change replaced the result of the previous one, and the last one left the current value.
     last: dict[str, int] = {}
     for sequence, name, before, previous in connection.execute(
         "SELECT sequence, key, before, previous IS NULL FROM log ORDER BY sequence"
@@ -105,7 +105,7 @@ def _disagreeing(connection: apsw.Connection, revision_before: int) -> list[str]
         last[name] = sequence >> 16
     for name, at in connection.execute("SELECT key, revision FROM object"):
         if at > compacted and last.get(name) != at:
-            found.append(f"{name}: stands at {at}, the log ends at {last.get(name)}")
+            found.append(f"{name}: is at {at}, the log ends at {last.get(name)}")
     return found
 
 

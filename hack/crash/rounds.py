@@ -9,15 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hack.crash.check import problems, standing
-from vcsync.controlplane.store.sqlite import DATABASE
+from hack.crash.check import current, problems
+from vcsync.apiserver.storage.sqlite import DATABASE
 
 START_SECONDS = 60
 
 
 @dataclass
 class Tally:
-    """What so many rounds came to."""
+    """The result of all rounds."""
 
     rounds: int = 0
     acknowledged: int = 0
@@ -27,12 +27,12 @@ class Tally:
 def run(
     folder: Path, count: int, longest: float, seed: int, progress: Callable[[Tally], None] = lambda _: None
 ) -> Tally:
-    """Do rounds until one finds a problem.
+    """Run rounds until one finds a problem.
 
     Args:
-        folder: an empty one, for the database.
-        count: how many rounds.
-        longest: seconds that a writer lives after it has begun to write, at most.
+        folder: an empty folder for the database.
+        count: number of rounds.
+        longest: maximum seconds between a writer's first write and its end.
         seed: of the random moments.
         progress: called after every round.
     """
@@ -49,13 +49,13 @@ def run(
         tally.problems += [f"round {number}: {one}" for one in problems(folder / DATABASE, last, revision)]
         if tally.problems:
             break
-        revision, last = standing(folder / DATABASE)
+        revision, last = current(folder / DATABASE)
         progress(tally)
     return tally
 
 
 def _written(folder: Path, seconds: float) -> list[bytes]:
-    """Let a writer write for so long, kill it, and return all it said to have written."""
+    """Let a writer write for some time, kill it, and return everything that it reported as written."""
     command = [sys.executable, "-m", "hack.crash.writer", str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0) as writer:
         assert writer.stdout  # noqa: S101  asked for above

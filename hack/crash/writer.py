@@ -1,7 +1,7 @@
-"""The process that is killed: writes from many tasks at once and says on stdout what was acknowledged.
+"""The process that is killed: writes from several concurrent tasks and reports acknowledged transactions on stdout.
 
-A line is written only once the store has acknowledged, by one write(2) below the size that pipes keep whole. Each is
-`<task> <number> <revision>`: the `number`-th transaction of that task took effect at that revision.
+It prints a line after the store has acknowledged a transaction, by one write(2) that is small enough to be atomic on a
+pipe. A line is `<task> <number> <revision>`: the `number`-th transaction of that task took effect at that revision.
 """
 
 import asyncio
@@ -9,12 +9,12 @@ import os
 import sys
 from pathlib import Path
 
-from vcsync.controlplane.store.interface import Compare, Delete, Put
-from vcsync.controlplane.store.sqlite import DATABASE, SqliteStore, open_sqlite
+from vcsync.apiserver.storage.interface import Compare, Delete, Put
+from vcsync.apiserver.storage.sqlite import DATABASE, SqliteStore, open_sqlite
 
 TASKS = 8
 PAIR = ("left", "right")
-"""Every transaction sets both keys of its task to one value, so that half of one would show."""
+"""Every transaction sets both keys of its task to the same value, so that half a transaction is visible."""
 
 DELETE_EVERY = 7
 COMPACT_EVERY = 50
@@ -22,12 +22,12 @@ KEPT_REVISIONS = 100
 
 
 def value(number: int) -> bytes:
-    """Return what the `number`-th transaction of a task sets: of many sizes, from one page to several."""
+    """Return the value of the `number`-th transaction of a task; sizes vary from less than a page to several pages."""
     return b"%d " % number + b"." * (number * 997 % 20_000)
 
 
 def number_of(content: bytes) -> int:
-    """Return the number of the transaction that set this."""
+    """Return the number of the transaction that set this value."""
     return int(content.partition(b" ")[0])
 
 
@@ -37,7 +37,7 @@ def key(task: int, name: str) -> str:
 
 
 async def write(store: SqliteStore, task: int) -> None:
-    """Write without end: a pair in one transaction, conditional on what this task wrote before."""
+    """Write endlessly: a pair in one transaction, conditional on this task's previous write."""
     record, _ = await store.get(key(task, PAIR[0]))
     number = number_of(record.value) if record else 0
     revision = record.revision if record else 0
@@ -52,7 +52,7 @@ async def write(store: SqliteStore, task: int) -> None:
             ],
         )
         if not outcome.done:
-            raise AssertionError(f"task {task}: somebody else wrote {outcome.failed}")
+            raise AssertionError(f"task {task}: another writer changed {outcome.failed}")
         revision = outcome.revision
         os.write(1, b"%d %d %d\n" % (task, number, revision))
         if number % COMPACT_EVERY == 0:

@@ -1,1 +1,1 @@
-"""The commands of README and docs/, typed from top to bottom as a reader would."""
+"""Executes the commands of README and docs/ from top to bottom, as a reader would."""

@@ -1,4 +1,4 @@
-"""`python -m hack.documents`: type the commands of README and docs/ as a reader would."""
+"""`python -m hack.documents`: executes the commands of README and docs/ as a reader would."""
 
 import sys
 
@@ -13,7 +13,7 @@ from hack.documents.stage import apart, play
 @click.argument("documents", nargs=-1, type=click.Choice(DOCUMENTS))
 @click.option("--here", is_flag=True, hidden=True, help="Within the namespaces that were made for it.")
 def main(documents: tuple[str, ...], here: bool) -> None:
-    """Type the commands of DOCUMENTS (default all) from top to bottom, each document on a machine of its own.
+    """Execute the commands of DOCUMENTS (default all) from top to bottom, each document on its own machine.
 
     The machine is a network and mount namespace (`unshare`, `ip`), so that ports and folders are those that
     the documents name.

@@ -1,4 +1,4 @@
-"""What stands in code blocks of a Markdown text: pure."""
+"""Code blocks of a Markdown text. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ class Block:
 
     Attributes:
         line: of its first fence, from 1.
-        language: what stands behind the fence: `console`, `yaml`, ...; empty for none.
+        language: the word after the fence: `console`, `yaml`, ...; empty if there is none.
         text: the lines between the fences.
     """
 
@@ -24,12 +24,12 @@ class Block:
 
     @property
     def file(self) -> str | None:
-        """The name of the file whose content this is: its first line says so."""
+        """Return the file name in the first line of the block's content."""
         named = _FILE.match(self.text)
         return named.group(1) if named else None
 
     def commands(self) -> Iterator[str]:
-        """Yield what a reader types: lines after `$ `, continued ones joined, without their comments."""
+        """Yield the commands: lines after `$ `, with continued ones joined, without comments."""
         joined = self.text.replace("\\\n", " ")
         for line in joined.splitlines():
             if line.startswith("$ "):
@@ -59,5 +59,5 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def files(text: str) -> dict[str, str]:
-    """Return the files whose content stands in a Markdown text, by name."""
+    """Return the contents of files in a Markdown text, by name."""
     return {block.file: block.text for block in blocks(text) if block.file is not None}

@@ -1,4 +1,4 @@
-"""What surrounds each document's commands: clusters that a reader has, and what is done instead of a command. Data only."""
+"""Preparations for each document: existing clusters, and replacements of commands. Data only."""
 
 import re
 from collections.abc import Mapping
@@ -9,29 +9,34 @@ DOCUMENTS = (
     "docs/configuration.md",
     "docs/conformance.md",
     "docs/controlplane.md",
+    "docs/gateway.md",
+    "docs/identity.md",
+    "docs/metering.md",
     "docs/operating.md",
     "docs/performance.md",
+    "docs/policies.md",
+    "docs/tenants.md",
 )
 
 SERVES = re.compile(r"(make up|vcsync up|vcsync run)\b")
-"""Commands that go on until Ctrl-C, unless `&` puts them beside the shell."""
+"""Commands that run until Ctrl-C, unless `&` puts them into the background."""
 
 TOO_LONG = (
     (re.compile(r"make (test|bench|conformance\S*|chaos|fuzz|mutants|attacks)\b"), "make --dry-run {rest}"),
     (re.compile(r"python -m hack\.\S+"), "{command} --help"),
 )
-"""Commands that take many minutes, and what shows that they are spelled as they must be."""
+"""Commands that take many minutes, with commands that check their spelling."""
 
 
 @dataclass(frozen=True)
 class Play:
-    """How a document is played.
+    """The preparations of a document.
 
     Attributes:
         clusters: real API servers that the reader has, as NAME.kubeconfig in the folder.
         borrowed: files that the reader has from another document, by name.
-        before: commands that a reader has typed elsewhere, by the beginning of the command that they precede.
-        instead: what is typed instead of a command that cannot work here.
+        before: start of a command -> commands that a reader has typed elsewhere before it.
+        instead: command that cannot work here -> the command that replaces it.
     """
 
     clusters: tuple[str, ...] = ()
@@ -49,6 +54,19 @@ PLAYS: Mapping[str, Play] = {
         before={"vcsync install": ("rm -rf vcsync-data",)},
     ),
     "docs/configuration.md": Play(clusters=("east",)),
+    "docs/gateway.md": Play(clusters=("umbrella",)),
+    "docs/tenants.md": Play(
+        clusters=("umbrella",),
+        before={
+            # The control plane answers before `vcsync up` has installed the CRDs.
+            "kubectl apply -f acme.yaml": ("until kubectl get tenants; do sleep 0.5; done",),
+            "kubectl patch tenant": (
+                "vcsync tenant create acme",
+                "vcsync tenant kubeconfig acme > acme.kubeconfig",
+                "vcsync tenant add acme --kubeconfig acme.kubeconfig",
+            ),
+        },
+    ),
     "docs/operating.md": Play(
         clusters=("meta", "r1", "acme", "east", "west"),
         before={
@@ -68,12 +86,12 @@ PLAYS: Mapping[str, Play] = {
 
 
 def play_of(document: str) -> Play:
-    """Return what surrounds a document's commands."""
+    """Return the preparations of a document."""
     return PLAYS.get(document, Play())
 
 
 def typed(command: str, play: Play) -> str:
-    """Return what is typed for a command of a document."""
+    """Return the command that replaces a command of a document."""
     if command in play.instead:
         return play.instead[command]
     for pattern, instead in TOO_LONG:
@@ -83,5 +101,5 @@ def typed(command: str, play: Play) -> str:
 
 
 def earlier(command: str, play: Play) -> tuple[str, ...]:
-    """Return the commands that a reader has typed elsewhere before this one."""
+    """Return the commands that a reader has executed elsewhere before this one."""
     return next((commands for start, commands in play.before.items() if command.startswith(start)), ())

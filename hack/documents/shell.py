@@ -1,4 +1,4 @@
-"""One shell in which commands are typed, with the programs that it runs beside them."""
+"""One shell for commands, with the programs that it runs in the background."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _POLL_SECONDS = 0.2
 
 
 class CommandFailed(Exception):
-    """A command did not do what a reader expects; the text says which, and what it printed."""
+    """A command failed; the text contains the command and its output."""
 
 
 class Shell:
-    """A bash in a folder of its own. Everything that it has started ends with it.
+    """A bash in its own folder. Its end stops all processes that it has started.
 
     Args:
-        folder: where it begins.
-        log: what commands print.
+        folder: its initial working directory.
+        log: file for the output of commands.
         environment: of the shell.
     """
 
@@ -48,7 +48,7 @@ class Shell:
             text=True,
             start_new_session=True,
         )
-        # Job control gives each program beside the shell a process group, and the signals that a terminal gives it.
+        # Job control gives each background program a process group and the signals of a terminal.
         self.run("set -m", 10)
 
     def __enter__(self) -> Self:
@@ -74,7 +74,7 @@ class Shell:
         self._output.close()
 
     def run(self, command: str, seconds: float) -> None:
-        """Type a command and wait until it has ended well.
+        """Execute a command and wait until it has succeeded.
 
         Raises:
             CommandFailed: It ended with another exit code than 0, or not within the seconds.
@@ -85,7 +85,7 @@ class Shell:
             raise CommandFailed(f"exit code {code}: {command}\n{self._printed(begun)}")
 
     def start(self, command: str, seconds: float) -> int:
-        """Type a command that goes on, and wait until it says that it is ready; returns its process group.
+        """Start a server command, and wait until it reports to be ready; returns its process group.
 
         Raises:
             CommandFailed: It ended, or was not ready within the seconds.
@@ -153,7 +153,7 @@ def _members(group: int) -> list[int]:
 
 
 def _ports(group: int) -> set[int]:
-    """The TCP ports at which a process group listens."""
+    """Return the TCP ports on which a process group listens."""
     sockets = set()
     for pid in _members(group):
         with contextlib.suppress(OSError):
@@ -170,17 +170,17 @@ def _ports(group: int) -> set[int]:
 
 
 def _ready(port: int) -> bool:
-    # It is only asked whether it is ready.
+    # The request only checks readiness.
     unchecked = ssl.create_default_context()
     unchecked.check_hostname, unchecked.verify_mode = False, ssl.CERT_NONE
-    # Kubernetes' controllers have no /readyz; where there is one, /healthz alone says too little.
+    # Kubernetes' controllers have no /readyz. For servers that have one, /healthz is not sufficient.
     for scheme, path in (("http", "readyz"), ("https", "readyz"), ("https", "healthz")):
         address = f"{scheme}://127.0.0.1:{port}/{path}"
         try:
             with urllib.request.urlopen(address, timeout=2, context=unchecked) as answer:  # noqa: S310
                 return bool(answer.status == 200)
         except urllib.error.HTTPError as error:
-            # A server of HTTPS answers HTTP with 400, and a path that it does not have with 404.
+            # An HTTPS server answers HTTP with 400, and an unknown path with 404.
             if error.code >= HTTPStatus.INTERNAL_SERVER_ERROR:
                 return False
         except OSError:

@@ -1,4 +1,4 @@
-"""One document on a machine of its own: its network, its /var/lib/vcsync, the clusters that the reader has."""
+"""One document on its own machine: its network, its /var/lib/vcsync, and the reader's clusters."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ COMMAND_SECONDS = 180.0
 READY_SECONDS = 90.0
 STOP_SECONDS = 30.0
 
-# Folders that documents name and that belong to whoever runs this.
+# Folders that documents name and that the namespace must replace by its own.
 _TAKEN = ("/var/lib", "/var/log")
 
 
 def apart(document: str) -> int:
-    """Play a document in namespaces of its own, as root of them; returns the exit code."""
+    """Execute a document in its own namespaces, in which it is root; returns the exit code."""
     done = subprocess.run(
         [
             "unshare",
@@ -46,11 +46,11 @@ def apart(document: str) -> int:
     return done.returncode
 
 
-def play(document: str, told: Callable[[str], None]) -> None:
-    """Type a document's commands from top to bottom, within the namespaces that `apart` makes.
+def play(document: str, report: Callable[[str], None]) -> None:
+    """Execute a document's commands from top to bottom, within the namespaces that `apart` creates.
 
     Raises:
-        CommandFailed: A command did not do what a reader expects.
+        CommandFailed: A command failed or did not become ready.
     """
     _take_possession()
     surroundings = play_of(document)
@@ -69,13 +69,13 @@ def play(document: str, told: Callable[[str], None]) -> None:
                 if name := block.file:
                     (folder / name).write_text(block.text)
                 if block.language == "console":
-                    _type_all(f"{document}:{block.line}", block, surroundings, shell, told)
+                    _type_all(f"{document}:{block.line}", block, surroundings, shell, report)
 
 
-def _type_all(where: str, block: Block, play: Play, shell: Shell, told: Callable[[str], None]) -> None:
+def _type_all(where: str, block: Block, play: Play, shell: Shell, report: Callable[[str], None]) -> None:
     for command in block.commands():
         for line in (*earlier(command, play), typed(command, play)):
-            told(f"{where}: {line}")
+            report(f"{where}: {line}")
             try:
                 _type(line, shell)
             except CommandFailed as error:
@@ -99,7 +99,7 @@ def _take_possession() -> None:
 
 @contextlib.contextmanager
 def _clusters(play: Play, directory: Path, folder: Path) -> Iterator[None]:
-    """Start the clusters that the reader has, each a real API server, and lay their kubeconfigs into the folder."""
+    """Start the reader's clusters, each a real API server, and put their kubeconfigs into the folder."""
     if not play.clusters:
         yield
         return

@@ -1,1 +1,1 @@
-"""Fuzzes the embedded control plane: hostile requests to one tenant must hurt neither the server nor another."""
+"""Fuzzes the embedded control plane: hostile requests of a tenant must harm neither the server nor other tenants."""

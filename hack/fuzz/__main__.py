@@ -11,19 +11,19 @@ from hack.fuzz.run import Tally, run
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--requests", default=1_000_000, show_default=True, help="How many to send.")
-@click.option("--seed", default=1, show_default=True, help="Of all that is random.")
+@click.option("--requests", default=1_000_000, show_default=True, help="Number of requests to send.")
+@click.option("--seed", default=1, show_default=True, help="Seed of all random choices.")
 @click.option("--only", default="", help="Send only the requests of these numbers: 17,204.")
 @click.option("--log", type=click.Path(dir_okay=False, path_type=Path), help="Keep the server's log here.")
 def main(requests: int, seed: int, only: str, log: Path | None) -> None:
-    """Send hostile requests to one tenant of an embedded control plane; the exit code tells whether all went well."""
-    shown = 0
+    """Send hostile requests to one tenant of an embedded control plane; the exit code is 1 if there are findings."""
+    printed = 0
 
-    def told(tally: Tally) -> None:
-        nonlocal shown
-        for each in tally.findings[shown:]:
+    def progress(tally: Tally) -> None:
+        nonlocal printed
+        for each in tally.findings[printed:]:
             click.echo(each, err=True)
-        shown = len(tally.findings)
+        printed = len(tally.findings)
         click.echo(
             f"{tally.sent:,} requests, {tally.sent / tally.seconds:.0f}/s, slowest {tally.slowest[0]:.1f} s (number {tally.slowest[1]}), "
             f"memory {tally.memory[1] / 2**20:.0f} MB, {len(tally.findings)} findings"
@@ -31,10 +31,10 @@ def main(requests: int, seed: int, only: str, log: Path | None) -> None:
 
     numbers = tuple(int(each) for each in only.split(",") if each)
     with tempfile.TemporaryDirectory(prefix="vcsync-fuzz-") as folder:
-        tally = asyncio.run(run(Path(folder), requests, seed, only=numbers, told=told))
+        tally = asyncio.run(run(Path(folder), requests, seed, only=numbers, progress=progress))
         if log is not None:
             log.write_bytes((Path(folder) / "controlplane.log").read_bytes())
-    for each in tally.findings[shown:]:
+    for each in tally.findings[printed:]:
         click.echo(each, err=True)
     codes = ", ".join(f"{code or 'closed'}: {count:,}" for code, count in sorted(tally.codes.items()))
     click.echo(

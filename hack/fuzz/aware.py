@@ -1,4 +1,4 @@
-"""Requests that know the API: every resource, verb and option, with bodies made from schemas and from the parity corpus."""
+"""Requests with every resource, verb and option of the API, and bodies from schemas and from the parity corpus."""
 
 import gzip
 import json
@@ -12,10 +12,10 @@ from urllib.parse import quote
 from hack.fuzz import definitions, values
 from hack.fuzz.request import Request, http
 from hack.parity import corpus
-from vcsync.controlplane.resources import Resource, Subresource
-from vcsync.controlplane.schema.builtin import resources, schema
-from vcsync.controlplane.wire import protobuf
-from vcsync.controlplane.wire.protobuf_wire import ProtobufError
+from vcsync.apimachinery.resources import Resource, Subresource
+from vcsync.apimachinery.schema.builtin import resources, schema
+from vcsync.apimachinery.wire import protobuf
+from vcsync.apimachinery.wire.protobuf_wire import ProtobufError
 
 NAMESPACES = ("default", "default", "default", "fuzz-b", "kube-system")
 PATCHES = {
@@ -23,7 +23,7 @@ PATCHES = {
     "application/apply-patch+yaml", "application/apply-patch+cbor",
 }  # fmt: skip
 KEPT = ("clusterroles", "clusterrolebindings")
-"""Without these the tenant's admin could do no more, and the rest of a run would test nothing but refusals."""
+"""Resources whose collections are never deleted, because the tenant's admin would lose its permissions."""
 PATCH_TYPES = tuple(sorted(PATCHES))
 ACCEPTS = (
     "application/json", "application/json", "*/*", "application/yaml", "application/vnd.kubernetes.protobuf",
@@ -69,12 +69,12 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 
 
 def request(number: int, random: Random) -> Request:
-    """Make one request at one tenant's API."""
+    """Return a request to a tenant's API."""
     return random.choices(_WAYS, _WEIGHTS)[0](number, random)
 
 
 def _object(number: int, random: Random) -> Request:
-    """A verb at a built-in resource."""
+    """Return a request for a built-in resource."""
     resource = random.choice(resources())
     sub = (
         random.choice(tuple(resource.subresources.values()))
@@ -86,7 +86,7 @@ def _object(number: int, random: Random) -> Request:
 
 
 def _custom(number: int, random: Random) -> Request:
-    """A definition, or a verb at a custom resource."""
+    """Return a request for a CustomResourceDefinition or a custom resource."""
     if random.random() < 0.25:
         crd = next(each for each in resources() if each.plural == "customresourcedefinitions")
         return _send(
@@ -167,7 +167,7 @@ def _send(
 
 
 def place(resource: Resource, namespace: str, name: str, random: Random) -> str:
-    """Return the path of an object or collection; most times escaped as it must be."""
+    """Return the path of an object or collection, usually correctly escaped."""
     escape: Callable[[str], str] = (
         (lambda text: text) if random.random() < 0.02 else lambda text: quote(text, safe="", errors="replace")
     )
@@ -178,7 +178,7 @@ def place(resource: Resource, namespace: str, name: str, random: Random) -> str:
 
 
 def parameters(random: Random, verb: str) -> str:
-    """Return a query, or nothing."""
+    """Return a query, or an empty string."""
     chosen = [
         (key, random.choice(PARAMETERS[key]))
         for key in random.sample(NAMES, random.choice((0, 0, 0, 1, 2, 4)))
@@ -198,7 +198,7 @@ def parameters(random: Random, verb: str) -> str:
 
 
 def body(resource: Resource, sub: Subresource | None, random: Random, wild: float) -> Any:
-    """An object of a kind: out of the parity corpus and changed, or made of its schema."""
+    """Return an object of a kind: a changed one from the parity corpus, or one generated from the schema."""
     kind = (sub.group, sub.version, sub.kind) if sub else (resource.group, resource.version, resource.kind)
     seeds = corpus_bodies().get((resource.group, resource.plural), ())
     if seeds and not sub and random.random() < 0.6:
@@ -217,7 +217,7 @@ def body(resource: Resource, sub: Subresource | None, random: Random, wild: floa
 
 @cache
 def corpus_bodies() -> dict[tuple[str, str], list[Any]]:
-    """Return what the parity corpus creates, by group and resource."""
+    """Return (group, resource) -> bodies that the parity corpus creates."""
     found: dict[tuple[str, str], list[Any]] = {}
     for scenario in corpus.load():
         for step in scenario.steps:
@@ -287,12 +287,12 @@ def _with_body(
     extra = {"Content-Type": content}
     if random.random() < 0.02:
         extra["Content-Encoding"] = random.choice(("gzip", "deflate", "br", "identity"))
-        data = gzip.compress(data, 1) if random.random() < 0.5 else data
+        data = gzip.compress(data, 1, mtime=0) if random.random() < 0.5 else data
     return http(number, method, target, {**headers, **extra}, data)
 
 
 def damaged(data: bytes, random: Random) -> bytes:
-    """Flip, cut, double or drop bytes."""
+    """Return data with flipped, cut, doubled or dropped bytes."""
     changed = bytearray(data)
     for _ in range(random.choice((1, 1, 2, 8))):
         if not changed:
@@ -378,7 +378,7 @@ def _options(random: Random) -> bytes:
 
 
 def _path(number: int, random: Random) -> Request:
-    """A path that is no resource's."""
+    """Return a request for a path that is not a resource's."""
     headers = {"Accept": random.choice(ACCEPTS)}
     if random.random() < 0.3:
         headers["If-None-Match"] = random.choice(('"x"', "*", "", "W/"))

@@ -1,4 +1,4 @@
-"""A bare HTTP/1.1 client: it sends what it is given and reads what comes. One request at a time."""
+"""A minimal HTTP/1.1 client, which sends arbitrary bytes and reads the answer. One request at a time."""
 
 import asyncio
 import contextlib
@@ -13,14 +13,20 @@ MAX_HEAD = 2**20
 
 
 class HangError(Exception):
-    """No answer in time."""
+    """The server did not answer in time."""
 
 
 class Client:
-    """One connection, opened again whenever the server or a malformed request ended it."""
+    """One connection, which is reopened after the server or a malformed request has ended it.
+
+    Args:
+        port: of the server on this machine.
+        tls: settings with the client's certificate.
+        bound: seconds that an answer may take.
+    """
 
     def __init__(self, port: int, tls: ssl.SSLContext, bound: float) -> None:
-        """Take where to connect, and how many seconds an answer may take."""
+        """Store the arguments; `send` connects."""
         self._port, self._tls, self._bound = port, tls, bound
         self._open: tuple[StreamReader, StreamWriter] | None = None
 
@@ -28,8 +34,8 @@ class Client:
         """Send a request and read its answer.
 
         Raises:
-            HangError: it did not come in time.
-            OSError: the server does not let us connect.
+            HangError: there was no answer in time.
+            OSError: the server refuses the connection.
         """
         for fresh in (False, True):
             reused = self._open is not None
@@ -81,7 +87,7 @@ class Client:
 
     async def _answer(self, reader: StreamReader, request: Request) -> Answer:
         if request.lenient:
-            # What is malformed may leave the server waiting for more: it may, until its own time limit.
+            # After a malformed request the server may wait for more data, until its own time limit.
             try:
                 async with asyncio.timeout(MALFORMED_SECONDS):
                     head = await reader.readuntil(b"\r\n\r\n")
@@ -105,7 +111,7 @@ async def _drain(writer: StreamWriter) -> None:
 
 
 async def _some(reader: StreamReader) -> bytes:
-    """Read what a stream tells at once."""
+    """Read the data that arrives on a stream within `STREAM_SECONDS`."""
     read = b""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(STREAM_SECONDS):

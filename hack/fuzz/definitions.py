@@ -48,7 +48,7 @@ JSON_PATHS = (
 
 
 def definition(random: Random) -> Any:
-    """A definition, mostly one that is established."""
+    """Return a definition, usually one that becomes established."""
     plural = random.choice(PLURALS)
     versions = [_version(random, "v1", True)]
     if random.random() < 0.3:
@@ -99,7 +99,7 @@ def _version(random: Random, name: str, storage: bool) -> dict[str, Any]:
 
 
 def node(random: Random, depth: int) -> dict[str, Any]:
-    """A schema, mostly a structural one."""
+    """Return a schema, usually a structural one."""
     kind = random.choice(("string", "integer", "number", "boolean", "object", "object", "array", "any"))
     if depth > random.choice((2, 3, 6)) and kind in ("object", "array"):
         kind = "string"
@@ -149,7 +149,7 @@ def node(random: Random, depth: int) -> dict[str, Any]:
 
 
 def instance(random: Random, plural: str) -> dict[str, Any]:
-    """An object of a definition."""
+    """Return an object of a definition."""
     made: dict[str, Any] = {
         "apiVersion": f"{GROUP}/v1",
         "kind": plural.title()[:-1],

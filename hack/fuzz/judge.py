@@ -1,4 +1,4 @@
-"""What an answer may be. Pure."""
+"""Decides whether an answer is acceptable. Pure."""
 
 import json
 import re
@@ -9,20 +9,20 @@ import yaml
 from hack.fuzz.request import Answer, Request
 
 MARK = b"witness-e3b0c44298fc"
-"""Stands in every object of the other tenant; no answer may hold it."""
+"""Part of every object of the other tenant; no answer may contain it."""
 
 ALLOWED_500 = {
-    r"strconv\.ParseUint: parsing": "kube-apiserver answers so to resource versions that are none",
-    r"failed to create (manager for|typed (patch|live)|typed)": "kube-apiserver does not class what structured-merge-diff refuses",
-    r"failed to convert new object \(": "kube-apiserver does not class what an applied object's Go type refuses",
-    r"unknown patch type|expected a \[\]interface \{\}, but received|unable to find (api field|mergeKey)|does not contain declared merge key|list element types are not identical": "kube-apiserver does not class what strategic merge patches refuse",
+    r"strconv\.ParseUint: parsing": "kube-apiserver's answer to malformed resource versions",
+    r"failed to create (manager for|typed (patch|live)|typed)": "kube-apiserver does not classify errors of structured-merge-diff",
+    r"failed to convert new object \(": "kube-apiserver does not classify errors of an applied object's Go type",
+    r"unknown patch type|expected a \[\]interface \{\}, but received|unable to find (api field|mergeKey)|does not contain declared merge key|list element types are not identical": "kube-apiserver does not classify errors of strategic merge patches",
     r"unable to determine kind and namespace from url": "kube-apiserver's answer to a watch path cut short",
-    r"[Ii]nvalid resource version": "kube-apiserver does not class this error",
-    r"(target\.kind|target\.name): ": "kube-apiserver does not class what is wrong with a Binding's target",
+    r"[Ii]nvalid resource version": "kube-apiserver does not classify this error",
+    r"(target\.kind|target\.name): ": "kube-apiserver does not classify errors of a Binding's target",
     r"failed calling webhook|conversion webhook for": "a tenant's own webhook cannot be reached",
-    r"^etcdserver: request is too large$": "kube-apiserver does not class what etcd refuses",
+    r"^etcdserver: request is too large$": "kube-apiserver does not classify errors of etcd",
 }
-"""What 500s may say, and why: those that kube-apiserver answers itself."""
+"""Pattern of the message of an acceptable 500 -> reason: kube-apiserver answers 500, too."""
 
 SAYING_SO = (501, 503, 504, 507)
 PLAIN = {404: r"404 page not found|^$", 406: r"^$|406", 400: r"400", 405: r"", 401: r"Unauthorized"}
@@ -30,7 +30,7 @@ LENIENT = (400, 404, 405, 408, 411, 413, 414, 417, 431, 501, 505)
 
 
 def allowed(answer: Answer) -> str:
-    """Name the pattern by which a 500 is allowed; empty: it is none, or not allowed."""
+    """Return the pattern that allows a 500; empty if the answer is not a 500 or not allowed."""
     if answer.status != 500:
         return ""
     text = answer.body.decode("utf-8", "replace")
@@ -38,15 +38,16 @@ def allowed(answer: Answer) -> str:
 
 
 def finding(request: Request, answer: Answer) -> str:
-    """Say what is wrong with an answer; empty: nothing."""
+    """Return the fault of an answer; empty if there is none."""
     if MARK in answer.body:
-        return "the answer holds what is another tenant's"
+        return "the answer contains data of another tenant"
     if answer.status == 0:
         return "" if request.lenient else "the connection was closed without an answer"
     if answer.status < 400 or request.method == "HEAD":
         return _bad_code(answer.status, "", lenient=request.lenient) if answer.status >= 500 else ""
+    # kube-openapi answers without a body.
     if not answer.body and answer.status in (404, 406):
-        return ""  # what kube-openapi answers
+        return ""
     kind = answer.headers.get("content-type", "").split(";")[0].strip()
     if kind == "application/vnd.kubernetes.protobuf":
         if not answer.body.startswith(b"k8s\x00") or b"Status" not in answer.body[:40]:
@@ -58,7 +59,7 @@ def finding(request: Request, answer: Answer) -> str:
             return ""
         if re.search(PLAIN.get(answer.status, "$^"), text):
             return ""
-        return f"an error that is no Status, of type {kind!r}"
+        return f"an error that is not a Status, of type {kind!r}"
     try:
         status = json.loads(answer.body) if kind == "application/json" else yaml.safe_load(answer.body)
     except (ValueError, yaml.YAMLError) as error:
@@ -68,7 +69,7 @@ def finding(request: Request, answer: Answer) -> str:
 
 def _bad_status(status: Any, code: int) -> str:
     if not isinstance(status, dict):
-        return "the answer is no object"
+        return "the answer is not an object"
     wanted = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code}
     for key, value in wanted.items():
         if status.get(key) != value:

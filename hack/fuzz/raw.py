@@ -1,4 +1,4 @@
-"""Malformed HTTP: what a hostile client writes to the socket."""
+"""Malformed HTTP requests, as a hostile client writes them to the socket."""
 
 from random import Random
 
@@ -53,7 +53,7 @@ POST = b"POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: fuzz\r\n"
 
 
 def request(number: int, random: Random) -> Request:
-    """Make one malformed request."""
+    """Return a malformed request."""
     match random.randrange(8):
         case 0 | 1:
             data = b"GET " + random.choice(PATHS) + b" HTTP/1.1\r\nHost: fuzz\r\n\r\n"
@@ -85,7 +85,7 @@ def _flipped(data: bytes, random: Random) -> bytes:
 
 
 def _slow(number: int, random: Random) -> Request:
-    """A body that comes in pieces; few and short, or they would be all that a run does."""
+    """Return a request whose body is sent in pieces; the pieces are few and short, to limit the duration of a run."""
     if random.random() < 0.9:
         head = random.choice(
             (

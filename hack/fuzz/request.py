@@ -1,4 +1,4 @@
-"""One request as bytes on the wire, and what was read in answer."""
+"""A request as bytes on the wire, and its answer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is sent.
+    """A request.
 
     Attributes:
-        number: which one of the run; the same seed and number make the same request.
-        pieces: sent one after the other.
+        number: its number in the run; the same seed and number produce the same request.
+        pieces: the bytes, sent one piece after the other.
         pause: seconds between pieces.
-        method: decides whether the answer has a body.
-        lenient: whether it is malformed HTTP, so that closing the connection or a plain 400 is an answer too.
+        method: of the request; it determines whether the answer has a body.
+        lenient: whether it is malformed HTTP, so that closing the connection or a plain 400 is acceptable.
     """
 
     number: int
@@ -25,7 +25,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back: status 0 when the connection was closed without an answer."""
+    """An answer; status 0: the connection was closed without one."""
 
     status: int
     headers: Mapping[str, str]
@@ -34,7 +34,7 @@ class Answer:
 
 
 def http(number: int, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Request:
-    """Write a well-formed request; the target is sent as it is, but for what no request line may hold."""
+    """Return a well-formed request; the target is unchanged, except for bytes that a request line cannot contain."""
     safe = b"".join(
         b"%%%02X" % each if each <= 0x20 or each >= 0x7F else bytes((each,)) for each in target.encode()
     )

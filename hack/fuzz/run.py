@@ -1,4 +1,4 @@
-"""A run: two tenants on one control plane, requests at one of them, and the checks."""
+"""A run: starts a control plane with two tenants, sends requests to one of them, and checks both."""
 
 import asyncio
 import base64
@@ -29,7 +29,7 @@ RAW_SHARE = 0.1
 WARM_UP = 0.25
 MAX_GROWTH = 1.5
 GROWTH_FREE = 100 * 2**20
-"""Bytes of growth that say nothing: caches fill, and what was sent is kept."""
+"""Bytes of growth that are normal: caches fill, and objects are stored."""
 MAX_FINDINGS = 50
 CLEAN_EVERY = 100
 _ADMISSION = "/apis/admissionregistration.k8s.io/v1"
@@ -51,7 +51,7 @@ LOGGED = re.compile(
 
 @dataclass
 class Tally:
-    """What a run has come to."""
+    """The result of a run."""
 
     sent: int = 0
     seconds: float = 0.0
@@ -65,7 +65,7 @@ class Tally:
 
 
 def request(seed: int, number: int) -> Request:
-    """Make the request of a number: always the same one under the same seed and corpus."""
+    """Return the request with a number; deterministic for a seed and the parity corpus."""
     random = Random(f"{seed}/{number}")  # noqa: S311 - no secret
     make = raw.request if random.random() < RAW_SHARE else aware.request
     return make(number, random)
@@ -78,17 +78,17 @@ async def run(
     *,
     seconds: float = float("inf"),
     only: tuple[int, ...] = (),
-    told: Callable[[Tally], None] = lambda _: None,
+    progress: Callable[[Tally], None] = lambda _: None,
 ) -> Tally:
-    """Fuzz a control plane of its own in a folder.
+    """Start a control plane in a folder and fuzz it.
 
     Args:
-        folder: empty; for its data and log.
-        requests: how many.
-        seed: of all that is random.
-        seconds: stop sending after so many.
-        only: send only the requests of these numbers.
-        told: called every 1,000 requests.
+        folder: an empty folder for its data and log.
+        requests: number of requests.
+        seed: of all random choices.
+        seconds: after which no more requests are sent.
+        only: numbers of the requests to send; empty: all.
+        progress: called every 1,000 requests.
     """
     tally = Tally()
     with ControlPlane(folder) as plane:
@@ -120,7 +120,7 @@ async def run(
                     if tally.sent % 1000 == 0:
                         tally.memory = (before, resident_memory(plane.pid))
                         tally.seconds = time.monotonic() - began
-                        told(tally)
+                        progress(tally)
                 await client.close()
 
             await asyncio.gather(*(work() for _ in range(CONNECTIONS)))
@@ -148,7 +148,7 @@ async def run(
 
 
 async def _clean(client: Client) -> None:
-    """Delete what would refuse all that follows: webhooks that nobody answers, policies, levels without seats."""
+    """Delete objects that would refuse all later requests: unreachable webhooks, policies, levels without seats."""
     for plural in OBSTACLES:
         with suppress(HangError):
             await client.send(http(0, "DELETE", plural, {}, None))
@@ -167,9 +167,9 @@ async def _one(client: Client, sent: Request, tally: Tally) -> None:
     try:
         answer = await client.send(sent)
     except HangError as error:
-        problem, status, told = str(error), 0, b""
+        problem, status, content = str(error), 0, b""
     else:
-        problem, status, told = finding(sent, answer), answer.status, answer.body
+        problem, status, content = finding(sent, answer), answer.status, answer.body
         if not problem and (why := allowed(answer)):
             tally.allowed[why] += 1
     tally.slowest = max(tally.slowest, (time.monotonic() - began, sent.number))
@@ -178,7 +178,7 @@ async def _one(client: Client, sent: Request, tally: Tally) -> None:
     if problem:
         data = b"".join(sent.pieces)
         tally.findings.append(
-            f"request {sent.number}: {problem}\n  sent {data[:1500]!r}\n  answered {status} {told[:600]!r}"
+            f"request {sent.number}: {problem}\n  sent {data[:1500]!r}\n  answered {status} {content[:600]!r}"
         )
 
 

@@ -1,9 +1,9 @@
-"""Random values at a schema's places: right ones, boundaries, wrong types. The same under the same `Random`."""
+"""Random values for a schema: valid ones, boundaries, wrong types. Deterministic for the state of `Random`."""
 
 from random import Random
 from typing import Any
 
-from vcsync.controlplane.schema.node import Schema
+from vcsync.apimachinery.schema.node import Schema
 
 NAMES = ("a", "b", "web", "x.y", "default", "kube-system")
 ODD_NAMES = (
@@ -26,12 +26,12 @@ KEYS = ("a", "b", "app", "kubernetes.io/hostname", "cpu", "memory", "a/b", "limi
 
 
 def name(random: Random) -> str:
-    """A name, mostly one of few, so that requests meet the objects of others."""
+    """Return a name, usually from a small set, so that requests concern objects of earlier requests."""
     return random.choice(ODD_NAMES) if random.random() < 0.06 else random.choice(NAMES)
 
 
 def anything(random: Random, depth: int = 0) -> Any:
-    """A JSON value of any type."""
+    """Return a JSON value of any type."""
     kind = random.randrange(9 if depth < 4 else 6)
     if kind == 0:
         return None
@@ -47,13 +47,13 @@ def anything(random: Random, depth: int = 0) -> Any:
 
 
 def of(schema: Schema, random: Random, wild: float, depth: int = 0) -> Any:
-    """A value for a place.
+    """Return a value for a schema.
 
     Args:
-        schema: of the place.
-        random: decides.
-        wild: how likely each single place is to hold something wrong; 0 to 1.
-        depth: of the place.
+        schema: of the value.
+        random: source of the choices.
+        wild: probability that a node of the value is wrong; 0 to 1.
+        depth: of the value in the whole object.
     """
     if random.random() < wild:
         return anything(random)
@@ -110,7 +110,7 @@ def _object(schema: Schema, random: Random, wild: float, depth: int) -> Any:
 
 
 def metadata(random: Random, wild: float) -> Any:
-    """Metadata of an object; small pools, so that objects meet."""
+    """Return the metadata of an object, from small sets of values, so that objects refer to each other."""
     made: dict[str, Any] = {"name": name(random)}
     if random.random() < 0.1:
         made.pop("name")
@@ -141,7 +141,7 @@ def metadata(random: Random, wild: float) -> Any:
 
 
 def mutated(value: Any, random: Random, changes: int = 1) -> Any:
-    """A copy with some places changed, added, doubled or left out."""
+    """Return a copy with some nodes changed, added, doubled or removed."""
     copy = _copied(value)
     for _ in range(changes):
         copy = _changed(copy, random)

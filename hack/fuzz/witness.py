@@ -1,4 +1,4 @@
-"""The other tenant: its objects, and a watch on them that is kept open."""
+"""The other tenant: its objects, and an open watch on them."""
 
 import asyncio
 import json
@@ -18,18 +18,20 @@ PLACES: dict[str, dict[str, Any]] = {
 }
 COUNT = 5
 UNLOADED = 300
-"""Reads before the run, whose latency is that of a server at rest."""
+"""Number of reads before the run, which measure the latency of an idle server."""
 PAUSE_SECONDS = 0.05
 
 
 class Witness:
-    """Made before a run and compared after it."""
+    """Creates the other tenant's objects before a run and compares them after it.
+
+    Attributes:
+        quiet: seconds of its reads before the run.
+        loaded: seconds of its reads during the run.
+    """
 
     def __init__(self, port: int, tls: ssl.SSLContext) -> None:
-        """Take how to connect as this tenant's admin.
-
-        `quiet` and `loaded` are the seconds of its reads before and during the run.
-        """
+        """Store the server's port and the TLS settings of the tenant's admin."""
         self._port, self._tls = port, tls
         self._client = Client(port, tls, 30)
         self._reader = Client(port, tls, 30)
@@ -41,7 +43,7 @@ class Witness:
         self.loaded: list[float] = []
 
     async def prepare(self) -> None:
-        """Make its objects and begin to watch."""
+        """Create the objects and start the watch."""
         for place, rest in PLACES.items():
             for at in range(COUNT):
                 made: dict[str, Any] = {
@@ -52,7 +54,7 @@ class Witness:
                     http(0, "POST", place, {"Content-Type": "application/json"}, json.dumps(made).encode())
                 )
                 if answer.status != 201:
-                    raise RuntimeError(f"the other tenant cannot make {place}: {answer.body!r}")
+                    raise RuntimeError(f"the other tenant cannot create {place}: {answer.body!r}")
         self._before = await self._objects()
         version = json.loads(self._before["/api/v1/namespaces/default/configmaps"])["metadata"][
             "resourceVersion"
@@ -66,7 +68,7 @@ class Witness:
             self.quiet.append(await self._read())
 
     async def measure(self) -> None:
-        """Read now and then until cancelled."""
+        """Read an object every `PAUSE_SECONDS` until cancelled."""
         while True:
             self.loaded.append(await self._read())
             await asyncio.sleep(PAUSE_SECONDS)
@@ -78,7 +80,7 @@ class Witness:
         return time.monotonic() - began
 
     async def problems(self) -> list[str]:
-        """Return what has changed for this tenant; nothing, normally."""
+        """Return the changes that the tenant has noticed; normally none."""
         found = []
         after = await self._objects()
         for place, before in self._before.items():
@@ -111,5 +113,5 @@ class Witness:
 
 
 def _items(answer: bytes) -> bytes:
-    """What follows the list's metadata, which tells the time that is common to all tenants; in bytes, not decoded."""
+    """Return the bytes after a list's metadata, which contains the revision that all tenants share."""
     return answer.partition(b'"items":')[2]

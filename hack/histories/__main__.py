@@ -1,4 +1,4 @@
-"""`python -m hack.histories`: play random histories on both sides and show those that end differently."""
+"""`python -m hack.histories`: plays random histories on both sides and shows those that end differently."""
 
 import argparse
 import asyncio
@@ -18,18 +18,18 @@ TERMINATED = 143
 KINDS = ("Deployment", "StatefulSet", "Job", "Claim")
 
 
-def told(seed: int, kind: str, steps: int) -> Story:
+def story_of(seed: int, kind: str, steps: int) -> Story:
     """Return the history of a seed."""
     return of(seed, kind, claims, steps) if kind == "Claim" else story(seed, kind, steps)
 
 
 async def differences(stories: Sequence[Story], directory: Path, at_once: int) -> list[Difference]:
-    """Play histories, some at once; returns where they differ.
+    """Play histories, some concurrently; return their differences.
 
     Args:
-        stories: what is played.
-        directory: for data and logs.
-        at_once: how many are under way at any time.
+        stories: the histories.
+        directory: folder for data and logs.
+        at_once: number of concurrent histories.
     """
     free = asyncio.Semaphore(at_once)
     async with arena(directory) as sides:
@@ -56,21 +56,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m hack.histories", description=__doc__)
     parser.add_argument("--count", type=int, default=20, help="histories of each kind (default 20)")
     parser.add_argument(
-        "--first", type=int, default=1, metavar="SEED", help="the first one's seed (default 1)"
+        "--first", type=int, default=1, metavar="SEED", help="seed of the first one (default 1)"
     )
     parser.add_argument("--steps", type=int, default=8, help="steps of each (default 8)")
     parser.add_argument("--kind", choices=KINDS, action="append", help="only of this kind; may be repeated")
-    parser.add_argument("--at-once", type=int, default=12, help="under way at any time (default 12)")
+    parser.add_argument("--at-once", type=int, default=12, help="number of concurrent histories (default 12)")
     parser.add_argument(
         "--autoscalers", action="store_true", help="compare HorizontalPodAutoscalers instead (3 minutes)"
     )
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # and no process is left
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # No process remains.
     if options.autoscalers:
         with tempfile.TemporaryDirectory(prefix="vcsync-histories-") as directory:
             return asyncio.run(_autoscalers(Path(directory)))
     stories = [
-        told(seed, kind, options.steps)
+        story_of(seed, kind, options.steps)
         for seed in range(options.first, options.first + options.count)
         for kind in options.kind or KINDS
     ]

@@ -1,4 +1,4 @@
-"""Two tenants of one embedded control plane: one driven by kube-controller-manager, the other by our controllers."""
+"""Two tenants of one embedded control plane: one with kube-controller-manager, the other with vcsync's controllers."""
 
 import asyncio
 import subprocess
@@ -14,9 +14,9 @@ from hack.testbed import ensure
 from hack.testbed.processes import free_ports
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
-from vcsync.kube.envelope import Envelope
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import PERSISTENT_VOLUMES, PODS, Resource
+from vcsync.objects.envelope import Envelope
 
 THEIRS, OURS = "theirs", "ours"
 CONTROLLERS = (
@@ -27,10 +27,10 @@ CONTROLLERS = (
 
 
 class Side:
-    """One of the two tenants: what stands there, and its kubelet."""
+    """One of the two tenants: its objects, and its kubelet."""
 
     def __init__(self, name: str, client: Client) -> None:
-        """Take the tenant's name, and its client as its administrator."""
+        """Store the tenant's name and the client of its administrator."""
         self.name = name
         self.client = client
         self.kubelet = Kubelet(client)
@@ -39,7 +39,7 @@ class Side:
         }
 
     async def run(self) -> None:
-        """Follow what happens until cancelled."""
+        """Follow changes until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.kubelet.run())
             for resource, reflector in self._reflectors.items():
@@ -52,7 +52,7 @@ class Side:
             await reflector.wait_synced()
 
     def objects(self, namespace: str) -> dict[Resource, list[Envelope]]:
-        """Return what stands in a namespace."""
+        """Return the objects in a namespace."""
         found = {
             resource: list(each.cache.items(namespace if resource.namespaced else ""))
             for resource, each in self._reflectors.items()
@@ -62,23 +62,23 @@ class Side:
         return found
 
     def mark(self, namespace: str) -> frozenset[tuple[str, str]]:
-        """Return what differs whenever anything in a namespace has changed."""
+        """Return a value that differs whenever anything in a namespace has changed."""
         return frozenset(
             (each.uid, each.resource_version) for found in self.objects(namespace).values() for each in found
         )
 
     def rests(self, namespace: str) -> bool:
-        """Whether nothing is to be expected in a namespace by itself."""
+        """Return whether no change is expected in a namespace."""
         return current(self.objects(namespace)) and self.kubelet.idle(namespace)
 
     def state(self, namespace: str, *, last: bool = False) -> State:
-        """Return what of a namespace must be the same on both sides; `last`: in the end of a hasty history."""
+        """Return the parts of a namespace that must be equal on both sides; `last`: at the end of a hasty history."""
         return (last_state if last else state)(self.objects(namespace))
 
 
 @asynccontextmanager
 async def arena(directory: Path) -> AsyncIterator[tuple[Side, Side]]:
-    """Start everything; returns their side and ours."""
+    """Start everything; returns kube-controller-manager's side and vcsync's."""
     with _processes(directory) as kubeconfigs:
         async with AsyncExitStack() as stack:
             tasks = await stack.enter_async_context(asyncio.TaskGroup())

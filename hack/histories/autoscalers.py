@@ -1,4 +1,4 @@
-"""The same HorizontalPodAutoscalers on both sides, without metrics and with them: do they come to the same, in the same words?"""
+"""Compares HorizontalPodAutoscalers on both sides, with and without metrics: same results in the same words."""
 
 import asyncio
 import time
@@ -8,7 +8,6 @@ from typing import Any
 from hack.histories.arena import Side
 from hack.histories.playing import PATIENCE, prepare, shown
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import to_dict
 from vcsync.kube.errors import NotFound
 from vcsync.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -18,9 +17,11 @@ from vcsync.kube.resources import (
     REPLICA_SETS,
     Resource,
 )
+from vcsync.objects.envelope import to_dict
+from vcsync.objects.times import time_text
 
 LEAST_SECONDS = 35.0
-"""Two looks of a controller that looks every 15 s."""
+"""Seconds of two reconciles of a controller with a period of 15 s."""
 POLL_SECONDS = 1.0
 POD_METRICS = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", namespaced=True)
 
@@ -78,11 +79,11 @@ CASES: dict[str, tuple[int | None, dict[str, Any]]] = {
     "tolerant": (1, {"metrics": [CPU], "behavior": {"scaleUp": {"tolerance": "9"}}}),
     "gone": (None, {"metrics": [CPU]}),
 }
-"""Size of what is scaled, None: there is nothing of the name; and what is asked for."""
+"""(replicas of the scaled object, None if it does not exist; spec of the autoscaler)."""
 
 
 async def differences(sides: tuple[Side, Side]) -> list[str]:
-    """Return how the two sides differ, a text for each autoscaler that does."""
+    """Return the differences between the two sides, one text per autoscaler."""
     found = []
     for namespace in ("unmeasured", "measured"):
         await asyncio.gather(*(_set_up(side, namespace) for side in sides))
@@ -130,7 +131,7 @@ def _scaled(name: str, size: int) -> dict[str, Any]:
 
 
 async def _measure(client: Client, namespace: str) -> None:
-    """Have the tenant's API tell what each Pod uses."""
+    """Let the tenant's API return the usage of each Pod."""
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     version = {"name": "v1beta1", "served": True, "storage": True, "schema": schema}
     names = {"plural": "pods", "singular": "pod", "kind": "PodMetrics", "listKind": "PodMetricsList"}
@@ -142,7 +143,7 @@ async def _measure(client: Client, namespace: str) -> None:
         "spec": {"group": "metrics.k8s.io", "scope": "Namespaced", "names": names, "versions": [version]},
     }
     await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
-    later = (datetime.now(UTC) + timedelta(minutes=2)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    later = time_text(datetime.now(UTC) + timedelta(minutes=2))
     for pod in await client.list(PODS, namespace):
         body = {
             "metadata": {"name": pod.name, "labels": pod.labels},
@@ -153,14 +154,15 @@ async def _measure(client: Client, namespace: str) -> None:
         while True:
             try:
                 await client.create(POD_METRICS, body, namespace)
-            except NotFound:  # it is about to be served
+            # The definition is not served yet.
+            except NotFound:
                 await asyncio.sleep(POLL_SECONDS)
             else:
                 break
 
 
 async def _read(client: Client, namespace: str) -> dict[str, Any]:
-    """Return what is told of each autoscaler, but for times."""
+    """Return the reports about each autoscaler, without times."""
     found: dict[str, Any] = {}
     for envelope in await client.list(HORIZONTAL_POD_AUTOSCALERS, namespace):
         status = to_dict(envelope).get("status") or {}
@@ -170,8 +172,8 @@ async def _read(client: Client, namespace: str) -> dict[str, Any]:
         found[envelope.name] = {"status": status, "events": []}
     about = f"involvedObject.kind={HORIZONTAL_POD_AUTOSCALERS.kind}"
     for event in map(to_dict, await client.list(EVENTS, namespace, field_selector=about)):
-        told = [event[field] for field in ("type", "reason", "message", "reportingComponent")]
-        found[event["involvedObject"]["name"]]["events"].append(told)
+        content = [event[field] for field in ("type", "reason", "message", "reportingComponent")]
+        found[event["involvedObject"]["name"]]["events"].append(content)
     for each in found.values():
         each["events"].sort()
     return found

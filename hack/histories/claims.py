@@ -1,6 +1,6 @@
 """Random histories of volumes and claims. Pure.
 
-In each slot there is one claim at a time, and all volumes of a slot differ in size: so who gets what is not left to chance.
+Each slot has one claim at a time, and all volumes of a slot differ in size, so that the bindings are deterministic.
 """
 
 import random
@@ -12,7 +12,7 @@ from hack.histories.stories import Step, Write
 from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
 
 CLASSES = ("", "@-fast", "@-late")
-"""Of each slot; `@` stands for the namespace."""
+"""The volumes of each slot; `@` stands for the namespace."""
 MODES = (["ReadWriteOnce"], ["ReadOnlyMany", "ReadWriteOnce"])
 
 
@@ -29,7 +29,7 @@ class _Slot:
 
 
 def claims(chance: random.Random) -> Iterator[Step]:
-    """Yield what happens to volumes and claims."""
+    """Yield the changes of volumes and claims."""
     yield Step("classes", writes=tuple(_classes()))
     sizes = iter(chance.sample(range(1, 60), 59))
     slots = [_Slot(index) for index in range(len(CLASSES))]

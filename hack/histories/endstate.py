@@ -1,11 +1,10 @@
-"""What of a workload must be the same, whoever's controllers made it so: without names, times and counts by chance. Pure."""
+"""The parts of a workload that must be equal under any controllers: without names, times and random counts. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hack.histories.stories import NAME
-from vcsync.kube.envelope import Envelope, to_dict
 from vcsync.kube.resources import (
     CONTROLLER_REVISIONS,
     DEPLOYMENTS,
@@ -17,6 +16,7 @@ from vcsync.kube.resources import (
     STATEFUL_SETS,
     Resource,
 )
+from vcsync.objects.envelope import Envelope, to_dict
 
 WATCHED = (
     DEPLOYMENTS,
@@ -38,8 +38,8 @@ State = dict[str, list[Any]]
 
 
 def state(objects: Mapping[Resource, Iterable[Envelope]]) -> State:
-    """Return what of a namespace's objects must be the same; hashes of templates are told by the template's image."""
-    tell = {
+    """Return the comparable parts of a namespace's objects; the template's image replaces its hash."""
+    describe = {
         DEPLOYMENTS: _workload,
         STATEFUL_SETS: _workload,
         JOBS: _workload,
@@ -52,14 +52,15 @@ def state(objects: Mapping[Resource, Iterable[Envelope]]) -> State:
     images = _images(objects)
     return {
         resource.plural: sorted(
-            (_renamed(tell[resource](to_dict(each)), images) for each in objects.get(resource, ())), key=repr
+            (_renamed(describe[resource](to_dict(each)), images) for each in objects.get(resource, ())),
+            key=repr,
         )
         for resource in WATCHED
     }
 
 
 def _images(objects: Mapping[Resource, Iterable[Envelope]]) -> dict[str, str]:
-    """Return the images of templates by their hashes: who hashes the same otherwise does the same."""
+    """Return the images of templates by their hashes: different hash functions are allowed."""
     found: dict[str, str] = {}
     for resource, path in ((REPLICA_SETS, ("spec",)), (CONTROLLER_REVISIONS, ("data", "spec"))):
         for each in objects.get(resource, ()):
@@ -83,7 +84,7 @@ def _renamed(value: Any, images: Mapping[str, str]) -> Any:
 
 
 def last_state(objects: Mapping[Resource, Iterable[Envelope]]) -> State:
-    """Return what must be the same in the end even if nobody waited meanwhile: nothing of the way there."""
+    """Return the parts that must be equal at the end even without pauses, independent of intermediate states."""
     found = state(objects)
     found["controllerrevisions"] = found["persistentvolumeclaims"] = []
     found["replicasets"] = [each for each in found["replicasets"] if each["replicas"]]
@@ -91,13 +92,13 @@ def last_state(objects: Mapping[Resource, Iterable[Envelope]]) -> State:
         workload["annotations"] = {}
         workload["status"].pop("collisionCount", None)
         for condition in workload["status"]["conditions"]:
-            condition[3] = None  # names what may be gone by now
+            condition[3] = None  # These may name objects that are gone by now.
     found["pods"] = [each for each in found["pods"] if each["phase"] not in FINISHED]
     return found
 
 
 def current(objects: Mapping[Resource, Iterable[Envelope]]) -> bool:
-    """Whether every workload's controller has seen its newest generation, and no Pod is in between."""
+    """Return whether every workload's controller has seen its newest generation, and no Pod is in transition."""
     for resource in (DEPLOYMENTS, STATEFUL_SETS, REPLICA_SETS):
         for each in objects.get(resource, ()):
             status = to_dict(each).get("status") or {}
@@ -110,7 +111,7 @@ def current(objects: Mapping[Resource, Iterable[Envelope]]) -> bool:
 
 
 def _job_rests(body: Mapping[str, Any]) -> bool:
-    """Whether a Job has ended, is suspended, or runs as many Pods as it may: it waits for no backoff."""
+    """Return whether a Job has ended, is suspended, or runs its maximum of Pods, so that it is not in back-off."""
     spec, status = body["spec"], body.get("status") or {}
     if (status.get("uncountedTerminatedPods") or {}).keys() & {"succeeded", "failed"}:
         return False

@@ -1,4 +1,4 @@
-"""Pretends to be the kubelet of all Pods of a tenant: they run at once, and end when a history says so."""
+"""A simulated kubelet for all Pods of a tenant: they run immediately, and end when a history requires it."""
 
 import asyncio
 from contextlib import suppress
@@ -9,44 +9,45 @@ from hack.histories.stories import BROKEN
 from vcsync.fairqueue import WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import Envelope, to_dict
 from vcsync.kube.errors import Conflict, NotFound
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import PODS
+from vcsync.objects.envelope import Envelope, to_dict
+from vcsync.objects.times import time_text
 
 WORKERS = 8
 
 
 class Kubelet:
-    """Runs Pods; none of them is on a node, so what is deleted is gone at once."""
+    """Runs Pods; they are not on nodes, so that deleted ones disappear immediately."""
 
     def __init__(self, client: Client) -> None:
-        """Take the client of the tenant, as its administrator."""
+        """Initialize with the client of the tenant, as its administrator."""
         self._client = client
         self._finishing: set[str] = set()
-        self.pods = Reflector(client, PODS, on_change=self._changed)
+        self.pods = Reflector(client, PODS, sink=self._changed)
         self._work: WorkerPool[tuple[str, str]] = WorkerPool("kubelet", self._handle, workers=WORKERS)
 
     async def run(self) -> None:
-        """Pretend until cancelled."""
+        """Simulate until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.pods.run())
             tasks.create_task(self._work.run())
 
     def idle(self, namespace: str) -> bool:
-        """Whether no Pod of a namespace is about to change its state."""
+        """Return whether no Pod of a namespace is about to change its state."""
         return not any(self._next(pod) for pod in self.pods.cache.items(namespace))
 
     @staticmethod
     def runs(pod: Envelope) -> bool:
-        """Whether a Pod runs."""
+        """Return whether a Pod runs."""
         return _phase(pod) == "Running"
 
     async def act(self, namespace: str, what: str, count: int) -> None:
-        """Let some Pods fail, succeed or be deleted, the same ones of the same state; `finish`: all succeed from now on.
+        """Let some Pods fail, succeed or be deleted; with `finish`, all Pods succeed from then on. Deterministic.
 
         Raises:
-            KubeError: the API server refuses.
+            KubeError: the API server refuses a write.
         """
         if what == "finish":
             self._finishing.add(namespace)
@@ -75,7 +76,7 @@ class Kubelet:
                 await self._patch(pod, status)
 
     def _next(self, pod: Envelope) -> dict[str, Any] | None:
-        """Return the status that a Pod is to have next; None: it stays as it is."""
+        """Return the next status of a Pod; None: it does not change."""
         image = to_dict(pod)["spec"]["containers"][0]["image"]
         if pod.deleting or image == BROKEN:
             return None
@@ -93,7 +94,7 @@ class Kubelet:
 
 
 def _order(pod: Envelope) -> tuple[Any, ...]:
-    """Return what tells Pods apart that must be told apart: not their names, where those are made up."""
+    """Return the identity of a Pod for comparison: not its name, if that is generated."""
     index = int(pod.labels.get("batch.kubernetes.io/job-completion-index", -1))
     ordinal = int(pod.labels.get("apps.kubernetes.io/pod-index", -1))
     return to_dict(pod)["spec"]["containers"][0]["image"], index, ordinal, pod.name
@@ -104,7 +105,7 @@ def _phase(pod: Envelope) -> str:
 
 
 def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return time_text(datetime.now(UTC))
 
 
 def _running() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Plays a history on both sides, and says where they first differ."""
+"""Plays a history on both sides, and reports the first difference."""
 
 import asyncio
 import difflib
@@ -14,16 +14,16 @@ from vcsync.kube.errors import NotFound
 from vcsync.kube.resources import DEPLOYMENTS, JOBS, NAMESPACES, SERVICE_ACCOUNTS, STATEFUL_SETS
 
 PATIENCE = 120.0
-"""Seconds until two sides that differ are said to."""
+"""Seconds after which a difference between the sides is reported."""
 POLL_SECONDS = 0.25
 QUIET_POLLS = 6
-"""So often in a row nothing may have changed on either side."""
+"""Number of consecutive checks without a change on either side."""
 RESOURCES = {"Deployment": DEPLOYMENTS, "StatefulSet": STATEFUL_SETS, "Job": JOBS}
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Where a history was when the two sides came to differ; `text` shows how."""
+    """The step at which the two sides differed; `text` shows the difference."""
 
     story: Story
     step: int
@@ -37,10 +37,10 @@ class Difference:
 
 
 async def play(story: Story, sides: tuple[Side, Side]) -> Difference | None:
-    """Play a history; None: both sides were alike after each of its steps.
+    """Play a history; None: both sides were equal after each of its steps.
 
     Raises:
-        KubeError: a side refuses what the other takes.
+        KubeError: one side refuses a write that the other accepts.
     """
     namespace = f"{story.kind.lower()}-{story.seed}{'-hasty' if story.hasty else ''}"
     await asyncio.gather(*(prepare(side.client, namespace) for side in sides))
@@ -56,7 +56,7 @@ async def play(story: Story, sides: tuple[Side, Side]) -> Difference | None:
 
 
 async def prepare(client: Client, namespace: str) -> None:
-    """Make a namespace, and wait until Pods can be made there."""
+    """Create a namespace, and wait until Pods can be created there."""
     await client.create(NAMESPACES, {"metadata": {"name": namespace}})
     async with asyncio.timeout(PATIENCE):
         while True:
@@ -94,7 +94,7 @@ async def _write(write: Write, client: Client, namespace: str) -> None:
 
 
 async def _alike(sides: tuple[Side, Side], namespace: str, *, last: bool) -> str:
-    """Wait until both sides rest and are alike; returns how they differ if that takes too long."""
+    """Wait until both sides are quiet and equal; return their difference if that takes too long."""
     end = time.monotonic() + PATIENCE
     quiet, mark = 0, None
     while True:
@@ -112,6 +112,6 @@ async def _alike(sides: tuple[Side, Side], namespace: str, *, last: bool) -> str
 
 
 def shown(one: Any, other: Any) -> str:
-    """Return how two JSON values differ."""
+    """Return the difference of two JSON values."""
     left, right = (json.dumps(each, indent=1, sort_keys=True).splitlines() for each in (one, other))
     return "\n".join(difflib.unified_diff(left, right, "theirs", "ours", lineterm="", n=4))

@@ -7,7 +7,7 @@ from typing import Any
 
 from vcsync.kube.resources import Resource
 
-Tell = Callable[[random.Random], "Iterator[Step]"]
+Generate = Callable[[random.Random], "Iterator[Step]"]
 IMAGES = ("one", "two", "three")
 BROKEN = "broken"
 """Pods of this image never become ready."""
@@ -27,13 +27,13 @@ class Write:
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that is done.
+    """One step of a history.
 
     Attributes:
-        text: for people.
-        patch: merge patch of the workload; None: nothing of it changes.
+        text: description for people.
+        patch: merge patch of the workload; None: no change.
         create: the whole workload.
-        kubelet: what the pretended kubelet does: `fail`, `succeed` or `delete`, and with how many Pods; `finish`: every
+        kubelet: action of the simulated kubelet: `fail`, `succeed` or `delete`, and the number of Pods; `finish`: every
             Pod succeeds from now on.
         writes: changes of other objects.
     """
@@ -47,11 +47,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Story:
-    """What happens to one workload, `kind` in its API group.
+    """The history of one workload, `kind` in its API group.
 
     Attributes:
-        hasty: the next step does not wait for the one before; only the end is compared, which is such that it does not
-            depend on how far anything had come meanwhile.
+        hasty: whether a step does not wait for the effects of the previous one. Only the end is compared, which does not
+            depend on intermediate states.
     """
 
     seed: int
@@ -65,7 +65,7 @@ class Story:
 
 @dataclass
 class _Rollout:
-    """The templates that a workload had, the newest last, as its revisions are."""
+    """The templates that a workload had, the newest last, in the order of its revisions."""
 
     images: list[str] = field(default_factory=list)
     paused: bool = False
@@ -81,19 +81,19 @@ class _Rollout:
 
 
 def story(seed: int, kind: str, steps: int = 8) -> Story:
-    """Return the history of a seed: a Deployment's, a StatefulSet's or a Job's."""
+    """Return the history of a seed: of a Deployment, a StatefulSet or a Job."""
     return of(seed, kind, {"Deployment": _deployment, "StatefulSet": _stateful_set, "Job": _job}[kind], steps)
 
 
-def of(seed: int, kind: str, tell: Tell, steps: int) -> Story:
-    """Return the history that somebody tells."""
-    told = tell(random.Random(f"{kind}-{seed}"))  # noqa: S311 - a story, no secret
-    return Story(seed, kind, tuple(next(told) for _ in range(steps + 1)))
+def of(seed: int, kind: str, generate: Generate, steps: int) -> Story:
+    """Return a history whose steps a function generates from a seeded source of randomness."""
+    generated = generate(random.Random(f"{kind}-{seed}"))  # noqa: S311 - a story, no secret
+    return Story(seed, kind, tuple(next(generated) for _ in range(steps + 1)))
 
 
 def hasty(seed: int, kind: str, steps: int = 12) -> Story:
     """Return a history without pauses, of a Deployment or a StatefulSet."""
-    told = [
+    changes = [
         each for each in story(seed, kind, steps).steps if kind == "Deployment" or BROKEN not in each.text
     ]
     spec: dict[str, Any] = {"replicas": 1 + seed % 5, **_of_image(IMAGES[seed % len(IMAGES)])["spec"]}
@@ -101,7 +101,7 @@ def hasty(seed: int, kind: str, steps: int = 12) -> Story:
         spec["paused"] = False
     else:
         spec["updateStrategy"] = {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}
-    return Story(seed, kind, (*told, Step("end", {"spec": spec})), hasty=True)
+    return Story(seed, kind, (*changes, Step("end", {"spec": spec})), hasty=True)
 
 
 def _template(image: str) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def _deployment(chance: random.Random) -> Iterator[Step]:
 
 
 def _paused(rollout: _Rollout) -> Step:
-    """Pause what runs, let go on what is paused."""
+    """Pause a running workload, or resume a paused one."""
     rollout.paused = not rollout.paused
     return Step("pause" if rollout.paused else "resume", {"spec": {"paused": rollout.paused}})
 
@@ -223,7 +223,7 @@ def _claims(chance: random.Random) -> dict[str, Any]:
         "spec": {
             "accessModes": ["ReadWriteOnce"],
             "resources": {"requests": {"storage": "1Gi"}},
-            "storageClassName": "absent",  # so that no volume of another history is theirs
+            "storageClassName": "absent",  # No volume of another history belongs to this one.
         },
     }
     choices = ("Retain", "Delete")
@@ -260,7 +260,7 @@ def _job(chance: random.Random) -> Iterator[Step]:
         name: spec.get(name) for name in ("parallelism", "completions", "backoffLimit", "completionMode")
     }
     yield Step(f"Job {about}", create=spec)
-    # One success may be enough: whether a second one still counts would be left to chance.
+    # One success may be enough: whether a second one still counts would be random.
     at_once = 1 if "successPolicy" in spec else 2
     moves: list[Callable[[], Step]] = [
         lambda: _pods("succeed", chance, at_once),
@@ -269,7 +269,7 @@ def _job(chance: random.Random) -> Iterator[Step]:
         lambda: Step("suspend", {"spec": {"suspend": True}}),
         lambda: Step("resume", {"spec": {"suspend": False}}),
     ]
-    if "completionMode" not in spec:  # which indexes are given up, if some must, is left to chance
+    if "completionMode" not in spec:  # The choice of deleted indexes, if any, is random.
         moves.append(lambda: Step("parallelism", {"spec": {"parallelism": chance.randint(0, 4)}}))
     for _ in range(chance.randint(2, 5)):
         yield chance.choice(moves)()

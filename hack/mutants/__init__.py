@@ -1,1 +1,1 @@
-"""Mutation testing: small faults put into a room's code, one at a time, which its own unit tests must notice."""
+"""Mutation testing: inserts small faults into a room's code, one at a time, which its unit tests must detect."""

@@ -1,4 +1,4 @@
-"""`python -m hack.mutants`: how many small faults each room's own unit tests notice."""
+"""`python -m hack.mutants`: counts the small faults that each room's own unit tests detect."""
 
 import sys
 from pathlib import Path
@@ -11,20 +11,22 @@ from hack.mutants.run import MutationError, Verdict, judge
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--room", "rooms", multiple=True, type=click.Choice(list(ROOMS)), help="Which (default all).")
-@click.option("--sample", default=150, show_default=True, help="How many mutants of each room are tried.")
-@click.option("--seed", default=1, show_default=True, help="Of the sample.")
-@click.option("--aim", default=90, show_default=True, help="Percent of a room's sample to be noticed.")
+@click.option("--room", "rooms", multiple=True, type=click.Choice(list(ROOMS)), help="Room (default all).")
+@click.option("--sample", default=150, show_default=True, help="Number of mutants of each room to try.")
+@click.option("--seed", default=1, show_default=True, help="Seed of the sample.")
+@click.option(
+    "--aim", default=90, show_default=True, help="Percent of a room's sample that tests must detect."
+)
 @click.option(
     "--folder",
     type=click.Path(file_okay=False, path_type=Path),
     default=ROOT / ".mutants",
-    help="For copies of the checkout (default .mutants).",
+    help="Folder for copies of the checkout (default .mutants).",
 )
 def main(rooms: tuple[str, ...], sample: int, seed: int, aim: int, folder: Path) -> None:
-    """Put small faults into rooms, one at a time, and run the room's own unit tests on each.
+    """Insert small faults into rooms, one at a time, and run the room's own unit tests on each.
 
-    Faults that no test notices are shown as diffs. The exit code is 1 if a room misses the aim.
+    Prints the faults that no test detects as diffs. The exit code is 1 if a room misses the aim.
     """
     verdicts: dict[str, Verdict] = {}
     for name in rooms or tuple(ROOMS):

@@ -1,4 +1,4 @@
-"""One room: a copy of the checkout, mutants made by mutmut, a seeded sample of them run."""
+"""Judges one room: copies the checkout, lets mutmut make mutants, and runs a seeded sample of them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hack import checkout
-from hack.mutants.rooms import Room
+from hack.mutants.rooms import DESELECTED, Room
 
-# What mutmut says of a mutant that the tests noticed. A mutant that never ends was noticed, too.
+# mutmut's results for a mutant that the tests detect. A mutant that never ends counts as detected.
 KILLED = ("killed", "timeout", "segfault")
 
-# mutmut makes all mutants and learns which test runs which function before it looks at the names it is given.
+# Time limit of one test, with a margin for a busy machine.
+TEST_SECONDS = 120
+
+# mutmut makes all mutants and records which test runs which function before it looks up the names passed to it.
 NOTHING = "no.such.mutant"
 FOUND_NOTHING = "nothing matches"
 
@@ -28,11 +31,11 @@ class MutationError(Exception):
 
 @dataclass(frozen=True)
 class Survivor:
-    """A fault that no test noticed.
+    """A fault that no test detects.
 
     Attributes:
-        name: mutmut's, which `mutmut show` takes.
-        status: `survived`, or `no tests` where no test runs the function at all.
+        name: of the mutant, for `mutmut show`.
+        status: `survived`, or `no tests` if no test runs the function.
         diff: the fault, as a unified diff.
     """
 
@@ -43,12 +46,12 @@ class Survivor:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a room's sample.
+    """The result of a room's sample.
 
     Attributes:
-        made: how many mutants the room has in all.
-        tried: how many were tried.
-        survivors: those that no test noticed.
+        made: number of the room's mutants.
+        tried: number of mutants in the sample.
+        survivors: mutants that no test detects.
     """
 
     made: int
@@ -57,20 +60,32 @@ class Verdict:
 
     @property
     def killed(self) -> int:
-        """How many were noticed."""
+        """Number of mutants that the tests detect."""
         return self.tried - len(self.survivors)
 
 
 def configuration(room: Room) -> str:
-    """Return the section of pyproject.toml by which mutmut knows the room."""
+    """Return the section of pyproject.toml that configures mutmut for the room."""
     settings = {
         "source_paths": ["vcsync"],
         "only_mutate": list(room.modules),
-        "pytest_add_cli_args": ["-p", "no:cacheprovider"],
+        "pytest_add_cli_args": [
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "hack.mutants.plugin",
+            # A test that hangs ends the process, and the mutant counts as detected. Raising an exception instead is
+            # not enough: hypothesis treats it as a failure and runs the hanging example again, without a timer.
+            f"--timeout={TEST_SECONDS}",
+            "--timeout-method=thread",
+            *(f"--deselect={each}" for each in DESELECTED),
+        ],
         "pytest_add_cli_args_test_selection": list(room.tests),
         "also_copy": ["tests", "hack", "config", "docs"],
-        # Tests that take milliseconds would be given up too early on a busy machine.
-        "timeout_constant": 20.0,
+        # mutmut measures wall-clock time, so that on a busy machine a slow run would count as detected. The limit of
+        # each test ends a run that hangs; this limit is for runs that the other one cannot end.
+        "timeout_constant": 600.0,
+        "timeout_multiplier": 2.0,
         "use_git_change_detection": False,
     }
     lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
@@ -78,32 +93,32 @@ def configuration(room: Room) -> str:
 
 
 def sample(names: Iterable[str], size: int, seed: int) -> list[str]:
-    """Choose mutants: the same ones for the same names, size and seed."""
+    """Choose mutants; deterministic for the same names, size and seed."""
     ordered = sorted(names)
     return sorted(random.Random(seed).sample(ordered, min(size, len(ordered))))  # noqa: S311
 
 
-def judge(room: Room, folder: Path, size: int, seed: int, told: Callable[[str], None]) -> Verdict:
+def judge(room: Room, folder: Path, size: int, seed: int, progress: Callable[[str], None]) -> Verdict:
     """Try a sample of a room's mutants.
 
     Args:
-        room: what is judged.
-        folder: for the copy of the checkout; what an earlier run left there is used again.
-        size: how many mutants are tried.
+        room: the room to judge.
+        folder: for the copy of the checkout; files of an earlier run are reused.
+        size: number of mutants to try.
         seed: of the sample.
-        told: is told of progress, a line at a time.
+        progress: called with each line of progress.
 
     Raises:
-        MutationError: The room's tests fail without any fault, or mutmut does.
+        MutationError: The room's tests fail without a fault, or mutmut fails.
     """
     checkout.copy(folder, {"pyproject.toml": "\n" + configuration(room)})
-    told("making mutants, and learning which tests run which function")
+    progress("making mutants, and recording which tests run which function")
     made = _mutmut(folder, "run", NOTHING)
     if FOUND_NOTHING not in made.stdout:
         raise MutationError(made.stdout[-4000:])
     names = _statuses(folder)
     chosen = sample(names, size, seed)
-    told(f"trying {len(chosen)} of {len(names)} mutants")
+    progress(f"trying {len(chosen)} of {len(names)} mutants")
     tried = _mutmut(folder, "run", *chosen)
     statuses = _statuses(folder)
     unknown = [name for name in chosen if statuses.get(name, "not checked") in {"not checked", "suspicious"}]
@@ -130,8 +145,8 @@ def _mutmut(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def _statuses(folder: Path) -> dict[str, str]:
-    shown = _mutmut(folder, "results", "--all", "true")
-    if shown.returncode != 0:
-        raise MutationError(shown.stdout[-4000:])
-    pairs = (line.strip().rpartition(": ") for line in shown.stdout.splitlines())
+    results = _mutmut(folder, "results", "--all", "true")
+    if results.returncode != 0:
+        raise MutationError(results.stdout[-4000:])
+    pairs = (line.strip().rpartition(": ") for line in results.stdout.splitlines())
     return {name: status for name, separator, status in pairs if separator}

@@ -1,1 +1,1 @@
-"""The same requests to kube-apiserver and to the embedded control plane, answers compared field by field."""
+"""Sends the same requests to kube-apiserver and to the embedded control plane and compares the answers by field."""

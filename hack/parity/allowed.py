@@ -1,14 +1,13 @@
-"""Differences that are meant, read from `allowed.yaml`.
+"""Deliberate differences, read from `allowed.yaml`.
 
-Each is one of
+Each entry has a `reason` and one of two forms:
 
-    - difference: regular expression over `step | path: real ..., ours ...`
-    - path: regular expression over the path of a text in both answers
-      real: what of the real server's text is meant to differ
-      ours: what of ours is
+    - difference: regular expression that matches `step | path: real ..., ours ...`
+    - path: regular expression that matches the path of a text in both answers
+      real: regular expression that matches the part of the real server's text that may differ
+      ours: regular expression that matches the part of our text that may differ
 
-with a `reason`. Of the second kind everything in the texts but what `real` and `ours` match must be the same; without
-`ours`, ours has nothing in its place.
+In the second form, the rest of the two texts must be equal. Without `ours`, our text omits the part.
 """
 
 import re
@@ -24,7 +23,7 @@ FILE = Path(__file__).parent / "allowed.yaml"
 
 @dataclass
 class Allowance:
-    """One of them; `used`: it has allowed something."""
+    """One deliberate difference; `used`: whether it has matched."""
 
     difference: re.Pattern[str] | None
     path: re.Pattern[str]
@@ -36,7 +35,7 @@ class Allowance:
         return self.difference.pattern if self.difference else self.real.pattern
 
     def covers(self, step: str, found: Difference) -> bool:
-        """Tell whether this difference is meant, and remember that it was met."""
+        """Return whether this entry allows the difference, and record the match."""
         if self.difference is not None:
             covered = self.difference.search(f"{step} | {found}") is not None
         else:
@@ -55,7 +54,7 @@ class Allowance:
 
 
 def load() -> list[Allowance]:
-    """Read the file."""
+    """Read `allowed.yaml`."""
     return [
         Allowance(
             re.compile(each["difference"]) if "difference" in each else None,

@@ -1,8 +1,9 @@
-"""Ask one server: a scenario's steps in order, each answer as plain data."""
+"""Sends a scenario's steps to one server, in order, and returns each answer as plain data."""
 
 import http.client
 import json
 import ssl
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,12 +12,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hack.parity.corpus import Scenario, Step
-from vcsync.controlplane.wire import protobuf
+from vcsync.apimachinery.wire import protobuf
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 TIMEOUT_SECONDS = 20.0
 EVENTUALLY_SECONDS = 20.0
 POLL_SECONDS = 0.1
+IDLE_SECONDS = 5.0
+"""Seconds after which an idle connection is not reused, because the server may just be closing it."""
 GROUPS = (
     "/api/v1",
     "/apis/apps/v1",
@@ -31,12 +34,12 @@ GROUPS = (
     "/apis/storage.k8s.io/v1",
     "/apis/resource.k8s.io/v1",
 )
-"""Where a replay may have left something."""
+"""API versions in whose collections an earlier replay may have left objects."""
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """How one user is known to one server: a bearer token or a client certificate in the context; none: nobody."""
+    """A user's credentials at one server: a bearer token, or a client certificate in the context; neither: anonymous."""
 
     context: ssl.SSLContext
     token: str = ""
@@ -44,7 +47,7 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two servers. `url` may have a path that goes before every request's."""
+    """One of the servers. `url` may contain a path that prefixes the path of every request."""
 
     name: str
     url: str
@@ -53,7 +56,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server said: a JSON value or, if it was none, the text; of a watch the list of its events."""
+    """An answer of a server. Its body is a JSON value, or the text if it is not JSON, or the list of a watch's events."""
 
     code: int
     content_type: str
@@ -61,10 +64,10 @@ class Answer:
     body: Any
 
 
-def replay(side: Side, scenario: Scenario, given: Mapping[str, str]) -> Iterator[tuple[Step, Answer]]:
-    """Do a scenario's steps in a namespace of its own; `given`: what is known from the start."""
+def replay(side: Side, scenario: Scenario, variables: Mapping[str, str]) -> Iterator[tuple[Step, Answer]]:
+    """Run a scenario's steps in a namespace of its own; `variables`: initial values of `{...}`."""
     namespace = f"parity-{scenario.group}-{scenario.name}".lower()[:60].rstrip("-")
-    known = {**given, "ns": namespace}
+    known = {**variables, "ns": namespace}
     _remove(side, namespace)
     made = _once(
         side, Step("namespace", "POST", "/api/v1/namespaces", {"metadata": {"name": namespace}}), known
@@ -81,7 +84,7 @@ def replay(side: Side, scenario: Scenario, given: Mapping[str, str]) -> Iterator
 
 
 def at(value: Any, path: str) -> Any:
-    """Follow `a.b[0].c`; None where it ends early."""
+    """Return the value at a path such as `a.b[0].c`; None if it does not exist."""
     for part in path.replace("[", ".[").split("."):
         if part.startswith("["):
             position = int(part[1:-1])
@@ -92,7 +95,7 @@ def at(value: Any, path: str) -> Any:
 
 
 def _remove(side: Side, namespace: str) -> None:
-    """Take away what an earlier replay left; no controller runs that would empty the namespace."""
+    """Remove the objects of an earlier replay, because no controller runs that would empty the namespace."""
     path = f"/api/v1/namespaces/{namespace}"
     found = _once(side, Step("leftover", "DELETE", path), {})
     if found.code == 404:
@@ -107,7 +110,7 @@ def _remove(side: Side, namespace: str) -> None:
 
 
 def _empty(side: Side, collection: str) -> None:
-    """Delete all of a collection at once, whoever would have to finish something first."""
+    """Delete all objects of a collection immediately, and remove their finalizers."""
     deleted = _once(
         side,
         Step("leftover", "DELETE", f"{collection}?gracePeriodSeconds=0&propagationPolicy=Background"),
@@ -161,14 +164,40 @@ def _asked(
     credentials = side.users[step.user]
     if credentials.token:
         headers["Authorization"] = f"Bearer {credentials.token}"
-    connection = http.client.HTTPSConnection(
-        where.hostname or "", where.port, timeout=TIMEOUT_SECONDS, context=credentials.context
-    )
+    connection = _connection(side, step.user, credentials, where.hostname or "", where.port)
     try:
         connection.request(step.verb, where.path + path, body, headers)
-        yield connection.getresponse()
-    finally:
+        with connection.getresponse() as response:
+            yield response
+            again = response.isclosed()
+    except BaseException:
         connection.close()
+        raise
+    if again and connection.sock is not None:
+        _IDLE.connections[side.url, step.user] = (time.monotonic(), connection)
+    else:
+        connection.close()
+
+
+class _Idle(threading.local):
+    """This thread's idle connections, each with the time of its last request."""
+
+    def __init__(self) -> None:
+        self.connections: dict[tuple[str, str], tuple[float, http.client.HTTPSConnection]] = {}
+
+
+_IDLE = _Idle()
+
+
+def _connection(
+    side: Side, user: str, credentials: Credentials, host: str, port: int | None
+) -> http.client.HTTPSConnection:
+    since, connection = _IDLE.connections.pop((side.url, user), (0.0, None))
+    if connection is not None:
+        if time.monotonic() - since < IDLE_SECONDS:
+            return connection
+        connection.close()
+    return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_SECONDS, context=credentials.context)
 
 
 def _filled(text: str, known: Mapping[str, str]) -> str:
@@ -179,7 +208,7 @@ def _filled(text: str, known: Mapping[str, str]) -> str:
 
 def _value(raw: bytes, kind: str) -> Any:
     if kind.startswith(PROTOBUF):
-        # Zeros may be written or not: what was read tells no difference, and clients see none.
+        # The encoder may write or omit zeros: the decoded values are equal, and clients see no difference.
         return protobuf.decode(raw)
     try:
         return json.loads(raw) if raw else None

@@ -1,14 +1,14 @@
-"""Compare two answers field by field, leaving out what differs by nature. Pure."""
+"""Compares two answers field by field, ignoring unavoidable differences. Pure."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from hack.parity.ask import Answer
 from hack.parity.corpus import Step
 
-# What no two servers share, by the field's name; the value's type is kept.
-_BY_NATURE = {
+# Names of fields whose values differ between any two servers. Only the types of their values are compared.
+_SERVER_SPECIFIC = {
     "uid",
     "resourceVersion",
     "creationTimestamp",
@@ -25,7 +25,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}\b")
 _VERSION = re.compile(r'(resourceVersion\\?"?: ?\\?")\d+')
-"""In a text that holds JSON or YAML."""
+"""Resource versions in a text that contains JSON or YAML."""
 _IN_RECORD = re.compile(r"(the ResourceVersion in record )\(\d+\)")
 _AGE_IN_YAML = re.compile(r"^( *)- \d+s$", re.MULTILINE)
 _AGE = re.compile(r"^(\d+s|<unknown>|<invalid>)$")
@@ -41,7 +41,7 @@ _ABSENT = object()
 
 
 class Difference(NamedTuple):
-    """One place in which two answers differ."""
+    """One path at which two answers differ."""
 
     path: str
     real: Any
@@ -52,47 +52,58 @@ class Difference(NamedTuple):
 
 
 def differences(step: Step, real: Answer, ours: Answer) -> list[Difference]:
-    """Return every place in which the answers differ."""
+    """Return every path at which the answers differ."""
     found: list[Difference] = []
-    for what, left, right in (
+    for part, left, right in (
         ("code", real.code, ours.code),
         ("content type", real.content_type, ours.content_type),
         ("warnings", list(real.warnings), list(ours.warnings)),
     ):
-        found += _differ(what, left, right)
+        found += _differ(part, left, right)
     found += _differ("", _prepared(step, real.body), _prepared(step, ours.body))
     return found
 
 
 def _prepared(step: Step, body: Any) -> Any:
     body = _masked(body)
-    for path in step.mask:
-        body = _mask_path(body, path.split("."))
     if step.sort and isinstance(body, dict):
         for key, value in body.items():
             if isinstance(value, list):
                 body[key] = sorted(value, key=repr)
+    if isinstance(body, dict) and body.get("kind") == "SelfSubjectRulesReview":
+        body = _rules_in_order(body)
     return _unordered(body) if step.unordered and isinstance(body, dict) else body
 
 
+def _rules_in_order(review: dict[str, Any]) -> dict[str, Any]:
+    """Sort the rules of a SelfSubjectRulesReview, whose order changes with every request."""
+    status = review.get("status")
+    if not isinstance(status, dict):
+        return review
+    ordered = {
+        key: sorted(value, key=repr) if isinstance(value, list) else value for key, value in status.items()
+    }
+    return {**review, "status": ordered}
+
+
 def _unordered(status: dict[str, Any]) -> dict[str, Any]:
-    """Bring the findings of a Status into one order."""
-    subject, _, findings = str(status.get("message") or "").partition(": ")
-    told = {**status, "message": [subject, *sorted(findings.strip("[]").split(", "))]}
+    """Sort the causes of a Status, in its message and in its details."""
+    subject, _, causes = str(status.get("message") or "").partition(": ")
+    ordered = {**status, "message": [subject, *sorted(causes.strip("[]").split(", "))]}
     details = status.get("details")
     if isinstance(details, dict) and "causes" in details:
-        told["details"] = {**details, "causes": sorted(details["causes"], key=repr)}
-    return told
+        ordered["details"] = {**details, "causes": sorted(details["causes"], key=repr)}
+    return ordered
 
 
 def _masked(value: Any, name: str = "") -> Any:
     if isinstance(value, dict):
-        return {key: _masked(each, key) for key, each in value.items()}
+        return {_UUID.sub("<uid>", key): _masked(each, key) for key, each in value.items()}
     if isinstance(value, list):
         masked = [_masked(each, name) for each in value]
-        # Their order follows the second in which each was written.
+        # Their order depends on the second in which each entry was written.
         return sorted(masked, key=_manager) if name == "managedFields" else masked
-    if name in _BY_NATURE and isinstance(value, str) and value:
+    if name in _SERVER_SPECIFIC and isinstance(value, str) and value:
         return f"<{name}>"
     if isinstance(value, str):
         if name == "cells" and _AGE.match(value):
@@ -106,20 +117,6 @@ def _masked(value: Any, name: str = "") -> Any:
 def _manager(entry: Any) -> tuple[str, ...]:
     fields = ("operation", "manager", "apiVersion", "subresource")
     return tuple(str(entry.get(each)) for each in fields) if isinstance(entry, dict) else ()
-
-
-def _mask_path(value: Any, parts: Sequence[str]) -> Any:
-    if not parts:
-        return "<masked>"
-    if parts[0] == "*":
-        if isinstance(value, list):
-            return [_mask_path(each, parts[1:]) for each in value]
-        if isinstance(value, dict):
-            return {key: _mask_path(each, parts[1:]) for key, each in value.items()}
-        return value
-    if isinstance(value, dict) and parts[0] in value:
-        return {**value, parts[0]: _mask_path(value[parts[0]], parts[1:])}
-    return value
 
 
 def _differ(path: str, left: Any, right: Any) -> Iterator[Difference]:

@@ -8,23 +8,27 @@
     - GET: /api/v1/namespaces/{ns}/configmaps?resourceVersion={version}&watch=1
       events: 1
 
-Every scenario has a namespace `{ns}` of its own, made before its first step. `{...}` in paths, headers and bodies
-stands for what earlier steps kept; `{hooks}` is the URL of a webhook server (`hack.webhooks`) and `{hooks_ca}` its
-`caBundle`.
+Every scenario has its own namespace `{ns}`, which exists before its first step. `{...}` in paths, headers and bodies is
+replaced by a value that an earlier step kept. `{hooks}` is the URL of a webhook server (`hack.webhooks`) and
+`{hooks_ca}` its `caBundle`.
 
-Further scenarios are made by `kinds.py`, one for each built-in kind.
+`kinds.py` and `fields.py` generate further scenarios, one for each built-in kind. Reports name a step by its `label`
+if it has one, else by its position, verb and path.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from hack.parity import kinds
+from hack.parity import fields, kinds
 
 FOLDER = Path(__file__).parent / "corpus"
 VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
+FIELDS = "fields"
+"""The group of the scenarios that `fields.py` creates."""
 OPTIONS = {
     "body",
     "raw",
@@ -32,17 +36,17 @@ OPTIONS = {
     "headers",
     "keep",
     "events",
-    "mask",
     "sort",
     "unordered",
     "as",
     "eventually",
     "may_fail",
+    "label",
 }
 
 
 class CorpusError(Exception):
-    """A corpus file is not one; the text says where and why."""
+    """A corpus file is invalid; the text says where and why."""
 
 
 @dataclass(frozen=True)
@@ -50,17 +54,17 @@ class Step:
     """One request.
 
     Attributes:
-        name: scenario, position, verb and path, for reports.
-        body: sent as JSON; or `raw`, sent as it is.
+        name: scenario and label, or scenario, position, verb and path; for reports.
+        body: sent as JSON.
+        raw: the body as text, sent as it is, instead of `body`.
         content: media type of the body.
         keep: variable -> path in the answer (`metadata.uid`).
-        events: of a watch, how many to read.
-        mask: paths in the answer whose values differ by nature.
-        sort: compare the items of the answer's list regardless of their order.
-        unordered: why the findings of a Status have another order each time that the real server is asked.
+        events: number of events to read from a watch.
+        sort: whether to compare the items of the answer's list regardless of their order.
+        unordered: the reason why the real server lists the causes of a Status in a random order; empty: it does not.
         user: name of the credentials to use (`admin` or `nobody`).
-        eventually: path -> value that must be reached before the answer counts (what controllers write).
-        may_fail: its answer is not compared: it takes away what an earlier replay may have left.
+        eventually: path -> value; the request is repeated until the answer has them, because a controller writes them.
+        may_fail: its answer is not compared, because the step removes what an earlier replay may have left.
     """
 
     name: str
@@ -72,7 +76,6 @@ class Step:
     headers: dict[str, str] = field(default_factory=dict)
     keep: dict[str, str] = field(default_factory=dict)
     events: int = 0
-    mask: tuple[str, ...] = ()
     sort: bool = False
     unordered: str = ""
     user: str = "admin"
@@ -82,7 +85,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Steps in order; `group` is the file's name."""
+    """Steps in order; `group` is the name of its file without suffix."""
 
     group: str
     name: str
@@ -93,17 +96,18 @@ def load(folder: Path = FOLDER) -> list[Scenario]:
     """Read every scenario.
 
     Raises:
-        CorpusError: a file is malformed, or a name stands twice.
+        CorpusError: a file is malformed, or two scenarios have the same name.
     """
     found: list[Scenario] = []
     for path in sorted(folder.glob("*.yaml")):
         documents = yaml.load_all(path.read_text(), Loader=yaml.CSafeLoader)
         found += [_scenario(path.stem, each) for each in documents if each is not None]
     found += [_scenario("kinds-all", each) for each in kinds.scenarios()]
-    names = [each.name for each in found]
-    twice = {name for name in names if names.count(name) > 1}
+    found += [_scenario(FIELDS, each) for each in fields.scenarios()]
+    counted = Counter(each.name for each in found)
+    twice = {name for name, count in counted.items() if count > 1}
     if twice:
-        raise CorpusError(f"scenarios of one name: {', '.join(sorted(twice))}")
+        raise CorpusError(f"scenarios with the same name: {', '.join(sorted(twice))}")
     return found
 
 
@@ -115,29 +119,29 @@ def _scenario(group: str, document: Any) -> Scenario:
     return Scenario(group, name, steps)
 
 
-def _step(where: str, at: int, given: dict[str, Any]) -> Step:
-    verbs = [verb for verb in VERBS if verb in given]
-    unknown = set(given) - set(VERBS) - OPTIONS
+def _step(where: str, at: int, entry: dict[str, Any]) -> Step:
+    verbs = [verb for verb in VERBS if verb in entry]
+    unknown = set(entry) - set(VERBS) - OPTIONS
     if len(verbs) != 1 or unknown:
         raise CorpusError(
             f"{where} step {at}: one verb of {', '.join(VERBS)}; unknown: {', '.join(unknown) or 'none'}"
         )
     verb = verbs[0]
+    label = f" {entry['label']}" if "label" in entry else f"#{at} {verb} {entry[verb]}"
     default = "application/merge-patch+json" if verb == "PATCH" else "application/json"
     return Step(
-        name=f"{where}#{at} {verb} {given[verb]}",
+        name=where + label,
         verb=verb,
-        path=str(given[verb]),
-        body=given.get("body"),
-        raw=given.get("raw"),
-        content=given.get("content", default),
-        headers=dict(given.get("headers", {})),
-        keep=dict(given.get("keep", {})),
-        events=int(given.get("events", 0)),
-        mask=tuple(given.get("mask", ())),
-        sort=bool(given.get("sort", False)),
-        unordered=str(given.get("unordered", "")),
-        user=str(given.get("as", "admin")),
-        eventually=dict(given.get("eventually", {})),
-        may_fail=bool(given.get("may_fail", False)),
+        path=str(entry[verb]),
+        body=entry.get("body"),
+        raw=entry.get("raw"),
+        content=entry.get("content", default),
+        headers=dict(entry.get("headers", {})),
+        keep=dict(entry.get("keep", {})),
+        events=int(entry.get("events", 0)),
+        sort=bool(entry.get("sort", False)),
+        unordered=str(entry.get("unordered", "")),
+        user=str(entry.get("as", "admin")),
+        eventually=dict(entry.get("eventually", {})),
+        may_fail=bool(entry.get("may_fail", False)),
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from vcsync.controlplane.schema import builtin
+from vcsync.apimachinery.schema import builtin
 
 FILE = Path(__file__).parent / "kinds.yaml"
 APPLY = "application/apply-patch+yaml"
@@ -19,7 +19,7 @@ Step = dict[str, Any]
 
 
 def scenarios() -> Iterator[dict[str, Any]]:
-    """Yield a scenario for each kind, as the files of the corpus write them."""
+    """Yield a scenario for each kind, in the form of the corpus files."""
     for entry in yaml.load(FILE.read_text(), Loader=yaml.CSafeLoader):
         group = entry["at"].removeprefix("/apis/").replace("/", "-").replace(".", "-").lstrip("-")
         yield {"scenario": f"{entry['plural']}-{group}", "steps": list(_steps(entry))}
@@ -30,38 +30,36 @@ def _steps(entry: dict[str, Any]) -> Iterator[Step]:
     name = entry.get("name", NAME)
     one = f"{where}/{name}"
     body = {"metadata": {"name": name}, **entry["object"]}
-    masked = {"mask": entry["mask"]} if "mask" in entry else {}
     yield {"DELETE": f"{one}?gracePeriodSeconds=0", "may_fail": True}
     if entry["plural"] == "namespaces":
         yield {"PUT": f"{one}/finalize", "body": {"metadata": {"name": name}}, "may_fail": True}
     yield {"POST": f"{where}?fieldValidation=Strict&dryRun=All", "body": {**body, "nonsense": 1}}
-    yield {"POST": f"{where}?fieldManager=maker", "body": body, "keep": {"uid": "metadata.uid"}, **masked}
+    yield {"POST": f"{where}?fieldManager=maker", "body": body, "keep": {"uid": "metadata.uid"}}
     yield {"POST": f"{where}?dryRun=All", "body": body}
-    yield {"GET": one, "headers": {"Accept": "application/vnd.kubernetes.protobuf"}, **masked}
+    yield {"GET": one, "headers": {"Accept": "application/vnd.kubernetes.protobuf"}}
     selected = f"{where}?fieldSelector=metadata.name={name}"
-    yield {"GET": selected, "headers": {"Accept": "application/vnd.kubernetes.protobuf"}, "mask": ["items"]}
-    yield {"GET": selected, "headers": {"Accept": TABLE}, **masked}
-    yield {"GET": one, "headers": {"Accept": PARTIAL}, **masked}
-    yield {"PATCH": one, "body": entry["frozen"], **masked}
+    yield {"GET": selected, "headers": {"Accept": "application/vnd.kubernetes.protobuf"}}
+    yield {"GET": selected, "headers": {"Accept": TABLE}}
+    yield {"GET": one, "headers": {"Accept": PARTIAL}}
+    yield {"PATCH": one, "body": entry["frozen"]}
     yield {
         "PATCH": one,
         "content": STRATEGIC,
         "body": {"metadata": {"labels": {"by": "strategic"}}},
-        **masked,
     }
-    yield _applied(entry, one, name) | masked
+    yield _applied(entry, one, name)
     if "status" in entry:
         status = {"status": entry["status"], "metadata": {"labels": {"by": "status"}}}
-        yield {"PATCH": f"{one}/status?fieldManager=tell", "body": status, **masked}
-        yield {"GET": f"{one}/status", **masked}
+        yield {"PATCH": f"{one}/status?fieldManager=tell", "body": status}
+        yield {"GET": f"{one}/status"}
     labelled = {**body, "metadata": {"name": name, "labels": {"by": "put"}}}
-    yield {"PUT": one, "body": labelled, **masked}
+    yield {"PUT": one, "body": labelled}
     yield {"PUT": one, "body": {**labelled, "metadata": {**labelled["metadata"], "resourceVersion": "1"}}}
-    yield {"GET": one, **masked}
+    yield {"GET": one}
     yield {"DELETE": one, "body": _options(preconditions={"uid": "other"})}
-    yield {"DELETE": f"{one}?dryRun=All", "body": _options(preconditions={"uid": "{uid}"}), **masked}
-    yield {"DELETE": one, "body": _options(gracePeriodSeconds=0, preconditions={"uid": "{uid}"}), **masked}
-    yield {"GET": one, **masked}
+    yield {"DELETE": f"{one}?dryRun=All", "body": _options(preconditions={"uid": "{uid}"})}
+    yield {"DELETE": one, "body": _options(gracePeriodSeconds=0, preconditions={"uid": "{uid}"})}
+    yield {"GET": one}
 
 
 def _applied(entry: dict[str, Any], one: str, name: str) -> Step:

@@ -1,4 +1,4 @@
-"""The two servers: a kube-apiserver, and the embedded control plane with one tenant."""
+"""Starts the servers to compare: two kube-apiservers, and the embedded control plane with one tenant."""
 
 import base64
 import ssl
@@ -15,35 +15,39 @@ from hack.parity.ask import Credentials, Side
 from hack.testbed import TestBed
 
 TENANT = "parity"
+TWIN = "twin"
+"""The second kube-apiserver, which shows the values that differ between two kube-apiservers."""
 WITHOUT_ADMISSION: tuple[str, ...] = ()
 """Default plug-ins that the embedded control plane does not have."""
 WEBHOOKS = ("--webhook-allow-host", "127.0.0.1:*", "--webhook-allow-network", "127.0.0.1/32")
-"""The server of `hack.webhooks`, which both may call."""
+"""Allows the embedded control plane to call the server of `hack.webhooks`."""
 IDENTITY = ("--enable-bootstrap-token-auth",)
-"""What the test bed's kube-apiservers have on as well."""
+"""Authentication that the test bed's kube-apiservers enable, too."""
 
 
 @contextmanager
-def real(directory: Path) -> Iterator[Side]:
-    """A kube-apiserver whose controllers are at rest: nothing but the requests changes anything."""
-    with TestBed(supers=0, tenants=[TENANT], directory=directory, without_admission=WITHOUT_ADMISSION) as bed:
-        cluster = bed.tenants[TENANT]
-        cluster.pause("kube-controller-manager")
+def real(directory: Path) -> Iterator[tuple[Side, Side]]:
+    """Run two kube-apiservers whose controllers are paused, so that only the requests change objects."""
+    names = (TENANT, TWIN)
+    with TestBed(supers=0, tenants=names, directory=directory, without_admission=WITHOUT_ADMISSION) as bed:
+        for each in names:
+            bed.tenants[each].pause("kube-controller-manager")
         try:
-            yield side("real", cluster.kubeconfig)
+            yield side("real", bed.tenants[TENANT].kubeconfig), side("twin", bed.tenants[TWIN].kubeconfig)
         finally:
-            cluster.resume("kube-controller-manager")
+            for each in names:
+                bed.tenants[each].resume("kube-controller-manager")
 
 
 @contextmanager
 def embedded(directory: Path) -> Iterator[Side]:
-    """The embedded control plane with one tenant."""
+    """Run the embedded control plane with one tenant."""
     with ControlPlane(directory, arguments=(*WEBHOOKS, *IDENTITY)) as plane:
         yield side("ours", plane.create(TENANT, "--controllers", "external"))
 
 
 def side(name: str, kubeconfig: Path) -> Side:
-    """A server as its admin's kubeconfig describes it; `nobody` has no credentials."""
+    """Return the server of an administrator's kubeconfig; its user `nobody` has no credentials."""
     content: dict[str, Any] = yaml.safe_load(kubeconfig.read_text())
     cluster, user = content["clusters"][0]["cluster"], content["users"][0]["user"]
     authority = base64.b64decode(cluster["certificate-authority-data"]).decode()

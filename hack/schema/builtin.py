@@ -1,6 +1,6 @@
 """Make the data files of the built-in kinds' schemas from the published JSON schemas of Kubernetes.
 
-The schemas come from the development dependency `kubernetes-validate`; the program itself needs only what is made here.
+The schemas come from the development dependency `kubernetes-validate`; vcsync itself needs only the generated files.
 """
 
 import gzip
@@ -10,17 +10,19 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from vcsync.controlplane.schema.table import TABLE
+from vcsync.apimachinery.schema.builtin import resources
 
 RELEASE = "v1.36.0"
 FACTS = Path(__file__).resolve().parent / "gotypes.json"
 """Written by `python -m hack.schema.gotypes`."""
+PUBLISHED = Path(__file__).resolve().parent / "published.json"
+"""Written by `python -m hack.schema.published`."""
 REFERENCE = "#/$defs/"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 GROUP_VERSION_KIND = "x-kubernetes-group-version-kind"
 UNIONS = "x-kubernetes-unions"
 SHARED = (f"{META}Patch", "io.k8s.apimachinery.pkg.version.Info")
-"""Types that are no kinds but stand in OpenAPI documents."""
+"""Types that are not kinds but are part of OpenAPI documents."""
 
 SPECIAL: dict[str, dict[str, Any]] = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": {"t": "quantity"},
@@ -30,7 +32,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     f"{META}Time": {"t": "string", "f": "date-time"},
     f"{META}MicroTime": {"t": "string", "f": "micro-time"},
 }
-"""Types whose JSON is not what their Go fields say. `t` type, `f` format, `u`: unknown fields stay."""
+"""Types whose JSON form differs from their Go fields. `t`: type, `f`: format, `u`: unknown fields are preserved."""
 
 _PLAIN = {
     "format": "f",
@@ -44,7 +46,7 @@ _PLAIN = {
 
 
 def data_files() -> Iterator[tuple[str, bytes]]:
-    """Yield every data file of vcsync/controlplane/schema: its name and content, the same bytes on every machine."""
+    """Yield (name, content) of every data file of vcsync/apimachinery/schema; deterministic."""
     published = _published()
     kinds = _kinds(published)
     names = _reachable(published, kinds)
@@ -56,13 +58,18 @@ def data_files() -> Iterator[tuple[str, bytes]]:
         "builtin.json.gz",
         _packed({"kinds": kinds, "definitions": definitions, "go": go, "aliases": aliases}),
     )
-    told = {name: _told(published[name]) for name in names}
+    texts = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    described = {
+        name: _descriptions(published[name], texts["types"].get(name, ""), _blank(name, facts))
+        for name in names
+    }
     enums = {name: _enum(fact["values"]) for name, fact in facts.items() if "values" in fact}
-    yield "openapi.json.gz", _packed({"definitions": told, "enums": enums})
+    yield "openapi.json.gz", _packed({"definitions": described, "enums": enums})
+    yield "parameters.json.gz", _packed(texts["parameters"])
 
 
 def definition_names() -> list[str]:
-    """Return the public names of all types that built-in kinds are made of."""
+    """Return the public names of the built-in kinds and of all types that they contain."""
     published = _published()
     return _reachable(published, _kinds(published))
 
@@ -74,8 +81,8 @@ def _published() -> dict[str, Any]:
 
 
 def _kinds(published: dict[str, Any]) -> dict[str, str]:
-    """Say which definition is each kind of the served versions; kinds of every version stand under `*`."""
-    served = {(group, version) for group, version, _ in TABLE}
+    """Return `group/version/kind` of the served kinds -> definition; `*/*/kind` for kinds of every version."""
+    served = {(each.group, each.version) for each in resources()}
     kinds = {}
     for name, definition in published.items():
         for each in definition.get(GROUP_VERSION_KIND, ()):
@@ -119,7 +126,7 @@ def _definition(name: str, published: dict[str, Any], facts: dict[str, Any]) -> 
 
 
 def _go_fields(name: str, facts: dict[str, Any]) -> list[list[str]]:
-    """Say of each field of a Go struct, in Go's order: name, type, options of its json tag, embedded structs above it."""
+    """Return [name, type, options of the json tag, embedded structs above it] of each field of a Go struct, in order."""
     fields = []
     for field, through in _fields(name, facts):
         options = field.get("options", "")
@@ -128,8 +135,8 @@ def _go_fields(name: str, facts: dict[str, Any]) -> list[list[str]]:
     return fields
 
 
-def _fields(name: str, facts: dict[str, Any], through: str = "") -> Iterator[tuple[dict[str, str], str]]:
-    for field in facts[name].get("fields", ()):
+def _fields(name: str, facts: dict[str, Any], through: str = "") -> Iterator[tuple[dict[str, Any], str]]:
+    for field in facts.get(name, {}).get("fields", ()):
         if field["name"]:
             yield field, through
         elif field["type"].lstrip("*") in facts:
@@ -138,7 +145,7 @@ def _fields(name: str, facts: dict[str, Any], through: str = "") -> Iterator[tup
 
 
 def _node(published: dict[str, Any]) -> dict[str, Any]:
-    """Write one schema in short names; vcsync/controlplane/schema/builtin.py reads them."""
+    """Return a schema with the short names that vcsync/apimachinery/schema/builtin.py reads."""
     node: dict[str, Any] = {short: published[key] for key, short in _PLAIN.items() if key in published}
     if "x-kubernetes-map-type" in published:
         node["a"] = int(published["x-kubernetes-map-type"] == "atomic")
@@ -164,27 +171,48 @@ def _node(published: dict[str, Any]) -> dict[str, Any]:
 
 
 def _type(published: dict[str, Any]) -> str:
-    given = published.get("type", "any")
-    if isinstance(given, list):
-        given = next(each for each in given if each != "null")
-    return str(given)
+    kind = published.get("type", "any")
+    if isinstance(kind, list):
+        kind = next(each for each in kind if each != "null")
+    return str(kind)
 
 
-def _told(published: dict[str, Any]) -> list[Any]:
-    """What only OpenAPI documents need of a definition: its description, those of its properties, and its extensions."""
-    properties = published.get("properties", {})
-    texts = {key: value["description"] for key, value in sorted(properties.items()) if "description" in value}
+def _descriptions(published: dict[str, Any], description: str, blank: frozenset[str]) -> list[Any]:
+    """Return the parts of a definition that only OpenAPI documents need.
+
+    Args:
+        published: the JSON schema.
+        description: of the definition, if the JSON schema has none.
+        blank: the properties whose description ends with an empty line.
+
+    Returns:
+        Its description, those of its properties by name, and its extensions.
+    """
+    texts = {
+        key: value["description"] + ("\n" if key in blank else "")
+        for key, value in sorted(published.get("properties", {}).items())
+        if "description" in value
+    }
     extensions = {key: published[key] for key in (GROUP_VERSION_KIND, UNIONS) if key in published}
-    return [published.get("description", ""), texts, extensions]
+    return [published.get("description", description), texts, extensions]
+
+
+def _blank(name: str, facts: dict[str, Any]) -> frozenset[str]:
+    """Return the enumeration fields for which a generator writes an empty line between the comment and the values."""
+    return frozenset(
+        field["name"]
+        for field, _ in _fields(name, facts)
+        if field.get("blank") and "values" in facts.get(field["type"].removeprefix("*"), {})
+    )
 
 
 def _enum(values: list[dict[str, str]]) -> list[list[str]]:
-    """Return an enumeration's values and what its constants' comments say of each (kube-openapi's generators/enum.go)."""
+    """Return an enumeration's [value, comment of its constant] pairs (kube-openapi's generators/enum.go)."""
     comments: dict[str, tuple[str, str]] = {}
     for each in values:
         comment = " ".join(each.get("comment", "").splitlines())
-        said, _ = comments.get(each["value"], ("", ""))
-        if len(comment) > len(said) or each["value"] not in comments:
+        longest, _ = comments.get(each["value"], ("", ""))
+        if len(comment) > len(longest) or each["value"] not in comments:
             comments[each["value"]] = (comment, each["name"])
     return [
         [value, " ".join(comment.strip().removeprefix(name).split())]

@@ -24,12 +24,14 @@ type field struct {
 	Type    string `json:"type"`
 	Options string `json:"options,omitempty"`
 	Default string `json:"default,omitempty"`
+	Blank   bool   `json:"blank,omitempty"` // the comment's text ends with an empty line
 }
 
 type value struct {
 	Name    string `json:"name"`
 	Value   string `json:"value"`
 	Comment string `json:"comment,omitempty"`
+	same    string // the public name of the constant whose value it has
 }
 
 type named struct {
@@ -70,17 +72,33 @@ func expression(e ast.Expr, self string, imports map[string]string) string {
 	return "?"
 }
 
+// declared returns the default that a comment declares: a JSON value, or ref(...) of a constant of the package.
 func declared(doc *ast.CommentGroup) string {
 	if doc == nil {
 		return ""
 	}
 	for _, line := range doc.List {
 		text := strings.TrimSpace(strings.TrimPrefix(line.Text, "//"))
-		if value, found := strings.CutPrefix(text, "+default="); found && !strings.Contains(value, "ref(") {
+		if value, found := strings.CutPrefix(text, "+default="); found {
 			return value
 		}
 	}
 	return ""
+}
+
+// blank tells whether the last line of a comment is empty, instructions to generators left out.
+func blank(doc *ast.CommentGroup) bool {
+	last := false
+	if doc == nil {
+		return last
+	}
+	for _, line := range doc.List {
+		text := strings.TrimSpace(strings.TrimPrefix(line.Text, "//"))
+		if !strings.HasPrefix(text, "+") && !strings.HasPrefix(text, "TODO") {
+			last = text == ""
+		}
+	}
+	return last
 }
 
 func fields(s *ast.StructType, self string, imports map[string]string) []field {
@@ -98,32 +116,63 @@ func fields(s *ast.StructType, self string, imports map[string]string) []field {
 		if name == "" && len(f.Names) > 0 {
 			name = f.Names[0].Name
 		}
-		found = append(found, field{name, expression(f.Type, self, imports), options, declared(f.Doc)})
+		found = append(found, field{name, expression(f.Type, self, imports), options, declared(f.Doc), blank(f.Doc)})
 	}
 	return found
 }
 
-// constants adds the values that a declaration gives to types of its package.
-func constants(declaration *ast.GenDecl, self string, values map[string][]value) {
+// constants adds the values that a declaration gives to types of its package, and to every constant by its public name.
+func constants(declaration *ast.GenDecl, self string, imports map[string]string, values map[string][]value, all map[string]string) {
 	for _, specification := range declaration.Specs {
 		c, is := specification.(*ast.ValueSpec)
-		if !is || declaration.Tok != token.CONST {
+		if !is || declaration.Tok != token.CONST || len(c.Values) != 1 {
 			continue
 		}
-		t, is := c.Type.(*ast.Ident)
-		if !is || len(c.Values) != 1 {
+		kind, given := c.Type, c.Values[0]
+		if call, is := given.(*ast.CallExpr); is && len(call.Args) == 1 {
+			kind, given = call.Fun, call.Args[0]
+		}
+		found := value{Name: c.Names[0].Name}
+		switch g := given.(type) {
+		case *ast.BasicLit:
+			if g.Kind != token.STRING {
+				continue
+			}
+			found.Value, _ = strconv.Unquote(g.Value)
+			all[self+"."+found.Name] = found.Value
+		case *ast.SelectorExpr:
+			found.same = expression(g, self, imports)
+		default:
 			continue
 		}
-		literal, is := c.Values[0].(*ast.BasicLit)
-		if !is || literal.Kind != token.STRING {
-			continue
-		}
-		text, _ := strconv.Unquote(literal.Value)
 		comment := c.Doc
 		if comment == nil && len(declaration.Specs) == 1 {
 			comment = declaration.Doc
 		}
-		values[self+"."+t.Name] = append(values[self+"."+t.Name], value{c.Names[0].Name, text, comment.Text()})
+		found.Comment = comment.Text()
+		if t, is := kind.(*ast.Ident); is {
+			values[self+"."+t.Name] = append(values[self+"."+t.Name], found)
+		}
+	}
+}
+
+// resolve replaces references to constants by what they stand for.
+func resolve(types map[string]*named, values map[string][]value, all map[string]string) {
+	for _, found := range values {
+		for i, each := range found {
+			if each.same != "" {
+				found[i].Value = all[each.same]
+			}
+		}
+	}
+	for name, each := range types {
+		self := name[:strings.LastIndex(name, ".")]
+		for i, f := range each.Fields {
+			if inner, found := strings.CutPrefix(f.Default, "ref("); found {
+				written, _ := json.Marshal(all[self+"."+strings.TrimSuffix(inner, ")")])
+				each.Fields[i].Default = string(written)
+			}
+		}
 	}
 }
 
@@ -144,6 +193,7 @@ func enumeration(groups ...*ast.CommentGroup) bool {
 func main() {
 	types := map[string]*named{}
 	values := map[string][]value{}
+	all := map[string]string{}
 	enumerations := map[string]bool{}
 	own := map[string]bool{}
 	for _, argument := range os.Args[1:] {
@@ -175,7 +225,7 @@ func main() {
 				if !is {
 					continue
 				}
-				constants(general, self, values)
+				constants(general, self, imports, values, all)
 				for _, specification := range general.Specs {
 					t, is := specification.(*ast.TypeSpec)
 					if !is || !t.Name.IsExported() {
@@ -195,6 +245,7 @@ func main() {
 			}
 		}
 	}
+	resolve(types, values, all)
 	for name, found := range values {
 		if types[name] != nil && enumerations[name] {
 			types[name].Values = found

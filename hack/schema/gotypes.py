@@ -1,4 +1,4 @@
-"""Write down what the Go types of the built-in kinds say about their JSON (needs Go and the test bed's modules).
+"""Record the JSON form of the built-in kinds from their Go types (needs Go and the test bed's modules).
 
 python -m hack.schema.gotypes        after moving to another release of Kubernetes; the result is committed
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hack.schema import builtin
-from vcsync.controlplane.schema.table import TABLE
+from vcsync.apimachinery.schema.builtin import resources
 
 HERE = Path(__file__).resolve().parent
 MODULES = HERE.parent / "testbed" / "modules" / "kubernetes"
@@ -20,7 +20,7 @@ OWN_MODULES = {
     "apiextensions.k8s.io": ("apiextensions-apiserver", "pkg/apis/apiextensions"),
     "apiregistration.k8s.io": ("kube-aggregator", "pkg/apis/apiregistration"),
 }
-"""Groups whose types are not in the module k8s.io/api."""
+"""Group whose types are not in the module k8s.io/api -> (module, folder)."""
 
 
 def main() -> int:
@@ -34,9 +34,9 @@ def main() -> int:
 
 
 def _packages() -> list[tuple[str, Path]]:
-    """Return the public name and the folder of every package with types."""
+    """Return (public name, folder) of every package with types."""
     packages = []
-    for group, version, _ in TABLE:
+    for group, version in dict.fromkeys((each.group, each.version) for each in resources()):
         module, path = OWN_MODULES.get(group, ("api", (group or "core").partition(".")[0]))
         if group == "rbac.authorization.k8s.io":
             path = "rbac"
@@ -51,7 +51,7 @@ def _package(module: str, path: str) -> tuple[str, Path]:
 
 
 def _needed(types: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what no built-in kind is made of."""
+    """Return only the types that built-in kinds contain."""
     needed: dict[str, Any] = {}
     waiting = set(builtin.definition_names())
     while waiting:

@@ -12,8 +12,8 @@ import click
 from hack.testbed import state as state_file
 from hack.testbed.bed import SHARED, TestBed, TestBedError, stop_recorded
 from hack.testbed.binaries import ON_DEMAND, SERVERS, BuildError, cache_root, ensure
+from hack.testbed.plan import NodeShape
 from hack.testbed.processes import resident_memory
-from hack.testbed.servers import NodeShape
 from hack.testbed.state import State
 
 directory_option = click.option(
@@ -28,13 +28,13 @@ directory_option = click.option(
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """Real Kubernetes here: a meta cluster, super clusters with hollow nodes, tenant control planes."""
+    """Run real Kubernetes servers: a meta cluster, super clusters with hollow nodes, tenant control planes."""
 
 
 @main.command()
 @click.option("--with", "extra", multiple=True, type=click.Choice(ON_DEMAND), help="Build this as well.")
 def build(extra: tuple[str, ...]) -> None:
-    """Build all server binaries that are not in the cache yet, and print where they are."""
+    """Build the server binaries that are not in the cache yet, and print the paths of all."""
     for program, path in ensure((*SERVERS, *extra), _timed_lines()).items():
         click.echo(f"{program}\t{path}")
 
@@ -82,7 +82,7 @@ def up(
             click.echo(f"{cluster.name}\t{cluster.role}\t{cluster.url}\t{cluster.kubeconfig}")
         if detach:
             bed.let_go()
-            click.echo(f"runs on; end it with: python -m hack.testbed down --dir {bed.directory}")
+            click.echo(f"continues to run; stop it with: python -m hack.testbed down --dir {bed.directory}")
             return
         try:
             _watch_over(bed)
@@ -94,7 +94,7 @@ def up(
 @main.command()
 @directory_option
 def down(directory: Path) -> None:
-    """End the test bed, also one left behind by a run that was killed."""
+    """Stop the test bed, even one that a killed run left behind."""
     count = stop_recorded(directory.absolute())
     click.echo(f"ended {count} servers" if count else f"no test bed runs in {directory}")
 
@@ -102,7 +102,7 @@ def down(directory: Path) -> None:
 @main.command()
 @directory_option
 def status(directory: Path) -> None:
-    """Show what runs, with its memory; fails when a server that should run does not."""
+    """Print the servers and their memory; fails if one of them does not run."""
     state = state_file.load(directory.absolute())
     if state is None:
         raise click.ClickException(f"no test bed runs in {directory}")
@@ -135,7 +135,7 @@ def _watch_over(bed: TestBed) -> None:
 
 @contextlib.contextmanager
 def _signals_interrupt() -> Iterator[None]:
-    """SIGTERM and SIGHUP do what Ctrl-C does."""
+    """Handle SIGTERM and SIGHUP like Ctrl-C."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
@@ -150,7 +150,7 @@ def _timed_lines() -> Callable[[str], None]:
 
 
 def run() -> None:
-    """Entry point: failures become one line (and logs' tails) and exit code 1."""
+    """Run from the command line; a failure is printed as one line with the ends of logs, and the exit code is 1."""
     try:
         main(standalone_mode=True)
     except (BuildError, TestBedError, ValueError, TimeoutError) as error:

@@ -1,4 +1,4 @@
-"""The test bed as a whole: starts all clusters side by side, watches over their processes, ends every one."""
+"""The test bed as a whole: starts all clusters concurrently, checks their processes, and stops all of them."""
 
 import base64
 import json
@@ -20,17 +20,19 @@ from hack.testbed.binaries import KUBERNETES_VERSION, SERVERS, Progress, ensure,
 from hack.testbed.checks import controllers_work, is_served, nodes_ready
 from hack.testbed.cluster import READY_SECONDS, Cluster, KubectlError
 from hack.testbed.files import write_files
+from hack.testbed.plan import CONTROL_PLANE, DRIVERS, HOLLOW, MAX_CLUSTERS, NodeShape, Plan, Role
 from hack.testbed.processes import Process, Spawner, boot_id, free_ports, start_time
 from hack.testbed.processes import stop as stop_processes
 from hack.testbed.processes import wait_gone as wait_processes_gone
-from hack.testbed.servers import CONTROL_PLANE, DRIVERS, HOLLOW, MAX_CLUSTERS, NodeShape, Plan, Role
 from hack.testbed.state import State
 
 __all__ = ["Cluster", "KubectlError", "TestBed", "TestBedError", "stop_recorded"]
 
 TENANT_NAMES = ("acme", "umbrella")
+SCHEDULER = "kube-scheduler"
+FATAL_ERROR = "Scheduler cache is corrupted"
 SHARED = ""
-"""The key under which the state holds what belongs to no cluster: etcd, and embedded control planes."""
+"""Key of the state for processes that belong to no single cluster: etcd, and embedded control planes."""
 
 
 class TestBedError(Exception):
@@ -42,9 +44,8 @@ class TestBedError(Exception):
 class TestBed:
     """A meta cluster, super clusters with hollow nodes, and tenant control planes, all real servers.
 
-    `with TestBed(supers=2, tenants=1) as bed: bed.supers["r1"].kubectl("get", "nodes")`. All calls block;
-    from asyncio use `asyncio.to_thread`. Every server dies with this process, however that ends, unless
-    `detached`.
+    `with TestBed(supers=2, tenants=1) as bed: bed.supers["r1"].kubectl("get", "nodes")`. All calls block; from asyncio
+    use `asyncio.to_thread`. Every server ends together with this process, even if that is killed, unless `detached`.
     """
 
     __test__ = False
@@ -60,26 +61,28 @@ class TestBed:
         without_admission: Sequence[str] = (),
         embedded: Collection[Role] = (),
         embedded_on_etcd: bool = False,
+        etcd_members: int = 1,
         ours: bool = False,
         detached: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        """Settle what will run; nothing starts yet.
+        """Store the configuration; `start` starts the servers.
 
         Args:
             supers: number of super clusters, named r1, r2, ...
-            nodes: hollow nodes in each.
+            nodes: number of hollow nodes in each super cluster.
             tenants: number of tenant control planes (acme, umbrella, tenant-3, ...) or their names.
-            directory: for data, logs and kubeconfigs; a temporary one, removed at the end, when not given.
+            directory: for data, logs and kubeconfigs; None: a temporary one, which is removed at the end.
             node_shape: capacity of each node.
-            without_admission: default admission plug-ins that every API server goes without.
-            embedded: clusters of these roles share embedded control planes (one for super clusters, one for all else)
-                instead of having a kube-apiserver each.
-            embedded_on_etcd: embedded control planes keep their objects in the bed's etcd instead of a file.
-            ours: embedded clusters have vcsync's own controllers and hollow nodes instead of kube-controller-manager,
-                kube-scheduler and kwok.
-            detached: let the servers outlive this process; `stop_recorded(directory)` ends them.
-            progress: called with a line of text now and then.
+            without_admission: default admission plug-ins to disable in every API server.
+            embedded: roles of the clusters that share embedded control planes (one for super clusters, one for all
+                others) instead of having their own kube-apiserver.
+            embedded_on_etcd: whether embedded control planes store objects in the bed's etcd instead of a file.
+            etcd_members: number of members of the bed's etcd, each in its own process; `stop_member` stops one.
+            ours: whether embedded clusters have vcsync's controllers and hollow nodes instead of
+                kube-controller-manager, kube-scheduler and kwok.
+            detached: whether the servers outlive this process; `stop_recorded(directory)` stops them.
+            progress: called with lines of progress.
         """
         names = tenant_names(tenants) if isinstance(tenants, int) else tuple(tenants)
         self._wanted: list[tuple[str, Role]] = [("meta", "meta")]
@@ -87,6 +90,7 @@ class TestBed:
         self._wanted += [(name, "tenant") for name in names]
         self._embedded = frozenset(embedded)
         self._embedded_on_etcd = embedded_on_etcd
+        self._etcd_members = etcd_members
         self._ours = ours
         self._nodes = nodes
         self._shape = node_shape or NodeShape()
@@ -103,10 +107,10 @@ class TestBed:
 
     @classmethod
     def attach(cls, directory: Path) -> Self:
-        """Use a test bed that another process started in `directory`; stopping it stays that one's business.
+        """Use a test bed that another process started in `directory`; that process remains responsible for stopping it.
 
         Raises:
-            TestBedError: none runs there.
+            TestBedError: no test bed runs there.
         """
         bed = cls(supers=0, tenants=0, directory=directory, detached=True)
         state = state_file.load(bed.directory)
@@ -118,7 +122,7 @@ class TestBed:
 
     @property
     def clusters(self) -> dict[str, Cluster]:
-        """All clusters by name."""
+        """Name -> cluster, of all clusters."""
         return dict(self._clusters)
 
     @property
@@ -134,7 +138,7 @@ class TestBed:
         return self._of_role("tenant")
 
     def shared(self, plan: Plan) -> dict[str, Process]:
-        """The processes that work for an embedded cluster and others, by program."""
+        """Return program -> process, of the processes that an embedded cluster shares with others."""
         if not plan.embedded:
             return {}
         found = self.state.processes[SHARED]
@@ -149,13 +153,13 @@ class TestBed:
         self.stop()
 
     def start(self) -> None:
-        """Build what is missing, start everything and wait until it is ready.
+        """Build missing binaries, start all servers and wait until they are ready.
 
-        What has started by then is ended when the rest fails.
+        If one fails, the servers that have started are stopped.
 
         Raises:
             BuildError: a binary is missing and cannot be built.
-            TestBedError: a server did not come up, or another test bed runs in the directory.
+            TestBedError: a server did not start, or another test bed runs in the directory.
         """
         ensure(SERVERS, self._report)
         self._prepare_directory()
@@ -165,16 +169,17 @@ class TestBed:
             for name, role in self._wanted:
                 self._plan(name, role, self._nodes)
             self._start_control_planes()
-            self._side_by_side([self._starter(cluster) for cluster in self._clusters.values()])
+            self._run_concurrently([self._starter(cluster) for cluster in self._clusters.values()])
         except BaseException:
-            self._temporary = False  # the logs are wanted now
+            # Keep the logs, which show the reason.
+            self._temporary = False
             self.stop()
             raise
 
     def stop(self) -> None:
-        """End every server. Logs stay, except in a temporary directory."""
+        """Stop every server. Logs remain, except in a temporary directory."""
         self._stopping.set()
-        # Those who attached may have restarted servers: the file knows them, we don't.
+        # Attached processes may have restarted servers. Only the file knows them.
         recorded = state_file.load(self.directory)
         restarted = recorded.running() if recorded else []
         stop_processes([*self.state.running(), *restarted], self._spawner.reap)
@@ -185,7 +190,7 @@ class TestBed:
         (self.directory / state_file.FILE).unlink(missing_ok=True)
 
     def let_go(self) -> None:
-        """Leave a test bed that is detached, or that others started, to itself."""
+        """Release a test bed that is detached, or that another process started, without stopping it."""
         self._spawner.close()
 
     def add_tenant(self, name: str) -> Cluster:
@@ -197,12 +202,12 @@ class TestBed:
         return self._add(name, "super", nodes)
 
     def remove(self, name: str) -> None:
-        """End a cluster for good."""
-        cluster = self._clusters.pop(name)
-        stop_processes(cluster.processes.values(), self._spawner.reap)
+        """Remove a cluster permanently; processes that it shares with others continue to run."""
+        del self._clusters[name]
+        stop_processes(self.state.processes.get(name, {}).values(), self._spawner.reap)
         with self._lock:
             del self.state.plans[name]
-            self.state.processes.pop(name, None)  # all of an embedded cluster's may be shared
+            self.state.processes.pop(name, None)
             state_file.save(self.state, self.directory)
 
     def restart_etcd(self) -> None:
@@ -212,11 +217,24 @@ class TestBed:
         self._run(SHARED, "etcd", old.command, Path(old.log))
         self._wait_for_etcd()
 
-    def compact(self) -> int:
-        """Drop all history from etcd, of all clusters, and return the revision up to which it is gone.
+    @property
+    def etcd_members(self) -> tuple[str, ...]:
+        """Names of the members of the bed's etcd."""
+        return tuple(name for name in self.state.processes[SHARED] if name.startswith("etcd"))
 
-        Lists that continue from before it, and watches of a restarted API server from before it, get 410
-        Expired.
+    def stop_member(self, name: str) -> None:
+        """Kill one member of etcd; its data remain."""
+        stop_processes([self.state.processes[SHARED][name]], self._spawner.reap)
+
+    def start_member(self, name: str) -> None:
+        """Restart a stopped member of etcd with its data, without waiting for it."""
+        old = self.state.processes[SHARED][name]
+        self._run(SHARED, name, old.command, Path(old.log))
+
+    def compact(self) -> int:
+        """Compact the history of all clusters in etcd and return the revision of the compaction.
+
+        Lists that continue from an older revision get 410 Expired, and so do watches of a restarted API server.
         """
         latest = self._etcd("kv/range", {"key": base64.b64encode(b"/").decode(), "count_only": True})
         revision = int(latest["header"]["revision"])
@@ -224,11 +242,11 @@ class TestBed:
         return revision
 
     def lose(self, name: str, *prefixes: str) -> None:
-        """Have a kube-apiserver come back without some of its objects, as after a restore from an older backup.
+        """Restart a kube-apiserver without some of its objects, as after a restore from an older backup.
 
         Args:
             name: of the cluster.
-            prefixes: of the keys that are lost, behind the cluster's own: `pods/`, `namespaces/shop`.
+            prefixes: of the keys to remove, below the cluster's own prefix: `pods/`, `namespaces/shop`.
         """
         cluster = self._clusters[name]
         cluster.kill("kube-apiserver")
@@ -243,7 +261,7 @@ class TestBed:
         cluster.start("kube-apiserver")
         cluster.wait_ready()
 
-    # What the clusters call.
+    # Methods for `Cluster`.
 
     def start_component(self, plan: Plan, component: str) -> None:
         """Start one server of a cluster."""
@@ -261,21 +279,22 @@ class TestBed:
             self._run(plan.name, program, command, plan.folder / f"{program}.log")
 
     def wait_gone(self, process: Process) -> None:
-        """Wait until a process that was sent a signal has ended.
+        """Wait until a process has ended after a signal.
 
         Raises:
-            TimeoutError: it runs on after 70 seconds, the longest a server takes to end gracefully.
+            TimeoutError: it still runs after 70 seconds, the longest graceful shutdown of a server.
         """
         wait_processes_gone([process], 70, self._spawner.reap)
 
     def check_alive(self, cluster: str) -> None:
-        """Make sure that the servers of the cluster and etcd run.
+        """Check that the servers of the cluster and etcd run.
 
         Raises:
             TestBedError: one has ended, or the test bed is being stopped.
         """
         if self._stopping.is_set():
             raise TestBedError("the test bed was stopped")
+        self.revive()
         for name in (SHARED, cluster):
             for component, process in self.state.processes.get(name, {}).items():
                 code = self._spawner.reap(process)
@@ -284,13 +303,30 @@ class TestBed:
                         f"{component} of {name or 'the test bed'} ended (exit code {code})", [process]
                     )
 
+    def revive(self) -> list[str]:
+        """Restart kube-schedulers that ended themselves, as a Deployment would; return the end of each one's log.
+
+        A kube-scheduler ends itself when the answer to a binding was lost. Other ends of processes are not handled.
+        """
+        revived = []
+        for name, processes in list(self.state.processes.items()):
+            process = processes.get(SCHEDULER)
+            if process is None:
+                continue
+            self._spawner.reap(process)
+            log = "" if process.alive else tail(Path(process.log), 20)
+            if FATAL_ERROR in log:
+                self._run(name, SCHEDULER, process.command, Path(process.log))
+                revived.append(f"{SCHEDULER} of {name}: {log}")
+        return revived
+
     def give_up(self, reason: str, culprits: Iterable[Process]) -> NoReturn:
-        """Raise TestBedError with the logs of those that may be the cause."""
+        """Raise TestBedError with the ends of the logs of processes that may be the cause."""
         logs = [Path(process.log) for process in culprits]
         text = "\n".join(f"--- {log}\n{tail(log, 8)}" for log in logs)
         raise TestBedError(f"{reason}\n{text}")
 
-    # Below: how it is done.
+    # Implementation.
 
     def _of_role(self, role: Role) -> dict[str, Cluster]:
         return {name: cluster for name, cluster in self._clusters.items() if cluster.role == role}
@@ -309,13 +345,17 @@ class TestBed:
             shutil.rmtree(self.directory / name, ignore_errors=True)
 
     def _start_etcd(self) -> None:
-        client, peer = (f"http://127.0.0.1:{port}" for port in free_ports(2))
-        self.state.etcd_url = client
-        command = [str(ensure(["etcd"])["etcd"]), *servers.etcd(self.directory / "etcd", client, peer)]
-        self._run(SHARED, "etcd", command, self.directory / "etcd.log")
+        names = ["etcd", *(f"etcd-{number}" for number in range(2, self._etcd_members + 1))]
+        urls = [f"http://127.0.0.1:{port}" for port in free_ports(2 * len(names))]
+        clients, peers = urls[: len(names)], dict(zip(names, urls[len(names) :], strict=True))
+        self.state.etcd_url = ",".join(clients)
+        binary = str(ensure(["etcd"])["etcd"])
+        for name, client in zip(names, clients, strict=True):
+            arguments = servers.etcd(self.directory / "etcd" / name, client, peers[name], peers)
+            self._run(SHARED, name, [binary, *arguments], self.directory / f"{name}.log")
 
     def _start_control_planes(self) -> None:
-        """Start what embedded clusters share, if there are any, and wait until it serves."""
+        """Start the processes that embedded clusters share, if there are any, and wait until they serve."""
         planes = {plan.plane: plan for plan in self.state.plans.values() if plan.embedded}
         for plan in planes.values():
             self._write_tokens(plan.plane)
@@ -352,7 +392,7 @@ class TestBed:
 
     def _etcd(self, path: str, body: object) -> dict[str, dict[str, str]]:
         request = urllib.request.Request(  # noqa: S310 - always http://127.0.0.1
-            f"{self.state.etcd_url}/v3/{path}",
+            f"{self.state.etcd_url.partition(',')[0]}/v3/{path}",
             json.dumps(body).encode(),
             {"Content-Type": "application/json"},
         )
@@ -401,8 +441,8 @@ class TestBed:
     def _starter(self, cluster: Cluster) -> Callable[[], None]:
         return lambda: self._start_cluster(cluster)
 
-    def _side_by_side(self, jobs: Sequence[Callable[[], None]]) -> None:
-        """Run all jobs at once; at the first failure, or an interrupt, tell the others to give up."""
+    def _run_concurrently(self, jobs: Sequence[Callable[[], None]]) -> None:
+        """Run all jobs concurrently; at the first failure, or an interrupt, stop the others."""
         with ThreadPoolExecutor(max_workers=max(1, len(jobs)), thread_name_prefix="testbed") as pool:
             futures: list[Future[None]] = [pool.submit(job) for job in jobs]
             try:
@@ -452,17 +492,17 @@ class TestBed:
 
 
 def tenant_names(count: int) -> tuple[str, ...]:
-    """Names of the first `count` tenants: acme, umbrella, tenant-3, ..."""
+    """Return the names of the first `count` tenants: acme, umbrella, tenant-3, ..."""
     numbered = (f"tenant-{number}" for number in range(len(TENANT_NAMES) + 1, count + 1))
     return (*TENANT_NAMES[:count], *numbered)
 
 
 def stop_recorded(directory: Path) -> int:
-    """End the test bed that runs in `directory`, whoever started it; returns how many servers ran.
+    """Stop the test bed that runs in `directory`, even if another process started it; return its number of servers.
 
     Raises:
         ValueError: the state file is not a test bed's.
-        TimeoutError: a server cannot be ended.
+        TimeoutError: a server cannot be stopped.
     """
     state = state_file.load(directory)
     if state is None:

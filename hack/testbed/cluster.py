@@ -1,4 +1,4 @@
-"""One cluster of a running test bed: addresses, credentials, calls to it, faults done to its processes."""
+"""One cluster of a running test bed: its addresses, credentials, requests to it, faults of its processes."""
 
 import http.client
 import json
@@ -6,36 +6,52 @@ import signal
 import ssl
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn, Protocol
 
 from hack.testbed.binaries import locate
 from hack.testbed.faultproxy import FaultProxy
+from hack.testbed.plan import COMPONENTS, Plan, Role
 from hack.testbed.processes import Process
-from hack.testbed.servers import COMPONENTS, Plan, Role, kubeconfig
-
-if TYPE_CHECKING:
-    from hack.testbed.bed import TestBed
+from hack.testbed.servers import kubeconfig
+from hack.testbed.state import State
 
 READY_SECONDS = 180.0
 POLL_SECONDS = 0.05
 
 
 class KubectlError(Exception):
-    """kubectl ended with an error; the message is what it printed."""
+    """kubectl ended with an error; the message is its output."""
+
+
+class Servers(Protocol):
+    """The part of `TestBed` that a cluster uses for its processes."""
+
+    directory: Path
+    state: State
+
+    def shared(self, plan: Plan) -> dict[str, Process]: ...
+
+    def wait_gone(self, process: Process) -> None: ...
+
+    def start_component(self, plan: Plan, component: str) -> None: ...
+
+    def check_alive(self, cluster: str) -> None: ...
+
+    def give_up(self, reason: str, culprits: Iterable[Process]) -> NoReturn: ...
 
 
 class Cluster:
     """A meta, super or tenant cluster. Made by `TestBed`."""
 
-    def __init__(self, bed: "TestBed", plan: Plan) -> None:
+    def __init__(self, bed: Servers, plan: Plan) -> None:
         self._bed = bed
         self.plan = plan
         self.kubeconfig = bed.directory / f"{plan.name}.kubeconfig"
-        """The admin's, by token, everything inside the file."""
+        """The admin's kubeconfig, with an embedded token."""
         self.certificate_kubeconfig = plan.folder / "admin.kubeconfig"
-        """The admin's, by client certificate; names its files relative to itself."""
+        """The admin's kubeconfig with a client certificate, whose files it names by relative paths."""
 
     @property
     def name(self) -> str:
@@ -59,25 +75,25 @@ class Cluster:
 
     @property
     def processes(self) -> dict[str, Process]:
-        """The cluster's own servers by component (`kube-apiserver`, ...), and those of others that do their work."""
+        """Component (`kube-apiserver`, ...) -> process: its own servers, and shared ones that do their work."""
         found = self._bed.shared(self.plan) | self._bed.state.processes.get(self.name, {})
         played = {each: self.plan.program(each) for each in COMPONENTS[self.role]}
         return found | {each: found[program] for each, program in played.items() if program in found}
 
     @property
     def pids(self) -> dict[str, int]:
-        """Process ids by component, those that run."""
+        """Component -> process id, of running servers."""
         return {component: process.pid for component, process in self.processes.items() if process.alive}
 
     def log(self, component: str) -> Path:
-        """Where a component's output goes."""
+        """Return the log file of a component."""
         return self.plan.folder / f"{component}.log"
 
     def kubectl(self, *arguments: str, input: str | None = None, timeout: float = 60) -> str:  # noqa: A002
-        """Run kubectl as the cluster's admin and return what it prints.
+        """Run kubectl as the cluster's admin and return its standard output.
 
         Raises:
-            KubectlError: it failed; the message holds its error output.
+            KubectlError: it failed; the message contains its error output.
             subprocess.TimeoutExpired: it took more than `timeout` seconds.
         """
         command = [str(locate("kubectl")), f"--kubeconfig={self.kubeconfig}", *arguments]
@@ -90,7 +106,7 @@ class Cluster:
         return run.stdout
 
     def call(self, method: str, path: str, body: object = None, timeout: float = 10) -> tuple[int, Any]:
-        """Send one request as the admin; returns the status code and the answer, JSON decoded.
+        """Send one request as the admin; returns the status code and the decoded JSON of the answer.
 
         Raises:
             OSError: the server cannot be reached.
@@ -99,15 +115,15 @@ class Cluster:
             return session.call(method, path, body)
 
     def session(self, timeout: float = 10) -> "Session":
-        """A connection for many calls in a row."""
+        """Return a connection for several consecutive requests."""
         return Session(self, timeout)
 
     def proxy(self, folder: Path, *, tcp: bool = False) -> FaultProxy:
-        """A proxy before the API server, not started yet; its `kubeconfig`, of the admin, lies in `folder`.
+        """Return a proxy in front of the API server, not started yet, with a `kubeconfig` of the admin.
 
         Args:
-            folder: where to write the kubeconfig, under a name of its own.
-            tcp: pass TLS through and see bytes only, instead of ending it and seeing requests.
+            folder: in which to write the kubeconfig, with a unique name.
+            tcp: whether to forward TLS as bytes, instead of terminating it and parsing requests.
         """
         server = ("127.0.0.1", self.plan.port)
         proxy = FaultProxy.tcp(*server) if tcp else FaultProxy.http(*server, self.ca_pem)
@@ -119,24 +135,23 @@ class Cluster:
         return proxy
 
     def kill(self, component: str, signal_number: int = signal.SIGKILL) -> None:
-        """End a server at once, as a crash would; it stays down until `start`."""
+        """Kill a server, as in a crash; it stays down until `start`."""
         process = self.processes[component]
         process.send(signal_number)
         self._bed.wait_gone(process)
 
     def pause(self, component: str) -> None:
-        """Freeze a server: it accepts connections (the kernel does) and answers nothing."""
+        """Freeze a server: the kernel still accepts its connections, but it does not answer."""
         self.processes[component].send(signal.SIGSTOP)
 
     def resume(self, component: str) -> None:
-        """Let a paused server run on."""
+        """Continue a paused server."""
         self.processes[component].send(signal.SIGCONT)
 
     def start(self, component: str) -> None:
-        """Start a server that is down, where and as it was before."""
+        """Restart a stopped server at the same address with the same data."""
         if self.plan.program(component) == "kwok" and self.processes.get("kwok"):
-            # The kwok before holds the nodes' Leases by an identity of its own; the new one would wait for
-            # their end.
+            # The previous kwok holds the nodes' Leases with its own identity. The new one would wait until they expire.
             self.call("DELETE", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")
         self._bed.start_component(self.plan, component)
         if component == "kube-apiserver":
@@ -151,15 +166,20 @@ class Cluster:
         """Wait until /readyz answers 200.
 
         Raises:
-            TestBedError: it does not within `timeout` seconds, or the server has ended.
+            TestBedError: it does not answer 200 within `timeout` seconds, or the server has ended.
         """
         self.wait_for(f"{self.name}: /readyz", self._ready, timeout)
 
     def wait_for(self, what: str, check: Callable[[], bool], timeout: float = READY_SECONDS) -> None:
-        """Wait until `check` is true; connection errors in it count as false.
+        """Wait until `check` returns True; a connection error in it counts as False.
+
+        Args:
+            what: description of the expected state, for the error.
+            check: the condition.
+            timeout: in seconds.
 
         Raises:
-            TestBedError: it stays false for `timeout` seconds, or a server of the cluster has ended.
+            TestBedError: it is False for `timeout` seconds, or a server of the cluster has ended.
         """
         deadline = time.monotonic() + timeout
         while not _reached(check):
@@ -173,7 +193,7 @@ class Cluster:
 
 
 class Session:
-    """A kept-open connection to a cluster's API server, as its admin; after a failure, the next call opens another."""
+    """A persistent connection to a cluster's API server, as its admin; after a failure, the next call reopens it."""
 
     def __init__(self, cluster: Cluster, timeout: float) -> None:
         context = ssl.create_default_context(cadata=cluster.ca_pem)

@@ -1,4 +1,4 @@
-"""Clusters in embedded control planes instead of a kube-apiserver each: command lines and the clusters' files."""
+"""Clusters in embedded control planes instead of their own kube-apiserver: command lines and files."""
 
 import shutil
 import subprocess
@@ -6,35 +6,36 @@ import sys
 from pathlib import Path
 
 from hack.testbed import servers
-from hack.testbed.servers import HOLLOW, Plan
+from hack.testbed.plan import HOLLOW, Plan
 
 VCSYNC = (sys.executable, "-m", "vcsync")
 COMMAND_SECONDS = 60.0
 WITH_OWN_ROLES = ("kube-controller-manager", "kube-scheduler")
-"""Components for which every control plane has roles."""
+"""Components for which every control plane has bootstrap roles."""
 
 
 class EmbeddedError(Exception):
-    """A command at the control plane failed; the text holds what it printed."""
+    """A command of the control plane failed; the text contains its output."""
 
 
 def command(data: Path, port: int, tokens: Path, etcd: str = "") -> list[str]:
-    """Return the command of a control plane that clusters share; `etcd`: URL of where objects are kept."""
+    """Return the command of a control plane that clusters share; `etcd`: URLs of its store; empty: a file in `data`."""
     return [
         *(*VCSYNC, "run", "controlplane"),
         *("--data", str(data), "--listen", f"127.0.0.1:{port}", "--token-file", str(tokens)),
-        *(("--etcd", etcd) if etcd else ()),
+        *(argument for url in etcd.split(",") if url for argument in ("--etcd", url)),
     ]
 
 
 def controllers(data: Path) -> list[str]:
     """Return the command of the controllers of all clusters that share a control plane."""
-    identity = ("--identity", "controllers")  # one that comes back takes its own lease up again at once
+    # With a constant identity, a restarted process can renew its own lease immediately.
+    identity = ("--identity", "controllers")
     return [*VCSYNC, "run", "controllers", "--data", str(data), "--listen", "127.0.0.1:0", *identity]
 
 
 def hollow(plan: Plan) -> list[str]:
-    """Return the command of a super cluster's nodes, scheduler and kubelets, which pretend."""
+    """Return the command of a super cluster's simulated nodes, scheduler and kubelets."""
     return [
         *(*VCSYNC, "run", "hollow", "--kubeconfig", f"{plan.folder}/{HOLLOW}.kubeconfig"),
         *("--listen", f"127.0.0.1:{plan.kwok_port}", "--nodes", str(plan.nodes)),
@@ -44,12 +45,12 @@ def hollow(plan: Plan) -> list[str]:
 
 
 def path_of(tenant: str) -> str:
-    """Return what goes before every path of a tenant's requests."""
+    """Return the prefix of the paths of a tenant's requests."""
     return f"/tenants/{tenant}"
 
 
 def write_tokens(path: Path, plans: list[Plan]) -> None:
-    """Make every cluster's admin known by the token of its plan; the control plane reads the file anew."""
+    """Write the tokens of every cluster's administrator, from its plan; the control plane rereads the file."""
     lines = [f'{plan.admin_token},admin,admin,"vcsync:tenant-admins",{plan.name}\n' for plan in plans]
     unfinished = path.with_suffix(".unfinished")
     unfinished.touch(mode=0o600)
@@ -58,10 +59,10 @@ def write_tokens(path: Path, plans: list[Plan]) -> None:
 
 
 def create(plan: Plan, data: Path, admin_kubeconfig: Path) -> None:
-    """Make the tenant that a cluster is, and the files with which its admin and its components work.
+    """Create the tenant that acts as a cluster, and the files for its administrator and its components.
 
     Raises:
-        EmbeddedError: the control plane does not take it.
+        EmbeddedError: the control plane refuses it.
     """
     folder = plan.folder
     whose = "external" if "kube-controller-manager" in plan.components else "vcsync"
@@ -86,7 +87,7 @@ def create(plan: Plan, data: Path, admin_kubeconfig: Path) -> None:
 
 
 def vcsync(data: Path, *arguments: str) -> str:
-    """Run a vcsync command as the control plane's operator and return what it prints.
+    """Run a vcsync command as the control plane's operator and return its standard output.
 
     Raises:
         EmbeddedError: it failed.

@@ -1,7 +1,7 @@
-"""A proxy in front of any server that does faults to connections and requests when a test says so.
+"""A proxy in front of a server, which a test uses to disturb connections and requests.
 
-It runs in the test's own event loop. As a TCP proxy it passes TLS through untouched; as an HTTP proxy it ends
-TLS on both sides with a certificate of its own, sees requests and can answer in the server's place.
+It runs in the test's event loop. A TCP proxy forwards TLS unchanged. An HTTP proxy terminates TLS with its own
+certificate, parses requests, and can answer instead of the server.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from hack.testbed.processes import free_ports
 REMEMBERED_REQUESTS = 10_000
 SLICES_PER_SECOND = 20
 NO_ANSWER = 0
-"""Counted as the status of requests that got no answer from anyone."""
+"""Status under which requests without any answer are counted."""
 
 _T = TypeVar("_T")
 
@@ -62,7 +62,7 @@ class FaultProxy:
         self._answered = asyncio.Event()
         self.port = free_ports(1)[0]
         self.kubeconfig = Path()
-        """Leads through the proxy; written by `Cluster.proxy`, if that made the proxy."""
+        """A kubeconfig with the proxy's address, if `Cluster.proxy` created the proxy."""
         self.requests: deque[Request] = deque(maxlen=REMEMBERED_REQUESTS)
         """The latest requests in order of arrival (HTTP only)."""
         self.seen: Counter[tuple[str, str, int]] = Counter()
@@ -70,12 +70,12 @@ class FaultProxy:
 
     @classmethod
     def tcp(cls, host: str, port: int) -> Self:
-        """A proxy that knows bytes only: faults hit all connections alike, Answer is not possible."""
+        """Return a proxy for bytes: faults apply to all connections, and Answer is not possible."""
         return cls(host, port, http=False)
 
     @classmethod
     def http(cls, host: str, port: int, upstream_ca: str | None = None) -> Self:
-        """A proxy that understands HTTP/1.1; given the server's CA (PEM) it speaks TLS on both sides."""
+        """Return a proxy for HTTP/1.1; with the server's CA (PEM) it uses TLS on both sides."""
         return cls(host, port, http=True, upstream_ca=upstream_ca)
 
     @property
@@ -84,7 +84,7 @@ class FaultProxy:
 
     @property
     def ca_pem(self) -> str:
-        """The CA that clients of the HTTP proxy must trust; empty without TLS."""
+        """CA certificate that clients of the HTTP proxy must trust, PEM; empty without TLS."""
         return self._authority.pair.certificate if self._authority else ""
 
     @property
@@ -108,15 +108,15 @@ class FaultProxy:
     # Faults.
 
     def inject(self, fault: Fault, when: When = always, *, times: int | None = None) -> "_Injected":
-        """Do a fault from now on; `lift` ends it. Of several that match a request, the newest counts.
+        """Start a fault; `lift` ends it. If several match a request, the newest one applies.
 
         Args:
-            fault: what to do.
-            when: to which requests.
-            times: to how many of them, for Cut, Truncate and Answer; for ever when None.
+            fault: the fault.
+            when: condition for the requests to which it applies.
+            times: number of requests to which Cut, Truncate or Answer apply; None: unlimited.
         """
         if not self._http and (isinstance(fault, Answer) or when is not always):
-            raise ValueError("a TCP proxy sees no requests: no Answer and no condition there")
+            raise ValueError("a TCP proxy does not parse requests: Answer and conditions are not possible")
         injected = _Injected(fault, when, times)
         self._faults.insert(0, injected)
         self._wake()
@@ -129,7 +129,7 @@ class FaultProxy:
 
     @contextlib.contextmanager
     def fault(self, fault: Fault, when: When = always, *, times: int | None = None) -> Iterator[None]:
-        """Do a fault while the block runs."""
+        """Apply a fault during the block."""
         injected = self.inject(fault, when, times=times)
         try:
             yield
@@ -143,7 +143,7 @@ class FaultProxy:
             task.cancel()
 
     def refuse(self) -> None:
-        """Refuse new connections from now on; open ones stay."""
+        """Refuse new connections; open ones stay open."""
         if self._server:
             self._server.close()
             self._server = None
@@ -155,10 +155,16 @@ class FaultProxy:
             self._protocol, "127.0.0.1", self.port, ssl=self._server_tls, backlog=1024
         )
 
-    # What was seen.
+    # Recorded requests.
 
     def count(self, path: str = ".*", method: str = "", status: int | None = None) -> int:
-        """Answered requests whose whole path matches the expression, of a method and a status if given."""
+        """Return the number of answered requests.
+
+        Args:
+            path: regular expression that the whole path matches.
+            method: of the requests; empty: any.
+            status: of the answers; None: any.
+        """
         return sum(
             number
             for (seen_method, seen_path, seen_status), number in self.seen.items()
@@ -168,12 +174,12 @@ class FaultProxy:
     async def until_seen(
         self, count: int = 1, *, path: str = ".*", method: str = "", status: int | None = None
     ) -> None:
-        """Wait until so many requests have been answered; the caller sets the timeout."""
+        """Wait until this many requests have been answered; the caller sets the timeout."""
         while self.count(path, method, status) < count:
             self._answered.clear()
             await self._answered.wait()
 
-    # Below: how it is done.
+    # Implementation.
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
@@ -187,7 +193,7 @@ class FaultProxy:
 
     def _protocol(self) -> asyncio.Protocol:
         async def connected(reader: StreamReader, writer: StreamWriter) -> None:
-            # Python 3.11 asks a cancelled handler for its exception and logs the answer: cuts are no errors.
+            # Python 3.11 logs the CancelledError of a cancelled handler. A cut is not an error.
             with contextlib.suppress(asyncio.CancelledError):
                 await self._connected(_Peer(reader, writer, protocol.gone))
 
@@ -203,7 +209,8 @@ class FaultProxy:
         try:
             await _while_open(client, serve(client))
         except (OSError, IncompleteReadError, http1.BadMessageError):
-            pass  # either side went away: so does the other
+            # One side closed its connection: close the other one, too.
+            pass
         finally:
             del self._connections[task]
             client.writer.close()
@@ -227,7 +234,7 @@ class FaultProxy:
             await self._exchange(client, upstream, None)
 
     async def _exchange(self, client: "_Peer", upstream: "_Peer", request: Request | None) -> None:
-        """Forward bytes both ways until one side closes."""
+        """Forward bytes in both directions until one side closes."""
         ways = [
             asyncio.create_task(self._pump(client, upstream, client, request)),
             asyncio.create_task(self._pump(upstream, client, client, request)),
@@ -270,7 +277,7 @@ class FaultProxy:
                     return
 
     async def _forward(self, client: "_Peer", upstream: "_Peer", head: http1.Head, request: Request) -> bool:
-        """Forward one request and its response; returns whether the connections can be used again."""
+        """Forward one request and its response; returns whether the connections can be reused."""
         if head.headers.get("expect"):
             await client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         await upstream.send(head.without("expect"))
@@ -331,7 +338,7 @@ class FaultProxy:
         return None
 
     async def _send(self, sink: "_Peer", data: bytes, client: "_Peer", request: Request | None) -> None:
-        """Send data as the faults of the moment have it."""
+        """Send data according to the current faults."""
         while data:
             speed = await self._gate(client, request)
             count = max(1, int(speed / SLICES_PER_SECOND)) if speed else len(data)
@@ -341,7 +348,7 @@ class FaultProxy:
                 await asyncio.sleep(count / speed)
 
     async def _gate(self, client: "_Peer", request: Request | None) -> float | None:
-        """Hold up, delay or cut what is about to pass; returns the bytes per second at which it may.
+        """Hold, delay or cut the next data; returns the rate limit in bytes per second, or None.
 
         Raises:
             ConnectionAbortedError: the connection was reset.
@@ -374,7 +381,7 @@ class _Peer:
     reader: StreamReader
     writer: StreamWriter
     gone: asyncio.Event
-    """Set when the connection is closed, by whichever side."""
+    """Set when either side has closed the connection."""
 
     async def send(self, data: bytes) -> None:
         self.writer.write(data)
@@ -382,7 +389,7 @@ class _Peer:
 
 
 class _ClosingProtocol(asyncio.StreamReaderProtocol):
-    """Closes the connection when the peer has closed its half: nobody here says more after that."""
+    """Closes the connection when the peer has closed its half, because the peer will not send more data."""
 
     def __init__(self, reader: StreamReader, *args: Any, **options: Any) -> None:
         super().__init__(reader, *args, **options)
@@ -398,13 +405,13 @@ class _ClosingProtocol(asyncio.StreamReaderProtocol):
 
 
 async def _next_request(client: _Peer, upstream: _Peer | None) -> http1.Head | None:
-    """The next request's head; an idle connection ends when that to the server behind it does."""
+    """Return the head of the next request; None if the client, or the server while idle, closes its connection."""
     reading = http1.read_head(client.reader)
     return await (_while_open(upstream, reading) if upstream else reading)
 
 
 async def _while_open(peer: _Peer, work: Coroutine[Any, Any, _T]) -> _T:
-    """Run `work` until it is done or the connection is closed, which cancels it.
+    """Run `work` until it is done; closing the connection cancels it.
 
     Raises:
         ConnectionResetError: the connection was closed.
@@ -422,7 +429,7 @@ async def _while_open(peer: _Peer, work: Coroutine[Any, Any, _T]) -> _T:
 
 
 def _reset(writer: StreamWriter) -> None:
-    """Close a connection by RST instead of FIN: what a crashed host or a dropped NAT entry looks like."""
+    """Close a connection by RST instead of FIN, as after a crashed host or a dropped NAT entry."""
     connection: socket.socket | None = writer.get_extra_info("socket")
     if connection is not None:
         with contextlib.suppress(OSError):
@@ -434,7 +441,8 @@ def _server_context(authority: Authority) -> ssl.SSLContext:
     pair = authority.server("fault-proxy", "127.0.0.1", "localhost")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "pair.pem"  # ssl reads certificates from files only
+        # The ssl module reads certificates only from files.
+        file = Path(folder) / "pair.pem"
         file.touch(mode=0o600)
         file.write_text(pair.certificate + pair.key)
         context.load_cert_chain(file)

@@ -1,4 +1,4 @@
-"""Faults that the proxy can do to requests, and which requests they hit: values and pure functions."""
+"""Faults of the proxy, and the requests to which they apply: values and pure functions."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 @dataclass(frozen=True)
 class Request:
-    """What a fault's condition sees of a request."""
+    """The parts of a request that the condition of a fault can check."""
 
     method: str
     path: str
@@ -17,7 +17,7 @@ class Request:
 
     @classmethod
     def of(cls, method: str, target: str) -> "Request":
-        """Take a request line's target apart."""
+        """Parse the method and target of a request line."""
         parts = urlsplit(target)
         return cls(method, parts.path, dict(parse_qsl(parts.query, keep_blank_values=True)))
 
@@ -27,7 +27,7 @@ class Request:
 
 
 When = Callable[[Request], bool]
-"""Which requests a fault hits."""
+"""Returns whether a fault applies to a request."""
 
 
 def always(_: Request) -> bool:
@@ -36,27 +36,27 @@ def always(_: Request) -> bool:
 
 
 def watches(request: Request) -> bool:
-    """Requests that open a watch."""
+    """Match requests that open a watch."""
     return request.is_watch
 
 
 def reads(request: Request) -> bool:
-    """Gets and lists, no watches."""
+    """Match gets and lists, but not watches."""
     return request.method == "GET" and not request.is_watch
 
 
 def writes(request: Request) -> bool:
-    """Requests that change something."""
+    """Match requests that change objects."""
     return request.method in {"POST", "PUT", "PATCH", "DELETE"}
 
 
 def next_pages(request: Request) -> bool:
-    """Lists that ask for a page after the first."""
+    """Match lists that request a page after the first one."""
     return request.method == "GET" and bool(request.query.get("continue"))
 
 
 def on(path: str, *methods: str) -> When:
-    """Requests whose whole path matches the regular expression, of any method or of those named."""
+    """Return a condition for requests whose whole path matches a regular expression, with any or one of `methods`."""
     pattern = re.compile(path)
     return lambda request: (
         bool(pattern.fullmatch(request.path)) and (not methods or request.method in methods)
@@ -64,18 +64,18 @@ def on(path: str, *methods: str) -> When:
 
 
 def both(*conditions: When) -> When:
-    """Requests that meet all of the conditions."""
+    """Return a condition for requests that meet all of the conditions."""
     return lambda request: all(condition(request) for condition in conditions)
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Reset the connection: instead of an answer, or in the middle of one that is under way."""
+    """Reset the connection: instead of an answer, or in the middle of one."""
 
 
 @dataclass(frozen=True)
 class Stall:
-    """Keep the connection open and forward nothing until the fault is lifted; then go on."""
+    """Keep the connection open and forward nothing until the fault is lifted; then continue."""
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,12 @@ class Slow:
 
 @dataclass(frozen=True)
 class Truncate:
-    """End the answer after so many bytes of its body, or in the middle of the line after so many lines."""
+    """End the answer after a number of bytes of its body, or in the middle of the line after a number of lines."""
 
     after_bytes: int | None = None
     after_lines: int | None = None
     graceful: bool = False
-    """End a chunked body as if it were complete, instead of closing the connection without its end."""
+    """Whether to end a chunked body as if it were complete, instead of closing the connection without its last chunk."""
 
     def __post_init__(self) -> None:
         if (self.after_bytes is None) == (self.after_lines is None):
@@ -103,39 +103,39 @@ class Truncate:
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer in the server's place, with a Kubernetes Status."""
+    """Answer instead of the server, with a Kubernetes Status."""
 
     status: int
     reason: str = ""
     message: str = "refused by the fault proxy"
     retry_after: int | None = None
-    """Seconds, for the header and the Status's details."""
+    """Seconds, for the header and the details of the Status."""
     as_event: bool = False
-    """Answer 200 and an ERROR event that holds the Status, as API servers do for 410 in watches."""
+    """Whether to answer 200 with an ERROR event that contains the Status, as API servers do for 410 in watches."""
 
 
 Fault = Cut | Stall | Slow | Truncate | Answer
 
 
 def too_many_requests(retry_after: int | None = 1) -> Answer:
-    """429, as priority and fairness and shutting-down servers answer."""
+    """Return a 429, the answer of priority and fairness and of servers that are shutting down."""
     return Answer(429, "TooManyRequests", "too many requests, please try again later", retry_after)
 
 
 def unavailable(retry_after: int | None = None) -> Answer:
-    """503, as a server without its store answers."""
+    """Return a 503, the answer of a server without its store."""
     return Answer(
         503, "ServiceUnavailable", "the server is currently unable to handle the request", retry_after
     )
 
 
 def expired(*, as_event: bool = False) -> Answer:
-    """410, for a list that continues from a compacted revision or a watch from one that is too old."""
+    """Return a 410, the answer to a list that continues from a compacted revision, or a watch from a too old one."""
     return Answer(410, "Expired", "too old resource version", as_event=as_event)
 
 
 def status_body(answer: Answer) -> bytes:
-    """The Status object of an answer, or the watch event that holds it; JSON with a newline."""
+    """Return the Status object of an answer, or the watch event that contains it; JSON with a newline."""
     details = {} if answer.retry_after is None else {"details": {"retryAfterSeconds": answer.retry_after}}
     status = {
         "kind": "Status",
@@ -151,7 +151,7 @@ def status_body(answer: Answer) -> bytes:
 
 
 class Truncation:
-    """How far an answer has come that is to be truncated."""
+    """The progress of an answer that will be truncated."""
 
     def __init__(self, fault: Truncate) -> None:
         self._fault = fault
@@ -163,7 +163,7 @@ class Truncation:
         return self._fault.graceful
 
     def pass_through(self, data: bytes) -> tuple[bytes, bool]:
-        """How much of the next piece of the body goes through, and whether that is the end."""
+        """Return the part of the next piece of the body to forward, and whether the answer ends after it."""
         if self._fault.after_bytes is not None:
             passed = data[: self._fault.after_bytes - self._bytes]
             self._bytes += len(passed)

@@ -1,4 +1,4 @@
-"""Files that a cluster's servers start with: certificates, credentials, configuration."""
+"""Writes the files that a cluster's servers need to start: certificates, credentials, configuration."""
 
 import contextlib
 import datetime
@@ -6,17 +6,17 @@ from pathlib import Path
 
 from hack.testbed import servers
 from hack.testbed.pki import Authority, KeyPair, signing_key
-from hack.testbed.servers import COMPONENTS, Plan
+from hack.testbed.plan import COMPONENTS, Plan
 
 CONTAINER_LOG = (
     "2026-01-01T00:00:00.000000000Z stdout F hollow container: started\n"
     "2026-01-01T00:00:01.000000000Z stdout F hollow container: working\n"
 )
-"""What every hollow container logs, in the form in which kubelet finds it (CRI)."""
+"""Log of every hollow container, in the format that kubelet reads (CRI)."""
 
 
 def write_files(plan: Plan, admin_kubeconfig: Path) -> None:
-    """Make a cluster's certificates, credentials and configuration files; only their owner can read them."""
+    """Write a cluster's certificates, credentials and configuration files, which only their owner can read."""
     folder = plan.folder
     folder.mkdir(mode=0o700, exist_ok=True)
     now = datetime.datetime.now(datetime.UTC)
@@ -51,8 +51,7 @@ def write_files(plan: Plan, admin_kubeconfig: Path) -> None:
 
 
 def _component_client(authority: Authority, component: str) -> KeyPair:
-    # They get the admin's group: with fewer rights every controller would need a service account of its own
-    # first.
+    # They get the admin's group. With fewer permissions, every controller would need its own service account first.
     return authority.client(f"system:{component}", "system:masters")
 
 

@@ -1,4 +1,4 @@
-"""Just enough HTTP/1.1 to forward messages and to end them where one likes (RFC 9112)."""
+"""The part of HTTP/1.1 that is necessary to forward messages and to cut them at any point (RFC 9112)."""
 
 from asyncio import IncompleteReadError, LimitOverrunError, StreamReader
 from collections.abc import AsyncIterator
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 PIECE_BYTES = 64 << 10
 HEAD_BYTES = 64 << 10
-"""Longest head of a message; the readers must be made with at least this limit."""
+"""Maximum length of a message's head; the readers must have at least this limit."""
 
 
 class BadMessageError(Exception):
@@ -19,9 +19,9 @@ class Head:
 
     raw: bytes
     start: tuple[str, str, str]
-    """The three words of the start line: method, target, version or version, status, reason."""
+    """The three words of the start line: method, target, version; or version, status, reason."""
     headers: dict[str, str]
-    """By lower-case name; of repeated ones the last."""
+    """Lower-case name -> value; the last one of repeated headers."""
 
     @property
     def status(self) -> int:
@@ -33,7 +33,7 @@ class Head:
 
     @property
     def length(self) -> int | None:
-        """Bytes of the body as the headers say; None where they don't."""
+        """Length of the body in bytes; None if the headers do not state it."""
         text = self.headers.get("content-length")
         return None if text is None else int(text)
 
@@ -49,10 +49,10 @@ class Head:
 
 
 async def read_head(reader: StreamReader) -> Head | None:
-    """The next message's head; None when the peer has closed the connection before it.
+    """Return the next message's head; None if the peer has closed the connection before it.
 
     Raises:
-        BadMessageError: what comes is no head, or too long a one.
+        BadMessageError: the data is not a head, or the head is too long.
     """
     try:
         raw = await reader.readuntil(b"\r\n\r\n")
@@ -64,10 +64,10 @@ async def read_head(reader: StreamReader) -> Head | None:
 
 
 def parse_head(raw: bytes) -> Head:
-    """Take a head apart.
+    """Parse a head.
 
     Raises:
-        BadMessageError: it is none.
+        BadMessageError: it is malformed.
     """
     first, *lines = raw.decode("latin-1").split("\r\n")[:-2]
     words = first.split(" ", 2)
@@ -79,13 +79,13 @@ def parse_head(raw: bytes) -> Head:
 
 
 async def body(reader: StreamReader, head: Head, *, until_close: bool) -> AsyncIterator[bytes]:
-    """The pieces of a message's body, freed of chunk framing; ends where the body ends.
+    """Yield the pieces of a message's body, without chunk framing.
 
     Args:
-        reader: where the message comes from.
-        head: its head.
-        until_close: whether a body of no stated length lasts until the connection closes (responses) or is
-            empty (requests).
+        reader: of the message.
+        head: of the message.
+        until_close: whether a body without a stated length lasts until the connection closes (responses) or is empty
+            (requests).
 
     Raises:
         IncompleteReadError: the connection closed in the middle of the body.
@@ -109,10 +109,10 @@ async def body(reader: StreamReader, head: Head, *, until_close: bool) -> AsyncI
 
 
 def has_body(method: str, response: Head) -> bool:
-    """Whether a response to a request of this method carries a body."""
+    """Return whether the response to a request with this method has a body."""
     return method != "HEAD" and response.status not in {204, 304} and response.status >= 200
 
 
 def chunk(data: bytes) -> bytes:
-    """Data framed as one chunk; empty data make the last one."""
+    """Return data framed as one chunk; empty data is the last chunk."""
     return b"%x\r\n%b\r\n" % (len(data), data)

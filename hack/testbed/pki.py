@@ -1,4 +1,4 @@
-"""Certificates and keys of one cluster: made in memory, no files, no clock."""
+"""Creates the certificates and keys of one cluster in memory, without files or the clock."""
 
 import datetime
 import ipaddress
@@ -41,15 +41,15 @@ class Authority:
 
     @property
     def pair(self) -> KeyPair:
-        """The authority's own certificate and key."""
+        """Return the authority's own certificate and key."""
         return KeyPair(_certificate_pem(self._certificate), _key_pem(self._key))
 
     def server(self, name: str, *alternatives: str) -> KeyPair:
-        """A serving certificate for host names and IP addresses."""
+        """Return a serving certificate for host names and IP addresses."""
         return self._issue(name, (), alternatives, SERVER)
 
     def client(self, user: str, *groups: str) -> KeyPair:
-        """A client certificate; Kubernetes takes the common name for the user, organizations for groups."""
+        """Return a client certificate; for Kubernetes the common name is the user and organizations are groups."""
         return self._issue(user, groups, (), CLIENT)
 
     def _issue(
@@ -88,7 +88,7 @@ class Authority:
 
 
 def signing_key() -> str:
-    """A private key for service account tokens (ES256), PEM."""
+    """Return a private key for service account tokens (ES256), PEM."""
     return _key_pem(ec.generate_private_key(ec.SECP256R1()))
 
 
@@ -118,8 +118,7 @@ def _certificate_pem(certificate: x509.Certificate) -> str:
 
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
-    # Kubernetes reads EC keys for service account tokens in SEC1 ("EC PRIVATE KEY") and certificate keys in
-    # any form.
+    # Kubernetes reads EC keys for service account tokens only in SEC1 form ("EC PRIVATE KEY").
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.TraditionalOpenSSL,

@@ -1,4 +1,4 @@
-"""Starting servers, finding them again by process id and start time, and ending them for certain."""
+"""Starts servers, identifies them later by process id and start time, and stops them reliably."""
 
 import ctypes
 import os
@@ -15,12 +15,13 @@ from pathlib import Path
 STOP_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _libc = ctypes.CDLL(None, use_errno=True)
-_given_ports: set[int] = set()  # by `free_ports`, to whoever may not listen yet
+# Ports that `free_ports` has returned, whose users may not listen yet.
+_given_ports: set[int] = set()
 
 
 @dataclass(frozen=True)
 class Process:
-    """A server as the state file records it: its id together with what tells a recycled id apart."""
+    """A server as recorded in the state file: its process id, and its start time to detect a reused id."""
 
     pid: int
     start_time: int
@@ -31,11 +32,11 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether this very process runs; a zombie and another process with its id do not count."""
+        """Whether this process runs; a zombie, or another process with its id, does not count."""
         return self.boot_id == boot_id() and start_time(self.pid) == self.start_time
 
     def send(self, signal_number: int) -> None:
-        """Send a signal, unless the process is gone."""
+        """Send a signal, unless the process has ended."""
         if self.alive:
             try:
                 os.kill(self.pid, signal_number)
@@ -44,10 +45,10 @@ class Process:
 
 
 class Spawner:
-    """Starts processes from one thread that lives as long as they may.
+    """Starts processes from a thread that lives as long as they may run.
 
-    The parent-death signal of prctl(2) goes out when the *thread* that forked ends, so servers started from a
-    short-lived worker thread would die with it.
+    The kernel sends the parent-death signal of prctl(2) when the *thread* that forked ends, so that servers started from
+    a short-lived worker thread would end with it.
     """
 
     def __init__(self, *, die_with_us: bool) -> None:
@@ -56,20 +57,24 @@ class Spawner:
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(self, command: Sequence[str], log: Path, cwd: Path) -> Process:
-        """Run a command in a process group of its own with its output appended to `log`."""
+        """Run a command in its own process group, with its output appended to `log`."""
         return self._thread.submit(self._start, command, log, cwd).result()
 
     def reap(self, process: Process) -> int | None:
-        """The exit code of a child that has ended, else None."""
+        """Return the exit code of a child that has ended, else None."""
         child = self._children.get(process.pid)
-        return child.poll() if child else None
+        if child is None:
+            return None
+        # The kernel shows that a process has ended moments before its exit code can be read.
+        return child.poll() if process.alive else child.wait(STOP_SECONDS)
 
     def close(self) -> None:
-        """End the thread, and with it whatever still runs and was to die with us."""
+        """End the thread, and with it the running processes if `die_with_us` is set."""
         self._thread.shutdown(wait=True)
         for child in self._children.values():
             if child.poll() is None and not self._die_with_us:
-                child.returncode = 0  # no longer ours: Popen need not warn that it runs on
+                # The process is detached: suppress Popen's warning that it still runs.
+                child.returncode = 0
 
     def _start(self, command: Sequence[str], log: Path, cwd: Path) -> Process:
         die_with_parent = _dying_with(os.getpid()) if self._die_with_us else None
@@ -88,12 +93,12 @@ class Spawner:
 
 
 def stop(processes: Iterable[Process], reap: Callable[[Process], object] | None = None) -> None:
-    """Kill processes and wait until none is left.
+    """Kill processes and wait until all have ended.
 
-    What they store is thrown away, so they get no time to tidy up.
+    They cannot clean up, which is not necessary because their data is discarded.
 
     Raises:
-        TimeoutError: a process outlived SIGKILL by ten seconds.
+        TimeoutError: a process still exists ten seconds after SIGKILL.
     """
     left = list(processes)
     for process in left:
@@ -107,7 +112,7 @@ def wait_gone(
     """Wait until all of the processes have ended.
 
     Raises:
-        TimeoutError: some run on after `timeout` seconds.
+        TimeoutError: some still run after `timeout` seconds.
     """
     everyone = left = list(processes)
     deadline = time.monotonic() + timeout
@@ -117,7 +122,9 @@ def wait_gone(
                 reap(process)
         left = [process for process in left if process.alive]
         if left and time.monotonic() > deadline:
-            raise TimeoutError(f"processes {[process.pid for process in left]} run on after {timeout:.0f} s")
+            raise TimeoutError(
+                f"processes {[process.pid for process in left]} still run after {timeout:.0f} s"
+            )
         if left:
             time.sleep(0.01)
     for process in everyone:
@@ -126,18 +133,18 @@ def wait_gone(
 
 
 def start_time(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None when it is gone (a zombie is)."""
+    """Return when a process started, in clock ticks since boot; None if it has ended (zombies included)."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The command in parentheses may itself hold spaces and parentheses; the fields after it don't.
+    # The command in parentheses may itself contain spaces and parentheses; the fields after it do not.
     fields = stat.rpartition(")")[2].split()
     return None if fields[0] in "ZX" and not _other_threads(pid) else int(fields[19])
 
 
 def resident_memory(pid: int) -> int:
-    """Bytes of memory a process holds; 0 when there is none."""
+    """Return the resident memory of a process in bytes; 0 if it does not exist."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except (OSError, IndexError):
@@ -146,16 +153,15 @@ def resident_memory(pid: int) -> int:
 
 
 def boot_id() -> str:
-    """Names the machine's current boot."""
+    """Return the id of the machine's current boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def free_ports(count: int, reserved: Collection[int] = ()) -> list[int]:
-    """Distinct free TCP ports of the loopback address, none of them reserved.
+    """Return distinct free TCP ports of the loopback address, none of them in `reserved`.
 
-    They lie below the range the kernel takes for outgoing connections, so that a server that is down for a
-    moment finds its port again. None is given a second time while there are others: who was given a port may
-    be yet to listen there.
+    They are below the range that the kernel uses for outgoing connections, so that a restarted server finds its port
+    free. A port is not returned twice while there are others, because its user may not listen on it yet.
     """
     first_ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     candidates = list(range(20_000, max(first_ephemeral, 24_000)))
@@ -178,7 +184,7 @@ def free_ports(count: int, reserved: Collection[int] = ()) -> list[int]:
 
 
 def _other_threads(pid: int) -> bool:
-    # The first thread of a process that is being killed may be a zombie while others still hold its ports.
+    # The first thread of a killed process may be a zombie while other threads still hold its ports.
     try:
         return len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
     except FileNotFoundError:
@@ -188,7 +194,8 @@ def _other_threads(pid: int) -> bool:
 def _dying_with(parent: int) -> Callable[[], None]:
     def prepare() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before the call above
+        # The parent may have ended before prctl was called.
+        if os.getppid() != parent:
             os._exit(1)
 
     return prepare

@@ -1,26 +1,19 @@
-"""Command lines and configuration files of the servers: pure functions of a cluster's plan."""
+"""Command lines and configuration files of the servers, as pure functions of a cluster's plan."""
 
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from hack.testbed.pki import KeyPair
-
-Role = Literal["meta", "super", "tenant"]
-
-MAX_CLUSTERS = 64
-"""Address ranges are dealt out by position: services in 10.64/16 ... 10.127/16, Pods in 10.128/16 ...
-10.191/16.
-"""
+from hack.testbed.plan import NodeShape, Plan, Role
 
 CLIENT_QPS = 1000
 CLIENT_BURST = 2000
 
-# The meta cluster holds our own objects: what it needs is what deletes namespaces and makes service accounts
-# usable.
+# The meta cluster contains only our own objects. It needs the controllers that delete namespaces and that make service
+# accounts usable.
 META_CONTROLLERS = (
     "namespace-controller",
     "serviceaccount-controller",
@@ -37,118 +30,27 @@ CONTROLLERS: dict[Role, tuple[str, ...]] = {
     "super": ALL_CONTROLLERS,
     "tenant": ALL_CONTROLLERS,
 }
-COMPONENTS: dict[Role, tuple[str, ...]] = {
-    "meta": ("kube-apiserver", "kube-controller-manager"),
-    "super": ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"),
-    "tenant": ("kube-apiserver", "kube-controller-manager"),
-}
-CONTROL_PLANE, DRIVERS, HOLLOW = "controlplane", "controllers", "hollow"
-PLAYED_BY = {"kube-controller-manager": DRIVERS, "kube-scheduler": HOLLOW, "kwok": HOLLOW}
-"""Which of vcsync's programs does the work of one of Kubernetes' where a cluster is wholly of vcsync's making."""
 
 
-@dataclass(frozen=True)
-class NodeShape:
-    """Capacity of each hollow node."""
+def etcd(data: Path, client_url: str, peer_url: str, members: Mapping[str, str] | None = None) -> list[str]:
+    """Return the arguments of an etcd. It does not sync to disk, because its data does not outlive the test bed.
 
-    cpu: str = "32"
-    memory: str = "128Gi"
-    pods: str = "500"
-    storage: str = "1Ti"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Everything about a cluster that is settled before its first server starts."""
-
-    name: str
-    role: Role
-    index: int
-    folder: Path
-    """Holds its certificates, configuration files and logs."""
-    port: int
-    kwok_port: int
-    etcd_url: str
-    admin_token: str
-    without_admission: tuple[str, ...] = ()
-    """Admission plug-ins, of those that are on by default, which its API server goes without."""
-    path: str = ""
-    """What goes before the path of every request: set where an embedded control plane serves it."""
-    ours: bool = False
-    """Whether controllers, scheduler and nodes are vcsync's own; only where the control plane is embedded."""
-    nodes: int = 0
-    shape: NodeShape = NodeShape()
-
-    @property
-    def embedded(self) -> bool:
-        """Whether it is a tenant of an embedded control plane, which it shares with others."""
-        return bool(self.path)
-
-    @property
-    def plane(self) -> str:
-        """The embedded control plane that serves it: super clusters have one of their own, with a CA of its own."""
-        return f"{CONTROL_PLANE}-supers" if self.role == "super" else CONTROL_PLANE
-
-    @property
-    def components(self) -> tuple[str, ...]:
-        """The processes of its own, in the order of their start."""
-        if self.ours:
-            return (HOLLOW,) if self.role == "super" else ()
-        return COMPONENTS[self.role][1:] if self.embedded else COMPONENTS[self.role]
-
-    def program(self, component: str) -> str:
-        """Return what does the work of one of Kubernetes' programs here."""
-        if component == "kube-apiserver" and self.embedded:
-            return CONTROL_PLANE
-        return PLAYED_BY.get(component, component) if self.ours else component
-
-    @property
-    def url(self) -> str:
-        return f"https://127.0.0.1:{self.port}{self.path}"
-
-    @property
-    def service_cidr(self) -> str:
-        return f"10.{64 + self.index}.0.0/16"
-
-    @property
-    def service_address(self) -> str:
-        """Address of the Service `kubernetes.default`: the first of the range."""
-        return f"10.{64 + self.index}.0.1"
-
-    @property
-    def pod_cidr(self) -> str:
-        return f"10.{128 + self.index}.0.0/16"
-
-    @property
-    def advertised_address(self) -> str:
-        """What the Endpoints of `kubernetes.default` announce.
-
-        A loopback address is refused there, so it is one of the documentation's (RFC 5737): nobody listens.
-        """
-        return f"192.0.2.{1 + self.index}"
-
-    @property
-    def server_names(self) -> tuple[str, ...]:
-        """Host names and addresses in the API server's certificate."""
-        services = (
-            "kubernetes",
-            "kubernetes.default",
-            "kubernetes.default.svc",
-            "kubernetes.default.svc.cluster.local",
-        )
-        return ("127.0.0.1", "localhost", *services, self.service_address)
-
-
-def etcd(data: Path, client_url: str, peer_url: str) -> list[str]:
-    """Arguments of the one etcd. Nothing is synced to disk: the data do not outlive the test bed."""
+    Args:
+        data: its data folder.
+        client_url: at which it serves clients.
+        peer_url: at which other members reach it.
+        members: name -> peer URL of all members including itself; None: it is the only one.
+    """
+    members = members or {"testbed": peer_url}
+    [name] = (name for name, url in members.items() if url == peer_url)
     return [
-        "--name=testbed",
+        f"--name={name}",
         f"--data-dir={data}",
         f"--listen-client-urls={client_url}",
         f"--advertise-client-urls={client_url}",
         f"--listen-peer-urls={peer_url}",
         f"--initial-advertise-peer-urls={peer_url}",
-        f"--initial-cluster=testbed={peer_url}",
+        f"--initial-cluster={','.join(f'{name}={url}' for name, url in members.items())}",
         "--unsafe-no-fsync",
         "--quota-backend-bytes=8589934592",
         "--log-level=warn",
@@ -186,9 +88,9 @@ def apiserver(plan: Plan) -> list[str]:
         f"--proxy-client-key-file={folder}/front-proxy-client.key",
         f"--kubelet-client-certificate={folder}/kubelet-client.crt",
         f"--kubelet-client-key={folder}/kubelet-client.key",
-        # The hollow nodes' kubelet is kwok on this machine; the nodes give "localhost" as their external
-        # name.
-        "--kubelet-preferred-address-types=ExternalDNS,InternalIP",
+        # The kubelet of hollow nodes is kwok on this machine, and their external name is "localhost". The other address
+        # types follow in the default order.
+        "--kubelet-preferred-address-types=ExternalDNS,Hostname,InternalIP",
         "--profiling=false",
     ]
 
@@ -245,7 +147,7 @@ def kwok(plan: Plan) -> list[str]:
 
 
 def arguments(component: str, plan: Plan) -> list[str]:
-    """Arguments of one of a cluster's components."""
+    """Return the arguments of one of a cluster's components."""
     return {
         "kube-apiserver": apiserver,
         "kube-controller-manager": controller_manager,
@@ -271,7 +173,7 @@ def scheduler_configuration(plan: Plan) -> str:
 
 
 def kwok_configuration(plan: Plan) -> str:
-    """KwokConfiguration, and what every hollow container logs and executes; a stream of JSON documents."""
+    """Return the configuration of kwok and of the logs and commands of hollow containers; a stream of JSON documents."""
     options = {
         "manageAllNodes": True,
         "cidr": plan.pod_cidr,
@@ -294,7 +196,7 @@ def kwok_configuration(plan: Plan) -> str:
         _kwok_document(
             "kwok.x-k8s.io", "ClusterExec", spec={"execs": [{"local": {"workDir": str(plan.folder)}}]}
         ),
-        # Every port of a hollow Pod leads to kwok's own server, which answers /healthz.
+        # Every port of a hollow Pod is forwarded to kwok's own server, which answers /healthz.
         _kwok_document(
             "kwok.x-k8s.io",
             "ClusterPortForward",
@@ -307,14 +209,14 @@ def kwok_configuration(plan: Plan) -> str:
 def kubeconfig(
     plan: Plan, authority: str, *, token: str = "", client: KeyPair | None = None, url: str = ""
 ) -> str:
-    """A kubeconfig with everything inside it, JSON (which is YAML).
+    """Return a kubeconfig with embedded credentials, as JSON (which is YAML).
 
     Args:
-        plan: the cluster.
+        plan: of the cluster.
         authority: PEM of the CA that signed the server's certificate.
-        token: bearer token of the user, or
+        token: bearer token of the user; empty: the user has a certificate.
         client: the user's certificate.
-        url: the server, where it is not the cluster's own (a proxy in front of it).
+        url: of the server, if it is not the cluster's own (a proxy in front of it).
     """
     user: dict[str, str] = {"token": token} if token else {}
     if client:
@@ -327,13 +229,13 @@ def kubeconfig(
 
 
 def kubeconfig_of_files(plan: Plan) -> str:
-    """A kubeconfig for the admin's client certificate that names its files relative to itself."""
+    """Return a kubeconfig with the admin's client certificate, whose files it names by relative paths."""
     user = {"client-certificate": "admin.crt", "client-key": "admin.key"}
     return _kubeconfig(plan.name, {"server": plan.url, "certificate-authority": "ca.crt"}, user)
 
 
 def node(plan: Plan, position: int, shape: NodeShape, kubelet_version: str) -> dict[str, Any]:
-    """A hollow node as kubelet would register it, not Ready yet."""
+    """Return a hollow node as kubelet would register it, not Ready yet."""
     name = f"node-{position}"
     resources = {
         "cpu": shape.cpu,

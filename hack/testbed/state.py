@@ -1,4 +1,4 @@
-"""The file in which a test bed records what it runs, so that another process can use it, or end it."""
+"""The file in which a test bed records its servers, so that another process can use or stop it."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -6,32 +6,32 @@ from typing import Any
 
 import msgspec
 
+from hack.testbed.plan import Plan
 from hack.testbed.processes import Process
-from hack.testbed.servers import Plan
 
 FILE = "state.json"
 
 
 @dataclass
 class State:
-    """What runs in a test bed's folder. Holds admin tokens: the file is for its owner's eyes only."""
+    """The record of a test bed. It contains admin tokens, so that only the owner may read the file."""
 
     etcd_url: str
     owner: Process
-    """The process that stops the test bed when it ends (or, detached, the one that started it)."""
+    """The process that stops the test bed when it ends; of a detached one, the process that started it."""
     detached: bool
     plans: dict[str, Plan] = field(default_factory=dict)
     processes: dict[str, dict[str, Process]] = field(default_factory=dict)
-    """By cluster and component; etcd, which all share, under the name of no cluster."""
+    """Cluster -> component -> process; the shared etcd has an empty cluster name."""
 
     def running(self) -> list[Process]:
-        """Every recorded server that is alive."""
+        """Return every recorded server that runs."""
         everything = (process for group in self.processes.values() for process in group.values())
         return [process for process in everything if process.alive]
 
 
 def load(folder: Path) -> State | None:
-    """The state recorded in a test bed's folder; None when there is none.
+    """Return the state recorded in a test bed's folder; None if there is none.
 
     Raises:
         ValueError: the file was not written by this version of the test bed.
@@ -47,7 +47,7 @@ def load(folder: Path) -> State | None:
 
 
 def save(state: State, folder: Path) -> None:
-    """Write the state; a reader sees the old one or the new one, never half of it."""
+    """Write the state atomically: a reader sees the old or the new one."""
     unfinished = folder / f"{FILE}.unfinished"
     unfinished.touch(mode=0o600)
     unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(state, enc_hook=_encode)))

@@ -1,11 +1,12 @@
-"""Fixtures on top of the test bed: real clusters, kubectl, proxies that do faults.
+"""Fixtures for real servers of the test bed: clusters, kubectl, fault proxies.
 
 The servers start once per session (about ten seconds). VCSYNC_TESTBED=<folder> uses those of a running
-`python -m hack.testbed up --dir <folder>` instead; so tests name their namespaces uniquely and clean up.
+`python -m hack.testbed up --dir <folder>` instead. Tests therefore use unique names for namespaces and clean up.
 """
 
 import gc
 import os
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -14,26 +15,36 @@ import pytest
 
 from hack.testbed import BuildError, Cluster, TestBed, ensure
 from hack.testbed.faultproxy import FaultProxy
+from tests.real.up_kit import Up
 
 BINARIES: pytest.StashKey[str] = pytest.StashKey()
 
 
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Up]:
+    """A process of `vcsync up` that has not started."""
+    made = Up(tmp_path)
+    yield made
+    if made.begun and made.alive:
+        made.end(signal.SIGKILL)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def long_lived() -> None:
-    """Have the collector leave alone what was there before, so that looking at what a test leaves is quick."""
+    """Exclude existing objects from garbage collection, so that the collection after each test is quick."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(autouse=True)
 def leaves_nothing_open(long_lived: None) -> Iterator[None]:
-    """Blame a connection or file that was left open on the test that did, not on any later one."""
+    """Attribute an unclosed connection or file to the test that opened it, not to a later one."""
     yield
     gc.collect()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build missing binaries before the first test, where no test's time limit applies."""
+    """Build missing binaries before the first test, because the build would exceed a test's time limit."""
     if session.config.option.collectonly:
         return
     if not any("testbed" in getattr(item, "fixturenames", ()) for item in session.items):
@@ -75,10 +86,9 @@ ProxyFactory = Callable[..., Awaitable[FaultProxy]]
 
 @pytest.fixture
 async def fault_proxy(tmp_path: Path) -> AsyncIterator[ProxyFactory]:
-    """Put a proxy before a cluster's API server: `proxy = await fault_proxy(testbed.supers["r1"])`.
+    """Return a function that starts a proxy in front of an API server: `await fault_proxy(testbed.supers["r1"])`.
 
-    It sees requests; with `tcp=True` it passes TLS through and sees bytes only. `proxy.kubeconfig` leads
-    through it.
+    The proxy parses requests; with `tcp=True` it forwards TLS as bytes. `proxy.kubeconfig` contains its address.
     """
     async with AsyncExitStack() as stack:
 

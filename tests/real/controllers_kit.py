@@ -1,4 +1,4 @@
-"""Our controllers as a process beside a control plane, and waiting for what they bring about."""
+"""Helpers for our controllers: run them as a process for a control plane, and wait for their effects."""
 
 import asyncio
 import subprocess
@@ -19,7 +19,7 @@ PATIENCE = 60.0
 
 @contextmanager
 def controllers(plane: ControlPlane) -> Iterator[None]:
-    """Run the controllers until the block ends; it begins when they are ready."""
+    """Run the controllers until the block ends; the block starts when they are ready."""
     listen = f"127.0.0.1:{free_ports(1)[0]}"
     command = [sys.executable, "-m", "vcsync", "run", "controllers", "--no-leader-elect"]
     with (plane.directory / "controllers.log").open("ab") as log:
@@ -46,14 +46,14 @@ def _wait_ready(url: str) -> None:
 
 
 async def until(happened: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until something is true."""
+    """Wait until a condition is true."""
     async with asyncio.timeout(PATIENCE):
         while not await happened():
             await asyncio.sleep(0.05)
 
 
 async def gone(client: Client, resource: Resource, name: str, namespace: str = "") -> bool:
-    """Tell whether an object is not there."""
+    """Return whether an object does not exist."""
     try:
         await client.get(resource, name, namespace)
     except NotFound:
@@ -62,5 +62,5 @@ async def gone(client: Client, resource: Resource, name: str, namespace: str = "
 
 
 async def there(client: Client, resource: Resource, name: str, namespace: str = "") -> bool:
-    """Tell whether an object is there."""
+    """Return whether an object exists."""
     return not await gone(client, resource, name, namespace)

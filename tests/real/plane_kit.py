@@ -1,4 +1,4 @@
-"""Talking to running control planes: requests and watches with a kubeconfig."""
+"""A client of running control planes: requests and watches with a kubeconfig."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MERGE = "application/merge-patch+json"
 
 
 class Caller:
-    """Somebody with a kubeconfig; paths are those below the server, not below the kubeconfig's tenant."""
+    """A client with the credentials of a kubeconfig; its paths are relative to the server, not to the tenant."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session = session
@@ -51,9 +51,10 @@ async def calling(plane: ControlPlane, kubeconfig: Path) -> AsyncIterator[Caller
     connector = Connector(ssl=context)
     async with aiohttp.ClientSession(connector=connector, read_bufsize=2**20) as session:
         yield Caller(session, plane.url)
-    await asyncio.sleep(0)  # the loop tells transports of their end in its next turn
+    # The loop reports closed connections to their transports in its next iteration.
+    await asyncio.sleep(0)
 
 
 async def first(events: AsyncIterator[dict[str, Any]], count: int) -> list[dict[str, Any]]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return [await anext(events) for _ in range(count)]

@@ -1,4 +1,4 @@
-"""CRDs, roles, policies and samples as a real API server takes them."""
+"""A real API server accepts our CRDs, roles, policies and samples."""
 
 import json
 import re
@@ -17,14 +17,14 @@ from vcsync.api.crd import DEFINITIONS, crds
 from vcsync.api.objects import NamespacePlacement, SuperCluster, VirtualCluster, status_patch
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, TENANTS, VIRTUAL_CLUSTERS
 from vcsync.api.specs import NamespacePlacementStatus, NodeCounts, SuperClusterStatus
-from vcsync.kube.envelope import parse
 from vcsync.kube.resources import Resource
+from vcsync.objects.envelope import parse
 
 CONFIG = Path(__file__).resolve().parents[2] / "config"
 NOW = "2026-01-01T00:00:00Z"
 
 
-def eventually(check: Callable[[], bool], seconds: float = 30) -> None:
+def eventually(check: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not check():
         assert time.monotonic() < deadline, f"not within {seconds} s"
@@ -50,7 +50,7 @@ def namespace(meta: Cluster) -> Iterator[str]:
 
 @pytest.fixture
 def made(meta: Cluster) -> Iterator[Callable[[Resource, dict[str, Any], str], dict[str, Any]]]:
-    """Create objects that go away with the test."""
+    """Create objects that are deleted after the test."""
     paths: list[str] = []
 
     def make(resource: Resource, body: dict[str, Any], namespace: str = "") -> dict[str, Any]:
@@ -99,7 +99,7 @@ def refusal(meta: Cluster, resource: Resource, body: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("name", CRD_NAMES)
-def test_the_api_server_takes_every_crd_without_complaint(meta: Cluster, name: str) -> None:
+def test_the_api_server_accepts_every_crd_without_a_warning(meta: Cluster, name: str) -> None:
     crd = json.loads(meta.kubectl("get", "crd", name, "-o", "json"))
     conditions = {condition["type"]: condition["status"] for condition in crd["status"]["conditions"]}
     assert conditions["Established"] == "True"
@@ -117,9 +117,14 @@ WRONG = [
     (TENANTS, "te", {"controlPlane": {}}, "spec.controlPlane: .*exactly one of embedded, external"),
     (TENANTS, "te", {"controlPlane": {"embedded": {}, "clusterVersion": "a"}}, "exactly one of embedded, external"),
     (TENANTS, "te", {"controlPlane": {"external": {}}}, "spec.controlPlane.external.kubeconfigSecretRef"),
-    (TENANTS, "te", {"limits": {"burst": 0}}, "spec.limits.burst"),
+    (TENANTS, "te", {"limits": {"readBurst": -1}}, "spec.limits.readBurst"),
     (TENANTS, "te", {"isolation": {"podSecurity": "none"}}, "spec.isolation.podSecurity"),
-    (TENANTS, "te.st", {}, "metadata.name must be a DNS label"),
+    (TENANTS, "te.st", {}, "metadata.name becomes part of namespace names"),
+    (TENANTS, "t" * 50, {}, "of at most 49 characters"),
+    (TENANTS, "system", {}, "metadata.name all and system are reserved"),
+    (TENANTS, "te", {"quota": {"cpus": "1"}}, "spec.quota takes cpu, memory, pods only"),
+    (TENANTS, "te", {"defaultQuota": {"pods": 5}}, "spec.defaultQuota takes cpu, memory only"),
+    (TENANTS, "te", {"sliceSize": {"cpu": "1"}}, "spec.sliceSize: .*needs both cpu and memory"),
     (TENANTS, "te", None, "spec: Required|spec in body must be"),
     (VIRTUAL_CLUSTERS, "vc", {"tenant": "A"}, "spec.tenant"),
     (VIRTUAL_CLUSTERS, "vc", {"weight": 1001}, "spec.weight"),
@@ -133,6 +138,12 @@ WRONG = [
     (VIRTUAL_CLUSTERS, "vc", {"sliceSize": {"cpu": "0", "memory": "1Gi"}}, "spec.sliceSize.cpu"),
     (VIRTUAL_CLUSTERS, "vc", {"sliceSize": {"cpu": 0, "memory": "1Gi"}}, "spec.sliceSize.cpu"),
     (VIRTUAL_CLUSTERS, "vc", {"defaultQuota": {"memory": "1K"}}, "spec.defaultQuota.memory"),
+    (VIRTUAL_CLUSTERS, "vc", {"quota": {"cpus": "1"}}, "spec.quota takes cpu, memory, pods only"),
+    (VIRTUAL_CLUSTERS, "vc", {"quota": {"count/pods": "1"}}, "spec.quota takes cpu, memory, pods only"),
+    (VIRTUAL_CLUSTERS, "vc", {"quota": {"cpu": "lots"}}, "spec.quota.cpu"),
+    (VIRTUAL_CLUSTERS, "vc", {"quota": {"cpu": "-1"}}, "spec.quota.cpu"),
+    (VIRTUAL_CLUSTERS, "vc", {"defaultQuota": {"pods": 5}}, "spec.defaultQuota takes cpu, memory only"),
+    (VIRTUAL_CLUSTERS, "vc", {"sliceSize": {"cpu": 1, "memory": "1Gi", "gpu": 1}}, "spec.sliceSize takes cpu, memory"),
     (VIRTUAL_CLUSTERS, "vc", {"podPolicy": {"hostPath": "allow"}}, "spec.podPolicy.hostPath"),
     (VIRTUAL_CLUSTERS, "vc", {"priorityClasses": {"high": "A"}}, "spec.priorityClasses.high"),
     (VIRTUAL_CLUSTERS, "vc", {"heartbeatSeconds": 1}, "spec.heartbeatSeconds"),
@@ -145,6 +156,8 @@ WRONG = [
     (SUPER_CLUSTERS, "r" * 58, {"id": "r" * 58}, "spec.id"),
     (SUPER_CLUSTERS, "r1", {"id": "r1", "headroom": {"cpu": "101%"}}, "spec.headroom.cpu"),
     (SUPER_CLUSTERS, "r1", {"id": "r1", "headroom": {"cpu": "ten"}}, "spec.headroom.cpu"),
+    (SUPER_CLUSTERS, "r1", {"id": "r1", "headroom": {"ram": "10%"}}, "spec.headroom takes cpu, memory, pods only"),
+    (SUPER_CLUSTERS, "r1", {"id": "r1", "overcommit": {"pod": "200%"}}, "spec.overcommit takes cpu, memory, pods only"),
     (SUPER_CLUSTERS, "r1", {"id": "r1", "prices": {"cpu": 0.03}}, "spec.prices.cpu"),
     (SUPER_CLUSTERS, "r1", {"id": "r1", "prices": {"cpu": "-1"}}, "spec.prices.cpu"),
     (SUPER_CLUSTERS, "r1", {"id": "r1", "taints": [{"key": "a", "effect": "Never"}]}, r"spec.taints\[0\].effect"),
@@ -155,7 +168,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("resource", "name", "spec", "complaint"), WRONG)
-def test_a_wrong_object_is_refused_with_the_field(
+def test_an_invalid_object_is_refused_and_the_field_named(
     meta: Cluster, resource: Resource, name: str, spec: Any, complaint: str
 ) -> None:
     assert_complains(refusal(meta, resource, object_of(resource, name, spec)), complaint)
@@ -168,7 +181,10 @@ def assert_complains(message: str, complaint: str) -> None:
 @pytest.mark.parametrize(
     ("body", "complaint"),
     [
-        (placement("a", namespace="b"), "spec.namespace: .*must equal metadata.name: name the object like"),
+        (
+            placement("a", namespace="b"),
+            "spec.namespace: .*must equal metadata.name: give the object the name",
+        ),
         (placement("a", pins={"r1": -1}), "spec.pins.r1"),
         (placement("a", pins={f"r{n}": 1 for n in range(257)}), "spec.pins"),
         (placement("a", slices=1001), "spec.slices"),
@@ -177,7 +193,7 @@ def assert_complains(message: str, complaint: str) -> None:
         (placement("a", quota={"cpu": "2 cores"}), "spec.quota.cpu"),
     ],
 )
-def test_a_wrong_placement_is_refused_with_the_field(
+def test_an_invalid_placement_is_refused_and_the_field_named(
     meta: Cluster, body: dict[str, Any], complaint: str
 ) -> None:
     assert_complains(refusal(meta, NAMESPACE_PLACEMENTS, body), complaint)
@@ -188,7 +204,7 @@ QUANTITIES = ["0", "+1", "1.", ".5", "100m", "1.5Gi", "2k", "3M", "4G", "5T", "6
 
 
 @pytest.mark.parametrize("quantity", QUANTITIES)
-def test_every_form_of_quantity_is_taken(meta: Cluster, quantity: str | int) -> None:
+def test_every_form_of_quantity_is_accepted(meta: Cluster, quantity: str | int) -> None:
     spec = {"quota": {"cpu": quantity}}
     body = object_of(VIRTUAL_CLUSTERS, "vc", spec)
     code, answer = meta.call("POST", f"{VIRTUAL_CLUSTERS.path(namespace='default')}?dryRun=All", body)
@@ -240,9 +256,12 @@ def test_a_virtual_cluster_of_virtualcluster_stays_valid(meta: Cluster, namespac
     assert code == 200, answer
     assert answer["status"] == status
     for change, complaint in [
-        ({"phase": None}, "status.phase cannot be emptied"),
-        ({"clusterNamespace": "other"}, "status.clusterNamespace names all that the tenant has"),
-        ({"clusterNamespace": None}, "status.clusterNamespace names all that the tenant has"),
+        ({"phase": None}, "status.phase cannot be removed"),
+        (
+            {"clusterNamespace": "other"},
+            "status.clusterNamespace is part of the names of the tenant's objects",
+        ),
+        ({"clusterNamespace": None}, "status.clusterNamespace is part of the names of the tenant's objects"),
         ({"phase": "Broken"}, "status.phase"),
     ]:
         code, answer = meta.call("PATCH", path, {"status": change})
@@ -250,7 +269,7 @@ def test_a_virtual_cluster_of_virtualcluster_stays_valid(meta: Cluster, namespac
         assert complaint in answer["message"]
 
 
-def test_the_status_is_written_through_its_subresource_only(meta: Cluster, made: Made) -> None:
+def test_only_the_subresource_writes_the_status(meta: Cluster, made: Made) -> None:
     name = unique("sc")
     stored = made(SUPER_CLUSTERS, object_of(SUPER_CLUSTERS, name, {"id": name}, status={"version": "v1"}))
     assert "status" not in stored
@@ -307,7 +326,7 @@ def test_identities_cannot_change(meta: Cluster, namespace: str, made: Made) -> 
     assert "spec.tenant cannot change" in answer["message"]
 
 
-def test_the_longest_ids_finalizer_is_taken(meta: Cluster, namespace: str, made: Made) -> None:
+def test_the_finalizer_of_the_longest_id_is_accepted(meta: Cluster, namespace: str, made: Made) -> None:
     made(NAMESPACE_PLACEMENTS, placement("default"), namespace)
     finalizers = [names.drain_finalizer("r" * names.MAX_SUPER_ID_LENGTH)]
     path = NAMESPACE_PLACEMENTS.path(namespace=namespace, name="default")
@@ -315,7 +334,7 @@ def test_the_longest_ids_finalizer_is_taken(meta: Cluster, namespace: str, made:
     assert code == 200, answer
 
 
-def test_kubectl_shows_what_matters_in_columns(meta: Cluster, namespace: str, made: Made) -> None:
+def test_kubectl_prints_the_columns_of_our_kinds(meta: Cluster, namespace: str, made: Made) -> None:
     name = unique("sc")
     made(SUPER_CLUSTERS, object_of(SUPER_CLUSTERS, name, {"id": name, "cordoned": True}))
     status = SuperClusterStatus(
@@ -357,7 +376,7 @@ def columns(meta: Cluster, *arguments: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda definition: definition.resource.kind)
-def test_short_names_lead_to_the_resource(meta: Cluster, definition: Any) -> None:
+def test_short_names_select_the_resource(meta: Cluster, definition: Any) -> None:
     resource = definition.resource
     for short_name in definition.short_names:
         shown = meta.kubectl("get", f"{short_name}.{names.GROUP}", "-A", "-o", "json")
@@ -370,9 +389,9 @@ def test_short_names_lead_to_the_resource(meta: Cluster, definition: Any) -> Non
     ("field", "words"),
     [
         ("virtualclusters.spec.podPolicy.hostPID", "spec.hostPID"),
-        ("superclusters.spec.headroom", "What is kept free"),
-        ("namespaceplacements.status.placements", "Slices on each super cluster"),
-        ("tenants.spec.weight", "Share of the syncers' work"),
+        ("superclusters.spec.headroom", "Capacity to keep free"),
+        ("namespaceplacements.status.placements", "Number of slices on each super cluster"),
+        ("tenants.spec.weight", "Share of the syncers' and the API server's work"),
     ],
 )
 def test_kubectl_explains_fields(meta: Cluster, field: str, words: str) -> None:
@@ -380,17 +399,17 @@ def test_kubectl_explains_fields(meta: Cluster, field: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("sample", ["tenant", "virtualcluster", "supercluster"])
-def test_samples_are_taken_whole(meta: Cluster, sample: str) -> None:
+def test_samples_are_accepted_with_all_fields(meta: Cluster, sample: str) -> None:
     file = CONFIG / f"samples/{sample}.yaml"
     meta.kubectl("create", "--dry-run=server", "--validate=strict", "-f", str(file))
 
 
-def test_the_walkthrough_is_taken_by_a_tenant(testbed: TestBed) -> None:
+def test_a_tenant_accepts_the_walkthrough(testbed: TestBed) -> None:
     file = CONFIG / "samples/walkthrough.yaml"
     testbed.tenants["acme"].kubectl("apply", "--dry-run=server", "--validate=strict", "-f", str(file))
 
 
-def test_deployments_are_taken_whole_and_meet_the_restricted_standard(meta: Cluster) -> None:
+def test_deployments_are_accepted_with_all_fields_and_meet_the_restricted_standard(meta: Cluster) -> None:
     meta.kubectl(
         "label",
         "namespace",
@@ -433,6 +452,8 @@ def may(cluster: Cluster, role: str, *question: str) -> bool:
         ("syncer", ("get", "secrets/kubeconfig-syncer", "-n", "default"), True),
         ("syncer", ("get", "secrets/kubeconfig-nsscheduler", "-n", "default"), False),
         ("syncer", ("list", "secrets", "-n", "default"), False),
+        ("syncer", ("patch", "configmaps", "-n", "vcsync-usage"), True),
+        ("syncer", ("patch", "configmaps", "-n", "vcsync-system"), False),
         ("syncer", ("patch", f"superclusters.{names.GROUP}", "--subresource=status"), True),
         ("syncer", ("patch", f"superclusters.{names.GROUP}"), False),
         ("syncer", ("get", "namespaces/kube-system"), True),
@@ -454,7 +475,7 @@ def test_roles_in_the_meta_cluster(meta: Cluster, role: str, question: tuple[str
     assert may(meta, role, *question) is answer
 
 
-def test_a_syncer_takes_its_finalizer_away_and_changes_nothing_else(
+def test_a_syncer_may_remove_its_finalizer_and_change_nothing_else(
     meta: Cluster, namespace: str, made: Made
 ) -> None:
     mine, other = names.drain_finalizer("r1"), names.drain_finalizer("r2")
@@ -483,7 +504,7 @@ def test_a_syncer_takes_its_finalizer_away_and_changes_nothing_else(
     assert read(meta, NAMESPACE_PLACEMENTS, "default", namespace).finalizers == (other,)
 
 
-def test_a_namespace_scheduler_deletes_no_namespaces_but_roots_of_tenants(meta: Cluster) -> None:
+def test_a_namespace_scheduler_may_only_delete_root_namespaces_of_tenants(meta: Cluster) -> None:
     def delete(name: str, *more: str) -> str:
         try:
             return meta.kubectl("delete", "namespace", name, account(names.ROLE_NSSCHEDULER), *more)
@@ -501,6 +522,50 @@ def test_a_namespace_scheduler_deletes_no_namespaces_but_roots_of_tenants(meta: 
     assert "deleted" in delete("root-of-a-tenant", "--wait=false")
     assert "forbidden" in delete("kube-public")
     meta.kubectl("delete", "namespace", "of-others", "--wait=false")
+
+
+def test_a_namespace_scheduler_may_only_delete_tenants_created_for_a_virtual_cluster(
+    meta: Cluster, made: Made
+) -> None:
+    for name in ("by-hand", "of-a-virtual-cluster"):
+        made(TENANTS, object_of(TENANTS, name, {}))
+    meta.kubectl("annotate", "tenants", "of-a-virtual-cluster", f"{names.VC_UID}=1-2-3")
+
+    def delete(name: str, *more: str) -> str:
+        try:
+            return meta.kubectl("delete", "tenants", name, account(names.ROLE_NSSCHEDULER), *more)
+        except KubectlError as error:
+            return str(error)
+
+    # A policy takes effect a moment after it was made.
+    refusal = "may only delete Tenants that were made for a VirtualCluster"
+    eventually(lambda: refusal in delete("by-hand", "--dry-run=server"))
+    assert refusal in delete("by-hand")
+    assert "deleted" in delete("of-a-virtual-cluster", "--wait=false")
+
+
+def test_a_namespace_scheduler_may_only_record_its_observations_in_virtual_clusters(
+    meta: Cluster, namespace: str, made: Made
+) -> None:
+    made(VIRTUAL_CLUSTERS, object_of(VIRTUAL_CLUSTERS, "vc", {}), namespace)
+
+    path = VIRTUAL_CLUSTERS.path(namespace=namespace, name="vc", subresource="status")
+    user = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.service_account(names.ROLE_NSSCHEDULER)}"
+
+    def patch(status: dict[str, Any], query: str = "") -> str:
+        with meta.session() as session:  # kubectl reads a subresource before it patches it
+            session._headers["Impersonate-User"] = user
+            code, answer = session.call("PATCH", path + query, {"status": status})
+        return "patched" if code == 200 else str(answer["message"])
+
+    refused = "may only change conditions and record controlPlaneUID in the status of virtualclusters"
+    # A policy takes effect a moment after it was made.
+    eventually(lambda: refused in patch({"phase": "Running"}, "?dryRun=All"))
+    for change in ({"phase": "Error"}, {"clusterNamespace": "of-another"}, {"message": "x"}, {"reason": "X"}):
+        assert refused in patch(change)
+    assert patch({"conditions": [{"type": "Braked", "status": "True"}]}) == "patched"
+    assert patch({"controlPlaneUID": "first"}) == "patched"
+    assert "vcsync tenant accept" in patch({"controlPlaneUID": "second"})
 
 
 def test_a_syncer_releases_a_placement_that_is_being_deleted(

@@ -1,4 +1,4 @@
-"""Our controllers beside an embedded control plane, as two processes: namespaces end, owners take theirs along."""
+"""Our controllers in their own process for an embedded control plane: namespaces, garbage collection, workloads."""
 
 import asyncio
 import base64
@@ -21,7 +21,6 @@ from hack.testbed import ensure
 from tests.real.controllers_kit import controllers, gone, until
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
-from vcsync.kube.envelope import untyped
 from vcsync.kube.errors import NotFound
 from vcsync.kube.resources import (
     CERTIFICATE_SIGNING_REQUESTS,
@@ -45,6 +44,7 @@ from vcsync.kube.resources import (
     STATEFUL_SETS,
     Resource,
 )
+from vcsync.objects.envelope import untyped
 
 WIDGETS = Resource("example.com", "v1", "widgets", "Widget", namespaced=True)
 DEFINITION = {
@@ -107,7 +107,7 @@ async def _pods(client: Client, name: str, namespace: str, count: int) -> bool:
     return len(await client.list(PODS, namespace, label_selector=f"app={name}")) == count
 
 
-async def test_a_namespace_takes_all_that_is_in_it_along(acme: Client) -> None:
+async def test_the_deletion_of_a_namespace_deletes_all_objects_in_it(acme: Client) -> None:
     await acme.create(CUSTOM_RESOURCE_DEFINITIONS, DEFINITION)
     await acme.create(NAMESPACES, {"metadata": {"name": "shop"}})
     await deployed(acme, "web", "shop")
@@ -124,25 +124,25 @@ async def test_a_namespace_takes_all_that_is_in_it_along(acme: Client) -> None:
     await acme.create(CONFIG_MAPS, held, "shop")
     await acme.delete(NAMESPACES, "shop")
 
-    async def told() -> bool:
+    async def reported() -> bool:
         namespace = await acme.get(NAMESPACES, "shop")
         return b"example.com/hold in 1 resource instances" in namespace.status
 
-    await until(told)
+    await until(reported)
     assert await gone(acme, WIDGETS, "one", "shop")
     assert await gone(acme, DEPLOYMENTS, "web", "shop")
     await acme.patch(CONFIG_MAPS, "held", {"metadata": {"finalizers": None}}, "shop")
     await until(lambda: gone(acme, NAMESPACES, "shop"))
 
 
-async def test_dependents_go_after_their_owner(acme: Client) -> None:
+async def test_background_deletion_deletes_dependents_after_their_owner(acme: Client) -> None:
     await deployed(acme, "background")
     await acme.delete(DEPLOYMENTS, "background", "default", propagation="Background")
     await until(lambda: _pods(acme, "background", "default", 0))
     assert not await acme.list(REPLICA_SETS, "default", label_selector="app=background")
 
 
-async def test_dependents_go_before_their_owner(acme: Client) -> None:
+async def test_foreground_deletion_deletes_dependents_before_their_owner(acme: Client) -> None:
     await deployed(acme, "foreground")
     left = await acme.delete(DEPLOYMENTS, "foreground", "default", propagation="Foreground")
     assert left is not None
@@ -151,7 +151,7 @@ async def test_dependents_go_before_their_owner(acme: Client) -> None:
     assert not await acme.list(REPLICA_SETS, "default", label_selector="app=foreground")
 
 
-async def test_dependents_stay_without_their_owner(acme: Client) -> None:
+async def test_orphaned_dependents_remain_without_their_owner(acme: Client) -> None:
     await deployed(acme, "orphans")
     await acme.delete(DEPLOYMENTS, "orphans", "default", propagation="Orphan")
     await until(lambda: gone(acme, DEPLOYMENTS, "orphans", "default"))
@@ -160,7 +160,7 @@ async def test_dependents_stay_without_their_owner(acme: Client) -> None:
     assert await _pods(acme, "orphans", "default", 2)
 
 
-async def test_custom_resources_own_and_are_owned(acme: Client) -> None:
+async def test_custom_resources_can_be_owners_and_dependents(acme: Client) -> None:
     names = {"plural": "gears", "singular": "gear", "kind": "Gear", "listKind": "GearList"}
     spec = {**DEFINITION["spec"], "names": names}  # type: ignore[dict-item]
     await acme.create(CUSTOM_RESOURCE_DEFINITIONS, {"metadata": {"name": "gears.example.com"}, "spec": spec})
@@ -185,7 +185,7 @@ async def test_custom_resources_own_and_are_owned(acme: Client) -> None:
     assert await gone(acme, gears, "second", "default")
 
 
-async def test_owners_elsewhere_or_of_another_uid_are_none(acme: Client) -> None:
+async def test_owners_in_another_namespace_or_with_another_uid_do_not_count(acme: Client) -> None:
     await acme.create(NAMESPACES, {"metadata": {"name": "elsewhere"}})
     there = await acme.create(CONFIG_MAPS, {"metadata": {"name": "there"}}, "elsewhere")
     here = await acme.create(CONFIG_MAPS, {"metadata": {"name": "here"}}, "default")
@@ -198,16 +198,16 @@ async def test_owners_elsewhere_or_of_another_uid_are_none(acme: Client) -> None
     owners = [owner]
     await acme.create(CLUSTER_ROLES, {"metadata": {"name": "owned", "ownerReferences": owners}, "rules": []})
 
-    async def told() -> bool:
+    async def reported() -> bool:
         events = await acme.list(EVENTS, "default")
         found = [each for each in events if b'"OwnerRefInvalidNamespace"' in each.rest]
         return any(b'"ClusterRole"' in each.rest for each in found) and len(found) > 1
 
-    await until(told)
+    await until(reported)
     assert not await gone(acme, CLUSTER_ROLES, "owned")
 
 
-async def test_quotas_count_what_is_there_and_give_back_what_is_gone(acme: Client) -> None:
+async def test_quotas_count_existing_objects_and_release_deleted_ones(acme: Client) -> None:
     await acme.create(NAMESPACES, {"metadata": {"name": "limited"}})
     await deployed(acme, "counted", "limited")
     hard = {
@@ -224,22 +224,22 @@ async def test_quotas_count_what_is_there_and_give_back_what_is_gone(acme: Clien
         assert isinstance(found, dict)
         return found
 
-    async def told(**wanted: str) -> bool:
+    async def reported(**wanted: str) -> bool:
         return wanted.items() <= (await used()).items()
 
-    await until(lambda: told(pods="2", secrets="0"))
+    await until(lambda: reported(pods="2", secrets="0"))
     assert (await used())["count/deployments.apps"] == "1"
     assert (await used())["requests.cpu"] == "0"
     await acme.create(SECRETS, {"metadata": {"name": "s"}}, "limited")
-    await until(lambda: told(secrets="1"))
+    await until(lambda: reported(secrets="1"))
     await acme.delete(SECRETS, "s", "limited")
-    await until(lambda: told(secrets="0"))
+    await until(lambda: reported(secrets="0"))
     await acme.patch(DEPLOYMENTS, "counted", {"spec": {"replicas": 0}}, "limited")
-    await until(lambda: told(pods="0"))
+    await until(lambda: reported(pods="0"))
 
 
 async def run(client: Client, name: str, address: str) -> None:
-    """Say of a Pod what a kubelet would."""
+    """Write the status of a running Pod, like a kubelet."""
     await until(lambda: _there(client, PODS, name))
     status = {
         "phase": "Running",
@@ -254,7 +254,9 @@ async def _there(client: Client, resource: Resource, name: str) -> bool:
     return not await gone(client, resource, name, "default")
 
 
-async def test_numbered_pods_come_in_order_and_stand_behind_their_service_and_budget(acme: Client) -> None:
+async def test_pods_of_a_stateful_set_start_in_order_and_are_covered_by_service_and_budget(
+    acme: Client,
+) -> None:
     await until(lambda: _settled(acme, "default"))
     labels, port = {"app": "db"}, {"name": "sql", "port": 5432}
     service = {"clusterIP": "None", "selector": labels, "ports": [port]}
@@ -280,8 +282,8 @@ async def test_numbered_pods_come_in_order_and_stand_behind_their_service_and_bu
         )
         [subset] = untyped((await acme.get(ENDPOINTS, "db", "default")).rest).get("subsets") or [{}]
         allowed = untyped((await acme.get(POD_DISRUPTION_BUDGETS, "db", "default")).status)
-        told = sorted(each["ip"] for each in subset.get("addresses") or ())
-        return found == told == addresses and allowed.get("disruptionsAllowed") == 1
+        ready = sorted(each["ip"] for each in subset.get("addresses") or ())
+        return found == ready == addresses and allowed.get("disruptionsAllowed") == 1
 
     await until(reached)
     complete = untyped((await acme.get(STATEFUL_SETS, "db", "default")).status)
@@ -306,7 +308,7 @@ async def kubectl(config: Path, *arguments: str, input: str | None = None) -> st
 
 
 async def whoami(kubeconfig: Path, name: str, **user: str) -> Any:
-    """Ask with another's credentials who one is."""
+    """Return the user of some credentials, as the API server reports it."""
     content = yaml.safe_load(kubeconfig.read_text())
     content["users"][0]["user"] = user
     path = kubeconfig.with_name(f"{name}.kubeconfig")
@@ -315,7 +317,7 @@ async def whoami(kubeconfig: Path, name: str, **user: str) -> Any:
     return answer["status"]["userInfo"]
 
 
-async def test_a_certificate_that_was_approved_logs_in(acme: Client, kubeconfig: Path) -> None:
+async def test_an_approved_certificate_authenticates(acme: Client, kubeconfig: Path) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name(
         [
@@ -352,7 +354,7 @@ async def test_a_certificate_that_was_approved_logs_in(acme: Client, kubeconfig:
     assert "Issued" in await kubectl(kubeconfig, "get", "csr", "ann")
 
 
-async def test_the_token_in_a_secret_logs_in_as_long_as_its_account_is_there(
+async def test_the_token_in_a_secret_authenticates_while_its_account_exists(
     acme: Client, kubeconfig: Path
 ) -> None:
     await acme.create(SERVICE_ACCOUNTS, {"metadata": {"name": "robot"}}, "default")
@@ -377,28 +379,31 @@ async def test_the_token_in_a_secret_logs_in_as_long_as_its_account_is_there(
     await until(lambda: gone(acme, SECRETS, "robot", "default"))
 
 
-async def test_a_taint_that_acts_on_those_that_run_drives_off_who_does_not_bear_it(
-    acme: Client, kubeconfig: Path
-) -> None:
+async def test_a_no_execute_taint_evicts_pods_that_do_not_tolerate_it(acme: Client, kubeconfig: Path) -> None:
+    """The syncer writes virtual nodes and their taints; the operator does so here."""
     await until(lambda: _settled(acme, "default"))
-    await acme.create(NODES, {"metadata": {"name": "mine"}})
-    for name, tolerations in (("weak", []), ("strong", [{"key": "own", "operator": "Exists"}])):
-        spec = {
-            "nodeName": "mine",
-            "tolerations": tolerations,
-            "terminationGracePeriodSeconds": 0,
-            "containers": [{"name": "c", "image": "i"}],
-        }
-        await acme.create(PODS, {"metadata": {"name": name}, "spec": spec}, "default")
-    await kubectl(kubeconfig, "taint", "node", "mine", "own=yes:NoExecute")
+    admin = kubeconfig.parent / "data" / "admin.kubeconfig"
+    async with Client(Connection.from_kubeconfig_file(admin), name="operator") as server:
+        nodes = server.below("/tenants/acme")
+        await nodes.create(NODES, {"metadata": {"name": "mine"}})
+        for name, tolerations in (("weak", []), ("strong", [{"key": "own", "operator": "Exists"}])):
+            spec = {
+                "nodeName": "mine",
+                "tolerations": tolerations,
+                "terminationGracePeriodSeconds": 0,
+                "containers": [{"name": "c", "image": "i"}],
+            }
+            await acme.create(PODS, {"metadata": {"name": name}, "spec": spec}, "default")
+        taint = {"key": "own", "value": "yes", "effect": "NoExecute"}
+        await nodes.patch(NODES, "mine", {"spec": {"taints": [taint]}})
     await until(lambda: gone(acme, PODS, "weak", "default"))
     assert not await gone(acme, PODS, "strong", "default")
 
-    async def told() -> bool:
+    async def reported() -> bool:
         events = await acme.list(EVENTS, "default", field_selector="reason=TaintManagerEviction")
         return any(b"Marking for deletion Pod default/weak" in each.rest for each in events)
 
-    await until(told)
+    await until(reported)
 
 
 DAEMON_SET = """
@@ -416,12 +421,14 @@ spec:
 """
 
 
-async def test_daemons_run_on_the_operators_nodes_and_tenants_are_told_why_not_on_theirs(
+async def test_daemon_sets_run_on_the_operators_nodes_and_are_refused_to_tenants_with_a_reason(
     kubeconfig: Path,
 ) -> None:
     refused = await run_kubectl(kubeconfig, "apply", "-f", "-", input=DAEMON_SET)
-    assert 'daemonsets.apps "daemon" is forbidden: a DaemonSet runs on every node' in refused.stderr
-    assert "vcsync tenant set acme --controllers external" in refused.stderr
+    assert 'no matches for kind "DaemonSet"' in refused.stderr
+    asked = await run_kubectl(kubeconfig, "get", "--raw", "/apis/apps/v1/daemonsets")
+    assert "a DaemonSet runs on every node" in asked.stderr
+    assert "vcsync tenant set acme --controllers external" in asked.stderr
     admin = kubeconfig.parent / "data" / "admin.kubeconfig"
     async with Client(Connection.from_kubeconfig_file(admin), name="operator") as server:
         system = server.below("/tenants/system")
@@ -441,7 +448,7 @@ async def test_daemons_run_on_the_operators_nodes_and_tenants_are_told_why_not_o
 
 
 async def _node(client: Client, name: str) -> None:
-    """Make a node that counts as living for as long as the test may take."""
+    """Create a node that is healthy for the duration of the test."""
     await client.create(NODES, {"metadata": {"name": name}})
     now = datetime.now(UTC)
     spec = {"leaseDurationSeconds": 3600, "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
@@ -451,6 +458,6 @@ async def _node(client: Client, name: str) -> None:
 
 
 async def _bind(client: Client, pod: str, node: str) -> None:
-    """Do what a scheduler does."""
+    """Bind a Pod, like a scheduler."""
     body = {"metadata": {"name": pod}, "target": {"kind": "Node", "name": node}}
     await client.create_raw(PODS, body, "default", name=pod, subresource="binding")

@@ -1,10 +1,13 @@
-"""The same histories end alike under kube-controller-manager and under our controllers; many more: `python -m hack.histories`."""
+"""Histories of workloads end in equal states under kube-controller-manager and under our controllers.
+
+`python -m hack.histories` compares many more.
+"""
 
 from pathlib import Path
 
 import pytest
 
-from hack.histories.__main__ import differences, told
+from hack.histories.__main__ import differences, story_of
 from hack.testbed import ensure
 
 SECONDS = 600
@@ -20,7 +23,7 @@ def programs() -> None:
 
 @pytest.mark.timeout(SECONDS, func_only=True)
 @pytest.mark.usefixtures("programs")
-async def test_histories_end_alike(tmp_path: Path) -> None:
-    stories = [told(seed, kind, STEPS) for kind, seeds in SEEDS.items() for seed in seeds]
+async def test_histories_end_in_equal_states(tmp_path: Path) -> None:
+    stories = [story_of(seed, kind, STEPS) for kind, seeds in SEEDS.items() for seed in seeds]
     found = await differences(stories, tmp_path, at_once=len(stories))
     assert not found, "\n".join(map(str, found))

@@ -1,4 +1,4 @@
-"""Our controllers for tenants that want them and those that do not: switched, volumes bound, sizes by metrics."""
+"""Our controllers for tenants that use them and tenants that do not: switching, binding of volumes, autoscaling."""
 
 import asyncio
 import itertools
@@ -15,7 +15,6 @@ from hack.embedded import ControlPlane
 from tests.real.controllers_kit import controllers, there, until
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
-from vcsync.kube.envelope import untyped
 from vcsync.kube.errors import KubeError
 from vcsync.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -29,6 +28,7 @@ from vcsync.kube.resources import (
     SERVICE_ACCOUNTS,
     Resource,
 )
+from vcsync.objects.envelope import untyped
 
 POD_METRICS = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", namespaced=True)
 
@@ -64,7 +64,7 @@ def replica_set(name: str, replicas: int) -> dict[str, Any]:
     }
 
 
-async def test_a_tenant_that_brings_its_own_controllers_is_left_alone(plane: ControlPlane) -> None:
+async def test_a_tenant_with_its_own_controllers_is_not_managed(plane: ControlPlane) -> None:
     plane.vcsync("tenant", "create", "umbrella", "--controllers", "external")
     assert "external" in plane.vcsync("tenant", "show", "umbrella")
     connection = Connection.from_kubeconfig_file(plane.kubeconfig("umbrella"))
@@ -86,17 +86,18 @@ async def test_a_tenant_that_brings_its_own_controllers_is_left_alone(plane: Con
             numbers = itertools.count()
 
             async def left_alone() -> bool:
-                """Make a namespace here and there: what the other tenant has by then, this one would have, too."""
+                """Create a namespace in both tenants; when the other one has its objects, this one would have them, too."""
                 name = f"new-{next(numbers)}"
                 for each in (client, other):
                     await each.create(NAMESPACES, {"metadata": {"name": name}})
                 await until(lambda: there(other, SERVICE_ACCOUNTS, "default", name))
                 return not await there(client, SERVICE_ACCOUNTS, "default", name)
 
-            await until(left_alone)  # the controllers may learn of the first before they learn of the switch
+            # The controllers may see the first namespace before they see the switch.
+            await until(left_alone)
 
 
-async def test_claims_get_volumes_and_both_stay_while_they_are_used(acme: Client) -> None:
+async def test_claims_are_bound_and_used_claims_and_volumes_are_protected(acme: Client) -> None:
     size = {"storage": "1Gi"}
     access = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
     volume = {
@@ -138,7 +139,7 @@ def autoscaler(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": spec}
 
 
-async def test_metrics_decide_how_many_pods_there_are(acme: Client) -> None:
+async def test_metrics_determine_the_number_of_pods(acme: Client) -> None:
     await acme.create(REPLICA_SETS, replica_set("scaled", 1), "default")
     await acme.create(HORIZONTAL_POD_AUTOSCALERS, autoscaler("early"), "default")
 
@@ -147,7 +148,7 @@ async def test_metrics_decide_how_many_pods_there_are(acme: Client) -> None:
         conditions = untyped(found.status).get("conditions", ()) if found.status else ()
         return "FailedGetResourceMetric" in {each["reason"] for each in conditions}
 
-    async def told() -> bool:
+    async def reported() -> bool:
         events = await acme.list(EVENTS, "default", field_selector="involvedObject.name=early")
         found = [untyped(each.rest) for each in events]
         return ("FailedComputeMetricsReplicas", "horizontal-pod-autoscaler") in {
@@ -155,7 +156,7 @@ async def test_metrics_decide_how_many_pods_there_are(acme: Client) -> None:
         }
 
     await until(lacks_metrics)
-    await until(told)
+    await until(reported)
     await acme.delete(HORIZONTAL_POD_AUTOSCALERS, "early", "default")
     await _serve_metrics(acme)
     await acme.create(HORIZONTAL_POD_AUTOSCALERS, autoscaler("late"), "default")
@@ -167,7 +168,7 @@ async def test_metrics_decide_how_many_pods_there_are(acme: Client) -> None:
 
 
 async def _serve_metrics(client: Client) -> None:
-    """Have the tenant's API tell what its one Pod uses: any server of this group may, a custom resource among them."""
+    """Let the tenant's API serve the metrics of its only Pod, as a custom resource of the group metrics.k8s.io."""
     version = {
         "name": "v1beta1",
         "served": True,
@@ -207,7 +208,7 @@ async def _serve_metrics(client: Client) -> None:
     await until(made)
 
 
-async def test_tenants_that_are_made_while_controllers_start_are_served_like_all(tmp_path: Path) -> None:
+async def test_tenants_created_while_controllers_start_are_served(tmp_path: Path) -> None:
     with ExitStack() as stack:
         plane = stack.enter_context(ControlPlane(tmp_path))
         admin = Connection.from_kubeconfig_file(plane.data / "admin.kubeconfig")

@@ -1,4 +1,4 @@
-"""`vcsync run controlplane` as a process, driven by the command line, real kubectl and a real controller manager."""
+"""`vcsync run controlplane` as a process, used by the command line, real kubectl and a real controller manager."""
 
 import base64
 import json
@@ -38,7 +38,7 @@ spec:
 
 
 class ControlPlane:
-    """One process, its data folder, and what talks to it."""
+    """One process, its data folder, and clients of it."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         folder.mkdir(exist_ok=True)
@@ -74,6 +74,7 @@ class ControlPlane:
         """Create a tenant and return the path of its admin's kubeconfig."""
         made = self.vcsync("tenant", "create", name)
         assert made.returncode == 0, made.stderr
+        assert f"vcsync tenant add {name} --kubeconfig {name}.kubeconfig" in made.stdout
         return self.kubeconfig(name)
 
     def kubeconfig(self, tenant: str, *arguments: str) -> str:
@@ -126,7 +127,7 @@ class ControlPlane:
             if not anonymous:
                 load_certificate(context, Path(kubeconfig))
             request = urllib.request.Request(f"{self.url}{path}", headers=headers or {})
-            with urllib.request.urlopen(request, context=context, timeout=10) as answer:
+            with urllib.request.urlopen(request, context=context, timeout=60) as answer:
                 return answer.status, answer.read()
         except urllib.error.HTTPError as error:
             return error.code, error.read()
@@ -134,6 +135,19 @@ class ControlPlane:
             return 0, b""
 
 
+REPLICATION_CONTROLLER = """
+apiVersion: v1
+kind: ReplicationController
+metadata:
+  name: old
+spec:
+  selector: {app: old}
+  template:
+    metadata:
+      labels: {app: old}
+    spec:
+      containers: [{name: main, image: registry.example/main:1}]
+"""
 HELD = """
 apiVersion: v1
 kind: ConfigMap
@@ -169,7 +183,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     found.end()
 
 
-def test_a_tenants_admin_works_with_kubectl_as_anywhere(plane: ControlPlane) -> None:
+def test_a_tenants_admin_uses_kubectl_as_with_any_cluster(plane: ControlPlane) -> None:
     admin = plane.tenant("usual")
     assert "Username admin" in " ".join(plane.kubectl(admin, "auth", "whoami").split())
     plane.kubectl(admin, "create", "namespace", "team")
@@ -185,6 +199,59 @@ def test_a_tenants_admin_works_with_kubectl_as_anywhere(plane: ControlPlane) -> 
         "-o",
         "jsonpath={.items[*].metadata.namespace}/{.items[*].metadata.name}",
     )
+
+
+def test_a_replication_controller_is_autoscaled_and_other_core_kinds_are_not(plane: ControlPlane) -> None:
+    admin = plane.tenant("autoscaled")
+    plane.kubectl(admin, "apply", "-f", "-", input=REPLICATION_CONTROLLER)
+    plane.kubectl(admin, "autoscale", "rc/old", "--max=3")
+    target = plane.kubectl(admin, "get", "hpa", "old", "-o", "jsonpath={.spec.scaleTargetRef}")
+    assert json.loads(target) == {"apiVersion": "v1", "kind": "ReplicationController", "name": "old"}
+    pods = '{"spec": {"scaleTargetRef": {"kind": "Pod"}}}'
+    refused = plane.try_kubectl(admin, "patch", "hpa", "old", "--type=merge", "-p", pods)
+    assert (
+        'spec.scaleTargetRef.apiVersion: Invalid value: "v1": apiVersion must specify API group'
+        in refused.stderr
+    )
+
+
+def test_the_service_kubernetes_and_its_endpoints_are_restored(plane: ControlPlane) -> None:
+    admin = plane.tenant("restored")
+    three = ["service/kubernetes", "endpoints/kubernetes", "endpointslice/kubernetes"]
+    output_format = "-o=jsonpath={range .items[*]}{.spec.clusterIP}{.spec.ports}{.subsets}{.endpoints}{.ports}{'\\n'}{end}"
+    before = plane.kubectl(admin, "get", *three, output_format)
+    assert "10.0.0.1" in before
+    uids = plane.kubectl(admin, "get", *three, "-o=jsonpath={.items[*].metadata.uid}").split()
+    plane.kubectl(admin, "delete", "--wait=false", *three)
+    wait(lambda: plane.try_kubectl(admin, "get", *three).returncode == 0)
+    assert plane.kubectl(admin, "get", *three, output_format) == before
+    now = plane.kubectl(admin, "get", *three, "-o=jsonpath={.items[*].metadata.uid}").split()
+    assert len(now) == 3
+    assert not set(now) & set(uids)
+    plane.kubectl(admin, "patch", "endpoints", "kubernetes", "--type=merge", "-p", '{"subsets": []}')
+    wait(lambda: plane.kubectl(admin, "get", *three, output_format) == before)
+
+
+def test_requests_to_kubelets_are_refused_immediately_with_a_reason(plane: ControlPlane) -> None:
+    admin = plane.tenant("streams")
+    # No controllers run in this test.
+    plane.kubectl(admin, "create", "serviceaccount", "default")
+    plane.kubectl(admin, "run", "one", "--image=nginx")
+    # kubectl itself refuses to forward ports of a Pod that does not run.
+    runs = '{"status": {"phase": "Running"}}'
+    plane.kubectl(admin, "patch", "pod", "one", "--subresource=status", "--type=merge", "-p", runs)
+    streams = (
+        ["logs", "one"],
+        ["exec", "one", "--", "true"],
+        ["attach", "one"],
+        ["port-forward", "one", "1:1"],
+    )
+    for command in streams:
+        refused = plane.try_kubectl(admin, *command)
+        assert refused.returncode != 0
+        assert "which logs, exec, attach and port-forward do not reach" in refused.stderr, command
+    refused = plane.try_kubectl(admin, "top", "pod")
+    assert (refused.returncode, "Metrics API not available" in refused.stderr) == (1, True)
 
 
 def test_rights_begin_and_end_with_bindings(plane: ControlPlane) -> None:
@@ -206,7 +273,7 @@ def test_rights_begin_and_end_with_bindings(plane: ControlPlane) -> None:
     wait(lambda: plane.try_kubectl(alice, *may).stdout.strip() == "no")
 
 
-def test_service_account_tokens_are_good_for_their_tenant_only(plane: ControlPlane) -> None:
+def test_service_account_tokens_are_valid_only_in_their_tenant(plane: ControlPlane) -> None:
     admin = plane.tenant("tokens")
     plane.tenant("others")
     plane.kubectl(admin, "create", "serviceaccount", "robot")
@@ -222,7 +289,7 @@ def test_service_account_tokens_are_good_for_their_tenant_only(plane: ControlPla
     assert plane.call("/tenants/tokens/api", anonymous=True, headers=headers)[0] == 401
 
 
-def test_no_credential_tells_whether_another_tenant_exists(plane: ControlPlane) -> None:
+def test_no_credential_reveals_whether_another_tenant_exists(plane: ControlPlane) -> None:
     admin = plane.tenant("curious")
     plane.tenant("secretive")
     forged = {
@@ -257,7 +324,7 @@ def test_no_credential_tells_whether_another_tenant_exists(plane: ControlPlane) 
     assert plane.call("/vcsync/v1/tenants", anonymous=True, headers=forged)[0] == 403
 
 
-def test_the_operator_may_go_anywhere(plane: ControlPlane) -> None:
+def test_the_operator_has_access_to_every_tenant(plane: ControlPlane) -> None:
     plane.tenant("visited")
     operator = str(plane.data / "admin.kubeconfig")
     assert stat.S_IMODE(Path(operator).stat().st_mode) == 0o600
@@ -266,7 +333,7 @@ def test_the_operator_may_go_anywhere(plane: ControlPlane) -> None:
     assert (code, json.loads(body)["message"]) == (404, 'tenants "no-such" not found')
 
 
-def test_rotated_and_deleted_credentials_are_worthless(plane: ControlPlane) -> None:
+def test_rotated_and_deleted_credentials_are_invalid(plane: ControlPlane) -> None:
     admin = plane.tenant("changing")
     assert plane.vcsync("tenant", "rotate", "changing").returncode == 0
     assert plane.call("/tenants/changing/api", kubeconfig=admin)[0] == 401
@@ -275,10 +342,10 @@ def test_rotated_and_deleted_credentials_are_worthless(plane: ControlPlane) -> N
     assert plane.vcsync("tenant", "delete", "changing").returncode == 0
     assert plane.call("/tenants/changing/api", kubeconfig=admin)[0] == 401
     again = plane.vcsync("tenant", "delete", "changing")
-    assert (again.returncode, again.stderr) == (1, "vcsync: there is no tenant changing\n")
+    assert (again.returncode, again.stderr) == (1, "vcsync: tenant changing does not exist\n")
 
 
-def test_a_deleted_tenant_is_out_at_once_and_its_finalizers_are_waited_for(plane: ControlPlane) -> None:
+def test_a_deleted_tenant_is_refused_immediately_and_waits_for_its_finalizers(plane: ControlPlane) -> None:
     admin = plane.tenant("leaving")
     plane.kubectl(admin, "create", "namespace", "shop")
     plane.kubectl(admin, "-n", "shop", "create", "-f", "-", input=HELD)
@@ -310,7 +377,7 @@ def test_a_deletion_can_be_forced_after_a_restart(tmp_path: Path) -> None:
     assert plane.end() == 0
 
 
-def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_everything_exists_after_a_restart(tmp_path: Path) -> None:
     plane = ControlPlane(tmp_path)
     plane.start()
     admin = plane.tenant("lasting")
@@ -323,7 +390,7 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
 
 @pytest.fixture
 def etcd(tmp_path: Path) -> Iterator[str]:
-    """The URL of an etcd of our own."""
+    """The URL of a separate etcd."""
     port, peer_port = free_ports(2)
     url = f"http://127.0.0.1:{port}"
     spawner = Spawner(die_with_us=True)
@@ -395,7 +462,7 @@ metadata: {name: tok, annotations: {kubernetes.io/service-account.name: default}
 
 
 def start_manager(plane: ControlPlane, tenant: str, folder: Path, spawner: Spawner) -> Process:
-    """Start a kube-controller-manager with what `vcsync tenant` gives it."""
+    """Start a kube-controller-manager with the files of `vcsync tenant`."""
     kubeconfig = plane.kubeconfig(tenant, "--user", "system:kube-controller-manager")
     keys = folder / "keys"
     assert plane.vcsync("tenant", "export", tenant, "--dir", str(keys)).returncode == 0

@@ -1,8 +1,10 @@
-"""What system callers need: one list and one watch over all tenants of a running process, and nobody else's."""
+"""Lists and watches over all tenants of a running process, which only system callers may use."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,14 +13,17 @@ import pytest
 from plane_kit import MERGE, Caller, calling, first
 
 from hack.embedded import ControlPlane
+from hack.testbed import ensure
 
 PODS = "/api/v1/pods"
+EVERYWHERE = "/api/v1/tenants/all/pods"
+ANNOTATION = "tenancy.x-k8s.io/tenant"
 IN_DEFAULT = "/api/v1/namespaces/default/pods"
 SYNCER = "syncer-r1"
 RULES = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "patch"]}]
 
 
-def told(events: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
+def summaries(events: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
     return [
         (each["type"], each["object"]["metadata"]["tenant"], each["object"]["metadata"]["name"])
         for each in events
@@ -69,13 +74,13 @@ async def make(operator: Caller, tenant: str, body: dict[str, Any]) -> None:
     assert status == 201, answer
 
 
-async def test_one_watch_tells_of_every_tenant_those_of_later_too(
+async def test_one_watch_reports_every_tenant_including_later_ones(
     plane: ControlPlane, operator: Caller, ready: list[str]
 ) -> None:
     acme, umbrella = ready
-    _, listed = await operator("GET", f"/tenants/all{PODS}")
+    _, listed = await operator("GET", EVERYWHERE)
     start = listed["metadata"]["resourceVersion"]
-    async with operator.watch(f"/tenants/all{PODS}?watch=1&resourceVersion={start}") as events:
+    async with operator.watch(f"{EVERYWHERE}?watch=1&resourceVersion={start}") as events:
         await make(operator, acme, pod("same"))
         await make(operator, umbrella, pod("same"))
         patch = {"metadata": {"labels": {"seen": "yes"}}}
@@ -84,7 +89,7 @@ async def test_one_watch_tells_of_every_tenant_those_of_later_too(
         await account(operator, "later")
         await make(operator, "later", pod("new"))
         await operator("DELETE", f"/tenants/{umbrella}{IN_DEFAULT}/same?gracePeriodSeconds=0")
-        assert told(await first(events, 5)) == [
+        assert summaries(await first(events, 5)) == [
             ("ADDED", acme, "same"),
             ("ADDED", umbrella, "same"),
             ("MODIFIED", acme, "same"),
@@ -93,11 +98,11 @@ async def test_one_watch_tells_of_every_tenant_those_of_later_too(
         ]
 
 
-async def test_lists_go_on_page_by_page_over_all_tenants(operator: Caller, ready: list[str]) -> None:
+async def test_lists_of_all_tenants_can_be_paged(operator: Caller, ready: list[str]) -> None:
     for tenant in ready:
         for number in range(3):
             await make(operator, tenant, pod(f"paged-{number}", paged="yes"))
-    path, found = f"/tenants/all{PODS}?labelSelector=paged&limit=2", []
+    path, found = f"{EVERYWHERE}?labelSelector=paged&limit=2", []
     more = ""
     while True:
         status, page = await operator("GET", path + more)
@@ -110,14 +115,16 @@ async def test_lists_go_on_page_by_page_over_all_tenants(operator: Caller, ready
     assert found == [(tenant, f"paged-{number}") for tenant in ready for number in range(3)]
 
 
-async def test_a_watch_by_label_is_told_what_comes_to_it_and_goes(operator: Caller, ready: list[str]) -> None:
+async def test_a_watch_with_a_label_selector_reports_objects_that_begin_and_cease_to_match(
+    operator: Caller, ready: list[str]
+) -> None:
     acme, umbrella = ready
     label, mine = "scheduler.example/superCluster", "labelSelector=scheduler.example%2FsuperCluster%3Dr1"
     for tenant in ready:
         await make(operator, tenant, pod("placed"))
-    _, listed = await operator("GET", f"/tenants/all{PODS}")
+    _, listed = await operator("GET", EVERYWHERE)
     start = listed["metadata"]["resourceVersion"]
-    async with operator.watch(f"/tenants/all{PODS}?watch=1&resourceVersion={start}&{mine}") as events:
+    async with operator.watch(f"{EVERYWHERE}?watch=1&resourceVersion={start}&{mine}") as events:
         for tenant, value in ((acme, "r2"), (umbrella, "r1"), (acme, "r1"), (umbrella, None)):
             await operator(
                 "PATCH",
@@ -125,25 +132,60 @@ async def test_a_watch_by_label_is_told_what_comes_to_it_and_goes(operator: Call
                 {"metadata": {"labels": {label: value}}},
                 MERGE,
             )
-        assert told(await first(events, 3)) == [
+        assert summaries(await first(events, 3)) == [
             ("ADDED", umbrella, "placed"),
             ("ADDED", acme, "placed"),
             ("DELETED", umbrella, "placed"),
         ]
 
 
-async def test_a_tenant_cannot_say_that_its_object_is_anothers(operator: Caller, ready: list[str]) -> None:
+async def test_a_tenant_cannot_claim_that_its_object_belongs_to_another(
+    operator: Caller, ready: list[str]
+) -> None:
     acme, umbrella = ready
     forged = pod("forged", forged="yes")
-    forged["metadata"]["tenant"] = umbrella
+    forged["metadata"] |= {"tenant": umbrella, "annotations": {ANNOTATION: umbrella, "own": "kept"}}
     await make(operator, acme, forged)
-    _, listed = await operator("GET", f"/tenants/all{PODS}?labelSelector=forged")
+    _, listed = await operator("GET", f"{EVERYWHERE}?labelSelector=forged")
     assert [each["metadata"]["tenant"] for each in listed["items"]] == [acme]
+    _, listed = await operator("GET", f"/tenants/all{PODS}?labelSelector=forged")
+    assert [each["metadata"]["annotations"][ANNOTATION] for each in listed["items"]] == [acme]
     _, own = await operator("GET", f"/tenants/{acme}{IN_DEFAULT}/forged")
     assert "tenant" not in own["metadata"]
+    assert own["metadata"]["annotations"] == {"own": "kept"}
 
 
-async def test_a_system_caller_has_the_rights_it_has_in_the_system_space(
+async def test_kubectl_reads_all_tenants_and_writes_back_what_it_has_read(
+    plane: ControlPlane, operator: Caller, ready: list[str]
+) -> None:
+    acme, _ = ready
+    await make(operator, acme, pod("read", read="yes"))
+    kubectl = ensure(["kubectl"])["kubectl"]
+
+    async def run(*arguments: str, text: str = "") -> dict[str, Any]:
+        config = ("--kubeconfig", str(plane.data / "admin.kubeconfig"))
+        process = await asyncio.create_subprocess_exec(
+            kubectl, *config, *arguments, "-o", "json", stdin=PIPE, stdout=PIPE, stderr=PIPE
+        )
+        output, errors = await process.communicate(text.encode())
+        assert process.returncode == 0, errors
+        answer: dict[str, Any] = json.loads(output)
+        return answer
+
+    listed = await run("--server", f"{plane.url}/tenants/all", "get", "pods", "-A", "-l", "read=yes")
+    (found,) = listed["items"]
+    assert found["metadata"]["annotations"] == {ANNOTATION: acme}
+    found["metadata"] |= {"tenant": acme, "labels": {"read": "twice"}}
+    there = ("--server", f"{plane.url}/tenants/{acme}")
+    for verb in (("replace",), ("apply", "--server-side", "--force-conflicts"), ("apply",)):
+        found["metadata"].pop("managedFields", None)
+        found["metadata"].pop("resourceVersion", None)
+        written = await run(*there, *verb, "--validate=strict", "-f", "-", text=json.dumps(found))
+        assert written["metadata"]["labels"] == {"read": "twice"}
+        assert ANNOTATION not in written["metadata"].get("annotations", {})
+
+
+async def test_a_system_caller_has_its_rights_from_the_system_space(
     plane: ControlPlane, operator: Caller, ready: list[str]
 ) -> None:
     rbac = "/apis/rbac.authorization.k8s.io/v1"
@@ -158,7 +200,7 @@ async def test_a_system_caller_has_the_rights_it_has_in_the_system_space(
     await make(operator, ready[0], pod("for-the-syncer"))
     kubeconfig = await asyncio.to_thread(lambda: plane.kubeconfig("system", user=SYNCER))
     async with calling(plane, kubeconfig) as syncer:
-        async with syncer.watch(f"/tenants/all{PODS}?watch=1&resourceVersion=0") as events:
+        async with syncer.watch(f"{EVERYWHERE}?watch=1&resourceVersion=0") as events:
             assert (await first(events, 1))[0]["type"] == "ADDED"
         patch = {"metadata": {"labels": {"by": "syncer"}}}
         one = f"/tenants/{ready[0]}{IN_DEFAULT}/for-the-syncer"
@@ -174,7 +216,7 @@ async def test_a_system_caller_has_the_rights_it_has_in_the_system_space(
             assert (status, answer["reason"]) == (403, "Forbidden"), (verb, path)
 
 
-async def test_at_all_tenants_nothing_can_be_written_or_had_by_name(
+async def test_requests_for_all_tenants_can_neither_write_nor_get_by_name(
     operator: Caller, ready: list[str]
 ) -> None:
     await make(operator, ready[0], pod("single"))
@@ -203,7 +245,7 @@ async def test_at_all_tenants_nothing_can_be_written_or_had_by_name(
         "/nonsense",
     ],
 )
-async def test_a_tenant_is_refused_as_at_one_that_is_not_there(
+async def test_a_tenants_user_is_refused_as_by_a_missing_tenant(
     plane: ControlPlane, ready: list[str], path: str
 ) -> None:
     kubeconfig = await asyncio.to_thread(plane.kubeconfig, ready[0])
@@ -215,7 +257,7 @@ async def test_a_tenant_is_refused_as_at_one_that_is_not_there(
         assert answers == [answers[0]] * 4
 
 
-async def test_the_watch_goes_on_where_it_was_after_a_restart(
+async def test_the_watch_continues_after_a_restart(
     tmp_path: Path,
 ) -> None:
     def begin() -> ControlPlane:
@@ -230,15 +272,18 @@ async def test_the_watch_goes_on_where_it_was_after_a_restart(
         async with calling(plane, plane.data / "admin.kubeconfig") as operator:
             for name in ("a", "b"):
                 await account(operator, name)
-            _, listed = await operator("GET", f"/tenants/all{PODS}")
+            _, listed = await operator("GET", EVERYWHERE)
             start = listed["metadata"]["resourceVersion"]
             await make(operator, "a", pod("before"))
         await asyncio.to_thread(plane.stop)
         await asyncio.to_thread(plane.start)
         async with calling(plane, plane.data / "admin.kubeconfig") as operator:
-            path = f"/tenants/all{PODS}?watch=1&resourceVersion={start}"
+            path = f"{EVERYWHERE}?watch=1&resourceVersion={start}"
             async with operator.watch(path) as events:
                 await make(operator, "b", pod("after"))
-                assert told(await first(events, 2)) == [("ADDED", "a", "before"), ("ADDED", "b", "after")]
+                assert summaries(await first(events, 2)) == [
+                    ("ADDED", "a", "before"),
+                    ("ADDED", "b", "after"),
+                ]
     finally:
         await asyncio.to_thread(plane.stop)

@@ -1,4 +1,4 @@
-"""The audit log of a running control plane, as kubectl's requests leave it."""
+"""The audit log of a running control plane after requests of kubectl."""
 
 import json
 import re
@@ -49,7 +49,7 @@ spec: {automountServiceAccountToken: false, containers: [{name: c, image: i}]}
 
 
 class Audited:
-    """A control plane with one tenant, kubectl, and what the log says once the process has ended."""
+    """A control plane with one tenant, kubectl, and the log after the end of the process."""
 
     def __init__(self, plane: ControlPlane, logs: Path) -> None:
         self._plane, self._logs = plane, logs
@@ -62,7 +62,7 @@ class Audited:
         return run.stdout + run.stderr
 
     def ask(self, path: str, headers: dict[str, str]) -> tuple[int, str]:
-        """Return the code and the audit id of an answer to somebody without a certificate."""
+        """Return the code and the audit id of an answer to a caller without a certificate."""
         context = ssl._create_unverified_context()
         try:
             asked = urllib.request.Request(self._plane.url + path, headers=headers)
@@ -97,7 +97,7 @@ def about(events: list[dict[str, Any]], verb: str, resource: str) -> list[dict[s
     ]
 
 
-def test_what_kubectl_does_is_told_and_no_secret_is(audited: Audited) -> None:
+def test_the_log_contains_kubectls_requests_and_no_secret(audited: Audited) -> None:
     audited.kubectl("apply", "-f", "-", text=SECRET)
     audited.kubectl("apply", "--server-side", "-f", "-", text=SECRET.replace("applied", "served"))
     audited.kubectl("create", "secret", "generic", "made", f"--from-literal=k={HIDDEN}")
@@ -141,9 +141,7 @@ def test_pod_security_and_authorization_annotate(audited: Audited) -> None:
     assert refused["level"] == "RequestResponse"
 
 
-def test_a_tenant_has_a_log_of_its_own_and_strangers_write_into_none(
-    audited: Audited, tmp_path: Path
-) -> None:
+def test_a_tenant_has_its_own_log_and_strangers_write_to_none(audited: Audited, tmp_path: Path) -> None:
     audited.kubectl("get", "configmaps", "-n", "default")
     for path in ("/tenants/acme/api/v1/secrets", "/tenants/nobody/api/v1/secrets"):
         for headers in (
@@ -164,7 +162,7 @@ def test_a_tenant_has_a_log_of_its_own_and_strangers_write_into_none(
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
 
 
-def test_a_wrong_policy_keeps_it_from_starting(tmp_path: Path) -> None:
+def test_an_invalid_policy_prevents_the_start(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text("kind: Policy\nrulez: []")
     options = ("--audit-policy-file", str(file), "--audit-log-path", str(tmp_path / "logs"))

@@ -1,4 +1,4 @@
-"""A control plane's store that is killed while it writes loses nothing that it acknowledged."""
+"""A control plane's store that is killed while it writes loses no acknowledged write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store on a real etcd does what the model does, and several processes on one etcd are one store."""
+"""The store on a real etcd behaves like the model, and several processes on one etcd share one store."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from hack.etcd import Etcd
 from hack.testbed.faultproxy import FaultProxy
 from hack.testbed.faults import Stall
 from hack.testbed.processes import free_ports
-from tests.unit.controlplane.store import wide_writes
-from tests.unit.controlplane.store.store_model import StoreMachine
-from vcsync.controlplane.store.etcd import EtcdStore, open_etcd
-from vcsync.controlplane.store.interface import (
+from tests.unit.apiserver.storage import wide_writes
+from tests.unit.apiserver.storage.store_model import StoreMachine
+from vcsync.apiserver.storage.etcd import EtcdStore, open_etcd
+from vcsync.apiserver.storage.interface import (
     Batch,
     Change,
     Compacted,
@@ -29,6 +29,7 @@ from vcsync.controlplane.store.interface import (
     Store,
     StoreFull,
     StoreUnavailable,
+    Usage,
 )
 
 
@@ -53,7 +54,9 @@ class EtcdMachine(StoreMachine):
         return await open_etcd([self.url], prefix=self.prefix, pulse_seconds=3600)
 
     async def settled(self) -> None:
-        async with aclosing(self.store.watch("", self.model.revision - 1, progress=0.001)) as batches:
+        # A compacted revision cannot be watched. A watch without events reports its revision, too.
+        after = max(self.model.revision - 1, self.model.compacted)
+        async with aclosing(self.store.watch("", after, progress=0.001)) as batches:
             async for batch in batches:
                 if batch.revision >= self.model.revision:
                     return
@@ -88,7 +91,7 @@ async def open_store(etcd: Etcd) -> AsyncIterator[Open]:
 
 
 async def changes_of(watch: AsyncGenerator[Batch, None], count: int) -> list[Change]:
-    """The next so many changes."""
+    """Return the next `count` changes."""
     found: list[Change] = []
     async with asyncio.timeout(60):
         while len(found) < count:
@@ -112,6 +115,16 @@ async def test_two_processes_on_one_etcd_serve_the_same_data(open_store: Open) -
         ]
 
 
+async def test_a_key_without_a_tenant_counts_for_no_tenant(open_store: Open) -> None:
+    store = await open_store()
+    await store.txn([], [Put("t", b"before it is counted")])
+    assert await store.usage("t") == Usage(0, 0)
+    written = await store.txn([], [Put("t", b"after"), Put("t/a", b"1")])
+    watch = store.watch("t/", written.revision - 1)
+    await changes_of(watch, 1)
+    assert await store.usage("t") == Usage(1, 4)
+
+
 async def test_writes_wider_than_a_transaction_of_etcd(open_store: Open) -> None:
     await wide_writes.check_that_wide_writes_are_done_whole(await open_store(prefix=f"/{uuid.uuid4()}"))
     await wide_writes.check_that_wide_writes_are_done_or_not_at_all(
@@ -121,7 +134,7 @@ async def test_writes_wider_than_a_transaction_of_etcd(open_store: Open) -> None
     await wide_writes.check_that_no_two_wide_writes_take_the_same(await open_store(), await open_store())
 
 
-async def test_of_many_writers_in_two_processes_each_sees_the_others(open_store: Open) -> None:
+async def test_many_writers_in_two_processes_see_each_others_writes(open_store: Open) -> None:
     stores = [await open_store(), await open_store()]
 
     async def add_one(store: Store) -> None:
@@ -138,7 +151,7 @@ async def test_of_many_writers_in_two_processes_each_sees_the_others(open_store:
     assert record.value == b"20"
 
 
-async def test_installations_that_share_an_etcd_do_not_see_one_another(open_store: Open) -> None:
+async def test_installations_that_share_an_etcd_do_not_see_each_others_keys(open_store: Open) -> None:
     name = f"/{uuid.uuid4()}"
     ours, theirs = await open_store(prefix=name), await open_store(prefix=name + "x")
     watch = ours.watch("", await ours.revision())
@@ -148,7 +161,7 @@ async def test_installations_that_share_an_etcd_do_not_see_one_another(open_stor
     assert (await theirs.count(""), await ours.count("")) == (1, 1)
 
 
-async def test_what_outlives_its_time_is_deleted_and_watches_see_it(open_store: Open) -> None:
+async def test_expired_objects_are_deleted_and_watches_report_it(open_store: Open) -> None:
     store = await open_store()
     watch = store.watch("t/", await store.revision())
     await store.txn(
@@ -180,7 +193,7 @@ async def test_a_watch_survives_the_loss_of_its_connection(open_store: Open, etc
         await store.close()
 
 
-async def test_a_watch_whose_history_went_while_the_connection_was_lost_is_told(
+async def test_a_watch_whose_history_was_compacted_while_disconnected_gets_an_error(
     open_store: Open, etcd: Etcd
 ) -> None:
     direct = await open_store()
@@ -196,7 +209,7 @@ async def test_a_watch_whose_history_went_while_the_connection_was_lost_is_told(
         await proxy.accept()
         with pytest.raises(Compacted):
             await changes_of(watch, 1)
-        # Whoever lists again goes on from there.
+        # A client that lists again continues from there.
         page = await store.range("t/")
         watch = store.watch("t/", page.revision)
         await direct.txn([], [Put("t/a", b"new")])
@@ -204,7 +217,7 @@ async def test_a_watch_whose_history_went_while_the_connection_was_lost_is_told(
         await store.close()
 
 
-async def test_a_connection_that_died_silently_is_left_for_another_member(
+async def test_a_silently_dead_connection_is_replaced_by_one_to_another_member(
     open_store: Open, etcd: Etcd
 ) -> None:
     direct = await open_store(prefix="/silent")
@@ -232,7 +245,7 @@ async def test_etcd_may_be_restarted(open_store: Open, etcd: Etcd) -> None:
     assert [one.key for one in await changes_of(watch, 1)] == ["t/b"]
 
 
-async def test_a_pulse_moves_progress_on_where_only_others_write(open_store: Open) -> None:
+async def test_a_pulse_advances_progress_if_only_others_write(open_store: Open) -> None:
     ours, theirs = await open_store(pulse_seconds=0.1), await open_store(prefix="/others")
     watch = ours.watch("", await ours.revision(), progress=0.05)
     written = (await theirs.txn([], [Put("t/a", b"")])).revision
@@ -258,14 +271,15 @@ async def write_many(store: Store, count: int) -> None:
         await store.txn([], [Put(f"t/{n}", bytes(500_000))])
 
 
-async def test_a_full_etcd_refuses_writes_and_goes_on_reading(tmp_path: Path) -> None:
+async def test_a_full_etcd_refuses_writes_and_still_serves_reads(tmp_path: Path) -> None:
     etcd = await asyncio.to_thread(Etcd, tmp_path)
     await asyncio.to_thread(etcd.start, "--quota-backend-bytes=2000000")
     try:
         store = await open_etcd([etcd.url])
         try:
             with pytest.raises(StoreFull):
-                await write_many(store, 200)  # it looks at its size ten times a second only
+                # etcd checks its size only ten times a second.
+                await write_many(store, 200)
             assert (await store.range("t/")).records
         finally:
             await store.close()
@@ -273,25 +287,24 @@ async def test_a_full_etcd_refuses_writes_and_goes_on_reading(tmp_path: Path) ->
         await asyncio.to_thread(etcd.close)
 
 
-async def test_an_etcd_that_is_not_there_is_told() -> None:
+async def test_a_missing_etcd_is_reported() -> None:
     (port,) = free_ports(1)
     with pytest.raises(StoreUnavailable, match="does not answer"):
         await open_etcd([f"http://127.0.0.1:{port}"])
 
 
-async def test_a_server_that_is_no_etcd_is_told() -> None:
+async def test_a_server_that_is_not_an_etcd_is_reported() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 5\r\n\r\nhello")
         writer.close()
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        with pytest.raises(StoreUnavailable, match="not an answer of etcd"):
+        with pytest.raises(StoreUnavailable, match=f"does not answer at http://127.0.0.1:{port}"):
             await open_etcd([f"http://127.0.0.1:{port}"])
 
 
-async def test_members_that_are_down_are_passed_over(etcd: Etcd) -> None:
+async def test_unreachable_members_are_skipped(etcd: Etcd) -> None:
     (port,) = free_ports(1)
     store = await open_etcd([f"http://127.0.0.1:{port}", etcd.url], prefix=f"/{uuid.uuid4()}")
     assert (await store.txn([], [Put("t/a", b"1")])).done

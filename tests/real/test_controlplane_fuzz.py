@@ -1,4 +1,4 @@
-"""Hostile requests at one tenant of an embedded control plane hurt neither the server nor another tenant."""
+"""Hostile requests of one tenant of an embedded control plane harm neither the server nor another tenant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Helm at an embedded tenant: install, upgrade, roll back, test, uninstall; CRDs, hooks and webhooks in the chart."""
+"""Helm with an embedded tenant: install, upgrade, roll back, test, uninstall; CRDs, hooks and webhooks in a chart."""
 
 import json
 import os
@@ -29,7 +29,7 @@ FINISHED = {
 
 
 class Tenant:
-    """A tenant's namespace, and the programs at it."""
+    """A tenant's namespace, with helm and kubectl."""
 
     def __init__(self, plane: ControlPlane, name: str) -> None:
         self.namespace = "shop"
@@ -94,9 +94,9 @@ def tenant(plane: ControlPlane) -> Tenant:
     return Tenant(plane, "charts")
 
 
-def test_a_releases_life(tenant: Tenant) -> None:
-    told = tenant.helm("install", "web", str(CHART), "--create-namespace", "--set", "greeting=hello")
-    assert "web greets with hello." in told
+def test_the_life_of_a_release(tenant: Tenant) -> None:
+    output = tenant.helm("install", "web", str(CHART), "--create-namespace", "--set", "greeting=hello")
+    assert "web greets with hello." in output
     settings = tenant.get("configmap", "web-settings")
     assert settings["data"] == {"greeting": "hello", "served": "true", "namespace": "default"}
     assert tenant.get("widget", "web")["spec"] == {"size": 3, "colour": "blue"}
@@ -138,7 +138,7 @@ def test_a_releases_life(tenant: Tenant) -> None:
     assert tenant.helm("list", "-q") == ""
 
 
-def test_an_upgrade_that_the_server_refuses_fails_and_can_be_taken_back(tenant: Tenant) -> None:
+def test_a_refused_upgrade_fails_and_can_be_rolled_back(tenant: Tenant) -> None:
     tenant.helm("install", "wrong", str(CHART), "--create-namespace")
     for values, why in (("size=11", "should be less than or equal to 10"), ("size=7", "seven is taken")):
         failed = tenant.try_helm("upgrade", "wrong", str(CHART), "--set", f"{values},greeting=broken")
@@ -161,7 +161,7 @@ def test_an_upgrade_that_the_server_refuses_fails_and_can_be_taken_back(tenant: 
     tenant.helm("uninstall", "wrong")
 
 
-def test_a_job_as_a_hook_is_waited_for(tenant: Tenant) -> None:
+def test_helm_waits_for_a_job_as_hook(tenant: Tenant) -> None:
     tenant.helm("upgrade", "--install", "moving", str(CHART), "--create-namespace")
     done: list[str] = []
 
@@ -200,7 +200,7 @@ def test_a_dry_run_asks_the_server_and_changes_nothing(tenant: Tenant) -> None:
     assert "dry-settings" not in tenant.names("configmaps")
 
 
-def test_the_older_way_of_applying_works_too(tenant: Tenant) -> None:
+def test_client_side_apply_works_too(tenant: Tenant) -> None:
     tenant.helm("install", "older", str(CHART), "--create-namespace", "--server-side=false")
     tenant.kubectl("scale", "deployment", "older", "--replicas=5")
     tenant.helm("upgrade", "older", str(CHART), "--server-side=false", "--set", "greeting=again,replicas=2")
@@ -210,7 +210,9 @@ def test_the_older_way_of_applying_works_too(tenant: Tenant) -> None:
     assert tenant.history("older")[-1][1] == "uninstalled"
 
 
-def test_who_may_not_write_releases_is_told_what_is_missing(plane: ControlPlane, tenant: Tenant) -> None:
+def test_a_user_who_may_not_write_releases_gets_the_missing_permission(
+    plane: ControlPlane, tenant: Tenant
+) -> None:
     tenant.try_kubectl("create", "namespace", tenant.namespace)
     reader = plane.kubeconfig("charts", user="reader")
     tenant.kubectl("create", "rolebinding", "reader", "--clusterrole=view", "--user=reader")

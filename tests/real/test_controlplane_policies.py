@@ -1,4 +1,4 @@
-"""Admission policies of a running control plane: in effect soon, with custom resources as parameters, for one tenant."""
+"""Admission policies of a running control plane: their effect on one tenant, with custom resources as parameters."""
 
 import asyncio
 from pathlib import Path
@@ -73,11 +73,11 @@ BINDING: dict[str, Any] = {
 
 
 async def define(call: Caller, definition: Any) -> str:
-    """Make a definition, and wait until it is served; return the path of its objects."""
+    """Create a definition, and wait until it is served; return the path of its objects."""
     path = "/tenants/red/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     code, answer = await call("POST", path, definition)
     assert code == 201, answer
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             _, found = await call("GET", f"{path}/{definition['metadata']['name']}")
             conditions = {each["type"]: each["status"] for each in found["status"].get("conditions") or ()}
@@ -87,8 +87,8 @@ async def define(call: Caller, definition: Any) -> str:
 
 
 async def answered(call: Caller, body: Any, code: int, said: str) -> None:
-    """Create until the answer is this one."""
-    async with asyncio.timeout(20):
+    """Create an object repeatedly until the answer is the expected one."""
+    async with asyncio.timeout(60):
         while True:
             found, answer = await call("POST", f"/tenants/red/{MAPS}?dryRun=All", body)
             if found == code and said in answer.get("message", ""):
@@ -115,7 +115,7 @@ async def test_a_policy_is_in_effect_soon_and_only_for_its_tenant(tmp_path: Path
             await answered(red, {"metadata": {"name": "three"}}, 201, "")
 
 
-async def test_a_costly_rule_of_one_tenant_does_not_hold_up_another(tmp_path: Path) -> None:
+async def test_a_costly_rule_of_one_tenant_does_not_delay_another(tmp_path: Path) -> None:
     with ControlPlane(tmp_path) as plane:
         async with calling(plane, plane.create("red")) as red, calling(plane, plane.create("blue")) as blue:
             limits = await define(red, LIMITS)

@@ -1,4 +1,4 @@
-"""ResourceQuotas with two control plane processes on one real etcd: together they give out no more than there is."""
+"""ResourceQuotas with two control plane processes on one real etcd: together they do not exceed a quota."""
 
 import base64
 import json
@@ -23,7 +23,7 @@ QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 
 
 class Asker:
-    """One process, asked as the tenant's admin."""
+    """One process, used by the tenant's admin."""
 
     def __init__(self, plane: ControlPlane, kubeconfig: Path) -> None:
         content = yaml.safe_load(kubeconfig.read_text())["users"][0]["user"]
@@ -64,7 +64,7 @@ def both(tmp_path: Path) -> Iterator[list[Asker]]:
         etcd.close()
 
 
-def test_two_processes_give_out_no_more_than_there_is(both: list[Asker]) -> None:
+def test_two_processes_together_keep_a_quota(both: list[Asker]) -> None:
     hard = {"configmaps": str(LIMIT), "count/leases.coordination.k8s.io": "1"}
     before = len(both[0]("GET", MAPS)[1]["items"])
     used = {**dict.fromkeys(hard, "0"), "configmaps": str(before)}

@@ -1,4 +1,4 @@
-"""Two control plane processes on one etcd serve the same tenants at the same time, and each does without the other."""
+"""Two control plane processes on one etcd serve the same tenants concurrently, and each works without the other."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ def planes(etcd: Etcd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[lis
 
 @pytest.fixture
 async def callers(planes: list[ControlPlane]) -> AsyncIterator[list[Caller]]:
-    """The tenant's admin at either process, with the credentials that one of them gave out."""
+    """The tenant's admin at each process, with credentials from one of them."""
     kubeconfig = await asyncio.to_thread(planes[0].kubeconfig, "acme")
     async with AsyncExitStack() as stack:
         yield [await stack.enter_async_context(calling(plane, kubeconfig)) for plane in planes]
 
 
 async def soon(question: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until the other process has heard of it."""
-    async with asyncio.timeout(20):
+    """Wait until the other process has seen a write."""
+    async with asyncio.timeout(60):
         while not await question():
             await asyncio.sleep(0.05)
 
 
 async def at_both(callers: list[Caller], work: Callable[[Caller, int], Awaitable[Any]]) -> list[Any]:
-    """Let every client of every process do its work at the same time."""
+    """Let all clients of all processes work concurrently."""
     async with asyncio.TaskGroup() as tasks:
         running = [
             tasks.create_task(work(caller, which * CLIENTS + number))
@@ -75,7 +75,7 @@ async def version(caller: Caller) -> str:
     return str(listed["metadata"]["resourceVersion"])
 
 
-async def test_what_one_writes_the_other_serves(callers: list[Caller]) -> None:
+async def test_each_process_serves_the_writes_of_the_other(callers: list[Caller]) -> None:
     one, other = callers
     status, made = await one("POST", CONFIG_MAPS, config_map("seen", k="v"))
     assert status == 201
@@ -85,7 +85,7 @@ async def test_what_one_writes_the_other_serves(callers: list[Caller]) -> None:
     assert (await one("GET", f"{CONFIG_MAPS}/seen"))[0] == 404
 
 
-async def test_of_concurrent_writers_none_overwrites_another(callers: list[Caller]) -> None:
+async def test_concurrent_writers_do_not_overwrite_each_other(callers: list[Caller]) -> None:
     await callers[0]("POST", CONFIG_MAPS, config_map("counter", n="0"))
 
     async def count(caller: Caller, _: int) -> int:
@@ -116,7 +116,7 @@ async def test_patches_of_different_fields_all_take_effect(callers: list[Caller]
             status, answer = await caller("PATCH", f"{CONFIG_MAPS}/shared", change, MERGE)
             if status == 200:
                 return
-            # Both sides retry a few times; who is unlucky each time is told to try again.
+            # Both sides retry a few times. A client whose attempts all conflict gets a conflict and tries again.
             assert status == 409, answer
 
     await at_both(callers, patch)
@@ -124,7 +124,7 @@ async def test_patches_of_different_fields_all_take_effect(callers: list[Caller]
     assert sorted(found["data"]) == sorted(f"key-{number}" for number in range(2 * CLIENTS))
 
 
-async def test_a_quota_holds_whoever_asks_whom(callers: list[Caller]) -> None:
+async def test_a_quota_is_kept_by_both_processes(callers: list[Caller]) -> None:
     space = f"{TENANT}/api/v1/namespaces/limited"
     await callers[0]("POST", f"{TENANT}/api/v1/namespaces", {"metadata": {"name": "limited"}})
     quota = {"metadata": {"name": "few"}, "spec": {"hard": {"count/configmaps": "3"}}}
@@ -144,7 +144,36 @@ async def test_a_quota_holds_whoever_asks_whom(callers: list[Caller]) -> None:
     assert len(listed["items"]) == 3
 
 
-async def test_addresses_and_ports_are_given_out_once(callers: list[Caller]) -> None:
+async def test_nothing_is_created_in_a_namespace_that_the_other_process_has_deleted(
+    callers: list[Caller],
+) -> None:
+    for number in range(3):
+        space = f"{TENANT}/api/v1/namespaces/ending-{number}"
+        await callers[0]("POST", f"{TENANT}/api/v1/namespaces", {"metadata": {"name": f"ending-{number}"}})
+        created: list[int] = []
+        many = asyncio.Event()
+
+        async def create(caller: Caller, client: int) -> None:
+            answered, name = 201, 0
+            while answered == 201:
+                name += 1
+                answered, body = await caller("POST", f"{space}/configmaps", config_map(f"c-{client}-{name}"))  # noqa: B023
+                if answered == 201:
+                    created.append(int(body["metadata"]["resourceVersion"]))  # noqa: B023
+                    if len(created) > 20:  # noqa: B023
+                        many.set()  # noqa: B023
+            assert (answered, body["details"]["causes"][0]["reason"]) == (403, "NamespaceTerminating")
+
+        async with asyncio.timeout(120), asyncio.TaskGroup() as tasks:
+            creating = tasks.create_task(at_both(callers, create))
+            await many.wait()
+            answered, ended = await callers[number % 2]("DELETE", space)
+            assert answered == 200, ended
+            await creating
+        assert max(created) < int(ended["metadata"]["resourceVersion"])
+
+
+async def test_addresses_and_ports_are_allocated_once(callers: list[Caller]) -> None:
     async def create(caller: Caller, number: int) -> tuple[str, int]:
         spec = {"type": "NodePort", "ports": [{"port": 80}], "selector": {"a": "b"}}
         body = {"metadata": {"name": f"s-{number}"}, "spec": spec}
@@ -156,7 +185,7 @@ async def test_addresses_and_ports_are_given_out_once(callers: list[Caller]) -> 
     assert len({address for address, _ in given}) == len({port for _, port in given}) == 2 * CLIENTS
 
 
-async def test_both_tell_their_watches_the_same_in_the_same_order(callers: list[Caller]) -> None:
+async def test_watches_of_both_report_the_same_events_in_the_same_order(callers: list[Caller]) -> None:
     start = await version(callers[0])
     path = f"{CONFIG_MAPS}?watch=1&resourceVersion={start}"
 
@@ -166,13 +195,13 @@ async def test_both_tell_their_watches_the_same_in_the_same_order(callers: list[
 
     async with callers[0].watch(path) as here, callers[1].watch(path) as there:
         await at_both(callers, write)
-        told = [await first(each, 3 * 2 * CLIENTS) for each in (here, there)]
-    assert told[0] == told[1]
-    versions = [int(each["object"]["metadata"]["resourceVersion"]) for each in told[0]]
+        seen = [await first(each, 3 * 2 * CLIENTS) for each in (here, there)]
+    assert seen[0] == seen[1]
+    versions = [int(each["object"]["metadata"]["resourceVersion"]) for each in seen[0]]
     assert versions == sorted(set(versions))
 
 
-async def test_rights_kinds_and_tenants_of_one_are_known_to_the_other(
+async def test_each_process_knows_rights_kinds_and_tenants_of_the_other(
     planes: list[ControlPlane], callers: list[Caller]
 ) -> None:
     one, other = planes
@@ -209,7 +238,8 @@ async def test_rights_kinds_and_tenants_of_one_are_known_to_the_other(
     async def served() -> bool:
         try:
             return (await callers[1]("GET", things))[0] == 200
-        except ValueError:  # a 404 of a path is plain text
+        # The 404 of an unknown path is plain text.
+        except ValueError:
             return False
 
     await soon(served)
@@ -225,7 +255,7 @@ async def test_rights_kinds_and_tenants_of_one_are_known_to_the_other(
         await soon(let_in)
 
 
-async def test_when_one_is_killed_the_other_goes_on_and_watches_resume_there(
+async def test_when_one_is_killed_the_other_continues_and_watches_resume_there(
     etcd: Etcd, planes: list[ControlPlane], callers: list[Caller], tmp_path: Path
 ) -> None:
     kubeconfig = await asyncio.to_thread(planes[1].kubeconfig, "acme")
@@ -264,7 +294,7 @@ async def test_when_one_is_killed_the_other_goes_on_and_watches_resume_there(
     status, last = await callers[1]("POST", CONFIG_MAPS, config_map("k-last"))
     assert status == 201
     async with callers[1].watch(path + seen[-1][1]) as events:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             async for event in events:
                 metadata = event["object"]["metadata"]
                 seen.append((metadata["name"], metadata["resourceVersion"]))
@@ -274,3 +304,22 @@ async def test_when_one_is_killed_the_other_goes_on_and_watches_resume_there(
     assert len(names) == len(set(names))
     assert set(acknowledged) <= set(names) <= {*tried, "k-last"}
     assert seen[-1][1] == last["metadata"]["resourceVersion"]
+
+
+async def test_default_objects_of_a_tenant_are_restored_once(callers: list[Caller]) -> None:
+    one, other = callers
+    endpoints = f"{CORE}/endpoints/kubernetes"
+    _, before = await one("GET", endpoints)
+    assert (await one("DELETE", endpoints))[0] == 200
+
+    async def restored() -> bool:
+        return (await other("GET", endpoints))[0] == 200
+
+    await soon(restored)
+    _, now = await other("GET", endpoints)
+    # They share the machine's address and have different ports, either of which is correct.
+    assert now["subsets"][0]["addresses"] == before["subsets"][0]["addresses"]
+    assert now["metadata"]["uid"] != before["metadata"]["uid"]
+    # Both have reconciled by then.
+    await asyncio.sleep(2)
+    assert await one("GET", endpoints) == (200, now)

@@ -1,4 +1,4 @@
-"""Webhooks of a tenant, real ones by TLS, driven by kubectl: admission, conversion, and where they may not be."""
+"""Webhooks of a tenant with TLS and kubectl: admission, conversion, and addresses that are not allowed."""
 
 import itertools
 import json
@@ -14,12 +14,12 @@ import yaml
 from hack.embedded import ControlPlane
 from hack.testbed import ensure
 from hack.webhooks import WebhookServer
-from vcsync.controlplane.tenants.folder import own_address
+from vcsync.apiserver.operator.folder import own_address
 
 CLUSTER_NETWORK = own_address()
 """Where the Pods of these tests are: this machine, seen from outside."""
 REFUSED = "the operator of this server does not allow it to be called"
-EFFECT_SECONDS = 20.0
+EFFECT_SECONDS = 60.0
 _NUMBERS = itertools.count(1)
 
 
@@ -30,7 +30,7 @@ class Kubectl:
         self._command = [str(ensure(["kubectl"])["kubectl"]), "--kubeconfig", str(kubeconfig)]
 
     def run(self, *arguments: str, given: Any = None) -> subprocess.CompletedProcess[str]:
-        """Run it; `given` is sent as a manifest with `-f -`."""
+        """Run kubectl; `given` is passed as a manifest with `-f -`."""
         manifest = None if given is None else yaml.safe_dump(given)
         return subprocess.run(
             [*self._command, *arguments, *(() if given is None else ("-f", "-"))],
@@ -38,19 +38,19 @@ class Kubectl:
         )  # fmt: skip
 
     def __call__(self, *arguments: str, given: Any = None) -> str:
-        """Run it; it must succeed."""
+        """Run kubectl, which must succeed."""
         run = self.run(*arguments, given=given)
         assert run.returncode == 0, run.stderr
         return run.stdout
 
     def refused(self, *arguments: str, given: Any = None) -> str:
-        """Run it; it must fail. Returns what it says."""
+        """Run kubectl, which must fail; return its error output."""
         run = self.run(*arguments, given=given)
         assert run.returncode != 0, run.stdout
         return run.stderr
 
     def json(self, *arguments: str) -> Any:
-        """Run it, and decode what it prints."""
+        """Run kubectl, and return its decoded output."""
         return json.loads(self(*arguments, "-o", "json"))
 
 
@@ -122,7 +122,7 @@ def eventually(reached: Callable[[], bool]) -> None:
 
 
 def in_effect(kubectl: Kubectl, namespace: str) -> None:
-    """Wait until the webhook `deny` is asked."""
+    """Wait until the webhook `deny` is called."""
     given = config_map("probe", namespace, "deny")
     eventually(lambda: kubectl.run("create", "--dry-run=server", given=given).returncode != 0)
 
@@ -131,8 +131,8 @@ def test_objects_are_changed_and_refused(kubectl: Kubectl, hooks: WebhookServer,
     kubectl("apply", given=configuration("Mutating", namespace, hooks, "label", "data"))
     kubectl("apply", given=configuration("Validating", namespace, hooks, "deny", "warn"))
     in_effect(kubectl, namespace)
-    told = kubectl.refused("apply", given=config_map("a", namespace, "deny"))
-    assert 'admission webhook "deny.example.org" denied the request: you shall not pass' in told
+    output = kubectl.refused("apply", given=config_map("a", namespace, "deny"))
+    assert 'admission webhook "deny.example.org" denied the request: you shall not pass' in output
     assert "Warning: beware" in kubectl.run("apply", given=config_map("b", namespace, "warn")).stderr
     kubectl("apply", given=config_map("c", namespace, "label"))
     assert kubectl.json("get", "-n", namespace, "configmap", "c")["metadata"]["labels"]["touched"] == "yes"
@@ -141,7 +141,7 @@ def test_objects_are_changed_and_refused(kubectl: Kubectl, hooks: WebhookServer,
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "message"),
     [
         ("500", 'an error on the server ("boom") has prevented the request from succeeding'),
         ("slow", "context deadline exceeded"),
@@ -152,14 +152,14 @@ def test_objects_are_changed_and_refused(kubectl: Kubectl, hooks: WebhookServer,
     ],
 )
 def test_failures_follow_the_policy(
-    kubectl: Kubectl, hooks: WebhookServer, namespace: str, path: str, told: str
+    kubectl: Kubectl, hooks: WebhookServer, namespace: str, path: str, message: str
 ) -> None:
     seconds = 1 if path == "slow" else 10
     kubectl(
         "apply", given=configuration("Validating", namespace, hooks, "deny", path, timeoutSeconds=seconds)
     )
     in_effect(kubectl, namespace)
-    assert told in kubectl.refused("create", given=config_map("a", namespace, path))
+    assert message in kubectl.refused("create", given=config_map("a", namespace, path))
     ignored = {"op": "add", "path": "/webhooks/1/failurePolicy", "value": "Ignore"}
     name = f"{namespace}-validating"
     kubectl("patch", "validatingwebhookconfiguration", name, "--type=json", "-p", json.dumps([ignored]))
@@ -196,7 +196,7 @@ spec:
 
 
 def in_the_cluster(kubectl: Kubectl, hooks: WebhookServer) -> None:
-    """Put the webhook server behind a Service, as a Deployment's Pod would be."""
+    """Put the webhook server behind a Service, like a Pod of a Deployment."""
     kubectl("create", "namespace", "gadgets")
     pod = {
         "metadata": {"name": "hooks", "namespace": "gadgets"},
@@ -240,7 +240,7 @@ def in_the_cluster(kubectl: Kubectl, hooks: WebhookServer) -> None:
 def test_an_operator_brings_its_own_kind_with_webhooks(
     kubectl: Kubectl, hooks: WebhookServer, plane: ControlPlane
 ) -> None:
-    """As cert-manager comes: kind, conversion, defaulting and validating webhooks, authorities injected later."""
+    """Like cert-manager: a kind with conversion, defaulting and validating webhooks, whose CAs are injected later."""
     in_the_cluster(kubectl, hooks)
     kubectl("apply", given=yaml.safe_load(GADGETS))
     kubectl("wait", "--for=condition=Established", "crd/gadgets.parts.example.org", "--timeout=20s")
@@ -272,9 +272,9 @@ def test_an_operator_brings_its_own_kind_with_webhooks(
     assert asked[-1]["object"]["metadata"]["annotations"] == {"seen": "yes"}
 
     newer = "gadgets.v2.parts.example.org"
-    told = kubectl.refused("get", newer, "g", "-n", "gadgets")
-    assert "conversion webhook for parts.example.org/v1, Kind=Gadget failed: Post" in told
-    assert unknown in told
+    output = kubectl.refused("get", newer, "g", "-n", "gadgets")
+    assert "conversion webhook for parts.example.org/v1, Kind=Gadget failed: Post" in output
+    assert unknown in output
     injected = {"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": hooks.bundle}}}}}
     kubectl("patch", "crd", "gadgets.parts.example.org", "--type=merge", "-p", json.dumps(injected))
     eventually(lambda: kubectl.run("get", newer, "g", "-n", "gadgets").returncode == 0)
@@ -306,8 +306,8 @@ def test_an_operator_brings_its_own_kind_with_webhooks(
 
 
 @pytest.mark.parametrize("path", ["convert-renamed", "convert-unlabelled", "convert-not", "500", "text"])
-def test_what_a_conversion_may_not_do_is_told(kubectl: Kubectl, hooks: WebhookServer, path: str) -> None:
-    told = {
+def test_an_invalid_conversion_is_reported(kubectl: Kubectl, hooks: WebhookServer, path: str) -> None:
+    message = {
         "convert-renamed": "returned invalid object: must have the same name: g != other",
         "convert-unlabelled": "returned invalid metadata: metadata.labels: Invalid value",
         "convert-not": "failed: not today",
@@ -331,13 +331,13 @@ def test_what_a_conversion_may_not_do_is_told(kubectl: Kubectl, hooks: WebhookSe
     for arguments in ((f"gadgets.v2.{group}", "g"), (f"gadgets.v2.{group}",)):
         said = kubectl.refused("get", *arguments, "-n", "default")
         assert f"conversion webhook for {group}/v1, Kind=Gadget" in said
-        assert told in said
+        assert message in said
 
 
-def test_what_the_operator_did_not_allow_looks_the_same_open_or_closed(
+def test_addresses_that_are_not_allowed_give_the_same_error_open_or_closed(
     tmp_path: Path, hooks: WebhookServer
 ) -> None:
-    """No flags: nothing is called; nobody learns what listens beside the control plane."""
+    """Without flags nothing is called, and the errors do not reveal which addresses listen."""
     with ControlPlane(tmp_path) as plane:
         kubectl = Kubectl(plane.create("scanner"))
         made = configuration("Validating", "default", hooks, "deny", "allow", "closed", "name", "metadata")
@@ -352,11 +352,11 @@ def test_what_the_operator_did_not_allow_looks_the_same_open_or_closed(
             hook["clientConfig"]["url"] = f"{url}/x"
         kubectl("apply", given=made)
         in_effect(kubectl, "default")
-        told = set()
+        outputs = set()
         for path, url in zip(("allow", "closed", "name", "metadata"), urls[1:], strict=True):
             said = kubectl.refused("create", given=config_map("a", "default", path))
-            told.add(said.replace(url, "URL").replace(f"{path}.example.org", "HOOK"))
-        (said,) = told
+            outputs.add(said.replace(url, "URL").replace(f"{path}.example.org", "HOOK"))
+        (said,) = outputs
         assert (
             f'failed calling webhook "HOOK": failed to call webhook: Post "URL/x?timeout=10s": {REFUSED}'
             in said

@@ -1,4 +1,4 @@
-"""A hollow super cluster of `vcsync up`: logs, exec, attach and port-forward by kubectl, nodes that fail and come back."""
+"""A hollow super cluster of `vcsync up`: kubectl logs, exec, attach and port-forward; nodes that fail and recover."""
 
 import json
 import os
@@ -68,7 +68,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Super]:
 
 
 @pytest.mark.timeout(240)
-def test_logs_tell_what_a_container_would_say(up: Super) -> None:
+def test_logs_return_the_output_of_a_container(up: Super) -> None:
     up.pod("said", restartPolicy="Never", containers=[
         {"name": "c", "image": "i", "command": ["sh", "-c", "echo one; echo two; exit 3"]},
     ])  # fmt: skip
@@ -114,17 +114,17 @@ def _forwarded(up: Super, protocol: str) -> str:
 
 
 @pytest.mark.timeout(240)
-def test_who_may_only_read_may_not_exec(up: Super) -> None:
-    """A WebSocket is asked for by GET; the right to get is not enough, as with Kubernetes 1.36."""
+def test_a_user_who_may_only_read_may_not_exec(up: Super) -> None:
+    """A WebSocket starts with a GET, for which the right to get is not sufficient, as in Kubernetes 1.36."""
     up.r1("kubectl create role reader --verb=get --resource=pods,pods/log,pods/exec")
     up.r1("kubectl create rolebinding reader --role=reader --user=reader")
     eventually(lambda: up.code("kubectl logs web --tail 1 --as reader") == 0)
-    told = up.r1("kubectl exec web --as reader -- true 2>&1 || true")
-    assert 'cannot create resource "pods/exec"' in told
+    output = up.r1("kubectl exec web --as reader -- true 2>&1 || true")
+    assert 'cannot create resource "pods/exec"' in output
 
 
 @pytest.mark.timeout(240)
-def test_a_node_fails_and_comes_back(up: Super) -> None:
+def test_a_node_fails_and_recovers(up: Super) -> None:
     up.pod("there", nodeName="node-1")
     up.phase("there", "Running")
     bears_little = [
@@ -159,7 +159,7 @@ def test_a_node_fails_and_comes_back(up: Super) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_a_node_under_pressure_evicts_and_takes_nothing_new(up: Super) -> None:
+def test_a_node_under_pressure_evicts_pods_and_accepts_no_new_ones(up: Super) -> None:
     up.pod("modest", nodeName="node-0")
     up.phase("modest", "Running")
     up.type(f"vcsync hollow press r1 node-0 --data {up.data}")
@@ -170,8 +170,11 @@ def test_a_node_under_pressure_evicts_and_takes_nothing_new(up: Super) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_tenants_have_their_clear_answer_whatever_their_nodes_say(up: Super) -> None:
-    """A tenant writes Nodes; nobody is called for it, not even the kubelets that are allowed to others."""
+def test_tenants_get_a_clear_answer_whatever_their_nodes_contain(up: Super) -> None:
+    """No kubelet is called for the Nodes of a tenant, not even one at an allowed address.
+
+    The syncer writes these Nodes, by an account whose token the tenant's administrator can read. The operator does so here.
+    """
     port = up.node("node-0")["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
     node = {
         "apiVersion": "v1",
@@ -189,17 +192,19 @@ def test_tenants_have_their_clear_answer_whatever_their_nodes_say(up: Super) -> 
         "spec": {"nodeName": "mine", "containers": [{"name": "c", "image": "i"}]},
     }
     environment = {"KUBECONFIG": str(up.data / "acme.kubeconfig")}
-    for each in (node, pod):
-        up.type(f"kubectl create -f - <<'END'\n{json.dumps(each)}\nEND", **environment)
+    operator = {"KUBECONFIG": str(up.data / "admin.kubeconfig")}
+    there = f"--server https://{up.options[1]}/tenants/acme"
+    up.type(f"kubectl {there} create -f - <<'END'\n{json.dumps(node)}\nEND", **operator)
+    up.type(f"kubectl create -f - <<'END'\n{json.dumps(pod)}\nEND", **environment)
     forward = "get --raw /api/v1/namespaces/default/pods/mine/portforward"
     for command in ("logs mine", "exec mine -- true", "attach mine", forward):
-        told = up.type(f"kubectl {command} 2>&1 || true", **environment)
-        assert "does not stream" in told, told
+        output = up.type(f"kubectl {command} 2>&1 || true", **environment)
+        assert "logs, exec, attach and port-forward do not reach" in output, output
 
 
 @pytest.mark.timeout(240)
-def test_only_kubelets_of_the_cluster_are_spoken_to(up: Super) -> None:
-    """Addresses outside the operator's networks are not called; who shows no certificate of the CA is told nothing."""
+def test_only_kubelets_of_the_cluster_are_called(up: Super) -> None:
+    """Addresses outside the operator's networks are not called; a server without a certificate of the CA gets no data."""
     with _Listener() as listener:
         for address, heard in (("127.0.0.2", False), ("127.0.0.1", True)):
             name = f"odd-{address.replace('.', '-')}"
@@ -211,14 +216,14 @@ def test_only_kubelets_of_the_cluster_are_spoken_to(up: Super) -> None:
             }
             up.r1(f"kubectl patch node {name} --subresource status -p '{json.dumps({'status': status})}'")
             up.pod(name, nodeName=name)
-            told = up.r1(f"kubectl logs {name} 2>&1 || true")
-            assert ("error dialing backend" if heard else "does not allow") in told, told
+            output = up.r1(f"kubectl logs {name} 2>&1 || true")
+            assert ("error dialing backend" if heard else "does not allow") in output, output
             assert bool(listener.came) == heard
             up.r1(f"kubectl delete node {name}; kubectl delete pod {name} --force --grace-period=0")
 
 
 class _Listener:
-    """A server that is no kubelet, at all loopback addresses."""
+    """A server that is not a kubelet, at all loopback addresses."""
 
     def __init__(self) -> None:
         self.came: list[str] = []

@@ -1,4 +1,4 @@
-"""Every way of proving who we are, against a real API server that says who it takes us for."""
+"""Every kind of credential, against a real API server, which reports the authenticated user."""
 
 import base64
 import stat
@@ -13,11 +13,11 @@ import pytest
 import yaml
 
 from hack.testbed import Cluster, TestBed
-from vcsync.kube import envelope
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
 from vcsync.kube.errors import CredentialsError, Forbidden, Unauthorized, Unreachable
 from vcsync.kube.resources import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS, Resource
+from vcsync.objects import envelope
 
 REVIEWS = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
 
@@ -44,14 +44,14 @@ async def connect() -> AsyncIterator[Connect]:
 
 
 async def who(client: Client) -> str:
-    """The user name the server takes us for."""
+    """Return the authenticated user name."""
     answer = await client.create(REVIEWS, {})
     return str(envelope.untyped(answer.status)["userInfo"]["username"])
 
 
 @pytest.fixture
 async def account(cluster: Cluster, connect: Connect) -> AsyncIterator[Callable[[str], Any]]:
-    """Make ServiceAccounts and return a token for each."""
+    """Create ServiceAccounts and return a token for each."""
     admin = connect(Connection.from_kubeconfig_file(cluster.kubeconfig))
     namespace = f"connection-{uuid.uuid4().hex[:8]}"
     await admin.create(NAMESPACES, {"metadata": {"name": namespace}})
@@ -128,7 +128,7 @@ async def test_a_rewritten_token_file_is_used_by_the_next_call(
     assert (await who(client)).endswith(":two")
 
 
-async def test_a_refused_token_is_looked_up_again_at_once(
+async def test_a_refused_token_is_read_again_immediately(
     cluster: Cluster, connect: Connect, account: Callable[[str], Any], tmp_path: Path
 ) -> None:
     token = tmp_path / "token"
@@ -142,7 +142,7 @@ async def test_a_refused_token_is_looked_up_again_at_once(
     assert (await who(client)).endswith(":one")
 
 
-async def test_a_rewritten_kubeconfig_leads_elsewhere(
+async def test_a_rewritten_kubeconfig_changes_the_server(
     testbed: TestBed, connect: Connect, tmp_path: Path
 ) -> None:
     file = tmp_path / "kubeconfig"
@@ -154,7 +154,7 @@ async def test_a_rewritten_kubeconfig_leads_elsewhere(
     assert acme.uid != meta.uid
 
 
-async def test_a_broken_rewriting_keeps_what_worked(
+async def test_a_malformed_rewritten_kubeconfig_keeps_the_previous_one(
     cluster: Cluster, connect: Connect, tmp_path: Path
 ) -> None:
     file = tmp_path / "kubeconfig"
@@ -199,7 +199,7 @@ async def test_a_credential_plug_in_is_run_once_and_again_when_its_token_is_refu
     assert len((tmp_path / "runs").read_text().split()) == 3
 
 
-async def test_a_failing_plug_in_is_named_and_what_it_prints_is_not(
+async def test_the_error_names_a_failing_plug_in_and_omits_its_output(
     cluster: Cluster, connect: Connect, tmp_path: Path
 ) -> None:
     script(tmp_path / "plugin.sh", "echo hunter2; echo hunter2 >&2; exit 1")

@@ -1,7 +1,7 @@
-"""The reflector against a real API server behind a proxy that does every fault it must survive.
+"""The reflector against a real API server behind a proxy that injects every fault that it must survive.
 
-After each fault the cache equals a fresh list, each deletion was reported exactly once, and what could be resumed
-was not listed again.
+After each fault the cache equals a new list, each deletion was reported exactly once, and a watch that could be resumed
+was not replaced by a list.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ LABEL = "reflector-test"
 
 
 class Scene:
-    """A namespace, a hand that writes to it directly, and a reflector that sees it through the proxy."""
+    """A namespace, a client that writes to it directly, and a reflector that reads it through the proxy."""
 
     def __init__(self, cluster: Cluster, proxy: FaultProxy, hand: Client, eye: Client) -> None:
         self.cluster = cluster
@@ -53,7 +53,7 @@ class Scene:
             self.eye,
             CONFIG_MAPS,
             label_selector=self.selector,
-            on_change=self.changes.append,
+            sink=self.changes.append,
             backoff=(0.05, 1.0),
             **options,  # type: ignore[arg-type]
         )
@@ -80,11 +80,11 @@ class Scene:
             self.removed.append(name)
 
     async def change_everything(self) -> None:
-        """Create, change and delete; some names come back as other objects."""
+        """Create, change and delete objects; some names are used again for other objects."""
         await self.remove("b", "c")
         await self.put("a", "c", "new")
 
-    async def until(self, condition: Callable[[], bool], seconds: float = 20) -> None:
+    async def until(self, condition: Callable[[], bool], seconds: float = 60) -> None:
         async with asyncio.timeout(seconds):
             while not condition():
                 await asyncio.sleep(0.01)
@@ -135,7 +135,7 @@ async def scene(testbed: TestBed, fault_proxy: Callable[..., Awaitable[FaultProx
 
 
 async def finish(scene: Scene) -> None:
-    """Check what holds after every fault, and that the stream works."""
+    """Check the invariants after a fault, and that the stream works."""
     await scene.equals_a_fresh_list()
     await scene.up()
     await scene.remove("a")
@@ -145,7 +145,7 @@ async def finish(scene: Scene) -> None:
     scene.reported_no_version_twice()
 
 
-async def test_a_stream_cut_off_is_resumed(scene: Scene) -> None:
+async def test_an_interrupted_stream_is_resumed(scene: Scene) -> None:
     scene.reflect()
     await scene.up()
     with scene.proxy.fault(Cut(), watches):
@@ -224,7 +224,7 @@ async def test_paged_lists_read_all_pages(scene: Scene) -> None:
     assert scene.statistics.lists == 1
 
 
-async def test_429_is_answered_by_waiting_as_long_as_asked(scene: Scene) -> None:
+async def test_429_is_retried_after_the_requested_time(scene: Scene) -> None:
     scene.reflect()
     await scene.up()
     before = len([request for request in scene.proxy.requests if request.is_watch])
@@ -260,7 +260,7 @@ async def test_a_restarted_api_server_is_found_again(scene: Scene) -> None:
     await finish(scene)
 
 
-async def test_a_compacted_history_is_listed_anew_after_a_restart(scene: Scene, testbed: TestBed) -> None:
+async def test_a_compacted_history_is_listed_again_after_a_restart(scene: Scene, testbed: TestBed) -> None:
     scene.reflect()
     await scene.up()
     scene.proxy.refuse()
@@ -273,7 +273,7 @@ async def test_a_compacted_history_is_listed_anew_after_a_restart(scene: Scene, 
     assert scene.statistics.relists >= 1
 
 
-async def test_refill_brings_a_namespace_in_and_out(scene: Scene) -> None:
+async def test_refill_adds_and_removes_a_namespace(scene: Scene) -> None:
     accepted: set[str] = set()
     scene.reflect(accept=lambda item: item.namespace in accepted)
     await scene.up()
@@ -288,7 +288,7 @@ async def test_refill_brings_a_namespace_in_and_out(scene: Scene) -> None:
     assert len(scene.reflector.cache) == 0
 
 
-async def test_own_writes_are_seen_at_once_and_reported_once(scene: Scene) -> None:
+async def test_own_writes_are_visible_immediately_and_reported_once(scene: Scene) -> None:
     scene.reflect()
     await scene.up()
     mine = await scene.eye.patch(CONFIG_MAPS, "a", {"data": {"mine": "1"}}, scene.namespace)

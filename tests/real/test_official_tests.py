@@ -1,6 +1,7 @@
 """The short forms of the official Kubernetes tests."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,10 @@ def programs() -> None:
 @pytest.mark.parametrize(
     "run",
     [
-        pytest.param(conformance, id="a tenant whose Pods run in two hollow super clusters"),
+        pytest.param(
+            partial(conformance, door=True),
+            id="a tenant whose Pods run in two hollow super clusters, through the door",
+        ),
         pytest.param(embedded_conformance, id="an embedded control plane with nodes and controllers"),
         pytest.param(whole_conformance, id="a tenant of vcsync up"),
     ],

@@ -1,4 +1,4 @@
-"""What `pip install .` gives: every file the program needs, and `vcsync up` from anywhere."""
+"""`pip install .` installs every file that vcsync needs, and `vcsync up` works in any folder."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*command: str) -> str:
-    # Pip compiles what it installs, whatever the tests run with.
+    # Pip compiles the modules that it installs, whatever the tests' environment says.
     plain = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=120, env=plain, cwd="/"
@@ -46,7 +46,7 @@ def test_the_package_holds_every_file_of_the_program(wheel: Path) -> None:
 
 @pytest.mark.timeout(390)
 def test_the_installed_program_runs_the_whole_system_from_anywhere(wheel: Path, tmp_path: Path) -> None:
-    """The dependencies are those of this environment, the program only what the package holds."""
+    """The dependencies come from this environment, vcsync itself only from the package."""
     venv.create(tmp_path / "venv", with_pip=False)
     python = str(tmp_path / "venv/bin/python")
     packages = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())

@@ -1,4 +1,4 @@
-"""Both schedulers against a real meta cluster and a real tenant; super clusters are only reported, not run."""
+"""Both schedulers with a real meta cluster and a real tenant; super clusters exist only as reports."""
 
 import asyncio
 import base64
@@ -18,26 +18,31 @@ from vcsync.api.objects import NamespacePlacement, VirtualCluster
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
-from vcsync.kube.envelope import Envelope, untyped
 from vcsync.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from vcsync.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
     EVENTS,
+    INGRESSES,
     NAMESPACES,
+    NETWORK_POLICIES,
+    PERSISTENT_VOLUME_CLAIMS,
     PODS,
+    PRIORITY_CLASSES,
     RESOURCE_QUOTAS,
     SECRETS,
     SERVICE_ACCOUNTS,
+    Resource,
 )
 from vcsync.nsscheduler import NamespaceScheduler
+from vcsync.objects.envelope import Envelope, untyped
 from vcsync.podscheduler import PodScheduler
 
 SLICE = json.dumps({"cpu": "100m", "memory": "100Mi"})
 READY = ("Reachable", "Ready")
 
 
-async def eventually(check: Callable[[], Awaitable[Any]], seconds: float = 20) -> Any:
-    """What `check` returns as soon as that is something; its last error if it never is."""
+async def eventually(check: Callable[[], Awaitable[Any]], seconds: float = 60) -> Any:
+    """Call `check` until it returns a true value, and return that; raise its last error after the time limit."""
     error: AssertionError | KubeError | None = None
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
@@ -54,7 +59,7 @@ async def eventually(check: Callable[[], Awaitable[Any]], seconds: float = 20) -
 
 
 class World:
-    """A tenant (by its VirtualCluster), two reported super clusters, and whoever schedules."""
+    """A tenant (with its VirtualCluster) and two reported super clusters."""
 
     def __init__(self, meta: Client, tenant: Client, kubeconfig: bytes) -> None:
         self.meta = meta
@@ -96,13 +101,14 @@ class World:
             NAMESPACES, {"metadata": {"name": self.namespace, "annotations": {names.SLICE: SLICE}}}
         )
 
-        async def account() -> Envelope:  # Pods are refused without it
+        # Pods are refused without the ServiceAccount.
+        async def account() -> Envelope:
             return await self.tenant.get(SERVICE_ACCOUNTS, "default", self.namespace)
 
         await eventually(account)
 
     async def report(self, super_id: str, cpu: str = "1", memory: str = "1Gi", **spec: Any) -> None:
-        """Do what the syncer of a super cluster does."""
+        """Write the status of a super cluster, like its syncer."""
 
         async def create() -> bool:  # the CRD may be new
             with suppress(AlreadyExists):
@@ -133,7 +139,7 @@ class World:
             await self.tenant.patch(RESOURCE_QUOTAS, name, {"spec": body["spec"]}, self.namespace)
 
         async def admitted() -> bool:
-            # Admission goes by the status, which the tenant's quota controller writes a moment later.
+            # Admission uses the status, which the tenant's quota controller writes with a delay.
             found = await self.tenant.get(RESOURCE_QUOTAS, name, self.namespace)
             assert untyped(found.status).get("hard") == {"cpu": cpu, "memory": memory}
             return True
@@ -141,7 +147,7 @@ class World:
         await eventually(admitted)
 
     async def placements(self) -> dict[str, int] | None:
-        """What the tenant sees, if annotation and labels agree."""
+        """Return the placements that the tenant sees; annotation and labels must agree."""
         found = await self.tenant.get(NAMESPACES, self.namespace)
         text = found.annotations.get(names.PLACEMENTS)
         shown = None if text is None else json.loads(text)
@@ -177,7 +183,7 @@ class World:
         await self.tenant.create(PODS, body, self.namespace)
 
     async def placed(self, name: str) -> str:
-        """Where a Pod was put, as soon as label and annotation say so."""
+        """Wait until a Pod has a super cluster in label and annotation, and return it."""
 
         async def label() -> str:
             pod = await self.tenant.get(PODS, name, self.namespace)
@@ -190,7 +196,7 @@ class World:
         return found
 
     async def placed_at(self, name: str, super_id: str) -> bool:
-        """Wait until a Pod is there, wherever it was before."""
+        """Wait until a Pod is assigned to a super cluster."""
 
         async def there() -> bool:
             assert await self.placed(name) == super_id
@@ -199,9 +205,9 @@ class World:
         return bool(await eventually(there))
 
     async def waits(self, name: str, says: str) -> None:
-        """Wait until a Pod's condition says so and no super cluster was chosen."""
+        """Wait until a Pod's condition has the expected reason and no super cluster was chosen."""
 
-        async def told() -> bool:
+        async def reported() -> bool:
             pod = await self.tenant.get(PODS, name, self.namespace)
             conditions = untyped(pod.status).get("conditions", [])
             messages = [each["message"] for each in conditions if each["reason"] == "Unschedulable"]
@@ -210,14 +216,14 @@ class World:
             assert says in messages[0]
             return True
 
-        await eventually(told)
+        await eventually(reported)
 
     async def events(self, reason: str) -> list[Envelope]:
         found = await self.tenant.list(EVENTS, self.namespace)
         return [event for event in found if untyped(event.rest)["reason"] == reason]
 
     async def clean(self) -> None:
-        """Remove everything, as the syncers would."""
+        """Remove all objects, like the syncers."""
         with suppress(NotFound):
             await self.tenant.delete(NAMESPACES, self.namespace)
         with suppress(NotFound):
@@ -243,7 +249,7 @@ def connect(kubeconfig: bytes, name: str) -> Client:
 
 @asynccontextmanager
 async def running(*roles: NamespaceScheduler | PodScheduler) -> AsyncIterator[None]:
-    """Run roles for a while; their failure is the test's."""
+    """Run roles until the block ends; their failures fail the test."""
     async with asyncio.TaskGroup() as tasks:
         started = [tasks.create_task(role.run()) for role in roles]
         try:
@@ -262,7 +268,7 @@ def schedulers(meta: Client) -> tuple[NamespaceScheduler, PodScheduler]:
 
 @pytest.fixture
 async def still(testbed: TestBed) -> AsyncIterator[World]:
-    """The world without anybody who schedules."""
+    """The world without running schedulers."""
     kubeconfig = testbed.tenants["acme"].kubeconfig.read_bytes()
     async with AsyncExitStack() as stack:
         meta = await stack.enter_async_context(connect(testbed.meta.kubeconfig.read_bytes(), "meta"))
@@ -277,7 +283,7 @@ async def still(testbed: TestBed) -> AsyncIterator[World]:
 
 @pytest.fixture
 async def world(still: World) -> AsyncIterator[World]:
-    """The world with both schedulers at work."""
+    """The world with both schedulers running."""
     async with running(*schedulers(still.meta)):
         yield still
 
@@ -297,6 +303,66 @@ async def test_the_walk_through(world: World) -> None:
     assert await world.placed("one") == a
     await world.pod("two", "100m", "100Mi")
     assert await world.placed("two") == b
+
+
+def without_effect() -> list[tuple[Resource, dict[str, Any]]]:
+    backend = {"service": {"name": "web", "port": {"number": 80}}}
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    return [
+        (INGRESSES, {"defaultBackend": backend}),
+        (NETWORK_POLICIES, {"podSelector": {}}),
+        (PERSISTENT_VOLUME_CLAIMS, claim),
+    ]
+
+
+async def test_a_tenant_gets_one_event_for_each_object_without_effect(still: World) -> None:
+    for resource, spec in without_effect():
+        await still.tenant.create(resource, {"metadata": {"name": "before"}, "spec": spec}, still.namespace)
+
+    async def messages() -> dict[tuple[str, str], str]:
+        found = [untyped(event.rest) for event in await still.events("WithoutEffect")]
+        about = [(each["involvedObject"]["kind"], each["involvedObject"]["name"]) for each in found]
+        assert len(about) == len(set(about))
+        return dict(zip(about, (each["message"] for each in found), strict=True))
+
+    async def messages_of(count: int) -> dict[tuple[str, str], str]:
+        async def so_many() -> dict[tuple[str, str], str]:
+            found = await messages()
+            assert len(found) == count
+            return found
+
+        found: dict[tuple[str, str], str] = await eventually(so_many)
+        return found
+
+    kinds = [resource.kind for resource, _ in without_effect()]
+    async with running(*schedulers(still.meta)):
+        first = await messages_of(3)
+        assert sorted(first) == sorted((kind, "before") for kind in kinds)
+        assert "this one has no effect" in first["Ingress", "before"]
+    versions = {event.name: event.resource_version for event in await still.events("WithoutEffect")}
+    async with running(*schedulers(still.meta)):  # another term
+        for resource, spec in without_effect():
+            await still.tenant.create(
+                resource, {"metadata": {"name": "after"}, "spec": spec}, still.namespace
+            )
+        await messages_of(6)
+    now = {event.name: event.resource_version for event in await still.events("WithoutEffect")}
+    assert versions.items() <= now.items()
+
+
+async def test_a_tenant_gets_an_event_for_its_own_priority_class(still: World) -> None:
+    name = f"{still.namespace}-high"
+    await still.tenant.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": 1000})
+
+    async def message() -> str | None:
+        found = [untyped(event.rest) for event in await still.tenant.list(EVENTS, "default")]
+        return next((each["message"] for each in found if each["involvedObject"]["name"] == name), None)
+
+    try:
+        async with running(*schedulers(still.meta)):
+            assert "this one gives Pods no precedence there" in await eventually(message)
+    finally:
+        await still.tenant.delete(PRIORITY_CLASSES, name)
 
 
 async def test_a_pod_too_large_for_any_share_waits_and_is_placed_when_the_slices_grow(world: World) -> None:
@@ -320,7 +386,7 @@ async def test_a_pod_waits_for_the_quota_of_its_namespace(world: World) -> None:
     assert await world.placed("early") in world.supers
 
 
-async def test_a_freed_share_goes_to_who_waits(world: World) -> None:
+async def test_a_freed_share_goes_to_a_waiting_pod(world: World) -> None:
     await world.quota("100m", "100Mi")
     await world.pod("first", "100m")
     assert await world.placed("first")
@@ -355,7 +421,7 @@ async def test_removing_the_quota_clears_the_placement_once_the_syncers_are_done
     await world.shows({a: 1})
 
 
-async def test_what_a_tenant_writes_over_the_mirror_is_put_right(world: World) -> None:
+async def test_the_mirror_is_restored_after_a_tenants_change(world: World) -> None:
     a, b = world.supers
     await world.quota("200m", "200Mi")
     await world.shows({a: 1, b: 1})
@@ -372,7 +438,7 @@ async def test_what_a_tenant_writes_over_the_mirror_is_put_right(world: World) -
     assert entry.status.placements == {a: 1, b: 1}
 
 
-async def test_what_a_tenant_writes_on_its_pods_moves_them_only_where_it_holds_slices(world: World) -> None:
+async def test_a_tenants_labels_move_its_pods_only_to_super_clusters_with_its_slices(world: World) -> None:
     a, b = world.supers
     await world.quota("100m", "100Mi")
     await world.shows({a: 1})
@@ -427,7 +493,7 @@ async def test_a_malformed_slice_annotation_is_reported_and_moves_nothing(world:
     await world.shows({a: 2, b: 2})
 
 
-async def test_slices_wait_for_capacity_and_take_it_when_it_comes(world: World) -> None:
+async def test_slices_wait_for_capacity_and_are_placed_when_it_appears(world: World) -> None:
     a, b = world.supers
     for super_id in world.supers:
         await world.report(super_id, cpu="100m")
@@ -436,7 +502,8 @@ async def test_slices_wait_for_capacity_and_take_it_when_it_comes(world: World) 
     await world.shows({a: 1, b: 1})
     [event] = await eventually(lambda: world.events("FailedScheduling"))
     assert "2 of 4 slices wait" in untyped(event.rest)["message"]
-    assert "of 100m free" not in untyped(event.rest)["message"]  # that is the operators' business
+    # The free capacity is visible only to operators.
+    assert "of 100m free" not in untyped(event.rest)["message"]
     await world.report(b, cpu="300m")
     await world.shows({a: 1, b: 3})
 
@@ -489,7 +556,7 @@ async def test_a_deleted_virtual_cluster_is_released_when_its_ledger_is_empty(wo
     await eventually(gone)
 
 
-async def test_a_tenant_that_cannot_be_reached_holds_up_nobody(world: World, testbed: TestBed) -> None:
+async def test_an_unreachable_tenant_does_not_delay_others(world: World, testbed: TestBed) -> None:
     root, vc = f"dead-{world.mark}", f"dead-{world.mark}"
     dead = world.kubeconfig.replace(testbed.tenants["acme"].url.encode(), b"https://127.0.0.1:1")
     assert dead != world.kubeconfig
@@ -513,7 +580,7 @@ async def test_a_tenant_that_cannot_be_reached_holds_up_nobody(world: World, tes
         await world.meta.delete(NAMESPACES, root)
 
 
-async def test_a_standby_takes_over_and_both_show_how_they_stand(still: World) -> None:
+async def test_a_standby_takes_over_and_both_report_their_state(still: World) -> None:
     first, second = (NamespaceScheduler(still.meta, identity=name) for name in ("first", "second"))
     pods = PodScheduler(still.meta, identity="first")
 
@@ -533,9 +600,14 @@ async def test_a_standby_takes_over_and_both_show_how_they_stand(still: World) -
                 explained = first.explain_namespace(still.root, still.namespace)
                 assert explained is not None
                 assert explained["placements"] == dict.fromkeys(still.supers, 1)
-                pod = pods.explain_pod(still.root, still.namespace, "large")
-                assert pod is not None
-                assert pod["outcome"] == "waiting"
+
+                async def outcome() -> str:
+                    """The Pod may show it before the answer to that write has reached the scheduler."""
+                    pod = pods.explain_pod(still.root, still.namespace, "large")
+                    return "" if pod is None else str(pod["outcome"])
+
+                await eventually(outcome)
+                assert await outcome() == "waiting"
                 for role in (first, second, pods):
                     json.dumps(role.status())
                     assert [family.name for family in role.metrics()]
@@ -558,7 +630,7 @@ async def test_a_standby_takes_over_and_both_show_how_they_stand(still: World) -
             assert await still.placed("large")
 
 
-async def test_nobody_decides_before_every_super_cluster_has_reported_or_some_seconds_have_passed(
+async def test_no_decision_precedes_the_reports_of_all_super_clusters_or_the_time_limit(
     still: World,
 ) -> None:
     silent = f"c{still.mark}"
@@ -567,16 +639,17 @@ async def test_nobody_decides_before_every_super_cluster_has_reported_or_some_se
         NamespaceScheduler(still.meta, identity="a", leader_elect=False),
         PodScheduler(still.meta, identity="a", leader_elect=False),
     )
-    told: set[str] = set()
+    reasons: set[str] = set()
 
-    async def told_and_began() -> bool:
+    async def reasons_and_began() -> bool:
         for role in roles:
-            told.add(role.ready()[1])
-        return all(role.ready() == (True, "leading") for role in roles)
+            reasons.add(role.ready()[1])
+        # A super cluster that never reports is not a reason to be unready, and is named in the text.
+        return all(ready and text.startswith("leading") for ready, text in (role.ready() for role in roles))
 
     try:
         async with running(roles[0]), running(roles[1]):
-            await eventually(told_and_began, 40)
+            await eventually(reasons_and_began, 40)
     finally:
         await still.meta.delete(SUPER_CLUSTERS, silent)
-    assert any(text.startswith("waiting up to") and silent in text for text in told)
+    assert any(text.startswith("waiting up to") and silent in text for text in reasons)

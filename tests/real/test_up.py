@@ -1,27 +1,29 @@
-"""`vcsync up`: from nothing to Pods on two super clusters, in one process; killed and started again, nothing is lost."""
+"""`vcsync up`: starts a whole system in one process, up to Pods on two super clusters, and survives a crash."""
 
 import json
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hack.testbed import TestBed
+from hack.testbed import TestBed, ensure
 from tests.real.up_kit import VCSYNC, Up, eventually
 from vcsync.api import names
+from vcsync.objects.quantity import milli
+from vcsync.objects.readable_amounts import readable
 
 BREAKABLE = """
 import asyncio, sys
 from pathlib import Path
-from vcsync.cli import up_roles
-from vcsync.cli.main import main
-from vcsync.cli.pool_role import PoolRole
-from vcsync.cli.roles import SyncerRole
-from vcsync.controllers.service import Controllers
+from vcsync.cli.up import roles as up_roles
+from vcsync.cli.command.main import main
+from vcsync.cli.run.pool_role import PoolRole
+from vcsync.cli.run.roles import SyncerRole
+from vcsync.controllers.manager.role import Controllers
 from vcsync.nsscheduler import NamespaceScheduler
 from vcsync.podscheduler import PodScheduler
 from vcsync.simulate.cluster import HollowCluster
@@ -62,21 +64,13 @@ LEFT_BEHIND = json.dumps(
 """A virtual node of a super cluster that was removed while nobody noticed."""
 
 
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[Up]:
-    made = Up(tmp_path)
-    yield made
-    if made.begun and made.alive:
-        made.end(signal.SIGKILL)
-
-
 def refused(*options: str) -> subprocess.CompletedProcess[str]:
     """Run a `vcsync up` that cannot start."""
     return subprocess.run([*VCSYNC, "up", *options], capture_output=True, text=True, check=False, timeout=90)
 
 
 @pytest.mark.timeout(390)
-def test_a_newcomer_types_what_is_shown_and_keeps_it_over_a_crash(up: Up) -> None:
+def test_the_printed_commands_work_and_objects_survive_a_crash(up: Up) -> None:
     up.start("--tenants", "acme,umbrella")
     shown = "\n".join(re.findall(r"^  (.*)$", up.log.read_text(), re.MULTILINE))
     assert "kubectl create deployment" in shown
@@ -88,15 +82,27 @@ def test_a_newcomer_types_what_is_shown_and_keeps_it_over_a_crash(up: Up) -> Non
     assert up.supers() == {"r1", "r2"}
     assert up.pods("umbrella") == []
     warned = up.kubectl("create ingress web --rule=example.com/*=web:80 2>&1")
-    assert "Warning: Ingresses are not carried to the clusters that your Pods run on" in warned
+    assert "Warning: Ingresses are not synced to the clusters that your Pods run on" in warned
     node = up.kubectl("get nodes -o name").split()[0]
-    assert "to cordon it has no effect" in up.kubectl(f"cordon {node} 2>&1 && kubectl uncordon {node} 2>&1")
+    for refused in (
+        f"cordon {node}",
+        f"label {node} a=b",
+        f"taint nodes {node.removeprefix('node/')} a=b:NoExecute",
+        f"delete {node}",
+    ):
+        assert "a tenant can only read them" in up.kubectl(f"{refused} 2>&1 || true")
 
-    up.type(f"kubectl create -f - <<< '{LEFT_BEHIND}'", KUBECONFIG=str(up.data / "acme.kubeconfig"))
+    operator = str(up.data / "admin.kubeconfig")
+    there = f"--server https://{up.options[1]}/tenants/acme"
+    up.type(f"kubectl {there} create -f - <<< '{LEFT_BEHIND}'", KUBECONFIG=operator)
     up.end(signal.SIGKILL)
     up.start("--tenants", "acme,umbrella")
     assert up.running(6) == pods
     eventually(lambda: ".gone" not in up.kubectl("get nodes -o name"))
+    print(next(line for line in up.log.read_text().splitlines() if line.startswith("ready after")))
+    # Its roles hold no Leases, so that a successor does not wait.
+    admin = str(up.data / "admin.kubeconfig")
+    assert up.type("kubectl get leases -n vcsync-system -o name", KUBECONFIG=admin) == ""
 
     up.kubectl("scale deployment/web --replicas=2")
     assert up.running(2) < pods
@@ -107,16 +113,135 @@ def test_a_newcomer_types_what_is_shown_and_keeps_it_over_a_crash(up: Up) -> Non
 
 
 @pytest.mark.timeout(390)
-def test_a_tenant_and_a_super_cluster_with_new_keys_are_served_on(up: Up) -> None:
+def test_settings_and_removals_persist_and_changes_are_reported(up: Up) -> None:
+    admin = f"--meta {up.data / 'admin.kubeconfig'}"
+
+    def ready_nodes() -> dict[str, str]:
+        pool = json.loads(up.type(f"vcsync super list -o json {admin}"))
+        return {
+            each["name"]: "{ready} of {total}".format(**each["status"].get("nodes", {"ready": 0, "total": 0}))
+            for each in pool
+        }
+
+    up.start("--nodes", "4")
+    eventually(lambda: ready_nodes() == {"r1": "4 of 4", "r2": "4 of 4"})
+    assert up.end(signal.SIGTERM) == 0
+    up.start()
+    eventually(lambda: ready_nodes() == {"r1": "4 of 4", "r2": "4 of 4"})
+    up.type(f"vcsync super remove r2 --force {admin}")
+    assert up.end(signal.SIGTERM) == 0
+
+    up.start("--nodes", "2")
+    assert "--nodes 2, before 4" in up.log.read_text()
+    assert "super cluster r2 was removed and stays removed" in up.log.read_text()
+    eventually(lambda: ready_nodes() == {"r1": "2 of 2"})
+    assert up.end(signal.SIGTERM) == 0
+
+    up.start("--hollow", "r1,r2")
+    eventually(lambda: ready_nodes() == {"r1": "2 of 2", "r2": "2 of 2"})
+    assert up.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.timeout(390)
+def test_pods_that_request_nothing_run_without_a_quota_and_no_tenant_takes_the_whole_pool(up: Up) -> None:
+    up.start("--tenants", "acme")
+    up.kubectl("run one --image=nginx")
+    up.kubectl("create job once --image=busybox -- true")
+    helm = ensure(["helm"])["helm"]
+    up.type(f"{helm} create web && {helm} install web ./web", KUBECONFIG=str(up.data / "acme.kubeconfig"))
+    up.kubectl("rollout status deployment/web --timeout=90s")
+    eventually(lambda: {each["status"]["phase"] for each in up.pods()} <= {"Running", "Succeeded"})
+    up.kubectl("wait --for=condition=complete --timeout=60s job/once")
+
+    admin = f"--meta {up.data / 'admin.kubeconfig'}"
+    up.kubectl("create namespace greedy")
+    up.kubectl("-n greedy create quota all --hard=cpu=500,memory=1000Gi")
+
+    def dealt() -> int:
+        shown = json.loads(up.type(f"vcsync status -o json {admin}"))["namespaces"]
+        return sum(
+            sum(each["status"]["placements"].values()) for each in shown if each["namespace"] == "greedy"
+        )
+
+    eventually(lambda: dealt() == 40)  # of two CPUs each: 96 less what default and kube-system have
+    assert "quota cpu=96,memory=384Gi, now cpu=20" in up.type(
+        f"vcsync tenant set acme --quota cpu=20 {admin}"
+    )
+    assert "now cpu=120,memory=400Gi" in up.type(
+        f"vcsync tenant set acme --quota cpu=120,memory=400Gi {admin}"
+    )
+    eventually(lambda: dealt() == 52)
+
+
+@pytest.mark.timeout(390)
+def test_free_capacity_is_the_same_wherever_it_is_shown(up: Up) -> None:
+    up.start("--tenants", "acme")
+    admin = up.data / "admin.kubeconfig"
+    spec = {"spec": {"headroom": {"cpu": "25%"}, "overcommit": {"cpu": "200%"}}}
+    up.type(f"kubectl --kubeconfig {admin} patch supercluster r1 --type=merge -p '{json.dumps(spec)}'")
+    up.kubectl("create namespace shop")
+    up.kubectl("-n shop create quota all --hard=cpu=10,memory=1Gi")
+
+    def dealt() -> bool:
+        shown = json.loads(up.type(f"vcsync status -o json --meta {admin}"))["namespaces"]
+        return any(each["namespace"] == "shop" and each["status"]["placements"] for each in shown)
+
+    eventually(dealt)
+
+    def listed() -> dict[str, dict[str, str]]:
+        shown: dict[str, Any] = next(
+            each
+            for each in json.loads(up.type(f"vcsync super list -o json --meta {admin}"))
+            if each["name"] == "r1"
+        )
+        return {key: shown[key] for key in ("capacity", "dealt", "free")}
+
+    def reported(roles: dict[str, Any]) -> dict[str, Any]:
+        return {
+            key: roles["nsscheduler"]["superClusters"]["r1"][key] for key in ("capacity", "dealt", "free")
+        }
+
+    stored = f"kubectl --kubeconfig {admin} get supercluster r1 -o json"
+
+    def status() -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(up.type(stored))["status"]
+        return answer
+
+    def agreed() -> bool:
+        """Return whether all places know the new headroom; each of them hears of it at another time."""
+        shown, stored = listed(), status()
+        return (
+            shown == reported(up.roles())
+            and milli(shown["capacity"]["cpu"]) == milli(stored["allocatable"]["cpu"]) * 3 // 2
+            and milli(shown["free"]["cpu"]) == milli(stored["free"]["cpu"])
+        )
+
+    # The syncer writes the capacity with its next heartbeat.
+    eventually(agreed)
+    found = listed()
+    assert milli(found["free"]["cpu"]) == milli(found["capacity"]["cpu"]) - milli(found["dealt"]["cpu"])
+    assert milli(found["dealt"]["cpu"]) > 0
+    line = next(
+        each for each in up.type(f"vcsync super list --meta {admin}").splitlines() if each.startswith("r1 ")
+    )
+    assert f"{readable(found['free']['cpu'], 'cpu')} of {readable(found['capacity']['cpu'], 'cpu')}" in line
+
+    up.kubectl('-n shop patch resourcequota all --type=merge -p \'{"spec":{"hard":{"cpu":"1900"}}}\'')
+    explain = f"vcsync explain namespace acme/shop --meta {admin}"
+    eventually(lambda: re.search(r"Super cluster r1 has \S+ cpu, .* free of ", up.type(explain)))
+
+
+@pytest.mark.timeout(390)
+def test_a_tenant_and_a_super_cluster_with_rotated_keys_are_served(up: Up) -> None:
     up.start("--tenants", "acme", "--hollow", "r1")
     up.kubectl("create quota all --hard=cpu=8,memory=16Gi")
     up.kubectl("create deployment web --image=nginx")
     up.kubectl("set resources deployment/web --requests=cpu=100m,memory=128Mi")
     up.running(1)
     for space in ("acme", "r1"):
-        told = up.type(f"vcsync tenant rotate {space} --data {up.data}")
-        assert "the roles that serve it have new credentials" in told
-        following = told.splitlines()[-1].removeprefix("next: ")
+        output = up.type(f"vcsync tenant rotate {space} --data {up.data}")
+        assert "the roles that serve it have new credentials" in output
+        following = output.splitlines()[-1].removeprefix("next: ")
         up.type(f"cd {up.data}; {following}")
     up.kubectl("scale deployment/web --replicas=4")
     up.running(4)
@@ -137,24 +262,24 @@ def test_a_tenant_whose_virtual_cluster_is_deleted_by_kubectl_leaves_nothing(up:
 
     eventually(lambda: root not in up.kubectl(find, "admin").split())
     assert root not in up.kubectl("get secrets -A", "admin")
-    left = up.kubectl("get virtualclusters -A -o name", "admin")
-    assert "acme" in left
+    left = up.kubectl("get virtualclusters,tenants -A -o name", "admin")
+    assert "tenant.tenancy.x-k8s.io/acme" in left
     assert "umbrella" not in left
     up.type(f"vcsync tenant delete umbrella --data {up.data}")
 
 
-def test_two_systems_at_once_choose_ports_of_their_own_and_leave_nothing(tmp_path: Path) -> None:
+def test_two_concurrent_systems_choose_different_ports_and_leave_no_files(tmp_path: Path) -> None:
     first, second = Up(tmp_path / "first"), Up(tmp_path / "second")
     scratch = {}
     try:
         for each in (first, second):
             each.options = ()
             each.start("--ephemeral", "--hollow", "r1", "--tenants", "")
-            told = re.search(
+            output = re.search(
                 r"(https://\S+) \(its CA: (\S+)/ca.crt\)[\s\S]*?(http://\S+)", each.log.read_text()
             )
-            assert told is not None
-            scratch[each] = told.groups()
+            assert output is not None
+            scratch[each] = output.groups()
         urls = [part for url, _, status in scratch.values() for part in (url, status)]
         assert len(set(urls)) == 4
         port = scratch[first][0].rpartition(":")[2]
@@ -172,7 +297,7 @@ def test_two_systems_at_once_choose_ports_of_their_own_and_leave_nothing(tmp_pat
 
 
 @pytest.mark.timeout(390)
-def test_a_roles_defect_takes_no_other_down_and_is_told(up: Up) -> None:
+def test_a_defect_of_a_role_is_reported_and_does_not_end_other_roles(up: Up) -> None:
     up.start(program=(sys.executable, "-c", BREAKABLE))
     broken = {
         "Controllers": "controllers",
@@ -208,7 +333,7 @@ def test_a_roles_defect_takes_no_other_down_and_is_told(up: Up) -> None:
 
 
 @pytest.mark.timeout(390)
-def test_a_real_super_cluster_stands_beside_a_hollow_one(up: Up, tmp_path: Path) -> None:
+def test_a_real_super_cluster_works_next_to_a_hollow_one(up: Up, tmp_path: Path) -> None:
     with TestBed(supers=1, nodes=2, tenants=(), directory=tmp_path / "bed", embedded=("meta",)) as bed:
         real = f"real={bed.supers['r1'].kubeconfig}"
         up.start("--super-cluster", real, "--hollow", "pretended")

@@ -1,10 +1,7 @@
-"""`vcsync up`: sizes follow what Pods use, as the super clusters tell where they run."""
+"""`vcsync up`: autoscalers follow the usage of Pods, which the super clusters report."""
 
 import json
-import signal
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,16 +34,8 @@ DEFINITION = {
 """Stands for a metrics-server: what it would serve is stored."""
 
 
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[Up]:
-    made = Up(tmp_path)
-    yield made
-    if made.begun and made.alive:
-        made.end(signal.SIGKILL)
-
-
 def metrics(pod: dict[str, Any]) -> dict[str, Any]:
-    """Return what a metrics-server would tell of a Pod: 900m of a CPU."""
+    """Return the metrics of a Pod like a metrics-server: 900m of CPU."""
     measured = datetime.now(UTC) + timedelta(minutes=1)
     return {
         "apiVersion": "metrics.k8s.io/v1beta1",
@@ -59,7 +48,7 @@ def metrics(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(390)
-def test_metrics_come_up_from_where_pods_run(up: Up) -> None:
+def test_metrics_come_from_the_super_clusters_of_pods(up: Up) -> None:
     up.start("--hollow", "r1")
     up.type(f"vcsync tenant kubeconfig r1 --data {up.data} > {up.data}/r1.kubeconfig")
     up.kubectl("create quota all --hard=cpu=8,memory=16Gi")
@@ -84,5 +73,5 @@ def test_metrics_come_up_from_where_pods_run(up: Up) -> None:
     up.kubectl(f"create -f {file}", "r1")
     up.kubectl("autoscale deployment web --cpu=60% --min=1 --max=5")
     eventually(lambda: len(up.pods()) == 3)
-    told = up.kubectl("get events -o jsonpath='{.items[*].message}'")
-    assert "New size: 3; reason: cpu resource utilization (percentage of request) above target" in told
+    messages = up.kubectl("get events -o jsonpath='{.items[*].message}'")
+    assert "New size: 3; reason: cpu resource utilization (percentage of request) above target" in messages

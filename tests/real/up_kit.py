@@ -1,4 +1,4 @@
-"""Running `vcsync up` as a user would: a process, its log, and a terminal with kubectl and vcsync."""
+"""Runs `vcsync up` like a user: a process, its log, and a terminal with kubectl and vcsync."""
 
 import json
 import os
@@ -60,7 +60,7 @@ class Up:
         return self._spawner.reap(self._process)
 
     def type(self, script: str, **environment: str) -> str:
-        """Run shell commands in a terminal where kubectl and vcsync are found."""
+        """Run shell commands in a terminal with kubectl and vcsync on its PATH."""
         path = f"{self._bin}:{os.environ['PATH']}"
         done = subprocess.run(
             ["/bin/bash", "-e", "-c", script],
@@ -82,7 +82,7 @@ class Up:
         return items
 
     def running(self, count: int, tenant: str = "acme") -> set[str]:
-        """Wait until so many Pods run; return their names."""
+        """Wait until `count` Pods run; return their names."""
 
         def as_many() -> bool:
             found = self.pods(tenant)
@@ -92,24 +92,30 @@ class Up:
         return {each["metadata"]["name"] for each in self.pods(tenant)}
 
     def supers(self) -> set[str]:
-        """The super clusters of the Pods' nodes."""
+        """Return the super clusters of the Pods' nodes."""
         return {pod["spec"]["nodeName"].rpartition(".")[2] for pod in self.pods()}
 
     def roles(self) -> dict[str, dict[str, Any]]:
-        with urllib.request.urlopen(f"http://{self.status}/status", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{self.status}/status", timeout=60) as answer:
             roles: dict[str, dict[str, Any]] = json.load(answer)["roles"]
         return roles
 
     def ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"http://{self.status}/readyz", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://{self.status}/readyz", timeout=60) as answer:
                 return bool(answer.status == 200)
         except urllib.error.HTTPError:
             return False
 
 
+def operator(up: Up, script: str) -> str:
+    """Type commands as the operator, and return what they print."""
+    admin = str(up.data / "admin.kubeconfig")
+    return up.type(script, KUBECONFIG=admin, VCSYNC_META=admin)
+
+
 def eventually(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + SECONDS
     while not condition():
-        assert time.monotonic() < deadline, "it does not come about"
+        assert time.monotonic() < deadline, "the condition is not met in time"
         time.sleep(0.1)

@@ -1,4 +1,8 @@
-"""How property tests run (same examples, no time limit; HYPOTHESIS_PROFILE=thorough: others), and virtual time."""
+"""Settings of property tests, and virtual time.
+
+Property tests run the same examples each time, without a time limit. HYPOTHESIS_PROFILE=thorough runs other ones,
+and more of them; `brief` runs few, for a second hash seed.
+"""
 
 import asyncio
 import os
@@ -9,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A loaded machine must not turn a right answer into a failure, nor chance a green run into a red one.
+# Neither a busy machine nor chance may make a test fail.
 settings.register_profile(
     "steady",
     deadline=None,
@@ -20,11 +24,12 @@ settings.register_profile(
 settings.register_profile(
     "thorough", deadline=None, max_examples=1000, suppress_health_check=[HealthCheck.too_slow]
 )
+settings.register_profile("brief", settings.get_profile("steady"), max_examples=5)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Waits for nothing: when only timers are left, its time moves on to the first of them."""
+    """An event loop that does not wait: when only timers are left, its time advances to the first one."""
 
     def __init__(self) -> None:
         super().__init__(_Selector(self))
@@ -41,7 +46,7 @@ class _Selector(selectors.SelectSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
-            raise AssertionError("nothing will ever happen: the test waits for an event that nobody causes")
+            raise AssertionError("the test waits forever: no timer and no callback is left")
         self._loop.virtual_now += max(0.0, timeout)
         return super().select(0)
 

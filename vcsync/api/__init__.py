@@ -1,1 +1,1 @@
-"""Our API: wire names, object types, CRDs and the RBAC each role needs. Pure values, no I/O."""
+"""vcsync's own API: wire names, object types, CRDs and the RBAC of each role. Pure values, no I/O."""

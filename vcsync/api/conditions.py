@@ -1,4 +1,4 @@
-"""Conditions of our objects and how one is set without losing when it last changed."""
+"""Conditions of vcsync's own objects. Setting one keeps its transition time while the status stays the same."""
 
 from collections.abc import Iterable
 from typing import Annotated, Literal
@@ -17,18 +17,18 @@ class Condition(Struct, frozen=True, kw_only=True, rename="camel"):
     type: Annotated[
         str,
         Meta(pattern=r"^[A-Za-z]([-A-Za-z0-9_.]*[A-Za-z0-9])?$", max_length=316),
-        about("What the condition speaks of."),
+        about("Type of the condition, in CamelCase."),
     ]
-    status: Annotated[ConditionStatus, about("Whether it holds.")]
+    status: Annotated[ConditionStatus, about("Status of the condition: True, False or Unknown.")]
     reason: Annotated[
         str,
         Meta(pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$", max_length=1024),
-        about("Why, in one CamelCase word for programs."),
+        about("Machine-readable reason for the last transition, one CamelCase word."),
     ]
-    message: Annotated[Message, about("Why, in a sentence for people.")] = ""
+    message: Annotated[Message, about("Human-readable details of the last transition.")] = ""
     last_transition_time: Annotated[Time, about("When the status last changed.")]
     observed_generation: Annotated[
-        int, Meta(ge=0), about("The metadata.generation on which this was decided; 0 if not known.")
+        int, Meta(ge=0), about("The metadata.generation that the condition was set for; 0 if unknown.")
     ] = 0
 
 
@@ -42,18 +42,18 @@ def set_condition(
     now: str,
     observed_generation: int = 0,
 ) -> tuple[Condition, ...]:
-    """Return `conditions` with the one of type `kind` set, in its old place or appended.
+    """Return `conditions` with the condition of type `kind` replaced in place, or appended.
 
-    The time of the last transition is kept while the status stays what it was.
+    The time of the last transition does not change while the status stays the same.
 
     Args:
-        conditions: what the object has now.
+        conditions: the object's current conditions.
         kind: the condition's type, for example `Ready`.
-        status: whether it holds; None for unknown.
-        reason: why, one CamelCase word.
-        message: why, for people.
-        now: RFC 3339 text in UTC.
-        observed_generation: the `metadata.generation` this was decided on.
+        status: True, False, or None for unknown.
+        reason: machine-readable reason, one CamelCase word.
+        message: human-readable details.
+        now: current time, RFC 3339 text in UTC.
+        observed_generation: the `metadata.generation` that the condition is set for.
     """
     old = tuple(conditions)
     new = Condition(
@@ -73,11 +73,11 @@ def set_condition(
 
 
 def condition_of(conditions: Iterable[Condition], kind: str) -> Condition | None:
-    """Return the condition of type `kind`, None if there is none."""
+    """Return the condition of type `kind`, or None if it is absent."""
     return next((condition for condition in conditions if condition.type == kind), None)
 
 
 def is_true(conditions: Iterable[Condition], kind: str) -> bool:
-    """Tell whether the condition of type `kind` is there and holds."""
+    """Report whether the condition of type `kind` is present and True."""
     condition = condition_of(conditions, kind)
     return condition is not None and condition.status == "True"

@@ -1,21 +1,27 @@
-"""Our CustomResourceDefinitions, generated from the types in `specs` and one table of the rest."""
+"""vcsync's CustomResourceDefinitions, generated from the types in `specs` and a table of names, columns and rules."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct, inspect
 
-from vcsync.api import resources, specs
+from vcsync.api import names, policy_specs, resources, specs
 from vcsync.api.fields import MAX_QUANTITY_LENGTH, Quantity, Rule
 from vcsync.kube.resources import Resource
 
 Schema = dict[str, Any]
 
+_EMBEDDED: Schema = {
+    "type": "object",
+    "x-kubernetes-embedded-resource": True,
+    "x-kubernetes-preserve-unknown-fields": True,
+}
+"""Schema of an object of any kind within another one."""
 _READY = '.status.conditions[?(@.type=="{}")].status'
 
 
 class Column(Struct, frozen=True):
-    """A column of `kubectl get`; those of priority 1 are shown with `-o wide` only."""
+    """A column of `kubectl get`. Columns of priority 1 appear with `-o wide` only."""
 
     name: str
     path: str
@@ -25,13 +31,13 @@ class Column(Struct, frozen=True):
 
 
 class Definition(Struct, frozen=True, kw_only=True):
-    """What a CRD says beyond the fields of its spec and status."""
+    """The parts of a CRD besides the fields of its spec and status."""
 
     resource: Resource
     short_names: tuple[str, ...]
     description: str
     spec: type[Struct]
-    status: type[Struct]
+    status: type[Struct] | None
     columns: tuple[Column, ...]
     rules: tuple[Rule, ...] = ()
     status_rules: tuple[Rule, ...] = ()
@@ -43,26 +49,96 @@ DEFINITIONS: Final = (
     Definition(
         resource=resources.TENANTS,
         short_names=("te",),
-        description="Who owns a control plane: one of those who share the pool and do not trust each other.",
+        description="An owner of a control plane. Tenants share the pool and do not trust each other.",
         spec=specs.TenantSpec,
         status=specs.TenantStatus,
         columns=(
-            Column("Weight", ".spec.weight", "integer"),
+            Column("Control Plane", ".status.controlPlane"),
             Column("Phase", ".status.phase"),
+            Column("Ready", _READY.format("Ready")),
+            Column("Weight", ".status.weight", "integer"),
+            Column("Reason", '.status.conditions[?(@.type=="Ready")].reason', priority=1),
+            Column(
+                "Quota",
+                ".status.resourceQuota.fullest",
+                priority=1,
+                description="The resource of which the largest share of the tenant's quota is used.",
+            ),
+            Column("Template", ".spec.template", priority=1),
             Column("Endpoint", ".status.endpoint", priority=1),
+            Column("ClusterNamespace", ".status.clusterNamespace", priority=1),
             _AGE,
         ),
         rules=(
             Rule(
-                "!self.metadata.name.contains('.') && size(self.metadata.name) <= 63",
-                "metadata.name must be a DNS label of at most 63 characters: choose a name without dots",
+                f"!self.metadata.name.contains('.') && size(self.metadata.name) <= {names.MAX_TENANT_NAME_LENGTH}",
+                "metadata.name becomes part of namespace names: choose one without dots, of at most "
+                f"{names.MAX_TENANT_NAME_LENGTH} characters",
             ),
+            Rule(
+                "!(self.metadata.name in ['all', 'system'])",
+                "metadata.name all and system are reserved: choose another name",
+            ),
+            Rule(
+                "!has(oldSelf.spec.controlPlane) || has(self.spec.controlPlane) && "
+                "has(self.spec.controlPlane.embedded) == has(oldSelf.spec.controlPlane.embedded) && "
+                "has(self.spec.controlPlane.external) == has(oldSelf.spec.controlPlane.external)",
+                "spec.controlPlane cannot change from one kind to another, nor be removed: make a new Tenant",
+                ".spec.controlPlane",
+            ),
+            Rule(
+                "!has(self.spec.resourceQuota) || !has(self.spec.controlPlane) || !has(self.spec.controlPlane.external)",
+                "spec.resourceQuota is enforced in embedded control planes only, because writes to an external one need not "
+                "pass vcsync: remove it, and set ResourceQuotas there",
+                ".spec.resourceQuota",
+            ),
+            Rule(
+                "!has(self.spec.network) || !has(self.spec.controlPlane) || !has(self.spec.controlPlane.external)",
+                "spec.network describes a network of an embedded control plane, and external ones have none: remove it",
+                ".spec.network",
+            ),
+            Rule(
+                "has(self.spec.network) == has(oldSelf.spec.network) && "
+                "(!has(self.spec.network) || self.spec.network == oldSelf.spec.network)",
+                "spec.network is used once, when the control plane is made, and cannot change: make a new Tenant",
+                ".spec.network",
+            ),
+        ),
+    ),
+    Definition(
+        resource=resources.TENANT_TEMPLATES,
+        short_names=("tt",),
+        description="Settings for all tenants whose Tenants name it in spec.template.",
+        spec=specs.TenantTemplateSpec,
+        status=None,
+        columns=(
+            Column(
+                "Generation", ".metadata.generation", "integer", description="What Tenants show as applied."
+            ),
+            Column("Weight", ".spec.weight", "integer"),
+            Column("CPU", ".spec.quota.cpu"),
+            Column("Memory", ".spec.quota.memory"),
+            Column("Pods", ".spec.quota.pods"),
+            _AGE,
+        ),
+    ),
+    Definition(
+        resource=resources.TENANT_POLICIES,
+        short_names=("tp",),
+        description="Rules of the operator for all tenants or some of them.",
+        spec=policy_specs.TenantPolicySpec,
+        status=policy_specs.TenantPolicyStatus,
+        columns=(
+            Column("Tenants", ".status.selectedTenants", "integer"),
+            Column("Accepted", _READY.format("Accepted")),
+            Column("Reason", '.status.conditions[?(@.type=="Accepted")].reason', priority=1),
+            _AGE,
         ),
     ),
     Definition(
         resource=resources.VIRTUAL_CLUSTERS,
         short_names=("vc",),
-        description="A tenant's control plane as syncers and schedulers see it.",
+        description="A tenant's control plane, with the settings that syncers and schedulers read.",
         spec=specs.VirtualClusterSpec,
         status=specs.VirtualClusterStatus,
         columns=(
@@ -75,29 +151,29 @@ DEFINITIONS: Final = (
         rules=(
             Rule(
                 "!self.metadata.name.contains('.') && size(self.metadata.name) <= 54",
-                "metadata.name becomes part of namespace names: choose one without dots, of at most 54 "
+                "metadata.name becomes part of namespace names: choose a name without dots, of at most 54 "
                 "characters",
             ),
         ),
         status_rules=(
             Rule(
                 "!has(oldSelf.phase) || has(self.phase)",
-                "status.phase cannot be emptied once it is set: name the phase",
+                "status.phase cannot be removed once it is set: set it to a phase",
                 ".phase",
             ),
             Rule(
                 "!has(oldSelf.clusterNamespace) || oldSelf.clusterNamespace == '' "
                 "|| has(self.clusterNamespace)",
-                "status.clusterNamespace names all that the tenant has and cannot be removed: keep it",
+                "status.clusterNamespace is part of the names of the tenant's objects and cannot be removed: keep it",
                 ".clusterNamespace",
             ),
         ),
     ),
     Definition(
         resource=resources.SUPER_CLUSTERS,
-        # StorageClass is `sc`, too, and kubectl prefers it: `sc.tenancy.x-k8s.io` or `super` always works.
+        # `sc` is also the short name of StorageClass, which kubectl prefers. `sc.tenancy.x-k8s.io` and `super` always work.
         short_names=("sc", "super"),
-        description="A cluster of the pool: where tenants' Pods run. Its labels serve affinity.",
+        description="A cluster of the pool, in which tenants' Pods run. Affinity terms of tenants select by its labels.",
         spec=specs.SuperClusterSpec,
         status=specs.SuperClusterStatus,
         columns=(
@@ -126,7 +202,7 @@ DEFINITIONS: Final = (
     Definition(
         resource=resources.NAMESPACE_PLACEMENTS,
         short_names=("npl",),
-        description="The ledger: on which super clusters the slices of one tenant namespace's quota are.",
+        description="An entry of the ledger: the super clusters that hold the slices of one tenant namespace.",
         spec=specs.NamespacePlacementSpec,
         status=specs.NamespacePlacementStatus,
         columns=(
@@ -140,12 +216,12 @@ DEFINITIONS: Final = (
         rules=(
             Rule(
                 "self.metadata.name == self.spec.__namespace__",
-                "spec.namespace must equal metadata.name: name the object like the tenant's namespace",
+                "spec.namespace must equal metadata.name: give the object the name of the tenant's namespace",
                 ".spec.namespace",
             ),
             Rule(
                 "self.spec.tenant == oldSelf.spec.tenant",
-                "spec.tenant cannot change: delete this object and make a new one",
+                "spec.tenant cannot change: delete this object and create a new one",
                 ".spec.tenant",
             ),
         ),
@@ -154,7 +230,7 @@ DEFINITIONS: Final = (
 
 
 def crds() -> list[dict[str, Any]]:
-    """Return our CRDs as apiextensions.k8s.io/v1 objects, in the order to install them in."""
+    """Return all CRDs as apiextensions.k8s.io/v1 objects, in the order of installation."""
     return [crd(definition) for definition in DEFINITIONS]
 
 
@@ -162,7 +238,10 @@ def crd(definition: Definition) -> dict[str, Any]:
     """Return one CRD as an apiextensions.k8s.io/v1 object."""
     resource = definition.resource
     spec = _struct(inspect.type_info(definition.spec), with_defaults=True)
-    status = _struct(inspect.type_info(definition.status), with_defaults=False)
+    status: Schema = {}
+    if definition.status is not None:
+        shown = _struct(inspect.type_info(definition.status), with_defaults=False)
+        status = {"status": shown | _rules(definition.status_rules)}
     schema: Schema = {
         "type": "object",
         "description": definition.description,
@@ -172,7 +251,7 @@ def crd(definition: Definition) -> dict[str, Any]:
             "kind": {"type": "string", "description": "Type of this object."},
             "metadata": {"type": "object"},
             "spec": spec,
-            "status": status | _rules(definition.status_rules),
+            **status,
         },
     }
     return {
@@ -198,7 +277,7 @@ def crd(definition: Definition) -> dict[str, Any]:
                     "name": resource.version,
                     "served": True,
                     "storage": True,
-                    "subresources": {"status": {}},
+                    **({"subresources": {"status": {}}} if status else {}),
                     "additionalPrinterColumns": [_column(column) for column in definition.columns],
                     "schema": {"openAPIV3Schema": schema | _rules(definition.rules)},
                 }
@@ -216,25 +295,27 @@ def _column(column: Column) -> dict[str, Any]:
     return shown
 
 
-def _rules(given: tuple[Rule, ...]) -> Schema:
-    if not given:
+def _rules(rules: tuple[Rule, ...]) -> Schema:
+    if not rules:
         return {}
     return {
         "x-kubernetes-validations": [
             {"rule": rule.rule, "message": rule.message}
             | ({"fieldPath": rule.field_path} if rule.field_path else {})
-            for rule in given
+            for rule in rules
         ]
     }
 
 
 def _schema(info: inspect.Type, *, with_defaults: bool) -> Schema:
     """Return the structural schema of one type."""
+    if isinstance(info, inspect.Metadata) and (info.extra or {}).get("embedded"):
+        return _EMBEDDED | (info.extra_json_schema or {})
     if isinstance(info, inspect.Metadata):
         described = _schema(info.type, with_defaults=with_defaults)
         return described | (info.extra_json_schema or {}) | _extensions(info.extra or {})
     if isinstance(info, inspect.UnionType):
-        # An optional field: absent where Python says None.
+        # An optional field: None in Python stands for an absent field.
         (present,) = (member for member in info.types if not isinstance(member, inspect.NoneType))
         return _schema(present, with_defaults=with_defaults)
     for kind, render in _CONTAINERS.items():
@@ -263,7 +344,7 @@ def _struct(info: inspect.Type, with_defaults: bool) -> Schema:
 
 
 def _default(field: inspect.Field) -> Any:
-    """Return what the API server fills in for an absent field; None if nothing: emptiness needs no words."""
+    """Return the default that the API server fills in for an absent field; None if it has none or an empty one."""
     default = field.default
     if isinstance(default, Struct):
         # The API server fills in the defaults of its fields.
@@ -327,7 +408,7 @@ _LEAVES: Final[Mapping[type[inspect.Type], Callable[[Any], Schema]]] = {
 
 
 def _extensions(extra: Mapping[str, Any]) -> Schema:
-    """Translate what `fields` says beyond JSON schema."""
+    """Translate the annotations of `fields` that JSON Schema does not have."""
     shown = _rules(extra.get("rules", ()))
     if keys := extra.get("list_map_keys"):
         shown |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}

@@ -1,18 +1,18 @@
-"""Where the kubeconfigs of tenants and super clusters stand; looking there is the caller's business."""
+"""Locations of the kubeconfigs of tenants and super clusters. The caller reads the Secrets."""
 
 import base64
 import binascii
 
 from vcsync.api import names
-from vcsync.api.objects import InvalidObject, SuperCluster, VirtualCluster
+from vcsync.api.objects import InvalidObject, SuperCluster, VirtualCluster, cluster_key
 from vcsync.api.specs import SecretRef
 
 
 def inline_kubeconfig(vc: VirtualCluster) -> bytes | None:
-    """Return the kubeconfig in the VirtualCluster's annotation (base64 there), None if there is none.
+    """Return the kubeconfig in the VirtualCluster's annotation, decoded from base64, or None if it is absent.
 
     Raises:
-        InvalidObject: the annotation is no base64; its text is not repeated, as it is a secret.
+        InvalidObject: the annotation is not base64. The message does not repeat it, because it is a secret.
     """
     text = vc.annotations.get(names.ADMIN_KUBECONFIG)
     if not text:
@@ -27,16 +27,16 @@ def inline_kubeconfig(vc: VirtualCluster) -> bytes | None:
 
 
 def credentials_lookup(vc: VirtualCluster, role: str) -> tuple[SecretRef, ...]:
-    """Name the Secrets that may hold the tenant's kubeconfig for `role`; the first that exists counts.
+    """Return the Secrets that may hold the tenant's kubeconfig for `role`; the caller uses the first that exists.
 
     The role's own credentials come first. VirtualCluster's look-up follows (its reference, section 1.4): the
-    kubeconfig in the VirtualCluster's annotation (see `inline_kubeconfig`, which is asked before the second
-    entry), the Secret named by an annotation, else `admin-kubeconfig`; all in the root namespace.
+    kubeconfig in the VirtualCluster's annotation (the caller tries `inline_kubeconfig` before the second
+    entry), then the Secret named by an annotation, or `admin-kubeconfig`. All are in the root namespace.
 
     Raises:
         InvalidName: the VirtualCluster has no valid cluster key.
     """
-    root = names.cluster_key(vc)
+    root = cluster_key(vc)
     own = SecretRef(namespace=root, name=names.role_secret(role), key=names.KUBECONFIG_KEY)
     if vc.annotations.get(names.ADMIN_KUBECONFIG):
         return (own,)
@@ -50,6 +50,6 @@ def credentials_lookup(vc: VirtualCluster, role: str) -> tuple[SecretRef, ...]:
 
 
 def super_credentials(super_cluster: SuperCluster) -> SecretRef:
-    """Name the Secret in the meta cluster that holds a super cluster's kubeconfig."""
-    given = super_cluster.spec.kubeconfig_secret_ref
-    return given or SecretRef(name=names.super_secret(super_cluster.spec.id))
+    """Return the Secret in the meta cluster that holds a super cluster's kubeconfig."""
+    configured = super_cluster.spec.kubeconfig_secret_ref
+    return configured or SecretRef(name=names.super_secret(super_cluster.spec.id))

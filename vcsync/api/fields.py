@@ -1,4 +1,4 @@
-"""The kinds of values our objects' fields hold: what a CRD says about them and what a reader enforces."""
+"""Types of the fields of vcsync's own objects: their schema in a CRD, and what a reader enforces."""
 
 import re
 from typing import Annotated, Any, ClassVar, Final, Self
@@ -8,12 +8,12 @@ from msgspec import Meta, Struct
 from vcsync.api.names import DNS_LABEL_PATTERN, MAX_LABEL_LENGTH, MAX_SUPER_ID_LENGTH
 
 MAX_RESOURCES: Final = 64
-"""Most entries in a map from resource name to amount."""
+"""Maximum number of entries in a map from resource name to amount."""
 MAX_QUANTITY_LENGTH: Final = 64
 MAX_SUPER_CLUSTERS: Final = 256
-"""Most super clusters that one namespace can be spread over."""
+"""Maximum number of super clusters that one namespace can use."""
 MAX_SLICES: Final = 1000
-"""Most slices of one namespace (as in `vcsync.scheduling`)."""
+"""Maximum number of slices of one namespace (as in `vcsync.scheduling`)."""
 
 _LABEL = DNS_LABEL_PATTERN.strip("^$")
 _NUMBER = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)"
@@ -25,14 +25,13 @@ QUANTITY_PATTERN: Final = rf"^\+?{_NUMBER}{_SUFFIX}$"
 POSITIVE_QUANTITY_PATTERN: Final = rf"^\+?{_POSITIVE_NUMBER}{_SUFFIX}$"
 """A quantity greater than zero."""
 PERCENT_OR_QUANTITY_PATTERN: Final = rf"^((100|[1-9]?[0-9])%|\+?{_NUMBER}{_SUFFIX})$"
-"""A share of what there is (`0%` to `100%`) or an amount."""
+"""A percentage of the total (`0%` to `100%`) or an amount."""
 
 
 class Rule(Struct, frozen=True):
     """One CEL rule of a schema (`x-kubernetes-validations`); `message` names the field and the remedy.
 
-    `optional_old_self` lets a transition rule apply to creations too. `field_path` moves the complaint to a
-    field below the one that carries the rule (`.spec.id`).
+    `field_path` reports the error at a field below the one that carries the rule (`.spec.id`).
     """
 
     rule: str
@@ -40,9 +39,9 @@ class Rule(Struct, frozen=True):
     field_path: str = ""
 
 
-def rules(*given: Rule) -> Meta:
+def rules(*cel_rules: Rule) -> Meta:
     """Attach CEL rules to a field's schema."""
-    return Meta(extra={"rules": given})
+    return Meta(extra={"rules": cel_rules})
 
 
 def about(description: str, **constraints: Any) -> Meta:
@@ -60,10 +59,10 @@ class Quantity(str):
 
     @classmethod
     def parse(cls, value: object) -> Self:
-        """Read one from a JSON value.
+        """Read a quantity from a JSON value.
 
         Raises:
-            ValueError: it is not of this form.
+            ValueError: the value is not a quantity of this form.
         """
         if isinstance(value, str | int) and not isinstance(value, bool):
             text = str(value)
@@ -101,16 +100,25 @@ Host = Annotated[
 ]
 """A DNS name or an IP address (IPv6 without brackets)."""
 Overcommit = Annotated[str, Meta(pattern=r"^[1-9][0-9]{2,3}%$", max_length=5)]
-"""How much of something may be given away: `100%` (all there is, once) to `9999%`."""
-Limit = Annotated[int, Meta(ge=1, le=1_000_000)]
+"""Percentage of the capacity that may be promised in slices: `100%` (all of it, once) to `9999%`."""
+RequestLimit = Annotated[int, Meta(ge=0, le=1_000_000)]
+"""A number of requests. 0: no limit."""
 Port = Annotated[int, Meta(ge=1, le=65535)]
+ImagePrefix = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$",
+        max_length=255,
+    ),
+]
+"""A registry, with or without the beginning of a path."""
 Uid = Annotated[str, Meta(max_length=128)]
 Reason = Annotated[str, Meta(max_length=256)]
 Message = Annotated[str, Meta(max_length=32768)]
 Time = Annotated[str, Meta(max_length=64, extra={"format": "date-time"})]
 """A point in time as RFC 3339 text."""
 Amount = Annotated[str, Meta(max_length=MAX_QUANTITY_LENGTH)]
-"""A quantity as we write it into a status."""
+"""A quantity as vcsync writes it into a status."""
 Amounts = Annotated[dict[str, Amount], Meta(max_length=MAX_RESOURCES)]
 Slices = Annotated[int, Meta(ge=0, le=MAX_SLICES)]
 SlicesBySuper = Annotated[dict[str, Slices], Meta(max_length=MAX_SUPER_CLUSTERS)]

@@ -1,11 +1,8 @@
-"""Every name that travels over a wire (labels, annotations, finalizers, objects) and how it is built."""
+"""Names of labels, annotations, finalizers and objects on the wire, and functions that build them."""
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from vcsync.api.objects import VirtualCluster
+from typing import Final
 
 GROUP: Final = "tenancy.x-k8s.io"
 VERSION: Final = "v1alpha1"
@@ -18,7 +15,7 @@ CLUSTER: Final = "tenancy.x-k8s.io/cluster"
 NAMESPACE: Final = "tenancy.x-k8s.io/namespace"
 """Annotation on super objects: the tenant's namespace (on a super namespace: its name in the tenant)."""
 UID: Final = "tenancy.x-k8s.io/uid"
-"""Annotation on super objects: UID of the tenant object it stands for. No match: not ours to touch."""
+"""Annotation on super objects: UID of the tenant object it is a copy of. A syncer leaves objects without a match alone."""
 OWNER_REFERENCES: Final = "tenancy.x-k8s.io/ownerReferences"
 """Annotation on namespaced super objects: JSON of the tenant object's ownerReferences."""
 VC_NAME: Final = "tenancy.x-k8s.io/vcname"
@@ -32,7 +29,7 @@ VC_ROOT_NAMESPACE: Final = "tenancy.x-k8s.io/vcrootns"
 CONTROLLED: Final = "tenancy.x-k8s.io/controlled"
 """Label `"true"` on everything a syncer creates; watches of a super cluster select by it."""
 CLUSTER_IP: Final = "tenancy.x-k8s.io/clusterIP"
-"""Annotation on super Services: the ClusterIP which the tenant's own API server had allocated."""
+"""Annotation on super Services: the ClusterIP that the tenant's own API server has allocated."""
 SECRET_NAME: Final = "tenancy.x-k8s.io/secret.name"  # noqa: S105 - an annotation key
 """Annotation on the super copy of a ServiceAccount token Secret: name of the tenant's Secret."""
 SECRET_UID: Final = "tenancy.x-k8s.io/secret.UID"  # noqa: S105 - a label key
@@ -42,9 +39,9 @@ ADMIN_KUBECONFIG: Final = "tenancy.x-k8s.io/admin-kubeconfig"
 SECRET_ADMIN_KUBECONFIG: Final = "tenancy.x-k8s.io/secret.admin-kubeconfig"  # noqa: S105 - an annotation key
 """Annotation on a VirtualCluster: the Secret in the root namespace that has the kubeconfig in `value`."""
 IGNORE_SYNC: Final = "tenancy.x-k8s.io/ignore-sync"
-"""Label `"true"` on a tenant Pod: do not send it down."""
+"""Label `"true"` on a tenant Pod: the Pod is not synced to a super cluster."""
 DISABLE_DNS_POLICY_MUTATION: Final = "tenancy.x-k8s.io/disable.dnsPolicyMutation"
-"""Label `"true"` on a tenant Pod: leave its dnsPolicy alone."""
+"""Label `"true"` on a tenant Pod: the syncer does not change its dnsPolicy."""
 SUPER_PUBLIC: Final = "tenancy.x-k8s.io/super.public"
 """Label `"true"` on a super StorageClass, PriorityClass or CRD: publish it to every tenant."""
 VIRTUAL_NODE: Final = "tenancy.x-k8s.io/virtualnode"
@@ -53,53 +50,64 @@ SUPER_CLUSTER_ID: Final = "tenancy.x-k8s.io/superclusterid"
 """Label on a tenant's Nodes: id of the super cluster the node is in."""
 
 TRANSPARENT_CLUSTER_IP: Final = "transparency.tenancy.x-k8s.io/clusterIP"
-"""Annotation on super Services, copied up to the tenant's: the ClusterIP that works in the super cluster."""
+"""Annotation on super Services, copied to the tenant's Service: the ClusterIP that works in the super cluster."""
 
 SLICE: Final = "scheduler.virtualcluster.io/slice"
 """Annotation on a tenant Namespace: JSON object of strings with `cpu` and `memory`, the size of one slice."""
 PLACEMENTS: Final = "scheduler.virtualcluster.io/placements"
-"""Annotation on a tenant Namespace: JSON object, super cluster id to slices. A mirror, not the truth."""
+"""Annotation on a tenant Namespace: JSON object, super cluster id to slices. A copy for users; vcsync does not trust it."""
 SUPER_CLUSTER: Final = "scheduler.virtualcluster.io/superCluster"
 """Label (and, as in VirtualCluster, annotation) on a tenant Pod: the super cluster that owns it."""
 
 # --- New ----------------------------------------------------------------------------------------------------
 
 DEFAULT_QUOTA: Final = "tenancy.x-k8s.io/default-quota"
-"""Annotation on a tenant Namespace: JSON object, the part of its quota that was assumed by default."""
+"""Annotation on a tenant Namespace: JSON object, the part of its quota that comes from the default quota."""
 PLACEMENT_DOMAIN: Final = "placement.scheduler.virtualcluster.io"
 """Domain of the labels `<domain>/<super cluster id>=<slices>` on a tenant Namespace."""
 DRAIN_FINALIZER_PREFIX: Final = "tenancy.x-k8s.io/drain-"
-"""Start of the finalizers on a NamespacePlacement; see `drain_finalizer`."""
+"""Prefix of the drain finalizers on a NamespacePlacement; see `drain_finalizer`."""
 
 CLEAR_FINALIZER_PREFIX: Final = "tenancy.x-k8s.io/clear-"
-"""Start of other finalizers on a NamespacePlacement; see `clear_finalizer`."""
+"""Prefix of the clear finalizers on a NamespacePlacement; see `clear_finalizer`."""
 
 VIRTUAL_CLUSTER_DRAIN_FINALIZER: Final = "tenancy.x-k8s.io/drain"
 """Finalizer on a VirtualCluster: the namespace scheduler has not yet cleared the tenant's placements."""
 
+TENANT_FINALIZER: Final = "tenancy.x-k8s.io/tenant"
+"""Finalizer on a Tenant: the tenant controller manages the Tenant, and has not yet removed what belongs to it."""
+PLACED_BY: Final = "tenancy.x-k8s.io/placed-by"
+"""Annotation on an object of a tenant: name of the TenantPolicy that places it."""
+REGISTERED_BY: Final = "tenancy.x-k8s.io/registered-by"
+"""Annotation on a Tenant that a command registers: the tenant controller makes no control plane for it."""
+TENANT_GENERATION: Final = "tenancy.x-k8s.io/tenant-generation"
+"""Annotation on a VirtualCluster: UID and generation of the Tenant whose limits it has, as `uid/generation`."""
+KUBECONFIG_VERSION: Final = "tenancy.x-k8s.io/kubeconfig-version"
+"""Annotation on a VirtualCluster: version of the Secret from whose kubeconfig the roles' credentials were made."""
+
 DOWNWARD_PREFIX: Final = "tenancy.x-k8s.io/downward-"
-"""Start of annotations on super Pods: the tenant's values for volumes and variables of the downward API."""
+"""Prefix of annotations on super Pods: the tenant's values for volumes and variables of the downward API."""
 POD_NAME: Final = "tenancy.x-k8s.io/pod"
 """Annotation on a token Secret in a super namespace: the Pod it was made for."""
 TOKENS: Final = "tenancy.x-k8s.io/tokens"
-"""Annotation on a token Secret or its Pod: JSON of what tokens are in it."""
+"""Annotation on a token Secret or its Pod: JSON list of the tokens that the Secret holds."""
 TOKEN_EXPIRES: Final = "tenancy.x-k8s.io/token-expires"  # noqa: S105 - an annotation key
 """Annotation on a token Secret: RFC 3339 time at which its first token expires."""
 TOKEN_RENEW: Final = "tenancy.x-k8s.io/token-renew"  # noqa: S105 - an annotation key
-"""Annotation on a token Secret: RFC 3339 time from which its tokens are to be renewed."""
+"""Annotation on a token Secret: RFC 3339 time from which the syncer renews its tokens."""
 REFUSED: Final = "tenancy.x-k8s.io/refused"
-"""Annotation on a super Pod: what of a later change by the tenant was refused."""
+"""Annotation on a super Pod: the parts of the tenant's later change that the policy refused."""
 CONTROL_PLANE_UID: Final = "tenancy.x-k8s.io/control-plane-uid"
-"""Annotation on a VirtualCluster: UID of `kube-system` in its control plane: none is added twice."""
+"""Annotation on a VirtualCluster: UID of `kube-system` in its control plane. It prevents adding the same one twice."""
 CLUSTER_UID: Final = "tenancy.x-k8s.io/cluster-uid"
-"""Annotation on a SuperCluster: UID of `kube-system` in that cluster: none is added twice."""
+"""Annotation on a SuperCluster: UID of `kube-system` in that cluster. It prevents adding the same one twice."""
 BRAKE_RELEASED: Final = "tenancy.x-k8s.io/brake-released"
-"""Annotation on a VirtualCluster or SuperCluster: RFC 3339 time at which an operator said that deletions are right."""
+"""Annotation on a VirtualCluster or SuperCluster: RFC 3339 time at which an operator confirmed its deletions."""
 HOLLOW_STATE: Final = "hollow.tenancy.x-k8s.io/state"
-"""Annotation on a Node of a hollow super cluster: how the operator lets it fare (`simulate.nodes.STATES`)."""
+"""Annotation on a Node of a hollow super cluster: the state that the operator sets for it (`simulate.nodes.STATES`)."""
 INGRESS_DOMAIN: Final = "ingress.transparency.tenancy.x-k8s.io"
 INGRESS_PREFIX: Final = f"{INGRESS_DOMAIN}/"
-"""Start of annotations on a tenant Service, one for each super cluster id: its load balancer there."""
+"""Prefix of annotations on a tenant Service, one per super cluster id: its load balancer in that super cluster."""
 
 OWN_DOMAINS: Final = (
     "tenancy.x-k8s.io",
@@ -109,32 +117,45 @@ OWN_DOMAINS: Final = (
     "scheduler.virtualcluster.io",
     PLACEMENT_DOMAIN,
 )
-"""The domains of our own label and annotation keys. What a tenant writes under them goes down stripped."""
+"""Domains of vcsync's own label and annotation keys. The syncer removes tenants' keys under them from copies."""
 DEFAULT_OPAQUE_DOMAINS: Final = ("kubernetes.io", "k8s.io")
-"""Domains whose keys, with those of their subdomains, do not go down..."""
+"""Domains whose keys, including those of their subdomains, are not copied to super clusters."""
 DEFAULT_TRANSLUCENT_DOMAINS: Final = (
     "app.kubernetes.io",
     "apps.kubernetes.io",
     "batch.kubernetes.io",
     "statefulset.kubernetes.io",
 )
-"""...except these, which workloads label their Pods with and Services select by."""
+"""Exceptions from `DEFAULT_OPAQUE_DOMAINS`: workloads label their Pods with these keys, and Services select by them."""
+
+NETWORK: Final = "tenancy.x-k8s.io/network"
+"""Label on the DNS Service of a network: the network's name."""
 
 EXTERNAL_CONTROLLERS: Final = "tenancy.x-k8s.io/external-controllers"
-"""Label on a ConfigMap in the operator's space: the tenant whose controllers are not ours to run."""
+"""Label on a ConfigMap in the operator's space: the tenant that runs controllers of its own instead of vcsync's."""
 
 LEDGER_TERM: Final = "tenancy.x-k8s.io/ledger-term"
-"""Annotation on a NamespacePlacement: the term of the namespace scheduler that has fenced or made it."""
+"""Annotation on a NamespacePlacement: the term of the namespace scheduler that created or last fenced it."""
 
+USAGE_OF: Final = "tenancy.x-k8s.io/usage-of"
+"""Label of a ConfigMap with the running time of Pods: the id of the super cluster."""
+COUNTED_UNTIL: Final = "tenancy.x-k8s.io/counted-until"
+"""Annotation of such a ConfigMap: the time up to which it counts, in milliseconds since the epoch."""
+SUSPENDED: Final = "Suspended"
+"""Reason of the condition Placed on a NamespacePlacement, and type of a condition on a Tenant: the tenant is suspended."""
 TRUE: Final = "true"
-"""Value of our marker labels and annotations."""
+"""Value of vcsync's marker labels and annotations."""
 
 # --- Objects ------------------------------------------------------------------------------------------------
 
+OPERATOR_SPACE: Final = "system"
+"""Name of the operator's space among the tenants of an embedded control plane."""
 SYSTEM_NAMESPACE: Final = "vcsync-system"
-"""Namespace of our ServiceAccounts, leases and super cluster credentials."""
+"""Namespace of vcsync's ServiceAccounts, Leases and super cluster credentials."""
 DEFAULT_VC_NAMESPACE: Final = "vcsync"
 """Namespace in the meta cluster where VirtualClusters live unless the operator chooses another one."""
+USAGE_NAMESPACE: Final = "vcsync-usage"
+"""Namespace of the meta cluster where syncers keep the running time of Pods."""
 SUPER_CLUSTER_INFO: Final = "supercluster-info"
 """ConfigMap in `kube-system` of a super cluster that carries the super cluster's id..."""
 SUPER_CLUSTER_INFO_NAMESPACE: Final = "kube-system"
@@ -151,20 +172,28 @@ TOKEN_SECRET_PREFIX: Final = "vcsync-token-"  # noqa: S105 - a name
 ROOT_CA: Final = "kube-root-ca.crt"
 """ConfigMap with a cluster's root CA, in every namespace of every cluster."""
 TENANT_ROOT_CA: Final = "tenant-kube-root-ca.crt"
-"""The tenant's `kube-root-ca.crt` as it is called in a super namespace, which has one of its own."""
+"""Name of the tenant's `kube-root-ca.crt` in a super namespace, which has a `kube-root-ca.crt` of its own."""
 TENANT_DNS_NAMESPACE: Final = "kube-system"
 TENANT_DNS_SERVICE: Final = "kube-dns"
-"""The tenant's name server: this Service in `kube-system` of the tenant."""
+"""The tenant's DNS server: this Service in `kube-system` of the tenant."""
 
 ROLE_SYNCER: Final = "syncer"
 ROLE_NSSCHEDULER: Final = "nsscheduler"
 ROLE_PODSCHEDULER: Final = "podscheduler"
 ROLE_CONTROLLERS: Final = "controllers"
+ROLE_TENANTS: Final = "tenants"
 ROLES: Final = (ROLE_SYNCER, ROLE_NSSCHEDULER, ROLE_PODSCHEDULER)
 """The processes that talk to Kubernetes; each has a ServiceAccount and credentials of its own."""
+META_ROLES: Final = (*ROLES, ROLE_TENANTS)
+"""All processes with a ServiceAccount in the meta cluster. The tenant controller has none in tenants' control planes."""
+
+ROLE_GATEWAY: Final = "gateway"
+"""What embedded control planes are in external ones. It is not among `ROLES`: it has no part in the pool."""
+TENANT_ADMINS: Final = "vcsync:tenant-admins"
+"""Group of a tenant's administrators."""
 
 KUBECONFIG_KEY: Final = "kubeconfig"
-"""Key of a kubeconfig in a Secret of ours."""
+"""Key of a kubeconfig in a Secret that vcsync made."""
 ADMIN_KUBECONFIG_SECRET: Final = "admin-kubeconfig"  # noqa: S105 - a name
 """Secret (and its key) in the root namespace with the tenant's administrator kubeconfig."""
 CAPI_KUBECONFIG_KEY: Final = "value"
@@ -173,11 +202,13 @@ CAPI_KUBECONFIG_KEY: Final = "value"
 # --- Lengths and forms --------------------------------------------------------------------------------------
 
 MAX_LABEL_LENGTH: Final = 63
-"""Longest DNS label, hence longest namespace name (RFC 1123; Kubernetes "Object Names and IDs")."""
+"""Maximum length of a DNS label and hence of a namespace name (RFC 1123; Kubernetes "Object Names and IDs")."""
 MAX_SUPER_ID_LENGTH: Final = MAX_LABEL_LENGTH - len("drain-")
-"""Longest id of a super cluster: `drain-<id>`, the name part of a finalizer, has at most 63 characters."""
+"""Maximum length of a super cluster's id: `drain-<id>`, the name part of a finalizer, has at most 63 characters."""
+MAX_TENANT_NAME_LENGTH: Final = MAX_LABEL_LENGTH - len(f"{DEFAULT_VC_NAMESPACE}-123456-")
+"""Maximum length of a Tenant's name: it is the last part of the cluster key; see `new_cluster_key`."""
 MAX_NODE_NAME_LENGTH: Final = 253
-"""Longest name of a Node (a DNS subdomain)."""
+"""Maximum length of a Node's name (a DNS subdomain)."""
 
 DNS_LABEL_PATTERN: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 """A DNS label of RFC 1123, in syntax that Python and Go's RE2 share. Its length is checked separately."""
@@ -188,23 +219,23 @@ _NAMESPACE_HASH_LENGTH = 5
 
 
 class InvalidName(ValueError):
-    """A name cannot be built from what was given; the text says which part to change."""
+    """A name cannot be built from its parts; the message says which part to change."""
 
 
 def is_dns_label(text: str) -> bool:
-    """Tell whether `text` is a DNS label: a valid namespace name of at most 63 characters."""
+    """Report whether `text` is a DNS label: a valid namespace name of at most 63 characters."""
     return len(text) <= MAX_LABEL_LENGTH and _DNS_LABEL.fullmatch(text) is not None
 
 
 def valid_super_id(text: str) -> bool:
-    """Tell whether `text` can identify a super cluster: a DNS label that leaves room for our finalizer."""
+    """Report whether `text` can identify a super cluster: a DNS label that leaves room for the drain finalizer."""
     return len(text) <= MAX_SUPER_ID_LENGTH and is_dns_label(text)
 
 
 def new_cluster_key(namespace: str, name: str, uid: str) -> str:
-    """Name a VirtualCluster's cluster key (and root namespace): `<namespace>-<hash of UID>-<name>`.
+    """Return the cluster key (and root namespace) of a VirtualCluster: `<namespace>-<hash of UID>-<name>`.
 
-    The hash is what VirtualCluster used (first 6 hex digits of the UID's SHA-256): same input, same name.
+    The hash is the same as VirtualCluster's: the first 6 hex digits of the UID's SHA-256.
 
     Raises:
         InvalidName: the key would not be a namespace name (over 63 characters, or a dot in the name).
@@ -226,28 +257,11 @@ def new_cluster_key(namespace: str, name: str, uid: str) -> str:
     return key
 
 
-def cluster_key(vc: "VirtualCluster") -> str:
-    """Return a tenant's cluster key: `status.clusterNamespace` once decided, else the computed one.
-
-    Raises:
-        InvalidName: no valid key; see `new_cluster_key`.
-    """
-    decided = vc.status.cluster_namespace
-    if not decided:
-        return new_cluster_key(vc.namespace, vc.name, vc.uid)
-    if not is_dns_label(decided):
-        raise InvalidName(
-            f"VirtualCluster {vc.namespace}/{vc.name}: status.clusterNamespace {decided!r} "
-            "is not a namespace name"
-        )
-    return decided
-
-
 def super_namespace(key: str, namespace: str) -> str:
-    """Name the super clusters' namespace that stands for `namespace` of the tenant with cluster key `key`.
+    """Return the name of the super namespace for `namespace` of the tenant with cluster key `key`.
 
-    `<key>-<namespace>`; if that is longer than 63, its first 57 characters, `-`, and the first 5 hex digits
-    of its SHA-256. Not reversible: the tenant's namespace is read from annotation `NAMESPACE`.
+    The name is `<key>-<namespace>`. If that is longer than 63 characters, the name is its first 57 characters, `-`, and the
+    first 5 hex digits of its SHA-256. The name is not reversible: annotation `NAMESPACE` holds the tenant's namespace.
     """
     full = f"{key}-{namespace}"
     if len(full) <= MAX_LABEL_LENGTH:
@@ -257,10 +271,10 @@ def super_namespace(key: str, namespace: str) -> str:
 
 
 def require_super_id(super_id: str) -> str:
-    """Return `super_id` if it is one.
+    """Return `super_id` if it is valid.
 
     Raises:
-        InvalidName: it is not; the text says what one looks like.
+        InvalidName: it is not valid; the message describes a valid id.
     """
     if not valid_super_id(super_id):
         raise InvalidName(
@@ -271,31 +285,33 @@ def require_super_id(super_id: str) -> str:
 
 
 def drain_finalizer(super_id: str) -> str:
-    """Name the finalizer by which the syncer of `super_id` holds a NamespacePlacement until it drained."""
+    """Return the finalizer by which the syncer of `super_id` holds a NamespacePlacement until it has drained it."""
     return DRAIN_FINALIZER_PREFIX + require_super_id(super_id)
 
 
 def clear_finalizer(super_id: str) -> str:
-    """Name the finalizer by which the syncer of `super_id` holds what it was to give up of slices while others stay."""
+    """Return the finalizer by which the syncer of `super_id` holds slices that it has to give up while others stay."""
     return CLEAR_FINALIZER_PREFIX + require_super_id(super_id)
 
 
 def super_id_of_finalizer(finalizer: str) -> str | None:
-    """Return the super cluster id in a drain finalizer, None if it is another kind of finalizer."""
+    """Return the super cluster id in a drain finalizer, or None for any other finalizer."""
     super_id = finalizer.removeprefix(DRAIN_FINALIZER_PREFIX)
     return super_id if super_id != finalizer and valid_super_id(super_id) else None
 
 
 def placement_label(super_id: str) -> str:
-    """Name the label on a tenant Namespace that shows how many slices `super_id` holds."""
+    """Return the key of the label on a tenant Namespace that shows the number of slices on `super_id`."""
     return f"{PLACEMENT_DOMAIN}/{require_super_id(super_id)}"
 
 
 def virtual_node_name(node: str, super_id: str) -> str:
-    """Name the tenant's Node for `node` of super cluster `super_id`: node names repeat between clusters.
+    """Return the name of the tenant's Node for `node` of super cluster `super_id`.
+
+    The id is part of the name because different clusters have nodes of the same name.
 
     Raises:
-        InvalidName: the name would be longer than a Node's may be, or `super_id` is none.
+        InvalidName: the name would be too long for a Node, or `super_id` is not valid.
     """
     name = f"{node}.{require_super_id(super_id)}"
     if len(name) > MAX_NODE_NAME_LENGTH:
@@ -307,32 +323,32 @@ def virtual_node_name(node: str, super_id: str) -> str:
 
 
 def split_virtual_node(name: str, super_id: str) -> str | None:
-    """Return the super cluster's node behind a tenant's Node, None if the Node is not of `super_id`."""
+    """Return the super cluster's node behind a tenant's Node, or None if the Node does not belong to `super_id`."""
     node = name.removesuffix(f".{super_id}")
     return node if node and node != name else None
 
 
 def role_secret(role: str) -> str:
-    """Name the Secret in a tenant's root namespace that carries the kubeconfig of `role` (one of `ROLES`)."""
+    """Return the name of the Secret in a tenant's root namespace with the kubeconfig of `role` (one of `ROLES`)."""
     return f"kubeconfig-{role}"
 
 
 def super_secret(super_id: str) -> str:
-    """Name the Secret in the system namespace that carries the kubeconfig of super cluster `super_id`."""
+    """Return the name of the Secret in the system namespace with the kubeconfig of super cluster `super_id`."""
     return f"super-{require_super_id(super_id)}"
 
 
 def service_account(role: str) -> str:
-    """Name the ServiceAccount of `role` (one of `ROLES`) in the system namespace of each cluster."""
+    """Return the name of the ServiceAccount of `role` (one of `ROLES`) in the system namespace of each cluster."""
     return f"vcsync-{role}"
 
 
 def syncer_lease(super_id: str, shard: str = "") -> str:
-    """Name the Lease for which the syncers of `super_id` (where sharded: of shard `"<i>-<n>"`) compete."""
+    """Return the name of the Lease of the syncers of `super_id`; each shard `"<i>-<n>"` has a Lease of its own."""
     lease = f"vcsync-syncer-{require_super_id(super_id)}"
     return f"{lease}-{shard}" if shard else lease
 
 
 def scheduler_lease(role: str) -> str:
-    """Name the Lease for which the replicas of a scheduler role compete."""
+    """Return the name of the Lease of the replicas of a scheduler role."""
     return f"vcsync-{role}"

@@ -1,4 +1,4 @@
-"""Our API objects, read from envelopes, and what is written back of them."""
+"""vcsync's own API objects: reads them from envelopes, and makes patches of their status."""
 
 from typing import Any, Literal, Self
 
@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import fields
 
+from vcsync.api import names
 from vcsync.api.fields import Quantity
 from vcsync.api.specs import (
     NamespacePlacementSpec,
@@ -14,18 +15,19 @@ from vcsync.api.specs import (
     SuperClusterStatus,
     TenantSpec,
     TenantStatus,
+    TenantTemplateSpec,
     VirtualClusterSpec,
     VirtualClusterStatus,
 )
-from vcsync.kube.envelope import Envelope
-from vcsync.kube.patches import create_merge_patch
+from vcsync.objects.envelope import Envelope
+from vcsync.objects.merge_patch import create_merge_patch
 
 _Part = Literal["spec", "status"]
 _PARTS: tuple[_Part, ...] = ("spec", "status")
 
 
 class InvalidObject(ValueError):
-    """An object is not what its type promises; the text names object, field and problem."""
+    """An object does not match its type; the message names the object, the field and the problem."""
 
 
 class _Object(Struct, frozen=True, kw_only=True):
@@ -39,27 +41,38 @@ class _Object(Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     finalizers: tuple[str, ...] = ()
+    creation_timestamp: str = ""
     deleting: bool = False
 
     @classmethod
     def from_envelope(cls, envelope: Envelope) -> Self:
-        """Read one; raises `InvalidObject`."""
+        """Read the object from an envelope.
+
+        Raises:
+            InvalidObject: spec or status does not match its type.
+        """
         types = {field.name: field.type for field in fields(cls)}
         return cls(
             **_metadata(envelope),
-            **{part: _field(cls.__name__, envelope, part, types[part]) for part in _PARTS},
+            **{part: _field(cls.__name__, envelope, part, types[part]) for part in _PARTS if part in types},
         )
 
 
 class Tenant(_Object, frozen=True, kw_only=True):
-    """Who owns a control plane. Cluster scoped."""
+    """An owner of a control plane. Cluster scoped."""
 
     spec: TenantSpec = TenantSpec()
     status: TenantStatus = TenantStatus()
 
 
+class TenantTemplate(_Object, frozen=True, kw_only=True):
+    """Settings of all tenants whose Tenants name it. Cluster scoped."""
+
+    spec: TenantTemplateSpec = TenantTemplateSpec()
+
+
 class VirtualCluster(_Object, frozen=True, kw_only=True):
-    """A tenant's control plane: all that syncers and schedulers read of a tenant. Namespaced."""
+    """A tenant's control plane, with all settings that syncers and schedulers read. Namespaced."""
 
     spec: VirtualClusterSpec = VirtualClusterSpec()
     status: VirtualClusterStatus = VirtualClusterStatus()
@@ -73,17 +86,17 @@ class SuperCluster(_Object, frozen=True, kw_only=True):
 
 
 class NamespacePlacement(_Object, frozen=True, kw_only=True):
-    """The ledger: where one namespace's slices are. In the root namespace, named like the namespace."""
+    """The ledger entry of one namespace: where its slices are. In the root namespace, named like the namespace."""
 
     spec: NamespacePlacementSpec
     status: NamespacePlacementStatus = NamespacePlacementStatus()
 
     @property
-    def dealt_size(self) -> dict[str, str]:
-        """What one slice of its placements holds, by resource.
+    def placed_slice_size(self) -> dict[str, str]:
+        """Size of one slice of the current placements, by resource.
 
-        It is written together with them: spec and status are two writes, and a size of the one with a number of slices of the
-        other would be more than the namespace was ever given.
+        The size is written together with the placements. Spec and status are separate writes: a size from one multiplied by a
+        number of slices from the other could exceed what the namespace ever had.
         """
         return {name: str(text) for name, text in (self.status.slice_size or self.spec.slice_size).items()}
 
@@ -98,6 +111,7 @@ def _metadata(envelope: Envelope) -> dict[str, Any]:
         "labels": envelope.labels,
         "annotations": envelope.annotations,
         "finalizers": envelope.finalizers,
+        "creation_timestamp": envelope.creation_timestamp,
         "deleting": envelope.deleting,
     }
 
@@ -105,17 +119,17 @@ def _metadata(envelope: Envelope) -> dict[str, Any]:
 def _field(kind: str, envelope: Envelope, field: _Part, type_: Any) -> Any:
     raw = envelope.spec if field == "spec" else envelope.status
     try:
-        return msgspec.json.decode(raw or b"{}", type=type_, dec_hook=_decode)
+        return msgspec.json.decode(raw or b"{}", type=type_, dec_hook=decode_quantity)
     except msgspec.ValidationError as error:
         name = f"{envelope.namespace}/{envelope.name}" if envelope.namespace else envelope.name
         problem = str(error)
-        # msgspec tells the path within what it decoded, and none for the whole.
+        # msgspec reports a path within the decoded value, and no path for the value itself.
         problem = problem.replace("`$", f"`{field}") if "`$" in problem else f"{problem} - at `{field}`"
         raise InvalidObject(f"{kind} {name}: {problem}") from error
 
 
-def _decode(type_: type, value: Any) -> Any:
-    """Read what is no JSON type: quantities."""
+def decode_quantity(type_: type, value: Any) -> Any:
+    """Decode quantities, which are not a JSON type."""
     if not issubclass(type_, Quantity):
         raise NotImplementedError(type_)
     return type_.parse(value)
@@ -138,9 +152,9 @@ def status_patch(old: Struct, new: Struct, *, resource_version: str = "") -> dic
     """Return the smallest merge patch (RFC 7396) for the status subresource, None if nothing changes.
 
     Args:
-        old: the status as it is, of the same type as `new`. Fields it does not know stay untouched.
-        new: the status as it is to be.
-        resource_version: if given, the write is refused (409) should the object have changed since.
+        old: the current status, of the same type as `new`. The patch leaves unknown fields unchanged.
+        new: the desired status.
+        resource_version: if set, the API server refuses the write (409) if the object has changed since.
     """
     change = create_merge_patch(to_wire(old), to_wire(new))
     if change is None:
@@ -149,3 +163,20 @@ def status_patch(old: Struct, new: Struct, *, resource_version: str = "") -> dic
     if resource_version:
         patch["metadata"] = {"resourceVersion": resource_version}
     return patch
+
+
+def cluster_key(vc: VirtualCluster) -> str:
+    """Return a tenant's cluster key: `status.clusterNamespace` if it is set, otherwise the computed key.
+
+    Raises:
+        InvalidName: the key is not valid; see `names.new_cluster_key`.
+    """
+    decided = vc.status.cluster_namespace
+    if not decided:
+        return names.new_cluster_key(vc.namespace, vc.name, vc.uid)
+    if not names.is_dns_label(decided):
+        raise names.InvalidName(
+            f"VirtualCluster {vc.namespace}/{vc.name}: status.clusterNamespace {decided!r} "
+            "is not a namespace name"
+        )
+    return decided

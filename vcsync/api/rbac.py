@@ -1,16 +1,18 @@
-"""What each role may do, and where: one table, and the Kubernetes objects made from it.
+"""Permissions of each role: one table of grants, and the RBAC objects made from it.
 
-A *side* is a kind of cluster a role talks to: the meta cluster, a super cluster, a tenant's control plane.
-On each side a role is a ServiceAccount `vcsync-<role>` in `vcsync-system` with the least it needs, nothing by
-wildcard.
+A *side* is a kind of cluster that a role talks to: the meta cluster, a super cluster, a tenant's control plane.
+On each side a role is a ServiceAccount `vcsync-<role>` in `vcsync-system` with the least permissions that it needs.
+No grant has a wildcard.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 from msgspec import Struct
 
 from vcsync.api import names
 from vcsync.api.specs import SecretRef
+from vcsync.api.without_effect import NO_STREAMS
 
 Side = Literal["meta", "super", "tenant"]
 Manifest = dict[str, Any]
@@ -19,21 +21,28 @@ READ: Final = ("get", "list", "watch")
 CORE: Final = ""
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
 NODE_LEASE_NAMESPACE: Final = "kube-node-lease"
-"""Where the Leases of Nodes are, in every Kubernetes cluster."""
+"""Namespace of the Leases of Nodes, in every Kubernetes cluster."""
 
 
 class Grant(Struct, frozen=True, kw_only=True):
-    """Verbs on resources: in all namespaces, or in one; on all objects, or on those of the given names."""
+    """Verbs on resources, or on `urls`, which are paths that are not resources.
+
+    Empty `namespace`: in all namespaces; empty `names`: on all objects.
+    """
 
     group: str
     resources: tuple[str, ...]
     verbs: tuple[str, ...]
     names: tuple[str, ...] = ()
     namespace: str = ""
+    urls: tuple[str, ...] = ()
 
 
 def _tenant_credentials(role: str) -> Grant:
-    """Root namespaces come and go, so the Secrets are named instead: the role's own and VirtualCluster's."""
+    """Grant access to a tenant's kubeconfigs: the role's own Secret, and VirtualCluster's.
+
+    The grant names the Secrets and not their namespaces, because root namespaces are created and deleted at run time.
+    """
     return Grant(
         group=CORE,
         resources=("secrets",),
@@ -59,9 +68,16 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
             verbs=READ,
         ),
         Grant(group=names.GROUP, resources=("superclusters/status",), verbs=("patch",)),
-        # To remove its drain finalizer. Finalizers have no subresource of their own (`finalizers` in RBAC
-        # only guards blockOwnerDeletion), so this patches the object; `admission_policies` confines it.
+        # The syncer removes its drain finalizer. Finalizers have no subresource of their own (`finalizers` in
+        # RBAC only guards blockOwnerDeletion), so it patches the object; `admission_policies` confines the patch.
         Grant(group=names.GROUP, resources=("namespaceplacements",), verbs=("patch",)),
+        # It keeps the running time of Pods, in a namespace of its own.
+        Grant(
+            group=CORE,
+            resources=("configmaps",),
+            verbs=("get", "list", "create", "patch", "delete"),
+            namespace=names.USAGE_NAMESPACE,
+        ),
         _tenant_credentials(names.ROLE_SYNCER),
         # The UID of kube-system identifies the meta cluster.
         Grant(group=CORE, resources=("namespaces",), verbs=("get",), names=("kube-system",)),
@@ -70,8 +86,10 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
     ),
     ("meta", names.ROLE_NSSCHEDULER): (
         Grant(group=names.GROUP, resources=("virtualclusters", "superclusters"), verbs=READ),
-        # To remove its drain finalizer; confined as above.
+        # The namespace scheduler removes its drain finalizer; confined as above.
         Grant(group=names.GROUP, resources=("virtualclusters",), verbs=("patch",)),
+        # It reports problems in conditions and records the control plane's UID; confined to those fields.
+        Grant(group=names.GROUP, resources=("virtualclusters/status",), verbs=("patch",)),
         Grant(
             group=names.GROUP,
             resources=("namespaceplacements",),
@@ -79,8 +97,10 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         ),
         Grant(group=names.GROUP, resources=("namespaceplacements/status",), verbs=("update", "patch")),
         _tenant_credentials(names.ROLE_NSSCHEDULER),
-        # To remove the root namespaces of tenants that have left; `admission_policies` confines it to those.
+        # It removes the root namespaces of tenants that have left; `admission_policies` confines it to those.
         Grant(group=CORE, resources=("namespaces",), verbs=("get", "delete")),
+        # It removes the Tenants that were made for them; confined as well.
+        Grant(group=names.GROUP, resources=("tenants",), verbs=("get", "delete")),
         _WRITE_EVENTS,
         _LEADER_ELECTION,
     ),
@@ -94,9 +114,38 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         _WRITE_EVENTS,
         _LEADER_ELECTION,
     ),
+    ("meta", names.ROLE_TENANTS): (
+        Grant(group=names.GROUP, resources=("tenants",), verbs=(*READ, "patch")),
+        Grant(group=names.GROUP, resources=("tenants/status",), verbs=("patch",)),
+        Grant(group=names.GROUP, resources=("tenanttemplates",), verbs=READ),
+        Grant(group=names.GROUP, resources=("virtualclusters",), verbs=(*READ, "create", "patch", "delete")),
+        Grant(group=names.GROUP, resources=("virtualclusters/status",), verbs=("patch",)),
+        # To show what a removal waits for, and to refuse control planes that have another part in the pool.
+        Grant(group=names.GROUP, resources=("namespaceplacements", "superclusters"), verbs=("list",)),
+        # Root namespaces and the roles' credentials in them; `admission_policies` confines it to those.
+        Grant(group=CORE, resources=("namespaces",), verbs=("get", "create", "patch", "delete")),
+        Grant(group=CORE, resources=("secrets",), verbs=("create",)),
+        Grant(
+            group=CORE,
+            resources=("secrets",),
+            verbs=("patch",),
+            names=tuple(names.role_secret(role) for role in names.ROLES),
+        ),
+        # Kubeconfigs of external control planes.
+        Grant(group=CORE, resources=("secrets",), verbs=("get",), namespace=names.DEFAULT_VC_NAMESPACE),
+        # The operator's API of an embedded control plane.
+        Grant(
+            group=CORE,
+            resources=(),
+            verbs=("get", "post", "patch", "delete"),
+            urls=("/vcsync/v1/tenants", "/vcsync/v1/tenants/*"),
+        ),
+        _WRITE_EVENTS,
+        _LEADER_ELECTION,
+    ),
     ("super", names.ROLE_SYNCER): (
-        # Super namespaces are made at run time, so the grants cannot be bound to namespaces. No roles, no
-        # bindings, no tokens, no exec: nothing by which a syncer could become more than this.
+        # Super namespaces are created at run time, so these grants apply to all namespaces. They contain no roles,
+        # bindings, tokens or exec, because a syncer could escalate its privileges by these.
         Grant(
             group=CORE,
             resources=(
@@ -118,7 +167,7 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         ),
         Grant(group=CORE, resources=("nodes", "events"), verbs=READ),
         _READ_RUNTIME_CLASSES,
-        # What Pods use, for tenants' HorizontalPodAutoscalers.
+        # Usage of Pods, for tenants' HorizontalPodAutoscalers.
         Grant(group="metrics.k8s.io", resources=("pods",), verbs=("list",)),
     ),
     ("tenant", names.ROLE_SYNCER): (
@@ -138,7 +187,7 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         Grant(group=CORE, resources=("pods/binding",), verbs=("create",)),
         Grant(group=CORE, resources=("pods/status",), verbs=("patch",)),
         Grant(group=CORE, resources=("pods",), verbs=("delete",)),
-        # A Pod that loses its place waits for the tenant's PodDisruptionBudgets.
+        # A Pod that has to leave a super cluster is evicted, so the tenant's PodDisruptionBudgets apply.
         Grant(group=CORE, resources=("pods/eviction",), verbs=("create",)),
         Grant(group=CORE, resources=("services", "services/status"), verbs=("patch",)),
         Grant(group=CORE, resources=("serviceaccounts/token",), verbs=("create",)),
@@ -156,7 +205,11 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
     ("tenant", names.ROLE_NSSCHEDULER): (
         Grant(group=CORE, resources=("namespaces",), verbs=(*READ, "patch")),
         Grant(group=CORE, resources=("resourcequotas",), verbs=READ),
-        # The virtual nodes of super clusters that are no longer in the pool: their syncers are gone as well.
+        # Events and warnings say that these objects have no effect where the tenant's Pods run. Only metadata is read.
+        Grant(group=CORE, resources=("persistentvolumeclaims",), verbs=("list", "watch")),
+        Grant(group="networking.k8s.io", resources=("ingresses", "networkpolicies"), verbs=("list", "watch")),
+        Grant(group="scheduling.k8s.io", resources=("priorityclasses",), verbs=("list", "watch")),
+        # It deletes virtual nodes of super clusters that have left the pool, because their syncers are gone as well.
         Grant(group=CORE, resources=("nodes",), verbs=("list", "delete")),
         _WRITE_EVENTS,
     ),
@@ -170,13 +223,13 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
 
 
 def meta_manifests() -> list[Manifest]:
-    """Return what the roles need in the meta cluster, but for access to super clusters' credentials."""
-    namespaces = [system_namespace(), virtual_cluster_namespace()]
+    """Return the manifests of all roles for the meta cluster, without access to super clusters' credentials."""
+    namespaces = [system_namespace(), virtual_cluster_namespace(), usage_namespace()]
     return [*namespaces, *_of_side("meta"), *admission_policies()]
 
 
 def super_manifests(super_id: str | None = None) -> list[Manifest]:
-    """Return what the syncer needs in a super cluster; with an id, labelled as made for that super cluster."""
+    """Return the syncer's manifests for a super cluster; an id adds a label that names that super cluster."""
     documents = [system_namespace(), *_of_side("super")]
     if super_id is not None:
         for document in documents:
@@ -184,20 +237,77 @@ def super_manifests(super_id: str | None = None) -> list[Manifest]:
     return documents
 
 
+CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
+"""Key of a user's extra in which client certificates are named."""
+
+
+def gateway_manifests(groups: Sequence[str] = (), extra: Sequence[str] = ()) -> list[Manifest]:
+    """Return what the gateway needs in an external control plane, and the administrators that it impersonates.
+
+    RBAC can limit groups and keys of extra to those of the tenant's users, but not names of users. No group of Kubernetes'
+    own is ever among the groups: the API server adds `system:authenticated` and ServiceAccounts' groups itself.
+
+    Args:
+        groups: Groups of the tenant's users, besides that of its administrators.
+        extra: Keys of the extra of the tenant's users, besides the id of their client certificate.
+    """
+    authentication = "authentication.k8s.io"
+    grants = [
+        Grant(group=CORE, resources=("users", "serviceaccounts"), verbs=("impersonate",)),
+        Grant(
+            group=CORE,
+            resources=("groups",),
+            verbs=("impersonate",),
+            names=tuple(dict.fromkeys((names.TENANT_ADMINS, *groups))),
+        ),
+        Grant(group=authentication, resources=("uids",), verbs=("impersonate",)),
+        Grant(
+            group=authentication,
+            resources=tuple(f"userextras/{key}" for key in dict.fromkeys((CREDENTIAL_ID, *extra))),
+            verbs=("impersonate",),
+        ),
+        # Whether a user may impersonate another one is a question to the API server.
+        Grant(group="authorization.k8s.io", resources=("subjectaccessreviews",), verbs=("create",)),
+    ]
+    name, role = names.service_account(names.ROLE_GATEWAY), names.ROLE_GATEWAY
+    administrators = _object(f"{RBAC_GROUP}/v1", "ClusterRoleBinding", names.TENANT_ADMINS, role=role) | {
+        "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": RBAC_GROUP, "kind": "Group", "name": names.TENANT_ADMINS}],
+    }
+    return [_account(role), *_bound(name, role, "", grants), administrators]
+
+
+def _account(role: str) -> Manifest:
+    """Return the ServiceAccount of a role."""
+    account = _object(
+        "v1", "ServiceAccount", names.service_account(role), namespace=names.SYSTEM_NAMESPACE, role=role
+    )
+    # A process outside the cluster gets a token by TokenRequest; a Deployment mounts its own.
+    return account | {"automountServiceAccountToken": False}
+
+
 def tenant_manifests() -> list[Manifest]:
-    """Return what the roles need in a tenant's control plane."""
+    """Return the manifests of all roles for a tenant's control plane."""
     return [system_namespace(), *_of_side("tenant")]
 
 
 def _of_side(side: Side) -> list[Manifest]:
     return [
-        document for role in names.ROLES if (side, role) in GRANTS for document in role_manifests(side, role)
+        document
+        for role in names.META_ROLES
+        if (side, role) in GRANTS
+        for document in role_manifests(side, role)
     ]
 
 
 def system_namespace() -> Manifest:
-    """Return the namespace of our ServiceAccounts."""
+    """Return the namespace of vcsync's ServiceAccounts."""
     return _object("v1", "Namespace", names.SYSTEM_NAMESPACE)
+
+
+def usage_namespace() -> Manifest:
+    """Return the meta cluster's namespace of the running time of Pods."""
+    return _object("v1", "Namespace", names.USAGE_NAMESPACE)
 
 
 def virtual_cluster_namespace() -> Manifest:
@@ -213,11 +323,7 @@ def role_manifests(side: Side, role: str) -> list[Manifest]:
     """
     grants = GRANTS[side, role]
     name = names.service_account(role)
-    documents = [
-        _object("v1", "ServiceAccount", name, namespace=names.SYSTEM_NAMESPACE, role=role)
-        # Whoever runs outside the cluster has a token made for it; a Deployment asks for its own.
-        | {"automountServiceAccountToken": False}
-    ]
+    documents = [_account(role)]
     for namespace in sorted({grant.namespace for grant in grants}):
         documents += _bound(
             name, role, namespace, [grant for grant in grants if grant.namespace == namespace]
@@ -230,10 +336,10 @@ def super_credentials_access(super_id: str, ref: SecretRef | None = None) -> lis
 
     Args:
         super_id: id of the super cluster.
-        ref: where the kubeconfig stands, if not in the usual Secret; see `credentials.super_credentials`.
+        ref: Secret of the kubeconfig. None: the default Secret; see `credentials.super_credentials`.
 
     Raises:
-        InvalidName: `super_id` is none.
+        InvalidName: `super_id` is not a valid id.
     """
     ref = ref or SecretRef(name=names.super_secret(super_id))
     grant = Grant(group=CORE, resources=("secrets",), verbs=("get",), names=(ref.name,))
@@ -242,7 +348,7 @@ def super_credentials_access(super_id: str, ref: SecretRef | None = None) -> lis
 
 
 def _bound(name: str, role: str, namespace: str, grants: list[Grant]) -> list[Manifest]:
-    """Return a role with these grants and its binding to the ServiceAccount of `role`."""
+    """Return a Role or ClusterRole with these grants, and its binding to the ServiceAccount of `role`."""
     kind = "Role" if namespace else "ClusterRole"
     api_version = f"{RBAC_GROUP}/v1"
     return [
@@ -263,6 +369,8 @@ def _bound(name: str, role: str, namespace: str, grants: list[Grant]) -> list[Ma
 
 
 def _rule(grant: Grant) -> dict[str, Any]:
+    if grant.urls:
+        return {"nonResourceURLs": list(grant.urls), "verbs": list(grant.verbs)}
     rule: dict[str, Any] = {"apiGroups": [grant.group], "resources": list(grant.resources)}
     if grant.names:
         rule["resourceNames"] = list(grant.names)
@@ -280,7 +388,7 @@ def _object(api_version: str, kind: str, name: str, *, namespace: str = "", role
 
 
 class Confined(Struct, frozen=True, kw_only=True):
-    """A role whose patches of a resource may do nothing but take finalizers away."""
+    """A role whose patches of a resource may only remove finalizers."""
 
     role: str
     resource: str
@@ -294,30 +402,141 @@ CONFINED: Final = (
 _UNCHANGED: Final = ("labels", "annotations", "ownerReferences")
 
 
+def tenant_admission() -> list[Manifest]:
+    """Return the policy that makes a tenant's own kube-apiserver explain why exec, attach and port-forward do not work.
+
+    The policy applies while virtual nodes exist, so it ends when the tenant leaves. Embedded control planes give the same
+    explanation themselves. Logs are read by GET, which does not pass through admission.
+    """
+    name = "vcsync-no-streams"
+    api_version = "admissionregistration.k8s.io/v1"
+    rule = {
+        "apiGroups": [CORE],
+        "apiVersions": ["v1"],
+        "operations": ["CONNECT"],
+        "resources": ["pods/exec", "pods/attach", "pods/portforward"],
+    }
+    return [
+        _object(api_version, "ValidatingAdmissionPolicy", name)
+        | {
+            "spec": {
+                "failurePolicy": "Ignore",
+                "paramKind": {"apiVersion": "v1", "kind": "Node"},
+                "matchConstraints": {"resourceRules": [rule]},
+                "validations": [{"expression": "false", "message": NO_STREAMS, "reason": "Forbidden"}],
+            }
+        },
+        _object(api_version, "ValidatingAdmissionPolicyBinding", name)
+        | {
+            "spec": {
+                "policyName": name,
+                "paramRef": {
+                    "selector": {"matchLabels": {names.VIRTUAL_NODE: names.TRUE}},
+                    "parameterNotFoundAction": "Allow",
+                },
+                "validationActions": ["Deny"],
+            }
+        },
+    ]
+
+
 def admission_policies() -> list[Manifest]:
     """Return the meta cluster's policies that confine `CONFINED` roles to removing finalizers.
 
-    RBAC cannot say it: a syncer that may patch a NamespacePlacement to remove its finalizer could raise the
-    quota in it, too. ValidatingAdmissionPolicy: Kubernetes 1.30 and later.
+    RBAC cannot express this: a syncer that may patch a NamespacePlacement to remove its finalizer could also raise
+    the quota in it. ValidatingAdmissionPolicy needs Kubernetes 1.30 or later.
     """
-    return [document for confined in CONFINED for document in _policy(confined)] + _root_namespaces_only()
+    policies = [document for confined in CONFINED for document in _policy(confined)]
+    return policies + _own_deletions_only() + _conditions_only() + _root_namespaces_only()
+
+
+def _own_deletions_only() -> list[Manifest]:
+    """Confine the namespace scheduler's deletions to objects that `vcsync tenant add` made for tenants."""
+    account = names.service_account(names.ROLE_NSSCHEDULER)
+    rules = (
+        (CORE, "namespaces", names.VC_ROOT_NAMESPACE, f"== '{names.TRUE}'", "root namespaces of tenants"),
+        (names.GROUP, "tenants", names.VC_UID, "!= ''", "Tenants that were made for a VirtualCluster"),
+    )
+    return [
+        document
+        for group, resource, annotation, condition, what in rules
+        for document in _validating_policy(
+            f"{account}-{resource}",
+            names.ROLE_NSSCHEDULER,
+            group=group,
+            operations=("DELETE",),
+            resource=resource,
+            validations=[
+                {
+                    "expression": "oldObject.metadata.?annotations.orValue({})"
+                    f"[?'{annotation}'].orValue('') {condition}",
+                    "message": f"{account} may only delete {what}",
+                    "reason": "Forbidden",
+                }
+            ],
+        )
+    ]
 
 
 def _root_namespaces_only() -> list[Manifest]:
-    """Confine the namespace scheduler's deletions of namespaces to root namespaces of tenants."""
+    """Confine the tenant controller's namespaces and Secrets to root namespaces of tenants.
+
+    RBAC cannot express this. With other Secrets the role could make itself tokens of other ServiceAccounts.
+    """
+    account = names.service_account(names.ROLE_TENANTS)
+    is_root = (
+        f"metadata.?annotations.orValue({{}})[?'{names.VC_ROOT_NAMESPACE}'].orValue('') == '{names.TRUE}'"
+    )
+    return [
+        *_validating_policy(
+            f"{account}-namespaces",
+            names.ROLE_TENANTS,
+            group=CORE,
+            operations=("UPDATE", "DELETE"),
+            resource="namespaces",
+            validations=[
+                {
+                    "expression": f"oldObject.{is_root}",
+                    "message": f"{account} may only change and delete root namespaces of tenants",
+                    "reason": "Forbidden",
+                }
+            ],
+        ),
+        *_validating_policy(
+            f"{account}-secrets",
+            names.ROLE_TENANTS,
+            group=CORE,
+            operations=("CREATE", "UPDATE"),
+            resource="secrets",
+            validations=[
+                {
+                    "expression": f"namespaceObject.{is_root} && object.?type.orValue('') == 'Opaque'",
+                    "message": f"{account} may only write Secrets of type Opaque in root namespaces of tenants",
+                    "reason": "Forbidden",
+                }
+            ],
+        ),
+    ]
+
+
+def _conditions_only() -> list[Manifest]:
+    """Confine the namespace scheduler's writes to the status of VirtualClusters to conditions and the control plane's UID.
+
+    The other fields define which tenants exist and which namespaces belong to them. A recorded UID cannot change anyway.
+    """
     account = names.service_account(names.ROLE_NSSCHEDULER)
-    name = f"{account}-namespaces"
+    status = "object.?status.orValue({{}}).?{field} == oldObject.?status.orValue({{}}).?{field}"
+    fields = ("phase", "clusterNamespace", "message", "reason")
     return _validating_policy(
-        name,
+        f"{account}-virtualclusters-status",
         names.ROLE_NSSCHEDULER,
-        group=CORE,
-        operation="DELETE",
-        resource="namespaces",
+        group=names.GROUP,
+        operations=("UPDATE",),
+        resource="virtualclusters/status",
         validations=[
             {
-                "expression": "oldObject.metadata.?annotations.orValue({})"
-                f"[?'{names.VC_ROOT_NAMESPACE}'].orValue('') == '{names.TRUE}'",
-                "message": f"{account} may only delete root namespaces of tenants",
+                "expression": " && ".join(status.format(field=field) for field in fields),
+                "message": f"{account} may only change conditions and record controlPlaneUID in the status of virtualclusters",
                 "reason": "Forbidden",
             }
         ],
@@ -331,7 +550,7 @@ def _policy(confined: Confined) -> list[Manifest]:
         f"{account}-{confined.resource}",
         confined.role,
         group=names.GROUP,
-        operation="UPDATE",
+        operations=("UPDATE",),
         resource=confined.resource,
         validations=[
             {
@@ -355,18 +574,18 @@ def _validating_policy(
     role: str,
     *,
     group: str,
-    operation: str,
+    operations: tuple[str, ...],
     resource: str,
     validations: list[dict[str, str]],
 ) -> list[Manifest]:
-    """Return a policy on what a role does with a resource, and its binding."""
+    """Return a policy for a role's requests on a resource, and its binding."""
     username = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.service_account(role)}"
     api_version = "admissionregistration.k8s.io/v1"
     rules = [
         {
             "apiGroups": [group],
             "apiVersions": ["*"],
-            "operations": [operation],
+            "operations": list(operations),
             "resources": [resource],
         }
     ]

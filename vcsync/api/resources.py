@@ -1,4 +1,4 @@
-"""Our custom resources, and what `rbac` needs besides, as kube's client addresses them."""
+"""vcsync's custom resources, and the admission policies that `rbac` makes, as kube's client addresses them."""
 
 from typing import Final
 
@@ -6,6 +6,12 @@ from vcsync.api.names import GROUP, VERSION
 from vcsync.kube.resources import Resource
 
 TENANTS: Final = Resource(group=GROUP, version=VERSION, plural="tenants", kind="Tenant", namespaced=False)
+TENANT_POLICIES: Final = Resource(
+    group=GROUP, version=VERSION, plural="tenantpolicies", kind="TenantPolicy", namespaced=False
+)
+TENANT_TEMPLATES: Final = Resource(
+    group=GROUP, version=VERSION, plural="tenanttemplates", kind="TenantTemplate", namespaced=False
+)
 VIRTUAL_CLUSTERS: Final = Resource(
     group=GROUP, version=VERSION, plural="virtualclusters", kind="VirtualCluster", namespaced=True
 )
@@ -16,8 +22,15 @@ NAMESPACE_PLACEMENTS: Final = Resource(
     group=GROUP, version=VERSION, plural="namespaceplacements", kind="NamespacePlacement", namespaced=True
 )
 
-ALL: Final = (TENANTS, VIRTUAL_CLUSTERS, SUPER_CLUSTERS, NAMESPACE_PLACEMENTS)
-"""In the order in which they are installed."""
+ALL: Final = (
+    TENANTS,
+    TENANT_TEMPLATES,
+    TENANT_POLICIES,
+    VIRTUAL_CLUSTERS,
+    SUPER_CLUSTERS,
+    NAMESPACE_PLACEMENTS,
+)
+"""All custom resources, in the order of their installation."""
 
 VALIDATING_ADMISSION_POLICIES: Final = Resource(
     group="admissionregistration.k8s.io",

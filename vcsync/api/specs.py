@@ -1,8 +1,8 @@
-"""What our API objects say: the spec and status of each, the one declaration of their fields.
+"""Spec and status of vcsync's own API objects. No other module declares their fields, except `policy_specs`.
 
-Readers decode with these types (`objects`), the CRDs are generated from them (`crd`). Defaults here are the
-defaults that the API server fills in. Constraints are checked by the API server when an object is written and
-again when it is read; a reader ignores fields that it does not know.
+`objects` decodes with these types, and `crd` generates the CRDs from them. The API server fills in the defaults that
+are declared here. The API server checks constraints when an object is written, and vcsync checks them again when it
+reads the object. A reader ignores unknown fields.
 """
 
 from typing import Annotated, Final, Literal
@@ -18,7 +18,7 @@ from vcsync.api.fields import (
     Amounts,
     DnsLabel,
     Host,
-    Limit,
+    ImagePrefix,
     Message,
     ObjectName,
     OptionalDnsLabel,
@@ -29,6 +29,7 @@ from vcsync.api.fields import (
     PositiveQuantity,
     Quantity,
     Reason,
+    RequestLimit,
     Rule,
     SecretKey,
     Slices,
@@ -39,15 +40,41 @@ from vcsync.api.fields import (
     about,
     rules,
 )
+from vcsync.api.networks import NetworkSpec
 
 Permission = Literal["Refuse", "Allow"]
 TaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 Quota = Annotated[dict[str, Quantity], Meta(max_length=MAX_RESOURCES)]
+SLICED: Final = ("cpu", "memory", "pods")
+"""Resources that slices divide. Caps and headroom may name them."""
+NAMESPACE_QUOTA: Final = ("cpu", "memory")
+"""Resources that decide how many slices a namespace gets."""
+SLICE_RESOURCES: Final = (
+    *SLICED,
+    "configmaps",
+    "object-bytes",
+    "secrets",
+    "services",
+    "services.loadbalancers",
+    "services.nodeports",
+)
+"""Resources that a slice may name."""
+
+
+def _takes(field: str, known: tuple[str, ...]) -> Rule:
+    """Return a rule against unknown resource names: a misspelt name would silently remove a limit."""
+    return Rule(
+        f"self.all(name, name in [{', '.join(map(repr, known))}])",
+        f"spec.{field} takes {', '.join(known)} only: correct or remove other names",
+    )
+
+
 SliceSize = Annotated[
     dict[str, PositiveQuantity],
     Meta(max_length=MAX_RESOURCES),
     rules(
-        Rule("'cpu' in self && 'memory' in self", "sliceSize needs both cpu and memory: add the missing one")
+        Rule("'cpu' in self && 'memory' in self", "sliceSize needs both cpu and memory: add the missing one"),
+        _takes("sliceSize", SLICE_RESOURCES),
     ),
 ]
 MetaPrefixes = Annotated[
@@ -68,34 +95,57 @@ class SecretRef(Struct, frozen=True, kw_only=True, rename="camel"):
 
     namespace: Annotated[DnsLabel, about("Namespace of the Secret.")] = names.SYSTEM_NAMESPACE
     name: Annotated[ObjectName, about("Name of the Secret.")]
-    key: Annotated[SecretKey, about("Key in the Secret under which the kubeconfig stands.")] = (
-        names.KUBECONFIG_KEY
-    )
+    key: Annotated[SecretKey, about("Key of the Secret that holds the kubeconfig.")] = names.KUBECONFIG_KEY
 
 
 # --- Tenant ---------------------------------------------------------------------------------------
 
 
-class TenantLimits(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the tenant's clients may ask of the gateway; a limit that is absent is the gateway's own."""
+class RequestLimits(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Limits of requests. The control plane's default applies where a field is absent. 0: no limit."""
 
-    requests_per_second: Annotated[Limit | None, about("Requests a second, on average.")] = None
-    burst: Annotated[Limit | None, about("Requests at once after a pause.")] = None
-    concurrent_requests: Annotated[Limit | None, about("Requests in flight, without watches.")] = None
-    watches: Annotated[Limit | None, about("Open watches.")] = None
+    reads_per_second: Annotated[
+        RequestLimit | None, about("Average number of reads (GET, HEAD and OPTIONS) per second. 0: no limit.")
+    ] = None
+    read_burst: Annotated[
+        RequestLimit | None,
+        about("Number of reads that may come at once after a pause. Default: those of two seconds."),
+    ] = None
+    writes_per_second: Annotated[
+        RequestLimit | None, about("Average number of other requests per second. 0: no limit.")
+    ] = None
+    write_burst: Annotated[
+        RequestLimit | None,
+        about("Number of writes that may come at once after a pause. Default: those of two seconds."),
+    ] = None
+    concurrent_requests: Annotated[
+        RequestLimit | None,
+        about("Maximum number of requests at the same time, including logs and exec, not counting watches."),
+    ] = None
+    watches: Annotated[RequestLimit | None, about("Maximum number of open watches. 0: no limit.")] = None
+    bytes_per_second: Annotated[
+        Quantity | None,
+        about("Average number of bytes of requests and answers per second, such as 10Mi. 0: no limit."),
+    ] = None
+
+
+class TenantLimits(RequestLimits, frozen=True, kw_only=True, rename="camel"):
+    """Limits of the requests of a tenant as a whole, and of each of its users."""
+
+    user: Annotated[RequestLimits | None, about("Limits of each user of the tenant.")] = None
 
 
 class TenantIsolation(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How strongly the tenant's Pods are to be kept apart from others on shared nodes."""
+    """Isolation of the tenant's Pods from those of other tenants on shared nodes."""
 
     runtime_class_name: Annotated[
-        ObjectName | None, about("RuntimeClass of the super clusters under which the Pods run.")
+        ObjectName | None, about("RuntimeClass of the super clusters that the Pods use.")
     ] = None
     pod_security: Annotated[
         Literal["privileged", "baseline", "restricted"] | None,
         about("Pod Security Standard that the tenant's namespaces enforce in the super clusters."),
     ] = None
-    node_pool: Annotated[DnsLabel | None, about("Node pool of the super clusters on which the Pods run.")] = (
+    node_pool: Annotated[DnsLabel | None, about("Node pool of the super clusters that the Pods run on.")] = (
         None
     )
 
@@ -104,43 +154,151 @@ class EmbeddedControlPlane(Struct, frozen=True):
     """A control plane inside vcsync's own process."""
 
 
+class TenantSecretRef(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Reference to one key of a Secret in the meta cluster that the tenant controller can read."""
+
+    namespace: Annotated[
+        DnsLabel,
+        about("Namespace of the Secret. In another one, let the ServiceAccount vcsync-tenants get it."),
+    ] = names.DEFAULT_VC_NAMESPACE
+    name: Annotated[ObjectName, about("Name of the Secret.")]
+    key: Annotated[SecretKey, about("Key of the kubeconfig in the Secret.")] = names.KUBECONFIG_KEY
+
+
 class ExternalControlPlane(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Any kube-apiserver, reached by a kubeconfig."""
+    """A kube-apiserver that vcsync reaches by a kubeconfig."""
 
     kubeconfig_secret_ref: Annotated[
-        SecretRef, about("Where the kubeconfig of the tenant's administrator stands in the meta cluster.")
+        TenantSecretRef,
+        about("Secret of the meta cluster that holds the kubeconfig of the tenant's administrator."),
     ]
 
 
 class TenantControlPlane(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where the tenant's Kubernetes API runs: exactly one of the fields is set."""
+    """Location of the tenant's Kubernetes API. Exactly one of the fields is set."""
 
-    embedded: Annotated[EmbeddedControlPlane | None, about("Inside vcsync's own process.")] = None
-    external: Annotated[ExternalControlPlane | None, about("Any kube-apiserver, by its kubeconfig.")] = None
+    embedded: Annotated[
+        EmbeddedControlPlane | None, about("A control plane inside vcsync's own process.")
+    ] = None
+    external: Annotated[ExternalControlPlane | None, about("A kube-apiserver, reached by a kubeconfig.")] = (
+        None
+    )
     cluster_version: Annotated[
-        ObjectName | None, about("Set up from the ClusterVersion of this name, as VirtualCluster did.")
+        ObjectName | None,
+        about("Name of the ClusterVersion to set the control plane up from, as in VirtualCluster."),
     ] = None
 
 
-class TenantSpec(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Who may use how much, and how well kept apart."""
+TENANT_QUOTA_NAMES: Final = (
+    *("cpu", "memory", "ephemeral-storage", "bytes", "configmaps", "customresourcedefinitions", "namespaces"),
+    *("limits.cpu", "limits.memory", "limits.ephemeral-storage", "persistentvolumeclaims", "pods"),
+    *("replicationcontrollers", "resourcequotas", "secrets", "services", "services.loadbalancers"),
+    *("services.nodeports", "webhookconfigurations"),
+)
+"""Names that a tenant's quota may limit, besides those with a prefix or suffix of `TENANT_QUOTA_RULE`."""
+TENANT_QUOTA_RULE: Final = Rule(
+    f"self.all(name, name in [{', '.join(map(repr, TENANT_QUOTA_NAMES))}] || name.startsWith('count/') || "
+    "name.startsWith('requests.') || name.startsWith('hugepages-') || "
+    "name.endsWith('.storageclass.storage.k8s.io/requests.storage') || "
+    "name.endsWith('.storageclass.storage.k8s.io/persistentvolumeclaims') || "
+    "name.endsWith('.deviceclass.resource.k8s.io/devices'))",
+    "spec.resourceQuota.hard takes the names of a ResourceQuota, count/RESOURCE.GROUP of every resource, bytes, "
+    "customresourcedefinitions, namespaces and webhookconfigurations: correct or remove other names",
+)
+
+
+class TenantResourceQuota(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A quota over all namespaces of a tenant and its objects without a namespace."""
+
+    hard: Annotated[
+        Quota,
+        rules(TENANT_QUOTA_RULE),
+        about("Limits by resource name, as in a ResourceQuota."),
+    ] = {}
+
+
+class TenantResourceQuotaStatus(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Usage of a tenant's quota."""
+
+    hard: Annotated[Amounts, about("Limits that are enforced, by resource name.")] = {}
+    used: Annotated[Amounts, about("Amounts that the tenant uses of them.")] = {}
+    free: Annotated[Amounts, about("Amounts that are left of them.")] = {}
+    fullest: Annotated[
+        str, Meta(max_length=512), about("The resource of which the largest share is used: NAME: USED/LIMIT.")
+    ] = ""
+
+
+class TenantSettings(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Share, quota, limits and isolation of a tenant. No field has a default, so that what is absent is known."""
 
     weight: Annotated[
-        int,
-        Meta(ge=1, le=1000),
-        about("Share of the syncers' work under contention, relative to other tenants."),
-    ] = 1
+        Annotated[int, Meta(ge=1, le=1000)] | None,
+        about(
+            "Share of the syncers' and the API server's work under contention, relative to other tenants, from 1 to 1000. "
+            "A tenant for which nothing is set has 1."
+        ),
+    ] = None
     quota: Annotated[
         Quota,
-        about("Hard limits over all namespaces together: resources (cpu) and object counts (count/pods)."),
+        rules(_takes("quota", SLICED)),
+        about(
+            "Maximum for the slices of all namespaces together, whatever the tenant asks for: cpu, memory and pods."
+        ),
     ] = {}
-    limits: Annotated[TenantLimits | None, about("What the tenant's clients may ask of the gateway.")] = None
+    default_quota: Annotated[
+        Quota,
+        rules(_takes("defaultQuota", NAMESPACE_QUOTA)),
+        about("Quota of namespaces without a ResourceQuota. Without it, such namespaces are not placed."),
+    ] = {}
+    slice_size: Annotated[
+        SliceSize | None,
+        about("Size of a slice in namespaces without an annotation that sets another size."),
+    ] = None
+    limits: Annotated[TenantLimits | None, about("Limits of the requests of the tenant's clients.")] = None
+    resource_quota: Annotated[
+        TenantResourceQuota | None,
+        about(
+            "Quota over all namespaces of the tenant together, which its control plane enforces when objects are written. "
+            "Only for embedded control planes."
+        ),
+    ] = None
     isolation: Annotated[
-        TenantIsolation | None, about("How the tenant's Pods are kept apart from others.")
+        TenantIsolation | None, about("Isolation of the tenant's Pods from those of other tenants.")
+    ] = None
+
+
+DEFAULT_WEIGHT: Final = 1
+"""Weight of a tenant for which neither its Tenant nor its template sets one."""
+
+
+class TenantTemplateSpec(TenantSettings, frozen=True, kw_only=True, rename="camel"):
+    """Settings of every tenant whose Tenant names the template. What a Tenant sets itself wins, field by field."""
+
+
+class AppliedTemplate(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The TenantTemplate whose settings a tenant has, as it was when they were applied."""
+
+    name: Annotated[ObjectName, about("Name of the TenantTemplate.")]
+    uid: Annotated[Uid, about("UID of the TenantTemplate.")] = ""
+    generation: Annotated[int, Meta(ge=0), about("Its metadata.generation when it was applied.")] = 0
+    settings: Annotated[
+        TenantSettings, about("Its spec when it was applied. The tenant keeps it if the template is deleted.")
+    ] = TenantSettings()
+
+
+class TenantSpec(TenantSettings, frozen=True, kw_only=True, rename="camel"):
+    """What a tenant is to have. Fields that are absent are taken from the template, if there is one."""
+
+    template: Annotated[
+        ObjectName | None,
+        about("Name of the TenantTemplate that sets the fields which are absent here."),
     ] = None
     control_plane: Annotated[
         TenantControlPlane | None,
-        about("Where the tenant's Kubernetes API runs; without it, inside vcsync's own process."),
+        about(
+            "Location of the tenant's Kubernetes API. Default: inside vcsync's own process, unless a command registered the "
+            "tenant. It cannot change once it is set."
+        ),
         rules(
             Rule(
                 "[has(self.embedded), has(self.external), has(self.clusterVersion)].exists_one(x, x)",
@@ -148,71 +306,132 @@ class TenantSpec(Struct, frozen=True, kw_only=True, rename="camel"):
             )
         ),
     ] = None
+    suspended: Annotated[
+        bool,
+        about("If true, the tenant's users can only read its Kubernetes API, and its Pods are removed."),
+    ] = False
+    network: Annotated[
+        NetworkSpec | None,
+        about(
+            "The network default of an embedded control plane, when that is made. Default: type Flat. It cannot change."
+        ),
+        rules(
+            Rule(
+                "(self.type == 'VPC') == has(self.vpcID)",
+                "spec.network.vpcID is required with type VPC, and refused otherwise: add or remove it",
+            )
+        ),
+    ] = None
 
 
 class TenantStatus(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How the tenant is."""
+    """Observed state of the tenant."""
 
     phase: Annotated[
-        Literal["Pending", "Running", "Terminating", "Error"] | None, about("Summary of the conditions.")
+        Literal["Pending", "Running", "Suspending", "Suspended", "Terminating", "Error"] | None,
+        about("Summary of the conditions."),
     ] = None
     conditions: Conditions = ()
-    usage: Annotated[Amounts, about("What the tenant uses of its quota.")] = {}
+    usage: Annotated[Amounts, about("Amounts of its quota that the tenant uses.")] = {}
+    resource_quota: Annotated[
+        TenantResourceQuotaStatus | None, about("Usage of spec.resourceQuota. It is read every ten seconds.")
+    ] = None
     endpoint: Annotated[str, Meta(max_length=2048), about("URL of the tenant's Kubernetes API.")] = ""
+    observed_generation: Annotated[
+        int, Meta(ge=0), about("The metadata.generation that the conditions are about.")
+    ] = 0
+    control_plane: Annotated[
+        Literal["Embedded", "External", "Registered"] | None,
+        about(
+            "Kind of the control plane. Registered: a command registered it, and this object does not manage it."
+        ),
+    ] = None
+    control_plane_uid: Annotated[
+        Uid,
+        about(
+            "Identity of the control plane: the UID of the embedded one, or that of kube-system in an external one. "
+            "Another control plane is never taken for the tenant's."
+        ),
+        rules(
+            Rule(
+                "oldSelf == '' || self == oldSelf",
+                "status.controlPlaneUID cannot change: delete the Tenant and make a new one for another control plane",
+            )
+        ),
+    ] = msgspec.field(name="controlPlaneUID", default="")
+    cluster_namespace: Annotated[
+        OptionalDnsLabel, about("The tenant's root namespace in the meta cluster.")
+    ] = ""
+    limits: Annotated[
+        TenantLimits | None,
+        about("Limits of requests in force, with the defaults of the control plane. Absent: there are none."),
+    ] = None
+    weight: Annotated[int | None, about("The weight in force.")] = None
+    template: Annotated[
+        AppliedTemplate | None, about("The TenantTemplate that was applied last. Absent: none is.")
+    ] = None
 
 
 # --- VirtualCluster -------------------------------------------------------------------------------
 
 
 class ApiEndpoint(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where Pods find the tenant's Kubernetes API."""
+    """Address of the tenant's Kubernetes API for its Pods."""
 
     host: Annotated[Host, about("DNS name or IP address (IPv6 without brackets).")]
     port: Annotated[Port, about("TCP port.")] = 443
 
 
 class PodPolicy(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What reaches beyond a Pod's own sandbox in a super cluster and is refused unless allowed here."""
+    """Permissions for fields that reach beyond a Pod's own sandbox in a super cluster. The default is to refuse."""
 
     host_network: Annotated[
-        Permission, about("spec.hostNetwork, and hosts that kubelets are to call in probes and hooks.")
+        Permission, about("spec.hostNetwork, and the host field of probes and lifecycle hooks.")
     ] = "Refuse"
-    host_pid: Annotated[Permission, about("spec.hostPID")] = msgspec.field(default="Refuse", name="hostPID")
-    host_ipc: Annotated[Permission, about("spec.hostIPC")] = msgspec.field(default="Refuse", name="hostIPC")
+    host_pid: Annotated[Permission, about("spec.hostPID.")] = msgspec.field(default="Refuse", name="hostPID")
+    host_ipc: Annotated[Permission, about("spec.hostIPC.")] = msgspec.field(default="Refuse", name="hostIPC")
     host_path: Annotated[Permission, about("Volumes of type hostPath.")] = "Refuse"
     node_volumes: Annotated[
         Permission,
-        about("Volumes that nodes mount with rights of their own: csi, nfs, iscsi, cloud disks, ..."),
+        about("Volumes that nodes mount with their own permissions: csi, nfs, iscsi, cloud disks, ..."),
     ] = "Refuse"
     host_port: Annotated[Permission, about("Container ports with a hostPort.")] = "Refuse"
     privileged: Annotated[
-        Permission, about("Privileged containers and what amounts to it in their securityContext.")
+        Permission, about("Privileged containers, and equivalent settings of their securityContext.")
     ] = "Refuse"
-    node_name: Annotated[Permission, about("Pods that name their node themselves.")] = "Refuse"
+    node_name: Annotated[Permission, about("Pods that set spec.nodeName themselves.")] = "Refuse"
     control_plane_tolerations: Annotated[
         Permission, about("Tolerations for the taints of control plane nodes.")
     ] = "Refuse"
     tolerations: Annotated[
         TaintKeys | None,
         about(
-            "Keys of the node taints that Pods may tolerate, besides Kubernetes' own (node.kubernetes.io/...) and those "
-            "of control plane nodes; without it any. It keeps nodes for those whom the operator means."
+            "Keys of the node taints that Pods may tolerate, in addition to Kubernetes' own (node.kubernetes.io/...) and "
+            "those of control plane nodes. If it is absent, Pods may tolerate any taint. Use it to reserve nodes."
         ),
     ] = None
+    image_registries: Annotated[
+        tuple[ImagePrefix, ...],
+        Meta(max_length=64),
+        about(
+            "Registries that images of Pods may come from, with or without the beginning of a path: registry.example.com/team. "
+            "Empty: any registry."
+        ),
+    ] = ()
 
 
 class ServicePolicy(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a Service may ask of a super cluster's network."""
+    """Permissions of Services for a super cluster's network."""
 
     load_balancer: Annotated[Permission, about("Services of type LoadBalancer.")] = "Allow"
     node_port: Annotated[Permission, about("Services of type NodePort.")] = "Allow"
     load_balancer_ip: Annotated[
-        Permission, about("spec.loadBalancerIP: an address of which others may be meant to have it.")
+        Permission, about("spec.loadBalancerIP. The address may belong to somebody else.")
     ] = msgspec.field(default="Refuse", name="loadBalancerIP")
 
 
 class VirtualClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the syncers and schedulers need to know of a tenant's control plane."""
+    """Settings of a tenant's control plane that syncers and schedulers read."""
 
     tenant: Annotated[DnsLabel | None, about("Name of the Tenant whose control plane this is.")] = None
     weight: Annotated[
@@ -221,100 +440,131 @@ class VirtualClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
         about("Share of the syncers' work under contention, relative to other tenants."),
     ] = 1
     cluster_domain: Annotated[
-        OptionalObjectName, about("DNS domain of the tenant, for example cluster.local.")
+        OptionalObjectName, about("DNS domain of the tenant's cluster, for example cluster.local.")
     ] = ""
     opaque_meta_prefixes: Annotated[
-        MetaPrefixes, about("Prefixes of label and annotation keys that do not go down to super clusters.")
+        MetaPrefixes, about("Prefixes of label and annotation keys that are not copied to super clusters.")
     ] = ()
     transparent_meta_prefixes: Annotated[
         MetaPrefixes,
-        about("Prefixes of label and annotation keys that a super cluster may set and that come up."),
+        about(
+            "Prefixes of label and annotation keys that super clusters may set and that are copied to the tenant."
+        ),
     ] = ()
     api_endpoint: Annotated[
         ApiEndpoint | None,
         about(
-            "Where Pods find the tenant's Kubernetes API; without it, the server of the tenant's kubeconfig."
+            "Address of the tenant's Kubernetes API for its Pods. Default: the server of the tenant's kubeconfig."
         ),
     ] = None
     default_quota: Annotated[
         Quota,
-        about("Quota of a namespace that has no ResourceQuota; without it such a namespace is not placed."),
+        rules(_takes("defaultQuota", NAMESPACE_QUOTA)),
+        about(
+            "Quota of a namespace without a ResourceQuota. If it is absent, such a namespace is not placed."
+        ),
     ] = {}
     quota: Annotated[
         Quota,
+        rules(_takes("quota", SLICED)),
         about(
-            "The operator's cap on the slices of all namespaces together, whatever the tenant asks for: cpu, "
-            "memory, and pods, which follow from the two if they are not named."
+            "The operator's cap on the slices of all namespaces together, regardless of the tenant's own quotas: cpu, "
+            "memory and pods. If pods is absent, it follows from cpu and memory."
         ),
     ] = {}
     slice_size: Annotated[
         SliceSize | None,
         about(
-            "Size of a slice in namespaces without an annotation that says otherwise: cpu and memory. It may also "
-            "name pods, services, services.loadbalancers, services.nodeports, configmaps and secrets, how many go "
-            "with them, and object-bytes, how many bytes all objects may take; slices of another size have as many "
-            "in proportion."
+            "Size of a slice: cpu and memory. A namespace's annotation overrides it. It may also name counts (pods, "
+            "services, services.loadbalancers, services.nodeports, configmaps, secrets) and object-bytes, the number "
+            "of bytes of all objects. Slices of another size get these in proportion."
         ),
     ] = None
-    pod_policy: Annotated[PodPolicy, about("What tenant Pods may ask of super clusters' nodes.")] = (
+    pod_policy: Annotated[PodPolicy, about("Permissions of tenant Pods on super clusters' nodes.")] = (
         PodPolicy()
     )
     service_policy: Annotated[
-        ServicePolicy, about("What the tenant's Services may ask of super clusters' networks.")
+        ServicePolicy, about("Permissions of the tenant's Services for super clusters' networks.")
     ] = ServicePolicy()
     priority_classes: Annotated[
         dict[str, ObjectName],
         Meta(max_length=64),
         about(
-            "PriorityClass of the super clusters for each PriorityClass of the tenant; others are dropped."
+            "PriorityClass of the super clusters for each PriorityClass of the tenant. Pods lose any other class."
         ),
     ] = {}
     heartbeat_seconds: Annotated[
         int,
         Meta(ge=5, le=3600),
-        about("How often the Leases of the tenant's virtual nodes are renewed, in seconds."),
+        about("Interval of renewals of the Leases of the tenant's virtual nodes, in seconds."),
     ] = 20
     virtual_node_linger_seconds: Annotated[
-        int, Meta(ge=0, le=86400), about("How long a virtual node stays without Pods, in seconds.")
+        int, Meta(ge=0, le=86400), about("Seconds that a virtual node stays after its last Pod has gone.")
     ] = 120
+    suspended: Annotated[
+        bool, about("If true, no slices are placed for the tenant, so that its Pods are removed and wait.")
+    ] = False
     cluster_version_name: Annotated[
-        OptionalObjectName, about("ClusterVersion from which VirtualCluster sets the control plane up.")
+        OptionalObjectName,
+        about("Name of the ClusterVersion from which VirtualCluster sets the control plane up."),
     ] = ""
-    pki_expire_days: Annotated[int | None, about("Field of VirtualCluster; kept, not used.")] = None
-    service_cidr: Annotated[str, Meta(max_length=128), about("Field of VirtualCluster; kept, not used.")] = ""
+    pki_expire_days: Annotated[int | None, about("Field of VirtualCluster. vcsync keeps but ignores it.")] = (
+        None
+    )
+    service_cidr: Annotated[
+        str, Meta(max_length=128), about("Field of VirtualCluster. vcsync keeps but ignores it.")
+    ] = ""
 
 
 class VirtualClusterCondition(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A condition of a VirtualCluster: those which VirtualCluster wrote have no type."""
+    """A condition of a VirtualCluster. Conditions that VirtualCluster wrote have no type."""
 
-    type: Annotated[str, Meta(max_length=316), about("What the condition speaks of.")] = ""
-    status: Annotated[str, Meta(max_length=64), about("Whether it holds: True, False or Unknown.")] = ""
-    reason: Annotated[str, Meta(max_length=1024), about("Why, for programs.")] = ""
-    message: Annotated[Message, about("Why, for people.")] = ""
-    last_transition_time: Annotated[Time | None, about("When it last changed.")] = None
+    type: Annotated[str, Meta(max_length=316), about("Type of the condition, in CamelCase.")] = ""
+    status: Annotated[str, Meta(max_length=64), about("Status of the condition: True, False or Unknown.")] = (
+        ""
+    )
+    reason: Annotated[
+        str, Meta(max_length=1024), about("Machine-readable reason for the last transition.")
+    ] = ""
+    message: Annotated[Message, about("Human-readable details of the last transition.")] = ""
+    last_transition_time: Annotated[Time | None, about("When the status last changed.")] = None
 
 
 class VirtualClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How the control plane is."""
+    """Observed state of the control plane."""
 
     phase: Annotated[
-        Literal["Pending", "Running", "Updating", "Error"] | None, about("Summary: only Running is synced.")
+        Literal["Pending", "Running", "Updating", "Error"] | None,
+        about("Summary of the state. Only Running control planes are synced."),
     ] = None
     cluster_namespace: Annotated[
         OptionalDnsLabel,
-        about("The tenant's cluster key and root namespace, once decided."),
+        about("The tenant's cluster key, which is also the name of its root namespace."),
         rules(
             Rule(
                 "oldSelf == '' || self == oldSelf",
-                "status.clusterNamespace names all that the tenant has and cannot change: "
-                "make a new VirtualCluster",
+                "status.clusterNamespace is part of the names of the tenant's objects and cannot change: "
+                "create a new VirtualCluster",
             )
         ),
     ] = ""
-    message: Annotated[Message, about("The last transition, for people.")] = ""
-    reason: Annotated[Reason, about("The last transition, for programs.")] = ""
+    control_plane_uid: Annotated[
+        Uid,
+        about(
+            "UID of kube-system in the first control plane that answered. vcsync does not serve another one, unless the "
+            "annotation tenancy.x-k8s.io/control-plane-uid names it."
+        ),
+        rules(
+            Rule(
+                "oldSelf == '' || self == oldSelf",
+                "status.controlPlaneUID cannot change: run 'vcsync tenant accept' if the control plane was replaced on purpose",
+            )
+        ),
+    ] = msgspec.field(name="controlPlaneUID", default="")
+    message: Annotated[Message, about("Human-readable details of the last transition.")] = ""
+    reason: Annotated[Reason, about("Machine-readable reason for the last transition.")] = ""
     conditions: Annotated[
-        tuple[VirtualClusterCondition, ...], Meta(max_length=64), about("The control plane's state.")
+        tuple[VirtualClusterCondition, ...], Meta(max_length=64), about("Conditions of the control plane.")
     ] = ()
 
 
@@ -322,64 +572,71 @@ class VirtualClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Taint(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What keeps namespaces away from a super cluster unless they tolerate it."""
+    """A taint of a super cluster: it repels namespaces that do not tolerate it."""
 
     key: Annotated[str, Meta(min_length=1, max_length=316), about("Key of the taint.")]
     value: Annotated[str, Meta(max_length=63), about("Value of the taint.")] = ""
     effect: Annotated[
         TaintEffect,
         about(
-            "NoSchedule: no new slices. PreferNoSchedule: only where nothing else is. NoExecute: all leave."
+            "NoSchedule: no new slices. PreferNoSchedule: new slices only if no other super cluster fits. "
+            "NoExecute: no new slices, and existing slices move away."
         ),
     ]
 
 
 DEFAULT_EVICTION_SECONDS: Final = 3600
-"""How long Pods that lose their place wait for PodDisruptionBudgets: a tenant may write one that never allows anything."""
+"""Seconds that Pods which have to leave wait for PodDisruptionBudgets; a tenant's budget may forbid every disruption."""
 
 
 class SuperClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A cluster of the pool, as its operator wants it used."""
+    """The operator's settings for a cluster of the pool."""
 
     id: Annotated[SuperId, about("Identity of the super cluster in labels, placements and node names.")]
     kubeconfig_secret_ref: Annotated[
         SecretRef | None,
         about(
-            "Where its kubeconfig stands; without it, Secret super-<id>, key kubeconfig, in vcsync-system."
+            "Secret that holds its kubeconfig. Default: key kubeconfig of Secret super-<id> in vcsync-system."
         ),
     ] = None
     headroom: Annotated[
         dict[str, PercentOrQuantity],
         Meta(max_length=MAX_RESOURCES),
-        about("What is kept free, by resource: a percentage of what is allocatable, or an amount."),
+        rules(_takes("headroom", SLICED)),
+        about("Capacity to keep free, by resource: a percentage of the allocatable amount, or an amount."),
     ] = {}
     overcommit: Annotated[
         dict[str, Overcommit],
         Meta(max_length=MAX_RESOURCES),
+        rules(_takes("overcommit", SLICED)),
         about(
-            "How much of what headroom leaves is dealt out in slices, by resource: 200% deals it twice, "
-            "trusting that not all is used at once. Without it 100%."
+            "Percentage of the capacity after headroom that slices may promise, by resource. With 200%, slices promise it "
+            "twice, in the expectation that tenants do not use all of it at the same time. Default: 100%."
         ),
     ] = {}
     taints: Annotated[
         tuple[Taint, ...],
         Meta(max_length=32, extra={"list_map_keys": ("key", "effect")}),
-        about("What keeps namespaces away that do not tolerate it."),
+        about("Taints that repel namespaces which do not tolerate them."),
     ] = ()
-    cordoned: Annotated[bool, about("True: no new slices come here; those that are here stay.")] = False
-    drain: Annotated[bool, about("True: no new slices come here and those that are here move away.")] = False
+    cordoned: Annotated[
+        bool, about("If true, the super cluster gets no new slices. Existing slices stay.")
+    ] = False
+    drain: Annotated[
+        bool, about("If true, the super cluster gets no new slices, and existing slices move away.")
+    ] = False
     eviction_seconds: Annotated[
         int,
         Meta(ge=0, le=7 * 24 * 3600),
         about(
-            "How many seconds Pods that lose their place here wait for their tenants' PodDisruptionBudgets, "
-            "counted from the first that had to; 0: not at all."
+            "Seconds that Pods which have to leave wait for their tenants' PodDisruptionBudgets, counted from the "
+            "first Pod that waits. 0: they do not wait."
         ),
     ] = DEFAULT_EVICTION_SECONDS
     prices: Annotated[
         dict[str, Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)?$", max_length=32)]],
         Meta(max_length=MAX_RESOURCES),
-        about("Price of one unit (a CPU, a GiB) for an hour, by resource, as a decimal number in quotes."),
+        about("Price of one unit (a CPU, a GiB) per hour, by resource, as a decimal number in quotes."),
     ] = {}
 
 
@@ -390,33 +647,57 @@ class NodeCounts(Struct, frozen=True, kw_only=True):
     total: Annotated[int, Meta(ge=0), about("All nodes.")] = 0
 
 
-class SuperClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the super cluster has and how it is; written by its syncer."""
+TroubleType = Literal["Braked", "WrongControlPlane", "TenantTooLarge"]
+"""Types of conditions on a VirtualCluster that report a problem with serving its tenant."""
 
-    allocatable: Annotated[Amounts, about("What Pods can use on its ready nodes, by resource.")] = {}
-    allocated: Annotated[Amounts, about("What is dealt out there in slices.")] = {}
-    free: Annotated[Amounts, about("What is left.")] = {}
-    largest_node: Annotated[Amounts, about("What the largest node offers: no single Pod can have more.")] = {}
-    nodes: Annotated[NodeCounts, about("Its nodes.")] = NodeCounts()
+
+class Trouble(Struct, frozen=True, kw_only=True):
+    """A problem of one syncer with one tenant."""
+
+    tenant: Annotated[DnsLabel, about("The tenant's cluster key.")]
+    type: Annotated[TroubleType, about("Type of the VirtualCluster's condition that reports it.")]
+    message: Annotated[str, Meta(max_length=1024), about("The cause and the remedy.")] = ""
+
+
+class SuperClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Observed capacity and state of the super cluster. Its syncer writes it."""
+
+    allocatable: Annotated[Amounts, about("Allocatable amounts of its ready nodes, by resource.")] = {}
+    allocated: Annotated[
+        Amounts,
+        about("Amounts that slices hold, including slices that are still being cleared, by resource."),
+    ] = {}
+    free: Annotated[
+        Amounts, about("Amounts still available for slices, after headroom and overcommit, by resource.")
+    ] = {}
+    largest_node: Annotated[
+        Amounts, about("Allocatable amounts of the largest node, by resource. No Pod can use more.")
+    ] = {}
+    nodes: Annotated[NodeCounts, about("Numbers of nodes.")] = NodeCounts()
     conditions: Conditions = ()
-    heartbeat_time: Annotated[Time | None, about("When its syncer last spoke.")] = None
-    syncer_identity: Annotated[str, Meta(max_length=253), about("The syncer that leads.")] = ""
-    version: Annotated[str, Meta(max_length=64), about("Its Kubernetes version.")] = ""
+    reports: Annotated[
+        dict[str, Annotated[tuple[Trouble, ...], Meta(max_length=100)]],
+        Meta(max_length=MAX_SUPER_CLUSTERS),
+        about("Problems with serving tenants there, by shard of the syncer (1/1: all tenants)."),
+    ] = {}
+    heartbeat_time: Annotated[Time | None, about("When its syncer last wrote this status.")] = None
+    syncer_identity: Annotated[str, Meta(max_length=253), about("Identity of the leading syncer.")] = ""
+    version: Annotated[str, Meta(max_length=64), about("Kubernetes version of the super cluster.")] = ""
 
 
 # --- NamespacePlacement ---------------------------------------------------------------------------
 
 
 class VirtualClusterRef(Struct, frozen=True, kw_only=True):
-    """The VirtualCluster a ledger entry belongs to."""
+    """Reference to the VirtualCluster of a ledger entry."""
 
-    namespace: Annotated[DnsLabel, about("Its namespace.")]
-    name: Annotated[ObjectName, about("Its name.")]
-    uid: Annotated[Uid, about("Its UID.")]
+    namespace: Annotated[DnsLabel, about("Namespace of the VirtualCluster.")]
+    name: Annotated[ObjectName, about("Name of the VirtualCluster.")]
+    uid: Annotated[Uid, about("UID of the VirtualCluster.")]
 
 
 class NamespacePlacementSpec(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How many slices of which size one namespace of a tenant needs."""
+    """Number and size of the slices that one namespace of a tenant needs."""
 
     virtual_cluster: Annotated[VirtualClusterRef, about("The tenant's VirtualCluster.")]
     tenant: Annotated[DnsLabel, about("The tenant's cluster key.")]
@@ -424,47 +705,47 @@ class NamespacePlacementSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     namespace_uid: Annotated[Uid, about("UID of the tenant's namespace.")] = msgspec.field(
         name="namespaceUID"
     )
-    quota: Annotated[Quota, about("What the namespace may use, by resource.")] = {}
-    slice_size: Annotated[Quota, about("What one slice holds, by resource.")] = {}
-    slices: Annotated[Slices, about("Number of slices that hold the quota.")] = 0
+    quota: Annotated[Quota, about("Hard limits of the namespace, by resource.")] = {}
+    slice_size: Annotated[Quota, about("Size of one slice, by resource.")] = {}
+    slices: Annotated[Slices, about("Number of slices that the quota needs.")] = 0
     pins: Annotated[
         SlicesBySuper,
-        about("Slices that are to be on a super cluster whatever the scheduler thinks, by its id."),
+        about("Slices that an operator pins to a super cluster regardless of scores, by its id."),
     ] = {}
 
 
 class Explanation(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Why slices are, or are not, on one super cluster."""
+    """The scheduler's result for one super cluster."""
 
     super_cluster: Annotated[SuperId, about("Id of the super cluster.")]
-    slices: Annotated[Slices, about("Slices placed there.")] = 0
+    slices: Annotated[Slices, about("Number of slices placed there.")] = 0
     refused_by: Annotated[
         tuple[Annotated[str, Meta(max_length=253)], ...],
         Meta(max_length=32),
-        about("Filters that refused it."),
+        about("Filters that refused the super cluster."),
     ] = ()
-    score: Annotated[int, about("Its score; higher was better.")] = 0
-    reason: Annotated[str, Meta(max_length=1024), about("The same for people.")] = ""
+    score: Annotated[int, about("Score of the super cluster. Higher is better.")] = 0
+    reason: Annotated[str, Meta(max_length=1024), about("Human-readable reason for the result.")] = ""
 
 
 class NamespacePlacementStatus(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where the slices are: the truth that every syncer follows."""
+    """Placement of the slices. Every syncer follows it."""
 
-    placements: Annotated[SlicesBySuper, about("Slices on each super cluster, by its id.")] = {}
+    placements: Annotated[SlicesBySuper, about("Number of slices on each super cluster, by its id.")] = {}
     slice_size: Annotated[
-        Quota, about("What one slice of these placements holds, by resource; empty: what spec says.")
+        Quota, about("Size of one slice of these placements, by resource. If empty, spec.sliceSize applies.")
     ] = {}
     clearing: Annotated[
         dict[SuperId, Annotated[Quota, about("Amounts, by resource.")]],
         Meta(max_length=MAX_SUPER_CLUSTERS),
         about(
-            "What a super cluster may still hold beyond its slices, by its id, until its syncer has cleared it."
+            "Amounts that a super cluster may hold beyond its slices until its syncer has cleared them, by its id."
         ),
     ] = {}
-    waiting: Annotated[Slices, about("Slices for which there is no place yet.")] = 0
+    waiting: Annotated[Slices, about("Number of slices that are not placed yet.")] = 0
     explanation: Annotated[
         tuple[Explanation, ...],
         Meta(max_length=MAX_SUPER_CLUSTERS),
-        about("Why, one entry for each super cluster."),
+        about("The scheduler's results, one entry for each super cluster."),
     ] = ()
     conditions: Conditions = ()

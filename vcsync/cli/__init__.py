@@ -1,1 +1,1 @@
-"""The `vcsync` command: installs, registers clusters and tenants, runs the roles, tells what goes on."""
+"""The `vcsync` command: installs, registers clusters and tenants, runs the roles, and reports their state."""

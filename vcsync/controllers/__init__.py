@@ -1,1 +1,1 @@
-"""What makes an embedded control plane live: the controllers of kube-controller-manager, for all tenants in one process."""
+"""The controllers of embedded control planes: those of kube-controller-manager, for all tenants in one process."""

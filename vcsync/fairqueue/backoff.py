@@ -1,19 +1,25 @@
-"""How long a failed item waits before it is tried again."""
+"""Computes how long a failed item waits before it is retried. Pure."""
 
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from zlib import crc32
 
-_MOST_DOUBLINGS = 64  # beyond this 2**n only risks a float overflow: any cap is long reached
+_MOST_DOUBLINGS = 64  # any cap is reached before; more could overflow a float
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
     """Exponential backoff with deterministic jitter.
 
-    `base` and `cap` are seconds; `jitter` is the share (0..1) of a delay that may be taken off it, so that
-    items which failed together do not come back together. `ValueError` if a field is out of range.
+    Attributes:
+        base: Seconds of the first delay.
+        cap: Most seconds of a delay.
+        jitter: Largest share (0..1) by which a delay is shortened, so that items that fail together are not retried
+            together.
+
+    Raises:
+        ValueError: A field is out of range.
     """
 
     base: float = 0.25
@@ -29,9 +35,9 @@ class Backoff:
             raise ValueError(f"jitter must be a share between 0 and 1, not {self.jitter}")
 
     def delay(self, group: str, item: Hashable, failures: int) -> float:
-        """Seconds to wait after so many failures in a row (1 or more): base * 2^(failures-1), at most cap.
+        """Return the seconds to wait after `failures` in a row (1 or more): base * 2^(failures-1), at most cap.
 
-        The jitter is derived from the arguments (and the `repr` of the item), hence the same in every run.
+        The jitter is derived from the arguments (and the `repr` of the item), so it is the same in every run.
         """
         full = min(self.base * 2.0 ** min(failures - 1, _MOST_DOUBLINGS), self.cap)
         seed = crc32(f"{group}\0{item!r}\0{failures}".encode("utf-8", "surrogatepass"))

@@ -1,4 +1,4 @@
-"""What a fair queue remembers about a group that has items, and about each of them."""
+"""The state of a group in a fair queue, and of each of its items."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -7,11 +7,11 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
-_PRIORITY_RUN = 8  # priority items of a group popped in a row before one of its ordinary items gets its turn
+_PRIORITY_RUN = 8  # priority items of a group that are popped in a row before one of its ordinary items
 
 
 class Place(Enum):
-    """Where an item is; it is in one place at a time."""
+    """The place of an item. An item is in one place at a time."""
 
     QUEUED = "queued"
     DELAYED = "delayed"
@@ -19,7 +19,7 @@ class Place(Enum):
 
 
 class Group(Generic[K]):
-    """A group that has items. Made with its first item, dropped with its last one."""
+    """A group with items. It is created with its first item and dropped with its last one."""
 
     __slots__ = (
         "active",
@@ -41,15 +41,15 @@ class Group(Generic[K]):
         self.priority: OrderedDict[K, Entry[K]] = OrderedDict()
         self.priority_run = 0
         self.in_process = 0
-        self.credit = 0  # items it may still pop in its present turn
-        self.active = False  # it takes turns
+        self.credit = 0  # items that it may still pop in its current turn
+        self.active = False  # whether it takes turns
 
     def eligible(self) -> bool:
-        """Whether it may take a turn: something is ready and the limit leaves room."""
+        """Return whether it may take a turn: an item is ready, and the limit is not reached."""
         return bool(self.ordinary or self.priority) and self.in_process < self.limit
 
     def take(self) -> "Entry[K]":
-        """Remove and return the next ready entry; ordinary ones do not starve behind priority ones."""
+        """Remove and return the next ready entry. Ordinary entries do not starve behind priority entries."""
         if self.priority and (not self.ordinary or self.priority_run < _PRIORITY_RUN):
             self.priority_run += 1
             return self.priority.popitem(last=False)[1]
@@ -58,7 +58,7 @@ class Group(Generic[K]):
 
 
 class Entry(Generic[K]):
-    """Everything known about one item."""
+    """The state of one item."""
 
     __slots__ = (
         "attempts",
@@ -77,16 +77,17 @@ class Entry(Generic[K]):
         self.group = group
         self.item = item
         self.place = Place.QUEUED
-        self.wanted_at = wanted_at  # since when it is due and has not been settled
+        self.wanted_at = wanted_at  # when it became due, unless it has been settled since
         self.attempts = 0  # failures in a row
-        self.ticket = 0  # delayed: cancels its deadline
-        self.due: float | None = None  # delayed: its deadline; in process: when to handle it again, if at all
-        # The rest is meaningful while in process:
-        self.priority = False  # the next run has priority
+        self.ticket = 0  # cancels its deadline, while delayed
+        # The deadline of a delayed item, or the time to handle an item in process again.
+        self.due: float | None = None
+        # The following attributes are used while in process:
+        self.priority = False  # whether the next run has priority
         self.failed = False
-        self.dropped = False  # its group was forgotten: the handler's wish to see it again no longer counts
+        self.dropped = False  # whether its group was forgotten, so that `retry` and `again` have no effect
 
     def ask_again(self, at: float) -> None:
-        """Note, while in process, a wish to handle it again; the earliest one counts."""
+        """Request, while in process, that it is handled again. The earliest time counts."""
         if self.due is None or at < self.due:
             self.due = at

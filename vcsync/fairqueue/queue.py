@@ -1,8 +1,8 @@
 """A work queue that shares its throughput between groups (tenants) by weight, retries included.
 
 The method is deficit round robin. An item is in at most one place: *queued* (ready), *delayed* (ready at its
-deadline) or *in process* (popped, not done yet). Items in process may be asked for again; that is remembered
-and carried out by `done()`, so an item is never handled twice at once and no request is lost.
+deadline) or *in process* (popped, not done yet). An item in process may be added again. `done()` then enqueues it, so an
+item is never handled twice concurrently, and no request is lost.
 """
 
 import math
@@ -37,24 +37,24 @@ class QueueStatistics:
 class FairQueue(Generic[K]):
     """Weighted fair queue of de-duplicated items. Not thread-safe; `now` is seconds of one monotonic clock.
 
-    Groups that have ready items and are under their limit take turns; in its turn a group pops up to
+    Groups that have ready items and are under their limit take turns; in one turn a group pops up to
     `quantum * weight` items. Retries and delayed items pass through the same turns as first attempts.
-    Within a group order is first in, first out, priority items first.
+    Within a group, priority items come first; otherwise the order is first in, first out.
 
-    Life of an item: `add` or `add_after`, `pop`, then optionally `retry` (it failed) or `again` (look again
-    later), then `done`. A `done` without `retry` is a success and ends the item's backoff.
+    The life of an item: `add` or `add_after`, `pop`, then optionally `retry` (it failed) or `again` (handle it again
+    later), then `done`. A `done` without `retry` is a success and ends the backoff of the item.
 
-    `on_ready`, when set, is called whenever an item became ready to pop or the next deadline came nearer.
-    It must not call back into the queue.
+    `on_ready`, if set, is called whenever an item becomes ready or the next deadline becomes earlier. It must not call
+    the queue.
     """
 
     def __init__(self, *, quantum: int = 1, backoff: Backoff | None = None, limit: int | None = None) -> None:
-        """Make an empty queue.
+        """Create an empty queue.
 
         Args:
             quantum: items per turn and unit of weight.
-            backoff: how long what failed waits.
-            limit: how many items of a group that was never told otherwise are in process at once; None: no bound.
+            backoff: pauses of failed items.
+            limit: default for the largest number of items of a group in process; None for no limit.
 
         Raises:
             ValueError: a number is below 1.
@@ -71,7 +71,7 @@ class FairQueue(Generic[K]):
         self._ceilings: dict[str, int] = {}
         self._usual_limit = _NO_LIMIT if limit is None else limit
         self._groups: dict[str, Group[K]] = {}
-        # In order of their turns; the first one has it now.
+        # In the order of their turns; the first group has the current turn.
         self._active: OrderedDict[str, Group[K]] = OrderedDict()
         self._deadlines: Deadlines[Entry[K]] = Deadlines()
         self._queued = 0
@@ -80,7 +80,7 @@ class FairQueue(Generic[K]):
     # Settings of groups
 
     def set_weight(self, group: str, weight: int) -> None:
-        """Give a group its share (1..1000; 1 for groups never told) from its next turn on.
+        """Set the weight of a group (1 to 1000; the default is 1), from its next turn on.
 
         `ValueError` if `weight` is out of range.
         """
@@ -92,7 +92,7 @@ class FairQueue(Generic[K]):
             self._weights[group] = weight
 
     def set_limit(self, group: str, in_flight: int | None) -> None:
-        """Bound how many items of a group are in process at once; None: as usual, 0: hold the group.
+        """Limit the number of items of a group in process. None sets the default, 0 pauses the group.
 
         Items in process beyond a lowered limit finish normally. `ValueError` if `in_flight` is negative.
         """
@@ -107,7 +107,7 @@ class FairQueue(Generic[K]):
         self._apply_limit(group)
 
     def set_ceiling(self, group: str, in_flight: int | None) -> None:
-        """Bound a group for a while, whatever its limit says; None ends that. `ValueError` if it is below 1."""
+        """Set a second limit of a group, besides `set_limit`; None removes it. `ValueError` if it is below 1."""
         if in_flight is None:
             self._ceilings.pop(group, None)
         elif in_flight < 1:
@@ -117,13 +117,13 @@ class FairQueue(Generic[K]):
         self._apply_limit(group)
 
     def has_ceiling(self, group: str) -> bool:
-        """Whether the group is bounded by `set_ceiling`."""
+        """Return whether the group has a limit from `set_ceiling`."""
         return group in self._ceilings
 
     def forget_group(self, group: str) -> None:
         """Drop a group's queued and delayed items, its backoff, weight and limit.
 
-        Its items in process finish normally and are not handled again, unless they are added anew after this.
+        Its items in process finish normally and are not handled again, unless they are added again after this.
         """
         self._weights.pop(group, None)
         self._limits.pop(group, None)
@@ -150,14 +150,14 @@ class FairQueue(Generic[K]):
         if not kept:
             del self._groups[group]
 
-    # What producers call
+    # Methods for producers
 
     def add(self, group: str, item: K, *, now: float, priority: bool = False) -> None:
-        """Ask for an item to be handled as soon as it is its turn.
+        """Enqueue an item.
 
-        Queued already: nothing changes, except that `priority` moves it up. Delayed: it is brought forward.
-        In process: it is handled once more after `done()`. `priority` puts it before the group's ordinary
-        items, never before other groups.
+        If it is queued already, nothing changes, except that `priority` moves it forward. If it is delayed, it is queued
+        now. If it is in process, it is handled again after `done()`. `priority` puts the item before the group's ordinary
+        items, but not before other groups.
         """
         state = self._groups.get(group) or self._new_group(group)
         entry = state.entries.get(item)
@@ -176,9 +176,9 @@ class FairQueue(Generic[K]):
             state.priority[item] = state.ordinary.pop(item)
 
     def add_after(self, group: str, item: K, delay: float, *, now: float) -> None:
-        """Ask for an item to be handled `delay` seconds from now, at once if that is not positive.
+        """Enqueue an item after `delay` seconds, or immediately if that is not positive.
 
-        The earliest wish wins. `ValueError` if `delay` is infinite or not a number.
+        Of several times for an item the earliest counts. `ValueError` if `delay` is infinite or not a number.
         """
         _require_finite(delay)
         if delay <= 0:
@@ -199,17 +199,17 @@ class FairQueue(Generic[K]):
             self._set_deadline(entry, due)
 
     def forget(self, group: str, item: K) -> None:
-        """Reset an item's backoff: its next failure counts as its first. The item stays where it is."""
+        """Reset an item's backoff: its next failure counts as its first. The item itself is not moved."""
         entry = self._entry(group, item)
         if entry is not None:
             entry.attempts = 0
 
-    # What handlers call
+    # Methods for handlers
 
     def pop(self, *, now: float) -> tuple[str, K] | None:
-        """Take the next item into process, or None if none is ready.
+        """Return the next item, which is in process from now on; None if none is ready.
 
-        Takes the same time however many groups there are; each deadline passed adds O(log delayed), once.
+        This takes constant time, plus O(log delayed) for each item whose deadline has passed.
         """
         if self._deadlines.earliest <= now:
             self._release_due(now)
@@ -231,10 +231,10 @@ class FairQueue(Generic[K]):
         return state.name, entry.item
 
     def retry(self, group: str, item: K, *, now: float) -> float:
-        """Tell, before `done()`, that an item in process failed; returns the seconds of backoff it is given.
+        """Report, before `done()`, that an item in process failed. Return its backoff in seconds.
 
-        If it was asked for earlier than that, the earlier wish wins. Infinity: its group was forgotten, it is
-        not retried. `ValueError` if the item is not in process.
+        If the item was added for an earlier time, that time counts. The result is infinite if the group was forgotten, so
+        that the item is not retried. `ValueError` if the item is not in process.
         """
         entry = self._entry_in_process(group, item)
         if entry.dropped:
@@ -246,10 +246,10 @@ class FairQueue(Generic[K]):
         return delay
 
     def again(self, group: str, item: K, delay: float, *, now: float) -> None:
-        """Tell, before `done()`, that an item in process is to be looked at again `delay` seconds from now.
+        """Request, before `done()`, that an item in process is handled again after `delay` seconds.
 
-        Unlike `add_after` this is the handler's wish, which ends with its group: it has no effect after
-        `forget_group`. `ValueError` if the item is not in process or `delay` not a finite number.
+        Unlike `add_after`, this has no effect after `forget_group`. `ValueError` if the item is not in process or `delay`
+        is not a finite number.
         """
         _require_finite(delay)
         entry = self._entry_in_process(group, item)
@@ -257,7 +257,7 @@ class FairQueue(Generic[K]):
             entry.ask_again(now + delay)
 
     def done(self, group: str, item: K, *, now: float) -> None:
-        """End the processing of an item, and queue or delay it if it was asked for again.
+        """End the processing of an item, and queue or delay it if it was added again.
 
         `ValueError` if the item is not in process.
         """
@@ -274,31 +274,33 @@ class FairQueue(Generic[K]):
         elif not state.active:
             self._update_turn(state)
 
-    # What observers call
+    # Methods for observers
 
     def next_deadline(self) -> float | None:
-        """When the earliest delayed item becomes ready, or None if nothing is delayed."""
+        """Return when the earliest delayed item becomes ready; None if none is delayed."""
         return self._deadlines.next()
 
     def statistics(self) -> QueueStatistics:
-        """Sizes of the queue."""
+        """Return the sizes of the queue."""
         return QueueStatistics(self._queued, len(self._deadlines), self._in_process, len(self._groups))
 
     def depth(self, group: str) -> int:
-        """Number of a group's items that wait, queued or delayed."""
+        """Return the number of a group's items that are queued or delayed."""
         state = self._groups.get(group)
         return 0 if state is None else len(state.entries) - state.in_process
 
     def ready(self, group: str) -> int:
-        """Number of a group's items that wait to be handled now; those that are delayed until later do not count."""
+        """Return the number of a group's queued items. Delayed items do not count."""
         state = self._groups.get(group)
         return 0 if state is None else len(state.ordinary) + len(state.priority)
 
     def oldest(self, group: str, now: float) -> tuple[K, float, int] | None:
-        """The group's item that is due for longest and still not settled, or None if nothing is due.
+        """Return the group's item that has been due for longest; None if none is due.
 
-        Tells (item, age in seconds, failures in a row). Items that wait for a retry or are in process count
-        as due. Looks at every item of the group.
+        Items that wait for a retry or are in process count as due. This examines every item of the group.
+
+        Returns:
+            (item, seconds since it is due, failures in a row).
         """
         state = self._groups.get(group)
         if state is None:
@@ -309,7 +311,7 @@ class FairQueue(Generic[K]):
         return entry.item, now - entry.wanted_at, entry.attempts
 
     def attempts(self, group: str, item: K) -> int:
-        """How often in a row an item has failed; 0 if it did not or is not known."""
+        """Return the number of consecutive failures of an item; 0 if the item is not known."""
         entry = self._entry(group, item)
         return 0 if entry is None else entry.attempts
 
@@ -329,7 +331,7 @@ class FairQueue(Generic[K]):
             self._update_turn(state)
 
     def _update_turn(self, state: Group[K]) -> None:
-        """Let the group join or leave the turns, as its limit and its items demand."""
+        """Add the group to the turns or remove it, according to its limit and its items."""
         if not state.eligible():
             if state.active:
                 self._end_turns(state)
@@ -339,7 +341,7 @@ class FairQueue(Generic[K]):
             self._notify()
 
     def _end_turns(self, state: Group[K]) -> None:
-        # Unused credit is not saved up: a group that comes back gets no more than its share of a round.
+        # Unused credit is not kept: a group that returns gets no more than its share of a round.
         state.active = False
         state.credit = 0
         del self._active[state.name]
@@ -369,7 +371,7 @@ class FairQueue(Generic[K]):
             self._update_turn(state)
 
     def _put_back(self, entry: Entry[K], due: float, now: float) -> None:
-        """Queue or delay an entry whose processing ended."""
+        """Queue or delay an entry whose processing has ended."""
         if not entry.failed:
             entry.attempts = 0
             entry.wanted_at = due

@@ -1,7 +1,8 @@
-"""A pool of asyncio workers around a fair queue: starts them on demand, retries what fails, loses nothing."""
+"""A pool of asyncio workers for a fair queue. It starts workers on demand, and retries items that fail."""
 
 import asyncio
 import math
+import secrets
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Mapping
@@ -11,38 +12,50 @@ import structlog
 
 from vcsync.fairqueue.errors import LastError, LastErrors
 from vcsync.fairqueue.queue import FairQueue
+from vcsync.fairqueue.reconciles import Reconciles, Result, current
+from vcsync.fairqueue.timeline import Timeline
 
 K = TypeVar("K", bound=Hashable)
 
 _MOST_LAST_ERRORS = 200
 PATIENCE_SECONDS = 1.0
-"""How long an item may be in work before its worker is no longer counted: it waits for somebody who does not answer."""
-_SILENT_SHARE = 8  # of the workers: as many items of one group that does not answer are in work at once
-_ITEMS_BEFORE_YIELD = (
-    8  # a worker whose handler never suspends lets the rest of the loop run after so many items
-)
+"""Seconds after which a worker does not count any more, since its item waits for a server that does not answer."""
+_SILENT_SHARE = 8  # one group that does not answer has at most this fraction of the workers
+_ITEMS_BEFORE_YIELD = 8  # items after which a worker whose handler never suspends lets other tasks run
 
 _log = structlog.get_logger(__name__)
 
 
 class HandlerCancelledError(Exception):
-    """A handler ended in a cancellation that nobody asked the pool for, e.g. of something it awaited."""
+    """A handler was cancelled although the pool was not, for example because of something that it awaited."""
 
 
 class WorkerPool(Generic[K]):
     """Handles the items of a fair queue, up to `workers` at a time.
 
-    `handle(group, item)` returns None when the item is settled, or the seconds after which to look at it
-    again; both end its backoff. When it raises an `Exception` the item is retried with backoff, and
-    `on_error(group, item, error, delay)` is told, with the seconds of backoff (infinity: its group was
-    forgotten, there is no retry).
+    A group whose server does not answer takes no workers from other groups: an item that is handled for longer than
+    `patience` seconds does not count as one of the `workers`, nor do further items of its group until one of them ends
+    sooner. Such a group has at most an eighth of `workers` items in process, so the number of hanging items is limited.
 
-    Whoever does not answer takes nothing from those who do, however many hang at once: an item that is in work for longer than
-    `patience` seconds no longer counts as one of the `workers`, nor do further items of its group until one of them ends in less.
-    Such a group has an eighth of the workers' number in work at most, so what hangs is bounded, too.
+    Each handling is a reconcile with an id. `structlog` adds the id as `reconcile` to every line logged by the handler.
 
-    All methods belong to the event loop that `run()` runs in. `clock` gives seconds and never goes back.
-    `queue` may come from an earlier pool, to go on where that one stopped.
+    All methods must be called in the event loop in which `run()` runs.
+
+    Attributes:
+        reconciles: counts the reconciles by controller and result.
+        timeline: records the actions of handlers on objects.
+
+    Args:
+        name: name of the pool, for logs and errors.
+        handle: handles (group, item). It returns None when the item is settled, or the seconds until the item is to be
+            handled again; both end its backoff. When it raises an `Exception`, the item is retried with backoff.
+        workers: largest number of items that are handled concurrently.
+        clock: monotonic seconds.
+        queue: the queue; that of an earlier pool continues where the pool stopped. None for a new one.
+        on_error: called with (group, item, error, seconds of backoff) when `handle` raised. The seconds are infinite if
+            the group was forgotten, so that there is no retry.
+        patience: seconds after which a worker does not count any more.
+        controller_of: returns the name of the controller that handles an item; None for the pool's name.
     """
 
     def __init__(
@@ -55,6 +68,7 @@ class WorkerPool(Generic[K]):
         queue: FairQueue[K] | None = None,
         on_error: Callable[[str, K, Exception, float], None] | None = None,
         patience: float = PATIENCE_SECONDS,
+        controller_of: Callable[[K], str] | None = None,
     ) -> None:
         if workers < 1:
             raise ValueError(f"workers of pool {name!r} must be at least 1, not {workers}")
@@ -65,17 +79,22 @@ class WorkerPool(Generic[K]):
         self._queue: FairQueue[K] = FairQueue() if queue is None else queue
         self._on_error = on_error
         self._patience = patience
-        self._begun: dict[tuple[str, K], float] = {}  # items in work that count, oldest first, and since when
-        self._uncounted = 0  # workers whose items wait for somebody who does not answer
+        self._controller_of = controller_of
+        self.reconciles = Reconciles(secrets.token_hex(3))
+        self.timeline = Timeline(name)
+        # Items whose workers count, and since when they are handled, oldest first.
+        self._begun: dict[tuple[str, K], float] = {}
+        self._uncounted = 0  # workers that do not count, since their items wait for a silent server
         self._sweeping: asyncio.TimerHandle | None = None
         self._errors: LastErrors[K] = LastErrors(_MOST_LAST_ERRORS)
-        self._stopped = False  # by drain() or the end of run(): takes no more items
+        self._stopped = False  # whether drain() or the end of run() has stopped taking items
         self._drained = False
-        self._running = 0  # workers that have an item, or are between two
+        self._running = 0  # workers that handle an item, or are between two items
         self._idle = asyncio.Event()  # set while no worker runs
         self._idle.set()
-        self._handed_over: deque[tuple[str, K]] = deque()  # popped for workers that have not begun yet
-        self._wake_up: asyncio.Future[None] | None = None  # what the dispatcher waits for
+        # Items popped for workers that have not started yet:
+        self._handed_over: deque[tuple[str, K]] = deque()
+        self._wake_up: asyncio.Future[None] | None = None  # the dispatcher waits for it
 
     @property
     def queue(self) -> FairQueue[K]:
@@ -84,7 +103,7 @@ class WorkerPool(Generic[K]):
 
     @property
     def last_errors(self) -> Mapping[tuple[str, K], LastError]:
-        """A copy of the newest errors (at most 200) of items that failed and have not been settled since."""
+        """A copy of the newest errors (at most 200) of items that have failed and have not succeeded since."""
         failing: dict[tuple[str, K], LastError] = {}
         for group, item, error in list(self._errors):
             if self._queue.attempts(group, item):
@@ -94,18 +113,18 @@ class WorkerPool(Generic[K]):
         return failing
 
     def add(self, group: str, item: K, priority: bool = False) -> None:
-        """Ask for an item to be handled as soon as it is its turn; see `FairQueue.add`."""
+        """Enqueue an item; see `FairQueue.add`."""
         self._queue.add(group, item, now=self._clock(), priority=priority)
 
     def add_after(self, group: str, item: K, delay: float) -> None:
-        """Ask for an item to be handled `delay` seconds from now; see `FairQueue.add_after`."""
+        """Enqueue an item after `delay` seconds; see `FairQueue.add_after`."""
         self._queue.add_after(group, item, delay, now=self._clock())
 
     async def run(self) -> None:
-        """Handle items until cancelled. What was in flight then is back in the queue afterwards.
+        """Handle items until cancelled. Items in flight are then back in the queue.
 
-        Runs no task of its own while there is nothing to handle. `RuntimeError` if a pool runs on this queue
-        already.
+        Raises:
+            RuntimeError: another pool uses the queue.
         """
         if self._queue.on_ready is not None:
             raise RuntimeError(f"pool {self.name!r}: its queue is served by a running pool already")
@@ -127,10 +146,12 @@ class WorkerPool(Generic[K]):
                 self._worker_ended()
 
     async def drain(self, timeout: float) -> bool:  # noqa: ASYNC109 - running out of time is a result here
-        """Take no more items, for good, and wait up to `timeout` seconds for those in flight.
+        """Stop taking items, and wait up to `timeout` seconds for those in flight.
 
-        True if all of them have ended. Items may still be added; they stay in the queue. `run()` goes on,
-        idle, until it is cancelled.
+        Items may still be added; they stay in the queue. `run()` continues without work until it is cancelled.
+
+        Returns:
+            Whether all items in flight have ended.
         """
         self._drained = self._stopped = True
         try:
@@ -143,10 +164,10 @@ class WorkerPool(Generic[K]):
     # The dispatcher
 
     async def _dispatch(self, tasks: asyncio.TaskGroup) -> None:
-        """Start workers whenever there is more to do than the running ones take."""
+        """Start workers whenever there are more ready items than the running workers take."""
         loop = asyncio.get_running_loop()
         while True:
-            # Made before looking at the queue: whatever comes in from here on ends the wait below.
+            # Created before the queue is checked, so that items added from here on end the wait below.
             self._wake_up = loop.create_future()
             self._start_workers(tasks)
             timer = self._set_timer(loop)
@@ -168,21 +189,21 @@ class WorkerPool(Generic[K]):
             tasks.create_task(self._work(), name=f"{self.name}-worker")
 
     def _set_timer(self, loop: asyncio.AbstractEventLoop) -> asyncio.TimerHandle | None:
-        """Have the dispatcher woken at the next deadline, unless it could start no worker then."""
+        """Wake the dispatcher at the next deadline, unless it could start no worker then."""
         deadline = None if self._stopped else self._queue.next_deadline()
         if deadline is None:
             return None
         return loop.call_later(max(0.0, deadline - self._clock()), self._wake)
 
     def _wake(self) -> None:
-        # With all workers busy there is nothing to dispatch: they take the next items, due ones included.
+        # If all workers are busy, they take the next items themselves, including those that become due.
         if self._counted < self._workers and self._wake_up is not None and not self._wake_up.done():
             self._wake_up.set_result(None)
 
     # The workers
 
     async def _work(self) -> None:
-        """Handle the item handed over, then others until none is ready."""
+        """Handle the item that was handed over, then others until none is ready."""
         popped: tuple[str, K] | None = self._handed_over.popleft()
         handled = 0
         try:
@@ -191,7 +212,7 @@ class WorkerPool(Generic[K]):
                 handled += 1
                 if handled % _ITEMS_BEFORE_YIELD == 0:
                     await asyncio.sleep(0)
-                if self._stopped or self._counted > self._workers:  # others have begun in its place
+                if self._stopped or self._counted > self._workers:  # other workers were started instead
                     return
                 popped = self._queue.pop(now=self._clock())
         finally:
@@ -206,12 +227,17 @@ class WorkerPool(Generic[K]):
             self._idle.set()
 
     async def _process(self, group: str, item: K) -> None:
-        """Handle one item and settle, delay or retry it; whatever happens, its processing ends here."""
+        """Handle one item, and settle, delay or retry it."""
         began = self._begin(group, item)
+        reconcile = self.reconciles.begin(self._controller_of(item) if self._controller_of else self.name)
+        current.set(reconcile)
+        structlog.contextvars.bind_contextvars(reconcile=reconcile.id)
+        result: Result = "error"
         try:
             again = await self._handle(group, item)
             if again is not None:
                 self._queue.again(group, item, again, now=self._clock())
+            result = "success" if again is None else "requeue_after"
             if self._errors:
                 self._errors.settle(group, item)
         except asyncio.CancelledError as error:
@@ -221,17 +247,18 @@ class WorkerPool(Generic[K]):
             failure = HandlerCancelledError("something the handler awaited was cancelled")
             failure.__cause__ = error
             self._failed(group, item, failure)
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises, its item is retried
+        except Exception as error:  # noqa: BLE001 - the item is retried after any error
             self._failed(group, item, error)
         finally:
+            self.reconciles.end(reconcile, result, self._clock() - began)
             self._end(group, item, began)
             self._queue.done(group, item, now=self._clock())
 
-    # Who does not answer
+    # Servers that do not answer
 
     @property
     def _counted(self) -> int:
-        """Workers that are taken from those who answer."""
+        """Number of workers that count towards the limit."""
         return self._running - self._uncounted
 
     def _begin(self, group: str, item: K) -> float:
@@ -252,7 +279,7 @@ class WorkerPool(Generic[K]):
             self._queue.set_ceiling(group, None)  # it answers, with a result or an error
 
     def _sweep(self) -> None:
-        """Count no longer whose items have been in work for too long."""
+        """Stop counting workers whose items have been handled for too long."""
         self._sweeping = None
         now = self._clock()
         while self._begun:
@@ -271,10 +298,18 @@ class WorkerPool(Generic[K]):
         delay = self._queue.retry(group, item, now=now)
         try:
             if delay < math.inf:
-                self._errors.record(group, item, error, time=now, attempts=self._queue.attempts(group, item))
+                running = current.get()
+                self._errors.record(
+                    group,
+                    item,
+                    error,
+                    time=now,
+                    attempts=self._queue.attempts(group, item),
+                    reconcile=running.id if running else "",
+                )
             if self._on_error is not None:
                 self._on_error(group, item, error, delay)
-        except Exception:  # noqa: BLE001 - broken reporting must not cost the item or the worker
+        except Exception:  # noqa: BLE001 - an error in reporting must not lose the item or end the worker
             _log.exception("reporting an error failed", pool=self.name, tenant=group)
 
     def _put_back(self, group: str, item: K) -> None:

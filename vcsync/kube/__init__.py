@@ -1,1 +1,1 @@
-"""Talking to any Kubernetes API: connection, requests, watch, reflector, cache, and small pure helpers."""
+"""A client of Kubernetes API servers: connections, requests, watches, reflectors, caches, leases and events."""

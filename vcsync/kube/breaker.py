@@ -1,4 +1,4 @@
-"""When to leave an endpoint alone: a circuit breaker and a budget for retries. Pure; times in seconds."""
+"""A circuit breaker for an endpoint, and a budget of retries. Pure. Times are in seconds."""
 
 import random
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class BreakerState(Enum):
-    """Closed: calls go through. Open: none do. Half open: one does, to see whether the endpoint is back."""
+    """Closed: all calls pass. Open: no call passes. Half open: one call passes, as a probe of the endpoint."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -14,15 +14,15 @@ class BreakerState(Enum):
 
 
 class Breaker:
-    """Opens after a run of failures to reach an endpoint, and lets one probe through after each pause.
+    """A circuit breaker that opens after consecutive failures to reach an endpoint, and probes it after each pause.
 
     Args:
-        threshold: failures in a row, each within `window` seconds of the one before, that open it.
-        window: seconds after which a failure no longer counts as one in a row.
-        first_pause: seconds it stays open the first time; doubles with every failed probe.
-        longest_pause: seconds it stays open at most.
-        on_state: called with each new state.
-        jitter: returns a random number in [0, 1); spreads the probes of many clients.
+        threshold: Number of consecutive failures that open it.
+        window: Longest time between two consecutive failures, in seconds.
+        first_pause: Seconds until the first probe. Each failed probe doubles the pause.
+        longest_pause: Longest pause, in seconds.
+        on_state: Called with each new state.
+        jitter: Returns a random number in [0, 1), which spreads the probes of many clients.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class Breaker:
 
     @property
     def state(self) -> BreakerState:
-        """What it does with calls."""
+        """The current state."""
         return self._state
 
     def admit(self, now: float) -> float:
-        """Ask for one call: 0.0 lets it through, anything else is the seconds to wait before asking again.
+        """Return 0.0 if a call may be sent, otherwise the seconds until the next attempt.
 
-        Whoever is let through must report `succeeded`, `failed` or `abandoned`.
+        The caller must report the outcome of a call that is sent: `succeeded`, `failed` or `abandoned`.
         """
         if self._state is BreakerState.CLOSED:
             return 0.0
@@ -65,14 +65,14 @@ class Breaker:
         return max(self._opens_until - now, 0.1)
 
     def succeeded(self) -> None:
-        """The endpoint answered (whatever it said)."""
+        """Record that the endpoint responded, successfully or not."""
         self._failures = 0
         if self._state is not BreakerState.CLOSED:
             self._pause = self._first_pause
             self._change(BreakerState.CLOSED)
 
     def failed(self, now: float) -> None:
-        """The endpoint did not answer."""
+        """Record that the endpoint did not respond."""
         if self._state is BreakerState.HALF_OPEN:
             self._pause = min(self._pause * 2, self._longest_pause)
             self._open(now)
@@ -83,7 +83,7 @@ class Breaker:
             self._open(now)
 
     def abandoned(self, now: float) -> None:
-        """A call that was let through has told nothing about the endpoint (it was cancelled)."""
+        """Record that a call ended without information about the endpoint, for example because it was cancelled."""
         if self._state is BreakerState.HALF_OPEN:
             self._opens_until = now
             self._change(BreakerState.OPEN)
@@ -99,12 +99,12 @@ class Breaker:
 
 
 class RetryBudget:
-    """Bounds retries to a share of all calls plus a small floor, so that retries cannot feed an overload.
+    """Limits retries to a share of all calls plus a small rate, so that retries do not increase an overload.
 
     Args:
-        share: retries earned by each call.
-        floor: retries earned per second without any call.
-        capacity: retries that can be saved up.
+        share: Retries that each call adds to the budget.
+        floor: Retries that each second adds to the budget.
+        capacity: Most retries in the budget.
     """
 
     def __init__(self, *, share: float = 0.1, floor: float = 0.2, capacity: float = 10.0) -> None:
@@ -119,7 +119,7 @@ class RetryBudget:
         self._tokens = min(self._capacity, self._tokens + self._share)
 
     def take(self, now: float) -> bool:
-        """Take a retry out of the budget; False if there is none left."""
+        """Take a retry from the budget. Return False if it is empty."""
         if self._filled_at is not None:
             self._tokens = min(self._capacity, self._tokens + (now - self._filled_at) * self._floor)
         self._filled_at = now
@@ -133,9 +133,9 @@ def backoff(attempt: int, *, base: float, cap: float, jitter: float) -> float:
     """Return the seconds to wait before a retry: exponential, half of it random.
 
     Args:
-        attempt: number of retries before this one.
-        base: seconds before the first retry.
-        cap: seconds at most.
-        jitter: a random number in [0, 1).
+        attempt: Number of earlier retries.
+        base: Seconds before the first retry.
+        cap: Most seconds.
+        jitter: A random number in [0, 1).
     """
     return min(base * 2.0 ** min(attempt, 32), cap) * (0.5 + jitter / 2)

@@ -1,7 +1,7 @@
-"""The objects of one resource as we know them, kept in order although news comes by several ways. Pure.
+"""A cache of the objects of one resource that is updated from a watch, from lists and from answers to writes. Pure.
 
-News are events of a watch, lists, and the answers to our own writes; the latter overtake the watch. Versions
-decide: what is older than what we know changes nothing, and what was deleted does not come back by late news.
+Answers to writes overtake the watch. Resource versions decide the order: an object older than the cached one changes
+nothing, and a late event does not bring a deleted object back.
 """
 
 from collections import OrderedDict
@@ -9,16 +9,20 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from vcsync.kube.envelope import Envelope
+from vcsync.objects.envelope import Envelope
 
-_LONGEST_MEMORY = 8192  # deleted objects remembered; late news of them come within seconds
+_MOST_DELETED = 8192
+"""Deleted objects that are remembered. Their late events arrive within seconds."""
 
 
 class Change(Struct, frozen=True, gc=False):
-    """How one object changed: `old` is None for a new object, `new` for a deleted one.
+    """A change of one object.
 
-    `reported`: an event of the watch has told of exactly this deletion. An object that is merely absent, from a list or
-    from the answer to a read, may be absent because the server is another one, or has lost its data.
+    Attributes:
+        old: The object before; None for a new one.
+        new: The object after; None for a deleted one.
+        reported: Whether an event of the watch reported exactly this deletion. An object may also be missing from a list
+            or a read because the server has lost its data, or is another server.
     """
 
     old: Envelope | None
@@ -32,16 +36,16 @@ class Cache:
     def __init__(self) -> None:
         self._namespaces: dict[str, dict[str, Envelope]] = {}
         self._size = 0
-        # uid -> version of its deletion; None when we only know that it is gone.
+        # uid -> version of the deletion; None if it is not known.
         self._deleted: OrderedDict[str, int | None] = OrderedDict()
 
     def get(self, namespace: str, name: str) -> Envelope | None:
-        """Return the object, None if there is none."""
+        """Return the object; None if it is not cached."""
         objects = self._namespaces.get(namespace)
         return None if objects is None else objects.get(name)
 
     def items(self, namespace: str | None = None) -> Iterator[Envelope]:
-        """Iterate over the objects of one namespace or of all, as they are at this moment."""
+        """Iterate over a snapshot of the objects of one namespace, or of all."""
         if namespace is not None:
             return iter(list(self._namespaces.get(namespace, {}).values()))
         return iter([item for objects in self._namespaces.values() for item in objects.values()])
@@ -51,13 +55,13 @@ class Cache:
         return len(self._namespaces.get(namespace, ()))
 
     def keys(self) -> Iterator[tuple[str, str]]:
-        """Iterate over all (namespace, name), as they are at this moment."""
+        """Iterate over a snapshot of all keys: (namespace, name)."""
         return iter(
             [(namespace, name) for namespace, objects in self._namespaces.items() for name in objects]
         )
 
     def namespaces(self) -> list[str]:
-        """Return the namespaces that hold any object."""
+        """Return the namespaces of the cached objects."""
         return list(self._namespaces)
 
     def __len__(self) -> int:
@@ -67,12 +71,13 @@ class Cache:
         return self.get(*key) is not None
 
     def observe(self, envelope: Envelope) -> Change | None:
-        """Take note of an object's state; older or equal news change nothing and return None."""
+        """Update an object. An older or equal version changes nothing; then return None."""
         if self._deleted and envelope.uid in self._deleted:
             gone_at = self._deleted[envelope.uid]
             if gone_at is None or envelope.version <= gone_at:
                 return None
-            del self._deleted[envelope.uid]  # it only left the selection, and is back
+            # The object had only left the selection, and has come back.
+            del self._deleted[envelope.uid]
         old = self.get(envelope.namespace, envelope.name)
         if old is not None and not _newer(envelope, old):
             return None
@@ -80,7 +85,7 @@ class Cache:
         return Change(old, envelope)
 
     def observe_deleted(self, envelope: Envelope) -> Change | None:
-        """Take note of a DELETED event; its version is that of the deletion (or of leaving the selection)."""
+        """Remove the object of a DELETED event, whose version is that of the deletion or of leaving the selection."""
         if envelope.version:
             self._remember(envelope.uid, envelope.version)
         old = self.get(envelope.namespace, envelope.name)
@@ -88,38 +93,38 @@ class Cache:
             return None
         return self._drop(old, reported=old.uid == envelope.uid)
 
-    def observe_gone(self, namespace: str, name: str, uid: str, *, for_good: bool = True) -> Change | None:
-        """Take note that the object with this uid exists no more.
+    def observe_gone(self, namespace: str, name: str, uid: str, *, final: bool = True) -> Change | None:
+        """Remove an object that does not exist according to an answer.
 
         Args:
-            namespace: of the object.
-            name: of the object.
-            uid: of the object.
-            for_good: our own deletion's answer says so. What only a read has not found may come back: a control plane
-                that was emptied is restored, with the same UIDs.
+            namespace: The object's namespace.
+            name: The object's name.
+            uid: The object's UID.
+            final: Whether the answer was to a deletion. An object that a read did not find may come back with the
+                same UID, when a control plane that was emptied is restored.
         """
-        if uid and for_good:
+        if uid and final:
             self._remember(uid, None)
         old = self.get(namespace, name)
         return self._drop(old) if old is not None and old.uid == uid else None
 
     def forget(self, envelope: Envelope) -> Change:
-        """Drop an object that is in the cache although it still exists: nobody here wants it any more."""
+        """Remove an object that still exists, but is not wanted in the cache any more."""
         return self._drop(envelope)
 
     def replace(
         self, items: Iterable[Envelope], version: int, *, namespace: str | None = None, reset: bool = False
     ) -> list[Change]:
-        """Take a list as the truth and return what is different now.
+        """Replace the objects by those of a list, and return the changes.
 
-        What is newer than the list (our own writes since) stays.
+        Objects newer than the list, from answers to later writes, are kept.
 
         Args:
-            items: the objects of the list.
-            version: the list's version.
-            namespace: the list was of this namespace only; None for all.
-            reset: the server's history is another one (restored from a backup): believe the list in
-                everything.
+            items: The objects of the list.
+            version: The list's version.
+            namespace: The namespace that was listed; None for all.
+            reset: Whether the server's history is another one (it was restored from a backup), so that versions cannot
+                be compared and the list replaces everything.
         """
         if reset:
             self._deleted.clear()
@@ -160,15 +165,16 @@ class Cache:
     def _remember(self, uid: str, version: int | None) -> None:
         deleted = self._deleted
         if uid in deleted and deleted[uid] is None:
-            version = None  # gone for good says more than any version
+            # A deletion is final, whatever the version.
+            version = None
         deleted[uid] = version
         deleted.move_to_end(uid)
-        while len(deleted) > _LONGEST_MEMORY:
+        while len(deleted) > _MOST_DELETED:
             deleted.popitem(last=False)
 
 
 def _newer(new: Envelope, old: Envelope) -> bool:
-    """Compare by version; where versions are not numbers, any other version counts as newer."""
+    """Return whether an object is newer than another. If versions are not numbers, each different version is newer."""
     if new.version and old.version:
         return new.version > old.version
     return new.resource_version != old.resource_version

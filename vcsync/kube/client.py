@@ -1,5 +1,7 @@
 """A client of one API server: the verbs of the Kubernetes API in terms of envelopes."""
 
+from __future__ import annotations
+
 import asyncio
 import copy
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
@@ -14,7 +16,11 @@ from msgspec import Raw
 import vcsync
 from vcsync.kube.breaker import BreakerState
 from vcsync.kube.connection import Connection
-from vcsync.kube.envelope import (
+from vcsync.kube.errors import UNREADABLE, KubeError, Unreachable, api_error
+from vcsync.kube.lines import LineSplitter, LineTooLong
+from vcsync.kube.resources import Resource
+from vcsync.kube.transport import ClientStatistics, Transport
+from vcsync.objects.envelope import (
     Envelope,
     ErrorEvent,
     ListPage,
@@ -25,16 +31,13 @@ from vcsync.kube.envelope import (
     parse_event,
     split_list,
 )
-from vcsync.kube.errors import UNREADABLE, KubeError, Unreachable, api_error
-from vcsync.kube.lines import LineSplitter, LineTooLong
-from vcsync.kube.resources import Resource
-from vcsync.kube.transport import ClientStatistics, Transport
 
 Body = Mapping[str, Any] | bytes
 PatchKind = Literal["merge", "strategic", "json", "apply"]
 Propagation = Literal["Background", "Foreground", "Orphan"]
 
-_DEFAULT_SILENCE = 100.0  # seconds; bookmarks come about every minute
+_DEFAULT_SILENCE = 100.0
+"""Default seconds without a byte after which a watch counts as dead. Servers send bookmarks about every minute."""
 _PATCH_TYPES: dict[PatchKind, str] = {
     "merge": "application/merge-patch+json",
     "strategic": "application/strategic-merge-patch+json",
@@ -44,21 +47,20 @@ _PATCH_TYPES: dict[PatchKind, str] = {
 
 
 class Client:
-    """One API server. Use as an async context manager, or call `close` at the end.
+    """A client of one API server. Use it as an async context manager, or call `close` at the end.
 
-    Every call raises the errors of `vcsync.kube.errors`. Retried here is only what is safe whatever the verb
-    (refused before anything was sent; 429 with a short Retry-After) or harmless (5xx and lost answers of
-    GET), and only within the endpoint's budget. A write whose answer was lost raises `Unreachable`: look,
-    then decide.
+    Every call raises the errors of `vcsync.kube.errors`. The client retries only requests that are safe to repeat: those
+    that failed before anything was sent, 429 with a short Retry-After, and for GET also 5xx and lost answers. Retries are
+    limited by the endpoint's budget. A write whose answer was lost raises `Unreachable`; read the object, then decide.
 
     Args:
-        connection: where the server is and who we are.
-        name: what to call the endpoint in errors, logs and metrics.
-        user_agent: the User-Agent header.
-        field_manager: the name our writes are recorded under.
-        timeout: seconds one call may take, connection set-up included.
-        qps: calls per second at most (one second's worth may burst); None for no limit.
-        max_connections: connections for calls; watches have their own.
+        connection: Address and credentials.
+        name: Name of the endpoint in errors, logs and metrics.
+        user_agent: The User-Agent header.
+        field_manager: The field manager of writes.
+        timeout: Seconds one call may take, connection set-up included.
+        qps: Calls per second at most (one second's worth may burst); None for no limit.
+        max_connections: Connections for calls; watches have their own.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Client:
         )
         self._manager = {"fieldManager": field_manager}
         self._prefix = ""
+        self._across = False
         self._partial = False
 
     def below(self, prefix: str) -> Self:
@@ -95,8 +98,17 @@ class Client:
         view._prefix = self._prefix + prefix
         return view
 
+    def across_tenants(self) -> Self:
+        """Return a view of this client of an embedded control plane that reads the objects of all its tenants.
+
+        Paths of resources name the tenants as in Arktos, so that each object has the field `metadata.tenant`.
+        """
+        view = copy.copy(self)
+        view._across = True
+        return view
+
     def metadata_only(self) -> Self:
-        """Return a view of this client that reads no more of objects than their metadata (gets, lists, watches)."""
+        """Return a view of this client that reads only the metadata of objects (gets, lists, watches)."""
         view = copy.copy(self)
         view._partial = True
         return view
@@ -110,19 +122,19 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections; calls under way fail, later ones raise RuntimeError."""
+        """Close all connections. Calls in progress fail, and later calls raise RuntimeError."""
         await self._transport.close()
 
     def on_state(self, callback: Callable[[BreakerState], None]) -> None:
-        """Have the callback called with each new state of the circuit breaker. It must be quick."""
+        """Register a callback for each new state of the circuit breaker. It must be quick."""
         self._transport.on_state(callback)
 
     def on_unauthorized(self, callback: Callable[[], None]) -> None:
-        """Have the callback called whenever the server refuses our credentials for good. It must be quick."""
+        """Register a callback for requests that are finally refused with 401 Unauthorized. It must be quick."""
         self._transport.on_unauthorized(callback)
 
     def statistics(self) -> ClientStatistics:
-        """Return what has happened so far."""
+        """Return the counters and the state."""
         return self._transport.statistics()
 
     async def request(
@@ -139,15 +151,16 @@ class Client:
         """Make one call and return the answer's body.
 
         Args:
-            method: the HTTP verb, in capitals.
-            path: the quoted path, from `Resource.path`.
-            params: query parameters.
-            body: what to send.
-            content_type: its type.
-            accept: the form of the answer; empty: plain JSON.
-            timeout: seconds for each attempt; default the client's.
+            method: The HTTP verb, in capitals.
+            path: The quoted path, from `Resource.path`.
+            params: Query parameters.
+            body: The body; None for none.
+            content_type: Media type of the body.
+            accept: Media type of the answer; empty for JSON.
+            timeout: Seconds for each attempt; that of the client by default.
         """
-        target = f"{self._prefix}{path}?{urlencode(params)}" if params else self._prefix + path
+        located = self._prefix + (_across_tenants(path) if self._across else path)
+        target = f"{located}?{urlencode(params)}" if params else located
         return await self._transport.request(
             method,
             target,
@@ -164,13 +177,13 @@ class Client:
         path = resource.path(namespace=namespace, name=name, subresource=subresource)
         found = self._parse(await self.request("GET", path, accept=self._accept()), path)
         if not found.name:
-            raise self._nonsense(path, ValueError("it has no name"))
+            raise self._invalid_answer(path, ValueError("it has no name"))
         return found
 
     async def create(
         self, resource: Resource, body: Body, namespace: str = "", *, name: str = "", subresource: str = ""
     ) -> Envelope:
-        """Create an object, or with name and subresource post to it (`binding`, `eviction`).
+        """Create an object, or a subresource of the object `name`, such as `binding` or `eviction`.
 
         A mapping without apiVersion and kind gets those of the resource.
         """
@@ -180,7 +193,7 @@ class Client:
     async def create_raw(
         self, resource: Resource, body: Body, namespace: str = "", *, name: str = "", subresource: str = ""
     ) -> bytes:
-        """Do as `create` does, but return the answer's bytes (a TokenRequest's are of interest)."""
+        """Create an object like `create`, and return the body of the answer, for example of a TokenRequest."""
         path = resource.path(namespace=namespace, name=name, subresource=subresource)
         if not subresource:
             body = _typed(resource, body)
@@ -210,14 +223,14 @@ class Client:
         """Patch an object. `metadata.uid` or `metadata.resourceVersion` in the patch are preconditions.
 
         Args:
-            resource: the object's type.
-            name: its name.
-            patch: the patch, or its JSON.
-            namespace: its namespace.
-            kind: merge (RFC 7396), strategic, json (RFC 6902) or apply (server-side).
+            resource: The object's type.
+            name: Its name.
+            patch: The patch, or its JSON.
+            namespace: Its namespace.
+            kind: One of merge (RFC 7396), strategic, json (RFC 6902) and apply (server-side).
             subresource: `status` for example.
-            force: with apply: take over fields that belong to other managers.
-            field_manager: the name to record; default the client's.
+            force: With apply: take over fields that belong to other managers.
+            field_manager: The field manager to record; that of the client by default.
         """
         path = resource.path(namespace=namespace, name=name, subresource=subresource)
         params = self._manager if field_manager is None else {"fieldManager": field_manager}
@@ -243,16 +256,16 @@ class Client:
         """Delete an object.
 
         Args:
-            resource: the object's type.
-            name: its name.
-            namespace: its namespace.
-            uid: delete only this very object; another one of that name is a Conflict.
-            resource_version: delete only in this version; another is a Conflict.
-            grace_seconds: how long a Pod may take to stop; default what it says itself.
-            propagation: what becomes of the objects it owns.
+            resource: The object's type.
+            name: Its name.
+            namespace: Its namespace.
+            uid: UID of the object as a precondition; otherwise the server answers Conflict.
+            resource_version: Version of the object as a precondition; otherwise the server answers Conflict.
+            grace_seconds: Grace period of a Pod; the Pod's own by default.
+            propagation: How objects that it owns are deleted.
 
         Returns:
-            The object if it still stands for a while (finalizers, grace), None if it is gone.
+            The object if it still exists because of finalizers or a grace period, None if it is gone.
         """
         path = resource.path(namespace=namespace, name=name)
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
@@ -274,18 +287,18 @@ class Client:
     async def delete_collection(
         self, resource: Resource, namespace: str = "", *, propagation: Propagation = "Background"
     ) -> None:
-        """Delete all objects of a collection; what has finalizers or grace stands for a while."""
+        """Delete all objects of a collection. Objects with finalizers or a grace period still exist for a while."""
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
         await self.request("DELETE", resource.path(namespace=namespace), body=encode(options))
 
     async def version(self) -> dict[str, Any]:
-        """Return what the server says about its version (`major`, `minor`, `gitVersion`)."""
+        """Return the server's version (`major`, `minor`, `gitVersion`)."""
         path = "/version"
         body = await self.request("GET", path)
         try:
             return msgspec.json.decode(body, type=dict[str, Any])
         except UNREADABLE as error:
-            raise self._nonsense(path, error) from error
+            raise self._invalid_answer(path, error) from error
 
     async def pages(
         self,
@@ -298,21 +311,21 @@ class Client:
         resource_version: str | None = None,
         on_unreadable: Callable[[Envelope, str], None] | None = None,
     ) -> AsyncGenerator[ListPage, None]:
-        """List a collection page by page; the loop gets its turn between them.
+        """List a collection page by page. Other tasks run between two pages.
 
         Args:
-            resource: the type of the objects.
-            namespace: their namespace; empty for all.
-            label_selector: which labels they must have.
-            field_selector: which fields they must have.
-            limit: objects per page; 0 asks for all at once. Servers may answer more at once, we still yield
-                by it.
-            resource_version: not older than this version; `0`: any the server has at hand; None: the newest.
-            on_unreadable: is told of an object that cannot be parsed, by what can be read of its name, and why; the
-                page then lacks it. None: that is an error.
+            resource: The type of the objects.
+            namespace: Their namespace; empty for all.
+            label_selector: Labels that the objects must have.
+            field_selector: Fields that the objects must have.
+            limit: Objects in each page; 0 requests all in one page. If a server returns more, they are yielded in pages
+                of this size.
+            resource_version: The oldest acceptable version; `0` for any version, None for the newest.
+            on_unreadable: Called with the name of an object that cannot be parsed, as far as it can be read, and the
+                reason. The object is left out. With None such an object is an error.
 
         Raises:
-            Gone: the continuation has expired; begin again.
+            Gone: The continue token has expired; list again.
         """
         path = resource.path(namespace=namespace)
         selection = _selection(label_selector, field_selector)
@@ -335,7 +348,7 @@ class Client:
                     )
                     await asyncio.sleep(0)
             except UNREADABLE as error:
-                raise self._nonsense(path, error) from error
+                raise self._invalid_answer(path, error) from error
             if not raw.continue_token:
                 return
             params = {**selection, "limit": str(limit), "continue": raw.continue_token}
@@ -350,7 +363,7 @@ class Client:
         limit: int = 500,
         resource_version: str | None = None,
     ) -> list[Envelope]:
-        """List a whole collection; arguments as for `pages`."""
+        """List a whole collection. The arguments are those of `pages`."""
         pages = self.pages(
             resource,
             namespace,
@@ -374,7 +387,7 @@ class Client:
         send_initial_events: bool = False,
         silence: float = _DEFAULT_SILENCE,
     ) -> AsyncGenerator[WatchEvent, None]:
-        """Watch a collection, event by event; arguments and errors as for `watch_batches`."""
+        """Watch a collection, event by event. Arguments and errors are those of `watch_batches`."""
         batches = self.watch_batches(
             resource,
             namespace,
@@ -402,26 +415,24 @@ class Client:
         send_initial_events: bool = False,
         silence: float = _DEFAULT_SILENCE,
     ) -> AsyncGenerator[Sequence[WatchEvent], None]:
-        """Watch a collection; yield events in the portions they arrive in, and an empty one at the opening.
+        """Watch a collection. Yield an empty batch when the stream is open, then the events in batches as they arrive.
 
-        Ends when the server ends the stream in good order. Close it (`contextlib.aclosing`) when leaving
-        early.
+        The iteration ends when the server ends the stream. Close the generator (`contextlib.aclosing`) to stop earlier.
 
         Args:
-            resource: the type of the objects.
-            namespace: their namespace; empty for all.
-            resource_version: the version to go on from; empty: from now; `0`: from any state the server has.
-            label_selector: which labels they must have.
-            field_selector: which fields they must have.
-            timeout_seconds: after which the server ends the stream.
-            send_initial_events: begin with an ADDED event for each object and a bookmark that says so
-                (streaming list).
-            silence: seconds without a byte after which the peer counts as dead.
+            resource: The type of the objects.
+            namespace: Their namespace; empty for all.
+            resource_version: The version to start after; empty for now, `0` for any version.
+            label_selector: Labels that the objects must have.
+            field_selector: Fields that the objects must have.
+            timeout_seconds: Seconds after which the server ends the stream.
+            send_initial_events: Whether to begin with an ADDED event for each object and a bookmark (streaming list).
+            silence: Seconds without a byte after which the stream counts as dead.
 
         Raises:
-            Gone: the version is too old; list again.
-            Timeout: nothing came for `silence` seconds.
-            Unreachable: the stream was cut; what came of an unfinished line is dropped.
+            Gone: The version is too old; list again.
+            Timeout: No byte arrived for `silence` seconds.
+            Unreachable: The connection broke. An incomplete event is dropped.
         """
         params = _selection(label_selector, field_selector)
         params |= {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_seconds)}
@@ -430,7 +441,8 @@ class Client:
         if send_initial_events:
             params |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         path = resource.path(namespace=namespace)
-        target = f"{self._prefix}{path}?{urlencode(params)}"
+        located = self._prefix + (_across_tenants(path) if self._across else path)
+        target = f"{located}?{urlencode(params)}"
         splitter = LineSplitter()
         stream = await self._transport.open_stream(target, silence=silence, accept=self._accept())
         try:
@@ -452,30 +464,30 @@ class Client:
         return f"application/json;as=PartialObjectMetadata{list_};g=meta.k8s.io;v=v1" if self._partial else ""
 
     def _events(self, lines: Sequence[bytes], path: str) -> tuple[Sequence[WatchEvent], KubeError | None]:
-        """Parse lines up to the first that is an error; the events before it count."""
+        """Parse lines up to the first error. Return the events before it, and the error."""
         events = []
         try:
             for line in lines:
                 events.append(parse_event(line))  # noqa: PERF401 - an error must leave those before it
         except ErrorEvent as error:
             refusal = api_error(0, error.status, endpoint=self.name, request=f"WATCH {path}")
-            self._transport.tally.failed(refusal)
+            self._transport.counters.failed(refusal)
             return events, refusal
         except UNREADABLE as error:
-            return events, self._nonsense(path, error)
+            return events, self._invalid_answer(path, error)
         return events, None
 
     def _parse(self, raw: bytes, path: str) -> Envelope:
         try:
             return parse(raw)
         except UNREADABLE as error:
-            raise self._nonsense(path, error) from error
+            raise self._invalid_answer(path, error) from error
 
-    def _nonsense(self, path: str, error: Exception) -> KubeError:
-        """Make the error for an answer that is not what the API promises."""
-        nonsense = KubeError(f"{path}: the answer is not a Kubernetes object: {error}", endpoint=self.name)
-        self._transport.tally.failed(nonsense)
-        return nonsense
+    def _invalid_answer(self, path: str, error: Exception) -> KubeError:
+        """Return the error for an answer that is not a Kubernetes object."""
+        invalid = KubeError(f"{path}: the answer is not a Kubernetes object: {error}", endpoint=self.name)
+        self._transport.counters.failed(invalid)
+        return invalid
 
 
 def _parsed(
@@ -488,6 +500,16 @@ def _parsed(
             if on_unreadable is None:
                 raise
             on_unreadable(named(item), str(error))
+
+
+def _across_tenants(path: str) -> str:
+    """Return the path below which an embedded control plane serves something of all tenants."""
+    match path.split("/", 5):
+        case ["", "api", version, *rest] if rest:
+            return f"/api/{version}/tenants/all/{'/'.join(rest)}"
+        case ["", "apis", group, version, *rest] if rest:
+            return f"/apis/{group}/{version}/tenants/all/{'/'.join(rest)}"
+    return f"/tenants/all{path}"
 
 
 def _selection(label_selector: str, field_selector: str) -> dict[str, str]:

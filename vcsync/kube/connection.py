@@ -1,4 +1,4 @@
-"""Where an API server is and how we prove who we are there; follows its files when they change."""
+"""The address of an API server and the credentials for it. Files are read again when they change."""
 
 import asyncio
 import base64
@@ -14,21 +14,23 @@ from vcsync.kube import kubeconfig, plugins, proxies, tls
 from vcsync.kube.errors import CredentialsError
 
 SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_RECHECK = 1.0  # seconds between two looks at the files; an answer 401 looks at once
-_EXPIRY_MARGIN = 30.0  # seconds before its expiry that a plug-in's credential is fetched anew
+_RECHECK = 1.0
+"""Seconds between two checks of the files. A response with 401 causes an immediate check."""
+_EXPIRY_MARGIN = 30.0
+"""Seconds before the expiry of a credential of a plug-in at which it is fetched again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Everything one request needs to reach its server. Its repr shows no secret.
+    """Address and credentials of one request. Its repr shows no secret.
 
     Attributes:
-        url: the server's URL without a trailing slash.
-        tls: the TLS context; None for plain http.
-        server_name: the name the server's certificate must carry, if not the URL's host.
+        url: The server's URL without a trailing slash.
+        tls: The TLS context; None for plain http.
+        server_name: The name the server's certificate must carry, if not the URL's host.
         proxy: URL of the HTTP proxy to go through, if any.
-        headers: headers that authenticate (and impersonate).
-        expires: unix time in seconds after which they must be fetched anew; None if they do not expire.
+        headers: Headers that authenticate (and impersonate).
+        expires: Seconds since 1970 after which they must be fetched again; None if they do not expire.
     """
 
     url: str
@@ -40,11 +42,11 @@ class Credentials:
 
 
 class Files:
-    """Reads files by name and remembers which, so that a change of any can be noticed.
+    """Reads files, and detects their changes.
 
     Args:
-        base: directory that relative names start from; None refuses every file (the configuration came from
-            an API object, whose author must not choose among our files).
+        base: Directory of relative names; None refuses every file. A configuration from an API object must not name files
+            of this process.
     """
 
     def __init__(self, base: Path | None) -> None:
@@ -55,7 +57,7 @@ class Files:
         """Return a file's content.
 
         Raises:
-            CredentialsError: files are refused here, or it cannot be read; `what` names the field.
+            CredentialsError: Files are refused, or the file cannot be read. The message begins with `what`.
         """
         if self.base is None:
             raise CredentialsError(
@@ -69,7 +71,7 @@ class Files:
             raise CredentialsError(f"{what}: cannot read {path}: {error.strerror}") from None
 
     def changed(self) -> bool:
-        """Whether any file read is not what it was."""
+        """Return whether any of the files has changed since it was read."""
         return any(_fingerprint(path) != seen for path, seen in self._seen.items())
 
 
@@ -87,8 +89,8 @@ Loader = Callable[[Files], Awaitable[Credentials]]
 class Connection:
     """A source of credentials for one API server.
 
-    Made by `from_kubeconfig_bytes`, `from_kubeconfig_file`, `in_cluster` or `load`. Those that read the
-    configuration report what is wrong with it at once; `credentials` returns what is true now.
+    Create one with `from_kubeconfig_bytes`, `from_kubeconfig_file`, `in_cluster` or `load`, which raise errors of the
+    configuration. `credentials` returns the current credentials.
     """
 
     def __init__(self, load: Loader, *, base: Path | None, recheck: float = _RECHECK) -> None:
@@ -99,23 +101,23 @@ class Connection:
         self._current: Credentials | None = None
         self._next_check = 0.0
         self._lock = asyncio.Lock()
-        #: Why the last re-reading failed, None if it did not; the credentials before it stay in use.
+        #: Error of the last reading of the files, or None. The previous credentials stay in use after an error.
         self.last_error: str | None = None
 
     @classmethod
     def from_kubeconfig_bytes(
         cls, data: bytes, *, base_dir: Path | None = None, context: str | None = None
     ) -> "Connection":
-        """Make a connection from a kubeconfig's content, as found in a Secret.
+        """Create a connection from the content of a kubeconfig, such as that of a Secret.
 
         Args:
-            data: the kubeconfig.
-            base_dir: where relative file names start. Without it the configuration may neither name files nor
-                commands: whoever wrote the Secret must not make us read or run what is ours.
-            context: the context to use; default its current-context.
+            data: The kubeconfig.
+            base_dir: Directory of relative file names. Without it the configuration may name neither files nor commands:
+                the author of a Secret must not make this process read files or run commands.
+            context: The context to use; its current-context by default.
 
         Raises:
-            CredentialsError: it is unusable; names the field and the remedy.
+            CredentialsError: The kubeconfig cannot be used. The message names the field and the remedy.
         """
         config = kubeconfig.parse(data, context=context)
         kubeconfig.server_url(config.cluster.server)
@@ -129,34 +131,36 @@ class Connection:
     def from_kubeconfig_file(
         cls, path: Path | str, context: str | None = None, *, recheck: float = _RECHECK
     ) -> "Connection":
-        """Make a connection from a kubeconfig file; it and the files it names are re-read when they change.
+        """Create a connection from a kubeconfig file. The file and the files it names are read again when they change.
 
         Args:
-            path: the file.
-            context: the context to use; default its current-context.
-            recheck: seconds between two looks at the files.
+            path: The file.
+            context: The context to use; its current-context by default.
+            recheck: Seconds between two checks of the files.
 
         Raises:
-            CredentialsError: it is unusable; names the field and the remedy.
+            CredentialsError: The kubeconfig cannot be used. The message names the field and the remedy.
         """
         file = Path(path).expanduser().absolute()
 
         async def load(files: Files) -> Credentials:
-            return await _from_kubeconfig(
-                kubeconfig.parse(files.read(str(file), "kubeconfig"), context=context), files
-            )
+            with kubeconfig.named(file):
+                config = kubeconfig.parse(files.read(str(file), "kubeconfig"), context=context)
+                return await _from_kubeconfig(config, files)
 
-        kubeconfig.parse(Files(file.parent).read(str(file), "kubeconfig"), context=context)
+        with kubeconfig.named(file):
+            config = kubeconfig.parse(Files(file.parent).read(str(file), "kubeconfig"), context=context)
+            kubeconfig.server_url(config.cluster.server)
         return cls(load, base=file.parent, recheck=recheck)
 
     @classmethod
     def in_cluster(
         cls, directory: Path = SERVICE_ACCOUNT_DIRECTORY, *, recheck: float = _RECHECK
     ) -> "Connection":
-        """Make a connection from a Pod's ServiceAccount: its files and `KUBERNETES_SERVICE_HOST` and `_PORT`.
+        """Create a connection from a Pod's ServiceAccount: its files and `KUBERNETES_SERVICE_HOST` and `_PORT`.
 
         Raises:
-            CredentialsError: this is not a Pod, or its ServiceAccount token is not mounted.
+            CredentialsError: This is not a Pod, or its ServiceAccount token is not mounted.
         """
         host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
         port = os.environ.get("KUBERNETES_SERVICE_PORT", "")
@@ -176,29 +180,28 @@ class Connection:
 
     @classmethod
     def load(cls, path: str | None, context: str | None = None) -> "Connection":
-        """Make a connection from the file if one is given, else from the Pod we run in.
+        """Create a connection from a kubeconfig file, or without one from the Pod in which this process runs.
 
         Raises:
-            CredentialsError: neither works; names the remedy.
+            CredentialsError: Neither is possible. The message names the remedy.
         """
         return cls.from_kubeconfig_file(path, context) if path else cls.in_cluster()
 
     def current(self) -> Credentials | None:
-        """Return the credentials if no file needs a look now. Cheap: for every request."""
+        """Return the credentials, or None if the files must be checked first. Each request may call it: it is cheap."""
         current = self._current
         if current is None or time.monotonic() >= self._next_check:
             return None
         return current
 
     async def credentials(self, *, refused: Credentials | None = None) -> Credentials:
-        """Return the credentials that hold now, re-reading what changed.
+        """Return the current credentials, after reading files that have changed.
 
         Args:
-            refused: credentials that the server has just refused; they are fetched anew unless others hold by
-                now.
+            refused: Credentials that the server has just refused. They are fetched again if they are still current.
 
         Raises:
-            CredentialsError: there are none to be had. Once there were, a failed re-reading keeps them.
+            CredentialsError: There are no credentials. If there were some before, they are kept when reading fails.
         """
         async with self._lock:
             current = self._current
@@ -261,7 +264,7 @@ async def _from_kubeconfig(config: kubeconfig.Kubeconfig, files: Files) -> Crede
 
 
 def _content(files: Files, data: str, name: str, what: str) -> bytes:
-    """Return the decoded `...-data` field if there is one, else the content of the file, else nothing."""
+    """Return the decoded `...-data` field, or else the content of the file, or else nothing."""
     if data:
         try:
             return base64.b64decode("".join(data.split()), validate=True)
@@ -271,7 +274,7 @@ def _content(files: Files, data: str, name: str, what: str) -> bytes:
 
 
 def _token(raw: bytes, what: str) -> str:
-    """Check a bearer token; a line break inside it would be a header of its own."""
+    """Return a bearer token after a check. A line break in it would start another header."""
     token = raw.strip()
     if not token or not token.isascii() or any(byte <= 32 or byte == 127 for byte in token):
         raise CredentialsError(f"{what}: empty or not a bearer token (one word of printable characters)")

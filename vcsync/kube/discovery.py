@@ -1,4 +1,4 @@
-"""Which resources an API server has, from its aggregated discovery documents."""
+"""Reads the resources of an API server from its aggregated discovery documents."""
 
 from collections.abc import Iterable
 
@@ -13,17 +13,23 @@ ACCEPT = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _STALE = "Stale"
 
 
-class Found(Struct, frozen=True):
-    """One resource type in the version that its group prefers, and what may be done with it."""
+class DiscoveredResource(Struct, frozen=True):
+    """A resource in the preferred version of its group, with its verbs."""
 
     resource: Resource
     verbs: frozenset[str]
 
 
 class Discovery(Struct, frozen=True):
-    """What a server has. `stale`: versions of groups (`metrics.k8s.io/v1`) of which it does not know now."""
+    """The resources of a server.
 
-    found: tuple[Found, ...]
+    Attributes:
+        resources: The resources in their preferred versions.
+        stale: API versions (`metrics.k8s.io/v1`) whose resources may be outdated, because an aggregated API server does
+            not respond.
+    """
+
+    resources: tuple[DiscoveredResource, ...]
     stale: tuple[str, ...]
 
 
@@ -61,10 +67,10 @@ _decode = msgspec.json.Decoder(_Groups).decode
 
 
 async def discover(client: Client) -> Discovery:
-    """Ask a server which resources it has.
+    """Read the resources of a server.
 
     Raises:
-        KubeError: it did not answer, or does not serve aggregated discovery.
+        KubeError: The server does not respond, or does not serve aggregated discovery.
     """
     groups: list[_Group] = []
     for path in ("/api", "/apis"):
@@ -72,14 +78,14 @@ async def discover(client: Client) -> Discovery:
             groups += _decode(await client.request("GET", path, accept=ACCEPT)).items or ()
         except UNREADABLE as error:
             raise KubeError(
-                f"{path}: the answer is no discovery document: {error}", endpoint=client.name
+                f"{path}: the response is not a discovery document: {error}", endpoint=client.name
             ) from error
     return _preferred(groups)
 
 
 def _preferred(groups: Iterable[_Group]) -> Discovery:
-    """Take each resource in the first version of its group that has it."""
-    found: dict[tuple[str, str], Found] = {}
+    """Return each resource in the first version of its group that contains it."""
+    found: dict[tuple[str, str], DiscoveredResource] = {}
     stale: list[str] = []
     for group in groups:
         name = group.metadata.name
@@ -91,5 +97,6 @@ def _preferred(groups: Iterable[_Group]) -> Discovery:
                 resource = Resource(
                     name, version.version, each.resource, kind, namespaced=each.scope == "Namespaced"
                 )
-                found.setdefault((name, each.resource), Found(resource, frozenset(each.verbs or ())))
+                verbs = frozenset(each.verbs or ())
+                found.setdefault((name, each.resource), DiscoveredResource(resource, verbs))
     return Discovery(tuple(found.values()), tuple(stale))

@@ -1,7 +1,8 @@
-"""What can go wrong between us and a Kubernetes API, as types.
+"""Errors of requests to a Kubernetes API.
 
-`ApiError` and its kinds: the server answered, and said no. `Unreachable` and its kinds: no answer came, so a
-write may or may not have happened. `CredentialsError`: we could not even ask.
+* `ApiError` and its subclasses: the server responded with an error.
+* `Unreachable` and its subclasses: there is no response, so a write may or may not have happened.
+* `CredentialsError`: the request cannot be sent without credentials.
 """
 
 from typing import Any
@@ -10,8 +11,9 @@ import msgspec
 from msgspec import Struct
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding an answer may raise: msgspec says so of what is no JSON, but not of bytes that are no text, nor of depth."""
-_LONGEST_MESSAGE = 2000  # characters of a server's message we repeat; tenants' servers can send anything
+"""Errors that decoding of a response may raise. msgspec does not convert those of invalid UTF-8 and of deep nesting."""
+_LONGEST_MESSAGE = 2000
+"""Characters after which the message of a server is truncated. Servers of tenants can send anything."""
 
 
 class StatusCause(Struct, frozen=True):
@@ -34,7 +36,7 @@ class StatusDetails(Struct, frozen=True, rename="camel"):
 
 
 class Status(Struct, frozen=True, rename="camel"):
-    """A Kubernetes `Status` object: how a server explains a refusal."""
+    """A Kubernetes `Status` object, with which a server explains an error."""
 
     code: int = 0
     reason: str = ""
@@ -44,15 +46,15 @@ class Status(Struct, frozen=True, rename="camel"):
 
     @property
     def causes(self) -> tuple[StatusCause, ...]:
-        """The single reasons, if the server named any."""
+        """The causes that the server named, if any."""
         return (self.details.causes or ()) if self.details else ()
 
 
 class KubeError(Exception):
-    """Anything that kept a request to a Kubernetes API from succeeding.
+    """The error of a failed request to a Kubernetes API.
 
     Attributes:
-        endpoint: the name of the client that asked.
+        endpoint: Name of the client.
     """
 
     def __init__(self, message: str, *, endpoint: str = "") -> None:
@@ -61,11 +63,11 @@ class KubeError(Exception):
 
 
 class ApiError(KubeError):
-    """The server answered with an error.
+    """The server responded with an error.
 
     Attributes:
-        status: what it said.
-        retry_after: seconds after which it wants to be asked again, if it named any.
+        status: The Status of the response.
+        retry_after: Seconds after which the client may retry, if the server named any.
     """
 
     def __init__(
@@ -80,46 +82,46 @@ class ApiError(KubeError):
 
 
 class BadRequest(ApiError):
-    """400: the server could not make sense of the request."""
+    """400: the request is malformed."""
 
 
 class Unauthorized(ApiError):
-    """401: the server does not know who asks; the credentials are missing, expired or revoked."""
+    """401: the credentials are missing, invalid, expired or revoked."""
 
 
 class Forbidden(ApiError):
-    """403: the caller may not do that, or an admission rule (quota among them) refused it."""
+    """403: the caller is not authorized, or admission (such as a quota) refused the request."""
 
 
 class NotFound(ApiError):
-    """404: no such object, or no such resource type."""
+    """404: the object or the resource type does not exist."""
 
 
 class Conflict(ApiError):
-    """409: the object changed meanwhile, is another one (uid), or a field belongs to another manager.
+    """409: the object has changed or has another UID, or a field belongs to another manager.
 
-    Also the 422 with which servers refuse a patch whose `metadata.uid` is another object's.
+    The 422 of a patch whose `metadata.uid` is that of another object is a Conflict, too.
     """
 
 
 class AlreadyExists(Conflict):
-    """409 with reason AlreadyExists: an object of that name stands already."""
+    """409 with reason AlreadyExists: an object of that name exists."""
 
 
 class Gone(ApiError):
-    """410: the resourceVersion or continuation is too old; list again."""
+    """410: the resourceVersion or the continue token is too old; list again."""
 
 
 class TooLarge(ApiError):
-    """413: the request's body is beyond what the server takes."""
+    """413: the body of the request is too large."""
 
 
 class Invalid(ApiError):
-    """422: the object breaks its schema or a validation rule; `status.causes` names the fields."""
+    """422: the object violates its schema or a validation rule; `status.causes` names the fields."""
 
 
 class TooManyRequests(ApiError):
-    """429: the server is busy, or a PodDisruptionBudget does not allow an eviction now."""
+    """429: the server is overloaded, or a PodDisruptionBudget does not allow an eviction now."""
 
 
 class ServerError(ApiError):
@@ -127,10 +129,10 @@ class ServerError(ApiError):
 
 
 class Unreachable(KubeError):
-    """No (whole) answer: refused, reset, TLS failure, cut in the middle.
+    """There is no complete response: the connection was refused, reset or interrupted, or TLS failed.
 
     Attributes:
-        sent: whether the request may have reached the server; then a write may or may not have happened.
+        sent: Whether the request may have reached the server. If so, a write may or may not have happened.
     """
 
     def __init__(self, message: str, *, endpoint: str = "", sent: bool = True) -> None:
@@ -139,14 +141,14 @@ class Unreachable(KubeError):
 
 
 class Timeout(Unreachable):
-    """No answer, or no more of it, within the time allowed."""
+    """The response, or the rest of it, did not arrive in time."""
 
 
 class CircuitOpen(Unreachable):
-    """Not even tried: the endpoint failed repeatedly and is left alone for a while.
+    """The request was not sent, because the endpoint failed repeatedly.
 
     Attributes:
-        retry_after: seconds until it is tried again.
+        retry_after: Seconds until the next request may be sent.
     """
 
     def __init__(self, message: str, *, endpoint: str = "", retry_after: float) -> None:
@@ -155,7 +157,7 @@ class CircuitOpen(Unreachable):
 
 
 class CredentialsError(KubeError):
-    """A kubeconfig, token, certificate or plug-in is unusable. Names the field and remedy, no secret."""
+    """A kubeconfig, token, certificate or plug-in cannot be used. The message names field and remedy, and no secret."""
 
 
 _BY_CODE: dict[int, type[ApiError]] = {
@@ -175,15 +177,15 @@ _decode_status = msgspec.json.Decoder(Status).decode
 def api_error(
     code: int, body: bytes, *, endpoint: str = "", request: str = "", retry_after: float | None = None
 ) -> ApiError:
-    """Make the error that fits an answer.
+    """Return the error for a response.
 
     Args:
-        code: the HTTP status; 0 takes it from the Status object (in-stream errors of a watch).
-        body: the answer. Anything but a Status object is withheld: it may come from a proxy and hold
-            anything.
-        endpoint: name of the client.
-        request: what was asked, for the message, for example `GET /api/v1/pods`.
-        retry_after: seconds of the header `Retry-After`, if there was one.
+        code: HTTP status. 0: it is that of the Status object (for errors in a watch stream).
+        body: Body of the response. If it is not a Status object, the message does not contain it, because it may come
+            from a proxy and contain anything.
+        endpoint: Name of the client.
+        request: The request, for the message, such as `GET /api/v1/pods`.
+        retry_after: Seconds of the header `Retry-After`, if any.
     """
     status = _status(code, body)
     if retry_after is None and status.details is not None and status.details.retry_after_seconds > 0:
@@ -192,26 +194,33 @@ def api_error(
     if status.code == 409 and status.reason == "AlreadyExists":
         kind = AlreadyExists
     elif status.code == 422 and any(cause.field == "metadata.uid" for cause in status.causes):
-        kind = Conflict  # how a server says that a patch's uid is not the object's
+        # The UID in a patch is not that of the object.
+        kind = Conflict
     return kind(status, endpoint=endpoint, request=request, retry_after=retry_after)
 
 
+_NO_PATH = b"404 page not found"
+"""Body of kube-apiserver's response for unknown paths (Go's `http.NotFound`)."""
+
+
 def _status(code: int, body: bytes) -> Status:
+    if code == 404 and body.strip() == _NO_PATH:
+        return Status(code=code, reason="NotFound", message="page not found")
     try:
         status = _decode_status(body)
     except UNREADABLE:
         status = Status()
     if status.kind != "Status":
         return Status(
-            code=code or 500, message=f"answered {len(body)} bytes that are not a Kubernetes Status"
+            code=code or 500, message=f"the response of {len(body)} bytes is not a Kubernetes Status"
         )
     return msgspec.structs.replace(status, code=code or status.code or 500)
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """Return an error's facts as fields for a log event."""
-    facts: dict[str, Any] = {"error": str(error), "error_type": type(error).__name__}
+    """Return an error as fields of a log event."""
+    fields: dict[str, Any] = {"error": str(error), "error_type": type(error).__name__}
     if isinstance(error, ApiError):
-        facts["code"] = error.status.code
-        facts["reason"] = error.status.reason
-    return facts
+        fields["code"] = error.status.code
+        fields["reason"] = error.status.reason
+    return fields

@@ -1,10 +1,9 @@
-"""Recording Kubernetes Events: never in the way of who reports, repeats counted instead of repeated."""
+"""Records Kubernetes Events in the background. Repeats are counted in the first Event."""
 
 import asyncio
 import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 import structlog
@@ -13,19 +12,22 @@ from msgspec import Struct
 from vcsync.kube.client import Client
 from vcsync.kube.errors import AlreadyExists, KubeError, NotFound, describe
 from vcsync.kube.resources import EVENTS
+from vcsync.objects.times import unix_time_text
 
 EventType = Literal["Normal", "Warning"]
-_LONGEST_QUEUE = 1000  # events waiting to be written
-_LONGEST_MEMORY = 4096  # events written, whose repeats are counted on them
-_FORGOTTEN_AFTER = (
-    1800.0  # seconds without a repeat after which a new Event begins; servers keep them an hour
-)
-_LONGEST_MESSAGE = 1024  # characters the API takes
+_LONGEST_QUEUE = 1000
+"""Most Events in the queue."""
+_LONGEST_MEMORY = 4096
+"""Most written Events that are remembered, in order to count their repeats."""
+_FORGOTTEN_AFTER = 1800.0
+"""Seconds without a repeat after which a new Event is created. Servers keep Events for an hour."""
+_LONGEST_MESSAGE = 1024
+"""Most characters of a message that the API accepts."""
 _log = structlog.get_logger(__name__)
 
 
 class ObjectRef(Struct, frozen=True):
-    """The object an event is about; without its version, or no event would ever repeat."""
+    """The object that an event is about. It has no resource version, since events repeat across versions."""
 
     api_version: str
     kind: str
@@ -36,17 +38,18 @@ class ObjectRef(Struct, frozen=True):
 
 
 class Occurrence(Struct, frozen=True):
-    """What is the same when an event repeats."""
+    """The parts of an event that are equal when it repeats."""
 
     regarding: ObjectRef
     type: EventType
     reason: str
     message: str
+    once: bool = False
 
 
 @dataclass(slots=True)
 class _Series:
-    """The Event object that counts an occurrence. Times are unix seconds."""
+    """The Event object that counts an occurrence. Times are seconds since 1970."""
 
     name: str
     count: int
@@ -55,12 +58,12 @@ class _Series:
 
 
 class EventRecorder:
-    """Takes events at once and writes them in the background. Best effort: what cannot be written is counted.
+    """Queues events and writes them in the background, with best effort. Events that cannot be written are counted.
 
     Args:
-        client: the API server to write to.
-        component: who reports.
-        instance: which process of it; default the component.
+        client: Client of the API server.
+        component: Name of the reporting component.
+        instance: Name of the reporting process; the component by default.
     """
 
     def __init__(self, client: Client, component: str, *, instance: str = "") -> None:
@@ -70,22 +73,32 @@ class EventRecorder:
         self._waiting: OrderedDict[Occurrence, _Series] = OrderedDict()
         self._written: OrderedDict[Occurrence, _Series] = OrderedDict()
         self._wake = asyncio.Event()
-        #: Events given up because too many waited.
+        #: Events dropped because the queue was full.
         self.dropped = 0
-        #: Events given up because the server did not take them.
+        #: Events dropped because the server refused them.
         self.failed = 0
 
-    def emit(self, regarding: ObjectRef, type: EventType, reason: str, message: str, *, now: float) -> None:  # noqa: A002 - the API's word
-        """Report an event; returns at once.
+    def emit(
+        self,
+        regarding: ObjectRef,
+        type: EventType,  # noqa: A002 - the API's word
+        reason: str,
+        message: str,
+        *,
+        now: float,
+        once: bool = False,
+    ) -> None:
+        """Queue an event.
 
         Args:
-            regarding: the object it is about.
+            regarding: The object it is about.
             type: Normal or Warning.
-            reason: a word in CamelCase for machines.
-            message: a sentence for people; cut at 1024 characters.
-            now: unix time in seconds.
+            reason: A machine-readable word in CamelCase.
+            message: A human-readable sentence, truncated to 1024 characters.
+            now: Unix time in seconds.
+            once: Whether the event does not repeat: while its Event exists, no process writes it again.
         """
-        occurrence = Occurrence(regarding, type, reason, message[:_LONGEST_MESSAGE])
+        occurrence = Occurrence(regarding, type, reason, message[:_LONGEST_MESSAGE], once)
         series = self._waiting.get(occurrence)
         if series is not None:
             series.count += 1
@@ -98,7 +111,7 @@ class EventRecorder:
         self._wake.set()
 
     async def run(self) -> None:
-        """Write what is reported until cancelled; what still waits then is tried once more, briefly."""
+        """Write queued events until cancelled. Events that are still queued then are written within two seconds or dropped."""
         try:
             while True:
                 await self._wake.wait()
@@ -106,10 +119,10 @@ class EventRecorder:
                 await self.flush()
         finally:
             if self._waiting:
-                await self._last_words()
+                await self._flush_remaining()
 
     async def flush(self) -> None:
-        """Write what waits now."""
+        """Write the queued events."""
         while self._waiting:
             occurrence, news = self._waiting.popitem(last=False)
             try:
@@ -123,7 +136,7 @@ class EventRecorder:
                     **describe(error),
                 )
 
-    async def _last_words(self) -> None:
+    async def _flush_remaining(self) -> None:
         try:
             async with asyncio.timeout(2.0):
                 await self.flush()
@@ -132,18 +145,20 @@ class EventRecorder:
 
     async def _write(self, occurrence: Occurrence, news: _Series) -> None:
         known = self._written.get(occurrence)
+        if known is not None and occurrence.once:
+            return
         if known is not None and news.first - known.last < _FORGOTTEN_AFTER:
             known.count += news.count
             known.last = news.last
             try:
                 await self._count(occurrence, known)
-            except NotFound:  # it has expired; begin again
+            except NotFound:  # it has expired, so a new one is created
                 await self._create(occurrence, news)
         else:
             await self._create(occurrence, news)
 
     async def _count(self, occurrence: Occurrence, series: _Series) -> None:
-        patch = {"count": series.count, "lastTimestamp": _timestamp(series.last)}
+        patch = {"count": series.count, "lastTimestamp": unix_time_text(series.last)}
         await self._client.patch(EVENTS, series.name, patch, _namespace(occurrence))
         self._written.move_to_end(occurrence)
 
@@ -151,8 +166,9 @@ class EventRecorder:
         series.name = _name(occurrence, series.first)
         try:
             await self._client.create(EVENTS, self._body(occurrence, series), _namespace(occurrence))
-        except AlreadyExists:  # the answer to our first try was lost
-            await self._count(occurrence, series)
+        except AlreadyExists:  # the response to the first attempt was lost
+            if not occurrence.once:
+                await self._count(occurrence, series)
         self._written[occurrence] = series
         self._written.move_to_end(occurrence)
         while len(self._written) > _LONGEST_MEMORY:
@@ -177,22 +193,18 @@ class EventRecorder:
             "source": {"component": self._component},
             "reportingComponent": self._component,
             "reportingInstance": self._instance,
-            "firstTimestamp": _timestamp(series.first),
-            "lastTimestamp": _timestamp(series.last),
+            "firstTimestamp": unix_time_text(series.first),
+            "lastTimestamp": unix_time_text(series.last),
             "count": series.count,
         }
 
 
 def _namespace(occurrence: Occurrence) -> str:
-    """Return where the Event goes: beside its object, or `default` for objects without a namespace."""
+    """Return the namespace of the Event: that of its object, or `default` for cluster-scoped objects."""
     return occurrence.regarding.namespace or "default"
 
 
 def _name(occurrence: Occurrence, first: float) -> str:
-    """Return a name of its own for this event and beginning, so that a repeated create is recognised."""
-    facts = f"{occurrence}{first}".encode()
+    """Return a name for an occurrence that began at `first`. A repeated create has the same name."""
+    facts = f"{occurrence}{'' if occurrence.once else first}".encode()
     return f"{occurrence.regarding.name[:220]}.{hashlib.sha256(facts).hexdigest()[:16]}"
-
-
-def _timestamp(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,7 +1,10 @@
-"""Reading a kubeconfig: from its bytes to one typed cluster and user. Pure."""
+"""Parses a kubeconfig to the cluster and the user of one context. Pure."""
 
 import ipaddress
 import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,7 +18,7 @@ _SERVER = re.compile(r"(https?)://(\[[^\]/]+\]|[^:/?#@\[\]]+)(?::(\d{1,5}))?(/[^
 
 
 class Cluster(Struct, frozen=True, rename="kebab"):
-    """A `cluster` entry: where the server is and how it proves itself."""
+    """A `cluster` entry: the address of a server, and how to verify it."""
 
     server: str = ""
     certificate_authority: str = ""
@@ -42,7 +45,7 @@ class Exec(Struct, frozen=True, rename="camel"):
 
 
 class User(Struct, frozen=True, rename="kebab"):
-    """A `user` entry: how we prove ourselves."""
+    """A `user` entry: credentials of the client."""
 
     client_certificate: str = ""
     client_certificate_data: str = ""
@@ -60,7 +63,7 @@ class User(Struct, frozen=True, rename="kebab"):
 
 
 class Context(Struct, frozen=True):
-    """A `context` entry: which user at which cluster."""
+    """A `context` entry: the names of a cluster and a user."""
 
     cluster: str = ""
     user: str = ""
@@ -89,22 +92,21 @@ class _File(Struct, rename="kebab"):
 
 
 class Kubeconfig(Struct, frozen=True):
-    """The cluster and the user that one context of a kubeconfig names."""
+    """The cluster and the user of one context."""
 
     cluster: Cluster
     user: User
 
 
 def parse(data: bytes, *, context: str | None = None) -> Kubeconfig:
-    """Parse a kubeconfig (YAML or JSON) and pick a context.
+    """Parse a kubeconfig (YAML or JSON) and select a context.
 
     Args:
-        data: the file's content, at most 1 MiB.
-        context: name of the context; default its `current-context`, or the only context there is.
+        data: Content of the file, at most 1 MiB.
+        context: Name of the context. Default: its `current-context`, or its only context.
 
     Raises:
-        CredentialsError: it is not a usable kubeconfig; the message names the field and never repeats a
-            value.
+        CredentialsError: The kubeconfig cannot be used. The message names the field and contains no credential.
     """
     file = _decode(data)
     contexts = {entry.name: entry.context for entry in file.contexts or ()}
@@ -112,30 +114,41 @@ def parse(data: bytes, *, context: str | None = None) -> Kubeconfig:
     if not name and len(contexts) == 1:
         name = next(iter(contexts))
     if name not in contexts:
-        raise CredentialsError(
-            f"kubeconfig: no context {name!r}; set current-context to one of {sorted(contexts)} or name one"
-        )
+        raise CredentialsError(f"kubeconfig: {_no_context(name, context, sorted(contexts))}")
     chosen = contexts[name]
     clusters = {entry.name: entry.cluster for entry in file.clusters or ()}
     users = {entry.name: entry.user or User() for entry in file.users or ()}
     if chosen.cluster not in clusters:
         raise CredentialsError(
-            f"kubeconfig: context {name!r} names cluster {chosen.cluster!r}, which clusters lacks"
+            f"kubeconfig: context {name!r} names cluster {chosen.cluster!r}, which is not in clusters"
         )
     if chosen.user and chosen.user not in users:
-        raise CredentialsError(f"kubeconfig: context {name!r} names user {chosen.user!r}, which users lacks")
+        raise CredentialsError(
+            f"kubeconfig: context {name!r} names user {chosen.user!r}, which is not in users"
+        )
     user = users.get(chosen.user, User())
     if user.username:
         raise CredentialsError(
-            "kubeconfig: field user.username: Kubernetes takes no passwords; use a token or a certificate"
+            "kubeconfig: field user.username: Kubernetes does not accept passwords; use a token or a certificate"
         )
     return Kubeconfig(clusters[chosen.cluster], user)
+
+
+def _no_context(name: str, asked: str | None, known: Sequence[str]) -> str:
+    if not known:
+        return (
+            "field contexts: it is missing or empty; is this a kubeconfig, with clusters, users and contexts?"
+        )
+    if asked:
+        return f"there is no context {name!r}; known ones are {', '.join(known)}"
+    wrong = f"there is no context {name!r}" if name else "it is missing"
+    return f"field current-context: {wrong}; set it to one of {', '.join(known)}"
 
 
 def _decode(data: bytes) -> _File:
     if len(data) > MAX_BYTES:
         raise CredentialsError(
-            f"kubeconfig: {len(data)} bytes long; more than {MAX_BYTES} cannot be a kubeconfig"
+            f"kubeconfig: {len(data)} bytes long; a kubeconfig has at most {MAX_BYTES} bytes"
         )
     try:
         plain = yaml.load(data, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
@@ -148,20 +161,40 @@ def _decode(data: bytes) -> _File:
         raise CredentialsError("kubeconfig: not YAML text") from None
     if plain is None:
         raise CredentialsError("kubeconfig: it is empty; give one with clusters, users and contexts")
+    if not isinstance(plain, dict):
+        raise CredentialsError("kubeconfig: it is not a kubeconfig: it has no clusters, users and contexts")
     try:
         return msgspec.convert(plain, _File)
     except msgspec.ValidationError as error:
         raise CredentialsError(f"kubeconfig: {error}") from None
 
 
-def server_url(server: str) -> str:
-    """Return a usable URL for a kubeconfig's `server`, without a trailing slash.
+@contextmanager
+def named(file: Path | str) -> Iterator[None]:
+    """Add the name of the file to the message of a CredentialsError that is raised within the context.
 
-    VirtualCluster wrote DNS names inside IPv6 brackets (`https://[apiserver-svc.ns]:6443`); they lose the
-    brackets.
+    Args:
+        file: The kubeconfig file.
 
     Raises:
-        CredentialsError: it is not an http(s) URL of a host, an optional port and an optional path.
+        CredentialsError: The error with the name of the file.
+    """
+    try:
+        yield
+    except CredentialsError as error:
+        text = str(error)
+        if not text.startswith("kubeconfig: ") or str(file) in text:
+            raise
+        raise CredentialsError(f"kubeconfig {file}: {text.removeprefix('kubeconfig: ')}") from None
+
+
+def server_url(server: str) -> str:
+    """Return the URL of the `server` of a kubeconfig, without a trailing slash.
+
+    VirtualCluster wrote DNS names in IPv6 brackets (`https://[apiserver-svc.ns]:6443`). The brackets are removed.
+
+    Raises:
+        CredentialsError: It is not an http or https URL of a host, an optional port and an optional path.
     """
     match = _SERVER.fullmatch(server.strip())
     if match is None:

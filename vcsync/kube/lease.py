@@ -1,6 +1,6 @@
-"""Leader election by a Lease object: at most one of several processes acts, another takes over when it is gone.
+"""Leader election by a Lease: at most one of several processes leads, and another takes over when it is gone.
 
-No clock is compared with another machine's: whether a holder is alive shows in its renewals, as seen from here.
+Clocks of different machines are not compared: whether a holder is alive follows from when this process sees its renewals.
 """
 
 import asyncio
@@ -13,13 +13,15 @@ from datetime import UTC, datetime
 import structlog
 from msgspec import Struct
 
-from vcsync.kube import lifetime
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import Envelope, decode
 from vcsync.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, describe
 from vcsync.kube.resources import LEASES
+from vcsync.objects.envelope import Envelope, decode
+from vcsync.objects.times import micro_time_text
+from vcsync.process import lifetime
 
-_RELEASE_SECONDS = 5.0  # that giving the lease back may take
+_RELEASE_SECONDS = 5.0
+"""Time limit for the release of the lease."""
 _log = structlog.get_logger(__name__)
 
 
@@ -33,15 +35,15 @@ class LeaseSpec(Struct, frozen=True, rename="camel"):
     lease_transitions: int | None = None
 
 
-class Watchman:
-    """Judges by a Lease's renewals whether its holder is alive. Pure; `now` is a monotonic clock in seconds."""
+class HolderMonitor:
+    """Decides from the renewals of a Lease whether its holder is alive. Pure. `now` is in monotonic seconds."""
 
     def __init__(self) -> None:
         self._seen: tuple[str | None, str | None] | None = None
         self._since = 0.0
 
     def expired(self, spec: LeaseSpec, now: float) -> bool:
-        """Whether nobody holds the lease, or its holder has not renewed it for the lease's duration."""
+        """Return whether the lease has no holder, or its holder has not renewed it for its duration."""
         if not spec.holder_identity:
             return True
         seen = (spec.holder_identity, spec.renew_time)
@@ -50,14 +52,14 @@ class Watchman:
         return now - self._since >= (spec.lease_duration_seconds or 0)
 
 
-class Tenure:
-    """How long a holder may be sure of its lease. Pure; times are monotonic seconds.
+class LeaseValidity:
+    """Computes how long a holder certainly has its lease. Pure; times are in monotonic seconds.
 
-    The server may have taken a write in the moment it was sent, however late its answer comes. Others wait for the
-    lease's duration from when they see that write, hence never shorter than from when it was sent.
+    The server may have processed a write as soon as it was sent, however late its answer arrives. Other processes wait for
+    the lease's duration from when they see the write, which is never earlier than when it was sent.
 
     Args:
-        seconds: how long a write that was answered makes sure.
+        seconds: How long the lease is certain after an answered write.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -65,35 +67,35 @@ class Tenure:
         self._until = -math.inf
 
     def written(self, sent: float) -> None:
-        """Note that a write which was sent at `sent` has made or kept the lease ours."""
+        """Record that a write sent at `sent` has acquired or renewed the lease."""
         self._until = max(self._until, sent + self._seconds)
 
     def left(self, now: float) -> float:
-        """Seconds for which the lease is surely ours; 0 if it no longer is."""
+        """Return the seconds for which the lease is certain; 0 if it is not."""
         return max(0.0, self._until - now)
 
     def end(self) -> None:
-        """Be sure of nothing any more."""
+        """Forget all writes: the lease is not certain any more."""
         self._until = -math.inf
 
 
 class LeaderElector:
-    """Runs something while it holds a Lease.
+    """Runs a function while this process holds a Lease.
 
     Args:
-        client: the cluster that has the Lease.
-        name: the Lease's name.
-        namespace: its namespace.
-        identity: who we are; different for each process.
-        lease_seconds: after which others may take over if we do not renew.
-        renew_seconds: after which we stop leading if we could not renew, counted from when the last answered request
-            was sent; less than `lease_seconds`. No request for the lease is waited for longer.
-        retry_seconds: between two tries to renew or to get the lease.
-        clock: monotonic seconds.
-        ended: whether the process of an identity has certainly ended; its lease need not run out.
+        client: Client of the cluster with the Lease.
+        name: The Lease's name.
+        namespace: Its namespace.
+        identity: Name of this process; unique.
+        lease_seconds: Seconds without renewal after which other processes may take over.
+        renew_seconds: Seconds without renewal after which this process stops leading, counted from when the last answered
+            request was sent; less than `lease_seconds`. It is also the timeout of requests for the lease.
+        retry_seconds: Seconds between two attempts to acquire or renew the lease.
+        clock: Monotonic seconds.
+        ended: Returns whether the process of an identity has certainly ended, so that its lease need not expire.
 
     Raises:
-        ValueError: the times do not grow in this order.
+        ValueError: `retry_seconds < renew_seconds < lease_seconds` does not hold.
     """
 
     def __init__(
@@ -120,31 +122,31 @@ class LeaderElector:
         self._retry_seconds = retry_seconds
         self._clock = clock
         self._ended = ended
-        self._watchman = Watchman()
-        self._tenure = Tenure(renew_seconds)
+        self._holder_monitor = HolderMonitor()
+        self._validity = LeaseValidity(renew_seconds)
         self._held: Envelope | None = None
 
     @property
     def is_leader(self) -> bool:
-        """Whether the lease is ours, as far as we know."""
+        """Whether this process holds the lease, as far as it knows."""
         return self._held is not None
 
     @property
     def is_sure(self) -> bool:
-        """Whether nobody else can hold the lease yet; to be asked before a write that only a leader may send."""
-        return self._held is not None and self._tenure.left(self._clock()) > 0
+        """Whether no other process can hold the lease yet. Check this before a write that only a leader may send."""
+        return self._held is not None and self._validity.left(self._clock()) > 0
 
     @property
     def term(self) -> str:
-        """What tells this time of leading from all others, earlier ones of this process included; empty without."""
+        """A unique name of the current term, which differs from those of all earlier terms. Empty while not leading."""
         if self._held is None:
             return ""
         return f"{decode(self._held.spec, LeaseSpec).lease_transitions or 0}.{self._held.uid}"
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the lease, run `lead` while it is ours, and wait again when it was lost.
+        """Wait for the lease, run `lead` while this process holds it, and wait again when it is lost.
 
-        Ends when `lead` ends of itself (its error is passed on) or on cancellation; gives the lease back then.
+        It ends when `lead` returns or raises, or when it is cancelled. Then it releases the lease.
         """
         while True:
             await self._acquire()
@@ -157,7 +159,7 @@ class LeaderElector:
             _log.warning("lease.lost", lease=self._name, identity=self._identity)
 
     async def _lead(self, lead: Callable[[], Awaitable[None]]) -> bool:
-        """Run `lead` and renew beside it; True when it ended of itself, False when the lease was lost."""
+        """Run `lead` and renew the lease. Return True if `lead` ended by itself, False if the lease was lost."""
         work = asyncio.ensure_future(lead())
         renewal = asyncio.create_task(self._renew())
         try:
@@ -168,7 +170,7 @@ class LeaderElector:
             renewal.result()
             return False
         finally:
-            # Only when the work has stopped may the lease go to somebody else, so it is renewed until then.
+            # Another process may get the lease only after the work has stopped, so the lease is renewed until then.
             await _stop(work)
             await _stop(renewal)
 
@@ -182,8 +184,8 @@ class LeaderElector:
                 _log.warning("lease.unavailable", lease=self._name, **describe(error))
                 held = None
             if held is not None:
-                self._tenure.written(sent)
-                if self._tenure.left(self._clock()) > 0:
+                self._validity.written(sent)
+                if self._validity.left(self._clock()) > 0:
                     self._held = held
                     return
                 _log.warning("lease.answered_too_late", lease=self._name)
@@ -205,7 +207,7 @@ class LeaderElector:
         return None
 
     def _may_take(self, spec: LeaseSpec) -> bool:
-        if spec.holder_identity == self._identity or self._watchman.expired(spec, self._clock()):
+        if spec.holder_identity == self._identity or self._holder_monitor.expired(spec, self._clock()):
             return True
         if not self._ended(spec.holder_identity or ""):
             return False
@@ -213,15 +215,15 @@ class LeaderElector:
         return True
 
     async def _renew(self) -> None:
-        """Renew until it has failed for too long or the lease is somebody else's."""
-        while left := self._tenure.left(self._clock()):
+        """Renew the lease until that has failed for too long or another process holds the lease."""
+        while left := self._validity.left(self._clock()):
             await asyncio.sleep(min(self._retry_seconds, left))
             sent = self._clock()
             try:
-                async with asyncio.timeout(self._tenure.left(sent)):
+                async with asyncio.timeout(self._validity.left(sent)):
                     if not await self._try_renew():
                         return
-                self._tenure.written(sent)
+                self._validity.written(sent)
             except (KubeError, TimeoutError) as error:
                 _log.warning("lease.renewal_failed", lease=self._name, **describe(error))
 
@@ -233,7 +235,7 @@ class LeaderElector:
         except NotFound:
             return False
         except Conflict:
-            # Somebody touched it, or the answer to our last renewal was lost: look whose it is.
+            # Another process wrote the lease, or the answer to the last renewal was lost: read the holder.
             current = await self._client.get(LEASES, self._name, self._namespace)
             if decode(current.spec, LeaseSpec).holder_identity != self._identity:
                 return False
@@ -242,24 +244,24 @@ class LeaderElector:
 
     async def _release(self) -> None:
         held, self._held = self._held, None
-        self._tenure.end()
+        self._validity.end()
         if held is None:
             return
         try:
             async with asyncio.timeout(_RELEASE_SECONDS):
-                await self._give_back(held)
+                await self._clear_holder(held)
         except (KubeError, TimeoutError) as error:
             _log.info("lease.not_released", lease=self._name, **describe(error))
 
-    async def _give_back(self, held: Envelope) -> None:
-        nobody: dict[str, object] = {"holderIdentity": None, "leaseDurationSeconds": 1, "renewTime": _now()}
+    async def _clear_holder(self, held: Envelope) -> None:
+        released: dict[str, object] = {"holderIdentity": None, "leaseDurationSeconds": 1, "renewTime": _now()}
         try:
-            await self._write(held, nobody)
+            await self._write(held, released)
         except Conflict:
-            # A renewal that was cut short may have reached the server all the same.
+            # A cancelled renewal may have reached the server.
             current = await self._client.get(LEASES, self._name, self._namespace)
             if decode(current.spec, LeaseSpec).holder_identity == self._identity:
-                await self._write(current, nobody)
+                await self._write(current, released)
 
     async def _write(self, current: Envelope, spec: dict[str, object]) -> Envelope:
         patch = {"metadata": {"resourceVersion": current.resource_version}, "spec": spec}
@@ -267,7 +269,7 @@ class LeaderElector:
 
     def _spec(self, before: LeaseSpec | None) -> dict[str, object]:
         now = _now()
-        # One more each time, also where it was ours before: each time of leading is a term of its own.
+        # It increases even if this process held the lease before, because each acquisition begins a new term.
         transitions = 0 if before is None else (before.lease_transitions or 0) + 1
         return {
             "holderIdentity": self._identity,
@@ -279,11 +281,11 @@ class LeaderElector:
 
 
 def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return micro_time_text(datetime.now(UTC))
 
 
 async def _stop(task: "asyncio.Future[None]") -> None:
-    """Cancel a task and wait for its end; its error, if any, is not lost when it had ended before."""
+    """Cancel a task, wait for its end, and log its error."""
     if task.done():
         return
     task.cancel()

@@ -1,21 +1,20 @@
-"""Cutting a byte stream into lines of any sensible length."""
+"""Splits a stream of bytes into lines. Pure."""
 
 from collections.abc import Sequence
 
-LONGEST_LINE = (
-    64 * 1024 * 1024
-)  # bytes; etcd takes objects of 1.5 MiB, so this is only to stop a hostile server
+LONGEST_LINE = 64 * 1024 * 1024
+"""Most bytes of a line. etcd limits objects to 1.5 MiB, so only a hostile server exceeds it."""
 
 
 class LineTooLong(ValueError):
-    """A line grew beyond all reason."""
+    """A line exceeds the limit."""
 
 
 class LineSplitter:
-    """Collects chunks and gives back whole lines; what follows the last line break stays pending.
+    """Collects chunks, and returns complete lines. The bytes after the last line break stay pending.
 
     Args:
-        longest: bytes a line may have.
+        longest: Most bytes of a line.
     """
 
     def __init__(self, longest: int = LONGEST_LINE) -> None:
@@ -25,14 +24,14 @@ class LineSplitter:
 
     @property
     def pending(self) -> int:
-        """Bytes of the line that has begun but not ended."""
+        """Bytes of the incomplete line."""
         return self._size
 
     def feed(self, chunk: bytes) -> Sequence[bytes]:
-        """Take a chunk; return the lines it completes, without line breaks and without empty ones.
+        """Add a chunk. Return the lines that it completes, without line breaks and empty lines.
 
         Raises:
-            LineTooLong: the pending line has outgrown the limit.
+            LineTooLong: The pending line exceeds the limit.
         """
         head, *lines = chunk.split(b"\n")
         if not lines:

@@ -1,7 +1,7 @@
-"""The way to an API server in the same process: requests are handed over as they are, not sent through sockets.
+"""Calls an API server in the same process directly, without sockets.
 
-Who we are is proved as on the wire: the two TLS contexts shake hands once, in memory, so that a certificate counts only
-with its key, and the server's counts only when we trust who signed it.
+Client and server authenticate each other as on the network: their TLS contexts do a handshake in memory. The server accepts a
+client certificate only with its key, and the client accepts a server certificate only from a trusted CA.
 """
 
 import ssl
@@ -15,29 +15,36 @@ from urllib.parse import urlsplit
 from vcsync.kube.connection import Credentials
 
 HANDSHAKE_SECONDS = 600.0
-"""How long a handshake counts, as a connection would that is kept."""
-_MOST_TURNS = 20
+"""Seconds after which the handshake is repeated."""
+_MOST_ROUND_TRIPS = 20
 
 
 class Source(Protocol):
-    """Bytes that come one after another. Close it."""
+    """A stream of bytes. It must be closed."""
 
     async def read(self) -> bytes:
         """Return the next bytes, empty at the end.
 
         Raises:
-            OSError: the stream was cut.
+            OSError: The stream was interrupted.
         """
         ...
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the stream."""
         ...
 
 
 @dataclass(slots=True)
 class Answer:
-    """An answer: `body`, or where a watch was asked for what `source` gives."""
+    """A response.
+
+    Attributes:
+        status: HTTP status.
+        headers: Headers.
+        body: The body, unless the request is a watch.
+        source: Stream of the events of a watch.
+    """
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -50,7 +57,7 @@ class Server(Protocol):
 
     @property
     def tls(self) -> ssl.SSLContext | None:
-        """What it shakes hands with; None: it speaks plain HTTP."""
+        """The TLS context of the server. None: the server uses plain HTTP."""
         ...
 
     async def answer(
@@ -61,14 +68,14 @@ class Server(Protocol):
         body: bytes | None,
         certificate: bytes | None,
     ) -> Answer:
-        """Answer a request.
+        """Serve a request.
 
         Args:
-            method: in capitals.
-            target: quoted path and query.
-            headers: of the request.
-            body: None: none.
-            certificate: of the client, in DER, whose key it has shown to have; None: it showed none.
+            method: HTTP method, in capitals.
+            target: Quoted path and query.
+            headers: Headers of the request.
+            body: Body of the request, if any.
+            certificate: Verified certificate of the client in DER, if it has one.
         """
         ...
 
@@ -78,7 +85,12 @@ _servers: dict[str, Server] = {}
 
 @contextmanager
 def serving(url: str, server: Server) -> Iterator[None]:
-    """Have the clients of this process that look for a URL's host and port find a server there."""
+    """Register a server of this process for the host and port of a URL, so that clients call it directly.
+
+    Args:
+        url: URL of the server.
+        server: The server.
+    """
     origin = _origin(url)
     _servers[origin] = server
     try:
@@ -88,8 +100,8 @@ def serving(url: str, server: Server) -> Iterator[None]:
             del _servers[origin]
 
 
-class Visitor:
-    """One client's way to servers of its process, if what it looks for is one."""
+class LocalClient:
+    """Sends the requests of one client to a server of this process, if its credentials are for one."""
 
     def __init__(self) -> None:
         self._credentials: Credentials | None = None
@@ -98,8 +110,8 @@ class Visitor:
         self._certificate: bytes | None = None
         self._until = 0.0
 
-    def finds(self, credentials: Credentials) -> bool:
-        """Whether credentials are for a server of this process."""
+    def reaches(self, credentials: Credentials) -> bool:
+        """Return whether credentials are for a server of this process. They are used for the next requests."""
         if credentials is not self._credentials:
             self._credentials, self._until = credentials, 0.0
             parts = urlsplit(credentials.url)
@@ -113,39 +125,39 @@ class Visitor:
             self._server, self._until = server, 0.0
         return server is not None and (server.tls is None) == (credentials.tls is None)
 
-    async def ask(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
-        """Have a request answered; only where `finds` has said yes.
+    async def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+        """Send a request to the server. Call this only if `reaches` returned true.
 
         Raises:
-            ssl.SSLError: one side does not trust the other.
+            ssl.SSLError: One side does not trust the other.
         """
         server, credentials = self._server, self._credentials
         if server is None or credentials is None:
-            raise RuntimeError("there is no server of this process to ask")
+            raise RuntimeError("the credentials are not for a server of this process")
         now = time.monotonic()
         if credentials.tls is not None and server.tls is not None and now >= self._until:
             name = credentials.server_name or self._host
-            self._certificate = introduced(credentials.tls, server.tls, name)
+            self._certificate = handshake(credentials.tls, server.tls, name)
             self._until = now + HANDSHAKE_SECONDS
         return await server.answer(method, self._prefix + target, headers, body, self._certificate)
 
 
-def introduced(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> bytes | None:
-    """Let two TLS contexts shake hands; return the client's certificate in DER, None: it has none.
+def handshake(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> bytes | None:
+    """Do a TLS handshake in memory, and return the certificate of the client in DER, or None if it has none.
 
     Args:
-        client: of whoever asks.
-        server: of whoever answers.
-        name: that the server's certificate must carry.
+        client: TLS context of the client.
+        server: TLS context of the server.
+        name: Name that the certificate of the server must contain.
 
     Raises:
-        ssl.SSLError: one does not trust the other.
+        ssl.SSLError: One side does not trust the other.
     """
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
-    asking = client.wrap_bio(down, up, server_hostname=name)
-    answering = server.wrap_bio(up, down, server_side=True)
-    left = [asking, answering]
-    for _ in range(_MOST_TURNS):
+    client_side = client.wrap_bio(down, up, server_hostname=name)
+    server_side = server.wrap_bio(up, down, server_side=True)
+    left = [client_side, server_side]
+    for _ in range(_MOST_ROUND_TRIPS):
         for side in list(left):
             try:
                 side.do_handshake()
@@ -153,8 +165,8 @@ def introduced(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> byt
                 continue
             left.remove(side)
         if not left:
-            return answering.getpeercert(binary_form=True)
-    raise ssl.SSLError("the handshake does not come to an end")
+            return server_side.getpeercert(binary_form=True)
+    raise ssl.SSLError("the handshake does not end")
 
 
 def _origin(url: str) -> str:

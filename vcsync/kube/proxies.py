@@ -1,4 +1,4 @@
-"""Which HTTP proxy a request goes through: read once per connection, never per request."""
+"""HTTP proxies of connections, from kubeconfigs and the environment."""
 
 import os
 from urllib.parse import urlsplit
@@ -8,10 +8,10 @@ from vcsync.kube.errors import CredentialsError
 
 
 def checked(url: str) -> str:
-    """Return a proxy URL that can be used.
+    """Return a proxy URL after a check.
 
     Raises:
-        CredentialsError: it is none, or of a kind that is not supported (socks5).
+        CredentialsError: It is not a URL, or its scheme is not supported (socks5).
     """
     try:
         parts = urlsplit(url)
@@ -26,10 +26,10 @@ def checked(url: str) -> str:
 
 
 def from_environment(url: str) -> str | None:
-    """Return the proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY name for a server's URL, if any.
+    """Return the proxy for the URL of a server from HTTPS_PROXY, HTTP_PROXY and NO_PROXY, or None.
 
     Raises:
-        CredentialsError: they name one that is not supported.
+        CredentialsError: The proxy is not supported.
     """
     if not any(name.lower().endswith("_proxy") for name in os.environ):
         return None

@@ -12,35 +12,38 @@ import structlog
 
 from vcsync.kube.cache import Cache, Change
 from vcsync.kube.client import Client
-from vcsync.kube.course import Course, InitialEventsLost, Step
-from vcsync.kube.envelope import Envelope, WatchEvent
 from vcsync.kube.errors import KubeError, describe
+from vcsync.kube.reflector_state import InitialEventsLost, ReflectorState, Step
 from vcsync.kube.resources import Resource
-from vcsync.kube.selectors import parse_selector
+from vcsync.objects.envelope import Envelope, WatchEvent
+from vcsync.objects.selectors import parse_selector
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-_SHORTEST_WATCH, _LONGEST_WATCH = 300, 600  # seconds; random between, so that not all watches end together
-_MOST_SKIPPED = 20  # objects that could not be taken are named up to this number
-_INITIAL_PATIENCE = 30.0  # seconds without any of a streaming list's initial events
+_SHORTEST_WATCH, _LONGEST_WATCH = 300, 600
+"""Range of the random duration of watches in seconds, so that not all watches end at the same time."""
+_MOST_SKIPPED = 20
+"""Most skipped objects that are remembered by name."""
+_INITIAL_EVENTS_TIMEOUT = 30.0
+"""Seconds without an initial event after which a streaming list fails."""
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ReflectorStatistics:
-    """What a reflector has done and how it stands.
+    """Counters and state of a reflector.
 
     Attributes:
-        objects: in the cache.
-        lists: lists begun, streaming ones included.
-        watches: streams opened.
-        resumes: streams opened that went on where the one before was lost or ended.
-        relists: lists after the first.
-        gone: times the server no longer knew our version.
-        skipped: objects that could not be taken, by namespace and name, and why; the newest of them.
-        skipped_total: how often an object could not be taken.
-        last_error: what went wrong last.
-        synced: the cache has been filled once.
-        stale_since: `time.monotonic()` since when no stream is up; None while one is.
+        objects: Number of objects in the cache.
+        lists: Number of lists begun, streaming lists included.
+        watches: Number of watch streams opened.
+        resumes: Number of those that continued at the version where the stream before ended.
+        relists: Number of lists after the first.
+        gone: Number of 410 answers: the server did not know the reflector's version any more.
+        skipped: (namespace, name) -> reason, for the newest objects that could not be processed.
+        skipped_total: Number of objects that could not be processed, repeats included.
+        last_error: Text of the last error.
+        synced: Whether the cache has been filled once.
+        stale_since: `time.monotonic()` at which the stream was lost; None while one is open.
     """
 
     objects: int
@@ -57,24 +60,32 @@ class ReflectorStatistics:
 
 
 class Reflector:
-    """Keeps `cache` equal to what the server holds of a resource.
+    """Keeps `cache` equal to a collection of the server, by a list and a watch.
+
+    Attributes:
+        cache: The objects.
+        lists_taken: Number of lists that replaced the cache, or one namespace of it.
 
     Args:
-        client: the server.
-        resource: the type of the objects.
-        namespace: their namespace; empty for all.
-        label_selector: which labels they must have.
-        field_selector: which fields they must have.
-        accept: which of them to keep; the others are dropped at the door. When it changes its mind: `refill`.
-        project: slims an object before it is kept (`envelope.strip`).
-        place: gives an object the namespace it is kept under, where one stream tells of many tenants; what is
-            observed from elsewhere has it already.
-        on_change: called with every change, in the loop, at once; must be quick (put a key into a queue).
-        page_size: objects per page of a list.
-        silence: seconds without a byte after which a stream counts as dead. Bookmarks come every minute where
-            anything changes; where nothing does, servers may say nothing for as long as the watch lasts.
-        streaming: begin with streaming lists where the server offers them.
-        backoff: seconds of the first and of the longest pause after failures.
+        client: Client of the server.
+        resource: The resource to follow.
+        namespace: The namespace to follow; empty for all.
+        label_selector: Labels that the objects must have.
+        field_selector: Fields that the objects must have.
+        accept: Filter that returns whether to take an object. It must have no side effects. Call `refill` when its
+            answers change.
+        project: Returns the part of an object to keep, for example with `envelope.strip`.
+        place: Returns the object with the namespace under which it is cached, for streams with objects of many tenants.
+            It is not applied to the objects of `observe`.
+        sink: Takes every change, synchronously in the event loop, so it must be quick (for example: add a key to a
+            queue). If it raises, the object counts as skipped, but the cache holds it.
+        keep: Whether to keep the objects in the cache. If false, `sink` gets every object that is listed or changed as
+            a new one, and the cache stays empty.
+        page_size: Objects in each page of a list.
+        silence: Seconds without a byte after which a stream counts as dead. Servers send a bookmark every minute if
+            anything changes, and may send nothing for the whole watch otherwise.
+        streaming: Whether to begin with streaming lists if the server supports them.
+        backoff: Seconds of the first and of the longest pause after failures.
     """
 
     def __init__(
@@ -88,7 +99,8 @@ class Reflector:
         accept: Callable[[Envelope], bool] | None = None,
         project: Callable[[Envelope], Envelope] | None = None,
         place: Callable[[Envelope], Envelope] | None = None,
-        on_change: Callable[[Change], None] | None = None,
+        sink: Callable[[Change], None] | None = None,
+        keep: bool = True,
         page_size: int = 500,
         silence: float = 200.0,
         streaming: bool = True,
@@ -104,21 +116,25 @@ class Reflector:
         self._accept = accept
         self._project = project
         self._place = place
-        self._on_change = on_change
+        self._sink = sink
+        self._keep = keep
         self._page_size = page_size
         self._silence = silence
-        self._course = Course(streaming=streaming, base=backoff[0], cap=backoff[1])
+        self._state = ReflectorState(streaming=streaming, base=backoff[0], cap=backoff[1])
         self._synced = asyncio.Event()
+        self.lists_taken = 0
         self._stale_since: float | None = time.monotonic()
         self._opened_at: float | None = None
-        # Held while a list is taken over or a portion of events is worked in; `refill` holds it too.
-        self._turn = asyncio.Lock()
-        # Namespaces that were listed anew at a version the stream has not reached: older news of them are
-        # settled.
-        self._settled: dict[str, int] = {}
-        # What could not be taken, and why: it is skipped, and everything else goes on.
+        # Held while the cache is updated from a list or from events of the stream. `refill` holds it too.
+        self._updating = asyncio.Lock()
+        # Namespace -> version of its last `refill`, until the stream reaches that version. Older events of the
+        # namespace are outdated.
+        self._refilled: dict[str, int] = {}
+        # (namespace, name) -> why the object could not be processed. All other objects are followed as usual.
         self._skipped: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._skipped_total = 0
+        # Skipped objects that are in the cache, but for which the sink raised an error.
+        self._refused_by_sink: set[tuple[str, str]] = set()
 
     @property
     def synced(self) -> bool:
@@ -127,11 +143,21 @@ class Reflector:
 
     @property
     def stale_since(self) -> float | None:
-        """`time.monotonic()` since when no stream is up; None while one is."""
+        """`time.monotonic()` at which the stream was lost; None while one is open."""
         return self._stale_since
 
+    @property
+    def skipped(self) -> int:
+        """Number of objects that are currently skipped. At most `_MOST_SKIPPED` are counted."""
+        return len(self._skipped)
+
+    @property
+    def listing(self) -> bool:
+        """Whether changes currently come from a list, so that they may be old. Changes from a watch are recent."""
+        return self._state.next() is not Step.WATCH
+
     async def wait_synced(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109
-        """Wait until the cache has been filled once; False if that took longer than `timeout` seconds."""
+        """Wait up to `timeout` seconds until the cache has been filled once. Return whether it has been."""
         try:
             async with asyncio.timeout(timeout):
                 await self._synced.wait()
@@ -140,33 +166,33 @@ class Reflector:
         return True
 
     def statistics(self) -> ReflectorStatistics:
-        """Return what has happened so far."""
-        tally = self._course.tally
+        """Return the counters and the state."""
+        counters = self._state.counters
         return ReflectorStatistics(
             objects=len(self.cache),
-            lists=tally.lists,
-            watches=tally.watches,
-            resumes=tally.resumes,
-            relists=tally.relists,
-            gone=tally.gone,
+            lists=counters.lists,
+            watches=counters.watches,
+            resumes=counters.resumes,
+            relists=counters.relists,
+            gone=counters.gone,
             skipped=dict(self._skipped),
             skipped_total=self._skipped_total,
-            last_error=tally.last_error,
+            last_error=counters.last_error,
             synced=self.synced,
             stale_since=self._stale_since,
         )
 
     async def run(self) -> None:
-        """Reflect until cancelled. No failure ends it; each is followed by a pause, longer each time."""
-        course = self._course
+        """Follow the collection until cancelled. Failures are retried with increasing pauses."""
+        state = self._state
         try:
             while True:
                 self._opened_at = None
                 try:
-                    await self._take(course.next())
-                    pause = course.ended(self._lasted()) if self._opened_at is not None else 0.0
+                    await self._run_step(state.next())
+                    pause = state.ended(self._lasted()) if self._opened_at is not None else 0.0
                 except KubeError as error:
-                    pause = course.failed(error, self._lasted())
+                    pause = state.failed(error, self._lasted())
                     _log.info(
                         "reflector.failed",
                         endpoint=self.client.name,
@@ -174,8 +200,8 @@ class Reflector:
                         pause=round(pause, 3),
                         **describe(error),
                     )
-                except Exception as error:  # noqa: BLE001 - a fault in accept or project must not end it
-                    pause = course.failed(error, 0.0)
+                except Exception as error:  # noqa: BLE001 - a defect in accept or project must not end the reflector
+                    pause = state.failed(error, 0.0)
                     _log.exception(
                         "reflector.broken", endpoint=self.client.name, resource=self.resource.plural
                     )
@@ -186,62 +212,66 @@ class Reflector:
             self._stale_since = self._stale_since or time.monotonic()
 
     async def refill(self, namespace: str) -> None:
-        """Bring one namespace in line after `accept` has changed its mind about it.
+        """Update one namespace after the results of `accept` for its objects have changed.
 
-        What is refused now is dropped and what is accepted now is listed; both are reported. The stream waits
-        meanwhile, so that nothing it brings can be lost or undone by the list.
+        Objects that are not accepted any more are dropped, and those accepted now are listed. The sink gets both. Events
+        of the stream wait meanwhile, so that the list cannot undo them.
 
         Raises:
-            KubeError: the list failed; what is refused is dropped already. Call again.
+            KubeError: The list failed. Objects that are not accepted have been dropped already; call again.
+            ValueError: The resource is not namespaced.
         """
         if not self.resource.namespaced:
             raise ValueError(f"{self.resource.plural} are not namespaced")
         if self.namespace and namespace != self.namespace:
             return
-        async with self._turn:
+        async with self._updating:
             for item in self.cache.items(namespace):
                 if self._accept is not None and not self._accept(item):
                     self._report(self.cache.forget(item))
-            items, version = await self._list(namespace, self._course.version or None, self._page_size)
+            items, version = await self._list(namespace, self._state.version or None, self._page_size)
+            self.lists_taken += 1
             self._report_all(self.cache.replace(items, _number(version), namespace=namespace))
-            if _number(version) > _number(self._course.version):
-                self._settled[namespace] = _number(version)
+            if _number(version) > _number(self._state.version):
+                self._refilled[namespace] = _number(version)
 
     def observe(self, envelope: Envelope) -> None:
-        """Take note of an object as the answer to our own write (or a read) showed it.
+        """Update the cache with an object from the answer to a write or a read.
 
-        What the stream has passed already changes nothing: it knows better.
+        An answer that is older than the stream changes nothing.
         """
         if self.namespace and envelope.namespace != self.namespace:
             return
         known = self.cache.get(envelope.namespace, envelope.name) is not None
-        if not known and (self.field_selector or 0 < envelope.version <= _number(self._course.version)):
-            return  # whether a field selector picks it, only the server can tell
+        if not known and (self.field_selector or 0 < envelope.version <= _number(self._state.version)):
+            # Only the server can evaluate a field selector.
+            return
         if self._selector.matches(envelope.labels):
             self._observe(envelope)
         else:
             self._observe_deleted(envelope)
 
-    def observe_gone(self, namespace: str, name: str, uid: str, *, for_good: bool = True) -> None:
-        """Take note that the object with this uid exists no more, as our own request showed; see `Cache.observe_gone`."""
-        change = self.cache.observe_gone(namespace, name, uid, for_good=for_good)
+    def observe_gone(self, namespace: str, name: str, uid: str, *, final: bool = True) -> None:
+        """Remove an object from the cache that does not exist according to an answer; see `Cache.observe_gone`."""
+        change = self.cache.observe_gone(namespace, name, uid, final=final)
         if change is not None:
             self._report(change)
 
-    async def _take(self, step: Step) -> None:
+    async def _run_step(self, step: Step) -> None:
         if step is Step.PAGES:
-            await self._take_pages()
+            await self._list_in_pages()
         else:
-            await self._take_stream(initial=step is Step.STREAM)
+            await self._follow_stream(initial=step is Step.STREAM)
 
-    async def _take_pages(self) -> None:
-        course = self._course
-        course.listing()
-        async with self._turn:
+    async def _list_in_pages(self) -> None:
+        state = self._state
+        state.listing()
+        self._begin_list()
+        async with self._updating:
             items, version = await self._list(
-                self.namespace, course.list_version or None, self._page_size * course.page_factor
+                self.namespace, state.list_version or None, self._page_size * state.page_factor
             )
-            self._take_over(items, version)
+            self._replace_cache(items, version)
 
     async def _list(self, namespace: str, version: str | None, limit: int) -> tuple[list[Envelope], str]:
         items: list[Envelope] = []
@@ -258,26 +288,28 @@ class Reflector:
         async with aclosing(pages):
             async for page in pages:
                 for item in page.items:
-                    items.extend(self._take_listed(item))
+                    items.extend(self._listed(item))
                 listed_at = page.resource_version
         return items, listed_at
 
-    def _take_over(self, items: Iterable[Envelope], version: str) -> None:
-        course = self._course
-        changes = self.cache.replace(items, _number(version), reset=course.reset)
-        course.listed(version)
-        self._settled.clear()
+    def _replace_cache(self, items: Iterable[Envelope], version: str) -> None:
+        state = self._state
+        self.lists_taken += 1
+        changes = self.cache.replace(items, _number(version), reset=state.reset)
+        state.listed(version)
+        self._refilled.clear()
         self._report_all(changes)
         self._synced.set()
 
-    async def _take_stream(self, *, initial: bool) -> None:
-        course = self._course
+    async def _follow_stream(self, *, initial: bool) -> None:
+        state = self._state
         if initial:
-            course.listing()
+            state.listing()
+            self._begin_list()
         batches = self.client.watch_batches(
             self.resource,
             self.namespace,
-            resource_version=course.list_version if initial else course.version,
+            resource_version=state.list_version if initial else state.version,
             label_selector=self.label_selector,
             field_selector=self.field_selector,
             timeout_seconds=random.randint(_SHORTEST_WATCH, _LONGEST_WATCH),  # noqa: S311
@@ -286,21 +318,21 @@ class Reflector:
         )
         async with aclosing(batches):
             if initial:
-                async with self._turn:
-                    await self._take_initial(batches)
+                async with self._updating:
+                    await self._read_initial_events(batches)
             async for batch in batches:
                 self._opened()
                 self._stale_since = None
-                async with self._turn:
+                async with self._updating:
                     for event in batch:
-                        self._work_in(event)
+                        self._process(event)
 
-    async def _take_initial(self, batches: AsyncIterator[Sequence[WatchEvent]]) -> None:
-        """Take over the initial events of a streaming list, and what came after them in the same portion."""
+    async def _read_initial_events(self, batches: AsyncIterator[Sequence[WatchEvent]]) -> None:
+        """Replace the cache by the initial events of a streaming list, and process the events that follow in the same batch."""
         collected: list[Envelope] = []
         while True:
             try:
-                async with asyncio.timeout(None if self._opened_at is None else _INITIAL_PATIENCE):
+                async with asyncio.timeout(None if self._opened_at is None else _INITIAL_EVENTS_TIMEOUT):
                     batch = await anext(batches, None)
             except TimeoutError:
                 batch = None
@@ -311,19 +343,19 @@ class Reflector:
             self._opened()
             for position, event in enumerate(batch, 1):
                 if self._collect(event, collected):
-                    self._take_over(collected, event.object.resource_version)
+                    self._replace_cache(collected, event.object.resource_version)
                     self._stale_since = None
                     for later in batch[position:]:
-                        self._work_in(later)
+                        self._process(later)
                     return
 
     def _opened(self) -> None:
         if self._opened_at is None:
             self._opened_at = time.monotonic()
-            self._course.watching()
+            self._state.watching()
 
     def _collect(self, event: WatchEvent, collected: list[Envelope]) -> bool:
-        """Gather the initial events of a streaming list; True at the bookmark that ends them."""
+        """Collect an initial event of a streaming list. Return True at the bookmark that ends them."""
         if event.type == "BOOKMARK":
             if event.object.annotations.get(INITIAL_EVENTS_END) != "true":
                 raise InitialEventsLost(
@@ -333,56 +365,59 @@ class Reflector:
         if event.type == "UNREADABLE":
             collected.extend(self._skip_unreadable(event.object, event.why))
         else:
-            collected.extend(self._take_listed(event.object))
+            collected.extend(self._listed(event.object))
         return False
 
-    def _work_in(self, event: WatchEvent) -> None:
+    def _process(self, event: WatchEvent) -> None:
         envelope = event.object
         try:
             if event.type == "BOOKMARK":
-                self._forget_settled(envelope.version)
+                self._forget_refills(envelope.version)
             elif event.type == "UNREADABLE":
                 self._skip(self._placed(envelope), event.why)
-            elif not self._is_settled(envelope := self._placed(envelope)):
+            elif not self._is_outdated(envelope := self._placed(envelope)):
                 if event.type == "DELETED":
                     self._observe_left(envelope)
                 else:
                     self._observe(envelope)
-                self._taken(envelope)
-        except Exception as error:  # noqa: BLE001 - one object must not keep all others from coming
+        except Exception as error:  # noqa: BLE001 - one object must not stop all others
             self._skip(envelope, f"{type(error).__name__}: {error}")
         if envelope.resource_version:
-            self._course.advanced(envelope.resource_version)
+            self._state.advanced(envelope.resource_version)
 
-    def _take_listed(self, item: Envelope) -> Iterator[Envelope]:
-        """Yield a listed object as it is to be kept, if it is wanted."""
+    def _listed(self, item: Envelope) -> Iterator[Envelope]:
+        """Yield a listed object in the form to keep, if it is to be kept."""
         try:
             item = self._placed(item)
             kept = self._admit(item)
-        except Exception as error:  # noqa: BLE001 - one object must not keep all others from coming
+        except Exception as error:  # noqa: BLE001 - one object must not stop all others
             yield from self._skip_listed(item, f"{type(error).__name__}: {error}")
             return
-        self._taken(item)
-        if kept is not None:
+        self._forget_skipped(item)
+        if kept is None:
+            return
+        if self._keep:
             yield kept
+        else:
+            self._report(Change(None, kept))
 
     def _skip_unreadable(self, named: Envelope, why: str) -> Iterator[Envelope]:
-        """Skip a listed object of which only the name could be read."""
+        """Skip a listed object of which only the name could be parsed."""
         try:
             named = self._placed(named)
-        except Exception:  # noqa: BLE001 - then its own name has to do
+        except Exception:  # noqa: BLE001 - the object's own name is used then
             _log.exception("reflector.place", endpoint=self.client.name, resource=self.resource.plural)
         yield from self._skip_listed(named, why)
 
     def _skip_listed(self, item: Envelope, why: str) -> Iterator[Envelope]:
-        """Skip a listed object. It is there, so that what is known of it stays."""
+        """Skip a listed object. It exists, so its cached state is kept."""
         self._skip(item, why)
         known = self.cache.get(item.namespace, item.name)
         if known is not None:
             yield known
 
     def _skip(self, item: Envelope, why: str) -> None:
-        """Note an object that cannot be taken."""
+        """Remember an object that cannot be processed."""
         self._skipped_total += 1
         if self._skipped.get(item.key) != why:
             _log.error(
@@ -396,47 +431,55 @@ class Reflector:
         self._skipped[item.key] = why
         self._skipped.move_to_end(item.key)
         if len(self._skipped) > _MOST_SKIPPED:
-            self._skipped.popitem(last=False)
+            self._refused_by_sink.discard(self._skipped.popitem(last=False)[0])
 
-    def _taken(self, item: Envelope) -> None:
-        if self._skipped:
+    def _begin_list(self) -> None:
+        """Forget skipped objects, since the list brings them again, except those that only the sink refused."""
+        for key in [key for key in self._skipped if key not in self._refused_by_sink]:
+            del self._skipped[key]
+
+    def _forget_skipped(self, item: Envelope) -> None:
+        if self._skipped and item.key not in self._refused_by_sink:
             self._skipped.pop(item.key, None)
 
-    def _is_settled(self, envelope: Envelope) -> bool:
-        """Whether a list of the namespace has told more than this event already."""
-        return bool(self._settled) and envelope.version <= self._settled.get(envelope.namespace, 0)
+    def _is_outdated(self, envelope: Envelope) -> bool:
+        """Return whether a list of the namespace is newer than an object of an event."""
+        return bool(self._refilled) and envelope.version <= self._refilled.get(envelope.namespace, 0)
 
-    def _forget_settled(self, version: int) -> None:
-        if self._settled:
-            self._settled = {name: until for name, until in self._settled.items() if until > version}
+    def _forget_refills(self, version: int) -> None:
+        if self._refilled:
+            self._refilled = {name: until for name, until in self._refilled.items() if until > version}
 
     def _placed(self, envelope: Envelope) -> Envelope:
         return envelope if self._place is None else self._place(envelope)
 
     def _admit(self, envelope: Envelope) -> Envelope | None:
-        """Return the object as it is to be kept, None if it is not wanted."""
+        """Return the object in the form to keep; None if it is not accepted."""
         if self._accept is not None and not self._accept(envelope):
             return None
         return envelope if self._project is None else self._project(envelope)
 
     def _observe(self, envelope: Envelope) -> None:
         kept = self._admit(envelope)
+        self._forget_skipped(envelope)
         if kept is None:
             self._observe_refused(envelope)
+        elif not self._keep:
+            self._report(Change(None, kept))
         elif (change := self.cache.observe(kept)) is not None:
             self._report(change)
 
     def _observe_refused(self, envelope: Envelope) -> None:
-        """Drop what is not wanted any more; it is not gone and may be wanted again, in this very version."""
+        """Drop an object that is not accepted any more. It still exists, and may be accepted again in the same version."""
         old = self.cache.get(envelope.namespace, envelope.name)
         if old is not None and old.version <= envelope.version:
             self._report(self.cache.forget(old))
 
     def _observe_left(self, envelope: Envelope) -> None:
-        """Drop what is gone, or has left the selection.
+        """Drop an object that was deleted or has left the selection.
 
-        The answer to a write of ours that is newer does not tell whether a field selector picks the object again: if it
-        does, the stream tells so next; else it will never speak of it again.
+        A newer answer to a write does not show whether a field selector matches the object again. If it matches, the
+        stream reports the object next. If not, the stream does not report it again.
         """
         known = self.cache.get(envelope.namespace, envelope.name) if self.field_selector else None
         if known is not None and known.uid == envelope.uid and known.version > envelope.version:
@@ -445,6 +488,7 @@ class Reflector:
             self._observe_deleted(envelope)
 
     def _observe_deleted(self, envelope: Envelope) -> None:
+        self._forget_skipped(envelope)
         change = self.cache.observe_deleted(envelope)
         if change is not None:
             self._report(change)
@@ -454,12 +498,22 @@ class Reflector:
             self._report(change)
 
     def _report(self, change: Change) -> None:
-        if self._on_change is None:
+        if self._sink is None:
             return
+        subject = change.new or change.old
+        assert subject is not None  # noqa: S101 - a change has at least one side
         try:
-            self._on_change(change)
-        except Exception:  # noqa: BLE001 - a broken handler must not end it
-            _log.exception("reflector.on_change", endpoint=self.client.name, resource=self.resource.plural)
+            self._sink(change)
+        except Exception as error:  # noqa: BLE001 - one object must not stop all others
+            known = subject.key in self._skipped
+            self._skip(subject, f"not processed: {type(error).__name__}: {error}")
+            self._refused_by_sink.add(subject.key)
+            if not known:
+                _log.exception("reflector.sink", endpoint=self.client.name, resource=self.resource.plural)
+            return
+        if self._refused_by_sink:
+            self._refused_by_sink.discard(subject.key)
+        self._forget_skipped(subject)
 
     def _lasted(self) -> float:
         return 0.0 if self._opened_at is None else time.monotonic() - self._opened_at

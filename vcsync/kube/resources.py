@@ -1,4 +1,4 @@
-"""The resources we speak of and the URL paths they live under."""
+"""Resource types and their URL paths."""
 
 from urllib.parse import quote
 
@@ -11,9 +11,9 @@ class Resource(Struct, frozen=True):
     Attributes:
         group: API group, empty for the core group.
         version: API version within the group, for example `v1`.
-        plural: name in the URL, for example `pods`.
-        kind: name in the objects, for example `Pod`.
-        namespaced: whether its objects live in namespaces.
+        plural: Name in the URL, for example `pods`.
+        kind: Name in the objects, for example `Pod`.
+        namespaced: Whether its objects live in namespaces.
     """
 
     group: str
@@ -30,10 +30,10 @@ class Resource(Struct, frozen=True):
     def path(self, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """Return the URL path of the collection (no name), an object, or a subresource of an object.
 
-        Without a namespace the collection of a namespaced resource is that of all namespaces.
+        Without a namespace, the collection of a namespaced resource is that of all namespaces.
 
         Raises:
-            ValueError: the parts do not make an address, or one of them could lead elsewhere (`..`).
+            ValueError: The parts do not form a path, or one of them could lead elsewhere (`..`).
         """
         base = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         if namespace:
@@ -51,7 +51,7 @@ class Resource(Struct, frozen=True):
 
 
 def _segment(text: str) -> str:
-    """Quote one path segment; a server would resolve `.` and `..` to another object."""
+    """Quote one path segment. A server would resolve `.` and `..` to another object, so they are refused."""
     if text in (".", ".."):
         raise ValueError(f"{text!r} is not a name")
     return quote(text, safe="")

@@ -1,4 +1,4 @@
-"""TLS contexts: made once per CA and client certificate, shared by everyone who needs the same."""
+"""TLS contexts of clients, shared by all clients with the same CA and client certificate."""
 
 import os
 import ssl
@@ -13,16 +13,16 @@ _contexts: "WeakValueDictionary[bytes, ssl.SSLContext]" = WeakValueDictionary()
 def client_context(
     *, ca: bytes = b"", certificate: bytes = b"", key: bytes = b"", insecure: bool = False
 ) -> ssl.SSLContext:
-    """Return the TLS context for a server and an identity; equal arguments share one while it is in use.
+    """Return the TLS context for a server and an identity. Equal arguments share a context while it is in use.
 
     Args:
-        ca: PEM certificates to trust, or one in DER; empty trusts the system's.
-        certificate: our client certificate (PEM, with its chain), empty for none.
-        key: its private key (PEM, without a password).
-        insecure: do not verify the server at all.
+        ca: Trusted certificates in PEM, or one in DER. Empty: those of the system.
+        certificate: Client certificate with its chain (PEM). Empty: none.
+        key: Private key of the certificate (PEM, without a password).
+        insecure: Whether to skip the verification of the server.
 
     Raises:
-        CredentialsError: the CA, the certificate or the key is unusable, or certificate and key do not match.
+        CredentialsError: The CA, the certificate or the key is invalid, or certificate and key do not match.
     """
     digest = sha256(b"%d" % insecure)
     for part in (ca, certificate, key):
@@ -42,8 +42,8 @@ def _make(ca: bytes, certificate: bytes, key: bytes, insecure: bool) -> ssl.SSLC
         raise CredentialsError(
             "certificate-authority: not a PEM certificate; give the CA that signed the server's"
         ) from None
-    # Kubernetes' own tools make CAs without the extensions strict mode asks for, and trust any certificate
-    # that is listed, self-signed or not. Chain, dates and host name are verified all the same.
+    # Kubernetes' own tools create CAs without the extensions that strict mode requires, and trust all listed
+    # certificates, even if they are not self-signed. Chain, dates and host name are still verified.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if insecure:
@@ -61,7 +61,7 @@ def _cadata(ca: bytes) -> str | bytes | None:
 
 
 def _load_identity(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Load a client certificate. OpenSSL reads only files, so it gets one that never touches a disk."""
+    """Load a client certificate. OpenSSL reads only files, so the key is written to a file in memory."""
     if not certificate or not key:
         missing = "client-key" if certificate else "client-certificate"
         raise CredentialsError(
@@ -71,7 +71,7 @@ def _load_identity(context: ssl.SSLContext, certificate: bytes, key: bytes) -> N
     try:
         with os.fdopen(os.dup(descriptor), "wb") as file:
             file.write(certificate.rstrip() + b"\n" + key)
-        # An empty password makes an encrypted key fail instead of asking on the terminal.
+        # With an empty password, an encrypted key fails. Otherwise OpenSSL would prompt on the terminal.
         context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=lambda: "")
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or "unreadable"

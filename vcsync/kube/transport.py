@@ -1,6 +1,7 @@
-"""The way to one API server: sessions, credentials, limits, retries, breaker; failures become our errors.
+"""The transport to one API server: sessions, credentials, limits, retries and circuit breaker.
 
-The way is HTTP, or none at all where the server runs in this process (`local`).
+Failures are raised as `vcsync.kube.errors`. The transport uses HTTP, or calls the server directly if it runs in this process
+(`local`).
 """
 
 import asyncio
@@ -10,7 +11,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import aiohttp
 from aiohttp import ClientResponse, ClientSession, ClientTimeout
@@ -31,27 +31,34 @@ from vcsync.kube.errors import (
     Unreachable,
     api_error,
 )
+from vcsync.kube.stream_limiter import StreamLimiter
 
-_CONNECT_TIMEOUT = 10.0  # seconds for TCP and TLS
-_LONGEST_ANSWER = 1024 * 1024 * 1024  # bytes; a hostile server could send without end
-_LONGEST_ERROR = 64 * 1024  # bytes of an error's body that are read
-_RETRIES = 3  # per call
-_LONGEST_WAIT = 10.0  # seconds of Retry-After we wait ourselves; beyond, the caller has better things to do
-_BUFFER = 128 * 1024  # bytes read ahead per connection
-_SETUPS = 64  # streams that connect at once in the whole process: a start must not shake a thousand hands
-_SETUPS_PER_ENDPOINT = 8  # so that a dead endpoint leaves turns for the others
-
-_turns: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]" = WeakKeyDictionary()
+_CONNECT_TIMEOUT = 10.0
+"""Seconds for the TCP connection and the TLS handshake."""
+_LONGEST_ANSWER = 1024 * 1024 * 1024
+"""Most bytes of a response, as a limit for hostile servers."""
+_LONGEST_ERROR = 64 * 1024
+"""Most bytes of an error response that are read."""
+_RETRIES = 3
+"""Most retries of a call."""
+_LONGEST_WAIT = 10.0
+"""Longest Retry-After in seconds that the client waits for. With a longer one, the call fails."""
+_BUFFER = 128 * 1024
+"""Bytes that a connection reads ahead."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientStatistics:
-    """What a client has done and how its endpoint fares. Times are unix seconds.
+    """Counters of a client and the state of its endpoint. Times are seconds since 1970.
 
     Attributes:
-        requests: number of attempts by (verb, `2xx` ... `5xx`, or `error` when no answer came).
-        retries: attempts beyond the first of a call.
-        watches: streams open now.
+        requests: Number of attempts by (verb, `2xx` ... `5xx`, or `error` if there was no answer).
+        retries: Number of attempts beyond the first of each call.
+        watches: Number of open streams.
+        breaker: State of the circuit breaker.
+        last_error: Text of the last error.
+        last_error_at: Time of the last error.
+        last_success_at: Time of the last answer below 500.
     """
 
     requests: dict[tuple[str, str], int]
@@ -64,7 +71,7 @@ class ClientStatistics:
 
 
 @dataclass(slots=True)
-class _Tally:
+class _Counters:
     requests: dict[tuple[str, str], int] = field(default_factory=dict)
     retries: int = 0
     watches: int = 0
@@ -86,11 +93,11 @@ class _Tally:
         self.last_error_at = time.time()
 
 
-class Pace:
-    """Lets calls through at a rate; a second's worth may burst (generic cell rate algorithm). Pure.
+class RateLimiter:
+    """Limits the rate of calls, with bursts of up to one second (generic cell rate algorithm). Pure.
 
     Args:
-        per_second: the rate.
+        per_second: Calls per second.
     """
 
     def __init__(self, per_second: float) -> None:
@@ -99,20 +106,24 @@ class Pace:
         self._ideal = 0.0
 
     def delay(self, now: float) -> float:
-        """Count one call at `now` (seconds); return the seconds it has to wait first."""
+        """Count one call at `now` (seconds). Return the seconds that the call must wait."""
         ideal = max(self._ideal, now)
         self._ideal = ideal + self._interval
         return max(ideal - self._burst - now, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """One request as it goes out; its str is for messages.
+class Request:
+    """One request. Its `str` is for messages.
 
     Attributes:
-        target: quoted path and query.
-        stream: it is a watch, whose answer has no end.
-        accept: the form of the answer; empty: plain JSON.
+        method: The HTTP method.
+        target: Quoted path and query.
+        limits: Timeouts.
+        body: The body; None for none.
+        content_type: Media type of the body.
+        stream: Whether it is a watch, whose answer has no end.
+        accept: Media type of the answer; empty for JSON.
     """
 
     method: str
@@ -138,34 +149,34 @@ class Ask:
 
 
 class Stream:
-    """The answer to a watch: bytes without end. Close it."""
+    """The answer to a watch: an endless stream of bytes. It must be closed."""
 
-    def __init__(self, transport: "Transport", ask: Ask, source: local.Source) -> None:
+    def __init__(self, transport: "Transport", request: Request, source: local.Source) -> None:
         self._transport = transport
-        self._ask = ask
+        self._request = request
         self._source = source
-        transport.tally.watches += 1
+        transport.counters.watches += 1
 
     async def read(self) -> bytes:
-        """Return the next bytes, empty at the end in good order.
+        """Return the next bytes; empty if the server has ended the stream.
 
         Raises:
-            Timeout: nothing came for too long.
-            Unreachable: the stream was cut.
+            Timeout: No byte arrived for too long.
+            Unreachable: The connection broke.
         """
         try:
             return await self._source.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self._transport.lost(self._ask, error) from error
+            raise self._transport.lost(self._request, error) from error
 
     async def close(self) -> None:
-        """Hang up."""
-        self._transport.tally.watches -= 1
+        """Close the stream."""
+        self._transport.counters.watches -= 1
         await self._source.close()
 
 
 class _Sent:
-    """What comes through a connection."""
+    """The body of an HTTP response as a `local.Source`."""
 
     def __init__(self, response: ClientResponse) -> None:
         self._response = response
@@ -178,15 +189,15 @@ class _Sent:
 
 
 class Transport:
-    """The way to one API server, shared by everything that speaks to it.
+    """The transport to one API server, shared by all clients of that server.
 
     Args:
-        connection: where the server is and who we are.
-        name: what to call the endpoint in errors.
-        user_agent: the User-Agent header.
-        timeout: seconds one attempt of a call may take.
-        qps: calls per second at most; None for no limit.
-        max_connections: connections for calls; streams have their own, without a limit.
+        connection: Address and credentials.
+        name: Name of the endpoint in errors.
+        user_agent: The User-Agent header.
+        timeout: Seconds one attempt of a call may take.
+        qps: Calls per second at most; None for no limit.
+        max_connections: Connections for calls; streams have their own, without a limit.
     """
 
     def __init__(
@@ -201,17 +212,16 @@ class Transport:
     ) -> None:
         self.name = name
         self.connection = connection
-        self.tally = _Tally()
+        self.counters = _Counters()
         self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
         self._limits = ClientTimeout(total=timeout, sock_connect=_CONNECT_TIMEOUT)
         self._max_connections = max_connections
-        self._calls = asyncio.Semaphore(
-            max_connections
-        )  # under way in this process; elsewhere connections bound them
-        self._visitor = local.Visitor()
-        self._pace = None if qps is None else Pace(qps)
+        # Limits calls to a server in this process. Other calls are limited by their connections.
+        self._calls = asyncio.Semaphore(max_connections)
+        self._local = local.LocalClient()
+        self._rate_limiter = None if qps is None else RateLimiter(qps)
         self._sessions: dict[bool, ClientSession] = {}
-        self._setups = asyncio.Semaphore(_SETUPS_PER_ENDPOINT)
+        self._limiter = StreamLimiter()
         self._budget = RetryBudget()
         self._breaker = Breaker(on_state=self._state_changed)
         self._on_state: list[Callable[[BreakerState], None]] = []
@@ -219,32 +229,32 @@ class Transport:
         self._closed = False
 
     async def close(self) -> None:
-        """Close all connections; calls under way fail, later ones raise RuntimeError."""
+        """Close all connections. Calls in progress fail, and later calls raise RuntimeError."""
         self._closed = True
         sessions, self._sessions = self._sessions, {}
         for session in sessions.values():
             await session.close()
-        await asyncio.sleep(0)  # the loop tells transports of their end in its next turn
+        await asyncio.sleep(0)  # the event loop closes the transports in its next iteration
 
     def on_state(self, callback: Callable[[BreakerState], None]) -> None:
-        """Have the callback called with each new state of the circuit breaker. It must be quick."""
+        """Register a callback for each new state of the circuit breaker. It must be quick."""
         self._on_state.append(callback)
 
     def on_unauthorized(self, callback: Callable[[], None]) -> None:
-        """Have the callback called whenever a request is refused as Unauthorized for good. It must be quick."""
+        """Register a callback for requests that are finally refused with 401 Unauthorized. It must be quick."""
         self._on_unauthorized.append(callback)
 
     def statistics(self) -> ClientStatistics:
-        """Return what has happened so far."""
-        tally = self.tally
+        """Return the counters and the state."""
+        counters = self.counters
         return ClientStatistics(
-            dict(tally.requests),
-            tally.retries,
-            tally.watches,
+            dict(counters.requests),
+            counters.retries,
+            counters.watches,
             self._breaker.state,
-            tally.last_error,
-            tally.last_error_at,
-            tally.last_success_at,
+            counters.last_error,
+            counters.last_error_at,
+            counters.last_success_at,
         )
 
     async def request(
@@ -257,82 +267,82 @@ class Transport:
         accept: str = "",
         timeout: float | None = None,  # noqa: ASYNC109 - aiohttp's own timer is cheaper
     ) -> bytes:
-        """Make one call, retrying what is safe to retry, and return the answer's body.
+        """Make one call, with retries if they are safe, and return the answer's body.
 
         Args:
-            method: the HTTP verb, in capitals.
-            target: quoted path and query.
-            body: what to send.
-            content_type: its type.
-            accept: the form of the answer; empty: plain JSON.
-            timeout: seconds each attempt may take; default the client's.
+            method: The HTTP verb, in capitals.
+            target: Quoted path and query.
+            body: The body; None for none.
+            content_type: Media type of the body.
+            accept: Media type of the answer; empty for JSON.
+            timeout: Seconds for each attempt; that of the client by default.
         """
         limits = self._limits if timeout is None else _limits(total=timeout)
-        ask = Ask(method, target, limits, body, content_type, accept=accept)
+        request = Request(method, target, limits, body, content_type, accept=accept)
         self._budget.call()
-        if self._pace is not None and (delay := self._pace.delay(time.monotonic())) > 0:
+        if self._rate_limiter is not None and (delay := self._rate_limiter.delay(time.monotonic())) > 0:
             await asyncio.sleep(delay)
         credentials = self.connection.current() or await self._credentials()
         for attempt in range(_RETRIES):
             try:
-                return await self._attempt(ask, credentials)
+                return await self._attempt(request, credentials)
             except Unauthorized:
-                # Nothing was done, and the token may have been rotated: once more with what holds now.
+                # The request had no effect, and the token may have been rotated: retry once with the current one.
                 fresh = await self._credentials(refused=credentials)
                 if attempt or fresh == credentials:
                     self._unauthorized()
                     raise
                 credentials = fresh
             except KubeError as error:
-                pause = retry_pause(ask, error, attempt, random.random())  # noqa: S311
+                pause = retry_pause(request, error, attempt, random.random())  # noqa: S311
                 if pause is None or not self._budget.take(time.monotonic()):
                     raise
                 await asyncio.sleep(pause)
                 credentials = self.connection.current() or await self._credentials()
-            self.tally.retries += 1
-        return await self._attempt(ask, credentials)
+            self.counters.retries += 1
+        return await self._attempt(request, credentials)
 
     async def open_stream(self, target: str, *, silence: float, accept: str = "") -> Stream:
         """Open a long-lived GET.
 
         Args:
-            target: quoted path and query.
-            silence: seconds without a byte after which reading fails with Timeout.
-            accept: the form of the answer; empty: plain JSON.
+            target: Quoted path and query.
+            silence: Seconds without a byte after which reading fails with Timeout.
+            accept: Media type of the answer; empty for JSON.
         """
-        ask = Ask("GET", target, _limits(silence=silence), stream=True, accept=accept)
+        request = Request("GET", target, _limits(silence=silence), stream=True, accept=accept)
         credentials = self.connection.current() or await self._credentials()
         try:
-            return await self._open(ask, credentials)
+            return await self._open(request, credentials)
         except Unauthorized:
             fresh = await self._credentials(refused=credentials)
             if fresh == credentials:
                 self._unauthorized()
                 raise
-            return await self._open(ask, fresh)
+            return await self._open(request, fresh)
 
-    async def _attempt(self, ask: Ask, credentials: Credentials) -> bytes:
+    async def _attempt(self, request: Request, credentials: Credentials) -> bytes:
         wait = self._breaker.admit(time.monotonic())
         if wait:
             raise CircuitOpen(
-                f"{ask}: not tried, the endpoint keeps failing; next try in {wait:.1f} s",
+                f"{request}: not sent, because the endpoint keeps failing; next attempt in {wait:.1f} s",
                 endpoint=self.name,
                 retry_after=wait,
             )
         try:
-            if self._visitor.finds(credentials):
-                async with self._calls, asyncio.timeout(ask.limits.total):
-                    given = await self._visit(ask, credentials)
-                status, answer = given.status, given.body
+            if self._local.reaches(credentials):
+                async with self._calls, asyncio.timeout(request.limits.total):
+                    reply = await self._send_locally(request, credentials)
+                status, answer = reply.status, reply.body
                 if status >= 300:
                     self._breaker.succeeded()
-                    raise self._refused(ask, status, answer, given.headers.get("Retry-After"))
+                    raise self._refused(request, status, answer, reply.headers.get("Retry-After"))
             else:
-                response = await self._send(ask, credentials)
+                response = await self._send(request, credentials)
                 status = response.status
                 try:
                     if status >= 300:
-                        refusal = await self._refusal(response, ask)
+                        refusal = await self._refusal(response, request)
                         self._breaker.succeeded()
                         raise refusal
                     answer = await _read(response, _LONGEST_ANSWER)
@@ -340,82 +350,81 @@ class Transport:
                     response.release()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._breaker.failed(time.monotonic())
-            raise self.lost(ask, error) from error
+            raise self.lost(request, error) from error
         else:
             self._breaker.succeeded()
-        finally:  # cancelled, or a defect of ours: a probe must not count as under way for ever
+        finally:
+            # After a cancellation or a defect, too: otherwise a probe would stay in progress forever.
             self._breaker.abandoned(time.monotonic())
-        self.tally.answered(ask.verb, status)
+        self.counters.answered(request.verb, status)
         return answer
 
-    async def _open(self, ask: Ask, credentials: Credentials) -> Stream:
+    async def _open(self, request: Request, credentials: Credentials) -> Stream:
         try:
-            if self._visitor.finds(credentials):
-                given = await self._visit(ask, credentials)
-                if given.source is None:
-                    raise self._refused(ask, given.status, given.body, given.headers.get("Retry-After"))
+            if self._local.reaches(credentials):
+                reply = await self._send_locally(request, credentials)
+                if reply.source is None:
+                    raise self._refused(request, reply.status, reply.body, reply.headers.get("Retry-After"))
                 self._breaker.succeeded()
-                self.tally.answered(ask.verb, 200)
-                return Stream(self, ask, given.source)
-            # Whoever has a turn must answer as soon as a call would: others wait for it.
-            async with self._setups, _turn(), asyncio.timeout(self._limits.total):
-                response = await self._send(ask, credentials)
+                self.counters.answered(request.verb, 200)
+                return Stream(self, request, reply.source)
+            async with self._limiter.slot(), asyncio.timeout(self._limits.total):
+                response = await self._send(request, credentials)
             if response.status == 200:
                 self._breaker.succeeded()
-                self.tally.answered(ask.verb, 200)
-                return Stream(self, ask, _Sent(response))
+                self.counters.answered(request.verb, 200)
+                return Stream(self, request, _Sent(response))
             try:
-                refusal = await self._refusal(response, ask)
+                refusal = await self._refusal(response, request)
             finally:
                 response.release()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self.lost(ask, error) from error
+            raise self.lost(request, error) from error
         raise refusal
 
-    def lost(self, ask: Ask, error: Exception) -> Unreachable:
-        """Turn a failure of the connection into our error, and count it."""
+    def lost(self, request: Request, error: Exception) -> Unreachable:
+        """Convert a failure of the connection to an `Unreachable`, and count it."""
         sent = not isinstance(error, _NOT_SENT)
         kind = Timeout if isinstance(error, TimeoutError) else Unreachable
-        lost = kind(f"{ask}: {_explain(error)}", endpoint=self.name, sent=sent)
-        self.tally.count(ask.verb, "error")
-        self.tally.failed(lost)
+        lost = kind(f"{request}: {_explain(error)}", endpoint=self.name, sent=sent)
+        self.counters.count(request.verb, "error")
+        self.counters.failed(lost)
         return lost
 
-    async def _refusal(self, response: ClientResponse, ask: Ask) -> ApiError:
+    async def _refusal(self, response: ClientResponse, request: Request) -> ApiError:
         body = await _read(response, _LONGEST_ERROR)
-        return self._refused(ask, response.status, body, response.headers.get("Retry-After"))
+        return self._refused(request, response.status, body, response.headers.get("Retry-After"))
 
-    def _refused(self, ask: Ask, status: int, body: bytes, retry_after: str | None) -> ApiError:
-        self.tally.answered(ask.verb, status)
+    def _refused(self, request: Request, status: int, body: bytes, retry_after: str | None) -> ApiError:
+        self.counters.answered(request.verb, status)
         error = api_error(
-            status, body, endpoint=self.name, request=str(ask), retry_after=_seconds(retry_after)
+            status, body, endpoint=self.name, request=str(request), retry_after=_seconds(retry_after)
         )
         if isinstance(error, ServerError | Unauthorized | TooManyRequests):
-            self.tally.failed(error)
+            self.counters.failed(error)
         return error
 
-    async def _visit(self, ask: Ask, credentials: Credentials) -> local.Answer:
+    async def _send_locally(self, request: Request, credentials: Credentials) -> local.Answer:
         if self._closed:
             raise RuntimeError(f"{self.name}: the client is closed")
-        headers = {**self._headers, **_headers(ask, credentials)}
-        if (
-            ask.method == "GET"
-        ):  # which may be answered without waiting for anything: others get their turn first
+        headers = {**self._headers, **_headers(request, credentials)}
+        # A GET may complete without waiting, so let other tasks run first.
+        if request.method == "GET":
             await asyncio.sleep(0)
-        return await self._visitor.ask(ask.method, ask.target, headers, ask.body)
+        return await self._local.send(request.method, request.target, headers, request.body)
 
-    async def _send(self, ask: Ask, credentials: Credentials) -> ClientResponse:
-        headers = _headers(ask, credentials)
-        return await self._session(ask.stream).request(
-            ask.method,
-            URL(credentials.url + ask.target, encoded=True),
-            data=ask.body,
+    async def _send(self, request: Request, credentials: Credentials) -> ClientResponse:
+        headers = _headers(request, credentials)
+        return await self._session(request.stream).request(
+            request.method,
+            URL(credentials.url + request.target, encoded=True),
+            data=request.body,
             headers=headers,
-            timeout=ask.limits,
+            timeout=request.limits,
             ssl=credentials.tls or True,
             server_hostname=credentials.server_name,
             proxy=credentials.proxy,
-            allow_redirects=False,  # a redirect would carry the token to wherever the server says
+            allow_redirects=False,  # a redirect would send the token to a host of the server's choice
         )
 
     def _session(self, stream: bool) -> ClientSession:
@@ -438,7 +447,7 @@ class Transport:
             return await self.connection.credentials(refused=refused)
         except KubeError as error:
             named = type(error)(str(error), endpoint=self.name)
-            self.tally.failed(named)
+            self.counters.failed(named)
             raise named from None
 
     def _unauthorized(self) -> None:
@@ -450,55 +459,48 @@ class Transport:
             callback(state)
 
 
-def retry_pause(ask: Ask, error: KubeError, attempt: int, jitter: float) -> float | None:
-    """Say whether a failed attempt may be repeated, and after how many seconds; None if not. Pure.
+def retry_pause(request: Request, error: KubeError, attempt: int, jitter: float) -> float | None:
+    """Return the seconds until a failed attempt may be retried, or None if it may not be retried. Pure.
 
     Args:
-        ask: what was asked.
-        error: what came of it.
-        attempt: number of repetitions before.
-        jitter: a random number in [0, 1).
+        request: The request.
+        error: Error of the attempt.
+        attempt: Number of earlier retries.
+        jitter: A random number in [0, 1).
     """
     wait = (error.retry_after or 0.0) if isinstance(error, ApiError) else 0.0
-    if wait > _LONGEST_WAIT or not _repeatable(ask, error):
+    if wait > _LONGEST_WAIT or not _repeatable(request, error):
         return None
     return wait + backoff(attempt, base=0.1, cap=2.0, jitter=jitter)
 
 
-def _repeatable(ask: Ask, error: KubeError) -> bool:
-    """Whether repeating does no harm and may help.
+def _repeatable(request: Request, error: KubeError) -> bool:
+    """Return whether a retry is safe and may succeed.
 
-    Every verb may be repeated when nothing was sent, or after 429, which promises that nothing was done; but
-    an eviction's 429 says "not now" and may say so for hours.
+    A request with any verb may be retried if nothing was sent, or after 429, which means that the request had no effect. The
+    429 of an eviction is an exception, because the reason may last for hours.
     """
+    # A timeout has used all the time that the caller allowed.
     if isinstance(error, CircuitOpen | Timeout):
-        return False  # a timeout has had all the time the caller wanted to give
+        return False
     if isinstance(error, TooManyRequests):
-        return error.retry_after is not None and not ask.path.endswith("/eviction")
+        return error.retry_after is not None and not request.path.endswith("/eviction")
     if isinstance(error, Unreachable):
-        return ask.method == "GET" or not error.sent
-    return isinstance(error, ServerError) and ask.method == "GET"
+        return request.method == "GET" or not error.sent
+    return isinstance(error, ServerError) and request.method == "GET"
 
 
 def _limits(*, total: float | None = None, silence: float | None = None) -> ClientTimeout:
     return ClientTimeout(total=total, sock_connect=_CONNECT_TIMEOUT, sock_read=silence)
 
 
-def _headers(ask: Ask, credentials: Credentials) -> dict[str, str]:
+def _headers(request: Request, credentials: Credentials) -> dict[str, str]:
     headers = credentials.headers
-    if ask.content_type:
-        headers = {**headers, "Content-Type": ask.content_type}
-    if ask.accept:
-        headers = {**headers, "Accept": ask.accept}
+    if request.content_type:
+        headers = {**headers, "Content-Type": request.content_type}
+    if request.accept:
+        headers = {**headers, "Accept": request.accept}
     return headers
-
-
-def _turn() -> asyncio.Semaphore:
-    loop = asyncio.get_running_loop()
-    turns = _turns.get(loop)
-    if turns is None:
-        turns = _turns[loop] = asyncio.Semaphore(_SETUPS)
-    return turns
 
 
 async def _read(response: ClientResponse, limit: int) -> bytes:
@@ -515,21 +517,21 @@ async def _read(response: ClientResponse, limit: int) -> bytes:
 
 
 def _seconds(text: str | None) -> float | None:
-    """Parse a Retry-After header; Kubernetes sends seconds, a date is ignored."""
+    """Parse a Retry-After header. Kubernetes sends seconds; a date is ignored."""
     return float(text) if text is not None and text.isdecimal() and len(text) < 10 else None
 
 
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, ssl.SSLError)
 _EXPLANATIONS: tuple[tuple[type[Exception], str], ...] = (
-    (aiohttp.SocketTimeoutError, "nothing came for too long"),
-    (TimeoutError, "no answer in time"),
-    (aiohttp.ServerDisconnectedError, "the server hung up"),
-    (aiohttp.ClientHttpProxyError, "the proxy refused"),
+    (aiohttp.SocketTimeoutError, "no data arrived for too long"),
+    (TimeoutError, "no response in time"),
+    (aiohttp.ServerDisconnectedError, "the server closed the connection"),
+    (aiohttp.ClientHttpProxyError, "the proxy refused the connection"),
 )
 
 
 def _explain(error: Exception) -> str:
-    """Say what went wrong on a connection, without the URL of a proxy (it may hold a password)."""
+    """Describe the failure of a connection, without the URL of a proxy, which may contain a password."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"TLS: {getattr(error.certificate_error, 'verify_message', error.certificate_error)}"
     if isinstance(error, ssl.SSLCertVerificationError):

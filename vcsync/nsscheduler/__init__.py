@@ -1,4 +1,4 @@
-"""Namespace scheduler: from a tenant's ResourceQuota to slices on super clusters, by the ledger in meta."""
+"""Namespace scheduler: turns tenants' ResourceQuotas into slices on super clusters, recorded in the ledger."""
 
 from vcsync.nsscheduler.scheduler import NamespaceScheduler
 from vcsync.nsscheduler.settings import Settings

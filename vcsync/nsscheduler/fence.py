@@ -1,78 +1,89 @@
-"""Fences the ledger at the start of a term: no write of an earlier leader that is still on its way can land afterwards."""
+"""Fences the ledger at the start of a term: writes of earlier leaders that are still in flight fail afterwards."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 import structlog
-from msgspec import Struct
 
 from vcsync.api import names
-from vcsync.kube.envelope import Envelope
 from vcsync.kube.errors import Conflict, KubeError, NotFound, describe
+from vcsync.objects.envelope import Envelope
 
-AT_ONCE = 32
-"""How many entries are stamped at the same time."""
+CONCURRENCY = 32
+"""Number of entries that are stamped concurrently."""
 _RETRY_SECONDS = 1.0
 
 _log = structlog.get_logger(__name__)
 
 
 class NotLeading(Exception):
-    """The lease may be another's by now: nothing was sent."""
+    """Another process may hold the lease by now, so nothing was sent."""
 
 
-class LedgerDoor(Struct, frozen=True):
-    """What stamping needs of the meta cluster.
+class FencedLedger(Protocol):
+    """The requests of stamping to the meta cluster."""
 
-    `read(namespace, name)`: past all caches. `patch(namespace, name, patch)`: refused unless the entry is still in the version
-    that the patch names. `seen(entry)` and `gone(namespace, name, uid)` hear of every answer. `sure()`: whether the lease is
-    certainly ours.
-    """
+    async def read(self, namespace: str, name: str) -> Envelope:
+        """Read an entry past all caches."""
+        ...
 
-    read: Callable[[str, str], Awaitable[Envelope]]
-    patch: Callable[[str, str, dict[str, Any]], Awaitable[Envelope]]
-    seen: Callable[[Envelope], None]
-    gone: Callable[[str, str, str], None]
-    sure: Callable[[], bool]
+    async def patch(self, namespace: str, name: str, change: dict[str, Any]) -> Envelope:
+        """Patch an entry, which must still be in the version that the patch names."""
+        ...
+
+    @property
+    def seen(self) -> Callable[[Envelope], None]:
+        """Takes every entry of an answer."""
+        ...
+
+    @property
+    def gone(self) -> Callable[[str, str, str], None]:
+        """Takes namespace, name and UID of every entry that no longer exists."""
+        ...
+
+    @property
+    def still_held(self) -> Callable[[], bool]:
+        """Returns whether this process certainly holds the lease."""
+        ...
 
 
-async def stamp_all(entries: Iterable[Envelope], term: str, door: LedgerDoor) -> None:
-    """Write the term into every entry, which makes a new version of each; returns when none is left.
+async def stamp_all(entries: Iterable[Envelope], term: str, ledger: FencedLedger) -> None:
+    """Write the term into every entry, which gives each a new version.
 
-    Every write to the ledger names the version that it was decided by. After this, all versions that an earlier leader
-    can know of are outdated.
+    Every write to the ledger names the version that the decision was based on. Afterwards all versions that an earlier
+    leader can know are outdated.
 
     Args:
         entries: the whole ledger, read from the store after the lease was acquired, past all caches.
-        term: what tells this term from all others.
-        door: the meta cluster.
+        term: unique name of the term.
+        ledger: the meta cluster.
     """
     left = iter(entries)
 
     async def work() -> None:
         for entry in left:
-            await _stamp(entry, term, door)
+            await _stamp(entry, term, ledger)
 
     async with asyncio.TaskGroup() as tasks:
-        for _ in range(AT_ONCE):
+        for _ in range(CONCURRENCY):
             tasks.create_task(work())
 
 
-async def _stamp(entry: Envelope, term: str, door: LedgerDoor) -> None:
-    """Stamp one entry, however often it changes meanwhile; one that is gone needs no stamp."""
+async def _stamp(entry: Envelope, term: str, ledger: FencedLedger) -> None:
+    """Stamp one entry, however often it changes meanwhile. A deleted entry needs no stamp."""
     while entry.annotations.get(names.LEDGER_TERM) != term:
-        if not door.sure():  # it was ours a moment ago: the term is about to be cancelled
+        if not ledger.still_held():  # the lease was lost: the term is about to be cancelled
             await asyncio.sleep(_RETRY_SECONDS)
             continue
         metadata = {"resourceVersion": entry.resource_version, "annotations": {names.LEDGER_TERM: term}}
         try:
-            entry = await door.patch(entry.namespace, entry.name, {"metadata": metadata})
+            entry = await ledger.patch(entry.namespace, entry.name, {"metadata": metadata})
         except NotFound:
-            door.gone(entry.namespace, entry.name, entry.uid)
+            ledger.gone(entry.namespace, entry.name, entry.uid)
             return
         except Conflict:  # a late write of an earlier leader, or a syncer's
-            newer = await _read(entry, door)
+            newer = await _read(entry, ledger)
             if newer is None:
                 return
             entry = newer
@@ -80,19 +91,19 @@ async def _stamp(entry: Envelope, term: str, door: LedgerDoor) -> None:
             _log.warning("ledger entry not fenced", placement=entry.key, **describe(error))
             await asyncio.sleep(_RETRY_SECONDS)
         else:
-            door.seen(entry)
+            ledger.seen(entry)
 
 
-async def _read(entry: Envelope, door: LedgerDoor) -> Envelope | None:
-    """Read what an entry has become; the old one if that fails, None if it is gone."""
+async def _read(entry: Envelope, ledger: FencedLedger) -> Envelope | None:
+    """Read the newest version of an entry. Return the old one if that fails, None if the entry is gone."""
     try:
-        newer = await door.read(entry.namespace, entry.name)
+        newer = await ledger.read(entry.namespace, entry.name)
     except NotFound:
-        door.gone(entry.namespace, entry.name, entry.uid)
+        ledger.gone(entry.namespace, entry.name, entry.uid)
         return None
     except KubeError as error:
         _log.warning("ledger entry not fenced", placement=entry.key, **describe(error))
         await asyncio.sleep(_RETRY_SECONDS)
         return entry
-    door.seen(newer)
+    ledger.seen(newer)
     return newer

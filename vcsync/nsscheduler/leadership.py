@@ -1,4 +1,4 @@
-"""The namespace scheduler while it leads: follows meta and all tenants, decides, and writes."""
+"""One term of the namespace scheduler as leader: it follows the meta cluster and all tenants, decides, and writes."""
 
 import asyncio
 import time
@@ -12,58 +12,78 @@ from msgspec.structs import replace
 
 from vcsync.api import names
 from vcsync.api.conditions import set_condition
-from vcsync.api.objects import NamespacePlacement, VirtualCluster, status_patch
+from vcsync.api.objects import NamespacePlacement, VirtualCluster, cluster_key, status_patch
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
-from vcsync.fairqueue import WorkerPool
+from vcsync.api.specs import Trouble
+from vcsync.fairqueue import ObjectName, WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import Envelope
 from vcsync.kube.errors import KubeError, NotFound, ServerError, Unauthorized, Unreachable, describe
 from vcsync.kube.events import EventType
 from vcsync.kube.reflector import Reflector
-from vcsync.nsscheduler.commit import commit, ledger_writes
-from vcsync.nsscheduler.fence import LedgerDoor, stamp_all
+from vcsync.kube.resources import NAMESPACES
+from vcsync.nsscheduler.absence import SLICED, Absence, count_sliced, count_tenants, owner_exists
+from vcsync.nsscheduler.clients import LedgerClient, LedgerFence
+from vcsync.nsscheduler.commit import commit
+from vcsync.nsscheduler.fence import stamp_all
 from vcsync.nsscheduler.nodes import clear_remains
 from vcsync.nsscheduler.pods import pods_of_pool
 from vcsync.nsscheduler.reconcile import (
     BRAKED,
+    EMPTY_NAMESPACES,
     NO_QUOTA,
-    Facts,
-    Wish,
-    entry_of,
+    Inputs,
+    Plan,
     reconcile,
 )
-from vcsync.nsscheduler.roots import remove_root, remove_root_of_none
+from vcsync.nsscheduler.roots import remove_orphaned_root, remove_record, remove_root
 from vcsync.nsscheduler.session import TenantSession, subject_of
 from vcsync.nsscheduler.settings import Settings
+from vcsync.nsscheduler.status_writer import StatusWriter
 from vcsync.nsscheduler.withdrawal import SMALL
+from vcsync.objects.envelope import Envelope
+from vcsync.objects.times import time_text
 from vcsync.scheduling.ledger import Entry, Ledger
 from vcsync.scheduling.resources import Resources, from_quantities
 from vcsync.scheduling.slices import PODS
 from vcsync.scheduling.snapshot import Health, SuperView
 from vcsync.tenancy import Pool, TenantHandle, TenantRegistry
-from vcsync.tenancy.brake import Braked, Gate, released_at
+from vcsync.tenancy.brake import Braked, Count, DeletionLimiter, Releases, released_at
+from vcsync.tenancy.caches import wait_for_caches
+from vcsync.tenancy.distribution import entry_of
 from vcsync.tenancy.proof import WrongControlPlane
-from vcsync.tenancy.terms import UNCONTESTED, Office
+from vcsync.tenancy.status import pool_troubles, unanswered
+from vcsync.tenancy.terms import UNCONTESTED, TermLease
+from vcsync.tenancy.troubles import braked
 
 Key = tuple[str, str]
 
 _RETRY_SECONDS = 1.0  # between two tries to read the ledger
-_BRAKED_SECONDS = 60.0  # when to look again at what waits for an operator
+_BRAKED_SECONDS = 60.0  # until an item that waits for an operator is reconciled again
 _LONGEST_MESSAGE = 4096  # characters of a condition's message
-_WAKE_SECONDS = 1.0  # namespaces that wait are looked at no more often, however much the pool changes
+_WAKE_SECONDS = 1.0
+"""Shortest time between two attempts for waiting namespaces, however often the pool changes."""
 _MOST_OUTCOMES = 20_000  # namespaces whose last decision is remembered
-_LEADERLESS_SECONDS = 60.0  # a namespace made so long before a term is news to it: nobody may have led
-_UNPLACED_BY_NATURE = frozenset({"kube-system", "kube-public", "kube-node-lease", "default"})
-_VIRTUAL_CLUSTER = ""  # the work item that stands for the VirtualCluster itself
+_LEADERLESS_SECONDS = 60.0
+"""Namespaces created up to this long before the term count as new, since there may have been no leader."""
+_USUALLY_WITHOUT_QUOTA = EMPTY_NAMESPACES | {"kube-system", "default"}
+_VIRTUAL_CLUSTER = ""  # the work item for the VirtualCluster itself
 REMAINS = ".remains"
-"""The work item that stands for what removed super clusters have left in a tenant."""
+"""The work item for virtual nodes that removed super clusters have left in a tenant."""
 
 _log = structlog.get_logger(__name__)
 
 
 class Leadership:
-    """One term as leader. Everything is built anew for a term: what another leader did meanwhile is read first."""
+    """One term as leader. It starts without state, and first reads everything that earlier leaders wrote.
+
+    Args:
+        meta: client of the meta cluster.
+        settings: the operator's settings.
+        make_client: makes a tenant's client from a kubeconfig and a cluster key; for tests.
+        lease: the lease of the term.
+        releases: remembers the releases of brakes over several terms.
+    """
 
     def __init__(
         self,
@@ -71,18 +91,26 @@ class Leadership:
         settings: Settings,
         *,
         make_client: Callable[[bytes, str], Client] | None = None,
-        office: Office = UNCONTESTED,
+        lease: TermLease = UNCONTESTED,
+        releases: Releases | None = None,
     ) -> None:
-        self._office = office
+        self._lease = lease
         self._held_back = ""
         self._meta = meta
         self._settings = settings
         self._default_size = from_quantities(settings.default_slice)
-        self._news_since = _now(-_LEADERLESS_SECONDS)
+        self._new_since = _now(-_LEADERLESS_SECONDS)
         self.ledger = Ledger()
-        self.gate = Gate(settings.brake_share, small=SMALL, released=self._released, clock=time.monotonic)
+        self.limiter = DeletionLimiter(
+            settings.brake_share,
+            small=SMALL,
+            released=self._released,
+            releases=releases or Releases(),
+            clock=time.monotonic,
+        )
         self.pool = Pool(meta, patience=settings.patience, on_change=self._pool_changed)
-        self.placements = Reflector(meta, NAMESPACE_PLACEMENTS, on_change=self._placement_changed)
+        self.absence = Absence(meta, self.limiter, lambda super_id: super_id in self.pool.taken_out)
+        self.placements = Reflector(meta, NAMESPACE_PLACEMENTS, sink=self._placement_changed)
         self.registry = TenantRegistry(
             meta,
             names.ROLE_NSSCHEDULER,
@@ -90,29 +118,36 @@ class Leadership:
             on_change=self._virtual_cluster_changed,
             make_client=make_client,
         )
+        self._status_writer = StatusWriter(
+            meta,
+            self.registry.virtual_clusters,
+            supers=self.pool.super_clusters,
+            own=self.tenants_in_trouble,
+            found=self._control_plane_uid,
+            lease=lease,
+        )
         self.work: WorkerPool[str] = WorkerPool("nsscheduler", self._handle, workers=settings.workers)
         self.tenants: dict[str, TenantSession] = {}
         self.waiting: dict[Key, None] = {}
-        self.outcomes: OrderedDict[Key, Wish] = OrderedDict()
+        self.outcomes: OrderedDict[Key, Plan] = OrderedDict()
         self.decisions: dict[str, int] = {}
         self._assumed: set[Key] = set()
-        # Whose last write was not answered: it counts as done until a look at the ledger itself tells.
+        # Namespaces whose last write was not answered. The write counts as done until the ledger has been read.
         self._unanswered: set[Key] = set()
-        self._told: dict[Key, tuple[EventType, str, str]] = {}
+        self._last_events: dict[Key, tuple[EventType, str, str]] = {}
         self._woken_at = 0.0
         self._in_pool: frozenset[str] = frozenset()
         self._pods: Resources = {}
-        self._writes = ledger_writes(meta, self.placements.observe, self.placements.observe_gone, office)
+        self._writes = LedgerClient(meta, self.placements.observe, self.placements.observe_gone, lease)
 
     async def run(self) -> None:
-        """Follow and decide until cancelled. Nothing is decided before the whole ledger and pool are known."""
+        """Schedule until cancelled. Decisions begin when the whole ledger and pool have been read."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.pool.run(), name="pool")
             tasks.create_task(self.placements.run(), name="placements")
             tasks.create_task(self.registry.run(), name="tenants")
-            await self.pool.reflector.wait_synced()
-            await self.placements.wait_synced()
-            await self.registry.virtual_clusters.wait_synced()
+            await wait_for_caches([self.pool.reflector, self.placements, self.registry.virtual_clusters])
+            tasks.create_task(self._status_writer.run(), name="conditions")
             await self._fence()
             await self.pool.wait_reported(self._hold_back)
             self._hold_back("")
@@ -122,38 +157,49 @@ class Leadership:
             await self.work.run()
 
     def synced(self) -> bool:
-        """Whether decisions are made."""
+        """Return whether all caches are filled."""
         reflectors = (self.pool.reflector, self.placements, self.registry.virtual_clusters)
         return all(reflector.synced for reflector in reflectors)
 
+    def tenants_in_trouble(self) -> list[Trouble]:
+        """Return the reasons, as far as this scheduler knows them, why tenants are not fully served."""
+        return [*braked(self.limiter.braked.values()), *self.registry.troubles()]
+
+    def _control_plane_uid(self, tenant: str) -> str:
+        """Return the UID of a tenant's control plane; "" while the tenant has no session."""
+        session = self.tenants.get(tenant)
+        return session.handle.control_plane_uid if session is not None else ""
+
+    def shared(self) -> tuple[Reflector, ...]:
+        """Return the reflectors that all tenants share."""
+        return self.pool.reflector, self.placements, self.registry.virtual_clusters
+
     def held_back(self) -> str:
-        """What it waits for before it decides, although it has read everything; empty if it decides."""
-        return self._held_back
+        """Return why decisions wait although the caches are filled; empty if they do not."""
+        return self._held_back or unanswered({"meta cluster": self.pool.reflector})
+
+    def troubles(self) -> str:
+        """Return which super clusters are not healthy, and why; empty if all are."""
+        return pool_troubles(self.pool)
 
     def _hold_back(self, reason: str) -> None:
         self._held_back = reason
 
     async def _fence(self) -> None:
-        """See to it that nothing which an earlier leader has sent can land from now on."""
-        if not self._office.term:
+        """Make writes of earlier leaders that are still in flight fail from now on."""
+        if not self._lease.term:
             return
         self._hold_back("fencing the ledger against late writes of an earlier leader")
         entries = await self._whole_ledger()
         for entry in entries:
             self.placements.observe(entry)
 
-        async def patch(namespace: str, name: str, change: dict[str, Any]) -> Envelope:
-            return await self._meta.patch(NAMESPACE_PLACEMENTS, name, change, namespace)
-
-        async def read(namespace: str, name: str) -> Envelope:
-            return await self._meta.get(NAMESPACE_PLACEMENTS, name, namespace)
-
         placements = self.placements
-        door = LedgerDoor(read, patch, placements.observe, placements.observe_gone, self._office.sure)
-        await stamp_all(entries, self._office.term, door)
+        ledger = LedgerFence(self._meta, placements.observe, placements.observe_gone, self._lease)
+        await stamp_all(entries, self._lease.term, ledger)
 
     async def _whole_ledger(self) -> list[Envelope]:
-        """Read the ledger from the store itself: a server's cache may lack what an earlier leader made last."""
+        """Read the ledger from the store: a server's cache may lack an earlier leader's last entries."""
         while True:
             try:
                 return await self._meta.list(NAMESPACE_PLACEMENTS)
@@ -161,13 +207,13 @@ class Leadership:
                 _log.warning("ledger cannot be read", **describe(error))
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    # What happens elsewhere
+    # Changes of other objects
 
     async def _run_tenant(self, handle: TenantHandle) -> None:
         session = TenantSession(
             handle,
             self.work.add,
-            gate=self.gate,
+            limiter=self.limiter,
             placed=lambda key: [placement.name for placement in self.placements.cache.items(key)],
         )
         try:
@@ -175,16 +221,16 @@ class Leadership:
                 tasks.create_task(session.namespaces.run())
                 tasks.create_task(session.quotas.run())
                 tasks.create_task(session.events.run())
-                await session.namespaces.wait_synced()
-                await session.quotas.wait_synced()
+                tasks.create_task(session.without_effect.run())
+                await wait_for_caches([session.namespaces, session.quotas])
                 handle.ready()
                 self.tenants[handle.key] = session
                 self.work.queue.set_limit(handle.key, self._settings.per_tenant)
                 spec = released = None
                 while True:
-                    said = handle.virtual_cluster.annotations.get(names.BRAKE_RELEASED)
-                    if (handle.virtual_cluster.spec, said) != (spec, released):
-                        spec, released = handle.virtual_cluster.spec, said
+                    release = handle.virtual_cluster.annotations.get(names.BRAKE_RELEASED)
+                    if (handle.virtual_cluster.spec, release) != (spec, released):
+                        spec, released = handle.virtual_cluster.spec, release
                         self.work.queue.set_weight(handle.key, spec.weight)
                         self._add_all(handle.key)
                         self.work.add(handle.key, REMAINS)
@@ -192,16 +238,18 @@ class Leadership:
                     handle.changed.clear()
         finally:
             self.tenants.pop(handle.key, None)
-            self.gate.forget(handle.key)
+            self.limiter.forget(handle.key)
 
     def _released(self, tenant: str) -> datetime | None:
+        if not tenant:
+            return self.absence.released
         session = self.tenants.get(tenant)
         if session is None:
             return None
         return released_at(session.handle.virtual_cluster.annotations.get(names.BRAKE_RELEASED))
 
     def _add_all(self, tenant: str) -> None:
-        """Look at everything of a tenant: its namespaces, and what the ledger has of it."""
+        """Enqueue all namespaces of a tenant, and all its entries of the ledger."""
         session = self.tenants.get(tenant)
         for namespace in session.namespaces.cache.items() if session is not None else ():
             self.work.add(tenant, namespace.name)
@@ -209,12 +257,13 @@ class Leadership:
             self.work.add(tenant, placement.name)
 
     def _virtual_cluster_changed(self, change: Change) -> None:
-        """Clear what a VirtualCluster leaves behind, whether its tenant can be reached or not."""
+        """Enqueue all items of a deleted VirtualCluster, whether its tenant can be reached or not."""
+        self.absence.virtual_cluster_changed(change)
         if change.new is not None and not change.new.deleting:
             return
         try:
-            key = names.cluster_key(VirtualCluster.from_envelope(subject_of(change)))
-        except ValueError:  # it never was a tenant, hence has nothing
+            key = cluster_key(VirtualCluster.from_envelope(subject_of(change)))
+        except ValueError:  # it never was a tenant
             return
         self._add_all(key)
         self.work.add(key, _VIRTUAL_CLUSTER)
@@ -225,14 +274,14 @@ class Leadership:
         if change.new is None:
             self._unanswered.discard(key)
         if key not in self._assumed and key not in self._unanswered:
-            self._book(key)
+            self._count(key)
         self.work.add(*key)
         if change.new is None:
             self.waiting.pop(key, None)
             self.work.add(placement.namespace, _VIRTUAL_CLUSTER)
 
-    def _book(self, key: Key) -> None:
-        """Enter into the sums what the ledger says of a namespace."""
+    def _count(self, key: Key) -> None:
+        """Update the sums of distributed amounts from a namespace's entry of the ledger."""
         found = self.placements.cache.get(*key)
         before = self.ledger.get(key)
         if found is None:
@@ -240,16 +289,16 @@ class Leadership:
         else:
             try:
                 self.ledger.put(key, entry_of(NamespacePlacement.from_envelope(found)))
-            except ValueError as error:  # what it held still counts
+            except ValueError as error:  # the amounts counted before remain
                 _log.error(
                     "namespace placement cannot be read", tenant=key[0], namespace=key[1], error=str(error)
                 )
                 return
-        if _gave_back(before, self.ledger.get(key)):
+        if _frees_amounts(before, self.ledger.get(key)):
             self._pool_changed()
 
     def _pool_changed(self) -> None:
-        """Have a new look at whoever waits, and at whoever holds slices where an operator wants none."""
+        """Enqueue the namespaces that wait, and those with slices on super clusters that are being drained."""
         self._wake_waiting()
         for super_id, view in self.pool.views.items():
             if view.draining:
@@ -262,7 +311,7 @@ class Leadership:
         self._note_pods()
 
     def _note_pods(self) -> None:
-        """Have a new look at everyone when slices are to have room for another number of Pods than so far."""
+        """Enqueue all namespaces if the number of Pods of a slice has changed."""
         before = self._pods
         self._pods = pods_of_pool(self._default_size, self.pool.views, before.get(PODS))
         if self._pods != before:
@@ -270,11 +319,12 @@ class Leadership:
                 self._add_all(tenant)
 
     def _wake_waiting(self) -> None:
-        """Have a new look at all namespaces with slices that wait."""
+        """Enqueue all namespaces with slices that wait, at most every `_WAKE_SECONDS`."""
         if not self.waiting:
             return
         now = time.monotonic()
-        if self._woken_at <= now:  # else that look is still to come, and sees this change, too
+        # Otherwise the items are still queued for `_woken_at`, and will see this change.
+        if self._woken_at <= now:
             self._woken_at = max(now, self._woken_at + _WAKE_SECONDS)
         for tenant, namespace in self.waiting:
             self.work.add_after(tenant, namespace, self._woken_at - now)
@@ -283,25 +333,24 @@ class Leadership:
 
     async def _handle(self, tenant: str, namespace: str) -> float | None:
         if namespace == _VIRTUAL_CLUSTER:
-            await self._release_virtual_cluster(tenant)
-        elif namespace == REMAINS:
+            return await self._release_virtual_cluster(tenant)
+        if namespace == REMAINS:
             return await self._clear_remains(tenant)
-        else:
-            return await self._look_at(tenant, namespace)
-        return None
+        return await self._reconcile(tenant, namespace)
 
-    async def _look_at(self, tenant: str, namespace: str) -> float | None:
+    async def _reconcile(self, tenant: str, namespace: str) -> float | None:
         if (tenant, namespace) in self._unanswered:
-            await self._find_out(tenant, namespace)
+            await self._read_unanswered(tenant, namespace)
         found = self.placements.cache.get(tenant, namespace)
         placement = None if found is None else NamespacePlacement.from_envelope(found)
-        if placement is not None and await self._owner_is_gone(placement):
-            await self._drop(placement)
-            return None
+        if placement is not None:
+            if not await self._owner_exists(placement):
+                return await self._drop(placement)
+            self.absence.tenant_exists(tenant)
         session = self.tenants.get(tenant)
-        if session is None:  # looked at as soon as the tenant is connected
+        if session is None:  # the namespace is enqueued when the tenant is connected
             return None
-        facts = Facts(
+        inputs = Inputs(
             (tenant, namespace),
             session.handle.virtual_cluster,
             session.namespaces.cache.get("", namespace),
@@ -313,25 +362,27 @@ class Leadership:
             self._settings.policy,
             _now(),
         )
-        return await self._decide(facts, session)
+        again = await self._decide(inputs, session)
+        return _BRAKED_SECONDS if again is None and self.limiter.is_braked(tenant, SLICED) else again
 
-    async def _decide(self, facts: Facts, session: TenantSession) -> float | None:
-        """Decide, count the decision at once, and write it; what was certainly not written no longer counts.
+    async def _decide(self, inputs: Inputs, session: TenantSession) -> float | None:
+        """Decide, count the decision, and write it. A decision that was certainly not written is not counted any more.
 
         Returns:
-            seconds after which to look again at what an operator has to look at first.
+            Seconds until the next attempt if an operator has to release the decision; None otherwise.
         """
-        key = facts.key
-        wish = reconcile(facts)
+        key = inputs.key
+        plan = reconcile(inputs)
         self._assumed.add(key)
         try:
-            if wish.decision is not None:
-                self.ledger.put(key, Entry(wish.size, wish.decision.placements, wish.clearing))
-            await commit(facts, wish, self._writes, session.door)
+            if plan.decision is not None:
+                self.ledger.put(key, Entry(plan.size, plan.decision.placements, plan.clearing))
+            await commit(inputs, plan, self._writes, session.control_plane)
         except (Braked, WrongControlPlane) as error:
-            wish.reason, wish.message, wish.event = BRAKED, str(error), None
-            await self._show_braked(facts, wish)
-            self._remember(facts, wish)
+            plan.reason, plan.message, plan.event = BRAKED, str(error), None
+            if inputs.placement is not None:
+                await self._show_braked(inputs.placement, plan.message)
+            self._remember(inputs, plan)
             return _BRAKED_SECONDS
         except Unauthorized as error:
             if error.endpoint == session.handle.client.name:
@@ -344,37 +395,49 @@ class Leadership:
         finally:
             self._assumed.discard(key)
             if key not in self._unanswered:
-                self._book(key)
-        if not wish.delete:
+                self._count(key)
+        self._note(inputs, plan)
+        if not plan.delete:
             session.withdrawal.settled(key[1])
-        self._remember(facts, wish)
-        self._tell(facts, wish, session)
+        self._remember(inputs, plan)
+        self._emit(inputs, plan, session)
         return None
 
-    async def _show_braked(self, facts: Facts, wish: Wish) -> None:
-        """Say at the ledger's entry that it stays until an operator has looked."""
-        placement = facts.placement
-        if placement is None:
+    def _note(self, inputs: Inputs, plan: Plan) -> None:
+        """Record the decision in the timeline of the tenant's Namespace."""
+        if plan.delete:
+            what = f"slices withdrawn: the {plan.confirm} is gone"
+        elif plan.placements is None:
             return
-        told = set_condition(
+        else:
+            slices = ", ".join(f"{super_id} {count}" for super_id, count in sorted(plan.placements.items()))
+            what = f"slices: {slices or 'none'}"
+        version = inputs.placement.resource_version if inputs.placement is not None else ""
+        tenant, namespace = inputs.key
+        name = ObjectName(NAMESPACES.plural, "", namespace)
+        self.work.timeline.add(tenant, name, what, now=time.time(), version=version)
+
+    async def _show_braked(self, placement: NamespacePlacement, message: str) -> None:
+        """Write a condition to a ledger entry which says that its removal waits for an operator's release."""
+        conditions = set_condition(
             placement.status.conditions,
             BRAKED,
             status=True,
             reason="TooManyDeletions",
-            message=wish.message[:_LONGEST_MESSAGE],
-            now=facts.now,
+            message=message[:_LONGEST_MESSAGE],
+            now=_now(),
             observed_generation=placement.generation,
         )
         patch = status_patch(
             placement.status,
-            replace(placement.status, conditions=told),
+            replace(placement.status, conditions=conditions),
             resource_version=placement.resource_version,
         )
         if patch is not None:
             await self._writes.patch(placement.namespace, placement.name, patch, "status")
 
-    async def _find_out(self, tenant: str, namespace: str) -> None:
-        """Read what has become of a write that was not answered."""
+    async def _read_unanswered(self, tenant: str, namespace: str) -> None:
+        """Read the entry after a write that was not answered."""
         try:
             self.placements.observe(await self._meta.get(NAMESPACE_PLACEMENTS, namespace, tenant))
         except NotFound:
@@ -382,51 +445,54 @@ class Leadership:
             if known is not None:
                 self.placements.observe_gone(tenant, namespace, known.uid)
         self._unanswered.discard((tenant, namespace))
-        self._book((tenant, namespace))
+        self._count((tenant, namespace))
 
-    def _remember(self, facts: Facts, wish: Wish) -> None:
-        key = facts.key
-        if wish.waiting:
+    def _remember(self, inputs: Inputs, plan: Plan) -> None:
+        key = inputs.key
+        if plan.waiting:
             self.waiting[key] = None
         else:
             self.waiting.pop(key, None)
-        if facts.namespace is None:
+        if inputs.namespace is None:
             self.outcomes.pop(key, None)
             return
         before = self.outcomes.get(key)
-        if before is None or before.reason != wish.reason:
-            self.decisions[wish.reason] = self.decisions.get(wish.reason, 0) + 1
-        self.outcomes[key] = wish
+        if before is None or before.reason != plan.reason:
+            self.decisions[plan.reason] = self.decisions.get(plan.reason, 0) + 1
+        self.outcomes[key] = plan
         self.outcomes.move_to_end(key)
         if len(self.outcomes) > _MOST_OUTCOMES:
             self.outcomes.popitem(last=False)
 
-    def _tell(self, facts: Facts, wish: Wish, session: TenantSession) -> None:
-        """Send the tenant an Event, once per change."""
-        namespace = facts.namespace
-        if namespace is None or wish.event is None:
-            self._told.pop(facts.key, None)
+    def _emit(self, inputs: Inputs, plan: Plan, session: TenantSession) -> None:
+        """Emit an Event in the tenant, once for each change."""
+        namespace = inputs.namespace
+        if namespace is None or plan.event is None:
+            self._last_events.pop(inputs.key, None)
             return
-        if self._told.get(facts.key) == wish.event:
+        if self._last_events.get(inputs.key) == plan.event:
             return
-        self._told[facts.key] = wish.event
-        lasting = namespace.name in _UNPLACED_BY_NATURE or namespace.creation_timestamp < self._news_since
-        if wish.reason == NO_QUOTA and facts.placement is None and lasting:
-            return  # it has long been so, nobody is waiting for anything
-        session.door.emit(namespace, *wish.event)
+        self._last_events[inputs.key] = plan.event
+        lasting = namespace.name in _USUALLY_WITHOUT_QUOTA or namespace.creation_timestamp < self._new_since
+        if plan.reason == NO_QUOTA and inputs.placement is None and lasting:
+            return  # the namespace is old or needs no quota: an Event would be noise
+        session.control_plane.emit(namespace, *plan.event)
 
     async def _views(self, tenant: str, namespace: str) -> dict[str, SuperView]:
-        """The pool; with a stand-in for super clusters that hold slices of the namespace and cannot be seen.
+        """Return the pool, with placeholders for super clusters that have slices of the namespace but are missing.
 
-        Only one that is certainly gone loses its slices.
+        A super cluster loses its slices only if it is certainly gone, and only if the limiter permits it.
         """
         entry = self.ledger.get((tenant, namespace))
         unseen = set(entry.placements) - set(self.pool.views) if entry is not None else set()
         if not unseen:
+            self.absence.supers_exist(tenant, namespace)
             return self.pool.views
         views = dict(self.pool.views)
         for super_id in sorted(unseen):
-            if not await self._super_cluster_is_gone(super_id):
+            if not await self._super_cluster_is_gone(super_id) or not await self._may_lose(
+                tenant, namespace, super_id
+            ):
                 views[super_id] = SuperView(super_id, Health.UNKNOWN, {})
         return views
 
@@ -439,42 +505,88 @@ class Leadership:
             return True
         return False
 
-    async def _clear_remains(self, tenant: str) -> float | None:
-        """Take away the virtual nodes that removed super clusters have left in a tenant."""
-        session = self.tenants.get(tenant)
-        if session is None:  # looked at as soon as the tenant is connected
-            return None
+    async def _may_lose(self, tenant: str, namespace: str, super_id: str) -> bool:
+        """Return whether a namespace may lose its slices on a super cluster that is gone."""
+
+        async def count() -> tuple[int, int]:
+            keys = [placement.key for placement in self.placements.cache.items(tenant)]
+            entries = [entry for key in keys if (entry := self.ledger.get(key)) is not None]
+            return count_sliced(entries, self.pool.views, self.pool.taken_out)
+
         try:
-            return await clear_remains(tenant, session.handle.client, self._meta, self.pool.views)
+            await self.absence.require_slices(tenant, namespace, super_id, count)
+        except Braked:
+            return False
+        return True
+
+    async def _clear_remains(self, tenant: str) -> float | None:
+        """Delete the virtual nodes that removed super clusters have left in a tenant."""
+        session = self.tenants.get(tenant)
+        if session is None:  # the item is enqueued when the tenant is connected
+            return None
+
+        async def permit(super_id: str, node: str, count: Count) -> None:
+            await self.absence.require_node(tenant, super_id, node, count)
+
+        try:
+            again = await clear_remains(tenant, session.handle.client, self._meta, self.pool.views, permit)
+        except Braked:
+            return _BRAKED_SECONDS
         except Unauthorized as error:
             if error.endpoint == session.handle.client.name:
                 session.handle.refused()
             raise
+        if again is None:
+            self.absence.nodes_settled(tenant)
+        return again
 
-    # VirtualClusters that go
+    # VirtualClusters that are deleted
 
-    async def _owner_is_gone(self, placement: NamespacePlacement) -> bool:
-        """Whether the VirtualCluster of a ledger entry is gone or on its way; absence is confirmed by a GET."""
+    async def _owner_exists(self, placement: NamespacePlacement) -> bool:
+        """Return whether the VirtualCluster of a ledger entry exists and is not being deleted. Its absence is read live."""
+        if owner_exists(placement, self.registry.virtual_clusters.cache):
+            return True
         owner = placement.spec.virtual_cluster
-        seen = self.registry.virtual_clusters.cache.get(owner.namespace, owner.name)
-        if seen is not None and seen.uid == owner.uid and not seen.deleting:
-            return False
         try:
             live = await self._meta.get(VIRTUAL_CLUSTERS, owner.name, owner.namespace)
         except NotFound:
-            return True
-        return live.uid != owner.uid or live.deleting
+            return False
+        if live.uid == owner.uid and live.deleting:
+            self.absence.remember_deleted(owner.uid)
+        return live.uid == owner.uid and not live.deleting
 
-    async def _drop(self, placement: NamespacePlacement) -> None:
-        """Delete a ledger entry; it stays until the syncers have cleared what it stands for."""
+    async def _drop(self, placement: NamespacePlacement) -> float | None:
+        """Delete a ledger entry. Its finalizers keep it until the syncers have removed the namespace's objects.
+
+        Returns:
+            Seconds until the next attempt if an operator has to release the deletion; None otherwise.
+        """
         if not placement.deleting:
+            try:
+                await self._permit_removal(placement.namespace, placement.spec.virtual_cluster.uid)
+            except Braked as braked:
+                await self._show_braked(placement, str(braked))
+                return _BRAKED_SECONDS
             await self._writes.delete(
                 placement.namespace, placement.name, placement.uid, placement.resource_version
             )
         self.waiting.pop((placement.namespace, placement.name), None)
+        return None
 
-    async def _release_virtual_cluster(self, tenant: str) -> None:
-        """Take our finalizer off a VirtualCluster that is being deleted, once nothing of it is in the ledger."""
+    async def _permit_removal(self, tenant: str, uid: str) -> None:
+        """Permit the removal of everything a tenant has in the meta cluster, or raise Braked."""
+
+        async def count() -> tuple[int, int]:
+            return count_tenants(tenant, self.placements.cache, self.registry.virtual_clusters.cache)
+
+        await self.absence.require_tenant(tenant, uid, count)
+
+    async def _release_virtual_cluster(self, tenant: str) -> float | None:
+        """Remove the finalizer of a VirtualCluster that is being deleted, once the ledger has no entries of it.
+
+        Returns:
+            Seconds until the next attempt if an operator has to release the deletion; None otherwise.
+        """
         gone = True
         for envelope in self.registry.virtual_clusters.cache.items():
             if _key_of(envelope) != tenant:
@@ -488,6 +600,8 @@ class Leadership:
                     self.placements.observe(item)
                     self.work.add(tenant, item.name)
                 continue
+            record = VirtualCluster.from_envelope(envelope).spec.tenant or envelope.name
+            await remove_record(self._meta, record, envelope.uid)
             await remove_root(self._meta, tenant, envelope.uid)
             others = [name for name in envelope.finalizers if name != names.VIRTUAL_CLUSTER_DRAIN_FINALIZER]
             patch: dict[str, Any] = {
@@ -501,16 +615,21 @@ class Leadership:
             if others:
                 self.registry.virtual_clusters.observe(answer)
             self.work.queue.forget_group(tenant)
-            for key in [key for key in self._unanswered if key[0] == tenant]:  # nobody finds out any more
+            self.work.timeline.forget(tenant)
+            for key in [key for key in self._unanswered if key[0] == tenant]:
                 self._unanswered.discard(key)
-                self._book(key)
+                self._count(key)
         if gone and not await self._meta.list(NAMESPACE_PLACEMENTS, tenant):
-            await remove_root_of_none(self._meta, tenant)
+            try:
+                await remove_orphaned_root(self._meta, tenant, lambda uid: self._permit_removal(tenant, uid))
+            except Braked:
+                return _BRAKED_SECONDS
+        return None
 
 
 def _key_of(virtual_cluster: Envelope) -> str:
     try:
-        return names.cluster_key(VirtualCluster.from_envelope(virtual_cluster))
+        return cluster_key(VirtualCluster.from_envelope(virtual_cluster))
     except ValueError:  # it never was a tenant
         return ""
 
@@ -519,8 +638,8 @@ def _belongs_to(placement: Envelope, virtual_cluster: Envelope) -> bool:
     return NamespacePlacement.from_envelope(placement).spec.virtual_cluster.uid == virtual_cluster.uid
 
 
-def _gave_back(before: Entry | None, after: Entry | None) -> bool:
-    """Whether a namespace holds less on any super cluster than it did."""
+def _frees_amounts(before: Entry | None, after: Entry | None) -> bool:
+    """Return whether a namespace holds less on any super cluster than before."""
     if before is None or before == after:
         return False
     if after is None or after.size != before.size:
@@ -532,5 +651,5 @@ def _gave_back(before: Entry | None, after: Entry | None) -> bool:
 
 
 def _now(later: float = 0.0) -> str:
-    """The time in so many seconds (RFC 3339)."""
-    return (datetime.now(UTC) + timedelta(seconds=later)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Return the time `later` seconds from now, in RFC 3339."""
+    return time_text(datetime.now(UTC) + timedelta(seconds=later))

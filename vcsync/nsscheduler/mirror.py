@@ -1,4 +1,4 @@
-"""What a tenant sees of its placements on its Namespace: annotations and labels, a mirror and never the truth. Pure."""
+"""The mirror of placements on a tenant's Namespace: annotations and labels for users. No decision depends on them. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from vcsync.api import names
-from vcsync.kube.envelope import Envelope
+from vcsync.objects.envelope import Envelope
 
 _PREFIX = names.PLACEMENT_DOMAIN + "/"
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -15,12 +15,12 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 def mirror_patch(
     namespace: Envelope, placements: Mapping[str, int], assumed: Mapping[str, str]
 ) -> dict[str, Any] | None:
-    """The merge patch that brings a Namespace's mirror in line, None if it is.
+    """Return the merge patch that updates a Namespace's mirror; None if it is up to date.
 
     Args:
         namespace: the tenant's Namespace.
         placements: slices per super cluster id.
-        assumed: the quota that the namespace was given by default, by resource; empty if it has its own.
+        assumed: resource -> quota that the namespace has by default; empty if it has its own.
     """
     annotations = _difference(
         {key: namespace.annotations.get(key) for key in (names.PLACEMENTS, names.DEFAULT_QUOTA)},
@@ -43,7 +43,7 @@ def mirror_patch(
 
 
 def slim(namespace: Envelope) -> Envelope:
-    """A Namespace with nothing but what this scheduler reads, for the cache."""
+    """Return a Namespace for the cache, with only the fields that this scheduler reads."""
     kept = (names.SLICE, names.PLACEMENTS, names.DEFAULT_QUOTA)
     return msgspec.structs.replace(
         namespace,

@@ -1,4 +1,4 @@
-"""How many Pods a slice has room for, by what the pool of super clusters runs. Pure."""
+"""Computes how many Pods a slice has room for, from the capacity of the pool. Pure."""
 
 from collections.abc import Mapping
 
@@ -8,16 +8,22 @@ from vcsync.scheduling.snapshot import Health, SuperView
 
 
 def pods_of_pool(size: Resources, views: Mapping[str, SuperView], kept: int | None) -> Resources:
-    """How many Pods a slice has by its share of the pool, or those it has `kept` while not all of the pool is well.
+    """Return how many Pods a slice has, by its share of the pool.
 
-    A super cluster whose nodes are not ready says nothing of how many Pods it runs otherwise.
+    While not all super clusters are healthy, the number is `kept`: a super cluster without ready nodes reports too few
+    Pods.
+
+    Args:
+        size: amounts of the slice, in thousandths.
+        views: id -> view of each super cluster.
+        kept: the present number of Pods, in thousandths; None if there is none.
     """
-    well = bool(views) and all(view.health is Health.READY for view in views.values())
-    return {PODS: kept} if kept is not None and not well else slice_pods(size, whole_pool(views), kept)
+    healthy = bool(views) and all(view.health is Health.READY for view in views.values())
+    return {PODS: kept} if kept is not None and not healthy else slice_pods(size, whole_pool(views), kept)
 
 
 def whole_pool(views: Mapping[str, SuperView]) -> Resources:
-    """All that may be dealt out on those super clusters that say how many Pods they run (thousandths)."""
+    """Return the capacity of all super clusters that report their number of Pods, in thousandths."""
     total: Resources = {}
     for view in views.values():
         if view.capacity.get(PODS):

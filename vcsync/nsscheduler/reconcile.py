@@ -1,4 +1,4 @@
-"""Decides what becomes of one namespace's ledger entry and its mirror: an ordered list of small steps. Pure."""
+"""Decides on one namespace's ledger entry and its mirror in the tenant, in an ordered list of small steps. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -16,10 +16,10 @@ from vcsync.api.specs import (
     NamespacePlacementStatus,
     VirtualClusterRef,
 )
-from vcsync.kube.envelope import Envelope
 from vcsync.kube.events import EventType
 from vcsync.nsscheduler.pods import pods_of_pool, whole_pool
-from vcsync.scheduling.ledger import Entry, Ledger
+from vcsync.objects.envelope import Envelope
+from vcsync.scheduling.ledger import Ledger
 from vcsync.scheduling.place import Decision, SliceRequest, SuperExplanation, place_slices
 from vcsync.scheduling.resources import Resources, from_quantities, subtract, times, to_quantities
 from vcsync.scheduling.slices import (
@@ -29,7 +29,7 @@ from vcsync.scheduling.slices import (
     PODS,
     InvalidQuota,
     InvalidSlice,
-    pods_beside,
+    proportional_pods,
     quota_from_hards,
     slice_count,
     slice_from_annotation,
@@ -37,15 +37,18 @@ from vcsync.scheduling.slices import (
     slice_pods,
 )
 from vcsync.scheduling.snapshot import SuperView
+from vcsync.tenancy.distribution import entry_of
+from vcsync.tenancy.suspension import TENANT_SUSPENDED
 
 PLACED = "Placed"
 """Type of the condition on a NamespacePlacement."""
 
 BRAKED = "Braked"
-"""Type of the condition, and reason: the placement would go with too many others, and waits for an operator."""
+"""Type and reason of a condition: the removal of a placement waits for an operator, since too many would be removed."""
 
 SCHEDULED = "Scheduled"
 FAILED = "FailedScheduling"
+SUSPENDED = names.SUSPENDED
 NO_QUOTA = "NoQuota"
 INVALID_SLICE = "InvalidSlice"
 INVALID_QUOTA = "InvalidQuota"
@@ -53,18 +56,28 @@ DRAINING = "Draining"
 GONE = "Gone"
 TERMINATING = "Terminating"
 
-_USUAL = from_quantities(DEFAULT_SLICE)
-"""Bounds the objects that no operator's slice names."""
+_DEFAULT_AMOUNTS = from_quantities(DEFAULT_SLICE)
+"""Amounts of objects for slices in which the operator names none."""
+EMPTY_NAMESPACES = frozenset({"kube-node-lease", "kube-public", names.SYSTEM_NAMESPACE})
+"""Namespaces that every control plane has, and in which nothing runs."""
 _LONGEST_REASON = 1024  # characters of an explanation's reason
 _LONGEST_MESSAGE = 4096  # characters of a condition's message
 
 
-class Facts(Struct, frozen=True):
-    """All that the decision on one namespace depends on.
+class Inputs(Struct, frozen=True):
+    """The inputs of the decision on one namespace.
 
-    `namespace`: None if the tenant has none of that name. `hards`: `spec.hard` of its ResourceQuotas that
-    count. `placement`: its ledger entry. `default_size`: slice size of the deployment, in thousandths. `now`:
-    RFC 3339.
+    Attributes:
+        key: (cluster key, namespace).
+        virtual_cluster: the tenant's VirtualCluster.
+        namespace: the tenant's Namespace; None if it does not exist.
+        hards: `spec.hard` of each of its ResourceQuotas that count.
+        placement: its ledger entry; None if there is none.
+        views: id -> view of each super cluster.
+        ledger: amounts that are distributed to all namespaces.
+        default_size: the default slice size, in thousandths.
+        policy: `spread`, `pack` or `cheap`.
+        now: the current time in RFC 3339.
     """
 
     key: tuple[str, str]
@@ -79,13 +92,25 @@ class Facts(Struct, frozen=True):
     now: str
 
 
-class Wish(Struct):
-    """What is to be: filled by the steps, carried out by the committer.
+class Plan(Struct):
+    """The decision on one namespace: the steps fill it, and `commit` writes it.
 
-    `reason` and `message` say how the namespace stands. `delete`: the ledger entry goes; `unless` names the
-    live check that must confirm it (`namespace` or `quota`). `spec`, `status`: of the ledger entry, None to
-    leave them. `placements`: what the tenant is shown, None to leave the mirror alone; `assumed`: the part of
-    the quota that came from the default. `event`: (type, reason, message) for the tenant.
+    Attributes:
+        reason: the namespace's state, as the reason of a condition.
+        message: the same for people.
+        delete: whether to delete the ledger entry.
+        confirm: the live check that must confirm the deletion: `namespace` or `quota`.
+        spec: the entry's new spec; None to keep it.
+        status: the entry's new status; None to keep it.
+        placements: slices by super cluster for the tenant's mirror; None to keep it.
+        assumed: the part of the quota that comes from the tenant's default quota.
+        event: (type, reason, message) of an Event for the tenant.
+        quota: amounts that the namespace may use; an intermediate result of the steps, like all that follow.
+        size: amounts of one slice.
+        objects: amounts of objects in one slice.
+        slices: number of slices.
+        decision: the placement of the slices.
+        clearing: super cluster -> amounts that it has not freed yet.
     """
 
     reason: str = ""
@@ -97,7 +122,6 @@ class Wish(Struct):
     placements: dict[str, int] | None = None
     assumed: dict[str, str] = {}
     event: tuple[EventType, str, str] | None = None
-    # What steps hand to later ones:
     quota: Resources = {}
     size: Resources = {}
     objects: Resources = {}
@@ -107,52 +131,52 @@ class Wish(Struct):
 
     @property
     def waiting(self) -> bool:
-        """Whether slices wait, so that any change of the pool may help."""
+        """Whether some slices wait, so that any change of the pool may help."""
         return self.status is not None and self.status.waiting > 0
 
 
-Step = Callable[[Facts, Wish], bool]
-"""Adds to the wish; True ends the list."""
+Step = Callable[[Inputs, Plan], bool]
+"""Adds to the decision. Returns True to skip the remaining steps."""
 
 
-def reconcile(facts: Facts) -> Wish:
-    """Decide what is to be with a namespace."""
-    wish = Wish()
+def reconcile(inputs: Inputs) -> Plan:
+    """Decide on a namespace."""
+    plan = Plan()
     for step in STEPS:
-        if step(facts, wish):
+        if step(inputs, plan):
             break
-    return wish
+    return plan
 
 
-def namespace_gone(facts: Facts, wish: Wish) -> bool:
-    """A ledger entry outlives neither its namespace nor a namesake of it."""
-    found, placement = facts.namespace, facts.placement
+def namespace_gone(inputs: Inputs, plan: Plan) -> bool:
+    """Delete the ledger entry of a namespace that is gone, or that was created again with another UID."""
+    found, placement = inputs.namespace, inputs.placement
     if found is None:
-        wish.reason, wish.message = GONE, "the namespace does not exist"
-        wish.delete, wish.confirm = placement is not None, "namespace"
+        plan.reason, plan.message = GONE, "the namespace does not exist"
+        plan.delete, plan.confirm = placement is not None, "namespace"
         return True
     if placement is not None and not placement.deleting and placement.spec.namespace_uid != found.uid:
-        wish.reason, wish.message = (
+        plan.reason, plan.message = (
             DRAINING,
-            "the namespace was deleted and made anew; its old placement goes first",
+            "the namespace was deleted and created again; its old placement is removed first",
         )
-        wish.delete, wish.confirm = True, "namespace"
-        wish.placements = {}
+        plan.delete, plan.confirm = True, "namespace"
+        plan.placements = {}
         return True
     return False
 
 
-def namespace_terminating(facts: Facts, wish: Wish) -> bool:
-    """While a namespace empties itself its placement stays: its Pods are still to be stopped in order."""
-    if facts.namespace is None or not facts.namespace.deleting:
+def namespace_terminating(inputs: Inputs, plan: Plan) -> bool:
+    """Keep the placement of a namespace that is being deleted, since its Pods still have to stop."""
+    if inputs.namespace is None or not inputs.namespace.deleting:
         return False
-    wish.reason, wish.message = TERMINATING, "the namespace is being deleted"
+    plan.reason, plan.message = TERMINATING, "the namespace is being deleted"
     return True
 
 
-def entry_draining(facts: Facts, wish: Wish) -> bool:
-    """An entry on its way out cannot be used again; a new one follows when it is gone."""
-    placement = facts.placement
+def entry_draining(inputs: Inputs, plan: Plan) -> bool:
+    """Wait for the end of an entry that is being deleted. A new one follows when it is gone."""
+    placement = inputs.placement
     if placement is None or not placement.deleting:
         return False
     holders = [
@@ -160,151 +184,197 @@ def entry_draining(facts: Facts, wish: Wish) -> bool:
         for finalizer in placement.finalizers
         if (super_id := names.super_id_of_finalizer(finalizer)) is not None
     ]
-    wish.reason = DRAINING
-    wish.message = (
-        f"its former placement is being cleared by {', '.join(sorted(holders)) or 'nobody any more'}"
-    )
-    wish.placements = {}
+    plan.reason = DRAINING
+    plan.message = f"its former placement is being cleared by {', '.join(sorted(holders)) or 'no super cluster any more'}"
+    plan.placements = {}
     return True
 
 
-def compute_quota(facts: Facts, wish: Wish) -> bool:
-    """What the namespace may use; without any bound it gets nothing."""
-    default = facts.virtual_cluster.spec.default_quota
-    try:
-        wish.quota = quota_from_hards(facts.hards, default)
-        own = quota_from_hards(facts.hards)
-    except InvalidQuota as error:
-        _refuse(facts, wish, INVALID_QUOTA, str(error))
+def suspend(inputs: Inputs, plan: Plan) -> bool:
+    """Take all slices away from a suspended tenant, pinned ones too, whatever its quotas and annotations say."""
+    if not inputs.virtual_cluster.spec.suspended:
+        return False
+    placement = inputs.placement
+    plan.reason, plan.message, plan.placements = SUSPENDED, TENANT_SUSPENDED, {}
+    if placement is None:
         return True
-    wish.assumed = {name: str(default[name]) for name in DIMENSIONS if name in wish.quota and name not in own}
-    if any(wish.quota.values()):
+    old = placement.status
+    placed = condition_of(old.conditions, PLACED)
+    plan.clearing = _still_to_clear(placement, {}, {})
+    plan.spec = placement.spec
+    plan.status = replace(
+        old,
+        placements={},
+        clearing={super_id: _quantities(amounts) for super_id, amounts in plan.clearing.items()},
+        waiting=placement.spec.slices,
+        explanation=(),
+        conditions=set_condition(
+            tuple(condition for condition in old.conditions if condition.type != BRAKED),
+            PLACED,
+            status=False,
+            reason=SUSPENDED,
+            message=plan.message,
+            now=inputs.now,
+            observed_generation=placement.generation,
+        ),
+    )
+    if placed is None or placed.reason != SUSPENDED:
+        plan.event = ("Warning", SUSPENDED, plan.message)
+    return True
+
+
+def default_quota(owner: VirtualCluster, namespace: str) -> Mapping[str, str]:
+    """Return the quota of a namespace without ResourceQuota; empty if there is none.
+
+    `EMPTY_NAMESPACES` have none, since their slices would be of no use.
+    """
+    return {} if namespace in EMPTY_NAMESPACES else owner.spec.default_quota
+
+
+def compute_quota(inputs: Inputs, plan: Plan) -> bool:
+    """Compute the amounts that the namespace may use. A namespace without a quota gets no slices."""
+    default = default_quota(inputs.virtual_cluster, inputs.key[1])
+    try:
+        plan.quota = quota_from_hards(inputs.hards, default)
+        own = quota_from_hards(inputs.hards)
+    except InvalidQuota as error:
+        _refuse(inputs, plan, INVALID_QUOTA, str(error))
+        return True
+    plan.assumed = {name: str(default[name]) for name in DIMENSIONS if name in plan.quota and name not in own}
+    if any(plan.quota.values()):
         return False
     what = (
         "its ResourceQuota allows no cpu and memory"
-        if wish.quota
+        if plan.quota
         else "it has no ResourceQuota on cpu or memory"
     )
-    wish.reason = NO_QUOTA
-    wish.message = f"nothing is placed: {what}; create one, e.g. with hard.cpu and hard.memory"
-    wish.delete, wish.confirm = facts.placement is not None, "quota"
-    wish.placements = {}
-    wish.assumed = {}
-    wish.event = ("Warning", NO_QUOTA, wish.message)
+    plan.reason = NO_QUOTA
+    plan.message = f"nothing is placed: {what}; create one, e.g. with hard.cpu and hard.memory"
+    plan.delete, plan.confirm = inputs.placement is not None, "quota"
+    plan.placements = {}
+    plan.assumed = {}
+    plan.event = ("Warning", NO_QUOTA, plan.message)
     return True
 
 
-def compute_slices(facts: Facts, wish: Wish) -> bool:
-    """How large a slice is and how many hold the quota. A bad annotation leaves everything as it is.
+def compute_slices(inputs: Inputs, plan: Plan) -> bool:
+    """Compute the size of a slice and their number. An invalid annotation changes nothing.
 
-    The tenant says how much CPU and memory it has. With how many Pods and other objects is not for it to say.
+    The tenant may choose the CPU and memory of a slice, but not its number of Pods and other objects.
     """
-    assert facts.namespace is not None  # noqa: S101 - an earlier step saw to it
-    references = _operators_slices(facts)
+    assert inputs.namespace is not None  # noqa: S101 - checked by an earlier step
+    references = _operators_slices(inputs)
     try:
         size = slice_from_annotation(
-            facts.namespace.annotations.get(names.SLICE), {name: references[0][name] for name in DIMENSIONS}
+            inputs.namespace.annotations.get(names.SLICE), {name: references[0][name] for name in DIMENSIONS}
         )
-        wish.slices = slice_count(wish.quota, size)
+        plan.slices = slice_count(plan.quota, size)
     except InvalidSlice as error:
-        _refuse(facts, wish, INVALID_SLICE, str(error))
+        _refuse(inputs, plan, INVALID_SLICE, str(error))
         return True
-    told = _slice_with_pods(references)
-    pods = slice_pods(size, told) if told else pods_of_pool(size, facts.views, _kept_pods(facts, size))
-    wish.size = size | pods
-    wish.objects = slice_objects(size, *references, _USUAL)
+    reference = _slice_with_pods(references)
+    pods = (
+        slice_pods(size, reference)
+        if reference
+        else pods_of_pool(size, inputs.views, _kept_pods(inputs, size))
+    )
+    plan.size = size | pods
+    plan.objects = slice_objects(size, *references, _DEFAULT_AMOUNTS)
     return False
 
 
-def _operators_slices(facts: Facts) -> tuple[Resources, ...]:
-    """Slices as operators describe them: the tenant's, if it has its own, before that of all tenants."""
-    own = facts.virtual_cluster.spec.slice_size
+def _operators_slices(inputs: Inputs) -> tuple[Resources, ...]:
+    """Return the operator's slices: the tenant's own, if there is one, before that of all tenants."""
+    own = inputs.virtual_cluster.spec.slice_size
     if own is None:
-        return (facts.default_size,)
+        return (inputs.default_size,)
     known = (*DIMENSIONS, PODS, *OBJECTS)
-    return from_quantities({name: own[name] for name in known if name in own}), facts.default_size
+    return from_quantities({name: own[name] for name in known if name in own}), inputs.default_size
 
 
 def _slice_with_pods(references: Iterable[Resources]) -> Resources | None:
-    """The slice by which an operator says how many Pods go with CPU and memory; None: by the pool."""
+    """Return the first slice with a number of Pods; None if the pool determines it."""
     return next((size for size in references if PODS in size), None)
 
 
-def _kept_pods(facts: Facts, size: Resources) -> int | None:
-    """The Pods of the namespace's present slices, if those have this size."""
-    if facts.placement is None:
+def _kept_pods(inputs: Inputs, size: Resources) -> int | None:
+    """Return the number of Pods of the namespace's present slices; None if their size differs."""
+    if inputs.placement is None:
         return None
-    present = from_quantities(facts.placement.dealt_size)
+    present = from_quantities(inputs.placement.placed_slice_size)
     return present.pop(PODS, None) if size.items() <= present.items() else None
 
 
-def deal(facts: Facts, wish: Wish) -> bool:
-    """Where the slices go."""
-    present = facts.ledger.get(facts.key)
-    placement = facts.placement
+def place(inputs: Inputs, plan: Plan) -> bool:
+    """Place the slices on super clusters."""
+    present = inputs.ledger.get(inputs.key)
+    placement = inputs.placement
     request = SliceRequest(
-        wish.slices,
-        wish.size,
+        plan.slices,
+        plan.size,
         current={} if present is None else present.placements,
         current_size=None if present is None else present.size,
         pins={} if placement is None else placement.spec.pins,
-        tenant_free=_left_of_cap(facts),
-        policy=facts.policy,
+        tenant_free=_free_of_cap(inputs),
+        policy=inputs.policy,
     )
-    allocated = {super_id: facts.ledger.allocated(super_id, without=facts.key) for super_id in facts.views}
-    wish.decision = place_slices(facts.views, allocated, request)
+    allocated = {super_id: inputs.ledger.allocated(super_id, without=inputs.key) for super_id in inputs.views}
+    plan.decision = place_slices(inputs.views, allocated, request)
     return False
 
 
-def _left_of_cap(facts: Facts) -> Resources:
-    """What the operator's cap leaves; with it go as many Pods as with slices of that much CPU and memory.
+def _free_of_cap(inputs: Inputs) -> Resources:
+    """Return the amounts of the operator's cap that other namespaces leave.
 
-    Slices that were dealt while the pool had more Pods for its size have kept up to a third more.
+    A cap without Pods limits them in proportion to CPU and memory. Their number is increased by a third, for slices that
+    were placed while the pool had more Pods for its size.
     """
-    cap = facts.virtual_cluster.spec.quota
+    cap = inputs.virtual_cluster.spec.quota
     limits = from_quantities({name: cap[name] for name in (*DIMENSIONS, PODS) if name in cap})
     if PODS not in limits and all(name in limits for name in DIMENSIONS):
-        told = _slice_with_pods(_operators_slices(facts))
-        pods = pods_beside(limits, told or whole_pool(facts.views))
-        limits |= {} if pods is None else {PODS: pods if told else pods * 4 // 3000 * 1000}
-    return subtract(limits, facts.ledger.used_by(facts.key[0], without=facts.key))
+        reference = _slice_with_pods(_operators_slices(inputs))
+        pods = proportional_pods(limits, reference or whole_pool(inputs.views))
+        limits |= {} if pods is None else {PODS: pods if reference else pods * 4 // 3000 * 1000}
+    return subtract(limits, inputs.ledger.used_by(inputs.key[0], without=inputs.key))
 
 
-def write_entry(facts: Facts, wish: Wish) -> bool:
-    """What the ledger and the tenant are told."""
-    assert facts.namespace is not None  # noqa: S101 - earlier steps saw to both
-    assert wish.decision is not None  # noqa: S101
-    decision, placement, owner = wish.decision, facts.placement, facts.virtual_cluster
-    wish.reason = FAILED if decision.waiting else SCHEDULED
-    wish.message = _message(decision)[:_LONGEST_MESSAGE]
-    wish.placements = decision.placements
-    wish.spec = NamespacePlacementSpec(
+def write_entry(inputs: Inputs, plan: Plan) -> bool:
+    """Compute the ledger entry, the tenant's mirror and the Event."""
+    assert inputs.namespace is not None  # noqa: S101 - earlier steps checked both
+    assert plan.decision is not None  # noqa: S101
+    decision, placement, owner = plan.decision, inputs.placement, inputs.virtual_cluster
+    plan.reason = FAILED if decision.waiting else SCHEDULED
+    plan.message = _message(decision)[:_LONGEST_MESSAGE]
+    plan.placements = decision.placements
+    plan.spec = NamespacePlacementSpec(
         virtual_cluster=VirtualClusterRef(namespace=owner.namespace, name=owner.name, uid=owner.uid),
-        tenant=facts.key[0],
-        namespace=facts.namespace.name,
-        namespace_uid=facts.namespace.uid,
-        quota=_quantities(wish.quota),
-        slice_size=_quantities(wish.size | wish.objects),
-        slices=wish.slices,
+        tenant=inputs.key[0],
+        namespace=inputs.namespace.name,
+        namespace_uid=inputs.namespace.uid,
+        quota=_quantities(plan.quota),
+        slice_size=_quantities(plan.size | plan.objects),
+        slices=plan.slices,
         pins={} if placement is None else placement.spec.pins,
     )
-    wish.clearing = _still_to_clear(placement, wish.size, decision.placements)
-    clearing = {super_id: _quantities(amounts) for super_id, amounts in wish.clearing.items()}
+    plan.clearing = _still_to_clear(placement, plan.size, decision.placements)
+    clearing = {super_id: _quantities(amounts) for super_id, amounts in plan.clearing.items()}
     old = NamespacePlacementStatus() if placement is None else placement.status
-    told = condition_of(old.conditions, PLACED)
+    placed = condition_of(old.conditions, PLACED)
     kept = tuple(condition for condition in old.conditions if condition.type != BRAKED)
     if (
-        told is not None
+        placed is not None
         and kept == old.conditions
-        and (old.placements, old.waiting, told.reason) == (decision.placements, decision.waiting, wish.reason)
-        and (old.slice_size, old.clearing) == (wish.spec.slice_size, clearing)
+        and (old.placements, old.waiting, placed.reason)
+        == (decision.placements, decision.waiting, plan.reason)
+        and (old.slice_size, old.clearing) == (plan.spec.slice_size, clearing)
         and _refusals(old.explanation) == _refusals(_explain(decision))
     ):
-        wish.status = old  # nothing that matters differs; free amounts and scores change all the time
+        # Only free amounts and scores differ, which change all the time.
+        plan.status = old
         return True
-    wish.status = NamespacePlacementStatus(
+    plan.status = NamespacePlacementStatus(
         placements=decision.placements,
-        slice_size=wish.spec.slice_size,
+        slice_size=plan.spec.slice_size,
         clearing=clearing,
         waiting=decision.waiting,
         explanation=_explain(decision),
@@ -312,35 +382,36 @@ def write_entry(facts: Facts, wish: Wish) -> bool:
             kept,
             PLACED,
             status=not decision.waiting,
-            reason=wish.reason,
-            message=wish.message,
-            now=facts.now,
+            reason=plan.reason,
+            message=plan.message,
+            now=inputs.now,
             observed_generation=0 if placement is None else placement.generation,
         ),
     )
-    if told is None or (old.placements, old.waiting) != (decision.placements, decision.waiting):
-        told_tenant = _message(decision, public=True)[:_LONGEST_MESSAGE]
-        wish.event = ("Warning" if decision.waiting else "Normal", wish.reason, told_tenant)
+    if placed is None or (old.placements, old.waiting) != (decision.placements, decision.waiting):
+        message = _message(decision, public=True)[:_LONGEST_MESSAGE]
+        plan.event = ("Warning" if decision.waiting else "Normal", plan.reason, message)
     return True
 
 
 def _still_to_clear(
     placement: NamespacePlacement | None, size: Resources, placements: Mapping[str, int]
 ) -> dict[str, Resources]:
-    """What super clusters may hold beyond the slices that they are to have from now on."""
+    """Return the amounts that super clusters may still use beyond the slices that they keep."""
     if placement is None:
         return {}
-    held = entry_of(placement)
+    entry = entry_of(placement)
     left = {
         super_id: {
             name: amount
             for name, amount in subtract(
-                held.holds(super_id), times(size, placements.get(super_id, 0))
+                entry.holds(super_id), times(size, placements.get(super_id, 0))
             ).items()
             if amount > 0
         }
-        for super_id in {**held.placements, **held.clearing}
-        if names.drain_finalizer(super_id) in placement.finalizers  # else it is gone with all it had
+        for super_id in {**entry.placements, **entry.clearing}
+        # A super cluster without its finalizer has removed everything.
+        if names.drain_finalizer(super_id) in placement.finalizers
     }
     return {super_id: left[super_id] for super_id in sorted(left) if left[super_id]}
 
@@ -382,44 +453,46 @@ def _quantities(resources: Resources) -> dict[str, Quantity]:
     return {name: Quantity(text) for name, text in to_quantities(resources).items()}
 
 
-def _refuse(facts: Facts, wish: Wish, reason: str, message: str) -> None:
-    """Keep the present placement and say why nothing moves."""
-    placement = facts.placement
-    wish.reason, wish.message = reason, message[:_LONGEST_MESSAGE]
-    wish.placements = {} if placement is None else placement.status.placements
+def _refuse(inputs: Inputs, plan: Plan, reason: str, message: str) -> None:
+    """Keep the present placement, and report why."""
+    placement = inputs.placement
+    plan.reason, plan.message = reason, message[:_LONGEST_MESSAGE]
+    plan.placements = {} if placement is None else placement.status.placements
     if placement is not None:
         conditions = set_condition(
             placement.status.conditions,
             PLACED,
             status=False,
             reason=reason,
-            message=wish.message,
-            now=facts.now,
+            message=plan.message,
+            now=inputs.now,
             observed_generation=placement.generation,
         )
-        wish.spec, wish.status = placement.spec, replace(placement.status, conditions=conditions)
-        told = condition_of(placement.status.conditions, PLACED)
-        if told is not None and (told.reason, told.message) == (reason, wish.message):
+        plan.spec, plan.status = placement.spec, replace(placement.status, conditions=conditions)
+        placed = condition_of(placement.status.conditions, PLACED)
+        if placed is not None and (placed.reason, placed.message) == (reason, plan.message):
             return
-    wish.event = ("Warning", reason, wish.message)
+    plan.event = ("Warning", reason, plan.message)
 
 
 STEPS: tuple[Step, ...] = (
     namespace_gone,
     namespace_terminating,
     entry_draining,
+    suspend,
     compute_quota,
     compute_slices,
-    deal,
+    place,
     write_entry,
 )
-"""In this order; each may be the last."""
+"""The steps in their order. Each may skip the remaining ones."""
 
 
 def finalizers_for(placement: NamespacePlacement | None, status: NamespacePlacementStatus) -> tuple[str, ...]:
-    """The entry's finalizers with those that its new status needs; none is ever removed.
+    """Return the entry's finalizers, extended by those that its new status needs. None is removed.
 
-    A drain finalizer for every super cluster that gets slices, and one of those that keep some and give others up.
+    Each super cluster with slices needs a drain finalizer. A super cluster that keeps some slices and must free others
+    needs a clear finalizer, too.
     """
     present = () if placement is None else placement.finalizers
     wanted = [names.drain_finalizer(super_id) for super_id in sorted(status.placements)]
@@ -431,27 +504,8 @@ def finalizers_for(placement: NamespacePlacement | None, status: NamespacePlacem
     return (*present, *(finalizer for finalizer in wanted if finalizer not in present))
 
 
-def entry_of(placement: NamespacePlacement) -> Entry:
-    """What a NamespacePlacement holds of what is dealt out, for the sums."""
-    size = from_quantities({name: text for name, text in placement.dealt_size.items() if name not in OBJECTS})
-    placements = {super_id: slices for super_id, slices in placement.status.placements.items() if slices}
-    clearing = {
-        super_id: from_quantities({name: str(text) for name, text in amounts.items()})
-        for super_id, amounts in placement.status.clearing.items()
-        if is_clearing(placement, super_id)
-    }
-    return Entry(size, placements, clearing)
-
-
-def is_clearing(placement: NamespacePlacement, super_id: str) -> bool:
-    """Whether a super cluster has not cleared yet what it was to give up: its syncer then takes its finalizer off."""
-    stays = placement.status.placements.get(super_id)
-    finalizer = names.clear_finalizer(super_id) if stays else names.drain_finalizer(super_id)
-    return finalizer in placement.finalizers
-
-
 def counted_hard(spec: Any) -> dict[str, str] | None:
-    """`spec.hard` of a ResourceQuota if it bounds all Pods of its namespace; None if it has scopes or no bound."""
+    """Return `spec.hard` of a ResourceQuota; None if it has scopes or limits nothing."""
     if not isinstance(spec, dict) or spec.get("scopes") or spec.get("scopeSelector"):
         return None
     hard = spec.get("hard")

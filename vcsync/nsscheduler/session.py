@@ -1,4 +1,4 @@
-"""The caches of one tenant that the namespace scheduler follows, and what it does there."""
+"""The namespace scheduler's session with one tenant: its caches, Events and permissions."""
 
 import time
 from collections.abc import Callable
@@ -6,60 +6,74 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from vcsync.kube.cache import Change
-from vcsync.kube.envelope import Envelope, untyped
 from vcsync.kube.events import EventRecorder, EventType, ObjectRef
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import NAMESPACES, RESOURCE_QUOTAS
-from vcsync.nsscheduler.commit import TenantDoor, tenant_door
+from vcsync.nsscheduler.clients import TenantClient
 from vcsync.nsscheduler.mirror import slim
-from vcsync.nsscheduler.reconcile import counted_hard
+from vcsync.nsscheduler.reconcile import counted_hard, default_quota
 from vcsync.nsscheduler.withdrawal import Withdrawal
+from vcsync.nsscheduler.without_effect import WithoutEffect
+from vcsync.objects.envelope import Envelope, untyped
 from vcsync.tenancy import TenantHandle
-from vcsync.tenancy.brake import Gate
+from vcsync.tenancy.brake import DeletionLimiter
 
 _COMPONENT = "vcsync-nsscheduler"
 
 
 class TenantSession:
-    """The caches of one connected tenant."""
+    """The caches of one connected tenant.
+
+    Args:
+        handle: the tenant.
+        changed: called with (cluster key, namespace) when a Namespace or its quotas have changed.
+        limiter: the limiter of all tenants.
+        placed: returns the namespaces of a tenant that have entries in the ledger.
+    """
 
     def __init__(
         self,
         handle: TenantHandle,
         changed: Callable[[str, str], None],
         *,
-        gate: Gate,
+        limiter: DeletionLimiter,
         placed: Callable[[str], list[str]],
     ) -> None:
         self._placed = placed
-        self.withdrawal = Withdrawal(handle, gate, self._count)
+        self.withdrawal = Withdrawal(handle, limiter, self._count, self._lists)
         self.handle = handle
         self._changed = changed
         self.namespaces = Reflector(
             handle.client,
             NAMESPACES,
             project=slim,
-            on_change=self._namespace_changed,
+            sink=self._namespace_changed,
         )
         self.quotas = Reflector(
             handle.client,
             RESOURCE_QUOTAS,
             project=lambda quota: replace(quota, labels={}, annotations={}, status=b"", rest=b""),
-            on_change=self._quota_changed,
+            sink=self._quota_changed,
         )
         self.events = EventRecorder(handle.client, _COMPONENT)
-        self.door: TenantDoor = tenant_door(
+        self.without_effect = WithoutEffect(handle, self.events)
+        self.control_plane = TenantClient(
             handle.client, self.namespaces.observe, self._emit, self.withdrawal.require
         )
 
+    def _lists(self) -> int:
+        return self.namespaces.lists_taken + self.quotas.lists_taken
+
     async def _count(self) -> tuple[int, int]:
-        """How many of the tenant's placements have lost their namespace or its quotas, and how many there are."""
+        """Count the tenant's placements without namespace or quota, and all."""
         placed = self._placed(self.handle.key)
-        bounded = bool(self.handle.virtual_cluster.spec.default_quota)
+        owner = self.handle.virtual_cluster
         lost = 0
         for name in placed:
             namespace = self.namespaces.cache.get("", name)
-            lost += namespace is None or not (namespace.deleting or bounded or self.hards(name))
+            lost += namespace is None or not (
+                namespace.deleting or default_quota(owner, name) or self.hards(name)
+            )
         return lost, len(placed)
 
     def _namespace_changed(self, change: Change) -> None:
@@ -67,24 +81,24 @@ class TenantSession:
         self._changed(self.handle.key, subject_of(change).name)
 
     def hards(self, namespace: str) -> tuple[dict[str, str], ...]:
-        """`spec.hard` of the namespace's ResourceQuotas that count."""
-        found = (counted_hard(untyped(quota.spec)) for quota in self.quotas.cache.items(namespace))
-        return tuple(hard for hard in found if hard is not None)
+        """Return `spec.hard` of each of the namespace's ResourceQuotas that count."""
+        hards = (counted_hard(untyped(quota.spec)) for quota in self.quotas.cache.items(namespace))
+        return tuple(hard for hard in hards if hard is not None)
 
     def _quota_changed(self, change: Change) -> None:
-        """Have a namespace looked at when what is limited changes; what is used of it changes with every Pod."""
+        """Enqueue a namespace when the spec of a quota has changed. Its status changes with every Pod."""
         self.withdrawal.quota_changed(change)
         if change.old is None or change.new is None or change.old.spec != change.new.spec:
             self._changed(self.handle.key, subject_of(change).namespace)
 
     def _emit(self, namespace: Envelope, kind: EventType, reason: str, message: str) -> None:
-        # Inside the namespace: whoever may see nothing else of the tenant reads it there.
+        # In the namespace itself, where users without permissions in other namespaces can read the Event.
         subject = ObjectRef("v1", "Namespace", namespace.name, namespace.name, namespace.uid)
         self.events.emit(subject, kind, reason, message, now=time.time())
 
 
 def subject_of(change: Change) -> Envelope:
-    """Return the object of a change, as it is or last was."""
+    """Return the object of a change, in its last known state."""
     subject = change.new or change.old
     assert subject is not None  # noqa: S101 - a change has at least one side
     return subject

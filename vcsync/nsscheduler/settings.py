@@ -1,17 +1,22 @@
-"""What an operator can set for the namespace scheduler."""
+"""The operator's settings of the namespace scheduler."""
 
 from msgspec import Struct, field
 
 from vcsync.scheduling.slices import DEFAULT_SLICE
-from vcsync.tenancy.pool import Patience
+from vcsync.tenancy.health import Patience
 
 
 class Settings(Struct, frozen=True):
     """Settings of the namespace scheduler.
 
-    `policy`: `spread`, `pack` or `cheap`. `default_slice`: quantities of a slice where neither annotation nor
-    VirtualCluster say otherwise. `brake_share`: no larger share of a tenant's placements goes at once, unless the
-    tenant was seen to give them up. `workers`: namespaces in work at once, at most `per_tenant` of one tenant.
+    Attributes:
+        policy: `spread`, `pack` or `cheap`.
+        default_slice: quantities of a slice, unless an annotation or the VirtualCluster sets others.
+        brake_share: the largest share of a tenant's placements that is removed within ten minutes without an observed
+            request.
+        workers: number of namespaces that are reconciled concurrently.
+        per_tenant: number of namespaces of one tenant that are reconciled concurrently.
+        patience: limits of silence after which a super cluster is suspect or lost.
     """
 
     policy: str = "spread"

@@ -1,44 +1,50 @@
-"""Lets a tenant's placements go when its namespaces or quotas are gone, unless that is not to be believed."""
+"""Permits the removal of a tenant's placements when its namespaces or quotas are gone, unless there are too many."""
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 from vcsync.kube.cache import Change
-from vcsync.nsscheduler.reconcile import Facts
-from vcsync.tenancy.brake import Count, Gate
+from vcsync.nsscheduler.reconcile import Inputs
+from vcsync.tenancy.brake import Count, DeletionLimiter
 from vcsync.tenancy.registry import TenantHandle
 
 SMALL = 3
-"""So many placements at once may go without a word of the tenant: each takes all Pods of a namespace along."""
+"""Number of placements that are removed without an observed request. Each removal deletes all Pods of a namespace."""
 REMEMBERED = 10_000
+"""Deletions that are remembered. The oldest is forgotten first."""
 PLACEMENTS = "placements of namespaces"
-"""What the gate is asked about."""
+"""The objects in the limiter's messages."""
 
 
 class Withdrawal:
-    """Remembers what a tenant was seen to delete, and asks the gate about everything else.
+    """Remembers the namespaces and quotas whose deletion was observed. The limiter decides on all others.
 
     Args:
         handle: the tenant.
-        gate: of all tenants.
-        count: how many of the tenant's placements have lost their reason, and how many there are.
+        limiter: the limiter of all tenants.
+        count: counts the tenant's placements without namespace or quota, and all.
+        lists: returns the number of lists taken from the tenant; see `TenantHandle.prove`.
     """
 
-    def __init__(self, handle: TenantHandle, gate: Gate, count: Count) -> None:
+    def __init__(
+        self, handle: TenantHandle, limiter: DeletionLimiter, count: Count, lists: Callable[[], int]
+    ) -> None:
+        self._lists = lists
         self._handle = handle
-        self._gate = gate
+        self._limiter = limiter
         self._count = count
-        # (`namespace`, UID) or (`quota`, namespace) of what a watch has told the end of.
+        # (`namespace`, UID) or (`quota`, namespace) of deletions that a watch reported.
         self._ended: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def namespace_changed(self, change: Change) -> None:
-        """Take note of a Namespace that ended."""
+        """Remember a Namespace that was deleted."""
         if change.new is None and change.old is not None and change.reported:
             self._remember(("namespace", change.old.uid))
 
     def quota_changed(self, change: Change) -> None:
-        """Take note of a ResourceQuota that ended, or now bounds something else.
+        """Remember a ResourceQuota that was deleted or changed.
 
-        One that a list lacks takes back what was noted of its namespace: the tenant's word was about other quotas.
+        A quota that is missing from a list cancels that: the deletion that was observed concerned another quota.
         """
         if change.old is None:
             return
@@ -47,34 +53,34 @@ class Withdrawal:
         elif change.new is None or change.new.spec != change.old.spec:
             self._remember(("quota", change.old.namespace))
 
-    async def require(self, facts: Facts, what: str) -> None:
-        """Let a placement go.
+    async def require(self, inputs: Inputs, what: str) -> None:
+        """Permit the removal of a placement.
 
         Args:
-            facts: of its namespace.
-            what: is gone: `namespace` or `quota`.
+            inputs: the inputs of its namespace.
+            what: the object that is gone: `namespace` or `quota`.
 
         Raises:
             WrongControlPlane: the control plane is not the tenant's.
-            Braked: too many are to go that the tenant was not seen to give up.
+            Braked: too many placements would be removed without an observed request.
             KubeError: the control plane cannot be asked.
         """
-        await self._handle.prove()
-        if self._seen(facts, what):
+        await self._handle.prove(self._lists())
+        if self._seen(inputs, what):
             return
-        await self._gate.require(self._handle.key, PLACEMENTS, facts.key[1], self._count)
+        await self._limiter.require(self._handle.key, PLACEMENTS, inputs.key[1], self._count)
 
     def settled(self, namespace: str) -> None:
-        """Note that a namespace keeps its placement."""
-        if self._gate.braked:
-            self._gate.unwanted(self._handle.key, PLACEMENTS, namespace)
+        """Record that a namespace keeps its placement."""
+        if self._limiter.braked:
+            self._limiter.unwanted(self._handle.key, PLACEMENTS, namespace)
 
-    def _seen(self, facts: Facts, what: str) -> bool:
+    def _seen(self, inputs: Inputs, what: str) -> bool:
         if what == "namespace":
-            placement = facts.placement
+            placement = inputs.placement
             return placement is not None and ("namespace", placement.spec.namespace_uid) in self._ended
-        # A quota that stands and bounds everything to nothing is a word of the tenant's, too.
-        return bool(facts.hards) or ("quota", facts.key[1]) in self._ended
+        # An existing quota that allows nothing is a decision of the tenant, too.
+        return bool(inputs.hards) or ("quota", inputs.key[1]) in self._ended
 
     def _remember(self, ended: tuple[str, str]) -> None:
         self._ended[ended] = None

@@ -1,6 +1,7 @@
-"""The pod scheduler while it leads: follows the ledger, the pool and all tenants' Pods."""
+"""One term of the Pod scheduler: follows the ledger, the pool and all tenants' Pods while it leads."""
 
 import asyncio
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -9,19 +10,21 @@ import structlog
 from vcsync.api import names
 from vcsync.api.objects import NamespacePlacement
 from vcsync.api.resources import NAMESPACE_PLACEMENTS
-from vcsync.fairqueue import WorkerPool
+from vcsync.fairqueue import ObjectName, WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import Envelope, strip
 from vcsync.kube.errors import Unauthorized
 from vcsync.kube.events import EventRecorder
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import PODS
+from vcsync.objects.envelope import Envelope, strip
 from vcsync.podscheduler.pods import FINISHED, Key, slim
 from vcsync.podscheduler.settings import Settings
-from vcsync.podscheduler.tenant import Outcome, TenantPods, pod_door
+from vcsync.podscheduler.tenant import Outcome, PodClient, TenantPods
 from vcsync.scheduling.resources import from_quantities
 from vcsync.tenancy import Pool, TenantHandle, TenantRegistry
+from vcsync.tenancy.caches import wait_for_caches
+from vcsync.tenancy.status import pool_troubles, unanswered
 
 _COMPONENT = "vcsync-podscheduler"
 _MOST_OUTCOMES = 10_000  # Pods whose last decision is remembered
@@ -30,7 +33,12 @@ _log = structlog.get_logger(__name__)
 
 
 class TenantSession:
-    """One connected tenant."""
+    """The session with one connected tenant.
+
+    Args:
+        handle: the tenant.
+        leadership: the term that the session belongs to.
+    """
 
     def __init__(self, handle: TenantHandle, leadership: "Leadership") -> None:
         self.handle = handle
@@ -40,15 +48,16 @@ class TenantSession:
             PODS,
             field_selector=FINISHED,
             project=slim,
-            on_change=self._observe,
+            sink=self._observe,
         )
-        door = pod_door(handle.client, self.events, self.reflector.observe, self.reflector.observe_gone)
+        writer = PodClient(handle.client, self.events, self.reflector.observe, self.reflector.observe_gone)
         key = handle.key
         self.pods = TenantPods(
-            door,
+            writer,
             lambda: leadership.pool.views,
             lambda item, urgent: leadership.work.add(key, item, priority=urgent),
             lambda item, delay: leadership.work.add_after(key, item, delay),
+            suspended=lambda: handle.virtual_cluster.spec.suspended,
         )
 
     def _observe(self, change: Change) -> None:
@@ -56,7 +65,13 @@ class TenantSession:
 
 
 class Leadership:
-    """One term as leader. Everything is built anew for a term: what another leader did meanwhile is read first."""
+    """One term as leader. It starts without state, and first reads everything that earlier leaders wrote.
+
+    Args:
+        meta: client of the meta cluster.
+        settings: the operator's settings.
+        make_client: makes a tenant's client from a kubeconfig and a cluster key; for tests.
+    """
 
     def __init__(
         self, meta: Client, settings: Settings, *, make_client: Callable[[bytes, str], Client] | None = None
@@ -65,7 +80,7 @@ class Leadership:
         self._held_back = ""
         self.pool = Pool(meta, patience=settings.patience, on_change=self._pool_changed)
         self.placements = Reflector(
-            meta, NAMESPACE_PLACEMENTS, project=_slim_placement, on_change=self._placement_changed
+            meta, NAMESPACE_PLACEMENTS, project=_slim_placement, sink=self._placement_changed
         )
         self.registry = TenantRegistry(
             meta, names.ROLE_PODSCHEDULER, self._run_tenant, make_client=make_client
@@ -74,16 +89,16 @@ class Leadership:
         self.tenants: dict[str, TenantSession] = {}
         self.outcomes: OrderedDict[tuple[str, str, str], Outcome] = OrderedDict()
         self.counts = {"assigned": 0, "waiting": 0}
-        self.latency_sum = 0.0  # seconds from seeing to having assigned, over all Pods
+        # Seconds from seeing a Pod to having assigned it, summed over all Pods.
+        self.latency_sum = 0.0
         self._open: dict[str, tuple[object, ...]] = {}
 
     async def run(self) -> None:
-        """Follow and decide until cancelled. Nothing is decided before the whole ledger and pool are known."""
+        """Schedule until cancelled. Decisions begin when the whole ledger and pool have been read."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.pool.run(), name="pool")
             tasks.create_task(self.placements.run(), name="placements")
-            await self.pool.reflector.wait_synced()
-            await self.placements.wait_synced()
+            await wait_for_caches([self.pool.reflector, self.placements])
             await self.pool.wait_reported(self._hold_back)
             self._hold_back("")
             tasks.create_task(self.registry.run(), name="tenants")
@@ -91,17 +106,25 @@ class Leadership:
             await self.work.run()
 
     def synced(self) -> bool:
-        """Whether decisions are made."""
+        """Return whether all caches are filled."""
         return self.pool.reflector.synced and self.placements.synced and self.registry.virtual_clusters.synced
 
+    def shared(self) -> tuple[Reflector, ...]:
+        """Return the reflectors that all tenants share."""
+        return self.pool.reflector, self.placements, self.registry.virtual_clusters
+
     def held_back(self) -> str:
-        """What it waits for before it decides, although it has read everything; empty if it decides."""
-        return self._held_back
+        """Return why decisions wait although the caches are filled; empty if they do not."""
+        return self._held_back or unanswered({"meta cluster": self.pool.reflector})
+
+    def troubles(self) -> str:
+        """Return which super clusters are not healthy, and why; empty if all are."""
+        return pool_troubles(self.pool)
 
     def _hold_back(self, reason: str) -> None:
         self._held_back = reason
 
-    # What happens elsewhere
+    # Changes of other objects
 
     async def _run_tenant(self, handle: TenantHandle) -> None:
         session = TenantSession(handle, self)
@@ -109,20 +132,26 @@ class Leadership:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(session.reflector.run())
                 tasks.create_task(session.events.run())
-                await session.reflector.wait_synced()
+                await wait_for_caches([session.reflector])
                 for placement in self.placements.cache.items(handle.key):
                     self._grant(session, placement)
                 self.tenants[handle.key] = session
                 self.work.queue.set_limit(handle.key, self._settings.per_tenant)
                 handle.ready()
                 session.pods.begin()
+                suspended = handle.virtual_cluster.spec.suspended
                 while True:
-                    self.work.queue.set_weight(handle.key, handle.virtual_cluster.spec.weight)
+                    spec = handle.virtual_cluster.spec
+                    self.work.queue.set_weight(handle.key, spec.weight)
+                    if spec.suspended != suspended:
+                        suspended = spec.suspended
+                        session.pods.pool_changed()
                     await handle.changed.wait()
                     handle.changed.clear()
         finally:
             self.tenants.pop(handle.key, None)
             self.work.queue.forget_group(handle.key)
+            self.work.timeline.forget(handle.key)
 
     def _placement_changed(self, change: Change) -> None:
         placement = change.new or change.old
@@ -137,15 +166,15 @@ class Leadership:
     def _grant(self, session: TenantSession, envelope: Envelope) -> None:
         try:
             placement = NamespacePlacement.from_envelope(envelope)
-            size = from_quantities(placement.dealt_size)
-        except ValueError as error:  # what was granted before still counts
+            size = from_quantities(placement.placed_slice_size)
+        except ValueError as error:  # the earlier grant remains
             _log.error("namespace placement cannot be read", placement=envelope.key, error=str(error))
             return
         # An entry that is being deleted takes no new Pods.
         session.pods.grant(envelope.name, size, {} if envelope.deleting else placement.status.placements)
 
     def _pool_changed(self) -> None:
-        """Wake Pods that wait, unless only amounts changed that Pods are not measured by."""
+        """Wake Pods that wait, unless the change of the pool cannot concern them."""
         views = self.pool.views.values()
         now_open: dict[str, tuple[object, ...]] = {
             view.id: (view.health, view.cordoned, view.draining, sorted(view.largest_node.items()))
@@ -160,7 +189,7 @@ class Leadership:
 
     async def _handle(self, tenant: str, key: Key) -> None:
         session = self.tenants.get(tenant)
-        if session is None:  # looked at as soon as the tenant is connected
+        if session is None:  # `begin` enqueues the tenant's Pods when it is connected
             return
         if not key[1]:
             session.pods.wake(key[0])
@@ -172,6 +201,10 @@ class Leadership:
             raise
         if outcome.kind == "left":
             return
+        what = f"assigned to super cluster {outcome.super_id}" if outcome.super_id else "has to wait"
+        self.work.timeline.add(
+            tenant, ObjectName(PODS.plural, *key), what, now=time.time(), version=outcome.version
+        )
         self.counts[outcome.kind] += 1
         self.latency_sum += outcome.latency
         self._remember((tenant, *key), outcome)

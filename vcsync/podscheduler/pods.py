@@ -1,4 +1,4 @@
-"""What the pod scheduler keeps of a Pod: identity, ours labels, and a compact record of what it needs. Pure."""
+"""The Pod scheduler's record of a Pod: identity, vcsync's label and annotation, and its needs. Pure."""
 
 from typing import Any
 
@@ -6,15 +6,16 @@ import msgspec
 from msgspec import Struct
 
 from vcsync.api.names import SUPER_CLUSTER
-from vcsync.kube.envelope import Envelope, decode
-from vcsync.kube.quantity import InvalidQuantity
+from vcsync.objects.conditions import Condition
+from vcsync.objects.envelope import Envelope, decode
+from vcsync.objects.quantity import InvalidQuantity
 from vcsync.scheduling.pods import PodNeeds, pod_needs, super_of_node
 
 Key = tuple[str, str]
 """(namespace, name)."""
 
 FINISHED = "status.phase!=Succeeded,status.phase!=Failed"
-"""Field selector of the Pods that use anything."""
+"""Field selector of the Pods that use resources."""
 
 _NO_LABELS: dict[str, str] = {}
 _shared: dict[str, dict[str, str]] = {}
@@ -24,10 +25,19 @@ _decode_record = msgspec.json.Decoder(tuple[PodNeeds, str]).decode
 
 
 class Pod(Struct):
-    """One Pod. `label` and `annotation`: the super cluster they name, empty if none.
+    """One Pod.
 
-    `told`: what its PodScheduled condition says of why it waits. `seen_at`: by the process's clock, in
-    seconds.
+    Attributes:
+        namespace: its namespace.
+        name: its name.
+        uid: its UID.
+        version: its resourceVersion.
+        needs: its requests and constraints.
+        label: the super cluster that its label names; empty if none.
+        annotation: the super cluster that its annotation names; empty if none.
+        deleting: whether it is being deleted.
+        waiting_message: the message of its PodScheduled condition while it waits; empty otherwise.
+        seen_at: monotonic seconds at which this process first saw it.
     """
 
     namespace: str
@@ -38,7 +48,7 @@ class Pod(Struct):
     label: str
     annotation: str
     deleting: bool
-    told: str
+    waiting_message: str
     seen_at: float = 0.0
 
     @property
@@ -52,27 +62,18 @@ class Pod(Struct):
         return super_of_node(self.needs.node)
 
 
-class _Condition(Struct, gc=False):
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-
-
 class _Status(Struct, gc=False):
-    conditions: tuple[_Condition, ...] | None = None
+    conditions: tuple[Condition, ...] | None = None
 
 
 def slim(pod: Envelope) -> Envelope:
-    """A Pod's envelope for the cache: our label and annotation, and in place of `spec` what `read` needs."""
+    """Return a Pod's envelope for the cache. It has only vcsync's label and annotation, and the record of `read` as `spec`."""
     try:
         needs = pod_needs(pod.spec)
-    except (
-        msgspec.ValidationError,
-        InvalidQuantity,
-    ):  # no API server lets that pass; bound it can only be left alone
+    except (msgspec.ValidationError, InvalidQuantity):
+        # API servers do not accept such Pods. It is treated like a Pod with scheduling gates, so nothing is done with it.
         needs = PodNeeds(gated=True)
-    told = "" if needs.node else _unschedulable(pod.status)
+    message = "" if needs.node else _unschedulable_message(pod.status)
     return Envelope(
         pod.name,
         pod.namespace,
@@ -81,13 +82,13 @@ def slim(pod: Envelope) -> Envelope:
         labels=_only_ours(pod.labels),
         annotations=_only_ours(pod.annotations),
         deletion_timestamp=pod.deletion_timestamp,
-        spec=_encode((needs, told)),
+        spec=_encode((needs, message)),
     )
 
 
 def read(slimmed: Envelope, seen_at: float) -> Pod:
-    """The Pod of an envelope made by `slim`."""
-    needs, told = _decode_record(slimmed.spec)
+    """Return the Pod of an envelope made by `slim`."""
+    needs, message = _decode_record(slimmed.spec)
     return Pod(
         slimmed.namespace,
         slimmed.name,
@@ -97,13 +98,13 @@ def read(slimmed: Envelope, seen_at: float) -> Pod:
         slimmed.labels.get(SUPER_CLUSTER, ""),
         slimmed.annotations.get(SUPER_CLUSTER, ""),
         slimmed.deleting,
-        told,
+        message,
         seen_at,
     )
 
 
 def assignment(pod: Pod, super_id: str | None) -> dict[str, Any]:
-    """The merge patch that gives a Pod to a super cluster, or to none; refused if it is another Pod or has changed."""
+    """Return the merge patch that assigns a Pod to a super cluster, or to none. It fails if the Pod has changed."""
     return {
         "metadata": {
             "uid": pod.uid,
@@ -115,7 +116,7 @@ def assignment(pod: Pod, super_id: str | None) -> dict[str, Any]:
 
 
 def unschedulable(pod: Pod, message: str, now: str) -> dict[str, Any]:
-    """The strategic merge patch of a Pod's status that says why it waits, as the Kubernetes scheduler would."""
+    """Return the strategic merge patch of the status of a waiting Pod, as kube-scheduler writes it."""
     condition = {
         "type": "PodScheduled",
         "status": "False",
@@ -126,7 +127,7 @@ def unschedulable(pod: Pod, message: str, now: str) -> dict[str, Any]:
     return {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
 
 
-def _unschedulable(status: bytes) -> str:
+def _unschedulable_message(status: bytes) -> str:
     for condition in decode(status, _Status).conditions or () if b'"PodScheduled"' in status else ():
         if condition.type == "PodScheduled" and condition.status == "False":
             return condition.message
@@ -134,7 +135,7 @@ def _unschedulable(status: bytes) -> str:
 
 
 def _only_ours(values: dict[str, str]) -> dict[str, str]:
-    """Our key alone, in a dict that all Pods of one super cluster share."""
+    """Return vcsync's key alone, in a dict that all Pods of one super cluster share to save memory."""
     value = values.get(SUPER_CLUSTER)
     if value is None:
         return _NO_LABELS

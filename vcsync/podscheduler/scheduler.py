@@ -1,4 +1,4 @@
-"""The role: stands for election, leads, and shows operators what it does."""
+"""The role: takes part in the election, leads, and reports its state to operators."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -11,23 +11,34 @@ from prometheus_client.metrics_core import (
 )
 
 from vcsync.api import names
+from vcsync.fairqueue import ObjectName
 from vcsync.kube.client import Client
 from vcsync.podscheduler.leadership import Leadership
 from vcsync.podscheduler.settings import Settings
 from vcsync.podscheduler.tenant import Outcome
-from vcsync.tenancy.status import last_errors, pool_status, skipped_objects, tenants_status
+from vcsync.tenancy.status import (
+    last_errors,
+    pool_status,
+    reconcile_metrics,
+    shared_skipped,
+    skipped_metric,
+    skipped_objects,
+    tenants_status,
+    timeline,
+    troubles_metric,
+)
 from vcsync.tenancy.terms import Terms
 
 
 class PodScheduler:
-    """Gives every Pod of every tenant to one super cluster where its namespace holds slices.
+    """Assigns every Pod of every tenant to one super cluster on which its namespace has slices.
 
     Args:
-        meta: the meta cluster; stays the caller's to close.
-        identity: who we are in the election; different for each process.
-        leader_elect: lead only while holding the Lease; False if there is certainly no other.
-        settings: see there.
-        make_client: how a tenant's client is made of a kubeconfig and its cluster key.
+        meta: client of the meta cluster; the caller closes it.
+        identity: name of this process in the election; unique.
+        leader_elect: whether to lead only while holding the Lease. Disable it only if no other process exists.
+        settings: the operator's settings.
+        make_client: makes a tenant's client from a kubeconfig and a cluster key; for tests.
     """
 
     def __init__(
@@ -44,7 +55,7 @@ class PodScheduler:
             names.ROLE_PODSCHEDULER,
             identity=identity,
             leader_elect=leader_elect,
-            begin=lambda _office: Leadership(meta, settings or Settings(), make_client=make_client),
+            begin=lambda _lease: Leadership(meta, settings or Settings(), make_client=make_client),
         )
 
     async def run(self) -> None:
@@ -52,56 +63,69 @@ class PodScheduler:
         await self._terms.run()
 
     def explain_pod(self, tenant: str, namespace: str, name: str) -> dict[str, Any] | None:
-        """The last decision on a Pod, as plain data; None if there was none in this term or it is long ago."""
+        """Return the last decision on a Pod as plain data; None if there was none in this term or it is forgotten."""
         term = self._terms.current
         outcome = None if term is None else term.outcomes.get((tenant, namespace, name))
         return None if outcome is None else _explain(outcome)
 
     def ready(self) -> tuple[bool, str]:
-        """Whether it does its work now."""
+        """Return whether the role works, and if not, why."""
         return self._terms.ready("SuperClusters and NamespacePlacements")
 
     def status(self) -> dict[str, Any]:
-        """The state of the role as plain JSON values."""
+        """Return the state of the role as plain JSON values."""
         term = self._terms.current
         shown = self._terms.status()
         if term is None:
             return shown
         tenants = tenants_status(term.registry, term.work)
         for key, session in term.tenants.items():
-            book = session.pods.book
+            accounting = session.pods.accounting
             tenants[key]["kinds"] = {
                 "pods": {
-                    "objects": len(book.pods),
+                    "objects": len(accounting.pods),
                     "synced": session.reflector.synced,
                     **skipped_objects(session.reflector),
                 }
             }
-            tenants[key]["waiting"] = book.waiting_count()
+            tenants[key]["waiting"] = accounting.waiting_count()
         queue = term.work.queue.statistics()
         return shown | {
             "tenants": tenants,
             "superClusters": pool_status(term.pool),
+            **shared_skipped(term.shared()),
             "queues": {"pods": queue.queued, "delayed": queue.delayed, "inProcess": queue.in_process},
             "lastErrors": last_errors(term.work),
         }
 
+    def timeline(self, tenant: str, name: ObjectName) -> list[dict[str, Any]]:
+        """Return the last transitions of a tenant's object, oldest first."""
+        term = self._terms.current
+        return [] if term is None else timeline([term.work], tenant, name)
+
     def metrics(self) -> Iterable[Metric]:
-        """Metric families; none grows with the number of Pods."""
+        """Yield the metric families. Their size does not grow with the number of Pods."""
         term = self._terms.current
         yield self._terms.leading()
         if term is None:
             return
+        yield from reconcile_metrics(term.work)
         statistics = term.work.queue.statistics()
-        queued = GaugeMetricFamily("vcsync_podscheduler_queued", "Pods that are to be looked at")
-        queued.add_metric([], float(statistics.queued + statistics.delayed))
-        yield queued
+        for name, text, value in (
+            ("queued", "Pods in the queue that are due", statistics.queued),
+            ("delayed", "Pods in the queue that are due later", statistics.delayed),
+        ):
+            gauge = GaugeMetricFamily(f"vcsync_podscheduler_{name}", text)
+            gauge.add_metric([], float(value))
+            yield gauge
         waiting = GaugeMetricFamily(
-            "vcsync_podscheduler_waiting", "Pods for which there is no place", labels=["tenant"]
+            "vcsync_podscheduler_waiting", "Pods that fit on no super cluster", labels=["tenant"]
         )
         for key, session in sorted(term.tenants.items()):
-            waiting.add_metric([key], float(session.pods.book.waiting_count()))
+            waiting.add_metric([key], float(session.pods.accounting.waiting_count()))
         yield waiting
+        yield troubles_metric(term.registry)
+        yield skipped_metric([*term.shared(), *(session.reflector for session in term.tenants.values())])
         decisions = CounterMetricFamily(
             "vcsync_podscheduler_decisions", "Decisions by outcome", labels=["outcome"]
         )
@@ -109,14 +133,15 @@ class PodScheduler:
             decisions.add_metric([outcome], float(count))
         yield decisions
         latency = SummaryMetricFamily(
-            "vcsync_podscheduler_latency_seconds", "From seeing a Pod to having written its super cluster"
+            "vcsync_podscheduler_latency_seconds",
+            "Time from seeing a Pod to having written its super cluster",
         )
         latency.add_metric([], count_value=term.counts["assigned"], sum_value=term.latency_sum)
         yield latency
 
 
 def _explain(outcome: Outcome) -> dict[str, Any]:
-    """A decision as plain data."""
+    """Return a decision as plain data."""
     shown: dict[str, Any] = {"outcome": outcome.kind, "superCluster": outcome.super_id or None}
     if outcome.decision is None:
         return shown

@@ -1,14 +1,17 @@
-"""What an operator can set for the pod scheduler."""
+"""Settings of the Pod scheduler."""
 
 from msgspec import Struct
 
-from vcsync.tenancy.pool import Patience
+from vcsync.tenancy.health import Patience
 
 
 class Settings(Struct, frozen=True):
-    """Settings of the pod scheduler.
+    """Settings of the Pod scheduler.
 
-    `workers`: Pods in work at once, at most `per_tenant` of one tenant.
+    Attributes:
+        workers: number of Pods that are scheduled concurrently.
+        per_tenant: number of Pods of one tenant that are scheduled concurrently.
+        patience: limits of silence after which a super cluster is suspect or lost.
     """
 
     workers: int = 64

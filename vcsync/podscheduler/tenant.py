@@ -1,67 +1,93 @@
-"""One connected tenant of the pod scheduler: its Pods, the books on them, and what is written to them."""
+"""The Pod scheduler's work for one connected tenant: follows its Pods, decides, and writes to them."""
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct
 
+from vcsync.api.names import SUSPENDED
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import Envelope
 from vcsync.kube.errors import NotFound
 from vcsync.kube.events import EventRecorder, ObjectRef
 from vcsync.kube.resources import PODS
-from vcsync.podscheduler.book import Assign, Book, Wait
+from vcsync.objects.envelope import Envelope
+from vcsync.objects.times import time_text
+from vcsync.podscheduler.accounting import Assign, PodAccounting, Wait
 from vcsync.podscheduler.pods import Key, Pod, assignment, read, unschedulable
 from vcsync.scheduling.shares import PodDecision
 from vcsync.scheduling.snapshot import SuperView
+from vcsync.tenancy.suspension import TENANT_SUSPENDED
 
 _FAILED = "FailedScheduling"
-DEALING_SECONDS = 2.0
-"""A Pod of a namespace without slices is told so after this long: a new namespace's slices are being dealt meanwhile."""
+NEW_NAMESPACE_SECONDS = 2.0
+"""Seconds until a Pod in a namespace without slices is reported as waiting: a new namespace gets its slices meanwhile."""
 
 
-class PodDoor(Struct, frozen=True):
-    """What is done to a tenant's Pods. All answers are taken note of before the functions return.
+class PodWriter(Protocol):
+    """Writes of the Pod scheduler to a tenant's Pods. The caller's cache has each answer before the method returns."""
 
-    `patch(namespace, name, patch)`, `patch_status(namespace, name, patch)`, `gone(namespace, name, uid)`: the
-    API server said so. `emit(pod, message)`: a Warning about it.
-    """
+    async def patch(self, namespace: str, name: str, change: dict[str, Any]) -> None:
+        """Patch a Pod."""
 
-    patch: Callable[[str, str, dict[str, Any]], Awaitable[None]]
-    patch_status: Callable[[str, str, dict[str, Any]], Awaitable[None]]
-    gone: Callable[[str, str, str], None]
-    emit: Callable[[Pod, str], None]
+    async def patch_status(self, namespace: str, name: str, change: dict[str, Any]) -> None:
+        """Patch a Pod's status, as a strategic merge patch."""
+
+    @property
+    def gone(self) -> Callable[[str, str, str], None]:
+        """Takes namespace, name and UID of a Pod that the API server no longer has."""
+        ...
+
+    def emit(self, pod: Pod, message: str) -> None:
+        """Record a Warning about a Pod."""
 
 
 class Outcome(Struct, frozen=True):
-    """What became of a Pod: `assigned`, `waiting` or `left`; the decision, if one was made; seconds it took."""
+    """The result of scheduling a Pod.
+
+    Attributes:
+        kind: `assigned`, `waiting`, or `left` if nothing was done.
+        super_id: the super cluster it was assigned to; empty otherwise.
+        decision: the decision, if one was made.
+        latency: seconds from seeing the Pod to having assigned it.
+        version: the Pod's resourceVersion that the decision was based on.
+    """
 
     kind: str
     super_id: str = ""
     decision: PodDecision | None = None
     latency: float = 0.0
+    version: str = ""
 
 
 class TenantPods:
-    """Follows a tenant's Pods in the books and schedules one at a time.
+    """Counts a tenant's Pods, and schedules them one at a time.
 
-    `add(item, urgent)` asks for `schedule` of a Pod, or with an empty name for `wake` of a namespace;
-    `add_after(item, seconds)` asks for it later. Nothing is asked for before `begin`: first all Pods must be counted.
+    Nothing is enqueued before `begin`: all Pods must be counted first.
+
+    Args:
+        writer: writes to the tenant's Pods.
+        views: returns the pool: id -> view of each super cluster.
+        add: enqueues `schedule` of a Pod, or `wake` of a namespace if the name is empty: (item, whether it is urgent).
+        add_after: the same after a delay: (item, seconds).
+        clock: monotonic seconds.
+        suspended: returns whether the tenant is suspended, so that its Pods wait for that reason.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - parts, each of its own type
         self,
-        door: PodDoor,
+        writer: PodWriter,
         views: Callable[[], Mapping[str, SuperView]],
         add: Callable[[Key, bool], None],
         add_after: Callable[[Key, float], None],
         clock: Callable[[], float] = time.monotonic,
+        suspended: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.book = Book()
-        self._door = door
+        self._suspended = suspended
+        self.accounting = PodAccounting()
+        self._writer = writer
         self._views = views
         self._add = add
         self._add_after = add_after
@@ -69,120 +95,142 @@ class TenantPods:
         self._begun = False
 
     def begin(self) -> None:
-        """All Pods and shares are in the books: look at whoever is not settled."""
+        """Enqueue the Pods that need a decision, now that all Pods and shares are counted."""
         self._begun = True
-        for pod in list(self.book.pods.values()):
-            self._look(pod)
+        for pod in list(self.accounting.pods.values()):
+            self._enqueue_unless_settled(pod)
 
     def observe(self, change: Change) -> None:
-        """Take in a change of a Pod (as `slim` made it)."""
+        """Count a change of a Pod (in the form of `slim`)."""
         if change.new is None:
-            if change.old is not None and self.book.gone(change.old.key):
+            if change.old is not None and self.accounting.remove(change.old.key):
                 self._freed(change.old.namespace)
             return
         pod = read(change.new, self._clock())
-        if self.book.see(pod):
+        if self.accounting.update(pod):
             self._freed(pod.namespace)
-        self._look(pod)
+        self._enqueue_unless_settled(pod)
 
     def grant(self, namespace: str, size: Mapping[str, int], placements: Mapping[str, int]) -> None:
-        """Take in what a namespace holds. Pods whose label no longer stands are looked at, and all that wait."""
-        if self.book.grant(namespace, size, placements) and self._begun:
-            for pod in [pod for pod in self.book.pods.values() if pod.namespace == namespace]:
-                self._look(pod)
+        """Set the slices of a namespace, and enqueue its Pods that need a decision."""
+        if self.accounting.grant(namespace, size, placements) and self._begun:
+            for pod in [pod for pod in self.accounting.pods.values() if pod.namespace == namespace]:
+                self._enqueue_unless_settled(pod)
 
     def pool_changed(self) -> None:
-        """Look at all Pods that wait: a super cluster's health or settings are different."""
-        for namespace in self.book.namespaces() if self._begun else ():
-            for key in self.book.waiting(namespace):
+        """Enqueue all waiting Pods, since the pool has changed, or the tenant was suspended or resumed."""
+        for namespace in self.accounting.namespaces() if self._begun else ():
+            for key in self.accounting.waiting(namespace):
                 self._add(key, False)
 
     def wake(self, namespace: str) -> None:
-        """Look at those waiting Pods of a namespace that may fit now."""
-        for key in self.book.worth_a_try(namespace):
+        """Enqueue the waiting Pods of a namespace that may fit now."""
+        for key in self.accounting.fitting(namespace):
             self._add(key, False)
 
     async def schedule(self, key: Key) -> Outcome:
-        """Decide on a Pod and write it down.
+        """Decide on a Pod and write the decision.
 
         Raises:
-            KubeError: it could not be written; the decision no longer counts.
+            KubeError: the decision could not be written, and is not counted.
         """
-        pod = self.book.pods.get(key)
+        pod = self.accounting.pods.get(key)
         if pod is None:
             return Outcome("left")
-        verdict = self.book.decide(pod, self._views())
+        verdict = self.accounting.decide(pod, self._views())
         try:
             if isinstance(verdict, Assign):
                 return await self._assign(pod, verdict)
             if isinstance(verdict, Wait):
                 return await self._wait(pod, verdict)
         except NotFound:
-            self._door.gone(pod.namespace, pod.name, pod.uid)
+            self._writer.gone(pod.namespace, pod.name, pod.uid)
         return Outcome("left")
 
     async def _assign(self, pod: Pod, verdict: Assign) -> Outcome:
-        self.book.assume(pod, verdict.super_id)
+        self.accounting.assume(pod, verdict.super_id)
         try:
-            await self._door.patch(pod.namespace, pod.name, assignment(pod, verdict.super_id))
+            await self._writer.patch(pod.namespace, pod.name, assignment(pod, verdict.super_id))
         finally:
-            if self.book.settle(pod.key):
+            if self.accounting.settle(pod.key):
                 self._freed(pod.namespace)
-        return Outcome("assigned", verdict.super_id, verdict.decision, self._clock() - pod.seen_at)
+        return Outcome(
+            "assigned", verdict.super_id, verdict.decision, self._clock() - pod.seen_at, pod.version
+        )
 
     async def _wait(self, pod: Pod, verdict: Wait) -> Outcome:
-        outcome = Outcome("waiting", "", verdict.decision)
-        message = verdict.decision.reasons()
-        told_before = self.book.told(pod)
-        if not verdict.signature and not pod.told:
-            patience = pod.seen_at + DEALING_SECONDS - self._clock()
-            if patience > 0:
-                self.book.wait_untold(pod)
-                self._add_after(pod.key, patience)
+        outcome = Outcome("waiting", "", verdict.decision, version=pod.version)
+        message, signature = verdict.decision.reasons(), verdict.signature
+        if self._suspended():
+            message, signature = TENANT_SUSPENDED, (SUSPENDED,)
+        reported = self.accounting.reported(pod)
+        if not signature and not pod.waiting_message:
+            remaining = pod.seen_at + NEW_NAMESPACE_SECONDS - self._clock()
+            if remaining > 0:
+                self.accounting.wait_unreported(pod)
+                self._add_after(pod.key, remaining)
                 return outcome
         if pod.label or pod.annotation:
-            # Of a super cluster that it cannot have, or no longer: it must not be taken up there. The answer leads here
-            # again.
-            await self._door.patch(pod.namespace, pod.name, assignment(pod, None))
+            # The Pod may not run on the super cluster that its label names, so the label is removed. The answer to the
+            # patch enqueues the Pod again.
+            await self._writer.patch(pod.namespace, pod.name, assignment(pod, None))
             return outcome
-        self.book.wait(pod, verdict.signature)
-        if told_before == verdict.signature or (told_before is None and pod.told == message):
+        self.accounting.wait(pod, signature)
+        if reported == signature or (reported is None and pod.waiting_message == message):
             return outcome
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = time_text(datetime.now(UTC))
         try:
-            await self._door.patch_status(pod.namespace, pod.name, unschedulable(pod, message, now))
+            await self._writer.patch_status(pod.namespace, pod.name, unschedulable(pod, message, now))
         except BaseException:
-            if self.book.told(pod) is not None:
-                self.book.wait_untold(pod)
+            if self.accounting.reported(pod) is not None:
+                self.accounting.wait_unreported(pod)
             raise
-        self._door.emit(pod, message)
+        self._writer.emit(pod, message)
         return outcome
 
-    def _look(self, pod: Pod) -> None:
-        if self._begun and not self.book.settled(pod, self._views()):
-            self._add(pod.key, self.book.told(pod) is None)
+    def _enqueue_unless_settled(self, pod: Pod) -> None:
+        if self._begun and not self.accounting.settled(pod, self._views()):
+            self._add(pod.key, self.accounting.reported(pod) is None)
 
     def _freed(self, namespace: str) -> None:
-        if self._begun and self.book.waiting(namespace):
+        if self._begun and self.accounting.waiting(namespace):
             self._add((namespace, ""), False)
 
 
-def pod_door(
-    client: Client,
-    events: EventRecorder,
-    observe: Callable[[Envelope], None],
-    gone: Callable[[str, str, str], None],
-) -> PodDoor:
-    """Write to a tenant's control plane; `observe` and `gone` hear of every answer."""
+class PodClient:
+    """Writes Pods to a tenant's control plane; see `PodWriter`.
 
-    async def patch(namespace: str, name: str, change: dict[str, Any]) -> None:
-        observe(await client.patch(PODS, name, change, namespace))
+    Args:
+        client: the control plane.
+        events: records Events there.
+        observe: called with every Pod in an answer of the control plane.
+        gone: called with namespace, name and UID of every Pod that the control plane no longer has.
+    """
 
-    async def patch_status(namespace: str, name: str, change: dict[str, Any]) -> None:
-        observe(await client.patch(PODS, name, change, namespace, kind="strategic", subresource="status"))
+    def __init__(
+        self,
+        client: Client,
+        events: EventRecorder,
+        observe: Callable[[Envelope], None],
+        gone: Callable[[str, str, str], None],
+    ) -> None:
+        self._client = client
+        self._events = events
+        self._observe = observe
+        self.gone = gone
 
-    def emit(pod: Pod, message: str) -> None:
+    async def patch(self, namespace: str, name: str, change: dict[str, Any]) -> None:
+        """Patch a Pod."""
+        self._observe(await self._client.patch(PODS, name, change, namespace))
+
+    async def patch_status(self, namespace: str, name: str, change: dict[str, Any]) -> None:
+        """Patch a Pod's status, as a strategic merge patch."""
+        answer = await self._client.patch(
+            PODS, name, change, namespace, kind="strategic", subresource="status"
+        )
+        self._observe(answer)
+
+    def emit(self, pod: Pod, message: str) -> None:
+        """Record a Warning about a Pod."""
         subject = ObjectRef("v1", "Pod", pod.name, pod.namespace, pod.uid)
-        events.emit(subject, "Warning", _FAILED, message, now=time.time())
-
-    return PodDoor(patch, patch_status, gone, emit)
+        self._events.emit(subject, "Warning", _FAILED, message, now=time.time())

@@ -1,1 +1,1 @@
-"""What objects count against ResourceQuotas: shared by the admission that charges and the controller that counts. Pure."""
+"""The usage of objects for ResourceQuotas, which admission charges and the quota controller recalculates. Pure."""

@@ -1,4 +1,4 @@
-"""Which objects a ResourceQuota is about: its scopes. Pure.
+"""Scopes of ResourceQuotas, which select the objects that a quota tracks. Pure.
 
 Source: Kubernetes' `pkg/quota/v1/evaluator/core` and https://kubernetes.io/docs/concepts/policy/resource-quotas/#quota-scopes.
 """
@@ -6,7 +6,7 @@ Source: Kubernetes' `pkg/quota/v1/evaluator/core` and https://kubernetes.io/docs
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vcsync.kube.quantity import milli
+from vcsync.objects.quantity import milli
 from vcsync.quota.usage import Object, attributes_classes, is_terminating
 
 _POD_AFFINITIES = ("podAffinity", "podAntiAffinity")
@@ -17,7 +17,7 @@ _REQUIRED, _PREFERRED = (
 
 
 def selectors(quota: Object) -> list[Mapping[str, Any]]:
-    """Return what a quota's scopes ask of objects, all in the form of a scope selector."""
+    """Return the scopes and the scope selector of a quota, all as requirements of a scope selector."""
     spec = quota.get("spec") or {}
     found: list[Mapping[str, Any]] = [
         {"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()
@@ -26,7 +26,14 @@ def selectors(quota: Object) -> list[Mapping[str, Any]]:
 
 
 def in_scope(group: str, plural: str, selector: Mapping[str, Any], obj: Object) -> bool:
-    """Whether one of a quota's scopes takes an object in."""
+    """Return whether an object matches a scope of a quota.
+
+    Args:
+        group: API group of the object.
+        plural: Resource of the object.
+        selector: One requirement of `selectors`.
+        obj: The object.
+    """
     if (group, plural) == ("", "persistentvolumeclaims"):
         if selector["scopeName"] != "VolumeAttributesClass":
             return False

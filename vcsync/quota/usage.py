@@ -1,4 +1,4 @@
-"""What an object counts against ResourceQuotas. Pure.
+"""Computes the usage of objects for ResourceQuotas. Pure.
 
 Source: Kubernetes' `pkg/quota/v1/evaluator/core` and https://kubernetes.io/docs/concepts/policy/resource-quotas/.
 """
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vcsync.kube.quantity import canonical, milli
+from vcsync.objects.quantity import canonical, milli
 
 Object = dict[str, Any]
 """One object, as JSON."""
@@ -18,15 +18,15 @@ class Amount:
     """A quantity.
 
     Attributes:
-        milli: thousandths.
-        like: a quantity in whose notation it is written.
+        milli: Value in thousandths.
+        like: Quantity whose format the text of the amount has.
     """
 
     milli: int
     like: str = ""
 
     def __add__(self, more: "Amount") -> "Amount":
-        """Add; what is added to nothing keeps its notation."""
+        """Return the sum, in the format of this amount unless it is zero."""
         return Amount(self.milli + more.milli, self.like if self.milli else more.like)
 
     def __str__(self) -> str:
@@ -34,18 +34,18 @@ class Amount:
 
 
 def amount(text: Any) -> Amount:
-    """Read a quantity."""
+    """Parse a quantity."""
     return Amount(milli(str(text)), str(text))
 
 
 Usage = dict[str, Amount]
-"""Name of a quota's resource -> how much."""
+"""Amounts by resource name of a quota."""
 
 NONE, ONE = Amount(0), Amount(1000)
 IGNORED = {("", "bindings"), ("", "componentstatuses"), ("", "events"), ("events.k8s.io", "events")}
-"""Not even counted."""
+"""Resources that no quota tracks."""
 ENDED = ("Failed", "Succeeded")
-"""Phases of Pods that use nothing any more."""
+"""Phases of Pods without usage."""
 _RESOURCE_CLAIMS = ("resource.k8s.io", "resourceclaims")
 _COUNTED_BY_NAME = {"configmaps", "secrets", "replicationcontrollers", "resourcequotas"}
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
@@ -59,11 +59,11 @@ _POD_LEVEL = ("cpu", "memory", "hugepages-")
 _CLASS = ".storageclass.storage.k8s.io/"
 _DEVICES = ".deviceclass.resource.k8s.io/devices"
 _MOST_DEVICES = 32
-"""What a claim for all devices of a class counts: the most that it can be given."""
+"""Devices that a claim for all devices of a class counts: the maximum that can be allocated to it."""
 
 
 def usage(group: str, plural: str, obj: Object) -> Usage:
-    """Return what an object counts."""
+    """Return the usage of an object."""
     found = {count_name(group, plural): ONE}
     if not group:
         count = _BY_KIND.get(plural)
@@ -77,12 +77,12 @@ def usage(group: str, plural: str, obj: Object) -> Usage:
 
 
 def count_name(group: str, plural: str) -> str:
-    """Return the name under which a quota limits how many objects of a kind there are."""
+    """Return the resource name with which a quota limits the number of objects."""
     return f"count/{plural}.{group}" if group else f"count/{plural}"
 
 
 def counted(group: str, plural: str, names: Iterable[str]) -> list[str]:
-    """Return those of a quota's resource names that objects of a kind can count against, in order."""
+    """Return the resource names of a quota that objects of a kind can use, sorted."""
     own = count_name(group, plural)
     if (group, plural) == _RESOURCE_CLAIMS:
         return sorted(name for name in names if name == own or name.endswith(_DEVICES))
@@ -90,14 +90,14 @@ def counted(group: str, plural: str, names: Iterable[str]) -> list[str]:
 
 
 def updates_count(group: str, plural: str) -> bool:
-    """Whether an update of an object can count, not only its creation."""
+    """Return whether updates of objects can change their usage."""
     return (group, plural) == _RESOURCE_CLAIMS or (
         not group and plural in ("services", "persistentvolumeclaims")
     )
 
 
 def missing_in_pod(required: Iterable[str], pod: Object) -> str:
-    """Return what a Pod must specify because a quota limits it, as the message says it; empty: nothing."""
+    """Return the limited resources that a Pod does not specify, as the message names them, or an empty text."""
     spec = pod.get("spec") or {}
     if any(
         _supported(name) for amounts in (spec.get("resources") or {}).values() for name in _names(amounts)
@@ -114,13 +114,18 @@ def missing_in_pod(required: Iterable[str], pod: Object) -> str:
 
 
 def is_terminating(pod: Object) -> bool:
-    """Whether a Pod has a deadline: the quota scope Terminating."""
+    """Return whether a Pod has a deadline and is in the quota scope Terminating."""
     deadline = (pod.get("spec") or {}).get("activeDeadlineSeconds")
     return deadline is not None and deadline >= 0
 
 
 def pod_total(spec: Object, which: str) -> Usage:
-    """Add up a Pod's `requests` or `limits` as the node scheduler does (KEP-753, KEP-2837), with overhead."""
+    """Return the total `requests` or `limits` of a Pod with its overhead, as kube-scheduler does (KEP-753, KEP-2837).
+
+    Args:
+        spec: `spec` of the Pod.
+        which: `requests` or `limits`.
+    """
     running: Usage = {}
     for container in spec.get("containers") or ():
         _add(running, _of(container, which))
@@ -204,7 +209,7 @@ def _whole(asked: Amount) -> Amount:
 
 
 def attributes_classes(claim: Object) -> set[str]:
-    """Return the VolumeAttributesClasses that a claim has, had and shall have."""
+    """Return the desired, current and target VolumeAttributesClasses of a claim."""
     spec, status = claim.get("spec") or {}, claim.get("status") or {}
     target = (status.get("modifyVolumeStatus") or {}).get("targetVolumeAttributesClassName")
     named = (spec.get("volumeAttributesClassName"), status.get("currentVolumeAttributesClassName"), target)
@@ -212,7 +217,7 @@ def attributes_classes(claim: Object) -> set[str]:
 
 
 def _devices(claim: Object) -> Usage:
-    """Count a claim's devices by class; of alternatives, the most that one of them asks of a class."""
+    """Return the devices of a claim by class. Of alternatives, the maximum for each class counts."""
     found: Usage = {}
     for request in ((claim.get("spec") or {}).get("devices") or {}).get("requests") or ():
         worst: Usage = {}

@@ -1,1 +1,1 @@
-"""What both schedulers decide with: pure functions over exact integers, decision and explanation as data."""
+"""The decisions of both schedulers: pure functions over exact integers that return decision and explanation as data."""

@@ -1,4 +1,4 @@
-"""What keeps new slices off a super cluster: a table of small tests, each naming its reason."""
+"""Filters of the namespace scheduler: each returns why a super cluster cannot take a new slice."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,10 +12,13 @@ HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 
 class Refusal(Struct, frozen=True):
-    """Why a super cluster takes no more: the filter's name and what is missing.
+    """The reason why a super cluster takes no more slices.
 
-    `message` is for operators. `public` is what a tenant may read instead, where the message tells what others
-    have left; empty if it does not.
+    Attributes:
+        filter: name of the filter that refused.
+        message: the reason, for operators.
+        public: the reason for tenants; empty if they may read `message`. It is set if `message` shows amounts that
+            depend on other tenants.
     """
 
     filter: str
@@ -31,22 +34,22 @@ _HEALTH_TEXT = {
 
 
 def health(view: SuperView, _size: Mapping[str, int]) -> str | None:
-    """Only a super cluster in good health gets new slices."""
+    """Refuse a super cluster that is not ready."""
     return _HEALTH_TEXT.get(view.health)
 
 
 def cordon(view: SuperView, _size: Mapping[str, int]) -> str | None:
-    """An operator keeps everything new off it."""
+    """Refuse a super cluster that an operator has cordoned."""
     return "cordoned" if view.cordoned else None
 
 
 def drain(view: SuperView, _size: Mapping[str, int]) -> str | None:
-    """An operator is emptying it."""
+    """Refuse a super cluster that is being drained."""
     return "draining" if view.draining else None
 
 
 def taint(view: SuperView, _size: Mapping[str, int]) -> str | None:
-    """Tainted super clusters take only pinned slices."""
+    """Refuse a tainted super cluster, which takes only pinned slices."""
     for item in view.taints:
         if item.effect in HARD_EFFECTS:
             return f"taint {item.key}={item.value}:{item.effect}; only pinned slices go there"
@@ -54,7 +57,7 @@ def taint(view: SuperView, _size: Mapping[str, int]) -> str | None:
 
 
 def largest_node(view: SuperView, size: Mapping[str, int]) -> str | None:
-    """A slice that fits no node could never be used whole by one Pod; how many Pods it has is another matter."""
+    """Refuse slices larger than the largest node, since no Pod could use a whole slice. The number of Pods is ignored."""
     for name in sorted(set(size) - {PODS}):
         most = view.largest_node.get(name)
         if most is not None and size[name] > most:
@@ -71,13 +74,13 @@ FREE: tuple[tuple[str, Filter], ...] = (
     ("Taint", taint),
     ("LargestNode", largest_node),
 )
-"""For slices that may go anywhere. Capacity and the tenant's cap are for `place_slices` to count."""
+"""Filters for slices that may go to any super cluster. `place_slices` checks the capacity and the tenant's cap."""
 
 PINNED: tuple[tuple[str, Filter], ...] = tuple(entry for entry in FREE if entry[0] != "Taint")
-"""For slices that an operator pinned to a super cluster: a pin tolerates taints."""
+"""Filters for slices that an operator pinned to a super cluster. A pin tolerates taints."""
 
 
 def refusals(filters: tuple[tuple[str, Filter], ...], view: SuperView, size: Resources) -> list[Refusal]:
-    """Every filter's objection to a slice of this size on this super cluster."""
-    found = ((name, test(view, size)) for name, test in filters)
-    return [Refusal(name, message) for name, message in found if message is not None]
+    """Return the refusals of all filters for a slice of `size` on a super cluster."""
+    messages = ((name, test(view, size)) for name, test in filters)
+    return [Refusal(name, message) for name, message in messages if message is not None]

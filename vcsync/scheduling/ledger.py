@@ -1,4 +1,4 @@
-"""Sums over all namespaces' placements, kept up to date entry by entry; assumed decisions count too."""
+"""Sums of the slices of all namespaces, updated entry by entry. Decisions count before they are written."""
 
 from collections.abc import Mapping
 
@@ -11,10 +11,13 @@ Key = tuple[str, str]
 
 
 class Entry(Struct, frozen=True):
-    """What one namespace holds: slices per super cluster, and the size of a slice in thousandths.
+    """The slices of one namespace. Amounts are in thousandths.
 
-    `clearing`: what a super cluster may still hold beyond them, because slices have shrunk or moved and its syncer
-    has not cleared it yet; in thousandths, too.
+    Attributes:
+        size: amounts of one slice.
+        placements: super cluster -> number of slices.
+        clearing: super cluster -> amounts that may still be in use there beyond the slices, because slices have shrunk
+            or moved and the syncer has not freed them yet.
     """
 
     size: Resources
@@ -22,12 +25,12 @@ class Entry(Struct, frozen=True):
     clearing: dict[str, Resources] = {}
 
     def holds(self, super_id: str) -> Resources:
-        """All that may stand on a super cluster."""
+        """Return the amounts that the namespace may use on a super cluster at present."""
         return add(times(self.size, self.placements.get(super_id, 0)), self.clearing.get(super_id, {}))
 
 
 class Ledger:
-    """Who holds what, with the sums per super cluster and per tenant that placing asks for."""
+    """The entries of all namespaces, with their sums by super cluster and by tenant."""
 
     def __init__(self) -> None:
         self._entries: dict[Key, Entry] = {}
@@ -38,32 +41,37 @@ class Ledger:
         return len(self._entries)
 
     def get(self, key: Key) -> Entry | None:
-        """What a namespace holds."""
+        """Return the entry of a namespace; None if it has none."""
         return self._entries.get(key)
 
     def on(self, super_id: str) -> list[Key]:
-        """The namespaces that hold slices on a super cluster."""
+        """Return the namespaces that hold slices on a super cluster."""
         return [key for key, entry in self._entries.items() if entry.placements.get(super_id)]
 
     def put(self, key: Key, entry: Entry) -> bool:
-        """Replace what a namespace holds; True if that is a change."""
+        """Replace the entry of a namespace. Return whether that is a change."""
         if self._entries.get(key) == entry:
             return False
         self.drop(key)
         self._entries[key] = entry
-        self._book(key, entry, 1)
+        self._count(key, entry, 1)
         return True
 
     def drop(self, key: Key) -> bool:
-        """Forget a namespace; True if it held anything."""
+        """Remove the entry of a namespace. Return whether there was one."""
         entry = self._entries.pop(key, None)
         if entry is None:
             return False
-        self._book(key, entry, -1)
+        self._count(key, entry, -1)
         return True
 
     def allocated(self, super_id: str, *, without: Key | None = None) -> Resources:
-        """What is dealt out on a super cluster or not cleared there yet, leaving one namespace aside."""
+        """Return the amounts that are distributed on a super cluster or not cleared there yet.
+
+        Args:
+            super_id: the super cluster.
+            without: a namespace to leave out of the sum.
+        """
         total = dict(self._supers.get(super_id, {}))
         entry = None if without is None else self._entries.get(without)
         if entry is not None:
@@ -71,14 +79,20 @@ class Ledger:
         return total
 
     def used_by(self, tenant: str, *, without: Key | None = None) -> Resources:
-        """What is dealt out to a tenant, leaving one namespace aside."""
+        """Return the amounts that are distributed to a tenant.
+
+        Args:
+            tenant: cluster key.
+            without: a namespace to leave out of the sum.
+        """
         total = dict(self._tenants.get(tenant, {}))
         entry = None if without is None or without[0] != tenant else self._entries.get(without)
         if entry is not None:
             _add(total, entry.size, -sum(entry.placements.values()))
         return total
 
-    def _book(self, key: Key, entry: Entry, sign: int) -> None:
+    def _count(self, key: Key, entry: Entry, sign: int) -> None:
+        """Add an entry to the sums (`sign` 1), or subtract it (`sign` -1)."""
         for super_id in {**entry.placements, **entry.clearing}:
             _add(self._supers.setdefault(super_id, {}), entry.holds(super_id), sign)
             if not any(self._supers[super_id].values()):

@@ -1,4 +1,4 @@
-"""Deals a namespace's slices out: pinned ones first, then where they are now, then free ones."""
+"""Places a namespace's slices on super clusters: pinned slices first, then present ones, then new ones. Pure."""
 
 from collections.abc import Mapping
 from heapq import heapify, heappop, heapreplace
@@ -11,14 +11,22 @@ from vcsync.scheduling.scores import Candidate, score
 from vcsync.scheduling.slices import PODS
 from vcsync.scheduling.snapshot import Health, SuperView
 
+TENANT_QUOTA = "TenantQuota"
+"""Name of the refusal by the operator's cap on a tenant, which concerns all super clusters."""
+
 
 class SliceRequest(Struct, frozen=True):
-    """What a namespace asks for.
+    """The request of a namespace.
 
-    `slices` of `size` (thousandths). `current`: slices per super cluster that it holds now, of `current_size`
-    (None: the same size). `pins`: slices an operator wants on a super cluster. `tenant_free`: what the
-    operator's cap leaves for this namespace, present slices included; resources it does not name are not
-    capped. `policy`: see `POLICIES`.
+    Attributes:
+        slices: number of slices.
+        size: amounts of one slice, in thousandths.
+        current: super cluster -> number of present slices.
+        current_size: amounts of one present slice; None for the same size.
+        pins: super cluster -> number of slices that an operator wants there.
+        tenant_free: amounts that the operator's cap on the tenant leaves to this namespace, including its present
+            slices. Resources that it does not name are not capped.
+        policy: one of `POLICIES`.
     """
 
     slices: int
@@ -31,7 +39,15 @@ class SliceRequest(Struct, frozen=True):
 
 
 class SuperExplanation(Struct, frozen=True):
-    """What became of one super cluster: slices it got, those that stayed, its score, what kept more off."""
+    """The result for one super cluster.
+
+    Attributes:
+        super_id: the super cluster.
+        slices: number of slices after the decision.
+        kept: number of slices that were there before.
+        score: its score for one more slice.
+        refusals: the reasons why it got no more slices.
+    """
 
     super_id: str
     slices: int
@@ -41,9 +57,13 @@ class SuperExplanation(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """Slices per super cluster (only positive numbers, in order of ids), slices that wait, and why.
+    """The placement of a namespace's slices.
 
-    `refusals` concern the whole namespace, those in `explanation` one super cluster.
+    Attributes:
+        placements: super cluster -> number of slices; only positive numbers, in order of ids.
+        waiting: number of slices that wait.
+        explanation: the result for each super cluster.
+        refusals: refusals that concern the whole namespace.
     """
 
     placements: dict[str, int]
@@ -52,9 +72,10 @@ class Decision(Struct, frozen=True):
     refusals: tuple[Refusal, ...]
 
     def reasons(self, *, public: bool = False) -> str:
-        """Why slices wait, in one line: what was missing where; empty if none waits.
+        """Return why slices wait, in one line; empty if none waits.
 
-        `public`: as a tenant may read it, without the amounts that are left of other tenants' use.
+        Args:
+            public: whether the text is for a tenant, and must not show amounts that depend on other tenants.
         """
         if not self.waiting:
             return ""
@@ -72,17 +93,17 @@ class Decision(Struct, frozen=True):
         return "; ".join(texts) or "there is no super cluster"
 
 
-class _Deal:
+class _State:
     """The state of one decision while it is made."""
 
     def __init__(self, candidates: dict[str, Candidate], request: SliceRequest, allowed: int) -> None:
         self.candidates = candidates
         self.request = request
-        self.left = allowed  # slices that may still be given
+        self.left = allowed  # slices that may still be placed
         self.kept: dict[str, int] = {}
 
     def room(self, super_id: str) -> int:
-        """How many more slices fit there, and may still be given."""
+        """Return how many more slices may be placed on a super cluster."""
         return min(self.left, pieces(self.candidates[super_id].free, self.request.size))
 
     def take(self, super_id: str, slices: int) -> None:
@@ -99,13 +120,17 @@ class _Deal:
 def place_slices(
     views: Mapping[str, SuperView], allocated: Mapping[str, Mapping[str, int]], request: SliceRequest
 ) -> Decision:
-    """Decide where a namespace's slices go.
+    """Place a namespace's slices.
 
-    `views`: the super clusters by id. `allocated`: per id what other namespaces hold (thousandths). What fits
-    is placed even if not everything does. Slices stay where they are whatever the health or fill of that
-    super cluster, as long as it exists; those on ids not in `views` are placed anew. From a super cluster that
-    is drained they move as far as others have room; the rest stays. When there are fewer slices than before,
-    they go from unhealthy super clusters first, then from where the namespace has most; pinned ones last.
+    As many slices as fit are placed. Present slices are kept on their super cluster, whatever its health and load, as long
+    as it exists; those on ids that are not in `views` are placed again. Slices on a super cluster that is being drained
+    move if others have room, and are kept otherwise. If the number of slices shrinks, they are removed from unhealthy
+    super clusters first, then from where the namespace has most; pinned slices last.
+
+    Args:
+        views: id -> view of each super cluster.
+        allocated: id -> amounts that other namespaces hold there, in thousandths.
+        request: the namespace's request.
     """
     candidates = {
         super_id: Candidate(
@@ -115,19 +140,19 @@ def place_slices(
     }
     allowed, capped = _within_cap(request)
     current = _carried_over(request, candidates)
-    deal = _Deal(candidates, request, allowed)
-    _place_pinned(deal, current)
+    state = _State(candidates, request, allowed)
+    _place_pinned(state, current)
     drained = {super_id: current.pop(super_id) for super_id in list(current) if views[super_id].draining}
-    _keep_present(deal, current)
-    _place_free(deal)
-    _keep_present(deal, drained)
-    return _decision(deal, capped)
+    _keep_present(state, current)
+    _place_free(state)
+    _keep_present(state, drained)
+    return _decision(state, capped)
 
 
 def _within_cap(request: SliceRequest) -> tuple[int, Refusal | None]:
-    """How many slices the tenant's cap lets the namespace have; its objection if that is fewer than asked.
+    """Return how many slices the tenant's cap allows, and a refusal if that is fewer than requested.
 
-    Pods bound new slices only: slices that Pods run on do not go for having more Pods than before.
+    The number of Pods limits only new slices: present ones are not removed because they now have more Pods.
     """
     capped = {name: amount for name, amount in request.size.items() if name in request.tenant_free}
     allowed = request.slices
@@ -142,14 +167,14 @@ def _within_cap(request: SliceRequest) -> tuple[int, Refusal | None]:
         f"{show(name, max(0, request.tenant_free[name]))} left to this namespace"
         for name in tight
     ]
-    return allowed, Refusal("TenantQuota", f"the tenant's quota: {', '.join(texts)}")
+    return allowed, Refusal(TENANT_QUOTA, f"the tenant's quota: {', '.join(texts)}")
 
 
 def _carried_over(request: SliceRequest, candidates: Mapping[str, Candidate]) -> dict[str, int]:
-    """The present slices on known super clusters, counted in the size they have from now on.
+    """Return the present slices on known super clusters, converted to the new size.
 
-    With another size every super cluster keeps its share of the namespace, so that its Pods stay inside it.
-    Beyond what it holds already it gets only what has room. No slice goes for having more Pods than before.
+    If the size changes, every super cluster keeps its share of the namespace, so that its Pods remain within it. It gets
+    more than it holds only if there is room. No slice is removed because it now has more Pods.
     """
     present = {super_id: slices for super_id, slices in sorted(request.current.items()) if slices > 0}
     current = {super_id: slices for super_id, slices in present.items() if super_id in candidates}
@@ -167,83 +192,83 @@ def _carried_over(request: SliceRequest, candidates: Mapping[str, Candidate]) ->
     }
 
 
-def _place_pinned(deal: _Deal, current: dict[str, int]) -> None:
-    """Place what is pinned and fits; what stands there already stays. Takes it out of `current`."""
-    for super_id in sorted(deal.request.pins):
-        if super_id not in deal.candidates:
+def _place_pinned(state: _State, current: dict[str, int]) -> None:
+    """Place the pinned slices that fit, and keep those already there. They are removed from `current`."""
+    for super_id in sorted(state.request.pins):
+        if super_id not in state.candidates:
             continue
         there = current.get(super_id, 0)
-        staying = min(deal.request.pins[super_id], there, deal.left)
-        deal.keep(super_id, staying)
+        staying = min(state.request.pins[super_id], there, state.left)
+        state.keep(super_id, staying)
         if super_id in current:
             current[super_id] -= staying
-        if not refusals(PINNED, deal.candidates[super_id].view, deal.request.size):
-            deal.take(super_id, min(deal.request.pins[super_id] - staying, deal.room(super_id)))
+        if not refusals(PINNED, state.candidates[super_id].view, state.request.size):
+            state.take(super_id, min(state.request.pins[super_id] - staying, state.room(super_id)))
 
 
-def _keep_present(deal: _Deal, current: dict[str, int]) -> None:
-    """Keep the present slices, or as many as are allowed: the least trusted and fullest places lose first."""
+def _keep_present(state: _State, current: dict[str, int]) -> None:
+    """Keep the present slices, or as many as allowed. The least healthy and fullest super clusters lose slices first."""
 
     def order(super_id: str) -> tuple[Health, int, str]:
-        view = deal.candidates[super_id].view
+        view = state.candidates[super_id].view
         health = min(view.health, Health.SUSPECT) if view.cordoned else view.health
-        return health, -current[super_id] - deal.candidates[super_id].slices, super_id
+        return health, -current[super_id] - state.candidates[super_id].slices, super_id
 
-    for _ in range(sum(current.values()) - deal.left):
+    for _ in range(sum(current.values()) - state.left):
         current[min((super_id for super_id in current if current[super_id]), key=order)] -= 1
     for super_id, slices in current.items():
         if slices:
-            deal.keep(super_id, slices)
+            state.keep(super_id, slices)
 
 
-def _place_free(deal: _Deal) -> None:
-    """Give the remaining slices one by one to the best candidate.
+def _place_free(state: _State) -> None:
+    """Place the remaining slices one by one on the best candidate.
 
-    A heap does: a slice changes only its taker's score.
+    A heap suffices, since a slice changes only the score of its own super cluster.
     """
     heap = [
-        (-_score(deal, super_id), super_id)
-        for super_id, candidate in deal.candidates.items()
-        if deal.room(super_id) and not refusals(FREE, candidate.view, deal.request.size)
+        (-_score(state, super_id), super_id)
+        for super_id, candidate in state.candidates.items()
+        if state.room(super_id) and not refusals(FREE, candidate.view, state.request.size)
     ]
     heapify(heap)
-    while heap and deal.left:
+    while heap and state.left:
         super_id = heap[0][1]
-        deal.take(super_id, 1)
-        if deal.room(super_id):
-            heapreplace(heap, (-_score(deal, super_id), super_id))
+        state.take(super_id, 1)
+        if state.room(super_id):
+            heapreplace(heap, (-_score(state, super_id), super_id))
         else:
             heappop(heap)
 
 
-def _score(deal: _Deal, super_id: str) -> int:
-    return score(deal.request.policy, deal.candidates[super_id], deal.request.size)
+def _score(state: _State, super_id: str) -> int:
+    return score(state.request.policy, state.candidates[super_id], state.request.size)
 
 
-def _decision(deal: _Deal, capped: Refusal | None) -> Decision:
-    waiting = deal.request.slices - sum(candidate.slices for candidate in deal.candidates.values())
+def _decision(state: _State, capped: Refusal | None) -> Decision:
+    waiting = state.request.slices - sum(candidate.slices for candidate in state.candidates.values())
     return Decision(
-        {super_id: candidate.slices for super_id, candidate in deal.candidates.items() if candidate.slices},
+        {super_id: candidate.slices for super_id, candidate in state.candidates.items() if candidate.slices},
         waiting,
         tuple(
             SuperExplanation(
                 super_id,
                 candidate.slices,
-                deal.kept.get(super_id, 0),
-                _score(deal, super_id),
+                state.kept.get(super_id, 0),
+                _score(state, super_id),
                 tuple(
-                    refusals(FREE, candidate.view, deal.request.size)
-                    + _shortage(candidate, deal.request.size)
+                    refusals(FREE, candidate.view, state.request.size)
+                    + _shortage(candidate, state.request.size)
                 ),
             )
-            for super_id, candidate in deal.candidates.items()
+            for super_id, candidate in state.candidates.items()
         ),
         () if capped is None else (capped,),
     )
 
 
 def _shortage(candidate: Candidate, size: Mapping[str, int]) -> list[Refusal]:
-    """What is missing for one more slice, given what was placed."""
+    """Return a refusal if there is no capacity for one more slice after this decision."""
     free = {name: candidate.free.get(name, 0) for name in size}
     missing = shortages(size, free, candidate.view.capacity)
     if not missing:

@@ -1,4 +1,4 @@
-"""What a Pod asks for, read from its spec: resources and the virtual nodes it insists on."""
+"""Reads a Pod's needs from its spec: resources, and the virtual nodes that it requires or excludes. Pure."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from vcsync.api.names import SUPER_CLUSTER_ID
-from vcsync.kube.quantity import milli
+from vcsync.objects.quantity import milli
 from vcsync.scheduling.resources import Resources, add
 from vcsync.scheduling.slices import PODS
 
@@ -63,11 +63,14 @@ class _Spec(Struct, gc=False, rename="camel"):
 
 
 class PodNeeds(Struct, frozen=True, gc=False, array_like=True):
-    """What scheduling needs to know of a Pod's spec; small, since there is one per Pod.
+    """The parts of a Pod's spec that scheduling needs. It is small, since there is one for each Pod.
 
-    `requests` in thousandths, one Pod with them. `node`: where it is bound. `gated`: it has scheduling gates. `supers`: the ids
-    of the super clusters whose virtual nodes it insists on, None if it insists on none; then `avoided` are
-    those it may not be on.
+    Attributes:
+        requests: requested amounts in thousandths, including one Pod.
+        node: the node it is bound to; empty if it is not bound.
+        gated: whether it has scheduling gates.
+        supers: ids of the super clusters whose virtual nodes it requires; None if it requires none.
+        avoided: if `supers` is None, ids of super clusters that it excludes.
     """
 
     requests: Resources = {}
@@ -77,7 +80,7 @@ class PodNeeds(Struct, frozen=True, gc=False, array_like=True):
     avoided: tuple[str, ...] = ()
 
     def accepts(self, super_id: str) -> bool:
-        """Whether the Pod may be on a super cluster as far as it is concerned."""
+        """Return whether the Pod's spec permits a super cluster."""
         return super_id in self.supers if self.supers is not None else super_id not in self.avoided
 
 
@@ -85,10 +88,11 @@ _decode = msgspec.json.Decoder(_Spec).decode
 
 
 def pod_needs(spec: bytes) -> PodNeeds:
-    """Read a Pod's spec.
+    """Return the needs of a Pod's spec.
 
-    `msgspec.ValidationError` if it is no Pod spec, `InvalidQuantity` for an amount that is none; API servers
-    let neither pass.
+    Raises:
+        msgspec.ValidationError: it is not a Pod spec. API servers do not accept such Pods.
+        InvalidQuantity: an amount is invalid.
     """
     pod = _decode(spec or b"{}")
     choice = _supers(pod)
@@ -100,12 +104,16 @@ def pod_needs(spec: bytes) -> PodNeeds:
 
 
 def pod_requests(spec: bytes) -> Resources:
-    """The effective requests of a Pod, as the Kubernetes scheduler counts them.
+    """Return the effective requests of a Pod, as kube-scheduler computes them.
 
-    Containers and sidecars (restartable init containers) add up; an init container counts with the sidecars
-    started before it, and only if that is more. Requests at Pod level replace the sum for the resources they
-    name; a limit without request stands for one; overhead comes on top. (Kubernetes documentation "Init
-    Containers", "Resource sharing within containers"; KEP-753, KEP-2837.) Raises like `pod_needs`.
+    The requests of containers and sidecars (restartable init containers) are added. An init container and the sidecars
+    started before it count instead if they request more. Requests at Pod level replace the sum for the resources that
+    they name. A limit without a request counts as a request. Overhead is added.
+
+    Source: Kubernetes documentation "Init Containers" and "Resource sharing within containers"; KEP-753, KEP-2837.
+
+    Raises:
+        msgspec.ValidationError, InvalidQuantity: as `pod_needs`.
     """
     return _requests(_decode(spec or b"{}"))
 
@@ -154,13 +162,13 @@ def _most(left: Resources, right: Resources) -> Resources:
 
 
 def super_of_node(node: str) -> str:
-    """The id of the super cluster in a virtual node's name `<node>.<id>`; empty if it is not of that form."""
+    """Return the id of the super cluster in a virtual node's name `<node>.<id>`; empty if the name has another form."""
     host, dot, super_id = node.rpartition(".")
     return super_id if host and dot else ""
 
 
 class _Choice(Struct, frozen=True, gc=False):
-    """A set of super clusters: these, or with `others` all but these."""
+    """A set of super clusters: those in `ids`, or all others if `others` is set."""
 
     ids: frozenset[str] = frozenset()
     others: bool = True
@@ -185,7 +193,7 @@ _NONE = ~_ANY
 
 
 def _supers(pod: _Spec) -> _Choice:
-    """The super clusters that node selector and required node affinity leave."""
+    """Return the super clusters that the node selector and the required node affinity permit."""
     allowed = _ANY
     for key, value in (pod.node_selector or {}).items():
         allowed &= _named(key, (value,))
@@ -197,7 +205,7 @@ def _supers(pod: _Spec) -> _Choice:
 
 
 def _any_of(terms: Iterable[_Term]) -> _Choice:
-    """Terms are alternatives: they leave what any of them leaves."""
+    """Return the super clusters that at least one term permits, since terms are alternatives."""
     union = _NONE
     for term in terms:
         union |= _all_of((*(term.match_expressions or ()), *(term.match_fields or ())))

@@ -1,4 +1,4 @@
-"""Which super cluster gets a slice: a policy is a weighted sum of small integer scores."""
+"""Scores of the namespace scheduler: a policy is a weighted sum of integer scores of a super cluster."""
 
 from collections.abc import Callable, Mapping
 
@@ -8,11 +8,17 @@ from vcsync.scheduling.resources import Resources
 from vcsync.scheduling.snapshot import SuperView
 
 FULL = 1_000_000
-"""Millionths: shares are compared in these, as integers."""
+"""The share of a whole: shares are integers in millionths."""
 
 
 class Candidate(Struct):
-    """A super cluster while slices are dealt: what is free for new ones, what the namespace has there."""
+    """A super cluster while slices are placed.
+
+    Attributes:
+        view: the super cluster.
+        free: amounts that are free for further slices, in thousandths.
+        slices: number of slices that the namespace has there.
+    """
 
     view: SuperView
     free: Resources
@@ -23,22 +29,22 @@ Score = Callable[[Candidate, Mapping[str, int]], int]
 
 
 def unpreferred(candidate: Candidate, _size: Mapping[str, int]) -> int:
-    """Super clusters with a PreferNoSchedule taint come last. 0 or less."""
+    """Put super clusters with PreferNoSchedule taints last: minus the number of those taints."""
     return -sum(item.effect == "PreferNoSchedule" for item in candidate.view.taints)
 
 
 def fewest_slices(candidate: Candidate, _size: Mapping[str, int]) -> int:
-    """A namespace survives the loss of a super cluster best when its slices are spread. -1000 to 0."""
+    """Spread a namespace's slices, so that the loss of a super cluster affects few: -1000 to 0."""
     return -candidate.slices
 
 
 def most_slices(candidate: Candidate, _size: Mapping[str, int]) -> int:
-    """A namespace's Pods are nearest to each other on one super cluster. 0 to 1000."""
+    """Put a namespace's slices together, so that its Pods are near each other: 0 to 1000."""
     return candidate.slices
 
 
 def free_share(candidate: Candidate, size: Mapping[str, int]) -> int:
-    """Millionths of capacity that stay free after one more slice, in the scarcest resource."""
+    """Return the share of capacity that stays free after one more slice, of the scarcest resource: up to `FULL`."""
     return min(
         (candidate.free.get(name, 0) - amount) * FULL // max(1, candidate.view.capacity.get(name, 0))
         for name, amount in size.items()
@@ -46,12 +52,12 @@ def free_share(candidate: Candidate, size: Mapping[str, int]) -> int:
 
 
 def used_share(candidate: Candidate, size: Mapping[str, int]) -> int:
-    """The fuller the better: leaves other super clusters empty for what is large. 0 to `FULL`."""
+    """Prefer full super clusters, so that others stay empty for large slices: 0 to `FULL`."""
     return FULL - free_share(candidate, size)
 
 
 def cheapest(candidate: Candidate, size: Mapping[str, int]) -> int:
-    """Minus what a slice costs there an hour, in millionths; a resource without a price costs nothing."""
+    """Return minus the price of a slice per hour, in millionths. A resource without a price costs nothing."""
     return -sum(
         candidate.view.price.get(name, 0) * amount // (1000 * (_GIB if name == "memory" else 1))
         for name, amount in size.items()
@@ -59,17 +65,19 @@ def cheapest(candidate: Candidate, size: Mapping[str, int]) -> int:
 
 
 _GIB = 1 << 30
-_NEVER = 10**12  # outweighs all slices of a namespace
-_SLICE = 2 * FULL  # outweighs any share
+_TAINT_WEIGHT = 10**12
+"""Weight that exceeds the sum of all other scores of a namespace's slices."""
+_SLICE_WEIGHT = 2 * FULL
+"""Weight that exceeds every share."""
 
 POLICIES: dict[str, tuple[tuple[int, Score], ...]] = {
-    "spread": ((_NEVER, unpreferred), (_SLICE, fewest_slices), (1, free_share)),
-    "pack": ((_NEVER, unpreferred), (_SLICE, most_slices), (1, used_share)),
-    "cheap": ((_NEVER, unpreferred), (_SLICE, cheapest), (1, free_share)),
+    "spread": ((_TAINT_WEIGHT, unpreferred), (_SLICE_WEIGHT, fewest_slices), (1, free_share)),
+    "pack": ((_TAINT_WEIGHT, unpreferred), (_SLICE_WEIGHT, most_slices), (1, used_share)),
+    "cheap": ((_TAINT_WEIGHT, unpreferred), (_SLICE_WEIGHT, cheapest), (1, free_share)),
 }
-"""(weight, score) of each policy. A score depends on its candidate alone. Equal sums: the lower id wins."""
+"""The weighted scores of each policy. A score depends only on its candidate. The lower id wins among equal sums."""
 
 
 def score(policy: str, candidate: Candidate, size: Mapping[str, int]) -> int:
-    """A candidate's score for one more slice of `size`; the highest gets it."""
+    """Return a candidate's score for one more slice of `size`. The highest score gets the slice."""
     return sum(weight * part(candidate, size) for weight, part in POLICIES[policy])

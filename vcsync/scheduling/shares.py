@@ -1,4 +1,4 @@
-"""Picks the super cluster for one Pod among those where its namespace holds slices."""
+"""Selects the super cluster for one Pod among those on which its namespace has slices."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -12,7 +12,14 @@ from vcsync.scheduling.snapshot import Health, SuperView
 
 
 class Share(Struct):
-    """What a namespace holds on one super cluster and its unfinished Pods use there (thousandths)."""
+    """A namespace's slices on one super cluster, taken together. Amounts are in thousandths.
+
+    Attributes:
+        super_id: the super cluster.
+        capacity: amounts of the slices.
+        used: amounts that unfinished Pods request.
+        pods: number of those Pods.
+    """
 
     super_id: str
     capacity: Resources
@@ -20,19 +27,19 @@ class Share(Struct):
     pods: int = 0
 
     def charge(self, requests: Mapping[str, int]) -> None:
-        """Count a Pod in."""
+        """Add a Pod's requests."""
         for name, amount in requests.items():
             self.used[name] = self.used.get(name, 0) + amount
         self.pods += 1
 
     def release(self, requests: Mapping[str, int]) -> None:
-        """Count a Pod out again."""
+        """Subtract a Pod's requests."""
         for name, amount in requests.items():
             self.used[name] = self.used.get(name, 0) - amount
         self.pods -= 1
 
     def fits(self, requests: Mapping[str, int]) -> bool:
-        """Whether a Pod fits besides the others. What slices are not made of is not bounded."""
+        """Return whether a Pod fits in addition to the others. Resources that slices do not have are not limited."""
         for name, amount in self.capacity.items():
             asked = requests.get(name)
             if asked and self.used.get(name, 0) + asked > amount:
@@ -41,12 +48,12 @@ class Share(Struct):
 
 
 def share_of(super_id: str, slices: int, size: Mapping[str, int]) -> Share:
-    """An unused share of so many slices of `size`."""
+    """Return an unused share of `slices` slices of `size`."""
     return Share(super_id, times(size, slices), {})
 
 
 class ShareExplanation(Struct, frozen=True):
-    """One super cluster's score (the highest that refuses nothing wins) and what it was refused for."""
+    """The score of one super cluster, and why it was refused. The highest score without refusals is selected."""
 
     super_id: str
     score: int
@@ -60,7 +67,7 @@ class PodDecision(Struct, frozen=True):
     explanation: tuple[ShareExplanation, ...]
 
     def reasons(self) -> str:
-        """Why the Pod waits, in one line: what is missing where; empty if it does not."""
+        """Return why the Pod waits, in one line; empty if it does not."""
         if self.super_id is not None:
             return ""
         if not self.explanation:
@@ -123,17 +130,13 @@ _FILTERS: tuple[tuple[str, _Filter], ...] = (
 
 
 def refusals(share: Share, needs: PodNeeds, view: SuperView | None) -> tuple[Refusal, ...]:
-    """Everything that keeps a Pod from a share. A suspect super cluster is only the last choice."""
-    found = []
-    for name, test in _FILTERS:
-        message = test(share, needs, view)
-        if message is not None:
-            found.append(Refusal(name, message))
-    return tuple(found)
+    """Return every reason why a Pod cannot use a share. A suspect super cluster is not refused, only chosen last."""
+    messages = ((name, test(share, needs, view)) for name, test in _FILTERS)
+    return tuple(Refusal(name, message) for name, message in messages if message is not None)
 
 
 def score(share: Share, needs: PodNeeds, view: SuperView | None) -> int:
-    """The higher the better: good health first, then the share that stays least used with the Pod in it."""
+    """Return the score of a share for a Pod: ready super clusters first, then the share that is least used afterwards."""
     used = 0
     for name, amount in share.capacity.items():
         used = max(used, (share.used.get(name, 0) + needs.requests.get(name, 0)) * FULL // max(1, amount))
@@ -142,9 +145,10 @@ def score(share: Share, needs: PodNeeds, view: SuperView | None) -> int:
 
 
 def pick_super(shares: Iterable[Share], needs: PodNeeds, views: Mapping[str, SuperView]) -> PodDecision:
-    """Decide where a Pod goes: of the shares that refuse nothing the one with the best score.
+    """Select the share with the highest score among those without refusals.
 
-    Equal scores: fewer Pods, then the lower id. Depends on nothing but its arguments, nor on their order.
+    Among equal scores the share with fewer Pods wins, then the lower id. The result does not depend on the order of the
+    shares.
     """
     best: tuple[int, int, str] | None = None
     explanation = []

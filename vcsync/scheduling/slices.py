@@ -1,4 +1,4 @@
-"""From a namespace's ResourceQuotas and slice annotation to a number of slices; exact."""
+"""Computes the number and size of a namespace's slices from its ResourceQuotas and annotation, exactly. Pure."""
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
@@ -8,20 +8,20 @@ from typing import Any
 import msgspec
 
 from vcsync.api.names import SLICE
-from vcsync.kube.quantity import InvalidQuantity, milli
+from vcsync.objects.quantity import InvalidQuantity, milli
 from vcsync.scheduling.resources import Resources, show
 
 MAX_SLICES = 1000
-"""Slices one namespace may be dealt."""
+"""Largest number of slices of one namespace."""
 
 DIMENSIONS = ("cpu", "memory")
-"""Resources that a quota asks for and that say how many slices hold it."""
+"""Resources of a quota that determine the number of slices."""
 
 PODS = "pods"
-"""What a slice has besides: room for so many Pods, whose number nodes bound (the kubelet's `maxPods`)."""
+"""The number of Pods of a slice, which nodes limit (the kubelet's `maxPods`)."""
 
 OBJECT_BYTES = "object-bytes"
-"""How many bytes a namespace's objects may take in a super cluster; no ResourceQuota knows that, the syncer counts."""
+"""Bytes that a namespace's objects may take in a super cluster. The syncer counts them, since no ResourceQuota does."""
 
 OBJECTS = (
     "configmaps",
@@ -31,9 +31,10 @@ OBJECTS = (
     "services.loadbalancers",
     "services.nodeports",
 )
-"""What an operator's slice may name besides: how many of these a namespace may have in a super cluster.
+"""Further resources of an operator's slice: numbers of objects that a namespace may have in a super cluster.
 
-Names as in a ResourceQuota, but for the bytes. They are bounded, not dealt out: no super cluster says how many it has.
+The names are those of ResourceQuotas, except for the bytes. The numbers are limited but not distributed, since super
+clusters do not report how many they have.
 """
 
 DEFAULT_SLICE: Mapping[str, str] = {
@@ -43,27 +44,29 @@ DEFAULT_SLICE: Mapping[str, str] = {
     "services.loadbalancers": "5",
     "services.nodeports": "20",
 }
-"""The slice of deployments that do not say otherwise, as quantities."""
+"""The default slice, as quantities."""
 
 _EXAMPLE = '{"cpu":"2","memory":"4Gi"}'
 
 
 class InvalidQuota(ValueError):
-    """A ResourceQuota or default quota has a field that cannot be used; the text names it and the remedy."""
+    """A field of a ResourceQuota or default quota is invalid. The text names it and the remedy."""
 
 
 class InvalidSlice(ValueError):
-    """A slice annotation cannot be used; the text names the annotation, the field and the remedy."""
+    """A slice annotation is invalid. The text names the annotation, the field and the remedy."""
 
 
 def quota_from_hards(
     hards: Iterable[Mapping[str, str]], default: Mapping[str, str] | None = None
 ) -> Resources:
-    """The tightest quota on CPU and memory that several `spec.hard` maps allow together.
+    """Return the smallest quota of CPU and memory that several `spec.hard` maps allow together, in thousandths.
 
-    `cpu`, `requests.cpu` and `limits.cpu` all bound what a namespace can use, likewise for memory. A
-    dimension that none of them bounds is taken from `default`, and left out if that does not name it either.
-    `InvalidQuota` for a bad or negative quantity.
+    `cpu`, `requests.cpu` and `limits.cpu` all limit the CPU of a namespace, and the same keys limit memory. A resource that
+    none of them limits is taken from `default`, and left out if that does not name it either.
+
+    Raises:
+        InvalidQuota: a quantity is invalid or negative.
     """
     quota: Resources = {}
     for hard in hards:
@@ -91,10 +94,12 @@ def _quota_amount(key: str, text: str) -> int:
 
 
 def slice_from_annotation(text: str | None, default: Mapping[str, int]) -> Resources:
-    """The size of a namespace's slices: what its annotation says, or `default` without one.
+    """Return the size of a namespace's slices from its annotation, or a copy of `default` without one.
 
-    The annotation is a JSON object with exactly the keys `cpu` and `memory`, quantities as strings, both
-    above zero. `InvalidSlice` otherwise. `default` is never changed.
+    The annotation is a JSON object with exactly the keys `cpu` and `memory`, both positive quantities as strings.
+
+    Raises:
+        InvalidSlice: the annotation is invalid.
     """
     if text is None:
         return dict(default)
@@ -103,7 +108,7 @@ def slice_from_annotation(text: str | None, default: Mapping[str, int]) -> Resou
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise _invalid(f"not JSON ({error})") from error
     except RecursionError as error:
-        raise _invalid("nested too deep to be JSON that we read") from error
+        raise _invalid("nested too deep") from error
     if not isinstance(fields, dict):
         raise _invalid("not a JSON object")
     unknown = sorted(set(fields) - set(DIMENSIONS))
@@ -127,7 +132,7 @@ def _slice_amount(field: str, text: Any) -> int:
 
 
 def _short(value: Any) -> str:
-    """A tenant's text, quoted and no longer than a message can bear."""
+    """Return a tenant's value for a message: quoted, at most 60 characters."""
     return repr(value)[:60]
 
 
@@ -135,11 +140,11 @@ def _invalid(what: str) -> InvalidSlice:
     return InvalidSlice(f"annotation {SLICE}: {what}; write it like {_EXAMPLE}, or remove it for the default")
 
 
-def pods_beside(size: Mapping[str, int], whole: Mapping[str, int]) -> int | None:
-    """The Pods (thousandths, whole ones) that go with an amount of CPU and memory of a whole: its share of the Pods.
+def proportional_pods(size: Mapping[str, int], whole: Mapping[str, int]) -> int | None:
+    """Return the share of the Pods of a whole that belongs to an amount of CPU and memory: whole Pods, in thousandths.
 
-    Shares of CPU and memory may differ; their mean counts, so that all parts of the whole have no more Pods than
-    the whole has. None if `whole` does not say how many Pods, or how much CPU or memory it has.
+    The shares of CPU and memory may differ. Their mean is used, so that all parts together have no more Pods than the
+    whole. None if `whole` lacks its Pods, CPU or memory.
     """
     if not all(whole.get(name) for name in (*DIMENSIONS, PODS)):
         return None
@@ -147,20 +152,20 @@ def pods_beside(size: Mapping[str, int], whole: Mapping[str, int]) -> int | None
 
 
 def _share(size: Mapping[str, int], whole: Mapping[str, int]) -> Fraction:
-    """How much of a whole an amount of CPU and memory is: the mean of both."""
+    """Return the mean of the shares that an amount of CPU and memory has of a whole."""
     return sum((Fraction(size[name], whole[name]) for name in DIMENSIONS), Fraction()) / len(DIMENSIONS)
 
 
 def slice_pods(size: Mapping[str, int], whole: Mapping[str, int], kept: int | None = None) -> Resources:
-    """How many Pods a slice of `size` has room for, by itself: at least one; empty if `whole` does not tell.
+    """Return how many Pods a slice of `size` has: at least one; empty if `whole` lacks its Pods, CPU or memory.
 
     Args:
         size: CPU and memory of the slice, in thousandths.
-        whole: a slice whose Pods are known, or all there is to deal out.
-        kept: the Pods of slices of this size until now; they stay while what they should be is not more than a
-            quarter away, so that not every node that comes or goes changes all namespaces.
+        whole: a slice whose Pods are known, or the capacity of the pool.
+        kept: the present number of Pods of slices of this size. It is kept while it differs by at most a quarter, so that
+            not every change of nodes changes all namespaces.
     """
-    pods = pods_beside(size, whole)
+    pods = proportional_pods(size, whole)
     if pods is None:
         return {}
     pods = max(1000, pods)
@@ -168,11 +173,11 @@ def slice_pods(size: Mapping[str, int], whole: Mapping[str, int], kept: int | No
 
 
 def slice_objects(size: Mapping[str, int], *references: Mapping[str, int]) -> Resources:
-    """How many objects of which kinds a slice of `size` allows: in proportion to a slice that says so; at least one.
+    """Return how many objects of each kind a slice of `size` allows, in proportion to a reference; at least one.
 
     Args:
         size: CPU and memory of the slice, in thousandths.
-        references: operators' slices; the first that names a kind counts.
+        references: operators' slices. The first that names a kind counts.
     """
     objects: Resources = {}
     for whole in references:
@@ -183,10 +188,12 @@ def slice_objects(size: Mapping[str, int], *references: Mapping[str, int]) -> Re
 
 
 def slice_count(quota: Mapping[str, int], size: Mapping[str, int]) -> int:
-    """How many slices of `size` hold the whole quota: the largest of the exact ratios, rounded up.
+    """Return how many slices of `size` hold the whole quota: the largest of the exact ratios, rounded up.
 
-    A dimension that the quota does not bound asks for none. `InvalidSlice` if that makes more than
-    `MAX_SLICES`.
+    A resource that the quota does not limit needs no slices.
+
+    Raises:
+        InvalidSlice: that would be more than `MAX_SLICES`.
     """
     count = max((-(-quota[name] // amount) for name, amount in size.items() if name in quota), default=0)
     if count <= MAX_SLICES:
@@ -195,12 +202,12 @@ def slice_count(quota: Mapping[str, int], size: Mapping[str, int]) -> int:
         f"{name} {show(name, _round_up(quota[name], MAX_SLICES))}" for name in sorted(size) if name in quota
     )
     raise InvalidSlice(
-        f"annotation {SLICE}: the quota makes {count} slices of this size, at most {MAX_SLICES} are dealt; "
+        f"annotation {SLICE}: the quota needs {count} slices of this size, at most {MAX_SLICES} are allowed; "
         f"write a slice of at least {least}"
     )
 
 
 def _round_up(amount: int, parts: int) -> int:
-    """The smallest size of which `parts` hold the amount, in whole units where it is a unit or more."""
+    """Return the smallest size of which `parts` hold the amount, in whole units if it is at least one unit."""
     size = -(-amount // parts)
     return size if size < 1000 else -(-size // 1000) * 1000

@@ -1,25 +1,28 @@
-"""What schedulers know of super clusters when they decide: capacity, health, what keeps slices away."""
+"""The schedulers' view of a super cluster: its capacity and health, and the settings that exclude slices."""
 
 from collections.abc import Mapping
 from enum import IntEnum
 
 from msgspec import Struct
 
-from vcsync.kube.quantity import InvalidQuantity, milli
+from vcsync.objects.quantity import InvalidQuantity, milli
 from vcsync.scheduling.resources import Resources
 
 
 class Health(IntEnum):
-    """How far a super cluster is to be trusted; the higher the better."""
+    """The health of a super cluster; the higher the better."""
 
-    LOST = 0  # silent beyond the grace period
-    UNKNOWN = 1  # has never reported
-    SUSPECT = 2  # missed heartbeats, or its syncer says that it is not ready
+    LOST = 0
+    """No heartbeat arrived within the grace period."""
+    UNKNOWN = 1
+    """The super cluster has never reported."""
+    SUSPECT = 2
+    """Heartbeats are late, or the syncer reports that the super cluster is not ready."""
     READY = 3
 
 
 class Taint(Struct, frozen=True):
-    """Keeps slices away: NoSchedule and NoExecute do, PreferNoSchedule makes it the last choice."""
+    """A taint of a super cluster. NoSchedule and NoExecute exclude slices, PreferNoSchedule makes it the last choice."""
 
     key: str
     value: str = ""
@@ -27,10 +30,17 @@ class Taint(Struct, frozen=True):
 
 
 class SuperView(Struct, frozen=True):
-    """One super cluster. Amounts in thousandths of their unit.
+    """One super cluster. Amounts are in thousandths of their unit.
 
-    `capacity`: what may be dealt out. `largest_node`: the most that one node offers; resources it does
-    not name are not known. `price`: millionths per hour and unit (a CPU, a GiB), by resource.
+    Attributes:
+        id: id of the super cluster.
+        health: its health.
+        capacity: amounts that may be distributed as slices.
+        largest_node: the largest amount on one node, by resource. Resources that it does not name are unknown.
+        cordoned: whether an operator excludes new slices.
+        draining: whether all slices are to move elsewhere.
+        taints: its taints.
+        price: price per hour and unit (a CPU, a GiB) in millionths, by resource.
     """
 
     id: str
@@ -43,53 +53,40 @@ class SuperView(Struct, frozen=True):
     price: Resources = {}
 
 
-def judge_health(
-    *, silent_for: float | None, reachable: bool, ready: bool, suspect_after: float, lost_after: float
-) -> Health:
-    """Health by seconds since the last heartbeat (None: there was none) and the syncer's own conditions."""
-    if silent_for is None:
-        return Health.UNKNOWN
-    if silent_for >= lost_after:
-        return Health.LOST
-    if silent_for >= suspect_after or not (reachable and ready):
-        return Health.SUSPECT
-    return Health.READY
-
-
 class InvalidHeadroom(ValueError):
-    """A SuperCluster's headroom cannot be used; the text names the field and the remedy."""
+    """The headroom of a SuperCluster is invalid. The text names the field and the remedy."""
 
 
-def capacity_to_deal(
+def distributable(
     allocatable: Mapping[str, int], headroom: Mapping[str, str], overcommit: Mapping[str, str]
 ) -> Resources:
-    """What of `allocatable` is dealt out in slices; never below zero.
+    """Return the amounts that are distributed as slices, in thousandths; never below zero.
 
     Args:
-        allocatable: what nodes offer, in thousandths.
-        headroom: what the operator keeps back, an amount or a share like `10%`.
-        overcommit: how much of the rest is dealt out, like `200%`.
+        allocatable: allocatable amounts of all nodes, in thousandths.
+        headroom: the part that the operator reserves, as a quantity or as a share like `10%`.
+        overcommit: the share of the rest that is distributed, like `200%`.
 
     Raises:
-        InvalidHeadroom: for text that is neither amount nor share.
+        InvalidHeadroom: a text is neither a quantity nor a share, or negative.
     """
     return {
-        name: max(0, amount - _kept_back(name, amount, headroom.get(name)))
+        name: max(0, amount - _reserved(name, amount, headroom.get(name)))
         * int(overcommit.get(name, "100%").removesuffix("%"))
         // 100
         for name, amount in allocatable.items()
     }
 
 
-def _kept_back(name: str, amount: int, text: str | None) -> int:
+def _reserved(name: str, amount: int, text: str | None) -> int:
     if text is None:
         return 0
     try:
-        kept = -(-amount * milli(text[:-1]) // 100_000) if text.endswith("%") else milli(text)
+        reserved = -(-amount * milli(text[:-1]) // 100_000) if text.endswith("%") else milli(text)
     except InvalidQuantity as error:
         raise InvalidHeadroom(
             f"spec.headroom.{name}: {text!r} is neither a quantity like 2 or 4Gi nor a share like 10%"
         ) from error
-    if kept < 0:
+    if reserved < 0:
         raise InvalidHeadroom(f"spec.headroom.{name}: {text!r} is negative; write 0 or more")
-    return kept
+    return reserved

@@ -1,1 +1,1 @@
-"""Hollow super clusters: nodes, kubelets and a node scheduler that pretend, over the plain Kubernetes API of any cluster."""
+"""Hollow super clusters: simulated nodes, kubelets and node scheduler, over the plain Kubernetes API of any cluster."""

@@ -1,43 +1,45 @@
-"""The addresses of Pods: each node has a range of 10.0.0.0/8, and a Pod the lowest free one of its node's. Pure."""
+"""Addresses of Pods: each node has a range in 10.0.0.0/8, and each Pod gets the lowest free address of its node's range. Pure."""
 
 NETWORK = 10 << 24
 NETWORKS = 256
-"""Places in 10.0.0.0/8 where a cluster's ranges may begin: 10.N.0.0."""
+"""Number of possible starts of a cluster's ranges in 10.0.0.0/8: 10.N.0.0."""
 ALL = 1 << 24
-"""Addresses that there are."""
+"""Number of available addresses."""
 
 
 def network_of(number: int) -> int:
-    """Return where the ranges of the cluster of that number begin, as far from those before it as can be.
+    """Return the start of the ranges of the cluster with this number, as far from earlier ones as possible.
 
-    The first is at 0, then come 128, 64, 192, 32 and so on: with 128 addresses for each node the first eight clusters have
-    room for 16,384 nodes each. Beyond 256 clusters they share.
+    The starts are 1, 129, 65, 193, 33 and so on: with 128 addresses for each node the first eight clusters have
+    room for 15,872 nodes each. 0 is the last one, because embedded control planes give Services their addresses there. More
+    than 256 clusters share ranges.
     """
-    return int(f"{number % NETWORKS:08b}"[::-1], 2)
+    return (int(f"{number % NETWORKS:08b}"[::-1], 2) + 1) % NETWORKS
 
 
 class Addresses:
-    """Who has which address. With more nodes than there are ranges, nodes share them.
+    """Assigns addresses. With more nodes than ranges, nodes share them.
 
     Args:
-        per_node: Pods that a node takes.
-        network: where the first node's range begins: 10.NETWORK.0.0. That of another cluster lets no two of their Pods
-            have one address.
+        per_node: Pods per node.
+        network: start of the first node's range: 10.NETWORK.0.0. With different starts, no two Pods of two clusters
+            have the same address.
     """
 
     def __init__(self, per_node: int, network: int = 0) -> None:
         self._size = 1 << max(per_node + 2, 8).bit_length()
         self._first = (network << 16) & ~(self._size - 1)
-        self._taken: dict[int, int] = {}  # by range: its addresses, a bit for each
+        # Used addresses of each range, one bit each.
+        self._taken: dict[int, int] = {}
         self._held: dict[str, int] = {}
 
     def range_of(self, node: int) -> str:
-        """Return a node's range, as CIDR."""
+        """Return a node's range, in CIDR notation."""
         start = self._start(node)
         return f"{_written(NETWORK + start)}/{32 - (self._size - 1).bit_length()}"
 
     def hold(self, uid: str, address: str) -> None:
-        """Take note of the address that a Pod has already."""
+        """Record the address that a Pod already has."""
         try:
             numbers = [int(each) for each in address.split(".")]
         except ValueError:
@@ -47,17 +49,18 @@ class Addresses:
         self._mark(uid, int.from_bytes(bytes(number & 255 for number in numbers)) - NETWORK)
 
     def take(self, uid: str, node: int) -> str:
-        """Return the address of a Pod on a node, its own if it has one."""
+        """Return the address of a Pod on a node; its current one if it has one."""
         held = self._held.get(uid)
         if held is None:
             start = self._start(node)
-            free = ~self._taken.get(start, 1)  # the first address is the network's
+            # The first address is that of the network.
+            free = ~self._taken.get(start, 1)
             held = start + (free & -free).bit_length() - 1
             self._mark(uid, held)
         return _written(NETWORK + held)
 
     def free(self, uid: str) -> None:
-        """Let a Pod's address be given to others."""
+        """Free a Pod's address."""
         held = self._held.pop(uid, None)
         if held is not None:
             start = held & ~(self._size - 1)

@@ -1,15 +1,15 @@
-"""The addresses of load balancers in a hollow cluster: one for each Service of that type, no two the same. Pure."""
+"""Addresses of load balancers in a hollow cluster: a unique one for each Service of that type. Pure."""
 
 from typing import Any
 
 from msgspec import Struct, field
 
-from vcsync.kube.envelope import Envelope, decode
+from vcsync.objects.envelope import Envelope, decode
 from vcsync.simulate.chance import share
 
 NETWORK = 198 << 24 | 18 << 16
 ALL = 1 << 17
-"""Addresses of 198.18.0.0/15, which is for benchmarks."""
+"""Number of addresses of 198.18.0.0/15, which is reserved for benchmarks."""
 
 
 class _Spec(Struct, rename="camel"):
@@ -31,10 +31,10 @@ class _Status(Struct, rename="camel"):
 
 
 class Balancers:
-    """Who has which address.
+    """Assigns addresses.
 
     Args:
-        seed: the same seed and the same names, the same addresses, as long as none is taken.
+        seed: the same seed and names give the same addresses, as long as none is taken.
     """
 
     def __init__(self, seed: int) -> None:
@@ -43,7 +43,7 @@ class Balancers:
         self._taken: set[int] = set()
 
     def see(self, service: Envelope) -> None:
-        """Take note of the address that a Service has."""
+        """Record the address that a Service has."""
         for each in _addresses(service):
             number = _number(each) - NETWORK
             if 0 <= number < ALL and service.key not in self._held:
@@ -51,13 +51,13 @@ class Balancers:
                 self._taken.add(number)
 
     def forget(self, service: Envelope) -> None:
-        """Let a Service's address be given to others."""
+        """Free a Service's address."""
         number = self._held.pop(service.key, None)
         if number is not None:
             self._taken.discard(number)
 
     def report(self, service: Envelope) -> dict[str, Any] | None:
-        """Return the status that a Service is to have; None: it has it."""
+        """Return the desired status of a Service; None: it is already written."""
         spec, there = decode(service.spec, _Spec), _addresses(service)
         if spec.type != "LoadBalancer" or spec.load_balancer_class or service.deleting:
             self.forget(service)

@@ -1,9 +1,9 @@
-"""What containers that pretend would say: to a command, and in their logs. Pure.
+"""Simulated output of containers: of commands, and in logs. Pure.
 
-A script's commands are taken one by one, as far as they are known: `echo` prints (with `>&2` on stderr), `exit` and `false`
+These commands of a script are simulated one by one: `echo` prints (with `>&2` on stderr), `exit` and `false`
 end it with their code, `sleep` takes its time, `hostname` prints the Pod's name, `true` and `cd` do nothing, `cat` and a
-shell without a script send back what they are sent until a line says `exit`. Any other prints itself. A container's log
-is what its command says; one whose command says nothing says a line each second.
+shell without a script send back their input until a line says `exit`. Any other command prints itself. A container's log
+is the output of its command, or one line per second if there is none.
 """
 
 import re
@@ -17,22 +17,22 @@ SHELLS = frozenset({"sh", "bash", "ash", "dash"})
 READERS = frozenset({"cat", "read", "tee"})
 SILENT = READERS | {"true", "cd", "set", ":", "sleep", "false"}
 KEPT_LINES = 10_000
-"""Lines of a log that are still there: older ones have been rotated away."""
+"""Number of lines that a log keeps: older ones are rotated away."""
 LINE_SECONDS = 1.0
 _SEPARATORS = re.compile(r"&&|\|\||;|\n|(?<![>&])&(?![>&])")
 _STDERR = re.compile(r"\s*1?>\s*&\s*2\b|\s*>\s*/dev/stderr\b")
 _SECONDS = re.compile(r"^\d+(?:\.\d+)?s?$")
 
 
-class Said(Struct, frozen=True):
-    """What a command did.
+class CommandResult(Struct, frozen=True):
+    """The simulated result of a command.
 
     Attributes:
         text: pairs of whether it is on stderr, and a line.
-        code: with which it ended.
-        seconds: how long it took.
-        reads: whether it sends back what it is sent.
-        known: whether all of it is known: nothing but itself says what else it would do.
+        code: its exit code.
+        seconds: its duration.
+        reads: whether it sends back its input.
+        known: whether the simulation knows all parts of it.
     """
 
     text: tuple[tuple[bool, str], ...] = ()
@@ -42,13 +42,13 @@ class Said(Struct, frozen=True):
     known: bool = True
 
 
-def say(command: Sequence[str], host: str) -> Said:
-    """Return what a command says, and how it ends; `host`: the Pod's name."""
+def say(command: Sequence[str], host: str) -> CommandResult:
+    """Return the output and the exit of a command; `host`: the Pod's name."""
     lines: list[tuple[bool, str]] = []
     seconds, code, reads, known = 0.0, 0, False, True
     commands = _commands(command)
     if commands is None:
-        return Said(reads=True, known=False)
+        return CommandResult(reads=True, known=False)
     for text in commands:
         on_stderr = bool(_STDERR.search(text))
         words = _words(_STDERR.sub("", text))
@@ -57,7 +57,7 @@ def say(command: Sequence[str], host: str) -> Said:
         name, rest = words[0].rpartition("/")[2], words[1:]
         if name == "exit":
             known = known and (not rest or rest[0].isdigit())
-            return Said(tuple(lines), _code(rest, code), seconds, reads, known)
+            return CommandResult(tuple(lines), _code(rest, code), seconds, reads, known)
         code = 1 if name == "false" else 0
         reads = reads or name in READERS
         known = known and name not in READERS
@@ -70,17 +70,17 @@ def say(command: Sequence[str], host: str) -> Said:
         elif name not in SILENT:
             known = False
             lines.append((on_stderr, " ".join(words)))
-    return Said(tuple(lines), code, seconds, reads, known)
+    return CommandResult(tuple(lines), code, seconds, reads, known)
 
 
 def ends(line: str) -> int | None:
-    """Return the exit code that a line typed into a shell asks for; None: it asks for none."""
+    """Return the exit code requested by a line typed into a shell; None: none."""
     words = line.split()
     return _code(words[1:], 0) if words[:1] == ["exit"] else None
 
 
 def _commands(command: Sequence[str]) -> list[str] | None:
-    """Return the commands of a script, or the one; None: a shell that waits for what is typed."""
+    """Return the commands of a script, or the single command; None: an interactive shell."""
     if not command:
         return []
     name = command[0].rpartition("/")[2]
@@ -103,8 +103,8 @@ def _code(words: Sequence[str], otherwise: int) -> int:
     return int(words[0]) & 255 if words and words[0].isdigit() else otherwise
 
 
-class Life(Struct, frozen=True):
-    """One run of a container. `until`: when it ended; None: it runs."""
+class ContainerRun(Struct, frozen=True):
+    """One run of a container. `until`: its end; None: it still runs."""
 
     pod: str
     container: str
@@ -120,8 +120,8 @@ class Line(Struct, frozen=True):
     text: str
 
 
-class Asked(Struct, frozen=True):
-    """What of a log is asked for."""
+class LogOptions(Struct, frozen=True):
+    """The requested part of a log."""
 
     tail: int | None = None
     limit: int | None = None
@@ -129,8 +129,8 @@ class Asked(Struct, frozen=True):
     timestamps: bool = False
 
 
-def lines(life: Life, first: int, now: datetime) -> Iterator[Line]:
-    """Yield a log's lines from the one with the number `first` on, as far as they were said until now."""
+def lines(life: ContainerRun, first: int, now: datetime) -> Iterator[Line]:
+    """Yield a log's lines from number `first` on, up to now."""
     said = say(life.command, life.pod).text
     for number in range(first, count(life, now)):
         if said:
@@ -139,15 +139,15 @@ def lines(life: Life, first: int, now: datetime) -> Iterator[Line]:
             yield Line(next_at(life, number), f"{life.pod} {life.container}: line {number + 1}")
 
 
-def past(life: Life, now: datetime, asked: Asked) -> list[Line]:
-    """Return the lines of a log that are asked for."""
+def past(life: ContainerRun, now: datetime, options: LogOptions) -> list[Line]:
+    """Return the requested lines of a log."""
     there = count(life, now)
-    first = max(0, there - (KEPT_LINES if asked.tail is None else min(asked.tail, KEPT_LINES)))
-    return [each for each in lines(life, first, now) if asked.since is None or each.at >= asked.since]
+    first = max(0, there - (KEPT_LINES if options.tail is None else min(options.tail, KEPT_LINES)))
+    return [each for each in lines(life, first, now) if options.since is None or each.at >= options.since]
 
 
-def count(life: Life, now: datetime) -> int:
-    """Return how many lines a log has."""
+def count(life: ContainerRun, now: datetime) -> int:
+    """Return the number of lines of a log."""
     said = say(life.command, life.pod).text
     if said:
         return len(said)
@@ -155,12 +155,12 @@ def count(life: Life, now: datetime) -> int:
     return int(passed / LINE_SECONDS) + 1 if passed >= 0 else 0
 
 
-def next_at(life: Life, number: int) -> datetime:
-    """Return when the line of a number is said, in a log with a line each second."""
+def next_at(life: ContainerRun, number: int) -> datetime:
+    """Return the time of the line with this number, in a log with one line per second."""
     return life.began + timedelta(seconds=number * LINE_SECONDS)
 
 
 def written(line: Line, *, timestamps: bool) -> bytes:
-    """Return a line as it is sent."""
+    """Format a line for the client."""
     at = f"{line.at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}000Z " if timestamps else ""
     return f"{at}{line.text}\n".encode()

@@ -1,4 +1,4 @@
-"""Chance that is the same every time: drawn from a seed and what it is drawn for. Pure."""
+"""Reproducible random values: derived from a seed and their purpose. Pure."""
 
 import hashlib
 import math
@@ -7,13 +7,13 @@ from msgspec import Struct
 
 
 class Latency(Struct, frozen=True):
-    """How long something takes: half of the times less than `median`, one in a hundred more than `p99`. Seconds."""
+    """A duration in seconds: half of the values are below `median`, one in a hundred is above `p99`."""
 
     median: float = 0.0
     p99: float = 0.0
 
     def draw(self, seed: int, *what: object) -> float:
-        """Return how long it takes this time: log-normal."""
+        """Draw a duration: log-normal."""
         if self.median <= 0:
             return 0.0
         spread = math.log(max(self.p99, self.median) / self.median) / _P99
@@ -21,11 +21,11 @@ class Latency(Struct, frozen=True):
 
 
 _P99 = 2.3263478740408408
-"""Standard deviations below which 99 of 100 draws are."""
+"""Standard deviations below which 99 of 100 values are."""
 
 
 def share(seed: int, *what: object) -> float:
-    """Return a number from 0 to 1, evenly distributed, the same for the same arguments."""
+    """Return a number from 0 to 1, uniformly distributed, the same for the same arguments."""
     digest = hashlib.blake2b(repr((seed, *what)).encode(), digest_size=8).digest()
     return int.from_bytes(digest) / 2**64
 

@@ -1,4 +1,4 @@
-"""A hollow super cluster at work: nodes registered, Pods bound and run, load balancers given addresses."""
+"""A running hollow super cluster: registers nodes, binds and runs Pods, assigns addresses to load balancers."""
 
 import asyncio
 import ssl
@@ -13,61 +13,63 @@ from msgspec.structs import replace
 from vcsync.fairqueue import FairQueue, WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import Envelope, decode
 from vcsync.kube.errors import Conflict, KubeError, NotFound, Unauthorized
 from vcsync.kube.events import EventRecorder, ObjectRef
-from vcsync.kube.quantity import milli
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import NAMESPACES, NODES, PODS, SERVICES
-from vcsync.simulate import kubelet, lacking, reports
+from vcsync.objects.conditions import find_condition, is_true
+from vcsync.objects.envelope import Envelope, decode
+from vcsync.objects.quantity import milli
+from vcsync.objects.times import time_text
+from vcsync.simulate import kubelet, missing_objects, reports
 from vcsync.simulate.addresses import Addresses
 from vcsync.simulate.balancers import Balancers
-from vcsync.simulate.fitting import Nodes, Refuses, Wish, wish
+from vcsync.simulate.fitting import Nodes, PodNeeds, Refuses, needs_of
 from vcsync.simulate.fleet import Fleet, pace
-from vcsync.simulate.kubelet import FINISHED, Habits
+from vcsync.simulate.kubelet import FINISHED, KubeletBehaviour
 from vcsync.simulate.kubelet_server import KubeletServer
-from vcsync.simulate.neighbours import Neighbours, minds_others
-from vcsync.simulate.nodes import DOWN, Shape, address, index_of, node_name
+from vcsync.simulate.neighbours import PlacedPods, depends_on_other_pods
+from vcsync.simulate.nodes import DOWN, Shape, address, index_of, is_beyond, node_name
 from vcsync.simulate.preempting import priority, victims
 from vcsync.simulate.reports import Place, Spec, Status
 
 WORKERS = 32
 UNSCHEDULABLE_AGAIN_SECONDS = 30.0
-"""A Pod that no node takes is looked at again so much later; sooner when something is freed."""
+"""Seconds until a Pod that fits no node is tried again; earlier when resources become free."""
 AGAIN_SECONDS = 0.1
-"""When something is freed, so much more may be freed until Pods that wait are looked at."""
+"""Seconds from the release of resources until waiting Pods are tried, to collect further releases."""
 BEGINNING_SECONDS = 1.0
-"""A Pod whose node's kubelet has not begun yet is looked at again so much later."""
+"""Seconds until a Pod is tried again if its node's kubelet has not started yet."""
 LACKING_AGAIN_SECONDS = 5.0
-"""A Pod whose ConfigMaps or Secrets are not there is looked at again so much later."""
+"""Seconds until a Pod is tried again if its ConfigMaps or Secrets do not exist."""
 AT_A_TIME = 1000
-"""Pods looked at for a node that has gone down or come back, before others have their turn."""
+"""Number of Pods of a failed or recovered node that are processed before the event loop runs other tasks."""
 SCHEDULER, KUBELET, CLOUD = "default-scheduler", "kubelet", "hollow-cloud"
 
 Item = tuple[str, str, str]
-"""(what: `node`, `pod` or `service`; namespace; name)."""
+"""Kind (`node`, `pod` or `service`), namespace and name."""
 
 _log = structlog.get_logger(__name__)
 
 
 class Settings(Struct, frozen=True):
-    """What a hollow cluster is made of.
+    """The shape of a hollow cluster.
 
-    `beat`: seconds between a node's signs of life; None: as many as it bears. `per_namespace`: Pods of one namespace in
-    work at once; None: no bound. `network`: its Pods' addresses begin at 10.NETWORK.0.0; clusters of one pool should differ.
+    `beat`: seconds between a node's heartbeats; None: the default. `per_namespace`: maximum number of Pods of one namespace
+    in progress; None: no limit. `network`: its Pods' addresses begin at 10.NETWORK.0.0; clusters of one pool should differ.
     """
 
     nodes: int = 3
     shape: Shape = Shape()
-    habits: Habits = Habits()
+    behaviour: KubeletBehaviour = KubeletBehaviour()
     load_balancers: bool = True
     beat: float | None = None
     per_namespace: int | None = None
-    network: int = 0
+    network: int = 1
 
 
 class Serving(Struct, frozen=True):
-    """Where the kubelets serve logs and exec: port 0: any; `tls` knows the cluster's CA."""
+    """Address of the kubelets' server for logs and exec; port 0: any. `tls` contains the cluster's CA."""
 
     host: str
     port: int
@@ -75,12 +77,12 @@ class Serving(Struct, frozen=True):
 
 
 class HollowCluster:
-    """Pretends to be the nodes, the scheduler and the load balancers of a cluster whose API is real.
+    """Simulates the nodes, the scheduler and the load balancers of a cluster with a real API.
 
     Args:
-        client: of that cluster, as its administrator; stays the caller's to close.
-        settings: what it is made of.
-        serving: where the kubelets serve; None: nowhere.
+        client: client of that cluster, as its administrator; the caller closes it.
+        settings: shape of the cluster.
+        serving: address of the kubelets' server; None: none.
     """
 
     def __init__(self, client: Client, settings: Settings, serving: Serving | None = None) -> None:
@@ -89,12 +91,15 @@ class HollowCluster:
         self._serving = serving
         self._server = KubeletServer(self._pod_of)
         self._addresses = Addresses(int(milli(settings.shape.pods) / 1000), settings.network)
-        self._balancers = Balancers(settings.habits.seed)
+        self._balancers = Balancers(settings.behaviour.seed)
         self._nodes = Nodes()
-        self._neighbours = Neighbours(self._labels_of)
-        self._waiting: dict[tuple[str, str], bool] = {}  # whether others' coming may help
-        self._known: dict[str, tuple[str, datetime]] = {}  # Pod's uid -> (its state, since when)
-        self._again: asyncio.TimerHandle | None = None  # when those that wait are looked at again
+        self._neighbours = PlacedPods(self._labels_of)
+        # Key of a waiting Pod: whether it depends on other Pods.
+        self._waiting: dict[tuple[str, str], bool] = {}
+        # UID of a Pod: its state, and the time of the last change.
+        self._known: dict[str, tuple[str, datetime]] = {}
+        # Timer of the next attempt for waiting Pods.
+        self._again: asyncio.TimerHandle | None = None
         self._all_again = False
         self._bound = 0
         self._refused: asyncio.Queue[Unauthorized] = asyncio.Queue(1)
@@ -107,9 +112,9 @@ class HollowCluster:
             queue=FairQueue(limit=settings.per_namespace),
             on_error=self._failed,
         )
-        self._node_reflector = Reflector(client, NODES, on_change=self._node_changed)
-        self._pods = Reflector(client, PODS, on_change=self._pod_changed)
-        self._services = Reflector(client, SERVICES, on_change=self._service_changed)
+        self._node_reflector = Reflector(client, NODES, sink=self._node_changed)
+        self._pods = Reflector(client, PODS, sink=self._pod_changed)
+        self._services = Reflector(client, SERVICES, sink=self._service_changed)
         self._namespaces = Reflector(client, NAMESPACES, project=_labels_only)
         self._fleet = Fleet(
             client,
@@ -117,14 +122,14 @@ class HollowCluster:
             settings.nodes,
             settings.shape,
             pace(settings.nodes, settings.beat),
-            self._fares,
+            self._node_state_changed,
         )
 
     async def run(self) -> None:
-        """Pretend until cancelled.
+        """Simulate until cancelled.
 
         Raises:
-            Unauthorized: the cluster accepts the credentials no longer (in a group); only others would help.
+            Unauthorized: the cluster refuses the credentials (in a group), so that new ones are needed.
         """
         reflectors = (self._node_reflector, self._pods, self._services, self._namespaces)
         async with asyncio.TaskGroup() as tasks:
@@ -137,6 +142,7 @@ class HollowCluster:
                 await reflector.wait_synced()
             try:
                 await self._serve()
+                await self._leave()
                 for index in range(self._settings.nodes):
                     self._work.add("nodes", ("node", "", node_name(index)))
                 _log.info("hollow cluster began", nodes=self._settings.nodes, cluster=self._client.name)
@@ -149,20 +155,34 @@ class HollowCluster:
     async def _end_refused(self) -> None:
         raise await self._refused.get()
 
+    async def _leave(self) -> None:
+        """Delete surplus nodes of an earlier start with more nodes, which nothing would simulate."""
+        for node in list(self._node_reflector.cache.items()):
+            if not is_beyond(node, self._settings.nodes):
+                continue
+            try:
+                await self._client.delete(NODES, node.name, uid=node.uid)
+            except NotFound:
+                continue
+            except KubeError as error:
+                _log.warning("surplus node not deleted", node=node.name, error=str(error))
+            else:
+                _log.info("surplus node deleted", node=node.name, nodes=self._settings.nodes)
+
     async def _serve(self) -> None:
         if self._serving is not None:
             host, port, tls = self._serving.host, self._serving.port, self._serving.tls
             self._fleet.endpoint = host, await self._server.start(host, port, tls)
 
     def ready(self) -> tuple[bool, str]:
-        """Whether all its nodes have registered; those that were deleted since count."""
+        """Return whether all its nodes have registered; nodes that were deleted later count, too."""
         there = self._fleet.registered
         if there < self._settings.nodes:
             return False, f"{there} of {self._settings.nodes} nodes are registered"
         return True, ""
 
     def status(self) -> dict[str, Any]:
-        """The state of the cluster as plain JSON values."""
+        """Return the state of the cluster as plain JSON values."""
         queue = self._work.queue.statistics()
         return {
             "nodes": len(self._nodes),
@@ -174,18 +194,18 @@ class HollowCluster:
         }
 
     def metrics(self) -> list[Any]:
-        """None of its own: it is no part of what runs for real."""
+        """Return no metrics: a hollow cluster is not part of the real system."""
         return []
 
-    # ---- What changes --------------------------------------------------------------------
+    # ---- Changes -------------------------------------------------------------------------
 
     def _node_changed(self, change: Change) -> None:
         if change.new is None:
             if change.old is not None:
-                self._nodes.lose_node(change.old.name)
+                self._nodes.remove_node(change.old.name)
                 self._fleet.forget(change.old.name)
             return
-        if self._nodes.see_node(change.new):
+        if self._nodes.update_node(change.new):
             self._retry()
         self._work.add("nodes", ("node", "", change.new.name))
 
@@ -196,23 +216,23 @@ class HollowCluster:
                 self._waiting.pop(change.old.key, None)
                 self._known.pop(change.old.uid, None)
                 self._addresses.free(change.old.uid)
-                self._lift(change.old)
+                self._remove_pod(change.old)
             return
         spec, status = decode(pod.spec, Spec), decode(pod.status, Status)
         if spec.node_name:
             self._waiting.pop(pod.key, None)
             if status.phase not in FINISHED:
                 if not self._nodes.has(pod.uid):
-                    self._nodes.place(pod.uid, spec.node_name, wish(pod))
-                self._neighbours.place(pod, spec.node_name)
+                    self._nodes.add(pod.uid, spec.node_name, needs_of(pod))
+                self._neighbours.add(pod, spec.node_name)
                 if self._waiting and _was_unbound(change.old):
-                    self._retry(of_those_who_mind=True)
+                    self._retry(only_dependent=True)
                 if status.pod_ip and not spec.host_network:
                     self._addresses.hold(pod.uid, status.pod_ip)
             else:
                 self._addresses.free(pod.uid)
-                self._lift(pod)
-        self._work.add(pod.namespace, ("pod", *pod.key))  # each namespace has its turn
+                self._remove_pod(pod)
+        self._work.add(pod.namespace, ("pod", *pod.key))  # Each namespace gets its turn.
 
     def _service_changed(self, change: Change) -> None:
         if change.new is not None:
@@ -221,32 +241,32 @@ class HollowCluster:
         elif change.old is not None:
             self._balancers.forget(change.old)
 
-    def _lift(self, pod: Envelope) -> None:
-        """Count a Pod no more."""
-        self._neighbours.lift(pod)
-        if self._nodes.lift(pod.uid):
+    def _remove_pod(self, pod: Envelope) -> None:
+        """Stop counting a Pod."""
+        self._neighbours.remove(pod)
+        if self._nodes.remove(pod.uid):
             self._retry()
 
-    def _retry(self, *, of_those_who_mind: bool = False) -> None:
-        """Look at Pods that wait again soon: all, or those to whom it matters who else has come."""
+    def _retry(self, *, only_dependent: bool = False) -> None:
+        """Try waiting Pods again soon: all, or those that depend on other Pods."""
         if self._waiting:
-            self._all_again = self._all_again or not of_those_who_mind
+            self._all_again = self._all_again or not only_dependent
             if self._again is None:
                 loop = asyncio.get_running_loop()
                 self._again = loop.call_later(AGAIN_SECONDS, self._retry_now)
 
     def _retry_now(self) -> None:
-        self._again, everybody = None, self._all_again
+        self._again, retry_all = None, self._all_again
         self._all_again = False
-        for key, minds in list(self._waiting.items()):
-            if minds or everybody:
+        for key, dependent in list(self._waiting.items()):
+            if dependent or retry_all:
                 self._work.add(key[0], ("pod", *key))
 
     def _labels_of(self, namespace: str) -> dict[str, str]:
         found = self._namespaces.cache.get("", namespace)
         return {} if found is None else found.labels
 
-    # ---- What is done about it -----------------------------------------------------------
+    # ---- Reactions -----------------------------------------------------------------------
 
     async def _handle(self, _group: str, item: Item) -> float | None:
         what, namespace, name = item
@@ -260,11 +280,11 @@ class HollowCluster:
                 return await self._handle_pod(namespace, name)
             await self._handle_service(namespace, name)
         except (NotFound, Conflict):
-            pass  # it has changed; that change asks for another look
+            pass  # It has changed, and the change queues it again.
         return None
 
-    def _fares(self, node: str) -> None:
-        """Take note that a node fares otherwise than before."""
+    def _node_state_changed(self, node: str) -> None:
+        """Record a change of a node's simulated state."""
         self._work.add("nodes", ("pods of", "", node))
 
     async def _wake_pods(self, node: str) -> None:
@@ -275,13 +295,13 @@ class HollowCluster:
                 await asyncio.sleep(0)
 
     def _pod_of(self, namespace: str, name: str) -> Envelope | None:
-        """Return a Pod whose kubelet works."""
+        """Return a Pod if its kubelet works, otherwise None."""
         pod = self._pods.cache.get(namespace, name)
         works = pod is not None and self._fleet.alive(decode(pod.spec, Spec).node_name)
         return pod if works else None
 
     def _failed(self, _group: str, item: Item, error: Exception, delay: float) -> None:
-        """Tell of what will be tried again."""
+        """Log an error whose work will be retried."""
         if isinstance(error, Unauthorized) and not self._refused.full():
             self._refused.put_nowait(error)
         if isinstance(error, KubeError):
@@ -308,17 +328,17 @@ class HollowCluster:
         return await self._keep(pod, spec, index, state)
 
     async def _silent(self, pod: Envelope) -> None:
-        """Say of a Pod that its node is silent, as its cluster's node controller would: it is not ready."""
-        for each in decode(pod.status, Status).conditions or ():
-            if each.type == "Ready" and each.status == "True":
-                await self._report(pod, {"conditions": [reports.not_ready(datetime.now(UTC))]})
+        """Set a Pod of a silent node to not ready, as its cluster's node controller would."""
+        if is_true(decode(pod.status, Status).conditions, "Ready"):
+            await self._report(pod, {"conditions": [reports.not_ready(datetime.now(UTC))]})
 
     async def _schedule(self, pod: Envelope) -> float | None:
-        """Bind a Pod to a node, or tell why there is none."""
+        """Bind a Pod to a node, or report why none fits."""
         if pod.deleting or b'"schedulingGates"' in pod.spec:
             return None
-        needs = wish(pod)
-        self._nodes.lift(pod.uid)  # the room that others made for it
+        needs = needs_of(pod)
+        # Release the resources that a preemption reserved for this Pod.
+        self._nodes.remove(pod.uid)
         refusal = self._neighbours.refusal(pod, needs, self._nodes.by_name)
         chosen = self._nodes.choose(needs, refusal)
         if not isinstance(chosen, str):
@@ -329,22 +349,22 @@ class HollowCluster:
         await self._bind(pod, chosen, needs)
         return None
 
-    async def _preempt(self, pod: Envelope, needs: Wish, refuses: Refuses | None) -> None:
-        """Have Pods of lower priority go, and hold their room for this one."""
-        standing = [each for each in self._pods.cache.items() if _stands(each)]
+    async def _preempt(self, pod: Envelope, needs: PodNeeds, refuses: Refuses | None) -> None:
+        """Preempt Pods of lower priority, and reserve their room for this one."""
+        standing = [each for each in self._pods.cache.items() if _is_counted(each)]
         found = victims(pod, needs, self._nodes.by_name.values(), standing, refuses)
         if found is None:
             return
-        self._nodes.place(pod.uid, found.node, needs)
+        self._nodes.add(pod.uid, found.node, needs)
         for each in found.pods:
             await self._report(each, {"conditions": [reports.preempted(datetime.now(UTC))]})
             await self._client.delete(PODS, each.name, each.namespace, uid=each.uid)
             message = f"Preempted by pod {pod.uid} on node {found.node}"
             self._events.emit(_about(each), "Normal", "Preempted", message, now=time.time())
 
-    async def _bind(self, pod: Envelope, chosen: str, needs: Wish) -> None:
-        self._nodes.place(pod.uid, chosen, needs)
-        self._neighbours.place(pod, chosen)
+    async def _bind(self, pod: Envelope, chosen: str, needs: PodNeeds) -> None:
+        self._nodes.add(pod.uid, chosen, needs)
+        self._neighbours.add(pod, chosen)
         self._waiting.pop(pod.key, None)
         body = {
             "apiVersion": "v1",
@@ -355,8 +375,8 @@ class HollowCluster:
         try:
             await self._client.create_raw(PODS, body, pod.namespace, name=pod.name, subresource="binding")
         except BaseException:
-            self._nodes.lift(pod.uid)
-            self._neighbours.lift(pod)
+            self._nodes.remove(pod.uid)
+            self._neighbours.remove(pod)
             raise
         self._bound += 1
         self._known[pod.uid] = (kubelet.span(pod, decode(pod.status, Status)), datetime.now(UTC))
@@ -364,28 +384,28 @@ class HollowCluster:
         self._events.emit(_about(pod), "Normal", "Scheduled", message, now=time.time())
 
     async def _refuse(self, pod: Envelope, reasons: dict[str, int]) -> None:
-        self._waiting[pod.key] = minds_others(pod)
-        told = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+        self._waiting[pod.key] = depends_on_other_pods(pod)
+        listed = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
         message = (
-            f"0/{len(self._nodes)} nodes are available: {told}."
-            if told
+            f"0/{len(self._nodes)} nodes are available: {listed}."
+            if listed
             else "no nodes available to schedule pods"
         )
-        for each in decode(pod.status, _Told).conditions or ():
-            if each.type == "PodScheduled" and each.message == message:
-                return
+        scheduled = find_condition(decode(pod.status, Status).conditions, "PodScheduled")
+        if scheduled is not None and scheduled.message == message:
+            return
         condition = {
             "type": "PodScheduled",
             "status": "False",
             "reason": "Unschedulable",
             "message": message,
-            "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "lastTransitionTime": time_text(datetime.now(UTC)),
         }
         await self._report(pod, {"conditions": [condition]})
         self._events.emit(_about(pod), "Warning", "FailedScheduling", message, now=time.time())
 
-    async def _keep(self, pod: Envelope, spec: Spec, index: int, fares: str) -> float | None:
-        """Do what the kubelet would: the next step, now or later."""
+    async def _keep(self, pod: Envelope, spec: Spec, index: int, node_state: str) -> float | None:
+        """Do the kubelet's next step, now or later."""
         now = datetime.now(UTC)
         status = decode(pod.status, Status)
         state = kubelet.span(pod, status)
@@ -394,17 +414,17 @@ class HollowCluster:
             since = now if known else kubelet.began(status, now)
             self._known[pod.uid] = (state, since)
         own = address(index)
-        place = Place(own, own if spec.host_network else self._addresses.take(pod.uid, index), fares)
-        step = kubelet.next_step(pod, place, since, now, self._settings.habits)
+        place = Place(own, own if spec.host_network else self._addresses.take(pod.uid, index), node_state)
+        step = kubelet.next_step(pod, place, since, now, self._settings.behaviour)
         if step is None:
             return None
         if step.after > 0:
             return step.after
         if step.status is not None:
             if status.phase == "Pending" and step.status.get("phase") == "Running":
-                lacks = await lacking.lacks(self._client, pod)
+                lacks = await missing_objects.missing(self._client, pod)
                 if lacks:
-                    await self._tell_lacks(pod, spec, place, lacks)
+                    await self._report_missing(pod, spec, place, lacks)
                     return LACKING_AGAIN_SECONDS
             await self._report(pod, step.status)
         elif step.gone:
@@ -413,15 +433,17 @@ class HollowCluster:
                 self._pods.observe_gone(pod.namespace, pod.name, pod.uid)
         return None
 
-    async def _tell_lacks(self, pod: Envelope, spec: Spec, place: Place, lacks: list[lacking.Need]) -> None:
-        """Say what a Pod waits for: of volumes first, without which no container is made."""
+    async def _report_missing(
+        self, pod: Envelope, spec: Spec, place: Place, lacks: list[missing_objects.Need]
+    ) -> None:
+        """Report the missing objects of a Pod: volumes first, because no container is created without them."""
         first = next((each for each in lacks if each.volume), None)
-        told = [first] if first is not None else lacks
-        for reason, message in dict.fromkeys(each.event for each in told):
+        reported = [first] if first is not None else lacks
+        for reason, message in dict.fromkeys(each.event for each in reported):
             self._kubelet_events.emit(_about(pod), "Warning", reason, message, now=time.time())
-        containers = {each.container: each.lack for each in reversed(told) if each.container}
+        containers = {each.container: each.lack for each in reversed(reported) if each.container}
         status = decode(pod.status, Status)
-        report = reports.lacking(pod, spec, status, place, containers, datetime.now(UTC))
+        report = reports.waiting_for_objects(pod, spec, status, place, containers, datetime.now(UTC))
         if report is not None:
             await self._report(pod, report)
 
@@ -445,15 +467,6 @@ class HollowCluster:
         )
 
 
-class _ToldCondition(Struct):
-    type: str = ""
-    message: str = ""
-
-
-class _Told(Struct):
-    conditions: tuple[_ToldCondition, ...] | None = None
-
-
 def _was_unbound(before: Envelope | None) -> bool:
     return before is None or not decode(before.spec, Spec).node_name
 
@@ -462,7 +475,7 @@ def _labels_only(namespace: Envelope) -> Envelope:
     return replace(namespace, annotations={}, spec=b"", status=b"", rest=b"")
 
 
-def _stands(pod: Envelope) -> bool:
+def _is_counted(pod: Envelope) -> bool:
     return bool(decode(pod.spec, Spec).node_name) and decode(pod.status, Status).phase not in FINISHED
 
 

@@ -1,4 +1,4 @@
-"""A way to a server that can be shut and opened again, for demos: what is lost is the network, not the server."""
+"""A proxy to a server that can be closed and opened, for demos: it simulates a lost network, not a lost server."""
 
 import asyncio
 from contextlib import suppress
@@ -8,11 +8,11 @@ CHUNK = 2**16
 
 
 class Door:
-    """A port of this machine that leads to a server while it is open. Use as an async context manager.
+    """A local port that leads to a server while it is open. Use as an async context manager.
 
     Args:
-        host: where the server is.
-        port: where the server is.
+        host: host of the server.
+        port: port of the server.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -23,19 +23,19 @@ class Door:
         self.port = 0
 
     async def __aenter__(self) -> Self:
-        """Begin to listen, the door open; `port` says where."""
+        """Start to listen with the door open; `port` contains the port."""
         self._server = await asyncio.start_server(self._enter, "127.0.0.1", 0)
         self.port = int(self._server.sockets[0].getsockname()[1])
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Cut everybody off and stop listening."""
+        """Close all connections and stop listening."""
         assert self._server is not None  # noqa: S101  entered
         self._server.close()
         await self.shut()
 
     async def shut(self) -> None:
-        """Cut everybody off; whoever comes meets a connection that ends at once."""
+        """Close all connections, and close new ones immediately."""
         self._open = False
         for task in self._through:
             task.cancel()
@@ -43,7 +43,7 @@ class Door:
             await asyncio.wait(self._through)
 
     def open(self) -> None:
-        """Let everybody through again."""
+        """Let connections through again."""
         self._open = True
 
     def _enter(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -60,7 +60,8 @@ class Door:
                     tasks.create_task(_pump(reader, there))
                     tasks.create_task(_pump(back, writer))
         except* OSError:
-            pass  # one of the two has gone: so has the other, for those who come through here
+            # One side has closed the connection, so the other one is closed, too.
+            pass
         finally:
             for each in (writer, there):
                 if each is not None:

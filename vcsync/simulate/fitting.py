@@ -1,7 +1,7 @@
-"""The pretend node scheduler: which node a Pod goes to, and why to none. Pure.
+"""The simulated node scheduler: the node for a Pod, or the reasons why none fits. Pure.
 
-Of kube-scheduler it has what decides whether a Pod runs: requests, node selectors and required node affinity, taints,
-cordons, host ports. Among the first few nodes that fit it takes the emptiest.
+It implements the filters of kube-scheduler that decide whether a Pod can run on a node: requests, node selectors and
+required node affinity, taints, cordons, host ports. It chooses the emptiest of the first few nodes that fit.
 """
 
 from collections import Counter
@@ -10,16 +10,17 @@ from collections.abc import Callable, Mapping
 import msgspec
 from msgspec import Struct
 
-from vcsync.kube.envelope import Envelope, decode
-from vcsync.kube.node_selectors import Affinity, Term, selects
-from vcsync.kube.quantity import milli
-from vcsync.kube.taints import CORDONED, Taint, Toleration, borne
+from vcsync.objects.conditions import Condition, is_true
+from vcsync.objects.envelope import Envelope, decode
+from vcsync.objects.node_selectors import Affinity, Term, selects
+from vcsync.objects.quantity import milli
+from vcsync.objects.taints import CORDONED, Taint, Toleration, all_tolerated
 from vcsync.scheduling.pods import pod_requests
 
 KINDS = 4096
-"""Different needs of Pods that are remembered."""
+"""Number of remembered distinct needs of Pods."""
 ENOUGH = 8
-"""Nodes that fit are looked for until there are so many: with thousands, the emptiest of all is not worth the search."""
+"""Number of fitting nodes among which the emptiest is chosen: a search of thousands of nodes is not worthwhile."""
 
 
 class _Port(Struct, rename="camel"):
@@ -44,21 +45,16 @@ class _NodeSpec(Struct, rename="camel"):
     taints: tuple[Taint, ...] | None = None
 
 
-class _NodeCondition(Struct):
-    type: str = ""
-    status: str = ""
-
-
 class _NodeStatus(Struct, rename="camel"):
     allocatable: dict[str, str] | None = None
-    conditions: tuple[_NodeCondition, ...] | None = None
+    conditions: tuple[Condition, ...] | None = None
 
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
-class Wish(Struct, frozen=True):
-    """What a Pod needs of its node; amounts in thousandths."""
+class PodNeeds(Struct, frozen=True):
+    """A Pod's requirements for its node; amounts in thousandths."""
 
     requests: dict[str, int]
     selector: dict[str, str]
@@ -68,7 +64,7 @@ class Wish(Struct, frozen=True):
 
 
 class Node(Struct):
-    """A node and what stands on it; amounts in thousandths."""
+    """A node and its Pods; amounts in thousandths."""
 
     name: str
     labels: dict[str, str]
@@ -80,8 +76,8 @@ class Node(Struct):
     ports: Counter[tuple[str, int]] = Counter()
 
 
-def wish(pod: Envelope) -> Wish:
-    """Read what a Pod needs."""
+def needs_of(pod: Envelope) -> PodNeeds:
+    """Read the needs of a Pod."""
     spec = decode(pod.spec, _PodSpec)
     ports = {
         (port.protocol, port.host_port)
@@ -89,7 +85,7 @@ def wish(pod: Envelope) -> Wish:
         for port in container.ports or ()
         if port.host_port
     }
-    return Wish(
+    return PodNeeds(
         {**pod_requests(pod.spec), "pods": 1000},
         spec.node_selector or {},
         spec.affinity.terms if spec.affinity else None,
@@ -99,31 +95,31 @@ def wish(pod: Envelope) -> Wish:
 
 
 Refuses = Callable[[Node], str]
-"""Tells why a Pod cannot go to a node; empty: it can."""
+"""Returns the reason why a Pod cannot run on a node; empty: it can."""
 
 
 class Nodes:
-    """All nodes of a cluster, and the Pods on them."""
+    """All nodes of a cluster with their Pods."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
         self._order: list[str] = []
         self._next = 0
-        self._placed: dict[str, tuple[str, Wish]] = {}  # Pod's uid -> its node, what it uses there
-        self._wishes: dict[bytes, Wish] = {}
+        # UID of a Pod: its node, and its usage there.
+        self._placed: dict[str, tuple[str, PodNeeds]] = {}
+        self._shared_needs: dict[bytes, PodNeeds] = {}
         self._changed = 0
-        self._refused: dict[
-            bytes, tuple[int, dict[str, int]]
-        ] = {}  # by wish: when so much had changed, and why
+        # Needs that no node fits: the number of changes at that time, and the reasons.
+        self._refused: dict[bytes, tuple[int, dict[str, int]]] = {}
 
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def see_node(self, node: Envelope) -> bool:
-        """Take in a node's present state; True: other Pods may fit on it now."""
+    def update_node(self, node: Envelope) -> bool:
+        """Update a node's state; True: further Pods may fit on it now."""
         spec, status = decode(node.spec, _NodeSpec), decode(node.status, _NodeStatus)
         before = self._nodes.get(node.name)
-        ready = any(each.type == "Ready" and each.status == "True" for each in status.conditions or ())
+        ready = is_true(status.conditions, "Ready")
         allocatable = {name: milli(text) for name, text in (status.allocatable or {}).items()}
         now = self._nodes[node.name] = Node(
             node.name,
@@ -147,26 +143,26 @@ class Nodes:
         self._changed += 1
         return True
 
-    def lose_node(self, name: str) -> None:
+    def remove_node(self, name: str) -> None:
         """Forget a node."""
         if self._nodes.pop(name, None) is not None:
             self._order.remove(name)
             self._changed += 1
 
     def has(self, uid: str) -> bool:
-        """Whether a Pod is counted on a node."""
+        """Return whether a Pod is counted on a node."""
         return uid in self._placed
 
-    def place(self, uid: str, node: str, needs: Wish) -> None:
-        """Count a Pod on a node: bound to it, or just decided to be."""
+    def add(self, uid: str, node: str, needs: PodNeeds) -> None:
+        """Count a Pod on a node to which it is bound, or is about to be."""
         if uid in self._placed:
             return
         self._placed[uid] = (node, self._shared(needs))
         if node in self._nodes:
             charge(self._nodes[node], needs, 1)
 
-    def lift(self, uid: str) -> bool:
-        """Count a Pod no more: it has ended or is gone; True if that freed something."""
+    def remove(self, uid: str) -> bool:
+        """Stop counting a Pod that has ended or is gone; True if that freed resources."""
         placed = self._placed.pop(uid, None)
         if placed is None:
             return False
@@ -181,12 +177,12 @@ class Nodes:
         """The nodes."""
         return self._nodes
 
-    def choose(self, needs: Wish, refuses: Refuses | None = None) -> str | dict[str, int]:
-        """Return the node for a Pod, or how many nodes refuse it for each reason.
+    def choose(self, needs: PodNeeds, refuses: Refuses | None = None) -> str | dict[str, int]:
+        """Return the node for a Pod, or the number of nodes per reason for refusal.
 
         Args:
-            needs: of the Pod.
-            refuses: what else a node may be refused for.
+            needs: needs of the Pod.
+            refuses: further filter of nodes.
         """
         kind = _encode(needs) if refuses is None else b""
         known = self._refused.get(kind)
@@ -212,20 +208,20 @@ class Nodes:
         return max(found, key=lambda node: (_room(node), node.name)).name
 
     def _remember(self, kind: bytes, reasons: dict[str, int]) -> None:
-        """Take note why no node takes a Pod: another of its kind need not ask again before something is freed."""
+        """Remember the reasons why no node fits, so that equal Pods are not tried before resources become free."""
         if len(self._refused) >= KINDS:
             self._refused.clear()
         self._refused[kind] = self._changed, reasons
 
-    def _shared(self, needs: Wish) -> Wish:
-        """Return the wish that is kept for all Pods that need the same."""
-        if len(self._wishes) >= KINDS:
-            self._wishes.clear()
-        return self._wishes.setdefault(_encode(needs), needs)
+    def _shared(self, needs: PodNeeds) -> PodNeeds:
+        """Return the shared instance of equal needs."""
+        if len(self._shared_needs) >= KINDS:
+            self._shared_needs.clear()
+        return self._shared_needs.setdefault(_encode(needs), needs)
 
 
-def charge(node: Node, needs: Wish, sign: int) -> None:
-    """Count a Pod on a node (1), or no more (-1)."""
+def charge(node: Node, needs: PodNeeds, sign: int) -> None:
+    """Start (1) or stop (-1) counting a Pod on a node."""
     node.used = {
         **node.used,
         **{name: node.used.get(name, 0) + sign * amount for name, amount in needs.requests.items()},
@@ -236,12 +232,12 @@ def charge(node: Node, needs: Wish, sign: int) -> None:
             node.ports[port] += sign
 
 
-def refusal(node: Node, needs: Wish) -> str:
-    """Return why a Pod cannot go to a node, in kube-scheduler's words; empty: it can."""
+def refusal(node: Node, needs: PodNeeds) -> str:
+    """Return the reason why a Pod cannot run on a node, as kube-scheduler words it; empty: it can."""
     taint = untolerated(node.taints, needs.tolerations)
     checks = (
         (
-            node.cordoned and not borne([CORDONED], needs.tolerations),
+            node.cordoned and not all_tolerated([CORDONED], needs.tolerations),
             "node(s) were unschedulable",
         ),
         (not node.ready, "node(s) were not ready"),
@@ -259,7 +255,7 @@ def refusal(node: Node, needs: Wish) -> str:
     return refused or _lack(node, needs)
 
 
-def _lack(node: Node, needs: Wish) -> str:
+def _lack(node: Node, needs: PodNeeds) -> str:
     for name, amount in needs.requests.items():
         if amount and node.used.get(name, 0) + amount > node.allocatable.get(name, 0):
             return "Too many pods" if name == "pods" else f"Insufficient {name}"
@@ -267,7 +263,7 @@ def _lack(node: Node, needs: Wish) -> str:
 
 
 def untolerated(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> str:
-    """Return a taint that keeps a Pod away, as kube-scheduler names it; empty: none."""
+    """Return a taint that the Pod does not tolerate, in kube-scheduler's notation; empty: none."""
     for taint in taints:
         if taint.effect != "PreferNoSchedule" and not any(each.tolerates(taint) for each in tolerations):
             return f"{taint.key}: {taint.value}" if taint.value else taint.key
@@ -275,7 +271,7 @@ def untolerated(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) 
 
 
 def _room(node: Node) -> float:
-    """Return how empty a node is, 0 to 1, by the scarcest of what is asked for."""
+    """Return the free share of a node, 0 to 1, of its scarcest resource."""
     shares = [
         1 - node.used.get(name, 0) / node.allocatable[name]
         for name in ("cpu", "memory", "pods")

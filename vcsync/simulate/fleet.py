@@ -1,7 +1,7 @@
-"""The nodes of a hollow cluster, kept alive: registered, reported of, their Leases renewed; and what befalls them.
+"""Keeps the nodes of a hollow cluster registered, with status and Leases, and applies their simulated states.
 
-A node whose annotation says that it is down is left alone, but for saying so at once, for which its cluster's node
-controller would take a minute. Taints are that one's.
+A node that is down according to its annotation gets no heartbeats. Its conditions become unknown immediately, which
+would take its cluster's node controller a minute. That controller sets the taints.
 """
 
 import math
@@ -14,14 +14,15 @@ from msgspec import Struct
 
 from vcsync.api.names import HOLLOW_STATE
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import Envelope, decode, untyped
 from vcsync.kube.errors import AlreadyExists, NotFound
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import LEASES, NODES
+from vcsync.objects.conditions import Condition
+from vcsync.objects.envelope import Envelope, decode, untyped
+from vcsync.objects.times import micro_time_text
 from vcsync.simulate.nodes import (
     DOWN,
     STATES,
-    Condition,
     Shape,
     conditions,
     index_of,
@@ -31,22 +32,22 @@ from vcsync.simulate.nodes import (
 
 LEASE_NAMESPACE = "kube-node-lease"
 BEAT_SECONDS, REPORT_SECONDS = 30.0, 300.0
-"""How often a kubelet renews its node's Lease, less often than real ones, and tells its status when nothing has changed."""
+"""Seconds between renewals of a node's Lease, more than for real kubelets, and between unchanged status updates."""
 MOST_BEATS, MOST_REPORTS = 2.0, 1.0
-"""Of all nodes together, in a second: with many nodes each has its turn more rarely."""
+"""Renewals per second of all nodes together: with many nodes each is renewed less often."""
 BEATS_OF_LEASE = 4
 NOWHERE, NEVER = ("", 0), -math.inf
 
 
 class Pace(Struct, frozen=True):
-    """How often nodes show that they are alive, in seconds."""
+    """Intervals of the nodes' heartbeats, in seconds."""
 
     beat: float
     report: float
 
 
 def pace(nodes: int, beat: float | None = None) -> Pace:
-    """Return how often each of so many nodes does; `beat`: as somebody wants it."""
+    """Return the intervals for this number of nodes; `beat`: the configured one."""
     wanted = beat if beat is not None else max(BEAT_SECONDS, nodes / MOST_BEATS)
     return Pace(wanted, max(REPORT_SECONDS, nodes / MOST_REPORTS))
 
@@ -55,8 +56,8 @@ class _Status(Struct):
     conditions: tuple[Condition, ...] | None = None
 
 
-class _Told(Struct, frozen=True):
-    """What was said of a node last, and when, by the monotonic clock."""
+class _Report(Struct, frozen=True):
+    """The last report about a node, with its time on the monotonic clock."""
 
     state: str
     endpoint: tuple[str, int] | None
@@ -65,15 +66,15 @@ class _Told(Struct, frozen=True):
 
 
 class Fleet:
-    """Keeps the nodes.
+    """Maintains the nodes.
 
     Args:
-        client: of the cluster.
-        nodes: sees the nodes that there are.
-        count: how many there shall be.
-        shape: what each holds.
-        pace: how often each shows that it is alive.
-        changed: told of a node that fares otherwise than before.
+        client: client of the cluster.
+        nodes: cache of the existing nodes.
+        count: number of nodes.
+        shape: capacity of each node.
+        pace: intervals of the heartbeats.
+        changed: called with a node whose simulated state changed.
     """
 
     def __init__(  # noqa: PLR0917 - what it works with, each of its own type
@@ -91,34 +92,34 @@ class Fleet:
         self._shape = shape
         self._pace = pace
         self._changed = changed
-        self._told: dict[str, _Told] = {}
+        self._reports: dict[str, _Report] = {}
         self._registered: set[str] = set()
         self.endpoint: tuple[str, int] | None = None
 
     def down(self) -> list[str]:
         """Return the nodes that are down."""
-        return sorted(name for name, told in self._told.items() if told.state == DOWN)
+        return sorted(name for name, report in self._reports.items() if report.state == DOWN)
 
     @property
     def registered(self) -> int:
-        """How many nodes have registered."""
+        """Return the number of registered nodes."""
         return len(self._registered)
 
     def alive(self, name: str) -> bool:
-        """Whether a node's kubelet works: it is one of ours, and not down."""
-        told = self._told.get(name)
-        return told is not None and told.state != DOWN and self._nodes.cache.get("", name) is not None
+        """Return whether a node's kubelet works: the node belongs to this cluster and is not down."""
+        report = self._reports.get(name)
+        return report is not None and report.state != DOWN and self._nodes.cache.get("", name) is not None
 
     def state(self, name: str) -> str | None:
-        """Return how a node of ours fares, empty: well; None: its kubelet has not begun yet."""
-        told = self._told.get(name)
-        return told.state if told is not None else None
+        """Return the simulated state of a node, empty: healthy; None: its kubelet has not started yet."""
+        report = self._reports.get(name)
+        return report.state if report is not None else None
 
     async def keep(self, name: str) -> float | None:
-        """Do for a node what is due, and return when to look again.
+        """Do the due work for a node, and return the seconds until more is due.
 
         Raises:
-            KubeError: the API cannot be reached, or refuses.
+            KubeError: the API cannot be reached, or refuses a write.
         """
         index = index_of(name, self._count)
         if index is None:
@@ -126,45 +127,45 @@ class Fleet:
         found, fresh = self._nodes.cache.get("", name), False
         if found is None:
             if name in self._registered:
-                return None  # somebody has deleted it; kubelets register when they start, and not again
+                return None  # It was deleted; kubelets register only when they start.
             found, fresh = await self._register(index), True
         self._registered.add(name)
-        told, now = self._told.get(name), time.monotonic()
-        if told is None:
-            told = self._told[name] = self._begin(found, index, now)
+        report, now = self._reports.get(name), time.monotonic()
+        if report is None:
+            report = self._reports[name] = self._begin(found, index, now)
         state = _state(found)
         if (
-            (told.state, told.endpoint) != (state, self.endpoint)
-            or (state != DOWN and now - told.reported >= self._pace.report)
-            or _doubted(found, state)
+            (report.state, report.endpoint) != (state, self.endpoint)
+            or (state != DOWN and now - report.reported >= self._pace.report)
+            or _overwritten(found, state)
         ):
             found = await self._report(found, index, state)
-            fared = told.state
-            self._told[name] = told = _Told(state, self.endpoint, now, told.beat)
-            if fared != state:
+            before = report.state
+            self._reports[name] = report = _Report(state, self.endpoint, now, report.beat)
+            if before != state:
                 self._changed(name)
         if state == DOWN:
             return None
-        if now - told.beat >= self._pace.beat:
+        if now - report.beat >= self._pace.beat:
             await self._beat(found, new=fresh)
-            self._told[name] = told = _Told(state, self.endpoint, told.reported, now)
-        return min(told.beat + self._pace.beat, told.reported + self._pace.report) - now
+            self._reports[name] = report = _Report(state, self.endpoint, report.reported, now)
+        return min(report.beat + self._pace.beat, report.reported + self._pace.report) - now
 
-    def _begin(self, found: Envelope, index: int, now: float) -> _Told:
-        """Return what is known of a node at first: if its status says all there is to say, that was said already.
+    def _begin(self, found: Envelope, index: int, now: float) -> _Report:
+        """Return the assumed last report of a node: a complete status counts as already reported.
 
-        Not all nodes have their turn at the same time.
+        The times differ between nodes, so that their writes are spread over the interval.
         """
         turn = index / self._count
         wanted, there = node_status(index, self._shape, self.endpoint), untyped(found.status)
         same = all(there.get(key) == value for key, value in wanted.items())
         said = self.endpoint if same else None if self.endpoint else NOWHERE
         beat = now - turn * self._pace.beat if same else NEVER
-        return _Told(_state(found), said, now - turn * self._pace.report, beat)
+        return _Report(_state(found), said, now - turn * self._pace.report, beat)
 
     def forget(self, name: str) -> None:
-        """Take note that a node was deleted."""
-        self._told.pop(name, None)
+        """Record that a node was deleted."""
+        self._reports.pop(name, None)
 
     async def _register(self, index: int) -> Envelope:
         try:
@@ -186,13 +187,13 @@ class Fleet:
 
     async def _beat(self, found: Envelope, *, new: bool) -> None:
         """Renew a node's Lease."""
-        renewed = {"renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+        renewed = {"renewTime": micro_time_text(datetime.now(UTC))}
         try:
             if not new:
                 await self._client.patch(LEASES, found.name, {"spec": renewed}, LEASE_NAMESPACE)
                 return
         except NotFound:
-            pass  # somebody has deleted it
+            pass  # It was deleted.
         owner = {"apiVersion": "v1", "kind": "Node", "name": found.name, "uid": found.uid}
         spec = {
             "holderIdentity": found.name,
@@ -208,10 +209,10 @@ class Fleet:
             )
 
 
-def _doubted(found: Envelope, state: str) -> bool:
-    """Whether somebody, the cluster's node controller for one, says otherwise of a node than its kubelet."""
-    told = {each.type: each.status for each in decode(found.status, _Status).conditions or ()}
-    return any(told.get(each["type"]) != each["status"] for each in conditions(state, datetime.now(UTC)))
+def _overwritten(found: Envelope, state: str) -> bool:
+    """Return whether another writer, such as the node controller, changed the conditions that the kubelet reported."""
+    stored = {each.type: each.status for each in decode(found.status, _Status).conditions or ()}
+    return any(stored.get(each["type"]) != each["status"] for each in conditions(state, datetime.now(UTC)))
 
 
 def _state(found: Envelope) -> str:

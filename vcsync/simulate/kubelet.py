@@ -1,9 +1,9 @@
-"""The pretend kubelet: what becomes of a Pod on its node, and when. Pure.
+"""The simulated kubelet: the next state of a Pod on its node, and its time. Pure.
 
-What a container's command would do is told by `canned`: a Pod that is not to run for ever (a Job's, or one whose restart
-policy is not Always) ends when its script would, if all of the script is known. Of a Job's, `sleep 5` ends after five
-seconds, `exit 3` or `false` with that code unless a script says `exit 0` as well, anything else soon and well. What is to
-run for ever does. The image `pause` never ends. Probes by command fail when the command would; all others succeed.
+`canned` simulates the commands of containers. A Pod of a Job, or with a restart policy other than Always, ends when its
+script would, if the simulation knows the whole script. In a Job, `sleep 5` ends after five seconds, `exit 3` and `false`
+end with that code unless the script also contains `exit 0`, and all other commands succeed soon. Other Pods run forever.
+The image `pause` never ends. A probe by command fails if the command would; all other probes succeed.
 """
 
 import math
@@ -14,7 +14,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from vcsync.kube.envelope import Envelope, decode
+from vcsync.objects.conditions import find_condition
+from vcsync.objects.envelope import Envelope, decode
 from vcsync.simulate import canned, reports
 from vcsync.simulate.chance import Latency, share
 from vcsync.simulate.nodes import DISK, MEMORY
@@ -23,15 +24,15 @@ from vcsync.simulate.reports import Container, Place, Spec, Status
 JOB_LABEL = "batch.kubernetes.io/job-name"
 FINISHED = frozenset({"Succeeded", "Failed"})
 BACKOFF = (10.0, 300.0)
-"""Seconds before a container that failed is started again: the first time, and at most."""
+"""Seconds before a failed container is restarted: the first time, and at most."""
 KILLED = 137
 _FAILS = re.compile(r"^(?!.*exit 0\b).*(?:exit ([1-9]\d{0,2})\b|(?:^|/)false$)", re.DOTALL)
 _SLEEPS = re.compile(r"^(?:\S*/)?sleep (\d+(?:\.\d+)?)(?:s)?$")
 _PRESSED = {MEMORY: "memory", DISK: "ephemeral-storage"}
 
 
-class Habits(Struct, frozen=True):
-    """How kubelets of a hollow cluster behave; the same seed, the same story."""
+class KubeletBehaviour(Struct, frozen=True):
+    """The behaviour of kubelets of a hollow cluster; the same seed gives the same behaviour."""
 
     seed: int = 0
     start: Latency = Latency()
@@ -42,7 +43,7 @@ class Habits(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """What a kubelet does next. `after`: seconds until then; `status`: what it reports; `gone`: the Pod is removed."""
+    """The next step of a kubelet. `after`: seconds until then; `status`: its report; `gone`: the Pod is removed."""
 
     after: float
     status: dict[str, Any] | None = None
@@ -50,7 +51,7 @@ class Step(Struct, frozen=True):
 
 
 class _Case(Struct, frozen=True):
-    """A Pod and all that counts for what becomes of it; `passed`: seconds since it came to be as it is."""
+    """A Pod with everything that determines its next step; `passed`: seconds since its last change."""
 
     pod: Envelope
     spec: Spec
@@ -58,49 +59,51 @@ class _Case(Struct, frozen=True):
     place: Place
     passed: float
     now: datetime
-    habits: Habits
+    behaviour: KubeletBehaviour
 
     @property
     def who(self) -> Sequence[str]:
-        """What a Pod's chance hangs on: its name, so that the same seed and the same names tell the same story."""
+        """Return the key of a Pod's random values: its name, so that they are the same for the same seed."""
         return self.pod.namespace, self.pod.name
 
 
 class _End(Struct, frozen=True):
-    """How a Pod's first container ends, and after how many seconds."""
+    """Return the exit code of a Pod's first container, and the seconds until it ends."""
 
     after: float
     code: int
 
 
 def span(pod: Envelope, status: Status) -> str:
-    """Return what of a Pod begins a new span of time when it changes."""
+    """Return the parts of a Pod's state whose change restarts the time of its next step."""
     return f"{pod.deleting} {status.phase} {status.restarts} {status.init_restarts}"
 
 
 def began(status: Status, now: datetime) -> datetime:
-    """Return since when a Pod has been as it is, as its status tells it: of use to a kubelet that comes back."""
+    """Return the time of a Pod's last change according to its status, for a kubelet that was restarted."""
     running = next(iter(status.container_statuses or ()), None)
     if status.phase == "Running" and running is not None and running.started_at:
         return min(_read(running.started_at, now), now)
-    scheduled = status.condition("PodScheduled")
+    scheduled = find_condition(status.conditions, "PodScheduled")
     if status.phase == "Pending" and scheduled is not None and scheduled.status == "True":
         return min(_read(scheduled.last_transition_time or "", now), now)
     return now
 
 
-def next_step(pod: Envelope, place: Place, since: datetime, now: datetime, habits: Habits) -> Step | None:
-    """Return what happens next to a Pod that is bound; None: nothing until it changes.
+def next_step(
+    pod: Envelope, place: Place, since: datetime, now: datetime, behaviour: KubeletBehaviour
+) -> Step | None:
+    """Return the next step for a bound Pod; None: nothing until it changes.
 
     Args:
         pod: the Pod.
-        place: where it is.
-        since: when it came to be as it is.
-        now: the time.
-        habits: of the kubelet.
+        place: its location.
+        since: time of its last change.
+        now: the current time.
+        behaviour: behaviour of the kubelet.
     """
     spec, status = decode(pod.spec, Spec), decode(pod.status, Status)
-    case = _Case(pod, spec, status, place, (now - since).total_seconds(), now, habits)
+    case = _Case(pod, spec, status, place, (now - since).total_seconds(), now, behaviour)
     if pod.deleting:
         return _stopping(case)
     if status.phase in FINISHED:
@@ -117,10 +120,13 @@ def next_step(pod: Envelope, place: Place, since: datetime, now: datetime, habit
 
 
 def _stopping(case: _Case) -> Step | None:
-    """Let a Pod go within its grace; one that others hold ends first, so that they see how."""
-    pod, status, habits = case.pod, case.status, case.habits
+    """End a Pod within its grace period.
+
+    A Pod with finalizers first gets a terminal status, so that the owners of the finalizers see its exit.
+    """
+    pod, status, behaviour = case.pod, case.status, case.behaviour
     grace = float(pod.deletion_grace_seconds or 0)
-    wait = min(habits.stop.draw(habits.seed, *case.who, "stop"), grace)
+    wait = min(behaviour.stop.draw(behaviour.seed, *case.who, "stop"), grace)
     left = max(wait - case.passed, 0.0)
     if pod.finalizers and status.phase not in FINISHED:
         return Step(left, reports.ended(pod, case.spec, status, KILLED, case.now))
@@ -139,8 +145,8 @@ def _deadline(spec: Spec, status: Status, now: datetime) -> float:
 
 
 def _starting(case: _Case) -> Step:
-    pod, spec, status, habits = case.pod, case.spec, case.status, case.habits
-    wait = habits.start.draw(habits.seed, *case.who, "start") if not status.init_restarts else 0.0
+    pod, spec, status, behaviour = case.pod, case.spec, case.status, case.behaviour
+    wait = behaviour.start.draw(behaviour.seed, *case.who, "start") if not status.init_restarts else 0.0
     for position, container in enumerate(spec.init_containers or ()):
         if container.restart_policy == "Always":
             continue
@@ -178,26 +184,26 @@ def _running(case: _Case) -> Step | None:
 
 
 def _end(case: _Case) -> _End | None:
-    """Return how a Pod's first container ends; None: it does not."""
-    spec, habits, restarts = case.spec, case.habits, case.status.restarts
+    """Return the end of a Pod's first container; None: it does not end."""
+    spec, behaviour, restarts = case.spec, case.behaviour, case.status.restarts
     first = (spec.containers or (Container(),))[0]
-    if not restarts and habits.failing and share(habits.seed, *case.who, "fails") < habits.failing:
-        return _End(habits.job.draw(habits.seed, *case.who, "job", restarts), 1)
+    if not restarts and behaviour.failing and share(behaviour.seed, *case.who, "fails") < behaviour.failing:
+        return _End(behaviour.job.draw(behaviour.seed, *case.who, "job", restarts), 1)
     dying = _liveness(first, case.pod.name)
     if dying is not None:
         return _End(dying, KILLED)
     if "/pause:" in first.image or first.image.startswith("pause:"):
         return None
-    told = _told(first, case.pod, always=spec.restart_policy == "Always")
-    if told is None:
+    end = _end_of_command(first, case.pod, always=spec.restart_policy == "Always")
+    if end is None:
         return None
-    after = told.after or habits.job.draw(habits.seed, *case.who, "job", restarts)
-    again = told.code and spec.restart_policy != "Never"
-    return _End(after + (_pause(restarts) if again else 0.0), told.code)
+    after = end.after or behaviour.job.draw(behaviour.seed, *case.who, "job", restarts)
+    again = end.code and spec.restart_policy != "Never"
+    return _End(after + (_pause(restarts) if again else 0.0), end.code)
 
 
-def _told(first: Container, pod: Envelope, *, always: bool) -> _End | None:
-    """Return how a container ends by its command; None: it is to run for ever."""
+def _end_of_command(first: Container, pod: Envelope, *, always: bool) -> _End | None:
+    """Return the end of a container by its command; None: it runs forever."""
     is_job = JOB_LABEL in pod.labels
     if first.words and (is_job or not always):
         said = canned.say(first.words, pod.name)
@@ -218,18 +224,18 @@ def _pause(restarts: int) -> float:
 
 
 def _unready(spec: Spec, host: str, passed: float) -> list[str]:
-    """Return the containers that are not ready yet, so long after they began."""
+    """Return the containers that are not ready yet, this long after their start."""
     return [each.name for each in spec.containers or () if _ready_after(each, host) > passed]
 
 
 def _next_probe(spec: Spec, host: str, passed: float) -> float:
-    """Return in how many seconds the next container gets ready."""
+    """Return the seconds until the next container becomes ready."""
     left = [_ready_after(each, host) - passed for each in spec.containers or ()]
     return min((each for each in left if each > 0), default=math.inf)
 
 
 def _ready_after(container: Container, host: str) -> float:
-    """Return how many seconds after its begin a container is ready; infinity: never."""
+    """Return the seconds from a container's start until it is ready; infinity: never."""
     wait = 0.0
     for probe in (container.startup_probe, container.readiness_probe):
         if probe is not None:
@@ -238,7 +244,7 @@ def _ready_after(container: Container, host: str) -> float:
 
 
 def _liveness(container: Container, host: str) -> float | None:
-    """Return how many seconds after its begin a container is killed for its liveness probe."""
+    """Return the seconds from a container's start until its liveness probe kills it; None: never."""
     probe = container.liveness_probe
     if probe is None or not canned.say(probe.command, host).code:
         return None

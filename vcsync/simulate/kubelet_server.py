@@ -1,6 +1,6 @@
-"""What kubelets serve: logs, exec, attach and port-forward, answered for every node of a hollow cluster by one server.
+"""The kubelets' server: logs, exec, attach and port-forward for every node of a hollow cluster.
 
-Paths and words: Kubernetes' `pkg/kubelet/server/server.go`. Who calls must show the certificate of an API server.
+Paths and messages: Kubernetes' `pkg/kubelet/server/server.go`. Callers must present the certificate of an API server.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from typing import Any
 import structlog
 from aiohttp import WSMsgType, web
 
-from vcsync.kube.envelope import Envelope
-from vcsync.kube.takeover import Taken, take_over
+from vcsync.kube.upgraded_connection import HijackedResponse, take_over
+from vcsync.objects.envelope import Envelope
 from vcsync.simulate import canned, sessions
-from vcsync.simulate.canned import Asked, Life
-from vcsync.simulate.lives import Refused, asked_of, life_of, running
+from vcsync.simulate.canned import ContainerRun, LogOptions
+from vcsync.simulate.container_runs import Refused, container_run, log_options, running
 from vcsync.simulate.sessions import Channels, SpdyStreams
 from vcsync.simulate.spdy import Pipe, Session, SpdyError, Stream
 
@@ -26,7 +26,7 @@ SPDY = "SPDY/3.1"
 PORT_FORWARD = "portforward.k8s.io"
 TUNNELLED = f"{SPDY}+{PORT_FORWARD}"
 OPEN_SECONDS = 30.0
-"""How long a client may take to open its streams."""
+"""Seconds that a client may take to open its streams."""
 STOP_SECONDS = 1.0
 ASKED = {"input": sessions.STDIN, "output": sessions.STDOUT, "error": sessions.STDERR}
 
@@ -37,11 +37,11 @@ _log = structlog.get_logger(__name__)
 
 
 class KubeletServer:
-    """Serves for all kubelets of a hollow cluster.
+    """Serves requests for all kubelets of a hollow cluster.
 
     Args:
-        find: a Pod by namespace and name, if its kubelet is there.
-        clock: tells the time.
+        find: returns a Pod by namespace and name, if its kubelet works.
+        clock: the clock.
     """
 
     def __init__(self, find: FindPod, clock: Clock = lambda: datetime.now(UTC)) -> None:
@@ -56,10 +56,10 @@ class KubeletServer:
         }
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext) -> int:
-        """Begin to serve; return the port.
+        """Start to serve; return the port.
 
         Raises:
-            OSError: it cannot.
+            OSError: the address cannot be used.
         """
         server = web.Server(self._handle, access_log=None, handler_cancellation=True)
         self._runner = web.ServerRunner(server, shutdown_timeout=STOP_SECONDS, handle_signals=False)
@@ -93,16 +93,16 @@ class KubeletServer:
 
     async def _logs(self, request: web.BaseRequest, pod: Envelope, container: str) -> web.StreamResponse:
         query = request.query
-        life = life_of(pod, container, previous=query.get("previous") == "true")
-        asked = asked_of(query.get, self._clock())
+        life = container_run(pod, container, previous=query.get("previous") == "true")
+        options = log_options(query.get, self._clock())
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
-        left = asked.limit
+        left = options.limit
         now = self._clock()
-        for line in canned.past(life, now, asked):
-            left = await _write(response, canned.written(line, timestamps=asked.timestamps), left)
+        for line in canned.past(life, now, options):
+            left = await _write(response, canned.written(line, timestamps=options.timestamps), left)
         if query.get("follow") == "true":
-            await self._follow(response, (pod, container), life, asked, left)
+            await self._follow(response, (pod, container), life, options, left)
         await response.write_eof()
         return response
 
@@ -110,30 +110,30 @@ class KubeletServer:
         self,
         response: web.StreamResponse,
         whose: tuple[Envelope, str],
-        life: Life,
-        asked: Asked,
+        life: ContainerRun,
+        options: LogOptions,
         left: int | None,
     ) -> None:
-        """Go on until the container ends."""
+        """Follow a log until the container ends."""
         number = canned.count(life, self._clock())
         while life.until is None and (left is None or left > 0):
             await self._sleep_until(canned.next_at(life, number))
             life = self._again(whose, life)
             for line in canned.lines(life, number, self._clock()):
                 number += 1
-                left = await _write(response, canned.written(line, timestamps=asked.timestamps), left)
+                left = await _write(response, canned.written(line, timestamps=options.timestamps), left)
             number = max(number, canned.count(life, self._clock()))
 
-    def _again(self, whose: tuple[Envelope, str], life: Life) -> Life:
-        """Return what has become of a container since."""
+    def _again(self, whose: tuple[Envelope, str], life: ContainerRun) -> ContainerRun:
+        """Return the current state of a container."""
         pod, container = whose
         found = self._find(pod.namespace, pod.name)
         with suppress(Refused):
             if found is not None and found.uid == pod.uid:
-                now = life_of(found, container, previous=False)
+                now = container_run(found, container, previous=False)
                 if now.began == life.began:
                     return now
-        return Life(life.pod, life.container, life.began, self._clock(), life.command)
+        return ContainerRun(life.pod, life.container, life.began, self._clock(), life.command)
 
     async def _sleep_until(self, at: datetime) -> None:
         seconds = (at - self._clock()).total_seconds()
@@ -214,7 +214,7 @@ class KubeletServer:
             pass
         finally:
             reading.cancel()
-        return Taken()
+        return HijackedResponse()
 
     # ---- Port-forward --------------------------------------------------------------------
 
@@ -230,12 +230,12 @@ class KubeletServer:
             client = take_over(request)
             await client.write(_switching(PORT_FORWARD))
             await _forwarded(client, pod)
-            return Taken()
+            return HijackedResponse()
         raise Refused(400, "unable to upgrade: missing upgrade headers in request")
 
 
 class _SocketPipe:
-    """A WebSocket whose messages are nothing but bytes."""
+    """A WebSocket whose messages are plain bytes."""
 
     def __init__(self, socket: web.WebSocketResponse) -> None:
         self._socket = socket
@@ -253,7 +253,7 @@ class _SocketPipe:
 
 
 async def _forwarded(pipe: Pipe, pod: Envelope) -> None:
-    """Answer whatever is sent to any port once, as a web server might."""
+    """Answer the first input to any port, like a web server."""
     async with asyncio.TaskGroup() as tasks:
 
         async def opened(stream: Stream) -> None:
@@ -277,7 +277,7 @@ async def _answered(session: Session, stream: Stream, pod: Envelope) -> None:
 
 
 async def _until_either(*works: Coroutine[Any, Any, None]) -> None:
-    """Do several things until one of them is done."""
+    """Run several coroutines until one of them ends."""
     tasks = [asyncio.create_task(each) for each in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -324,7 +324,7 @@ def _switching(protocol: str) -> bytes:
 
 
 def _is_api_server(request: web.BaseRequest) -> bool:
-    """Whether the API server calls: TLS has seen that the certificate is of the cluster's CA."""
+    """Return whether the caller is the API server; TLS has verified that its certificate is from the cluster's CA."""
     shown = request.get_extra_info("peercert") or {}
     return any(pair == ("commonName", CALLER) for group in shown.get("subject", ()) for pair in group)
 

@@ -1,6 +1,6 @@
-"""Whom a Pod wants on its node or near it, and whom not. Pure.
+"""Affinity between Pods, and topology spread. Pure.
 
-Behaviour: what kube-scheduler's plugins InterPodAffinity and PodTopologySpread require; preferences are not looked at.
+Behaviour: kube-scheduler's plugins InterPodAffinity and PodTopologySpread. Required terms apply; preferences are ignored.
 """
 
 from collections import Counter
@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from vcsync.kube.envelope import Envelope, decode
-from vcsync.kube.node_selectors import selects
-from vcsync.kube.selectors import LabelSelector, compile_selector
-from vcsync.simulate.fitting import Node, Refuses, Wish, untolerated
+from vcsync.objects.envelope import Envelope, decode
+from vcsync.objects.node_selectors import selects
+from vcsync.objects.selectors import LabelSelector, compile_selector
+from vcsync.simulate.fitting import Node, PodNeeds, Refuses, untolerated
 
 LONELY = "node(s) didn't match pod affinity rules"
 CROWDED = "node(s) didn't match pod anti-affinity rules"
@@ -20,7 +20,7 @@ UNEVEN = "node(s) didn't match pod topology spread constraints"
 UNLABELLED = f"{UNEVEN} (missing required label)"
 
 Domain = tuple[str, str]
-"""A topology key and its value: the nodes that are one place by it."""
+"""A topology key with a value: nodes that have it form one domain."""
 
 
 class Term(Struct, rename="camel"):
@@ -58,34 +58,35 @@ class _Spec(Struct, rename="camel"):
     topology_spread_constraints: tuple[Constraint, ...] | None = None
 
 
-class Neighbours:
-    """All Pods that stand on nodes.
+class PlacedPods:
+    """All Pods on nodes.
 
     Args:
-        labels_of: a namespace's labels.
+        labels_of: returns a namespace's labels.
     """
 
     def __init__(self, labels_of: Callable[[str], Mapping[str, str]]) -> None:
         self._labels_of = labels_of
-        self._standing: dict[str, dict[str, tuple[Envelope, str]]] = {}  # namespace -> uid -> Pod, its node
+        # Pod with its node, by namespace and UID.
+        self._standing: dict[str, dict[str, tuple[Envelope, str]]] = {}
         self._repelling: dict[str, tuple[Envelope, str]] = {}
 
-    def place(self, pod: Envelope, node: str) -> None:
-        """Have a Pod stand on a node, or see how it has changed."""
+    def add(self, pod: Envelope, node: str) -> None:
+        """Add a Pod to a node, or update it."""
         self._standing.setdefault(pod.namespace, {})[pod.uid] = (pod, node)
         if b'"podAntiAffinity"' in pod.spec:
             self._repelling[pod.uid] = (pod, node)
 
-    def lift(self, pod: Envelope) -> None:
-        """Forget a Pod: it has ended or is gone."""
+    def remove(self, pod: Envelope) -> None:
+        """Remove a Pod that has ended or is gone."""
         self._repelling.pop(pod.uid, None)
         mine = self._standing.get(pod.namespace, {})
         mine.pop(pod.uid, None)
         if not mine:
             self._standing.pop(pod.namespace, None)
 
-    def refusal(self, pod: Envelope, needs: Wish, nodes: Mapping[str, Node]) -> Refuses | None:
-        """Return what tells why a Pod cannot go to a node because of others; None: they do not matter."""
+    def refusal(self, pod: Envelope, needs: PodNeeds, nodes: Mapping[str, Node]) -> Refuses | None:
+        """Return the filter of nodes that follows from other Pods; None: other Pods do not restrict the nodes."""
         checks = [
             check
             for check in (
@@ -147,7 +148,7 @@ class Neighbours:
         return lambda node: REPELLED if any(node.labels.get(key) == value for key, value in taken) else ""
 
     def _concerns(self, term: Term, whose: Envelope, other: Envelope) -> bool:
-        """Whether a term of one Pod selects another."""
+        """Return whether a term of one Pod selects another."""
         return self._reaches(term, whose, other.namespace) and _matches(term.label_selector, other.labels)
 
     def _reaches(self, term: Term, whose: Envelope, namespace: str) -> bool:
@@ -160,14 +161,14 @@ class Neighbours:
         )
 
     def _of(self, pod: Envelope, terms: Collection[Term]) -> Iterator[tuple[Envelope, str]]:
-        """Iterate over the Pods of all namespaces that a term of a Pod reaches."""
+        """Iterate over the Pods of all namespaces that a term covers."""
         for namespace, standing in self._standing.items():
             if any(self._reaches(term, pod, namespace) for term in terms):
                 yield from standing.values()
 
     # ---- Spread --------------------------------------------------------------------------
 
-    def _spread(self, pod: Envelope, needs: Wish, nodes: Mapping[str, Node]) -> Refuses | None:
+    def _spread(self, pod: Envelope, needs: PodNeeds, nodes: Mapping[str, Node]) -> Refuses | None:
         constraints = _constraints(pod)
         if not constraints:
             return None
@@ -187,9 +188,9 @@ class Neighbours:
         return refuses
 
     def _full(
-        self, constraint: Constraint, pod: Envelope, needs: Wish, labelled: Iterable[Node]
+        self, constraint: Constraint, pod: Envelope, needs: PodNeeds, labelled: Iterable[Node]
     ) -> list[str]:
-        """Return the domains in which one more Pod like this one would be too many."""
+        """Return the domains in which one more Pod like this one would violate the constraint."""
         key, counted = constraint.topology_key, Counter[str]()
         domains = {node.name: node.labels[key] for node in labelled if _is_eligible(constraint, node, needs)}
         for other, node in self._standing.get(pod.namespace, {}).values():
@@ -203,8 +204,8 @@ class Neighbours:
         return [value for value in values if counted[value] + own - least > constraint.max_skew]
 
 
-def _is_eligible(constraint: Constraint, node: Node, needs: Wish) -> bool:
-    """Whether a node counts for a constraint."""
+def _is_eligible(constraint: Constraint, node: Node, needs: PodNeeds) -> bool:
+    """Return whether a node counts for a constraint."""
     if constraint.node_affinity_policy == "Honor" and not selects(
         needs.selector, needs.terms, node.name, node.labels
     ):
@@ -213,7 +214,7 @@ def _is_eligible(constraint: Constraint, node: Node, needs: Wish) -> bool:
 
 
 def _domains(terms: Iterable[Term], node: Node | None) -> list[Domain]:
-    """Return the places a node is in by the terms' topology keys."""
+    """Return the domains of a node for the terms' topology keys."""
     if node is None:
         return []
     return [
@@ -246,11 +247,11 @@ def _constraints(pod: Envelope) -> list[Constraint]:
     return [each for each in found if each.when_unsatisfiable == "DoNotSchedule"]
 
 
-def minds_others(pod: Envelope) -> bool:
-    """Whether a Pod that waits may find a place because others come."""
+def depends_on_other_pods(pod: Envelope) -> bool:
+    """Return whether new Pods may make a node suitable for a waiting Pod."""
     return b'"podAffinity"' in pod.spec or b'"topologySpreadConstraints"' in pod.spec
 
 
 def _matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """Whether labels are selected; no selector selects nothing, an empty one everything."""
+    """Return whether a selector selects labels. A missing selector selects no labels, an empty one selects all."""
     return selector is not None and compile_selector(selector).matches(labels)

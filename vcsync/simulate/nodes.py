@@ -1,7 +1,7 @@
-"""Hollow nodes: what they are made of, and what their kubelets say of them. Pure.
+"""Hollow nodes: their objects, and the reports of their kubelets. Pure.
 
-How a node fares is written on it by the annotation `hollow.tenancy.x-k8s.io/state`: `down` (its kubelet falls silent),
-`memory-pressure` or `disk-pressure`; without it all is well.
+The annotation `hollow.tenancy.x-k8s.io/state` sets the simulated state of a node: `down` (its kubelet stops reporting),
+`memory-pressure` or `disk-pressure`; without it the node is healthy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,29 +10,25 @@ from typing import Any
 
 from msgspec import Struct
 
+from vcsync.objects.conditions import Condition
+from vcsync.objects.envelope import Envelope, untyped
+from vcsync.objects.times import time_text
+
 HOST_NAME = "kubernetes.io/hostname"
 KUBELET = "v1.36.3"
 DOWN, MEMORY, DISK = "down", "memory-pressure", "disk-pressure"
 STATES = (DOWN, MEMORY, DISK)
 FEATURES = ("ExtendWebSocketsToKubelet",)
-"""What API servers know to ask of kubelets: here, WebSockets."""
+"""Declared features of kubelets that API servers check: WebSockets."""
 
 
 class Shape(Struct, frozen=True):
-    """What every node can hold, as Kubernetes quantities."""
+    """The capacity of every node, as Kubernetes quantities."""
 
     cpu: str = "32"
     memory: str = "128Gi"
     pods: str = "500"
     storage: str = "1Ti"
-
-
-class Condition(Struct, rename="camel"):
-    """A condition of a node, as it was."""
-
-    type: str = ""
-    status: str = ""
-    last_transition_time: str | None = None
 
 
 def node_name(index: int) -> str:
@@ -41,10 +37,18 @@ def node_name(index: int) -> str:
 
 
 def index_of(name: str, count: int) -> int | None:
-    """Return which of so many hollow nodes bears a name; None: none does."""
+    """Return the index of a hollow node by its name; None: no node of this number of nodes has the name."""
     digits = name.removeprefix("node-")
     known = digits.isascii() and digits.isdigit() and int(digits) < count and name == node_name(int(digits))
     return int(digits) if known else None
+
+
+def is_beyond(node: Envelope, count: int) -> bool:
+    """Return whether a node is a hollow one beyond this number of nodes."""
+    digits = node.name.removeprefix("node-")
+    numbered = digits.isascii() and digits.isdigit() and node.name == node_name(int(digits))
+    status = untyped(node.status)
+    return numbered and int(digits) >= count and (status.get("nodeInfo") or {}).get("osImage") == "hollow"
 
 
 def address(index: int) -> str:
@@ -71,12 +75,12 @@ def node(index: int) -> dict[str, Any]:
 
 
 def node_status(index: int, shape: Shape, endpoint: tuple[str, int] | None) -> dict[str, Any]:
-    """Return a node's status but for its conditions.
+    """Return a node's status without its conditions.
 
     Args:
-        index: which node it is.
-        shape: what it holds.
-        endpoint: where the kubelet serves logs and exec; None: nowhere.
+        index: number of the node.
+        shape: its capacity.
+        endpoint: address of the kubelet's server; None: none.
     """
     amounts = {
         "cpu": shape.cpu,
@@ -114,21 +118,21 @@ def node_status(index: int, shape: Shape, endpoint: tuple[str, int] | None) -> d
 
 
 def conditions(state: str, now: datetime, before: Sequence[Condition] = ()) -> list[dict[str, str]]:
-    """Return a node's conditions; one whose kubelet is silent has unknown ones, as its cluster's controller says.
+    """Return a node's conditions. A node that is down has unknown ones, as its cluster's node controller would set them.
 
     Args:
-        state: one of `STATES`; empty: all is well.
-        now: the time.
-        before: as they were.
+        state: one of `STATES`; empty: healthy.
+        now: the current time.
+        before: the former conditions.
     """
-    time = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    time = time_text(now)
     since = {(each.type, each.status): each.last_transition_time for each in before}
-    told = []
+    reported = []
     for type_, row in _CONDITIONS.items():
         status, reason, message = row.get(state) or row[""]
         if state == DOWN:
             status, reason, message = "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status."
-        told.append(
+        reported.append(
             {
                 "type": type_,
                 "status": status,
@@ -138,7 +142,7 @@ def conditions(state: str, now: datetime, before: Sequence[Condition] = ()) -> l
                 "lastTransitionTime": since.get((type_, status)) or time,
             }
         )
-    return told
+    return reported
 
 
 _CONDITIONS: Mapping[str, Mapping[str, tuple[str, str, str]]] = {

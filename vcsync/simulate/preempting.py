@@ -1,7 +1,7 @@
-"""Which Pods make room for one of higher priority that fits nowhere. Pure.
+"""Preemption: chooses the Pods to evict for a Pod of higher priority that fits on no node. Pure.
 
-As kube-scheduler's default preemption, but that it does not look at budgets: those with the lowest priorities go, as few
-as will do, and none where the node would not have the Pod anyway.
+It works like kube-scheduler's default preemption, but ignores PodDisruptionBudgets: it evicts as few Pods as necessary, of the
+lowest priorities, and only from a node that would not refuse the Pod for other reasons.
 """
 
 from collections.abc import Iterable
@@ -9,8 +9,8 @@ from copy import copy
 
 from msgspec import Struct
 
-from vcsync.kube.envelope import Envelope, decode
-from vcsync.simulate.fitting import Node, Refuses, Wish, charge, refusal, wish
+from vcsync.objects.envelope import Envelope, decode
+from vcsync.simulate.fitting import Node, PodNeeds, Refuses, charge, needs_of, refusal
 
 
 class _Spec(Struct, rename="camel"):
@@ -20,29 +20,33 @@ class _Spec(Struct, rename="camel"):
 
 
 class Victims(Struct, frozen=True):
-    """Who has to go from a node. None: there is room as soon as those have gone that go already."""
+    """The Pods to evict from a node. If it is empty, the Pod fits as soon as terminating Pods are gone."""
 
     node: str
     pods: tuple[Envelope, ...]
 
 
 def priority(pod: Envelope) -> int:
-    """Return the priority with which a Pod may make others go; 0: it does not."""
+    """Return the priority by which a Pod may preempt others; 0: it does not preempt."""
     spec = decode(pod.spec, _Spec)
     return 0 if spec.preemption_policy == "Never" else max(spec.priority, 0)
 
 
 def victims(
-    pod: Envelope, needs: Wish, nodes: Iterable[Node], standing: Iterable[Envelope], refuses: Refuses | None
+    pod: Envelope,
+    needs: PodNeeds,
+    nodes: Iterable[Node],
+    standing: Iterable[Envelope],
+    refuses: Refuses | None,
 ) -> Victims | None:
-    """Return the node that a Pod gets at the least price; None: there is none, whoever goes.
+    """Return the cheapest preemption for a Pod and its node; None: no preemption makes it fit.
 
     Args:
-        pod: it fits nowhere now.
-        needs: of it.
-        nodes: all there are.
-        standing: all Pods that count on nodes.
-        refuses: what else a node may be refused for; others' going does not change that.
+        pod: the Pod that does not fit on any node.
+        needs: needs of the Pod.
+        nodes: all nodes.
+        standing: all Pods counted on nodes.
+        refuses: further filter of nodes, which evictions do not change.
     """
     own = priority(pod)
     if not own:
@@ -62,24 +66,24 @@ def victims(
 
 
 def _price(chosen: list[tuple[int, Envelope]]) -> tuple[bool, int, int]:
-    """Return what orders nodes: where nobody has to go comes first, then by the highest priority, then by how many."""
+    """Return the sort key of nodes: nodes without evictions first, then by the highest priority, then by number."""
     return bool(chosen), max((each for each, _ in chosen), default=0), len(chosen)
 
 
 def _cheapest(
-    node: Node, needs: Wish, lower: list[tuple[int, Envelope]]
+    node: Node, needs: PodNeeds, lower: list[tuple[int, Envelope]]
 ) -> list[tuple[int, Envelope]] | None:
-    """Return whom a node can spare least hardly so that the Pod fits; None: it does not fit even without all of them."""
+    """Return the cheapest evictions on a node that let the Pod fit; None: it would not fit even without all of them."""
     left = copy(node)
     for _, each in lower:
-        charge(left, wish(each), -1)
+        charge(left, needs_of(each), -1)
     if refusal(left, needs):
         return None
     chosen = []
     staying = [each for each in lower if not each[1].deleting]
     for rank, each in sorted(staying, key=lambda each: (-each[0], each[1].creation_timestamp, each[1].uid)):
-        charge(left, wish(each), 1)
+        charge(left, needs_of(each), 1)
         if refusal(left, needs):
-            charge(left, wish(each), -1)
+            charge(left, needs_of(each), -1)
             chosen.append((rank, each))
     return chosen

@@ -1,6 +1,6 @@
-"""What kubelets report of their Pods: statuses and patches of them. Pure.
+"""Reports of kubelets about their Pods: statuses, and patches of them. Pure.
 
-Lists of containers are replaced as a whole by a patch, conditions one by one.
+A patch replaces each list of containers as a whole, and conditions individually.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,14 +9,15 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from vcsync.kube.envelope import Envelope
+from vcsync.objects.conditions import Condition
+from vcsync.objects.envelope import Envelope
 
 READY = ("ContainersReady", "Ready")
 BEGUN = ("PodReadyToStartContainers", "Initialized")
 OWN = frozenset({*READY, *BEGUN})
 """Conditions that kubelets report."""
 RUNTIME = "hollow://"
-"""What the ids of hollow containers begin with."""
+"""Prefix of the ids of hollow containers."""
 
 
 class _Exec(Struct):
@@ -24,7 +25,7 @@ class _Exec(Struct):
 
 
 class Probe(Struct, rename="camel"):
-    """The parts of a probe that count here."""
+    """The relevant parts of a probe."""
 
     exec: _Exec | None = None
     initial_delay_seconds: int = 0
@@ -33,7 +34,7 @@ class Probe(Struct, rename="camel"):
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What it runs; nothing: it asks over the network."""
+        """Return its command; empty: it uses the network."""
         return (self.exec.command or ()) if self.exec is not None else ()
 
 
@@ -52,7 +53,7 @@ class Container(Struct, rename="camel"):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What it runs, with its arguments."""
+        """Return its command with arguments."""
         return (*(self.command or ()), *(self.args or ()))
 
 
@@ -71,15 +72,6 @@ class Spec(Struct, rename="camel"):
     restart_policy: str = "Always"
     host_network: bool = False
     active_deadline_seconds: int | None = None
-
-
-class Condition(Struct, rename="camel"):
-    """A Pod's condition."""
-
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    last_transition_time: str | None = None
 
 
 class _Run(Struct, rename="camel"):
@@ -107,13 +99,13 @@ class ContainerStatus(Struct, rename="camel"):
 
     @property
     def said(self) -> str:
-        """What it waits for, in a kubelet's words."""
+        """Return the kubelet's message about why it waits; empty: it does not wait."""
         waits = self.state and self.state.waiting
         return waits.message if waits else ""
 
     @property
     def started_at(self) -> str:
-        """When its present run began; empty: it does not run."""
+        """Return the start of its current run; empty: it does not run."""
         run = self.state and (self.state.running or self.state.terminated)
         return (run.started_at if run else None) or ""
 
@@ -133,27 +125,23 @@ class Status(Struct, rename="camel"):
 
     @property
     def restarts(self) -> int:
-        """How often the first container has been started again."""
+        """Return the number of restarts of the first container."""
         return self.container_statuses[0].restart_count if self.container_statuses else 0
 
     @property
     def init_restarts(self) -> int:
-        """How often an init container has been started again, at most."""
+        """Return the highest number of restarts of an init container."""
         return max((each.restart_count for each in self.init_container_statuses or ()), default=0)
 
     @property
     def ready(self) -> bool:
-        """Whether all is said to be ready."""
+        """Return whether the status reports the Pod and all its containers as ready."""
         said = [each.status for each in self.conditions or () if each.type in READY]
         return said == ["True", "True"] and all(each.ready for each in self.container_statuses or ())
 
-    def condition(self, type_: str) -> Condition | None:
-        """Return a condition, if it is there."""
-        return next((each for each in self.conditions or () if each.type == type_), None)
-
 
 class Place(Struct, frozen=True):
-    """Where a Pod is: the addresses of its node and of its own, and how the node fares (`nodes.STATES`)."""
+    """The location of a Pod: the addresses of its node and of the Pod, and the node's simulated state (`nodes.STATES`)."""
 
     node_address: str
     address: str
@@ -163,7 +151,7 @@ class Place(Struct, frozen=True):
 def started(  # noqa: PLR0917 - a Pod and its circumstances
     pod: Envelope, spec: Spec, before: Status, place: Place, unready: Sequence[str], now: datetime
 ) -> dict[str, Any]:
-    """Report that a Pod runs; `before`: what was reported of it."""
+    """Report that a Pod runs; `before`: its last report."""
     time, generation = _time(now), pod.generation
     conditions = [_condition(each, "True", now, generation) for each in BEGUN]
     explained = {each.type for each in before.conditions or () if each.reason}
@@ -197,14 +185,14 @@ def _addresses(place: Place) -> dict[str, Any]:
 def init_failed(  # noqa: PLR0917 - a Pod and its circumstances
     pod: Envelope, spec: Spec, status: Status, place: Place, failed: tuple[int, int], now: datetime
 ) -> dict[str, Any]:
-    """Report that an init container failed; `failed`: which one, and with which code."""
+    """Report that an init container failed; `failed`: its index, and its exit code."""
     position, code = failed
     time, never = _time(now), spec.restart_policy == "Never"
     containers = spec.init_containers or ()
     statuses = [_initialized(pod, each, time) for each in containers[:position]]
     for number, each in enumerate(containers[position:]):
         waiting = {"waiting": {"reason": "PodInitializing"}}
-        told = {
+        container_status = {
             **_container(pod, each),
             "ready": False,
             "started": False,
@@ -213,11 +201,13 @@ def init_failed(  # noqa: PLR0917 - a Pod and its circumstances
         }
         if number == 0:
             ended = _terminated(code, time, time)
-            told["restartCount"] = status.init_restarts + (0 if never else 1)
-            told["state"] = {"terminated": ended} if never else {"waiting": {"reason": "CrashLoopBackOff"}}
+            container_status["restartCount"] = status.init_restarts + (0 if never else 1)
+            container_status["state"] = (
+                {"terminated": ended} if never else {"waiting": {"reason": "CrashLoopBackOff"}}
+            )
             if not never:
-                told["lastState"] = {"terminated": ended}
-        statuses.append(told)
+                container_status["lastState"] = {"terminated": ended}
+        statuses.append(container_status)
     incomplete = [each.name for each in containers[position:]]
     lacking = {
         **_condition("Initialized", "False", now, pod.generation),
@@ -233,23 +223,23 @@ def init_failed(  # noqa: PLR0917 - a Pod and its circumstances
     }
 
 
-def lacking(  # noqa: PLR0917 - a Pod and its circumstances
+def waiting_for_objects(  # noqa: PLR0917 - a Pod and its circumstances
     pod: Envelope, spec: Spec, status: Status, place: Place, lacks: Mapping[str, str], now: datetime
 ) -> dict[str, Any] | None:
-    """Report that a Pod waits for objects that are not there; None: it is known.
+    """Report that a Pod waits for missing objects; None: its status already reports it.
 
     Args:
         pod: the Pod.
         spec: its spec.
-        status: what is reported of it.
-        place: where it is.
-        lacks: what is said of containers that cannot be made; empty: a volume cannot be mounted.
-        now: the time.
+        status: its last report.
+        place: its location.
+        lacks: messages about containers that cannot be created; empty: a volume cannot be mounted.
+        now: the current time.
     """
-    told = (*(status.init_container_statuses or ()), *(status.container_statuses or ()))
-    if {each.name: each.said for each in told if each.said} == lacks and told:
+    reported = (*(status.init_container_statuses or ()), *(status.container_statuses or ()))
+    if {each.name: each.said for each in reported if each.said} == lacks and reported:
         return None
-    restarts = {each.name: each.restart_count for each in told}
+    restarts = {each.name: each.restart_count for each in reported}
     begun = "PodInitializing" if spec.init_containers else "ContainerCreating"
     report: dict[str, Any] = {
         "phase": "Pending",
@@ -315,9 +305,10 @@ def observed(
 def readiness(
     pod: Envelope, spec: Spec, status: Status, unready: Sequence[str], now: datetime
 ) -> dict[str, Any] | None:
-    """Report which containers are ready, and whether the Pod is; None: it is known."""
+    """Report the ready containers, and whether the Pod is ready; None: the status already reports both."""
     if not unready and not spec.readiness_gates and status.ready:
-        return None  # of nearly all Pods nearly always
+        # Nearly all Pods end here.
+        return None
     wanted = _readiness(pod, spec, status, unready, now)
     there = {each.type: each for each in status.conditions or ()}
     news = [
@@ -339,24 +330,24 @@ def readiness(
 def _readiness(
     pod: Envelope, spec: Spec, status: Status, unready: Sequence[str], now: datetime
 ) -> list[dict[str, Any]]:
-    """Return the conditions that tell whether a Pod is ready."""
+    """Return the conditions for a Pod's readiness."""
     opened = {each.type for each in status.conditions or () if each.status == "True"}
     closed = [each.condition_type for each in spec.readiness_gates or () if each.condition_type not in opened]
     containers = _condition("ContainersReady", "True", now, pod.generation)
     ready = _condition("Ready", "True", now, pod.generation)
     if unready:
-        told = {
+        cause = {
             "status": "False",
             "reason": "ContainersNotReady",
             "message": f"containers with unready status: [{' '.join(unready)}]",
         }
-        return [containers | told, ready | told]
+        return [containers | cause, ready | cause]
     if closed:
-        told = {"status": "False", "reason": "ReadinessGatesNotReady"}
+        cause = {"status": "False", "reason": "ReadinessGatesNotReady"}
         wanted = ", ".join(
             f'corresponding condition of pod readiness gate "{each}" does not exist.' for each in closed
         )
-        return [containers, {**ready, **told, "message": wanted}]
+        return [containers, {**ready, **cause, "message": wanted}]
     return [containers, ready]
 
 
@@ -366,10 +357,10 @@ def not_ready(now: datetime) -> dict[str, Any]:
 
 
 def preempted(now: datetime) -> dict[str, Any]:
-    """Return the condition of a Pod that makes room for another."""
+    """Return the condition of a Pod that is preempted."""
     message = "default-scheduler: preempting to accommodate a higher priority pod"
-    told = {"reason": "PreemptionByScheduler", "message": message}
-    return _condition("DisruptionTarget", "True", now, 0) | told
+    cause = {"reason": "PreemptionByScheduler", "message": message}
+    return _condition("DisruptionTarget", "True", now, 0) | cause
 
 
 def _running(
@@ -391,9 +382,9 @@ def _running(
 
 
 def _ephemeral(pod: Envelope, spec: Spec, status: Status, now: datetime) -> dict[str, Any]:
-    """Return what is reported of ephemeral containers: they run from when they are seen until the Pod ends."""
+    """Return the report about ephemeral containers, which run from when the kubelet sees them until the Pod ends."""
     began = {each.name: each.started_at for each in status.ephemeral_container_statuses or ()}
-    told = [
+    statuses = [
         {
             **_container(pod, each),
             "ready": False,
@@ -402,11 +393,11 @@ def _ephemeral(pod: Envelope, spec: Spec, status: Status, now: datetime) -> dict
         }
         for each in spec.ephemeral_containers or ()
     ]
-    return {"ephemeralContainerStatuses": told} if told else {}
+    return {"ephemeralContainerStatuses": statuses} if statuses else {}
 
 
 def restarted(pod: Envelope, spec: Spec, status: Status, code: int, now: datetime) -> dict[str, Any]:
-    """Report that the first container ended and was started again."""
+    """Report that the first container ended and was restarted."""
     statuses = _running(pod, spec, status, (), now)
     if statuses:
         first, time = statuses[0], _time(now)
@@ -421,11 +412,11 @@ def restarted(pod: Envelope, spec: Spec, status: Status, code: int, now: datetim
 
 def ended(pod: Envelope, spec: Spec, status: Status, code: int, now: datetime) -> dict[str, Any]:
     """Report that all containers have ended."""
-    told = "PodFailed" if code else "PodCompleted"
+    reason = "PodFailed" if code else "PodCompleted"
     report: dict[str, Any] = {
         "phase": "Failed" if code else "Succeeded",
         "conditions": [
-            {**_condition(each, "False", now, pod.generation), "reason": told, "message": None}
+            {**_condition(each, "False", now, pod.generation), "reason": reason, "message": None}
             for each in ("Ready", "ContainersReady")
         ],
         "containerStatuses": [
@@ -453,16 +444,16 @@ def _stopped(running: dict[str, Any], code: int, now: datetime) -> dict[str, Any
 
 
 def evicted(pod: Envelope, spec: Spec, status: Status, resource: str, now: datetime) -> dict[str, Any]:
-    """Report that a Pod had to go, for its node lacks a resource."""
+    """Report that a Pod was evicted because its node lacks a resource."""
     message = f"The node was low on resource: {resource}. "
     report = ended(pod, spec, status, 137, now) | {"reason": "Evicted", "message": message}
-    told = {"reason": "TerminationByKubelet", "message": message}
-    report["conditions"].append({**_condition("DisruptionTarget", "True", now, pod.generation), **told})
+    cause = {"reason": "TerminationByKubelet", "message": message}
+    report["conditions"].append({**_condition("DisruptionTarget", "True", now, pod.generation), **cause})
     return report | {"containerStatuses": None}
 
 
 def overdue(pod: Envelope, spec: Spec, status: Status, now: datetime) -> dict[str, Any]:
-    """Report that a Pod was active for longer than it may be."""
+    """Report that a Pod exceeded its active deadline."""
     message = "Pod was active on the node longer than the specified deadline"
     return ended(pod, spec, status, 137, now) | {"reason": "DeadlineExceeded", "message": message}
 
@@ -477,16 +468,17 @@ def _terminated(code: int, begin: str, end: str) -> dict[str, Any]:
 
 
 def _container(pod: Envelope, container: Container) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    status: dict[str, Any] = {
         "name": container.name,
         "image": container.image,
         "imageID": f"{RUNTIME}{container.image}",
         "containerID": f"{RUNTIME}{pod.uid}/{container.name}",
     }
-    if container.resources:  # what it has been given, without which no API server resizes
-        told["resources"] = container.resources
-        told["allocatedResources"] = container.resources.get("requests")
-    return told
+    if container.resources:
+        # API servers resize only Pods with allocated resources.
+        status["resources"] = container.resources
+        status["allocatedResources"] = container.resources.get("requests")
+    return status
 
 
 def _condition(type_: str, status: str, now: datetime, generation: int) -> dict[str, Any]:
@@ -497,4 +489,5 @@ def _condition(type_: str, status: str, now: datetime, generation: int) -> dict[
 
 
 def _time(now: datetime) -> str:
-    return f"{now.isoformat(timespec='seconds')[:19]}Z"  # ten times as fast as strftime
+    # Ten times as fast as strftime.
+    return f"{now.isoformat(timespec='seconds')[:19]}Z"

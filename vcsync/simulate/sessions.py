@@ -1,4 +1,4 @@
-"""Exec and attach at a container that pretends, and the streams they go over: WebSockets or SPDY."""
+"""Exec and attach for simulated containers, and their streams: WebSockets or SPDY."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -12,32 +12,32 @@ from vcsync.simulate.spdy import Stream
 
 STDIN, STDOUT, STDERR, ERROR = 0, 1, 2, 3
 CLOSE = 255
-"""Channel by which a client of v5.channel.k8s.io says that it sends no more on another."""
+"""Channel on which a client of v5.channel.k8s.io closes another one."""
 V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
 NAMES = {"stdin": STDIN, "stdout": STDOUT, "stderr": STDERR, "error": ERROR}
 LONGEST_LINE = 4096
 TYPED = 64
-"""Messages of a client that wait to be read."""
+"""Maximum number of unread messages of a client."""
 
 
 class Streams(Protocol):
-    """What a client sends, and the ways back."""
+    """The input of a client, and the streams back."""
 
     async def read(self) -> bytes:
-        """Return what comes on stdin; nothing: its end."""
+        """Return the next bytes of stdin; empty: its end."""
         ...
 
     async def write(self, channel: int, data: bytes) -> None:
-        """Send on a channel; one that the client did not ask for swallows it."""
+        """Send on a channel; output to a channel that the client did not request is dropped."""
         ...
 
 
 class Channels:
-    """Streams over a WebSocket: each message begins with the number of its channel.
+    """Streams over a WebSocket: each message starts with the number of its channel.
 
     Args:
         socket: the connection.
-        wanted: the channels that the client asked for.
+        wanted: the channels that the client requested.
     """
 
     def __init__(self, socket: web.WebSocketResponse, wanted: frozenset[int]) -> None:
@@ -47,7 +47,7 @@ class Channels:
         self._ended = False
 
     async def listen(self) -> None:
-        """Take what comes until the client closes; what asks for a sign of life gets it, too."""
+        """Receive messages until the client closes; answers pings."""
         while True:
             message = await self._socket.receive()
             if message.type is not WSMsgType.BINARY:
@@ -59,7 +59,7 @@ class Channels:
                 await self._typed.put(b"")
 
     async def read(self) -> bytes:
-        """Return what comes on stdin; nothing: its end."""
+        """Return the next bytes of stdin; empty: its end."""
         if self._ended:
             return b""
         piece = await self._typed.get()
@@ -79,7 +79,7 @@ class SpdyStreams:
         self._streams = streams
 
     async def read(self) -> bytes:
-        """Return what comes on stdin; nothing: its end."""
+        """Return the next bytes of stdin; empty: its end."""
         return await self._streams[STDIN].read() if STDIN in self._streams else b""
 
     async def write(self, channel: int, data: bytes) -> None:
@@ -94,14 +94,14 @@ class SpdyStreams:
 
 
 async def execute(streams: Streams, command: Sequence[str], host: str, *, stdin: bool, tty: bool) -> None:
-    """Say what a command would, and how it ended.
+    """Send a command's simulated output, and its exit.
 
     Args:
-        streams: of the client.
-        command: what it wants done.
+        streams: streams of the client.
+        command: the command.
         host: the Pod's name.
-        stdin: whether it sends anything.
-        tty: whether lines end as terminals have them.
+        stdin: whether the client sends input.
+        tty: whether lines end as on terminals.
     """
     said = canned.say(command, host)
     end = b"\r\n" if tty else b"\n"
@@ -115,7 +115,7 @@ async def execute(streams: Streams, command: Sequence[str], host: str, *, stdin:
 
 
 async def _sent_back(streams: Streams, code: int, *, tty: bool) -> int:
-    """Send back what comes, until it ends or a line asks for an end; return with which code."""
+    """Send back the input until it ends or a line requests an exit; return the exit code."""
     line = b""
     while piece := await streams.read():
         await streams.write(STDOUT, piece.replace(b"\r", b"\r\n") if tty else piece)
@@ -129,16 +129,16 @@ async def _sent_back(streams: Streams, code: int, *, tty: bool) -> int:
 
 
 def status(code: int) -> dict[str, Any]:
-    """Return how a command ended, as clients read it."""
+    """Return a command's exit in the form that clients read."""
     if not code:
         return {"metadata": {}, "status": "Success"}
-    told = f"command terminated with non-zero exit code: exit status {code}"
+    message = f"command terminated with non-zero exit code: exit status {code}"
     causes = [{"reason": "ExitCode", "message": str(code)}]
     details = {"causes": causes}
     return {
         "metadata": {},
         "status": "Failure",
-        "message": told,
+        "message": message,
         "reason": "NonZeroExitCode",
         "details": details,
     }

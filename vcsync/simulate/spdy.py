@@ -1,6 +1,6 @@
-"""SPDY/3.1 as far as kubelets speak it: streams that clients open, with their headers, bytes both ways.
+"""The part of SPDY/3.1 that kubelets use: streams that clients open, with headers, and bytes in both directions.
 
-Clients of Kubernetes know no flow control of SPDY's, so there is none: the connection's own holds.
+Kubernetes clients do not support SPDY's flow control, so only the connection's own flow control applies.
 Format: SPDY Protocol, draft 3.1.
 """
 
@@ -27,14 +27,14 @@ REFUSED_STREAM = 3
 
 
 class SpdyError(Exception):
-    """What came is no SPDY, or more than is taken."""
+    """The data is not SPDY, or exceeds a limit."""
 
 
 class Pipe(Protocol):
     """A connection."""
 
     async def read(self) -> bytes:
-        """Return the next bytes; none: the end."""
+        """Return the next bytes; empty: the end."""
         ...
 
     async def write(self, data: bytes) -> None:
@@ -46,7 +46,7 @@ class Stream:
     """One stream that the client opened.
 
     Attributes:
-        headers: in lower case.
+        headers: headers with lower-case names.
     """
 
     def __init__(self, session: "Session", number: int, headers: Mapping[str, str]) -> None:
@@ -58,7 +58,7 @@ class Stream:
         self._closed = False
 
     async def read(self) -> bytes:
-        """Return the next bytes; none: the client has ended its side."""
+        """Return the next bytes; empty: the client has closed its side."""
         if self._ended and self._came.empty():
             return b""
         piece = await self._came.get()
@@ -71,17 +71,17 @@ class Stream:
             await self._session.send(self._number, data[at : at + (1 << 20)])
 
     async def close(self) -> None:
-        """End our side."""
+        """End the server's side."""
         if not self._closed:
             self._closed = True
             await self._session.send(self._number, b"", FIN)
 
     async def feed(self, piece: bytes) -> None:
-        """Take what came; empty: the end."""
+        """Receive bytes; empty: the end."""
         await self._came.put(piece)
 
     def abort(self) -> None:
-        """Nothing more comes."""
+        """Record that the client sends no more data."""
         self._ended = True
         if self._came.empty():
             self._came.put_nowait(b"")
@@ -95,7 +95,7 @@ class Session:
 
     Args:
         pipe: the connection.
-        opened: told of each new stream; must not wait for what comes on it.
+        opened: called with each new stream; must not wait for its input.
     """
 
     def __init__(self, pipe: Pipe, opened: Opened) -> None:
@@ -110,10 +110,10 @@ class Session:
         self._turn = asyncio.Lock()
 
     async def run(self) -> None:
-        """Take what comes until the client ends.
+        """Receive frames until the client ends.
 
         Raises:
-            SpdyError: what comes is none.
+            SpdyError: the data is not SPDY.
         """
         try:
             while await self._frame():
@@ -182,7 +182,7 @@ class Session:
         await self._opened(stream)
 
     def forget(self, stream: Stream) -> None:
-        """Let a stream that is over make room for others."""
+        """Remove a closed stream."""
         self._streams = {number: each for number, each in self._streams.items() if each is not stream}
 
     def _headers(self, packed: bytes) -> dict[str, str]:

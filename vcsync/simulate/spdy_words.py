@@ -9,7 +9,7 @@ last-modified location max-forwards pragma proxy-authenticate proxy-authorizatio
 retry-after server te trailer transfer-encoding upgrade user-agent vary via warning www-authenticate
 method get status 200~OK version HTTP/1.1 url public set-cookie keep-alive origin
 """
-"""Each with its length in front; `~` stands for a space."""
+"""Each word with its length; `~` stands for a space."""
 _TEXT = (
     "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505203 Non-Au"
     "thoritative Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized403 Forbidd"

@@ -1,4 +1,4 @@
-"""What Pods of hollow clusters would use: of what they request always the same share, for there is no load to measure."""
+"""Simulated usage of Pods in hollow clusters: a constant share of their requests, because they have no real load."""
 
 import re
 from collections.abc import Mapping
@@ -9,18 +9,19 @@ from urllib.parse import unquote
 from msgspec import Struct, field
 
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import Envelope, decode, encode
 from vcsync.kube.errors import NotFound
-from vcsync.kube.quantity import milli
 from vcsync.kube.resources import PODS
+from vcsync.objects.envelope import Envelope, decode, encode
+from vcsync.objects.quantity import milli
+from vcsync.objects.times import time_text
 from vcsync.simulate.chance import share
 from vcsync.simulate.reports import RUNTIME
 
 GROUP_VERSION = "metrics.k8s.io/v1beta1"
 LEAST, MOST = 0.3, 0.7
-"""Shares of a request that a container uses are between these."""
+"""Bounds of the share of a request that a container uses."""
 UNASKED: Mapping[str, str] = {"cpu": "100m", "memory": "64Mi"}
-"""What containers that request nothing are taken to request."""
+"""Assumed requests of containers without requests."""
 WINDOW = "15s"
 """metrics-server's."""
 _SEED = 1
@@ -67,7 +68,7 @@ def pod_metrics(pod: Envelope, now: datetime) -> dict[str, Any] | None:
     containers = decode(pod.spec, _Spec).containers
     return {
         "metadata": {"name": pod.name, "namespace": pod.namespace, "labels": pod.labels},
-        "timestamp": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "timestamp": time_text(now),
         "window": WINDOW,
         "containers": [
             {"name": each.name, "usage": _usage(pod, each)} for each in containers if each.name in running
@@ -86,7 +87,7 @@ def _usage(pod: Envelope, container: _Container) -> dict[str, str]:
 
 
 class Measured(Client):
-    """A cluster's API with the usage of hollow Pods in it, if no metrics-server serves any."""
+    """Client of a cluster that adds the usage of hollow Pods if no metrics-server reports usage."""
 
     async def request(self, method: str, path: str, **rest: Any) -> bytes:
         """Make one call, as `Client` does."""

@@ -1,6 +1,6 @@
-"""The operators' window: health, readiness, metrics and state of every role over HTTP."""
+"""The status endpoint: health, readiness, metrics and state of all roles, over HTTP."""
 
 from vcsync.status.server import StatusServer
-from vcsync.status.sources import StatusSource
+from vcsync.status.sources import StatusSource, TimelineSource
 
-__all__ = ["StatusServer", "StatusSource"]
+__all__ = ["StatusServer", "StatusSource", "TimelineSource"]

@@ -1,4 +1,4 @@
-"""Turning what roles tell of themselves into JSON values, whatever it is made of."""
+"""Converts the state of roles to JSON values. Pure."""
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
@@ -10,7 +10,7 @@ import msgspec
 def plain(value: Any) -> Any:
     """Return a value as JSON values.
 
-    Keys become text, those that are tuples by joining their parts with ``/``; so does what has no JSON form.
+    Keys become text. The parts of a tuple are joined with ``/``. A value without a JSON form becomes its text.
     """
     if isinstance(value, Enum):
         return plain(value.value)

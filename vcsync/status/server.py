@@ -1,4 +1,4 @@
-"""The HTTP server of /, /healthz, /readyz, /metrics and /status: read only, on loopback by default."""
+"""The HTTP server of /, /healthz, /readyz, /metrics, /status and /timeline: read only, on loopback by default."""
 
 import time
 from collections.abc import Mapping
@@ -11,15 +11,17 @@ from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 
 from vcsync import __version__
+from vcsync.fairqueue import ObjectName
+from vcsync.objects.times import time_text
 from vcsync.status.page import POLICY, page
-from vcsync.status.sources import StatusSource, readiness, registry, statuses
+from vcsync.status.sources import StatusSource, readiness, registry, statuses, timelines
 
 DEFAULT_LISTEN = "127.0.0.1:10550"
 """Loopback: the endpoint has no authentication of its own."""
 
 
 class ListenAddressError(ValueError):
-    """The address to listen on cannot be read or used; the text names the remedy."""
+    """The address to listen on is invalid or cannot be used. The message says how to fix it."""
 
 
 def parse_listen(text: str) -> tuple[str, int]:
@@ -34,22 +36,22 @@ def parse_listen(text: str) -> tuple[str, int]:
         msg = f"listen address {text!r}: give HOST:PORT, for instance {DEFAULT_LISTEN} or [::1]:10550"
         raise ListenAddressError(msg)
     if not port.isascii() or not port.isdigit() or int(port) > 65535:
-        msg = f"listen address {text!r}: {port!r} is no port; give a number from 0 (any free one) to 65535"
+        msg = f"listen address {text!r}: {port!r} is not a port; give a number from 0 (any free one) to 65535"
         raise ListenAddressError(msg)
     return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
 
 
 class StatusServer:
-    """Serves the state of the given sources while its context is open.
+    """Serves the state of roles over HTTP while its context is open.
 
     Args:
-        listen: Where to listen, ``HOST:PORT``.
-        sources: The roles by name, for instance ``syncer/r1``. Read anew at every request, so that a caller
-            may add and remove roles while the server runs.
-        option: By which the address is given, for the remedy.
+        listen: Address to listen on, ``HOST:PORT``.
+        sources: The roles by name, for instance ``syncer/r1``. Each request reads the mapping, so callers may add and
+            remove roles while the server runs.
+        option: Command-line option that sets the address, for messages.
 
     Raises:
-        ListenAddressError: When the address is malformed (at construction) or cannot be bound (at entry).
+        ListenAddressError: The address is malformed (at construction) or cannot be bound (at entry).
     """
 
     def __init__(self, listen: str, sources: Mapping[str, StatusSource], *, option: str = "--listen") -> None:
@@ -63,7 +65,7 @@ class StatusServer:
 
     @property
     def address(self) -> str:
-        """The ``HOST:PORT`` that is being served, with the real port when 0 was asked for."""
+        """The ``HOST:PORT`` of the server, with the actual port if the address has port 0."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{host}:{self._port}"
 
@@ -77,6 +79,7 @@ class StatusServer:
                 web.get("/readyz", self._readyz),
                 web.get("/metrics", self._metrics),
                 web.get("/status", self._status),
+                web.get("/timeline", self._timeline),
             ]
         )
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=2.0)
@@ -94,7 +97,7 @@ class StatusServer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop listening; requests under way get two seconds."""
+        """Stop listening. Requests in progress have two seconds to finish."""
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -116,16 +119,25 @@ class StatusServer:
             "X-Content-Type-Options": "nosniff",
             "Cache-Control": "no-store",
         }
-        return web.Response(text=page(await self._told()), content_type="text/html", headers=headers)
+        return web.Response(text=page(await self._state()), content_type="text/html", headers=headers)
 
     async def _status(self, _request: web.Request) -> web.Response:
-        body = msgspec.json.format(msgspec.json.encode(await self._told()), indent=1)
+        body = msgspec.json.format(msgspec.json.encode(await self._state()), indent=1)
         return web.Response(body=body, content_type="application/json", charset="utf-8")
 
-    async def _told(self) -> dict[str, Any]:
+    async def _timeline(self, request: web.Request) -> web.Response:
+        """Serve `?tenant=NAME&object=RESOURCE/NAMESPACE/NAME`. `tenant` may be repeated."""
+        tenants, parts = request.query.getall("tenant", []), request.query.get("object", "").split("/")
+        if not tenants or len(parts) != 3 or not parts[0] or not parts[2]:
+            text = "give tenant=NAME and object=RESOURCE/NAMESPACE/NAME, for instance object=pods/default/web-0\n"
+            return web.Response(status=400, text=text)
+        found = timelines(self._sources, tenants, ObjectName(*parts))
+        return web.json_response({"transitions": found})
+
+    async def _state(self) -> dict[str, Any]:
         return {
             "version": __version__,
-            "startedAt": self._started_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "startedAt": time_text(self._started_at),
             "uptimeSeconds": round(time.monotonic() - self._started),
             "roles": await statuses(self._sources),
         }

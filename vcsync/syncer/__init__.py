@@ -1,1 +1,1 @@
-"""The syncer: materialises in one super cluster what its tenants placed there, and brings status back."""
+"""The syncer: copies tenants' objects down to one super cluster, and status, bindings, nodes and Events up to tenants."""

@@ -1,4 +1,4 @@
-"""The two sides' caches of one syncer and how a change on either side becomes an item of work."""
+"""The caches of both sides of a syncer. Each change of a cached object enqueues items."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from msgspec import Struct
 from vcsync.api import names
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import Envelope, decode, strip
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import (
     NAMESPACES,
@@ -23,53 +22,64 @@ from vcsync.kube.resources import (
     SECRETS,
     Resource,
 )
+from vcsync.objects.envelope import Envelope, decode, strip
 from vcsync.syncer.digests import with_digest
 from vcsync.syncer.kinds import token
 from vcsync.syncer.kinds.node import readiness
 from vcsync.syncer.kinds.plan import Dependency, Kind, Parts, Side
-from vcsync.syncer.memory import Memory
-from vcsync.syncer.room import growth_of
+from vcsync.syncer.memory import MemoryLimit
+from vcsync.syncer.store_budget import growth_of
 from vcsync.syncer.waiting import Item
 from vcsync.tenancy.registry import TenantTooLarge
 
 CONTROLLED_SELECTOR = f"{names.CONTROLLED}={names.TRUE}"
 TOKENS = "tokens"
-"""Items of this kind keep one token Secret: (tenant namespace, name of the Secret)."""
+"""Kind of the items for token Secrets: (tenant's namespace, name of the Secret)."""
 DELETIONS_REMEMBERED = 20_000
+"""Number of deletions that each cache remembers. The oldest is forgotten first."""
 TENANT_MEMORY_BYTES = 256 << 20
-"""What one tenant's objects may take of a syncer's memory, unless the operator says otherwise."""
+"""Bytes of a syncer's memory that one tenant's objects may take by default."""
 
 K = TypeVar("K")
 
 Enqueue = Callable[[str, Item], None]
 """Called with (tenant key, item)."""
 Wake = Callable[[str, Dependency], None]
-"""Called with (tenant key, what has changed); the key is "" where it concerns every tenant."""
+"""Called with (tenant key, changed object). The key is "" for a change that concerns every tenant."""
 
 
 class _NodeName(Struct, gc=False, rename="camel"):
     node_name: str = ""
 
 
+class _Phase(Struct, gc=False):
+    phase: str = ""
+
+
 def node_of(pod: Envelope) -> str:
-    """Name of the node a Pod is bound to, or "" while it is not."""
+    """Return the name of the node that a Pod is bound to; "" if it is not bound."""
     return decode(pod.spec, _NodeName).node_name if pod.spec else ""
 
 
+def has_ended(pod: Envelope) -> bool:
+    """Return whether all containers of a Pod have terminated and will not be restarted."""
+    return bool(pod.status) and decode(pod.status, _Phase).phase in token.TERMINAL_PHASES
+
+
 def owner_of(namespace: Envelope) -> tuple[str, str]:
-    """Cluster key and name, in the tenant, of the namespace that a super namespace stands for; "" for unknown."""
+    """Return the cluster key and the tenant's namespace of a super namespace; "" for each that is unknown."""
     return namespace.annotations.get(names.CLUSTER, ""), namespace.annotations.get(names.NAMESPACE, "")
 
 
 def _slim(parts: Parts) -> Callable[[Envelope], Envelope] | None:
-    """A projection that keeps only the raw parts a kind needs; None when it needs all."""
+    """Return a projection that keeps only the raw parts that a kind needs; None if it needs all."""
     if parts.spec and parts.status:
         return None
     return lambda envelope: strip(envelope, spec=not parts.spec, status=not parts.status)
 
 
-def _turned(old: Envelope, new: Envelope) -> bool:
-    """Whether a node has become ready, or is it no more."""
+def _readiness_changed(old: Envelope, new: Envelope) -> bool:
+    """Return whether the readiness of a node has changed."""
     return old.status != new.status and readiness(old) != readiness(new)
 
 
@@ -100,19 +110,19 @@ def _remember(departures: OrderedDict[K, bool], key: K, certain: bool) -> None:
 
 
 class _Side:
-    """The reflectors of one side's resources, of its nodes and its RuntimeClasses."""
+    """The reflectors of one side: of the synced kinds, of Nodes and of RuntimeClasses."""
 
     reflectors: dict[Resource, Reflector]
     nodes: Reflector
     runtime_classes: Reflector
 
     def get(self, resource: Resource, namespace: str, name: str) -> Envelope | None:
-        """An object of this side from the cache."""
+        """Return a cached object of this side."""
         reflector = self.nodes if resource == NODES else self.reflectors.get(resource)
         return reflector.cache.get(namespace, name) if reflector is not None else None
 
     def all(self) -> tuple[Reflector, ...]:
-        """Every reflector of this side."""
+        """Return all reflectors of this side."""
         return (*self.reflectors.values(), self.nodes, self.runtime_classes)
 
     async def run(self) -> None:
@@ -121,14 +131,9 @@ class _Side:
             for reflector in self.all():
                 tasks.create_task(reflector.run())
 
-    async def wait_synced(self) -> None:
-        """Return when every cache has been filled once."""
-        for reflector in self.all():
-            await reflector.wait_synced()
 
-
-def _as_wanted_before(change: Change) -> bool:
-    """Whether nothing of a quota has changed but what is used of it, as with every Pod."""
+def _only_usage_changed(change: Change) -> bool:
+    """Return whether only the status of a ResourceQuota has changed, as it does with every Pod."""
     old, new = change.old, change.new
     return (
         old is not None
@@ -139,14 +144,15 @@ def _as_wanted_before(change: Change) -> bool:
 
 
 class SuperCaches(_Side):
-    """What one super cluster holds of ours (everything labelled `controlled`), and its nodes.
+    """Caches of one super cluster: the objects that vcsync controls (label `controlled`), Nodes and RuntimeClasses.
 
     Args:
         client: client of the super cluster.
         kinds: the kinds that are synced.
-        enqueue: called for every item whose super object changed.
-        wake: called with every super object that changed.
+        enqueue: called with every item whose object in the super cluster changed.
+        wake: called with every object of the super cluster that changed.
         on_node: called with the name of a node that changed.
+        on_pod: called with every change of a Pod.
     """
 
     def __init__(
@@ -157,11 +163,13 @@ class SuperCaches(_Side):
         enqueue: Enqueue,
         wake: Wake,
         on_node: Callable[[str], None],
+        on_pod: Callable[[Change], None] = lambda _: None,
     ) -> None:
         self._kinds = kinds
         self._enqueue = enqueue
         self._wake = wake
         self._on_node = on_node
+        self._on_pod = on_pod
         self._pods_on: Counter[tuple[str, str]] = Counter()
         self._bytes_in: Counter[str] = Counter()
         self.reflectors: dict[Resource, Reflector] = {}
@@ -173,35 +181,35 @@ class SuperCaches(_Side):
                 resource,
                 label_selector=CONTROLLED_SELECTOR,
                 project=_slim(kind.super_parts) if kind is not None else None,
-                on_change=self._router(resource, kind),
+                sink=self._router(resource, kind),
             )
-        self.nodes = Reflector(client, NODES, on_change=self._node_changed)
+        self.nodes = Reflector(client, NODES, sink=self._node_changed)
         self.runtime_classes = Reflector(
-            client, RUNTIME_CLASSES, on_change=_runtime_class_waker(wake, "", "super")
+            client, RUNTIME_CLASSES, sink=_runtime_class_waker(wake, "", "super")
         )
         self._departures: OrderedDict[str, bool] = OrderedDict()
 
     def items(self, resource: Resource, namespace: str | None = None) -> Iterator[Envelope]:
-        """All objects of a kind, or those of one super namespace."""
+        """Return all objects of a resource, or those in one super namespace."""
         return self.reflectors[resource].cache.items(namespace)
 
     def items_in(self, super_namespace: str, kind: Kind) -> Iterator[Item]:
-        """The items of the objects of a kind that stand in a super namespace."""
+        """Yield the items of a kind's objects in a super namespace."""
         for envelope in self.reflectors[kind.resource].cache.items(super_namespace):
             item = (token_item(envelope) if kind.resource == SECRETS else None) or item_of(kind, envelope)
             if item is not None:
                 yield item
 
     def departure_seen(self, uid: str) -> bool:
-        """Whether the watch itself reported the end of the object that stood for the tenant's object of this UID."""
+        """Return whether the watch reported the deletion of the copy of the tenant's object with this UID."""
         return uid in self._departures
 
     def pods_on(self, tenant: str, node: str) -> int:
-        """How many Pods of a tenant stand on a node."""
+        """Return the number of a tenant's Pods that are bound to a node."""
         return self._pods_on[(tenant, node)]
 
     def bytes_in(self, super_namespace: str) -> int:
-        """How many bytes a super namespace and its objects take; see `room.weight`."""
+        """Return the bytes that a super namespace and its objects take; see `store_budget.stored_bytes`."""
         return self._bytes_in[super_namespace]
 
     def _router(self, resource: Resource, kind: Kind | None) -> Callable[[Change], None]:
@@ -212,10 +220,11 @@ class SuperCaches(_Side):
             assert envelope is not None  # noqa: S101  a Change has at least one side
             if resource == PODS:
                 self._count(change)
+                self._on_pod(change)
             if change.new is None and change.reported:
                 _remember(self._departures, envelope.annotations.get(names.UID, ""), True)
             if kind is not None:
-                self._weigh(envelope.namespace or envelope.name, growth_of(change.old, change.new))
+                self._count_bytes(envelope.namespace or envelope.name, growth_of(change.old, change.new))
             tenant = envelope.annotations.get(names.CLUSTER, "")
             if not tenant:
                 return
@@ -225,7 +234,7 @@ class SuperCaches(_Side):
                 item = item_of(kind, envelope)
             if item is not None:
                 self._enqueue(tenant, item)
-            if resource == RESOURCE_QUOTAS and _as_wanted_before(change):
+            if resource == RESOURCE_QUOTAS and _only_usage_changed(change):
                 return
             for related in _related_items(kinds, "super", resource, envelope):
                 self._enqueue(tenant, related)
@@ -243,7 +252,7 @@ class SuperCaches(_Side):
                 if not self._pods_on[place]:
                     del self._pods_on[place]
 
-    def _weigh(self, place: str, growth: int) -> None:
+    def _count_bytes(self, place: str, growth: int) -> None:
         if growth:
             self._bytes_in[place] += growth
             if not self._bytes_in[place]:
@@ -255,16 +264,20 @@ class SuperCaches(_Side):
             self._on_node(envelope.name)
 
 
+def _ignore(_: Envelope, __: Envelope) -> None:
+    return
+
+
 def token_item(secret: Envelope) -> Item | None:
-    """The item that keeps a token Secret; None when the Secret is none."""
+    """Return the item of a token Secret; None for other Secrets."""
     pod = token.pod_of(secret)
     return Item(TOKENS, pod[0], secret.name) if pod is not None else None
 
 
 def item_of(kind: Kind, envelope: Envelope) -> Item | None:
-    """The item a super object belongs to, by the annotations its syncer gave it; None when it is not ours.
+    """Return the item of a super cluster's object, according to its annotations; None if no syncer created the object.
 
-    Namespaces are named by the tenant's name of them; other objects stand in the super namespace of theirs.
+    The object must be in the super namespace that belongs to its annotations, or be that namespace.
     """
     namespace = envelope.annotations.get(names.NAMESPACE, "")
     tenant = envelope.annotations.get(names.CLUSTER, "")
@@ -280,21 +293,24 @@ def item_of(kind: Kind, envelope: Envelope) -> Item | None:
 
 
 class TenantCaches(_Side):
-    """One tenant's objects that concern one super cluster.
+    """Caches of one tenant's objects that concern one super cluster.
 
-    Pods are selected by the server: only those labelled with the super cluster's id arrive. Objects of other kinds in
-    namespaces that the ledger does not place here are dropped at the cache's door.
+    The server selects Pods by the label with the super cluster's id. For other kinds the caches keep only objects in
+    namespaces that the ledger places on this super cluster.
+
+    Attributes:
+        on_node_change: called with a virtual node whose spec or labels changed, before and after the change.
 
     Args:
         client: client of the tenant's control plane.
         tenant: cluster key.
         super_id: id of the super cluster.
         kinds: the kinds that are synced.
-        is_open: whether the ledger lets an object pass: (resource, namespace, name).
-        enqueue: called for every item whose tenant object changed.
-        wake: called with every tenant object that changed.
-        on_pod: called with every Pod that changed, as it is or last was.
-        memory: bytes that all of it may take.
+        is_placed: whether an object belongs to this super cluster: (resource, namespace, name).
+        enqueue: called with every item whose object in the tenant changed.
+        wake: called with every object of the tenant that changed.
+        on_pod: called with every Pod that changed, in its last known state.
+        memory: bytes that all cached objects together may take.
     """
 
     def __init__(
@@ -304,21 +320,22 @@ class TenantCaches(_Side):
         tenant: str,
         super_id: str,
         kinds: Mapping[str, Kind],
-        is_open: Callable[[Resource, str, str], bool],
+        is_placed: Callable[[Resource, str, str], bool],
         enqueue: Enqueue,
         wake: Wake,
         on_pod: Callable[[Envelope], None],
         memory: int = TENANT_MEMORY_BYTES,
     ) -> None:
-        self._memory = Memory(memory)
+        self._memory = MemoryLimit(memory)
         self._full = asyncio.Event()
         self._on_pod = on_pod
+        self.on_node_change: Callable[[Envelope, Envelope], None] = _ignore
         self._tenant = tenant
         self._kinds = kinds
-        self._is_open = is_open
+        self._is_placed = is_placed
         self._enqueue = enqueue
         self._wake = wake
-        # Whether the object was certainly deleted, or may only have left our sight.
+        # True: the object was deleted. False: it may only have left the selection.
         self._departures: OrderedDict[tuple[str, str, str, str], bool] = OrderedDict()
         self.reflectors: dict[Resource, Reflector] = {}
         for kind in kinds.values():
@@ -326,11 +343,11 @@ class TenantCaches(_Side):
                 client,
                 kind.resource,
                 label_selector=f"{names.SUPER_CLUSTER}={super_id}" if kind.resource == PODS else "",
-                accept=self._door(kind.resource),
+                accept=self._filter(kind.resource),
                 project=self._projection(
                     kind.resource, with_digest if kind.digested else _slim(kind.tenant_parts)
                 ),
-                on_change=self._router(kind),
+                sink=self._router(kind),
             )
         self._super_id = super_id
         self.nodes = Reflector(
@@ -338,20 +355,20 @@ class TenantCaches(_Side):
             NODES,
             label_selector=f"{names.SUPER_CLUSTER_ID}={super_id}",
             project=self._projection(NODES, None),
-            on_change=self._node_changed,
+            sink=self._node_changed,
         )
         self.runtime_classes = Reflector(
             client,
             RUNTIME_CLASSES,
             project=self._projection(RUNTIME_CLASSES, None),
-            on_change=self._runtime_class_changed(_runtime_class_waker(wake, tenant, "tenant")),
+            sink=self._runtime_class_changed(_runtime_class_waker(wake, tenant, "tenant")),
         )
 
     async def run(self) -> None:
         """Keep all caches current until cancelled.
 
         Raises:
-            TenantTooLarge: the tenant has more than it may take of our memory.
+            TenantTooLarge: the tenant's objects take more than `memory`.
         """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(super().run())
@@ -364,7 +381,7 @@ class TenantCaches(_Side):
         def kept(envelope: Envelope) -> Envelope:
             found = project(envelope) if project is not None else envelope
             try:
-                self._memory.arrives(resource, found)
+                self._memory.count_listed(resource, found)
             except TenantTooLarge:
                 self._full.set()
                 raise
@@ -372,41 +389,41 @@ class TenantCaches(_Side):
 
         return kept
 
-    def _weigh(self, resource: Resource, change: Change) -> None:
-        if not self._memory.changed(resource, change):
+    def _count_bytes(self, resource: Resource, change: Change) -> None:
+        if not self._memory.count_change(resource, change):
             self._full.set()
 
     def _runtime_class_changed(self, wake: Callable[[Change], None]) -> Callable[[Change], None]:
         def changed(change: Change) -> None:
-            self._weigh(RUNTIME_CLASSES, change)
+            self._count_bytes(RUNTIME_CLASSES, change)
             wake(change)
 
         return changed
 
     def items(self, kind: Kind) -> Iterator[Item]:
-        """The item of every cached object of a kind."""
+        """Yield the item of every cached object of a kind."""
         for envelope in self.reflectors[kind.resource].cache.items():
             yield Item(kind.name, envelope.namespace, envelope.name)
 
     def deletion_seen(self, resource: Resource, namespace: str, name: str, uid: str) -> bool:
-        """Whether the watch itself reported the end of exactly this object."""
+        """Return whether the watch reported the deletion of exactly this object."""
         return self._departures.get((resource.plural, namespace, name, uid), False)
 
     def departure_seen(self, resource: Resource, namespace: str, name: str, uid: str) -> bool:
-        """Whether the watch itself reported that exactly this object ended or left our sight."""
+        """Return whether the watch reported that exactly this object was deleted or left the selection."""
         return (resource.plural, namespace, name, uid) in self._departures
 
     async def refill(self, namespace: str) -> None:
-        """Let a namespace in, or out: the ledger has changed its mind about it."""
+        """Read or drop the objects of a namespace, after its placement has changed."""
         for resource, reflector in self.reflectors.items():
             if resource.namespaced and resource != PODS:
                 await reflector.refill(namespace)
 
-    def _door(self, resource: Resource) -> Callable[[Envelope], bool] | None:
-        # Namespaces are few and small, and are needed the moment the ledger opens one; Pods are chosen by the server.
+    def _filter(self, resource: Resource) -> Callable[[Envelope], bool] | None:
+        # Namespaces are few and small, and are needed as soon as they are placed. The server selects the Pods.
         if resource in (PODS, NAMESPACES):
             return None
-        return lambda envelope: self._is_open(resource, envelope.namespace, envelope.name)
+        return lambda envelope: self._is_placed(resource, envelope.namespace, envelope.name)
 
     def _router(self, kind: Kind) -> Callable[[Change], None]:
         kinds = tuple(self._kinds.values())
@@ -415,7 +432,7 @@ class TenantCaches(_Side):
         def changed(change: Change) -> None:
             envelope = change.new if change.new is not None else change.old
             assert envelope is not None  # noqa: S101  a Change has at least one side
-            self._weigh(resource, change)
+            self._count_bytes(resource, change)
             if change.new is None and change.reported:
                 self._remember(resource, envelope)
             self._wake(self._tenant, Dependency("tenant", resource, envelope.namespace, envelope.name))
@@ -428,19 +445,22 @@ class TenantCaches(_Side):
         return changed
 
     def _node_changed(self, change: Change) -> None:
-        """A virtual node that somebody in the tenant has taken away may still be needed.
+        """Enqueue a virtual node that was deleted, or whose readiness another client changed.
 
-        One that the tenant's node controller has given up, because it heard no beat for a while, does not become ready by
-        the next beat: as a kubelet does, we have to say again how it is.
+        A virtual node that was deleted in the tenant may still be needed. A node that the tenant's node controller marked
+        as unknown, because its heartbeats were late, does not become ready by the next heartbeat: like a kubelet, the
+        syncer must write its status again.
         """
-        self._weigh(NODES, change)
+        self._count_bytes(NODES, change)
         old, new = change.old, change.new
-        if old is not None and (new is None or _turned(old, new)):
+        if old is not None and new is not None and (old.spec, old.labels) != (new.spec, new.labels):
+            self.on_node_change(old, new)
+        if old is not None and (new is None or _readiness_changed(old, new)):
             node = names.split_virtual_node(old.name, self._super_id)
             if node is not None:
                 self._enqueue(self._tenant, Item(NODES.plural, "", node))
 
     def _remember(self, resource: Resource, last: Envelope) -> None:
-        """Note a departure that the watch reported. A Pod also leaves the selection when its label changes."""
+        """Remember a departure that the watch reported. A Pod also leaves the selection when its label changes."""
         certain = resource != PODS or last.deleting
         _remember(self._departures, (resource.plural, last.namespace, last.name, last.uid), certain)

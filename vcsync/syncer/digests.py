@@ -1,7 +1,7 @@
-"""Large contents of a tenant's objects are not kept in memory: a digest of them says whether they have changed. Pure.
+"""Digests that replace the content of large ConfigMaps and Secrets in a cache and show whether it has changed. Pure.
 
-A tenant decides how many ConfigMaps and Secrets it has and how large they are; an external control plane sets no bound that
-we know of. What is needed whole is read again when it is written.
+A tenant decides how many objects it has and how large they are, and an external control plane may set no limit. The whole
+object is read again when its content is to be written.
 """
 
 from __future__ import annotations
@@ -10,16 +10,19 @@ import hashlib
 
 import msgspec
 
-from vcsync.kube.envelope import Envelope
+from vcsync.objects.envelope import Envelope
 
 WHOLE_BYTES = 8192
-"""So much of an object is kept as it is: most, and all that hold a certificate or a token, are compared without a request."""
+"""Size in bytes up to which an object is cached with its content.
+
+Most objects, and all that contain a certificate or a token, are smaller, so they are compared without a request.
+"""
 _MARK = b"\x00"
-"""No JSON begins with it: whoever takes a digest for content fails at once."""
+"""First byte of a digest. No JSON begins with it, so code that decodes a digest as content fails immediately."""
 
 
 def with_digest(envelope: Envelope) -> Envelope:
-    """Return the object with a digest in place of its content, labels and annotations; a small one as it is."""
+    """Return the object with a digest in place of its content, labels and annotations. Small objects are unchanged."""
     texts = sum(
         len(key) + len(text) for part in (envelope.labels, envelope.annotations) for key, text in part.items()
     )
@@ -31,12 +34,12 @@ def with_digest(envelope: Envelope) -> Envelope:
 
 
 def is_digest(envelope: Envelope) -> bool:
-    """Whether an object has only a digest of its content."""
+    """Return whether an object has only a digest of its content."""
     return envelope.rest.startswith(_MARK)
 
 
 def digest(envelope: Envelope) -> bytes:
-    """A digest of all that decides on an object's copy; of one that has only a digest, that one."""
+    """Return a digest of everything that the object's copy depends on, or the digest that the object has already."""
     if is_digest(envelope):
         return envelope.rest.removeprefix(_MARK)
     parts = (

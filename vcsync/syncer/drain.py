@@ -1,4 +1,4 @@
-"""Clears what a super cluster holds of a namespace: Pods first and gracefully, then the rest, then the ledger's finalizer."""
+"""Removes a namespace from a super cluster: Pods first, gracefully, then its other objects, then the ledger's finalizer."""
 
 from __future__ import annotations
 
@@ -10,32 +10,33 @@ import structlog
 from msgspec import Struct, field
 
 from vcsync.api import names
-from vcsync.api.objects import SuperCluster
+from vcsync.api.objects import NamespacePlacement, SuperCluster
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS
 from vcsync.api.specs import DEFAULT_EVICTION_SECONDS
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import Envelope, decode
 from vcsync.kube.errors import Conflict, Invalid, NotFound
-from vcsync.kube.quantity import milli
 from vcsync.kube.resources import ENDPOINTS, NAMESPACES, PODS, RESOURCE_QUOTAS, SERVICES
+from vcsync.objects.envelope import Envelope, decode
+from vcsync.objects.quantity import milli
 from vcsync.syncer.caches import SuperCaches, owner_of
 from vcsync.syncer.kinds.metadata import belongs_elsewhere
 from vcsync.syncer.kinds.token import TERMINAL_PHASES
 from vcsync.syncer.ledger import Entry, Holding, Ledger
 from vcsync.syncer.steps import in_steps
-from vcsync.tenancy.brake import Braked, Gate
+from vcsync.tenancy.brake import Braked, DeletionLimiter
+from vcsync.tenancy.suspension import is_suspended
 
 LOOK_AGAIN_SECONDS = 5.0
-"""Fallback; the changes of Pods and namespaces wake the drain at once."""
+"""Seconds until a drain is tried again. Changes of Pods and namespaces continue it immediately."""
 
 MOST_REFUSALS = 20
-"""Pods of a namespace that have to wait for budgets in one look; the next look begins with others."""
+"""Number of refused evictions after which one step requests no more. The next step begins with other Pods."""
 
 BRAKED_SECONDS = 60.0
-"""When to look again at what waits for an operator."""
+"""Seconds until a drain that waits for an operator is tried again."""
 
 LONGEST_GRACE_SECONDS = 24 * 3600
-"""What a Pod may take to end when it has lost its place: a tenant may write any number of years."""
+"""Longest grace period of a Pod that is drained, in seconds. A tenant may set any number of years."""
 
 log = structlog.get_logger(__name__)
 
@@ -54,21 +55,24 @@ class _PodSpec(Struct, gc=False):
 
 
 class Drain:
-    """Drains namespaces from one super cluster; level-based: each call looks at what still stands.
+    """Drains namespaces from one super cluster. It is level-based: each step works on the objects that still exist.
 
-    It needs the tenant's control plane for nothing: Pods that go in the super cluster take the tenant's with them by the
-    ordinary way up, and a tenant that cannot be reached any more is cleared all the same.
+    A drain does not need the tenant's control plane, so that a tenant that cannot be reached is drained too. When Pods of
+    the super cluster terminate, the ordinary upward synchronization deletes the tenant's Pods.
+
+    Attributes:
+        reasons: (cluster key, namespace) -> why its drain waits.
 
     Args:
         meta: client of the meta cluster.
         super_client: client of the super cluster.
         super_id: its id.
-        caches: what it holds.
-        ledger: what it should hold.
-        tell: hears of every Pod that was asked to go, with its tenant's key; best effort.
-        evict: asks a tenant whether a Pod may end: what it has to wait for, "" if nothing.
+        caches: caches of the super cluster.
+        ledger: the ledger's entries of the super cluster.
+        on_deleted: called with the cluster key and every Pod that is deleted; best effort.
+        evict: evicts a Pod in its tenant. Returns why the eviction waits; "" if it does not.
         clock: monotonic seconds.
-        gate: lets namespaces go that the ledger does not know.
+        limiter: permits the removal of namespaces that the ledger does not know, or raises Braked.
     """
 
     def __init__(
@@ -79,17 +83,17 @@ class Drain:
         super_id: str,
         caches: SuperCaches,
         ledger: Ledger,
-        tell: Callable[[str, Envelope], None],
+        on_deleted: Callable[[str, Envelope], None],
         evict: Callable[[str, Envelope], Awaitable[str]],
-        gate: Gate,
+        limiter: DeletionLimiter,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._gate = gate
-        self._tell = tell
+        self._limiter = limiter
+        self._on_deleted = on_deleted
         self._evict = evict
         self._clock = clock
-        # Since when Pods of a namespace wait for budgets, and which was the last that had to.
-        self._held: dict[tuple[str, str], tuple[float, str]] = {}
+        # (cluster key, namespace) -> since when its Pods wait for budgets, and the last Pod that was refused.
+        self._refused: dict[tuple[str, str], tuple[float, str]] = {}
         self._meta = meta
         self._super = super_client
         self._super_id = super_id
@@ -99,29 +103,29 @@ class Drain:
         self.reasons: dict[tuple[str, str], str] = {}
 
     async def step(self, tenant: str, namespace: str) -> float | None:
-        """Take the drain of one tenant namespace a step further.
+        """Continue the drain of one tenant namespace.
 
         Returns:
-            None when it is done (or not called for); else seconds until the next look.
+            Seconds until the next step; None if the drain is complete or not needed.
 
         Raises:
-            KubeError: to be retried.
+            KubeError: a request failed; call again.
         """
         entry = self._ledger.entry(tenant, namespace)
         if entry is not None and entry.clearing:
-            return await self._give_back(tenant, namespace)
+            return await self._confirm_clearing(tenant, namespace)
         if self._placed(tenant, namespace) or (entry is None and not await self._orphaned(tenant, namespace)):
             self.reasons.pop((tenant, namespace), None)
-            self._gate.unwanted("", self._unknown, (tenant, namespace))
+            self._limiter.unwanted("", self._unknown, (tenant, namespace))
             return None
         if entry is None and await self._is_braked(tenant, namespace):
             return BRAKED_SECONDS
         return await self._clear(tenant, namespace, entry)
 
     async def _is_braked(self, tenant: str, namespace: str) -> bool:
-        """Whether a namespace that the ledger does not know is one of too many, so that an operator has to look first."""
+        """Return whether too many namespaces are unknown to the ledger, so that an operator has to release the drain."""
         try:
-            await self._gate.require("", self._unknown, (tenant, namespace), self._count_unknown)
+            await self._limiter.require("", self._unknown, (tenant, namespace), self._count_unknown)
         except Braked as braked:
             self.reasons[(tenant, namespace)] = str(braked)
             return True
@@ -134,9 +138,9 @@ class Drain:
             waits = (
                 f"; waits for PodDisruptionBudgets: {', '.join(dict.fromkeys(budgets))}" if budgets else ""
             )
-            self.reasons[(tenant, namespace)] = f"{left} Pods are still to end{waits}"
+            self.reasons[(tenant, namespace)] = f"{left} Pods have not ended yet{waits}"
             return LOOK_AGAIN_SECONDS
-        self._held.pop((tenant, namespace), None)
+        self._refused.pop((tenant, namespace), None)
         if namespace == names.TENANT_DNS_NAMESPACE and self._ledger.needs_name_server(tenant):
             await self._clear_but_name_server(tenant, namespace)
         elif await self._clear_namespace(tenant, namespace):
@@ -151,15 +155,15 @@ class Drain:
         return None
 
     async def _count_unknown(self) -> tuple[int, int]:
-        """How many super namespaces the ledger does not know, and how many there are."""
-        unknown = held = 0
+        """Count the super namespaces that the ledger does not know, and all."""
+        unknown = total = 0
         async for tenant, namespace in in_steps(map(owner_of, self._caches.items(NAMESPACES))):
-            held += 1
+            total += 1
             unknown += bool(tenant and namespace) and self._ledger.entry(tenant, namespace) is None
-        return unknown, held
+        return unknown, total
 
     async def _orphaned(self, tenant: str, namespace: str) -> bool:
-        """Whether the ledger, read live, knows nothing of what stands here: a cache may be behind."""
+        """Return whether the ledger has no entry for the namespace. It is read live, since a cache may be outdated."""
         try:
             live = await self._meta.get(NAMESPACE_PLACEMENTS, namespace, tenant)
         except NotFound:
@@ -168,21 +172,24 @@ class Drain:
         return self._ledger.entry(tenant, namespace) is None
 
     def _placed(self, tenant: str, namespace: str) -> bool:
-        """Whether the namespace holds slices here; asked anew before each deletion: it may have got some meanwhile."""
+        """Return whether the namespace has slices here. Call this before each deletion, since it may have got some."""
         entry = self._ledger.entry(tenant, namespace)
         return entry is not None and entry.holding is not Holding.DRAINING
 
     async def _clear_pods(self, tenant: str, namespace: str, budgets: list[str]) -> int:
-        """Ask every Pod to go, with its own grace period as far as that is believed; how many still stand.
+        """Delete every Pod with its own grace period, limited to `LONGEST_GRACE_SECONDS`.
 
-        What some wait for is added to `budgets`.
+        Reasons of refused evictions are added to `budgets`.
+
+        Returns:
+            The number of Pods that still exist.
         """
         left = 0
-        asks = await self._respects_budgets(tenant, namespace)
-        _, last = self._held.get((tenant, namespace), (0.0, ""))
+        evicts = await self._respects_budgets(tenant, namespace)
+        _, last = self._refused.get((tenant, namespace), (0.0, ""))
         pods = sorted(
             self._caches.items(PODS, names.super_namespace(tenant, namespace)),
-            key=lambda pod: (pod.name <= last, pod.name),  # others than last time are asked first
+            key=lambda pod: (pod.name <= last, pod.name),  # begins after the Pod that was refused last
         )
         for pod in pods:
             if belongs_elsewhere(pod, tenant, namespace):
@@ -190,13 +197,13 @@ class Drain:
             left += 1
             grace = _grace(pod)
             if (not pod.deleting or grace is not None) and not self._placed(tenant, namespace):
-                if asks and not pod.deleting and not _has_ended(pod):
+                if evicts and not pod.deleting and not _has_ended(pod):
                     if len(budgets) >= MOST_REFUSALS:
                         continue
                     if reason := await self._evict(tenant, pod):
                         budgets.append(reason)
-                        since, _ = self._held.get((tenant, namespace), (self._clock(), ""))
-                        self._held[(tenant, namespace)] = (since, pod.name)
+                        since, _ = self._refused.get((tenant, namespace), (self._clock(), ""))
+                        self._refused[(tenant, namespace)] = (since, pod.name)
                         continue
                 try:
                     await self._super.delete(PODS, pod.name, pod.namespace, uid=pod.uid, grace_seconds=grace)
@@ -207,18 +214,19 @@ class Drain:
                     continue
                 else:
                     if not pod.deleting:
-                        self._tell(tenant, pod)
+                        self._on_deleted(tenant, pod)
         return left
 
     async def _respects_budgets(self, tenant: str, namespace: str) -> bool:
-        """Whether Pods wait for their tenant's budgets, as in a drained cluster.
+        """Return whether PodDisruptionBudgets of the tenant are respected, as by `kubectl drain`.
 
-        They do not when the namespace itself goes, nor for longer than the operator lets them.
+        They are ignored when the namespace itself is deleted, when the tenant is suspended, since its Pods run nowhere else,
+        and after `spec.evictionSeconds` of the SuperCluster.
         """
         placement = self._ledger.reflector.cache.get(tenant, namespace)
-        if placement is None or placement.deleting:
+        if placement is None or placement.deleting or _is_suspended(placement):
             return False
-        since, _ = self._held.get((tenant, namespace), (None, ""))
+        since, _ = self._refused.get((tenant, namespace), (None, ""))
         try:
             found = SuperCluster.from_envelope(await self._meta.get(SUPER_CLUSTERS, self._super_id))
             patience = found.spec.eviction_seconds
@@ -227,46 +235,46 @@ class Drain:
         return patience > 0 and (since is None or self._clock() - since < patience)
 
     async def _clear_but_name_server(self, tenant: str, namespace: str) -> None:
-        """Delete everything else: Pods of the tenant's other namespaces keep for life the address of its Service here."""
+        """Delete everything except the name server, since Pods of the tenant's other namespaces use its Service address."""
         place = names.super_namespace(tenant, namespace)
         for resource, reflector in self._caches.reflectors.items():
             if not resource.namespaced or resource in (PODS, RESOURCE_QUOTAS):
                 continue
-            for held in list(reflector.cache.items(place)):
-                if resource in (SERVICES, ENDPOINTS) and held.name == names.TENANT_DNS_SERVICE:
+            for found in list(reflector.cache.items(place)):
+                if resource in (SERVICES, ENDPOINTS) and found.name == names.TENANT_DNS_SERVICE:
                     continue
-                if held.deleting or belongs_elsewhere(held, tenant, namespace):
+                if found.deleting or belongs_elsewhere(found, tenant, namespace):
                     continue
                 try:
-                    await self._super.delete(resource, held.name, place, uid=held.uid)
+                    await self._super.delete(resource, found.name, place, uid=found.uid)
                 except NotFound:
-                    reflector.observe_gone(place, held.name, held.uid)
+                    reflector.observe_gone(place, found.name, found.uid)
                 except Conflict:
                     continue
 
     async def _clear_namespace(self, tenant: str, namespace: str) -> bool:
-        """Delete the super namespace, and with it everything else; whether it still has to go."""
+        """Delete the super namespace with everything in it. Return whether it still exists."""
         super_namespace = names.super_namespace(tenant, namespace)
         try:
-            standing: Envelope | None = await self._super.get(NAMESPACES, super_namespace)
+            live: Envelope | None = await self._super.get(NAMESPACES, super_namespace)
         except NotFound:
-            standing = None
-        if standing is None or not _ours(standing, tenant) or belongs_elsewhere(standing, tenant, namespace):
+            live = None
+        if live is None or not _ours(live, tenant) or belongs_elsewhere(live, tenant, namespace):
             return False
         if self._placed(tenant, namespace):
             return False
-        if not standing.deleting:
+        if not live.deleting:
             try:
-                await self._super.delete(NAMESPACES, super_namespace, uid=standing.uid)
+                await self._super.delete(NAMESPACES, super_namespace, uid=live.uid)
             except NotFound:
                 return False
         return True
 
-    async def _give_back(self, tenant: str, namespace: str) -> float | None:
-        """Say that no more is used than the slices that are left, once that is so and stays so.
+    async def _confirm_clearing(self, tenant: str, namespace: str) -> float | None:
+        """Remove the clear finalizer when the namespace uses no more than its remaining slices and cannot exceed them.
 
-        A ResourceQuota lets nothing be made beyond `status.hard`, but what stands stays: with that as it is to be, and no
-        more used, nothing of the slices given up is left.
+        A ResourceQuota refuses new objects beyond `status.hard`, but keeps existing ones. So once `status.hard` has the
+        new values and `status.used` is within them, the freed slices can be distributed again.
         """
         place = names.super_namespace(tenant, namespace)
         quota = self._caches.get(RESOURCE_QUOTAS, place, names.SUPER_QUOTA_NAME)
@@ -280,13 +288,13 @@ class Drain:
             found = self._ledger.entry(tenant, namespace)
             if found is None or not found.clearing or found.placement.hard != entry.placement.hard:
                 return LOOK_AGAIN_SECONDS
-            await self._take_off(live, names.clear_finalizer(self._super_id))
+            await self._remove_finalizers(live, names.clear_finalizer(self._super_id))
         except (NotFound, Invalid):
             pass
         self.reasons.pop((tenant, namespace), None)
         return None
 
-    async def _take_off(self, live: Envelope, *finalizers: str) -> None:
+    async def _remove_finalizers(self, live: Envelope, *finalizers: str) -> None:
         patch: dict[str, Any] = {
             "metadata": {
                 "uid": live.uid,
@@ -299,30 +307,37 @@ class Drain:
             self._ledger.reflector.observe(answer)
 
     async def _release(self, tenant: str, namespace: str) -> None:
-        """Take our finalizer off the placement: nothing of the namespace is left here."""
+        """Remove the finalizers of this super cluster from the placement, since it has no objects of the namespace."""
         try:
             live = await self._meta.get(NAMESPACE_PLACEMENTS, namespace, tenant)
             self._ledger.reflector.observe(live)
             entry = self._ledger.entry(tenant, namespace)
             if entry is None or entry.holding is not Holding.DRAINING:
-                # The scheduler sets the finalizer a moment before it gives the super cluster slices.
+                # The scheduler sets the finalizer just before it places slices on the super cluster.
                 return
-            await self._take_off(
+            await self._remove_finalizers(
                 live, names.drain_finalizer(self._super_id), names.clear_finalizer(self._super_id)
             )
         except (NotFound, Invalid):
-            # The last finalizer is gone already, and the object with it.
+            # The last finalizer has been removed already, and the object with it.
             return
 
 
 def _grace(pod: Envelope) -> int | None:
-    """The grace period to delete a Pod with; None if what it says itself, or was granted already, will do."""
+    """Return the grace period for the deletion of a Pod; None to use the Pod's own or the current one."""
     granted = pod.deletion_grace_seconds if pod.deleting else decode(pod.spec, _PodSpec).grace
     return LONGEST_GRACE_SECONDS if granted is not None and granted > LONGEST_GRACE_SECONDS else None
 
 
+def _is_suspended(placement: Envelope) -> bool:
+    try:
+        return is_suspended(NamespacePlacement.from_envelope(placement))
+    except ValueError:  # the ledger reports entries that cannot be read
+        return False
+
+
 def _within(quota: Envelope, hard: Mapping[str, str]) -> bool:
-    """Whether a ResourceQuota is in force with `hard`, and no more than that is used."""
+    """Return whether a ResourceQuota is in force with `hard`, and the usage is within it."""
     status = decode(quota.status, _QuotaStatus) if quota.status else _QuotaStatus()
     wanted = {name: milli(text) for name, text in hard.items()}
     in_force = {name: milli(text) for name, text in status.hard.items()}

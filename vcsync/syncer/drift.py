@@ -1,4 +1,4 @@
-"""The drift ledger: what stood in a super cluster other than the tenant has it, and was put right."""
+"""The drift ledger: repairs of objects that were changed in a super cluster only."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from msgspec import Struct
 
 KEPT = 500
-"""Repairs remembered; older ones are dropped."""
+"""Number of repairs that are remembered. The oldest is dropped first."""
 
 
 class Repair(Struct, frozen=True):
-    """One repair of an object in the super cluster that nobody in the tenant had changed."""
+    """One repair of an object that was changed in the super cluster and not in the tenant."""
 
     when: datetime
     tenant: str
@@ -22,28 +22,28 @@ class Repair(Struct, frozen=True):
     namespace: str
     name: str
     what: str
-    """`created`, `deleted`, or the changed fields, comma separated. Values are left out: they may be secret."""
+    """`created`, `deleted`, or the names of the changed fields, comma separated. Values may be secret and are left out."""
 
 
 class DriftLedger:
-    """The latest repairs, for operators."""
+    """The latest repairs, for operators, and the total number of repairs."""
 
     def __init__(self) -> None:
         self._repairs: deque[Repair] = deque(maxlen=KEPT)
         self.total = 0
 
     def record(self, repair: Repair) -> None:
-        """Remember a repair."""
+        """Add a repair."""
         self._repairs.append(repair)
         self.total += 1
 
     def latest(self, count: int = 50) -> list[Repair]:
-        """The most recent repairs, newest first."""
+        """Return the most recent repairs, newest first."""
         return list(self._repairs)[: -count - 1 : -1]
 
 
 def fields(patch: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """The paths of the fields a merge patch changes, without its preconditions."""
+    """Return the sorted paths of the fields that a merge patch changes, without its preconditions."""
     paths = []
     for key, value in patch.items():
         path = f"{prefix}.{key}" if prefix else key

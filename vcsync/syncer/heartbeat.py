@@ -1,44 +1,46 @@
-"""Tells the meta cluster what a super cluster has and how it is: the status of its SuperCluster object."""
+"""Reports a super cluster's capacity and health: writes the status of its SuperCluster object in the meta cluster."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from msgspec import Struct, field, to_builtins
 
 from vcsync.api import names
-from vcsync.api.conditions import Condition, set_condition
+from vcsync.api.conditions import set_condition
 from vcsync.api.objects import SuperCluster
 from vcsync.api.resources import SUPER_CLUSTERS
+from vcsync.api.specs import SuperClusterSpec, Trouble
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import Envelope, decode
 from vcsync.kube.errors import KubeError, Unauthorized
-from vcsync.kube.quantity import InvalidQuantity, canonical, milli
+from vcsync.objects.conditions import Condition
+from vcsync.objects.envelope import Envelope, decode
+from vcsync.objects.quantity import InvalidQuantity, canonical, milli
+from vcsync.objects.times import time_text
+from vcsync.scheduling.resources import from_quantities
+from vcsync.scheduling.snapshot import InvalidHeadroom, distributable
 from vcsync.syncer.ledger import Entry
 from vcsync.tenancy.brake import Brake, released_at
+from vcsync.tenancy.distribution import undistributed
+from vcsync.tenancy.troubles import reported
 
 CHECK_SECONDS = 2.0
-"""How often the caches are looked at for a change worth telling."""
+"""Seconds between two checks whether the status has changed."""
 PROBE_SECONDS = 10.0
-"""How often the super cluster is asked for a sign of life while its watches are alive."""
+"""Seconds between two requests that check whether the super cluster answers, while its watches are open."""
 
 log = structlog.get_logger(__name__)
 
 BRAKED = "Braked"
-"""Type of the condition on a SuperCluster: deletions that nobody was seen to ask for wait for an operator."""
+"""Type of the SuperCluster's condition which reports that deletions without an observed request wait for an operator."""
 _LONGEST_MESSAGE = 4096
 
 Amounts = dict[str, int]
 """Resource name -> thousandths."""
-
-
-class _Condition(Struct, gc=False):
-    type: str = ""
-    status: str = ""
 
 
 class _NodeSpec(Struct, gc=False):
@@ -47,11 +49,18 @@ class _NodeSpec(Struct, gc=False):
 
 class _NodeStatus(Struct, gc=False):
     allocatable: dict[str, str] = field(default_factory=dict)
-    conditions: list[_Condition] = field(default_factory=list)
+    conditions: list[Condition] = field(default_factory=list)
 
 
 class Capacity(Struct, frozen=True):
-    """What the nodes of a super cluster offer together. Amounts in thousandths."""
+    """The capacity of a super cluster's nodes. Amounts are in thousandths.
+
+    Attributes:
+        allocatable: sum over the ready, schedulable nodes.
+        largest_node: the largest amount on one of these nodes, by resource.
+        ready: number of these nodes.
+        total: number of all nodes.
+    """
 
     allocatable: Amounts
     largest_node: Amounts
@@ -60,9 +69,10 @@ class Capacity(Struct, frozen=True):
 
 
 def capacity(nodes: Iterable[Envelope]) -> Capacity:
-    """Add up what the ready, uncordoned nodes offer.
+    """Return the capacity of the ready, schedulable nodes.
 
-    Allocatable, not capacity: what the kubelet keeps for itself is nobody's (reference section 9.5).
+    This is `status.allocatable`, not `status.capacity`, which includes the amounts that kubelets reserve (reference
+    section 9.5).
     """
     allocatable: Amounts = {}
     largest: Amounts = {}
@@ -85,35 +95,34 @@ def capacity(nodes: Iterable[Envelope]) -> Capacity:
 
 
 def status_patch(
+    current: SuperCluster,
     seen: Capacity,
     *,
     allocated: Amounts,
     reachable: bool,
     why_unreachable: str,
-    conditions: Iterable[Condition],
     identity: str,
     version: str,
-    generation: int,
     now: str,
     brakes: Collection[Brake] = (),
 ) -> dict[str, Any]:
-    """The status of the SuperCluster object, as a merge patch.
+    """Return the merge patch of the SuperCluster's status. While no node is ready, the last amounts remain.
 
     Args:
-        seen: what its nodes offer.
-        allocated: what the ledger has dealt out here.
+        current: the present object. Its generation is recorded in the conditions, as `kubectl wait` requires.
+        seen: the capacity of the nodes.
+        allocated: the amounts that the ledger distributes on this super cluster.
         reachable: whether the super cluster answers.
-        why_unreachable: the last error while it does not.
-        conditions: the conditions the object has now.
-        identity: which syncer speaks.
+        why_unreachable: the last error while it does not answer.
+        identity: name of the syncer that reports.
         version: the super cluster's Kubernetes version.
-        generation: of the SuperCluster object; `kubectl wait` believes no condition of an older one.
-        now: RFC 3339.
+        now: the current time in RFC 3339.
         brakes: deletions that wait for an operator.
     """
     ready = reachable and seen.ready > 0
+    generation, before = current.generation, current.status
     updated = set_condition(
-        conditions,
+        before.conditions,
         "Reachable",
         status=reachable,
         reason="Answers" if reachable else "NoAnswer",
@@ -141,13 +150,14 @@ def status_patch(
         now=now,
         observed_generation=generation,
     )
-    free = {name: max(0, amount - allocated.get(name, 0)) for name, amount in seen.allocatable.items()}
+    allocatable = seen.allocatable if seen.ready else from_quantities(before.allocatable)
+    largest_node = seen.largest_node if seen.ready else from_quantities(before.largest_node)
     return {
         "status": {
-            "allocatable": _texts(seen.allocatable),
-            "allocated": _texts(allocated),
-            "free": _texts(free),
-            "largestNode": _texts(seen.largest_node),
+            "allocatable": _replacing(before.allocatable, allocatable),
+            "allocated": _replacing(before.allocated, allocated),
+            "free": _replacing(before.free, _free(current.spec, allocatable, allocated)),
+            "largestNode": _replacing(before.largest_node, largest_node),
             "nodes": {"ready": seen.ready, "total": seen.total},
             "conditions": to_builtins(updated),
             "heartbeatTime": now,
@@ -157,22 +167,50 @@ def status_patch(
     }
 
 
-def _texts(amounts: Amounts) -> dict[str, str]:
-    return {name: canonical(amount) for name, amount in sorted(amounts.items())}
+def _free(spec: SuperClusterSpec, allocatable: Amounts, allocated: Amounts) -> Amounts:
+    """Return the amounts that can still be distributed; empty if the headroom is invalid."""
+    try:
+        usable = distributable(allocatable, spec.headroom, spec.overcommit)
+    except InvalidHeadroom:
+        return {}
+    return undistributed(usable, allocated)
+
+
+def _replacing(before: Mapping[str, str], amounts: Amounts) -> dict[str, str | None]:
+    """Return amounts for a merge patch that removes all earlier ones."""
+    texts = {name: canonical(amount) for name, amount in sorted(amounts.items())}
+    return {name: None for name in before if name not in texts} | texts
+
+
+class _Report(NamedTuple):
+    """The values to report. Only the first shard reports `seen` and `allocated`."""
+
+    seen: Capacity | None
+    allocated: Amounts
+    reachable: bool
+    version: str
+    brakes: tuple[Brake, ...]
+    troubles: tuple[Trouble, ...]
 
 
 class Heartbeat:
-    """Writes the status of one SuperCluster: at once when it changed, else every `interval` seconds.
+    """Writes the status of one SuperCluster: within `CHECK_SECONDS` of a change, and else every `interval` seconds.
+
+    Attributes:
+        released: when an operator last released the brake of this super cluster; None before the first write.
 
     Args:
         meta: client of the meta cluster.
         super_client: client of the super cluster.
         super_id: its id, which is also the object's name.
-        nodes: the super cluster's nodes, from the cache.
-        stale: whether the cache of nodes is no longer followed.
-        entries: the ledger's entries of this super cluster.
-        identity: which syncer speaks.
-        brakes: deletions that wait for an operator.
+        nodes: returns the super cluster's nodes from the cache.
+        stale: returns whether the watch of nodes is lost.
+        entries: returns the ledger's entries of this super cluster.
+        identity: name of the syncer that reports.
+        brakes: returns the deletions that wait for an operator.
+        troubles: returns the reasons why tenants are not fully served.
+        shard: (number, count) of the shard of tenants. Only the first shard reports on the super cluster itself; every
+            shard reports on its tenants.
         interval: seconds between two heartbeats of a super cluster that does not change.
     """
 
@@ -187,9 +225,14 @@ class Heartbeat:
         entries: Callable[[], Iterable[Entry]],
         identity: str,
         brakes: Callable[[], Collection[Brake]] = tuple,
+        troubles: Callable[[], Iterable[Trouble]] = tuple,
+        shard: tuple[int, int] = (1, 1),
         interval: float = 20.0,
     ) -> None:
         self._brakes = brakes
+        self._troubles = troubles
+        self._shard = shard
+        self._is_first = shard[0] == 1
         self.released: datetime | None = None
         self._meta = meta
         self._super = super_client
@@ -202,32 +245,40 @@ class Heartbeat:
         self._written: Any = None
         self._version = ""
         self._error = ""
-        self._looked_at = 0.0
+        self._unwritten = ""
+        self._probed_at = 0.0
         self._reachable = False
 
+    @property
+    def trouble(self) -> str:
+        """Which server does not answer, as text; empty if both do."""
+        if self._error:
+            return f"the super cluster does not answer: {self._error}"
+        return f"the heartbeat cannot be written: {self._unwritten}" if self._unwritten else ""
+
     async def run(self) -> None:
-        """Beat until cancelled."""
+        """Write heartbeats until cancelled."""
         written_at = float("-inf")
         loop = asyncio.get_running_loop()
         while True:
-            await self._probe(loop.time())
-            seen = capacity(self._nodes())
-            allocated = allocated_by(self._entries())
-            brakes = tuple(self._brakes())
-            facts = (seen, allocated, self._reachable, self._version, brakes)
-            if facts != self._written or loop.time() - written_at >= self._interval:
+            if self._is_first:
+                await self._probe(loop.time())
+            report = self._report()
+            if report != self._written or loop.time() - written_at >= self._interval:
                 try:
-                    await self._write(seen, allocated, brakes)
-                    self._written, written_at = facts, loop.time()
+                    await self._write(report)
+                    self._written, written_at = report, loop.time()
+                    self._unwritten = ""
                 except KubeError as error:
+                    self._unwritten = str(error)[:500]
                     log.warning("heartbeat not written", super_cluster=self._super_id, error=str(error))
             await asyncio.sleep(CHECK_SECONDS)
 
     async def _probe(self, now: float) -> None:
-        """Ask the super cluster whether it answers: often while it does not, rarely while its watches are alive."""
-        if self._reachable and not self._stale() and now - self._looked_at < PROBE_SECONDS:
+        """Check whether the super cluster answers: every `PROBE_SECONDS` while its watches are open, else on each call."""
+        if self._reachable and not self._stale() and now - self._probed_at < PROBE_SECONDS:
             return
-        self._looked_at = now
+        self._probed_at = now
         try:
             answer = await self._super.version()
             self._version = str(answer.get("gitVersion", ""))
@@ -238,31 +289,64 @@ class Heartbeat:
                 self._error += (
                     ": the credentials expired or were revoked; put a valid kubeconfig into the Secret of "
                     f"spec.kubeconfigSecretRef (default {names.SYSTEM_NAMESPACE}/{names.super_secret(self._super_id)}); "
-                    "it is taken up without a restart"
+                    "it is used without a restart"
                 )
 
-    async def _write(self, seen: Capacity, allocated: Amounts, brakes: Collection[Brake]) -> None:
+    def _report(self) -> _Report:
+        seen = capacity(self._nodes()) if self._is_first else None
+        allocated = allocated_by(self._entries()) if self._is_first else {}
+        return _Report(
+            seen, allocated, self._reachable, self._version, tuple(self._brakes()), reported(self._troubles())
+        )
+
+    async def _write(self, report: _Report) -> None:
         current = SuperCluster.from_envelope(await self._meta.get(SUPER_CLUSTERS, self._super_id))
         self.released = released_at(current.annotations.get(names.BRAKE_RELEASED))
-        patch = status_patch(
-            seen,
-            allocated=allocated,
-            reachable=self._reachable,
-            why_unreachable=self._error,
-            conditions=current.status.conditions,
-            identity=self._identity,
-            version=self._version,
-            generation=current.generation,
-            now=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            brakes=brakes,
-        )
-        await self._meta.patch(SUPER_CLUSTERS, self._super_id, patch, subresource="status")
+        status: dict[str, Any] = {}
+        if report.seen is not None:
+            status = status_patch(
+                current,
+                report.seen,
+                allocated=report.allocated,
+                reachable=self._reachable,
+                why_unreachable=self._error,
+                identity=self._identity,
+                version=self._version,
+                now=time_text(datetime.now(UTC)),
+                brakes=report.brakes,
+            )["status"]
+        if (reports := reports_patch(current.status.reports, report.troubles, self._shard)) is not None:
+            status["reports"] = reports
+        if status:
+            await self._meta.patch(SUPER_CLUSTERS, self._super_id, {"status": status}, subresource="status")
+
+
+def reports_patch(
+    current: Mapping[str, tuple[Trouble, ...]], troubles: tuple[Trouble, ...], shard: tuple[int, int]
+) -> dict[str, Any] | None:
+    """Return the merge patch for `status.reports`; None if nothing changes.
+
+    The first shard removes reports from an earlier number of shards.
+
+    Args:
+        current: the present reports.
+        troubles: the troubles that this shard reports.
+        shard: (number, count) of this shard.
+    """
+    which, count = shard
+    own = f"{which}/{count}"
+    patch: dict[str, Any] = {}
+    if troubles != current.get(own, ()):
+        patch[own] = to_builtins(list(troubles)) or None
+    if which == 1:
+        patch |= {other: None for other in current if not other.endswith(f"/{count}")}
+    return patch or None
 
 
 def allocated_by(entries: Iterable[Entry]) -> Amounts:
-    """What the ledger has dealt out on this super cluster: slices times their size, over all namespaces."""
+    """Return the amounts of all namespaces on this super cluster, including slices that are not cleared yet."""
     total: Amounts = {}
     for entry in entries:
-        for resource, text in entry.placement.slice_size.items():
-            total[resource] = total.get(resource, 0) + entry.slices * milli(text)
-    return total
+        for resource, amount in entry.allocated.items():
+            total[resource] = total.get(resource, 0) + amount
+    return {resource: amount for resource, amount in total.items() if amount}

@@ -1,4 +1,4 @@
-"""Makes sure that a kubeconfig leads to the super cluster we are for: two syncers must never own one cluster."""
+"""Checks that a kubeconfig leads to the intended super cluster, since two syncers must never own one cluster."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_ran
 
 from vcsync.api import names
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import Envelope, decode
 from vcsync.kube.errors import KubeError, NotFound
 from vcsync.kube.resources import CONFIG_MAPS
+from vcsync.objects.envelope import Envelope, decode
 
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 15.0
@@ -23,31 +23,31 @@ class _ConfigMap(Struct, gc=False):
 
 
 class WrongSuperCluster(Exception):
-    """The kubeconfig leads to another super cluster than the one that was asked for."""
+    """The kubeconfig does not lead to the intended super cluster."""
 
 
 async def check_identity(client: Client, super_id: str) -> None:
-    """Wait until the super cluster answers, then compare the id it carries with the one we are for.
+    """Wait until the super cluster answers, then compare its id with the intended one.
 
-    The id stands in ConfigMap kube-system/supercluster-info (reference section 1.4).
+    The id is in ConfigMap kube-system/supercluster-info (reference section 1.4).
 
     Args:
         client: client of the super cluster.
-        super_id: the id it should carry.
+        super_id: the intended id.
 
     Raises:
-        WrongSuperCluster: it carries another one, or none.
+        WrongSuperCluster: the cluster has another id, or none.
     """
-    patiently = AsyncRetrying(
+    retrying = AsyncRetrying(
         retry=retry_if_exception(
             lambda error: isinstance(error, KubeError) and not isinstance(error, NotFound)
         ),
         wait=wait_random_exponential(multiplier=FIRST_PAUSE_SECONDS, max=LONGEST_PAUSE_SECONDS),
-        before_sleep=_tell,
+        before_sleep=_log_retry,
         reraise=True,
     )
     try:
-        info: Envelope = await patiently(
+        info: Envelope = await retrying(
             client.get, CONFIG_MAPS, names.SUPER_CLUSTER_INFO, names.SUPER_CLUSTER_INFO_NAMESPACE
         )
     except NotFound:
@@ -63,6 +63,6 @@ async def check_identity(client: Client, super_id: str) -> None:
         )
 
 
-def _tell(state: RetryCallState) -> None:
+def _log_retry(state: RetryCallState) -> None:
     error = state.outcome.exception() if state.outcome is not None else None
     log.warning("super cluster does not answer", error=str(error), attempts=state.attempt_number)

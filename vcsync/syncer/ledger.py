@@ -1,4 +1,4 @@
-"""What the ledger says about one super cluster: the namespaces that hold slices there, and those it must let go."""
+"""The ledger's entries for one super cluster: namespaces that have slices there, and those that must be drained."""
 
 from __future__ import annotations
 
@@ -14,31 +14,35 @@ from vcsync.api.objects import NamespacePlacement
 from vcsync.api.resources import NAMESPACE_PLACEMENTS
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import Envelope
-from vcsync.kube.quantity import canonical, milli
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import ENDPOINTS, NAMESPACES, SERVICES, Resource
+from vcsync.objects.envelope import Envelope
+from vcsync.objects.quantity import canonical, milli
+from vcsync.scheduling.resources import Resources
 from vcsync.scheduling.slices import DIMENSIONS, OBJECT_BYTES
 from vcsync.syncer.kinds.plan import Placement
-from vcsync.syncer.room import LEAST
+from vcsync.syncer.store_budget import LEAST_BYTES
+from vcsync.tenancy import distribution
 
 log = structlog.get_logger(__name__)
 
 
 class Holding(Enum):
-    """What a super cluster does with a namespace."""
+    """The reason why a super cluster has objects of a namespace."""
 
     PLACED = "Placed"
-    """It holds slices: objects go down and up."""
+    """The namespace has slices: its objects are synchronized."""
     DRAINING = "Draining"
-    """It lost its slices, or the namespace is going: what it holds is cleared, nothing is created."""
+    """The namespace has lost its slices or is being deleted: its objects are removed, and none is created."""
     NAME_SERVER = "NameServer"
-    """It holds no slices, but others of the tenant's namespaces do, whose Pods use the tenant's name server: its Service and
-    Endpoints are kept here, and nothing else."""
+    """The namespace has no slices, but other namespaces of the tenant do.
+
+    Their Pods use the tenant's name server, so its Service and Endpoints are kept, and nothing else.
+    """
 
 
 class Entry(Struct, frozen=True):
-    """One namespace of one tenant, as the ledger deals with it on this super cluster."""
+    """The ledger's entry of one tenant namespace on this super cluster."""
 
     tenant: str
     """Cluster key."""
@@ -46,15 +50,17 @@ class Entry(Struct, frozen=True):
     namespace_uid: str
     holding: Holding
     slices: int
-    """Slices here; 0 while draining."""
+    """Number of slices on this super cluster; 0 while draining."""
     placement: Placement
-    """What the kinds are told of it."""
+    """The namespace's placement, as the kinds use it."""
     uid: str
     """UID of the NamespacePlacement."""
-    room: int | None = None
-    """Bytes its objects may take here; None: any number."""
+    byte_limit: int | None = None
+    """Bytes that its objects may take on this super cluster; None for no limit."""
     clearing: bool = False
-    """Whether it was to give slices up here and keeps others: the scheduler waits until no more is used than those."""
+    """Whether the namespace must free some of its slices here. The scheduler waits until it uses no more than the rest."""
+    allocated: Resources = {}
+    """Amounts distributed to it here, including slices that are not cleared yet, in thousandths."""
 
 
 _NO_OBJECTS = ("pods", "requests.cpu", "requests.memory", "services.loadbalancers", "services.nodeports")
@@ -62,7 +68,7 @@ _NAME_SERVER_KINDS = (SERVICES, ENDPOINTS)
 
 
 def name_server_entry(tenant: str) -> Entry:
-    """The entry of the namespace of a tenant's name server where that namespace has no slices."""
+    """Return the entry of a tenant's name server namespace on a super cluster where it has no slices."""
     return Entry(
         tenant=tenant,
         namespace=names.TENANT_DNS_NAMESPACE,
@@ -71,17 +77,17 @@ def name_server_entry(tenant: str) -> Entry:
         slices=0,
         placement=Placement({}, {}, dict.fromkeys(_NO_OBJECTS, "0"), name_server_only=True),
         uid="",
-        room=LEAST,
+        byte_limit=LEAST_BYTES,
     )
 
 
 def holds(entry: Entry | None, resource: Resource, name: str) -> bool:
-    """Whether an object of an entry's namespace (or the namespace itself) is to be in the super cluster.
+    """Return whether an object of an entry's namespace, or the namespace itself, is synced to the super cluster.
 
     Args:
-        entry: the ledger's entry of the namespace, if it has one.
-        resource: of the object.
-        name: the tenant's name of the object.
+        entry: the ledger's entry of the namespace; None if it has none.
+        resource: the object's resource.
+        name: the object's name in the tenant.
     """
     if entry is None or entry.holding is Holding.DRAINING:
         return False
@@ -91,7 +97,7 @@ def holds(entry: Entry | None, resource: Resource, name: str) -> bool:
 
 
 def hard_of(slices: int, slice_size: Mapping[str, str]) -> dict[str, str]:
-    """`hard` of the super namespace's ResourceQuota: exactly its slices: requests, and how many Pods and other objects.
+    """Return `hard` of the super namespace's ResourceQuota: the requests, Pods and other objects of its slices.
 
     Args:
         slices: number of slices on this super cluster.
@@ -104,25 +110,24 @@ def hard_of(slices: int, slice_size: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def room_of(slices: int, slice_size: Mapping[str, str]) -> int | None:
-    """Bytes that a namespace's objects may take with so many slices; None: any number.
+def byte_limit_of(slices: int, slice_size: Mapping[str, str]) -> int | None:
+    """Return the bytes that a namespace's objects may take; None for no limit.
 
     Args:
         slices: number of slices on this super cluster.
         slice_size: resource name -> quantity of one slice.
     """
     size = slice_size.get(OBJECT_BYTES)
-    return max(LEAST, slices * milli(size) // 1000) if size is not None else None
+    return max(LEAST_BYTES, slices * milli(size) // 1000) if size is not None else None
 
 
 def entry_of(envelope: Envelope, super_id: str) -> Entry | None:
-    """Read a NamespacePlacement as super cluster `super_id` sees it.
+    """Return the entry of a NamespacePlacement for super cluster `super_id`.
 
-    The object's place in the tenant's root namespace says whose it is (design section 5): the tenant's key is the
-    placement's namespace and the tenant's namespace its name.
+    The placement's own namespace is the tenant's cluster key, and its name is the tenant's namespace (design section 5).
 
     Returns:
-        None when the super cluster neither holds nor has to clear anything of it.
+        None if the super cluster has no slices of the namespace and no objects to remove.
     """
     placement = NamespacePlacement.from_envelope(envelope)
     placements = {} if envelope.deleting else {k: n for k, n in placement.status.placements.items() if n > 0}
@@ -130,11 +135,11 @@ def entry_of(envelope: Envelope, super_id: str) -> Entry | None:
     if slices:
         holding = Holding.PLACED
     elif names.drain_finalizer(super_id) in envelope.finalizers and (envelope.status or envelope.deleting):
-        # Without a status the scheduler has only made the entry: that is no loss of slices yet.
+        # An entry without a status was only just created, so the namespace has not lost its slices.
         holding = Holding.DRAINING
     else:
         return None
-    slice_size = placement.dealt_size
+    slice_size = placement.placed_slice_size
     return Entry(
         tenant=envelope.namespace,
         namespace=envelope.name,
@@ -147,66 +152,67 @@ def entry_of(envelope: Envelope, super_id: str) -> Entry | None:
             hard=hard_of(slices, slice_size),
         ),
         uid=envelope.uid,
-        room=room_of(slices, slice_size),
+        byte_limit=byte_limit_of(slices, slice_size),
         clearing=super_id in placement.status.clearing
         and names.clear_finalizer(super_id) in envelope.finalizers
         and holding is Holding.PLACED,
+        allocated=distribution.entry_of(placement).holds(super_id),
     )
 
 
 _NONE: dict[str, Entry] = {}
 
 
-def _room(entry: Entry | None) -> int:
-    """What an entry adds to the tenant's room; what is here for the name server alone is nobody's to use for more."""
-    return entry.room or 0 if entry is not None and entry.holding is not Holding.NAME_SERVER else 0
+def _byte_limit(entry: Entry | None) -> int:
+    """Return the bytes that an entry adds to the tenant's limit. An entry for the name server alone adds none."""
+    return entry.byte_limit or 0 if entry is not None and entry.holding is not Holding.NAME_SERVER else 0
 
 
 class Ledger:
-    """The NamespacePlacements that concern one super cluster, kept current by a watch on the meta cluster.
+    """The entries of one super cluster, kept current by a watch of NamespacePlacements in the meta cluster.
 
     Args:
         meta: client of the meta cluster.
         super_id: id of the super cluster.
-        on_change: called with (tenant key, tenant namespace) after an entry came, changed or went.
+        on_change: called with (cluster key, tenant's namespace) after an entry was added, changed or removed.
     """
 
     def __init__(self, meta: Client, super_id: str, on_change: Callable[[str, str], None]) -> None:
         self._super_id = super_id
         self._on_change = on_change
         self._entries: dict[str, dict[str, Entry]] = {}
-        self._rooms: Counter[str] = Counter()
+        self._byte_limits: Counter[str] = Counter()
         self.reflector = Reflector(
             meta,
             NAMESPACE_PLACEMENTS,
-            on_change=self._changed,
+            sink=self._changed,
         )
 
     def entry(self, tenant: str, namespace: str) -> Entry | None:
-        """The entry of a tenant's namespace, or None when nothing of it belongs here."""
+        """Return the entry of a tenant's namespace; None if it has none on this super cluster."""
         return self._entries.get(tenant, _NONE).get(namespace)
 
     def open(self, tenant: str, namespace: str, resource: Resource, name: str) -> bool:
-        """Whether an object of the namespace passes the door of this super cluster's caches."""
+        """Return whether the caches of this super cluster take an object of the namespace."""
         entry = self.entry(tenant, namespace)
         if entry is not None and entry.holding is Holding.DRAINING:
             return True
         return holds(entry, resource, name)
 
     def needs_name_server(self, tenant: str) -> bool:
-        """Whether namespaces other than the name server's own hold slices here."""
+        """Return whether namespaces of the tenant other than the name server's have slices here."""
         return any(
             entry.slices and entry.namespace != names.TENANT_DNS_NAMESPACE for entry in self.entries(tenant)
         )
 
-    def room(self, tenant: str) -> int:
-        """Bytes that the objects of all a tenant's namespaces may take here, of those that are bounded."""
-        return self._rooms[tenant]
+    def byte_limit(self, tenant: str) -> int:
+        """Return the bytes that the objects of all of a tenant's namespaces may take, over namespaces with a limit."""
+        return self._byte_limits[tenant]
 
     def entries(self, tenant: str | None = None) -> Iterator[Entry]:
-        """All entries, or one tenant's."""
-        held = [self._entries.get(tenant, _NONE)] if tenant is not None else list(self._entries.values())
-        for entries in held:
+        """Iterate over all entries, or over those of one tenant."""
+        selected = [self._entries.get(tenant, _NONE)] if tenant is not None else list(self._entries.values())
+        for entries in selected:
             yield from list(entries.values())
 
     def _changed(self, change: Change) -> None:
@@ -225,7 +231,7 @@ class Ledger:
             self._follow_with_name_server(tenant)
 
     def _follow_with_name_server(self, tenant: str) -> None:
-        """Have the name server here as long as any namespace of the tenant has slices, whether its own has or not."""
+        """Keep the name server here as long as any other namespace of the tenant has slices here."""
         namespace = names.TENANT_DNS_NAMESPACE
         before = self.entry(tenant, namespace)
         if before is not None and before.holding is not Holding.NAME_SERVER:
@@ -240,14 +246,14 @@ class Ledger:
             entries[namespace] = after
         else:
             entries.pop(namespace, None)
-        self._rooms[tenant] += _room(after) - _room(before)
+        self._byte_limits[tenant] += _byte_limit(after) - _byte_limit(before)
         if not entries:
             del self._entries[tenant]
-            del self._rooms[tenant]
+            del self._byte_limits[tenant]
         self._on_change(tenant, namespace)
 
     def _read(self, envelope: Envelope) -> Entry | None:
-        """The entry, or what was known before of a placement that cannot be read: nothing is cleared for that."""
+        """Return the entry of a placement. An invalid placement keeps its present entry, so that nothing is removed."""
         try:
             return entry_of(envelope, self._super_id)
         except ValueError as error:

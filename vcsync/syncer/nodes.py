@@ -1,10 +1,10 @@
-"""Virtual nodes: what a tenant sees of a node, made with its first Pod there, kept fresh, taken away after its last."""
+"""Virtual nodes: created in a tenant with its first Pod on a node, kept up to date, and removed after its last Pod."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -13,49 +13,52 @@ import structlog
 
 from vcsync.api import names
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import Envelope
 from vcsync.kube.errors import AlreadyExists, KubeError, NotFound
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import LEASES, NODES
+from vcsync.objects.envelope import Envelope
+from vcsync.objects.times import micro_time_text
 from vcsync.syncer.kinds.node import node_gone_patch, node_patch, node_status_patch, virtual_node
 from vcsync.syncer.kinds.plan import TenantContext
 
 LEASE_NAMESPACE = "kube-node-lease"
-"""Where a node's heartbeat lives (KEP-589)."""
+"""Namespace of the Leases that are nodes' heartbeats (KEP-589)."""
 
-AT_ONCE = 16
-"""How many Leases of one tenant are renewed at the same time."""
+CONCURRENCY = 16
+"""Number of Leases of one tenant that are renewed concurrently."""
 
 log = structlog.get_logger(__name__)
 
 
 class Pace(NamedTuple):
-    """How fast virtual nodes live, in seconds."""
+    """Intervals of virtual nodes, in seconds."""
 
     interval: float
-    """Between two renewals of one node's Lease."""
+    """Seconds between two renewals of a node's Lease."""
     linger: float
-    """How long an empty node stays."""
+    """Seconds after which a node without Pods is removed."""
 
 
 class NodeNotReady(Exception):
-    """The super cluster's node is not known (yet), so the tenant cannot be shown it."""
+    """The super cluster's node is not in the cache, so its virtual node cannot be created yet."""
 
 
 class NameTaken(Exception):
-    """A node of that name stands in the tenant that this super cluster's syncer did not make."""
+    """The tenant has a Node of the same name that this super cluster's syncer did not create."""
 
 
 class VirtualNodes:
-    """The virtual nodes that one super cluster shows to one tenant.
+    """The virtual nodes of one super cluster in one tenant.
 
     Args:
         client: client of the tenant's control plane.
         tenant: cluster key.
         super_id: id of the super cluster.
-        reflector: the tenant's Nodes that carry this super cluster's id.
-        super_node: the super cluster's node of a name, from the cache.
-        pods_on: how many of the tenant's Pods stand on a node of the super cluster.
+        reflector: reflector of the tenant's Nodes with this super cluster's id as label.
+        super_node: returns a node of the super cluster from the cache, by its name.
+        pods_on: returns the number of the tenant's Pods on a node of the super cluster.
+        bound: returns whether Pods of the tenant that have not ended are bound to a virtual node, even if the super
+            cluster has none of them.
         clock: monotonic seconds.
     """
 
@@ -68,6 +71,7 @@ class VirtualNodes:
         reflector: Reflector,
         super_node: Callable[[str], Envelope | None],
         pods_on: Callable[[str], int],
+        bound: Callable[[str], Awaitable[bool]],
         clock: Callable[[], float],
     ) -> None:
         self._client = client
@@ -76,42 +80,44 @@ class VirtualNodes:
         self._reflector = reflector
         self._super_node = super_node
         self._pods_on = pods_on
+        self._bound = bound
         self._clock = clock
         self._interval = 0.0
-        self._making: dict[str, asyncio.Lock] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
         self._empty_since: dict[str, float] = {}
-        self._leaving: set[str] = set()
+        self._deleting: set[str] = set()
         self._renewed: dict[str, float] = {}
         self._in_work: set[str] = set()
 
     async def ensure(self, node: str, context: TenantContext) -> None:
-        """Make the virtual node for `node` of the super cluster unless it stands already.
+        """Create the virtual node for `node` of the super cluster unless it exists.
 
         Raises:
             NodeNotReady: the super cluster's node is not in the cache.
-            NameTaken: the tenant has an object of that name which is not ours.
+            NameTaken: the tenant has a Node of that name that this syncer did not create.
             KubeError: the tenant's API refused or could not be reached.
         """
         name = names.virtual_node_name(node, self._super_id)
         self._empty_since.pop(name, None)
-        if self._standing(name):
+        if self._exists(name):
             return
-        async with self._making.setdefault(name, asyncio.Lock()):
+        async with self._locks.setdefault(name, asyncio.Lock()):
             try:
-                if not self._standing(name):
+                if not self._exists(name):
                     await self._create(node, name, context)
             finally:
-                self._making.pop(name, None)
+                self._locks.pop(name, None)
 
     async def refresh(self, node: str, context: TenantContext, now: str) -> None:
-        """Bring the virtual node up to date with the super cluster's node; writes only material differences.
+        """Update the virtual node from the super cluster's node. Only relevant differences are written.
 
-        One that the tenant has deleted though its Pods stand there is made anew: its own controllers would end them.
+        A virtual node that was deleted in the tenant while Pods are on it is created again: without it the tenant's
+        controllers would delete the Pods.
 
         Args:
             node: name of the super cluster's node.
-            context: the tenant, as its kinds see it.
-            now: RFC 3339 time for new conditions.
+            context: the tenant's settings for the kinds.
+            now: the time for new conditions, in RFC 3339.
         """
         shown = self._reflector.cache.get("", names.virtual_node_name(node, self._super_id))
         actual = self._super_node(node)
@@ -134,15 +140,15 @@ class VirtualNodes:
                 )
 
     async def beat(self, pace: Callable[[], Pace]) -> None:
-        """Renew leases and take empty nodes away, for ever, spread evenly over each interval.
+        """Renew Leases and remove empty nodes until cancelled, spread evenly over each interval.
 
-        One write per node and interval at most (KEP-589: a Lease instead of the whole status). Each node has its time in the
-        interval, however long answers take: up to `AT_ONCE` of them are waited for.
+        Each node causes at most one write in each interval (KEP-589: a Lease instead of the whole status). Each node has a
+        fixed time in the interval. Slow answers do not delay other nodes while fewer than `CONCURRENCY` are outstanding.
 
         Args:
-            pace: how often and how long, asked anew for each round.
+            pace: returns the intervals; called for each round.
         """
-        seats = asyncio.Semaphore(AT_ONCE)
+        slots = asyncio.Semaphore(CONCURRENCY)
         self._in_work.clear()
         async with asyncio.TaskGroup() as tasks:
             while True:
@@ -154,13 +160,13 @@ class VirtualNodes:
                     await self._sleep_until(began + interval * position / len(shown))
                     if name in self._in_work:  # its last renewal is not answered yet
                         continue
-                    await seats.acquire()
+                    await slots.acquire()
                     self._in_work.add(name)
-                    tasks.create_task(self._beat_once(name, interval, linger, seats))
+                    tasks.create_task(self._beat_once(name, interval, linger, slots))
                 await self._sleep_until(began + interval)
 
     def _longest_waiting_first(self) -> list[str]:
-        """Return the nodes in the order of their last renewals, so that no change of order makes one wait longer."""
+        """Return the nodes in the order of their last renewals, so that none waits longer because the order changes."""
         names_shown = [node.name for node in self._reflector.cache.items()]
         self._renewed = {name: self._renewed.get(name, -math.inf) for name in names_shown}
         return sorted(names_shown, key=self._renewed.__getitem__)
@@ -168,7 +174,7 @@ class VirtualNodes:
     async def _sleep_until(self, then: float) -> None:
         await asyncio.sleep(max(0.0, then - self._clock()))
 
-    async def _beat_once(self, name: str, interval: float, linger: float, seats: asyncio.Semaphore) -> None:
+    async def _beat_once(self, name: str, interval: float, linger: float, slots: asyncio.Semaphore) -> None:
         began = self._clock()
         try:
             if not await self._collect(name, linger):
@@ -178,40 +184,45 @@ class VirtualNodes:
             log.warning("virtual node not refreshed", tenant=self._tenant, node=name, error=str(error))
         finally:
             self._in_work.discard(name)
-            seats.release()
+            slots.release()
 
     def shown(self) -> list[str]:
-        """The super cluster's nodes that the tenant is shown."""
-        found = (
+        """Return the super cluster's nodes that have virtual nodes in the tenant."""
+        nodes = (
             names.split_virtual_node(node.name, self._super_id) for node in self._reflector.cache.items()
         )
-        return [node for node in found if node is not None]
+        return [node for node in nodes if node is not None]
 
     def shows(self, node: str) -> bool:
-        """Whether the tenant is shown this node of the super cluster."""
+        """Return whether a node of the super cluster has a virtual node in the tenant."""
         return self._reflector.cache.get("", names.virtual_node_name(node, self._super_id)) is not None
 
-    def _standing(self, name: str) -> bool:
+    def _exists(self, name: str) -> bool:
         node = self._reflector.cache.get("", name)
-        return node is not None and not node.deleting and name not in self._leaving
+        return node is not None and not node.deleting and name not in self._deleting
 
     async def _create(self, node: str, name: str, context: TenantContext) -> None:
         actual = self._super_node(node)
         if actual is None:
             raise NodeNotReady(f"node {node} of super cluster {self._super_id} is not known yet")
         try:
-            made = await self._client.create(NODES, virtual_node(actual, context))
+            created = await self._client.create(NODES, virtual_node(actual, context))
         except AlreadyExists:
-            made = await self._client.get(NODES, name)
-            if made.labels.get(names.SUPER_CLUSTER_ID) != self._super_id:
+            created = await self._client.get(NODES, name)
+            if created.labels.get(names.SUPER_CLUSTER_ID) != self._super_id:
                 raise NameTaken(
-                    f"the tenant has a Node {name} that vcsync did not make; delete or rename it"
+                    f"the tenant has a Node {name} that vcsync did not create; delete or rename it"
                 ) from None
-        self._reflector.observe(made)
-        await self._renew(name, self._interval)  # the first beat may come a whole interval later
+        self._reflector.observe(created)
+        # The first renewal in `beat` may come a whole interval later.
+        await self._renew(name, self._interval)
 
     async def _collect(self, name: str, linger: float) -> bool:
-        """Take the node away if it has been empty for `linger` seconds; True when it is gone or going."""
+        """Remove the node if it has been empty for `linger` seconds. Return whether it is gone or being deleted.
+
+        The node is kept while the tenant has Pods on it, even if the super cluster has none: the super cluster may have
+        lost its data, and without the node the tenant's controllers would delete the Pods.
+        """
         actual = names.split_virtual_node(name, self._super_id)
         node = self._reflector.cache.get("", name)
         if node is None or node.deleting or actual is None:
@@ -223,18 +234,20 @@ class VirtualNodes:
             linger = 0.0
         if self._clock() - self._empty_since.setdefault(name, self._clock()) < linger:
             return False
-        async with self._making.setdefault(name, asyncio.Lock()):
-            # Whoever brings a Pod there from now on waits, and makes the node anew.
-            self._leaving.add(name)
+        if await self._bound(name):
+            return False
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            # From here on `ensure` waits for the lock, and then creates the node again.
+            self._deleting.add(name)
             try:
                 with suppress(NotFound):
                     await self._client.delete(NODES, name, uid=node.uid)
                 self._reflector.observe_gone("", name, node.uid)
             finally:
-                self._leaving.discard(name)
-                self._making.pop(name, None)
+                self._deleting.discard(name)
+                self._locks.pop(name, None)
         self._empty_since.pop(name, None)
-        log.info("virtual node taken away", tenant=self._tenant, node=name)
+        log.info("virtual node removed", tenant=self._tenant, node=name)
         return True
 
     async def _renew(self, name: str, interval: float) -> None:
@@ -246,7 +259,7 @@ class VirtualNodes:
         spec: dict[str, Any] = {
             "holderIdentity": name,
             "leaseDurationSeconds": max(40, int(timedelta(seconds=interval * 3).total_seconds())),
-            "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "renewTime": micro_time_text(now),
         }
         try:
             await self._client.patch(LEASES, name, {"spec": spec}, LEASE_NAMESPACE)
@@ -254,7 +267,7 @@ class VirtualNodes:
             node = self._reflector.cache.get("", name)
             if node is None:
                 return
-            # So that it goes with its node, as kubelets' do.
+            # The owner makes the garbage collector delete the Lease with its node, as for kubelets' Leases.
             owner = {"apiVersion": NODES.api_version, "kind": NODES.kind, "name": name, "uid": node.uid}
             body = {
                 "apiVersion": "coordination.k8s.io/v1",

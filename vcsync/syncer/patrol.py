@@ -1,4 +1,4 @@
-"""The patrol: compares the two sides' caches in small steps, and has repaired what no event told of."""
+"""The patrol: compares the caches of both sides in small steps, and enqueues differences that no event reported."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ from vcsync.syncer.tenant import TenantSync
 from vcsync.syncer.waiting import Item
 
 STEP_PAUSE_SECONDS = 0.05
-"""Rest after each step of pairs that are compared."""
+"""Seconds to pause after each step of compared pairs."""
 
 
 class Patrol:
-    """Walks over everything this super cluster holds and should hold, for ever.
+    """Periodically compares all objects of this super cluster with the tenants' objects and the ledger.
+
+    Attributes:
+        rounds: number of completed rounds.
+        found: number of items that were enqueued.
 
     Args:
-        tenants: the tenants that are synced at present.
-        caches: what the super cluster holds.
-        ledger: what it should hold.
-        enqueue: hands an item to the workers.
-        drain: hands a namespace that the ledger does not know to the drain.
-        period: seconds between the starts of two rounds.
+        tenants: returns the tenants that are synced at present.
+        caches: caches of the super cluster.
+        ledger: the ledger's entries of the super cluster.
+        enqueue: adds an item to the work queue.
+        drain: starts the drain of a namespace that the ledger does not know.
+        period: seconds between the end of a round and the start of the next.
     """
 
     def __init__(
@@ -48,7 +52,7 @@ class Patrol:
         self.found = 0
 
     async def run(self) -> None:
-        """Patrol until cancelled; the first round starts at once."""
+        """Patrol until cancelled. The first round starts immediately."""
         while True:
             await self.round()
             await asyncio.sleep(self._period)
@@ -62,7 +66,7 @@ class Patrol:
         self.rounds += 1
 
     async def _orphans(self) -> None:
-        """Super namespaces that the ledger does not know: their tenant or placement went while nobody watched."""
+        """Start drains of super namespaces without a ledger entry, whose deletion no event reported."""
         async for tenant, namespace in in_steps(map(owner_of, self._caches.items(NAMESPACES))):
             if tenant and namespace and self._ledger.entry(tenant, namespace) is None:
                 self._drain(tenant, namespace)

@@ -1,4 +1,4 @@
-"""The syncer of one super cluster: wires caches, ledger, tenants, workers and loops together."""
+"""The syncer of one super cluster: connects its caches, ledger, tenants, workers and loops."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import asyncio
 import itertools
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import structlog
@@ -15,15 +16,16 @@ from msgspec import Struct, to_builtins
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from vcsync.api import names
-from vcsync.api.names import cluster_key
-from vcsync.api.objects import VirtualCluster
+from vcsync.api.objects import VirtualCluster, cluster_key
 from vcsync.api.resources import VIRTUAL_CLUSTERS
-from vcsync.fairqueue import WorkerPool
+from vcsync.api.specs import Trouble
+from vcsync.fairqueue import ObjectName, WorkerPool
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import Envelope
 from vcsync.kube.errors import KubeError, NotFound
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import NAMESPACES, PODS, RUNTIME_CLASSES, SERVICES
+from vcsync.objects.envelope import Envelope
+from vcsync.objects.times import time_text
 from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches
 from vcsync.syncer.drain import Drain
 from vcsync.syncer.drift import DriftLedger
@@ -32,70 +34,97 @@ from vcsync.syncer.identity import check_identity
 from vcsync.syncer.kinds import KINDS
 from vcsync.syncer.kinds.plan import Dependency
 from vcsync.syncer.ledger import Holding, Ledger
-from vcsync.syncer.nodes import NodeNotReady
+from vcsync.syncer.nodes import NameTaken, NodeNotReady
 from vcsync.syncer.patrol import Patrol
+from vcsync.syncer.pod_meter import PodMeter
 from vcsync.syncer.reconcile import Busy, SliceExhausted
 from vcsync.syncer.steps import STEP_ITEMS
 from vcsync.syncer.tenant import NODE, REFILL, TenantSync
 from vcsync.syncer.tenant_events import Destination, NotYet, TenantEvents
-from vcsync.syncer.waiting import Item, WaitingRoom
-from vcsync.tenancy.brake import Gate, released_at
+from vcsync.syncer.waiting import Item, ParkedItems
+from vcsync.tenancy.brake import DeletionLimiter, Releases, released_at
+from vcsync.tenancy.caches import not_synced, wait_for_caches
 from vcsync.tenancy.registry import TenantHandle, TenantRegistry, TenantStatistics
-from vcsync.tenancy.status import skipped_objects
+from vcsync.tenancy.status import (
+    last_errors,
+    reconcile_metrics,
+    shared_skipped,
+    skipped_metric,
+    skipped_objects,
+    timeline,
+    troubles_metric,
+    unanswered,
+)
+from vcsync.tenancy.troubles import braked
 
 DRAIN = "drain"
-"""Items of this kind drain a namespace; (namespace, "")."""
+"""Kind of the items that drain a namespace: (namespace, "")."""
 
 WAITING_SHOWN = 100
-"""Waiting items of a tenant that /status names."""
+"""Largest number of a tenant's parked items that /status lists."""
 
 log = structlog.get_logger(__name__)
 
 LEAVING_SECONDS = 1.0
-"""When to look again at a namespace whose tenant is being removed."""
+"""Seconds until a drain is tried again for a tenant that is being removed."""
 
 
 class SyncerSettings(Struct, frozen=True, kw_only=True):
-    """What an operator can set for one syncer."""
+    """The operator's settings of one syncer."""
 
     workers: int = 64
-    """Items handled at once."""
+    """Number of items that are reconciled concurrently."""
     tenant_share: int = 32
-    """Items of one tenant handled at once: a slow tenant cannot take all the workers."""
+    """Number of items of one tenant that are reconciled concurrently, so that a slow tenant cannot take all workers."""
     patrol_seconds: float = 300.0
     """Seconds between two rounds of the patrol."""
     brake_share: float = 0.3
-    """No larger share than this of what stands is deleted at once, unless somebody was seen to ask for it."""
+    """The largest share of a tenant's objects that is deleted within ten minutes without an observed request."""
     memory_per_tenant: int = TENANT_MEMORY_BYTES
-    """Bytes that one tenant's objects may take of memory; one with more is not synced."""
+    """Bytes of memory that one tenant's objects may take. A tenant with more is not synced."""
     shard: tuple[int, int] = (1, 1)
-    """(which, of how many) shards of tenants; the first shard speaks for the super cluster."""
+    """(number, count) of the shard of tenants; the first shard writes the SuperCluster's status."""
     identity: str = "syncer"
-    """Who this process is, in SuperCluster status and leases."""
+    """Name of this process in the SuperCluster's status and in leases."""
 
 
 class Syncer:
-    """Keeps one super cluster in step with every tenant that has slices there.
+    """Synchronizes one super cluster with every tenant that has slices there.
 
     Args:
         meta: client of the meta cluster.
         super_client: client of the super cluster.
         super_id: its id.
-        settings: what the operator set.
+        settings: the operator's settings.
+        make_client: makes a client from a tenant's kubeconfig, with the tenant's key as its name.
+        releases: releases of brakes that this process has seen, also in earlier syncers of this super cluster.
     """
 
     def __init__(
-        self, *, meta: Client, super_client: Client, super_id: str, settings: SyncerSettings | None = None
+        self,
+        *,
+        meta: Client,
+        super_client: Client,
+        super_id: str,
+        settings: SyncerSettings | None = None,
+        make_client: Callable[[bytes, str], Client] | None = None,
+        releases: Releases | None = None,
     ) -> None:
         self._meta = meta
         self._super_client = super_client
         self.super_id = super_id
         self._settings = settings or SyncerSettings()
         self._clock = time.monotonic
-        self._waiting = WaitingRoom()
+        self._waiting = ParkedItems()
         self._drift = DriftLedger()
         self._tenants: dict[str, TenantSync] = {}
-        self._gate = Gate(self._settings.brake_share, released=self._released, clock=self._clock)
+        self._limiter = DeletionLimiter(
+            self._settings.brake_share,
+            released=self._released,
+            releases=releases or Releases(),
+            clock=self._clock,
+            release_others=f"--super-cluster {super_id}",
+        )
         self._synced = False
         self._pool: WorkerPool[Item] = WorkerPool(
             f"syncer-{super_id}",
@@ -103,9 +132,16 @@ class Syncer:
             workers=self._settings.workers,
             clock=self._clock,
             on_error=self._failed,
+            controller_of=lambda item: f"syncer-{item.kind}",
         )
+        self._pod_meter = PodMeter(meta=meta, super_id=super_id, shard=self._settings.shard, owns=self._owns)
         self.caches = SuperCaches(
-            super_client, KINDS, enqueue=self._enqueue_super, wake=self._wake, on_node=self._node_changed
+            super_client,
+            KINDS,
+            enqueue=self._enqueue_super,
+            wake=self._wake,
+            on_node=self._node_changed,
+            on_pod=self._pod_meter.observe,
         )
         self.ledger = Ledger(meta, super_id, self._placement_changed)
         self._drain = Drain(
@@ -114,10 +150,10 @@ class Syncer:
             super_id=super_id,
             caches=self.caches,
             ledger=self.ledger,
-            tell=self._tell_drained,
+            on_deleted=self._report_drained,
             evict=self._evict,
             clock=self._clock,
-            gate=self._gate,
+            limiter=self._limiter,
         )
         self._events = TenantEvents(super_client, owner=self._owner_of_event, translate=self._translate_event)
         self._heartbeat = Heartbeat(
@@ -128,7 +164,9 @@ class Syncer:
             stale=lambda: self.caches.nodes.stale_since is not None,
             entries=self.ledger.entries,
             identity=self._settings.identity,
-            brakes=self._gate.braked.values,
+            brakes=self._limiter.braked.values,
+            troubles=self._troubles,
+            shard=self._settings.shard,
         )
         self._patrol = Patrol(
             tenants=lambda: list(self._tenants.values()),
@@ -138,31 +176,34 @@ class Syncer:
             drain=self._enqueue_drain,
             period=self._settings.patrol_seconds,
         )
-        self._registry = TenantRegistry(meta, names.ROLE_SYNCER, self._run_tenant, accept=self._in_shard)
+        self._registry = TenantRegistry(
+            meta, names.ROLE_SYNCER, self._run_tenant, accept=self._in_shard, make_client=make_client
+        )
 
-    # --- life
+    # --- start and end
 
     async def run(self) -> None:
-        """Sync until cancelled; what is in flight is finished first.
+        """Sync until cancelled. Items in flight are finished first.
 
         Raises:
-            WrongSuperCluster: the kubeconfig leads elsewhere.
+            WrongSuperCluster: the kubeconfig leads to another cluster.
+            ExceptionGroup: a part failed. It contains CachesNotSynced if the super cluster or the ledger could not be
+                read within `CACHE_SYNC_SECONDS`.
         """
         await check_identity(self._super_client, self.super_id)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.caches.run())
                 tasks.create_task(self.ledger.reflector.run())
-                if self._settings.shard[0] == 1:
-                    tasks.create_task(self._heartbeat_when_synced())
-                await self.caches.wait_synced()
-                await self.ledger.reflector.wait_synced()
+                tasks.create_task(self._heartbeat_when_synced())
+                await wait_for_caches([*self.caches.all(), self.ledger.reflector])
                 self._synced = True
                 log.info("super cluster synced", super_cluster=self.super_id)
                 self._begin_drains()
                 tasks.create_task(self._events.run())
                 tasks.create_task(self._registry.run())
                 tasks.create_task(self._patrol.run())
+                tasks.create_task(self._pod_meter.run())
                 tasks.create_task(self._work())
         finally:
             self._synced = False
@@ -174,7 +215,7 @@ class Syncer:
             log.info("syncer stops", super_cluster=self.super_id)
 
     async def drain_work(self, timeout: float) -> bool:  # noqa: ASYNC109  running out of time is a result here
-        """Take no more work and wait for what is in flight; whether it ended in time (seconds)."""
+        """Take no more items, and wait up to `timeout` seconds for those in flight. Return whether they ended in time."""
         return await self._pool.drain(timeout)
 
     async def _heartbeat_when_synced(self) -> None:
@@ -186,12 +227,12 @@ class Syncer:
         return self._owns(cluster_key(virtual_cluster))
 
     async def _run_tenant(self, handle: TenantHandle) -> None:
-        """One session of one tenant; ends by cancellation (the tenant went, or has new credentials) or failure."""
+        """Run one session of one tenant until it fails, or is cancelled for a removed tenant or new credentials."""
         tenant = TenantSync(
             handle,
             server=(await handle.client.connection.credentials()).url,
             super_client=self._super_client,
-            here=self.caches,
+            super_caches=self.caches,
             super_id=self.super_id,
             ledger=self.ledger,
             kinds=KINDS,
@@ -199,7 +240,8 @@ class Syncer:
             wake=self._wake,
             waiting=self._waiting,
             drift=self._drift,
-            gate=self._gate,
+            limiter=self._limiter,
+            note=partial(self._note, handle.key),
             on_changed=lambda changed: self._pool.queue.set_weight(handle.key, changed.spec.weight),
             clock=self._clock,
             memory=self._settings.memory_per_tenant,
@@ -212,8 +254,9 @@ class Syncer:
         finally:
             del self._tenants[handle.key]
             self._waiting.forget_tenant(handle.key)
-            self._gate.forget(handle.key)
+            self._limiter.forget(handle.key)
             self._pool.queue.forget_group(handle.key)
+            self._pool.timeline.forget(handle.key)
             for entry in self.ledger.entries(handle.key):
                 if entry.holding is Holding.DRAINING:
                     self._enqueue_drain(handle.key, entry.namespace)
@@ -229,17 +272,26 @@ class Syncer:
         if tenant is None or not tenant.ready:
             return None
         try:
-            return await _look_at(tenant, item)
+            return await _reconcile(tenant, item)
         except Exception:
             if self._tenants.get(key) is not tenant:
-                # Its session ended meanwhile, and with it its client; the next one, if any, looks at everything.
+                # The session and its client ended meanwhile. The next session reconciles every item.
                 return None
             raise
 
+    def _note(self, key: str, item: Item, what: str, version: str) -> None:
+        """Record an action on a tenant's object in the timeline."""
+        name = ObjectName(item.kind, item.namespace, item.name)
+        self._pool.timeline.add(key, name, what, now=time.time(), version=version)
+
+    def timeline(self, tenant: str, name: ObjectName) -> list[dict[str, Any]]:
+        """Return the last transitions of a tenant's object, oldest first."""
+        return timeline([self._pool], tenant, name)
+
     def _failed(self, key: str, item: Item, error: Exception, delay: float) -> None:
-        """Log what an item failed with; an error that no API caused is a defect of ours and shows its trace."""
+        """Log the error of an item, with its traceback if neither an API nor a tenant caused it, since it is a defect then."""
         about = {"super_cluster": self.super_id, "tenant": key, "item": "/".join(item), "again_in": delay}
-        if isinstance(error, KubeError | SliceExhausted | Busy | NodeNotReady):
+        if isinstance(error, KubeError | SliceExhausted | Busy | NodeNotReady | NameTaken):
             log.info("item failed", error=str(error), **about)
         else:
             log.error("item failed", exc_info=error, **about)
@@ -247,7 +299,7 @@ class Syncer:
     def _enqueue_super(self, tenant: str, item: Item) -> None:
         session = self._tenants.get(tenant)
         if session is not None:
-            session.world.enqueue(tenant, item)
+            session.objects.enqueue(tenant, item)
         if item.kind in (PODS.plural, NAMESPACES.plural):
             namespace = item.namespace or item.name
             entry = self.ledger.entry(tenant, namespace)
@@ -258,15 +310,16 @@ class Syncer:
         if self._synced and self._owns(tenant):
             self._pool.add(tenant, Item(DRAIN, namespace, ""))
 
-    def _tell_drained(self, key: str, pod: Envelope) -> None:
+    def _report_drained(self, key: str, pod: Envelope) -> None:
         tenant = self._tenants.get(key)
         if tenant is not None:
-            tenant.tell_drained(pod)
+            tenant.report_drained(pod)
 
     async def _is_leaving(self, key: str) -> bool:
-        """Whether a tenant is being removed whose session has not ended yet.
+        """Return whether a tenant with a session is being removed.
 
-        Its own Pods stay as they are, so nothing may go here while the session still follows that.
+        The tenant's own Pods must remain unchanged. So the super cluster's copies must not be removed while the session
+        would report that to the tenant.
         """
         session = self._tenants.get(key)
         if session is None:
@@ -279,12 +332,12 @@ class Syncer:
         return found.deleting or found.uid != known.uid
 
     async def _evict(self, key: str, pod: Envelope) -> str:
-        """Ask a tenant whether a Pod may end; one that is not connected has no say, or it could keep us for ever."""
+        """Evict a Pod in its tenant; see `TenantSync.evict`. A tenant that is not connected cannot delay the drain."""
         tenant = self._tenants.get(key)
         return await tenant.evict(pod) if tenant is not None and tenant.ready else ""
 
     def _owns(self, key: str) -> bool:
-        """Whether this shard answers for a tenant, known or gone."""
+        """Return whether a tenant, present or removed, belongs to this shard."""
         return in_shard(key, self._settings.shard)
 
     def _begin_drains(self) -> None:
@@ -297,7 +350,8 @@ class Syncer:
             return
         entry = self.ledger.entry(tenant, namespace)
         if entry is None and namespace == names.TENANT_DNS_NAMESPACE:
-            self._enqueue_drain(tenant, namespace)  # the last who used the name server here has gone
+            # The last namespace that used the name server here was removed.
+            self._enqueue_drain(tenant, namespace)
         if entry is not None and (entry.holding is Holding.DRAINING or entry.clearing):
             self._enqueue_drain(tenant, namespace)
         session = self._tenants.get(tenant)
@@ -305,20 +359,23 @@ class Syncer:
             session.ledger_changed(namespace)
 
     def _released(self, tenant: str) -> datetime | None:
-        """When an operator last said that deletions are right: a tenant's, or those that belong to none."""
+        """Return when an operator last released the brake of a tenant; "" stands for objects without tenant."""
         session = self._tenants.get(tenant)
         if session is None:
             return self._heartbeat.released if not tenant else None
         return released_at(session.handle.virtual_cluster.annotations.get(names.BRAKE_RELEASED))
 
+    def _troubles(self) -> list[Trouble]:
+        return [*braked(self._limiter.braked.values()), *self._registry.troubles()]
+
     def _wake(self, tenant: str, dependency: Dependency) -> None:
         if dependency.resource == RUNTIME_CLASSES:
-            self._runtime_classes_changed(tenant)
+            self._runtime_class_changed(tenant, dependency.name)
             return
         woken = self._waiting.wake(tenant, dependency)
         owner = self._tenants.get(tenant)
         if owner is not None and len(woken) > STEP_ITEMS:
-            owner.look_again(woken)
+            owner.enqueue_in_steps(woken)
         else:
             for item in woken:
                 self._pool.add(tenant, item)
@@ -331,11 +388,15 @@ class Syncer:
             if session is not None:
                 session.dns_changed()
 
-    def _runtime_classes_changed(self, tenant: str) -> None:
-        """See what a change of a tenant's RuntimeClasses, or of the super cluster's ("" then), means for Pods."""
-        for key, session in self._tenants.items():
-            if tenant in ("", key):
-                session.runtime_classes_changed()
+    def _runtime_class_changed(self, tenant: str, name: str) -> None:
+        """Pass on a change of a tenant's RuntimeClass, or of the super cluster's if `tenant` is ""."""
+        if tenant:
+            session = self._tenants.get(tenant)
+            if session is not None:
+                session.runtime_class_changed(name)
+            return
+        for session in self._tenants.values():
+            session.runtime_classes_changed()
 
     def _node_changed(self, node: str) -> None:
         for key, tenant in self._tenants.items():
@@ -356,18 +417,21 @@ class Syncer:
             raise NotYet
         return tenant.destination(event)
 
-    # --- what operators see: a StatusSource of vcsync.status
+    # --- vcsync.status.StatusSource
 
     def ready(self) -> tuple[bool, str]:
-        """Whether the syncer does its work now, and if not why."""
+        """Return whether the syncer works, and if not, why."""
         if not self._synced:
-            behind = ", ".join(_first_list(r) for r in self.caches.all() if not r.synced) or "the ledger"
+            behind = not_synced(self.caches.all()) or not_synced([self.ledger.reflector])
             return False, f"super cluster {self.super_id}: waiting for the first list of {behind}"
+        followed = {"super cluster": self.caches.nodes, "meta cluster": self.ledger.reflector}
+        if trouble := self._heartbeat.trouble or unanswered(followed):
+            return False, f"super cluster {self.super_id}: {trouble}"
         waiting = [key for key, tenant in self._tenants.items() if not tenant.ready]
         return True, f"{len(waiting)} tenants are still being synced" if waiting else ""
 
     def status(self) -> dict[str, Any]:
-        """Everything an operator may want to know, as plain JSON values."""
+        """Return the syncer's state for operators, as plain JSON values."""
         queue = self._pool.queue
         now = self._clock()
         return {
@@ -378,7 +442,7 @@ class Syncer:
                 "caches": _cache_states(self.caches.all()),
                 "requests": to_builtins(self._super_client.statistics()),
             },
-            # One after another as they are asked for: all at once would keep the event loop.
+            # A generator, since the status of all tenants in one step would block the event loop.
             "tenants": (self._tenant_status(statistics, now) for statistics in self._registry.statistics()),
             "drains": [
                 {"tenant": tenant, "namespace": namespace, "reason": reason}
@@ -389,17 +453,19 @@ class Syncer:
                 "dropped": self._events.dropped,
                 **skipped_objects(self._events.reflector),
             },
+            **shared_skipped(self._shared()),
             "patrol": {"rounds": self._patrol.rounds, "found": self._patrol.found},
-            "braked": [to_builtins(brake) for brake in self._gate.braked.values()],
+            "braked": [to_builtins(brake) for brake in self._limiter.braked.values()],
             "drift": {
                 "repairs": self._drift.total,
                 "latest": [to_builtins(repair) for repair in self._drift.latest()],
             },
-            "lastErrors": [
-                {"tenant": tenant, "item": "/".join(item), **error._asdict()}
-                for (tenant, item), error in self._pool.last_errors.items()
-            ],
+            "lastErrors": last_errors(self._pool, most=len(self._pool.last_errors)),
         }
+
+    def _shared(self) -> tuple[Reflector, ...]:
+        """Return the reflectors besides those of `caches`."""
+        return self._events.reflector, self.ledger.reflector, self._registry.virtual_clusters
 
     def _tenant_status(self, statistics: TenantStatistics, now: float) -> dict[str, Any]:
         key = statistics.key
@@ -424,45 +490,57 @@ class Syncer:
                 {"item": "/".join(item), "reason": parked.reason, "age": now - parked.since}
                 for item, parked in itertools.islice(self._waiting.of(key), WAITING_SHOWN)
             ],
-            "caches": _cache_states(tenant.world.theirs.all()) if tenant is not None else {},
+            "caches": _cache_states(tenant.objects.tenant_caches.all()) if tenant is not None else {},
         }
 
     def metrics(self) -> Iterable[Metric]:
-        """Metric families; at most a handful of series per tenant."""
+        """Yield the metric families. The number of series is small for each tenant."""
         statistics = self._pool.queue.statistics()
         queue = GaugeMetricFamily("vcsync_syncer_queue", "Items by state", labels=["super_cluster", "state"])
         for state in ("queued", "delayed", "in_process"):
             queue.add_metric([self.super_id, state], getattr(statistics, state))
         yield queue
-        depth = GaugeMetricFamily(
-            "vcsync_syncer_tenant_queued",
-            "Items of a tenant that wait for a worker",
-            labels=["super_cluster", "tenant"],
+        labels = ["super_cluster", "tenant"]
+        queued = GaugeMetricFamily(
+            "vcsync_syncer_tenant_queued", "Items of a tenant that wait for a worker", labels=labels
+        )
+        delayed = GaugeMetricFamily(
+            "vcsync_syncer_tenant_delayed", "Items of a tenant that are due later", labels=labels
         )
         for key in self._tenants:
-            depth.add_metric([self.super_id, key], self._pool.queue.depth(key))
-        yield depth
+            ready = self._pool.queue.ready(key)
+            queued.add_metric([self.super_id, key], ready)
+            delayed.add_metric([self.super_id, key], self._pool.queue.depth(key) - ready)
+        yield from (queued, delayed)
         objects = GaugeMetricFamily(
             "vcsync_syncer_objects", "Objects in caches", labels=["super_cluster", "side"]
         )
         objects.add_metric([self.super_id, "super"], sum(len(r.cache) for r in self.caches.all()))
         objects.add_metric(
             [self.super_id, "tenant"],
-            sum(len(r.cache) for t in self._tenants.values() for r in t.world.theirs.all()),
+            sum(len(r.cache) for t in self._tenants.values() for r in t.objects.tenant_caches.all()),
         )
         yield objects
         for name, text, value in (
             ("waiting", "Items parked until something else changes", len(self._waiting)),
-            ("braked", "Deletions too many to be believed, by tenant and kind", len(self._gate.braked)),
+            (
+                "braked",
+                "Tenants and kinds of objects whose deletion waits for an operator",
+                len(self._limiter.braked),
+            ),
             ("drains", "Namespaces being drained", len(self._drain.reasons)),
         ):
             gauge = GaugeMetricFamily(f"vcsync_syncer_{name}", text, labels=["super_cluster"])
             gauge.add_metric([self.super_id], value)
             yield gauge
+        yield troubles_metric(self._registry)
+        yield from reconcile_metrics(self._pool)
+        theirs = (each for tenant in self._tenants.values() for each in tenant.objects.tenant_caches.all())
+        yield skipped_metric(itertools.chain(self.caches.all(), self._shared(), theirs))
         for name, text, value in (
-            ("drift_repairs", "Repairs of what had changed in the super cluster only", self._drift.total),
-            ("events_written", "Events told again in tenants", self._events.written),
-            ("events_dropped", "Events not told again", self._events.dropped),
+            ("drift_repairs", "Repairs of objects that changed in the super cluster only", self._drift.total),
+            ("events_written", "Events copied to tenants", self._events.written),
+            ("events_dropped", "Events not copied to tenants", self._events.dropped),
         ):
             counter = CounterMetricFamily(f"vcsync_syncer_{name}", text, labels=["super_cluster"])
             counter.add_metric([self.super_id], value)
@@ -470,20 +548,14 @@ class Syncer:
 
 
 def in_shard(key: str, shard: tuple[int, int]) -> bool:
-    """Whether a tenant belongs to a shard; each tenant belongs to exactly one, the same in every process.
+    """Return whether a tenant belongs to a shard. Each tenant belongs to exactly one, the same in every process.
 
     Args:
         key: cluster key of the tenant.
-        shard: (which, of how many), the first is 1.
+        shard: (number, count); the first shard's number is 1.
     """
     which, count = shard
     return zlib.crc32(key.encode()) % count == which - 1
-
-
-def _first_list(reflector: Reflector) -> str:
-    """A resource that has not been listed yet, and what keeps it from being listed."""
-    error = reflector.statistics().last_error
-    return f"{reflector.resource.plural} ({error})" if error else reflector.resource.plural
 
 
 def _cache_states(reflectors: Iterable[Reflector]) -> dict[str, Any]:
@@ -498,10 +570,10 @@ def _cache_states(reflectors: Iterable[Reflector]) -> dict[str, Any]:
     }
 
 
-async def _look_at(tenant: TenantSync, item: Item) -> float | None:
-    """Bring one item of a tenant a step further."""
+async def _reconcile(tenant: TenantSync, item: Item) -> float | None:
+    """Reconcile one item of a tenant."""
     if item.kind == NODE:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = time_text(datetime.now(UTC))
         await tenant.nodes.refresh(item.name, tenant.context, now)
         return None
     if item.kind == REFILL:

@@ -1,4 +1,4 @@
-"""Long walks over many items in short steps: the event loop belongs to everybody."""
+"""Walks over many items in short steps, so that the event loop is never blocked for long."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import TypeVar
 T = TypeVar("T")
 
 STEP_ITEMS = 200
-"""Items looked at before the event loop is let go."""
+"""Items in each step, after which other tasks of the event loop run."""
 
 
 async def in_steps(items: Iterable[T], *, pause: float = 0.0) -> AsyncIterator[T]:
-    """Yield items, and let the event loop go after every `STEP_ITEMS` of them.
+    """Yield items, and let other tasks run after every `STEP_ITEMS` of them.
 
     Args:
-        items: what to walk over; a generator is only asked for the items of one step at a time.
-        pause: seconds to rest between two steps; 0 gives way to what is ready, and goes on.
+        items: the items. A generator is advanced by one step at a time.
+        pause: seconds to pause between two steps. With 0, tasks that are ready run once.
     """
     for count, item in enumerate(items, 1):
         yield item

@@ -1,4 +1,4 @@
-"""One tenant on one super cluster: keeps the two in step from the moment it is connected until it goes."""
+"""Synchronizes one tenant with one super cluster, from its connection until the end of its session."""
 
 from __future__ import annotations
 
@@ -12,38 +12,41 @@ from msgspec import Struct, field
 
 from vcsync.api import names
 from vcsync.api.objects import VirtualCluster
+from vcsync.api.without_effect import REASON
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import Envelope, decode
 from vcsync.kube.errors import Conflict, Forbidden, KubeError, NotFound, TooManyRequests, Unauthorized
 from vcsync.kube.events import EventRecorder, ObjectRef
 from vcsync.kube.resources import NAMESPACES, NODES, PODS, SERVICES
-from vcsync.syncer.act import Hands
+from vcsync.objects.envelope import Envelope, decode
 from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches, item_of
 from vcsync.syncer.drift import DriftLedger
+from vcsync.syncer.executor import Executor
 from vcsync.syncer.kinds import metadata
 from vcsync.syncer.kinds.event import event_up, regarding
+from vcsync.syncer.kinds.node import without_effect
 from vcsync.syncer.kinds.plan import Dependency, Kind, Notify, TenantContext
 from vcsync.syncer.kinds.runtime import runtime_class_dependency, runtime_classes
 from vcsync.syncer.ledger import Ledger
 from vcsync.syncer.nodes import Pace, VirtualNodes
 from vcsync.syncer.reconcile import FAILED_CREATE, WAITS_FOR, Reconciler
-from vcsync.syncer.room import Room
 from vcsync.syncer.steps import in_steps
+from vcsync.syncer.store_budget import StoreBudget
 from vcsync.syncer.tenant_events import Destination
-from vcsync.syncer.waiting import Item, WaitingRoom
-from vcsync.syncer.world import World
-from vcsync.tenancy.brake import Gate
+from vcsync.syncer.tenant_objects import TenantObjects
+from vcsync.syncer.waiting import Item, ParkedItems
+from vcsync.tenancy.brake import DeletionLimiter
+from vcsync.tenancy.caches import wait_for_caches
 from vcsync.tenancy.registry import TenantHandle
 
 NODE = "nodes"
-"""Items of this kind refresh a virtual node; ("", super cluster's node name)."""
+"""Kind of the items that refresh a virtual node: ("", name of the super cluster's node)."""
 REFILL = "refill"
-"""Items of this kind follow a change of the ledger; (namespace, "")."""
+"""Kind of the items that follow a change of the ledger: (namespace, "")."""
 SLICES_LOST = "SlicesLost"
-"""Event reason: a Pod goes because its namespace holds no slices any more where it runs."""
+"""Event reason: a Pod is evicted because its namespace has lost its slices where the Pod runs."""
 
-TOLD_TO_OWNERS = frozenset({metadata.POLICY_REFUSED, FAILED_CREATE, WAITS_FOR})
-"""Reasons of Events about a Pod that its controller is told, too: nothing of the Pod runs."""
+REPORTED_TO_OWNERS = frozenset({metadata.POLICY_REFUSED, FAILED_CREATE, WAITS_FOR})
+"""Reasons of Events about a Pod that are repeated for its controller, since the Pod does not run."""
 
 log = structlog.get_logger(__name__)
 
@@ -53,24 +56,25 @@ class _ServiceSpec(Struct, gc=False, rename="camel"):
 
 
 class TenantSync:
-    """Keeps one tenant and one super cluster in step.
+    """Synchronizes one tenant with one super cluster.
 
     Args:
         handle: the tenant's connection and VirtualCluster.
         server: URL of the tenant's API, as the syncer reaches it.
         super_client: client of the super cluster.
-        here: what the super cluster holds.
+        super_caches: caches of the super cluster.
         super_id: id of the super cluster.
-        ledger: which of the tenant's namespaces belong here.
+        ledger: the ledger's entries of the super cluster.
         kinds: the kinds that are synced.
-        enqueue: hands an item of this tenant to the workers.
+        enqueue: adds an item of this tenant to the work queue.
         wake: called with every object of the tenant that changed.
-        waiting: where items that wait are parked.
-        drift: where repairs are noted.
-        gate: lets objects go that nobody was seen to delete.
+        waiting: the parked items.
+        drift: records repairs.
+        limiter: permits deletions for which no request was observed, or raises Braked.
         on_changed: called with the VirtualCluster when it has changed.
+        note: records an action on an item's object in the tenant: (item, description, its resourceVersion).
         clock: monotonic seconds.
-        memory: bytes that the tenant's objects may take.
+        memory: bytes that the tenant's cached objects may take.
     """
 
     def __init__(
@@ -79,31 +83,33 @@ class TenantSync:
         *,
         server: str,
         super_client: Client,
-        here: SuperCaches,
+        super_caches: SuperCaches,
         super_id: str,
         ledger: Ledger,
         kinds: Mapping[str, Kind],
         enqueue: Callable[[str, Item], None],
         wake: Callable[[str, Dependency], None],
-        waiting: WaitingRoom,
+        waiting: ParkedItems,
         drift: DriftLedger,
-        gate: Gate,
+        limiter: DeletionLimiter,
         on_changed: Callable[[VirtualCluster], None],
+        note: Callable[[Item, str, str], None],
         clock: Callable[[], float],
         memory: int = TENANT_MEMORY_BYTES,
     ) -> None:
         self._on_changed = on_changed
+        self._note = note
         self.key = handle.key
         self.handle = handle
         self._server = server
-        self._here = here
+        self._super_caches = super_caches
         self._super_id = super_id
         self._enqueue = enqueue
-        self.world = World(
+        self.objects = TenantObjects(
             handle.client,
             key=self.key,
             super_id=super_id,
-            here=here,
+            super_caches=super_caches,
             ledger=ledger,
             kinds=kinds,
             enqueue=enqueue,
@@ -114,51 +120,56 @@ class TenantSync:
             client=handle.client,
             tenant=self.key,
             super_id=super_id,
-            reflector=self.world.theirs.nodes,
-            super_node=lambda name: here.get(NODES, "", name),
-            pods_on=lambda node: here.pods_on(self.key, node),
+            reflector=self.objects.tenant_caches.nodes,
+            super_node=lambda name: super_caches.get(NODES, "", name),
+            pods_on=lambda node: super_caches.pods_on(self.key, node),
+            bound=self.objects.has_bound_pods,
             clock=clock,
         )
+        self.objects.tenant_caches.on_node_change = self.report_without_effect
         self._moved: dict[str, None] = {}
         self._waiting = waiting
-        self._look_at_all = asyncio.Event()
+        self._enqueue_all_wanted = asyncio.Event()
         self._woken: list[Item] = []
         self._wake = asyncio.Event()
         self._recorder = EventRecorder(handle.client, "vcsync-syncer")
+        self._runtime_classes: dict[str, str] = {}
         self.context = self._make_context()
         self.reconciler = Reconciler(
-            world=self.world,
-            hands=Hands(
+            objects=self.objects,
+            executor=Executor(
                 tenant_client=handle.client,
                 super_client=super_client,
-                caches=self.world,
+                caches=self.objects,
                 ensure_node=self.nodes.ensure,
                 clock=clock,
             ),
             context=lambda: self.context,
             tenant_endpoint=handle.client.name,
             notify=self._notify,
-            room=Room(held=here.bytes_in, whole=lambda: ledger.room(self.key), clock=clock),
+            budget=StoreBudget(
+                stored=super_caches.bytes_in, tenant_limit=lambda: ledger.byte_limit(self.key), clock=clock
+            ),
             waiting=waiting,
             drift=drift,
-            gate=gate,
-            prove=handle.prove,
+            limiter=limiter,
+            prove=self._prove,
+            note=note,
             clock=clock,
         )
 
     @property
     def ready(self) -> bool:
-        """Whether all caches are filled and items are being worked off."""
-        return self.world.ready
+        """Whether all caches are filled and items are reconciled."""
+        return self.objects.ready
 
     async def run(self) -> None:
-        """Fill the caches, work off what differs, then follow changes until cancelled."""
+        """Fill the caches, reconcile every item, then follow changes until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self.world.theirs.run())
+                tasks.create_task(self.objects.tenant_caches.run())
                 tasks.create_task(self._recorder.run())
-                await self.world.theirs.wait_synced()
-                await self._here.wait_synced()
+                await wait_for_caches([*self.objects.tenant_caches.all(), *self._super_caches.all()])
                 self.begin()
                 tasks.create_task(self._enqueue_all_when_wanted())
                 tasks.create_task(self._enqueue_woken())
@@ -173,9 +184,12 @@ class TenantSync:
                     self.refresh_context()
                     if self._released() != released:
                         released = self._released()
-                        self._look_at_all.set()
+                        self._enqueue_all_wanted.set()
         finally:
-            self.world.ready = False
+            self.objects.ready = False
+
+    async def _prove(self) -> None:
+        await self.handle.prove(sum(reflector.lists_taken for reflector in self.objects.tenant_caches.all()))
 
     def _released(self) -> str | None:
         return self.handle.virtual_cluster.annotations.get(names.BRAKE_RELEASED)
@@ -185,10 +199,11 @@ class TenantSync:
         return Pace(float(spec.heartbeat_seconds), float(spec.virtual_node_linger_seconds))
 
     def begin(self) -> None:
-        """The caches are filled: look at everything, and follow what changed while they were being filled."""
-        self.world.ready = True
+        """Enqueue every item, now that the caches are filled, and the changes of the ledger since the session began."""
+        self.objects.ready = True
         self._refresh_context()
-        self._look_at_all.set()
+        self.runtime_classes_changed()
+        self._enqueue_all_wanted.set()
         for node in self.nodes.shown():
             self._enqueue(self.key, Item(NODE, "", node))
         for namespace in self._moved:
@@ -196,9 +211,9 @@ class TenantSync:
         self._moved.clear()
 
     def ledger_changed(self, namespace: str) -> None:
-        """The ledger has let a namespace in or out, or changed its slices: follow it, as soon as there are caches.
+        """Follow a change of a namespace's placement, as soon as the caches are filled.
 
-        A cache whose list was read before has dropped the namespace's objects at its door, others may be listed after.
+        A cache that was filled before the change does not contain the namespace's objects.
         """
         if self.ready:
             self._enqueue(self.key, Item(REFILL, namespace, ""))
@@ -206,10 +221,10 @@ class TenantSync:
             self._moved[namespace] = None
 
     async def enqueue_all(self) -> None:
-        """Have every pair looked at, first those that need something for certain: after a restart most do not."""
+        """Enqueue every item. Items that certainly need work come first, since after a restart most items need none."""
         later: list[Item] = []
-        async for item in in_steps(self.world.items()):
-            if self.world.looks_settled(item):
+        async for item in in_steps(self.objects.items()):
+            if self.objects.looks_settled(item):
                 later.append(item)
             else:
                 self._enqueue(self.key, item)
@@ -218,12 +233,12 @@ class TenantSync:
 
     async def _enqueue_all_when_wanted(self) -> None:
         while True:
-            await self._look_at_all.wait()
-            self._look_at_all.clear()
+            await self._enqueue_all_wanted.wait()
+            self._enqueue_all_wanted.clear()
             await self.enqueue_all()
 
     async def reconcile(self, item: Item) -> float | None:
-        """Bring one pair a step further; see `Reconciler.reconcile`."""
+        """Reconcile one item; see `Reconciler.reconcile`."""
         if not self.ready:
             return None
         try:
@@ -234,43 +249,64 @@ class TenantSync:
             raise
 
     async def placement_changed(self, namespace: str) -> None:
-        """Bring the caches in line with the ledger about one namespace, and look at all of it again."""
-        await self.world.theirs.refill(namespace)
+        """Update the caches after a namespace's placement changed, and enqueue all its items."""
+        await self.objects.tenant_caches.refill(namespace)
         self._enqueue(self.key, Item(NAMESPACES.plural, "", namespace))
-        for kind in self.world.kinds.values():
-            for envelope in self.world.theirs.reflectors[kind.resource].cache.items(namespace):
+        for kind in self.objects.kinds.values():
+            for envelope in self.objects.tenant_caches.reflectors[kind.resource].cache.items(namespace):
                 self._enqueue(self.key, Item(kind.name, namespace, envelope.name))
 
     def refresh_context(self) -> None:
-        """The VirtualCluster has changed: see whether that changes what goes down."""
+        """Follow a change of the VirtualCluster: enqueue every item if the context of the kinds has changed."""
         if self._refresh_context() and self.ready:
-            self._look_at_all.set()
+            self._enqueue_all_wanted.set()
 
     def dns_changed(self) -> None:
-        """The tenant's name server has come here or has gone: Pods that stand keep theirs, others get it.
+        """Follow a change of the tenant's name server on this super cluster.
 
-        Those that wait for it are woken by the Service itself.
+        Existing Pods keep their name server. New Pods use the present one. The Service itself wakes Pods that wait for it.
         """
         self._refresh_context()
 
-    def runtime_classes_changed(self) -> None:
-        """A RuntimeClass has come, changed or gone, on either side: Pods that wait for what it stands for look again."""
-        before = self.context.runtime_classes
-        if not self._refresh_context() or not self.ready:
-            return
-        after = self.context.runtime_classes
-        for name in {**before, **after}:
-            if before.get(name) != after.get(name):
-                self.look_again(self._waiting.wake(self.key, runtime_class_dependency(name)))
+    def runtime_class_changed(self, name: str) -> None:
+        """Follow a change of one of the tenant's RuntimeClasses, and wake the Pods that wait for it.
 
-    def look_again(self, items: Iterable[Item]) -> None:
-        """Have items looked at again, however many they are: they reach the workers in steps."""
+        Only this class is examined, since a tenant may have any number of them and write them at any rate.
+        """
+        if not self.ready:
+            return
+        changed = self.objects.tenant_caches.runtime_classes.cache.get("", name)
+        self._set_runtime_classes([name], self._counterparts([changed] if changed is not None else []))
+
+    def runtime_classes_changed(self) -> None:
+        """Follow a change of the super cluster's RuntimeClasses, and wake the Pods that wait for one of them."""
+        if not self.ready:
+            return
+        found = self._counterparts(self.objects.tenant_caches.runtime_classes.cache.items())
+        self._set_runtime_classes({**self._runtime_classes, **found}, found)
+
+    def _counterparts(self, theirs: Iterable[Envelope]) -> dict[str, str]:
+        return runtime_classes(theirs, self._super_caches.runtime_classes.cache.items())
+
+    def _set_runtime_classes(self, named: Iterable[str], found: Mapping[str, str]) -> None:
+        """Store the counterparts of some classes. Classes of `named` that are not in `found` have none any more."""
+        for name in named:
+            if self._runtime_classes.get(name) == found.get(name):
+                continue
+            if name in found:
+                self._runtime_classes[name] = found[name]
+            else:
+                del self._runtime_classes[name]
+            self.enqueue_in_steps(self._waiting.wake(self.key, runtime_class_dependency(name)))
+
+    def enqueue_in_steps(self, items: Iterable[Item]) -> None:
+        """Enqueue any number of items, in steps."""
         self._woken.extend(items)
         if self._woken:
             self._wake.set()
 
     async def _enqueue_woken(self) -> None:
-        """Hand items to the workers that so many waited for one thing that it takes several steps."""
+        """Enqueue the items of `enqueue_in_steps`, until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -286,20 +322,24 @@ class TenantSync:
         return True
 
     def destination(self, event: Envelope) -> Destination | None:
-        """Where an Event of the super cluster about one of this tenant's objects belongs; None when it is nobody's."""
+        """Return the destination of an Event about one of this tenant's objects; None if the object is not this tenant's."""
         about = regarding(event)
-        for kind in self.world.kinds.values():
+        for kind in self.objects.kinds.values():
             if kind.resource.kind != about.kind:
                 continue
-            p = self._here.get(kind.resource, about.namespace, about.name)
+            p = self._super_caches.get(kind.resource, about.namespace, about.name)
             item = item_of(kind, p) if p is not None and p.uid == about.uid else None
-            v = self.world.theirs.get(kind.resource, item.namespace, item.name) if item is not None else None
+            v = (
+                self.objects.tenant_caches.get(kind.resource, item.namespace, item.name)
+                if item is not None
+                else None
+            )
             if p is not None and v is not None and v.uid == p.annotations.get(names.UID):
                 return Destination(self.key, self.handle.client, event_up(event, v, self.context))
         return None
 
-    def tell_drained(self, pod: Envelope) -> None:
-        """Say in the tenant why a Pod of the super cluster was asked to go: nothing else there would tell."""
+    def report_drained(self, pod: Envelope) -> None:
+        """Emit an Event in the tenant with the reason why a Pod is evicted, which is not visible otherwise."""
         regarding = ObjectRef(
             api_version=PODS.api_version,
             kind=PODS.kind,
@@ -308,21 +348,31 @@ class TenantSync:
             uid=pod.annotations.get(names.UID, ""),
         )
         message = (
-            f"Its namespace holds no slices on super cluster {self._super_id} any more: the Pod ends, its controller "
-            "makes another one where there is room"
+            f"Its namespace has no slices on super cluster {self._super_id} any more: the Pod is deleted, and its controller "
+            "creates another one where there is room"
         )
         self._recorder.emit(regarding, "Warning", SLICES_LOST, message, now=time.time())
 
+    def report_without_effect(self, old: Envelope, new: Envelope) -> None:
+        """Emit Events about the tenant's changes of a virtual node that have no effect."""
+        actual = names.split_virtual_node(new.name, self._super_id)
+        below = self._super_caches.get(NODES, "", actual) if actual is not None else None
+        if below is None:
+            return
+        about = ObjectRef(NODES.api_version, NODES.kind, new.name, uid=new.uid)
+        for message in without_effect(old, new, below, self.context):
+            self._recorder.emit(about, "Warning", REASON, message, now=time.time())
+
     async def evict(self, pod: Envelope) -> str:
-        """Ask the tenant whether one of its Pods may end, as `kubectl drain` does; it then begins to.
+        """Evict one of the tenant's Pods in the tenant, as `kubectl drain` does. PodDisruptionBudgets may refuse that.
 
         Args:
-            pod: the Pod of the super cluster that stands for it.
+            pod: the super cluster's copy of the Pod.
 
         Returns:
-            What to wait for, in words; "" if nothing is in the way of ending the Pod of the super cluster.
+            The reason why the eviction waits; "" if the super cluster's Pod may be deleted.
         """
-        v = self.world.theirs.get(PODS, pod.annotations.get(names.NAMESPACE, ""), pod.name)
+        v = self.objects.tenant_caches.get(PODS, pod.annotations.get(names.NAMESPACE, ""), pod.name)
         if v is None or v.deleting or v.uid != pod.annotations.get(names.UID):
             return ""
         body = {
@@ -333,11 +383,12 @@ class TenantSync:
         }
         try:
             await self.handle.client.create_raw(PODS, body, v.namespace, name=v.name, subresource="eviction")
+            self._note(Item(PODS.plural, v.namespace, v.name), "evicted", v.resource_version)
         except (NotFound, Conflict):
-            return ""  # it has gone
+            return ""
         except Forbidden as error:
             log.warning(
-                "budgets are not asked: rights of an earlier version",
+                "PodDisruptionBudgets are not checked: the tenant's roles are outdated",
                 tenant=self.key,
                 error=error.status.message,
             )
@@ -346,7 +397,7 @@ class TenantSync:
             budgets = [cause.message for cause in error.status.causes if cause.reason == "DisruptionBudget"]
             return "; ".join(budgets) or error.status.message
         except KubeError as error:
-            return f"its control plane does not say whether Pod {v.name} may end: {error}"
+            return f"its control plane did not answer the eviction of Pod {v.name}: {error}"
         return ""
 
     def _notify(self, kind: Kind, item: Item, v: Envelope | None, notice: Notify) -> None:
@@ -358,14 +409,14 @@ class TenantSync:
             uid=v.uid if v is not None else "",
         )
         self._recorder.emit(regarding, notice.type, notice.reason, notice.message, now=time.time())
-        if kind.resource == PODS and v is not None and notice.reason in TOLD_TO_OWNERS:
-            self._tell_owner(v, notice)
+        if kind.resource == PODS and v is not None and notice.reason in REPORTED_TO_OWNERS:
+            self._report_to_owner(v, notice)
 
-    def _tell_owner(self, pod: Envelope, notice: Notify) -> None:
-        """Say on a Pod's controller what keeps the Pod from running: whoever describes a Job looks no further.
+    def _report_to_owner(self, pod: Envelope, notice: Notify) -> None:
+        """Emit an Event about a Pod's controller with the reason why the Pod does not run, for users who describe a Job.
 
-        The Pod's name is left out: all Pods of a controller are refused for the same reason, and repeats of one Event are
-        counted, not written again.
+        The Event does not name the Pod: all Pods of a controller are refused for the same reason, and repeats of an Event
+        are counted instead of written.
         """
         owner = next((owner for owner in pod.owners if owner.controller), None)
         if owner is None:
@@ -398,16 +449,14 @@ class TenantSync:
             policy=spec.pod_policy,
             service_policy=spec.service_policy,
             priority_classes=spec.priority_classes,
-            runtime_classes=runtime_classes(
-                self.world.theirs.runtime_classes.cache.items(), self._here.runtime_classes.cache.items()
-            ),
+            runtime_classes=self._runtime_classes,
             dns_nameserver=self._nameserver(),
         )
 
     def _nameserver(self) -> str:
-        """Address, in this super cluster, of the tenant's own DNS service; "" when it has none here."""
-        namespace = self.world.super_namespace(names.TENANT_DNS_NAMESPACE)
-        service = self._here.get(SERVICES, namespace, names.TENANT_DNS_SERVICE)
+        """Return the address of the tenant's own DNS service in this super cluster; "" if it has none there."""
+        namespace = self.objects.super_namespace(names.TENANT_DNS_NAMESPACE)
+        service = self._super_caches.get(SERVICES, namespace, names.TENANT_DNS_SERVICE)
         if service is None or service.annotations.get(names.CLUSTER) != self.key:
             return ""
         address = decode(service.spec, _ServiceSpec).cluster_ip
@@ -415,7 +464,7 @@ class TenantSync:
 
 
 def api_endpoint(virtual_cluster: VirtualCluster, server: str) -> tuple[str, int]:
-    """Where Pods find the tenant's API: as the operator said, else as the syncer itself reaches it.
+    """Return host and port at which Pods reach the tenant's API: the operator's setting, else the syncer's own endpoint.
 
     Args:
         virtual_cluster: the tenant's VirtualCluster.

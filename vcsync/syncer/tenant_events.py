@@ -1,8 +1,9 @@
-"""Events of the super cluster, told again in the tenant: taken at the cache's door, never cached, created or counted up."""
+"""Copies Events about tenants' objects from the super cluster to the tenants. Events are not cached."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,21 +12,27 @@ from datetime import UTC, datetime, timedelta
 import structlog
 from msgspec import Struct
 
+from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import Envelope
 from vcsync.kube.errors import AlreadyExists, ApiError, Forbidden, KubeError, NotFound
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import EVENTS
+from vcsync.objects.envelope import Envelope
 from vcsync.syncer.kinds.event import TenantEvent, event_time
 
 BACKLOG = 1_000
-"""Events of one tenant that may wait; beyond it its oldest is dropped and counted: Events are best effort in Kubernetes too."""
+"""Largest number of one tenant's Events that wait to be written. The oldest is dropped, since Events are best effort."""
 MAX_AGE = timedelta(minutes=2)
-"""Older ones are not told again: a restart would otherwise repeat an hour of Events."""
+"""Age up to which Events from a list are copied. Without it a restart would repeat an hour of Events.
+
+Events from a watch are recent, regardless of the clocks of the super cluster and of this machine.
+"""
 WRITERS = 4
-"""Events of one tenant that are written at once. None are shared: a control plane that hangs keeps nobody else's waiting."""
+"""Number of concurrent writes of Events for each tenant. A control plane that hangs does not delay other tenants."""
 NOT_YET_SECONDS = 0.5
-"""Pause of a writer whose tenant is still being synced."""
+"""Seconds that a writer pauses while its tenant is still being synced."""
+PATIENCE_SECONDS = 120.0
+"""Seconds after which an Event that waits for its tenant to be synced is dropped."""
 
 log = structlog.get_logger(__name__)
 
@@ -35,28 +42,35 @@ class NotYet(Exception):
 
 
 class Destination(Struct, frozen=True):
-    """Where an Event of the super cluster belongs, and what to write there."""
+    """The tenant that an Event belongs to, and the Event to write there."""
 
     tenant: str
     client: Client
     event: TenantEvent
 
 
-class _Lane:
-    """One tenant's Events that wait to be written, each in its newest state, the first to come first.
+class _Waiting(Struct, frozen=True):
+    """An Event that waits to be written, since `since` (monotonic seconds)."""
+
+    event: Envelope
+    since: float
+
+
+class _Queue:
+    """A queue of one tenant's Events that wait to be written, each in its newest state, oldest first.
 
     Args:
-        most: how many of them are written at once.
+        limit: number of Events that are written concurrently.
     """
 
-    def __init__(self, most: int) -> None:
-        self.waiting: OrderedDict[tuple[str, str], Envelope] = OrderedDict()
-        self.most = most
+    def __init__(self, limit: int) -> None:
+        self.waiting: OrderedDict[tuple[str, str], _Waiting] = OrderedDict()
+        self.limit = limit
         self.writers = 0
 
     def put(self, event: Envelope) -> bool:
-        """Take an Event in; whether another one had to go for it."""
-        self.waiting[event.key] = event
+        """Add an Event. Return whether the oldest one was dropped for it."""
+        self.waiting[event.key] = _Waiting(event, time.monotonic())
         self.waiting.move_to_end(event.key)
         if len(self.waiting) <= BACKLOG:
             return False
@@ -64,20 +78,21 @@ class _Lane:
         return True
 
 
-_Lanes = dict[str, _Lane]
-"""By tenant; only of those of whom anything waits or is being written."""
+_Queues = dict[str, _Queue]
+"""Cluster key -> queue, for tenants with Events that wait or are being written."""
 
 
 class TenantEvents:
-    """Carries Events of a super cluster's tenant objects up.
+    """Copies Events about tenants' objects from a super cluster to the tenants.
 
-    What stood before the watch began is told one by one: after a restart most of it has been told already, and there is
-    more urgent work.
+    Events that existed before the watch began are written one at a time: after a restart most have been copied already,
+    and other work is more urgent.
 
     Args:
         client: client of the super cluster.
-        owner: cluster key of the tenant whose object an Event may be about, "" when it is nobody's.
-        translate: finds the tenant's object an Event speaks of; None when it is nobody's, NotYet when it cannot say yet.
+        owner: returns the cluster key of the tenant whose object an Event may be about; "" if there is none.
+        translate: returns the destination of an Event; None if its object belongs to no tenant. Raises NotYet while that
+            is unknown.
     """
 
     def __init__(
@@ -89,12 +104,12 @@ class TenantEvents:
     ) -> None:
         self._owner = owner
         self._translate = translate
-        self._news: _Lanes = {}
-        self._stood: _Lanes = {}
+        self._recent: _Queues = {}
+        self._earlier: _Queues = {}
         self._tasks: asyncio.TaskGroup | None = None
         self.dropped = 0
         self.written = 0
-        self.reflector = Reflector(client, EVENTS, accept=self._take)
+        self.reflector = Reflector(client, EVENTS, sink=self._take, keep=False)
 
     async def run(self) -> None:
         """Watch and write until cancelled."""
@@ -103,59 +118,57 @@ class TenantEvents:
             await self.reflector.run()
 
     def begin(self, tasks: asyncio.TaskGroup) -> None:
-        """Write what has come and what comes, in tasks of this group."""
+        """Write the waiting Events and all later ones, in tasks of this group."""
         self._tasks = tasks
-        for lanes in (self._news, self._stood):
-            for tenant in lanes:
-                self._start(lanes, tenant)
+        for queues in (self._recent, self._earlier):
+            for tenant in queues:
+                self._start(queues, tenant)
 
-    def _take(self, event: Envelope) -> bool:
-        """The door: remember the newest state of an Event that concerns a tenant; cache nothing."""
+    def _take(self, change: Change) -> None:
+        """Queue the newest state of an Event that concerns a tenant."""
+        event = change.new
+        if event is None:
+            return
         tenant = self._owner(event)
-        if tenant and not self._old(event):
-            if (stood := self._stood.get(tenant)) is not None:
-                stood.waiting.pop(event.key, None)
-            lanes, most = (self._news, WRITERS) if self.reflector.synced else (self._stood, 1)
-            self.dropped += lanes.setdefault(tenant, _Lane(most)).put(event)
-            self._start(lanes, tenant)
-        return False
+        listing = self.reflector.listing
+        if tenant and not (listing and _old(event)):
+            if (earlier := self._earlier.get(tenant)) is not None:
+                earlier.waiting.pop(event.key, None)
+            queues, limit = (self._earlier, 1) if listing else (self._recent, WRITERS)
+            self.dropped += queues.setdefault(tenant, _Queue(limit)).put(event)
+            self._start(queues, tenant)
 
-    def _start(self, lanes: _Lanes, tenant: str) -> None:
-        """Have one more writer at a tenant's Events, if it may have more."""
-        lane = lanes[tenant]
-        if self._tasks is not None and lane.writers < lane.most:
-            lane.writers += 1
-            self._tasks.create_task(self._write_all(lanes, tenant))
+    def _start(self, queues: _Queues, tenant: str) -> None:
+        """Start one more writer for a tenant's Events, unless it has the largest number already."""
+        queue = queues[tenant]
+        if self._tasks is not None and queue.writers < queue.limit:
+            queue.writers += 1
+            self._tasks.create_task(self._write_all(queues, tenant))
 
-    @staticmethod
-    def _old(event: Envelope) -> bool:
-        seen = event_time(event)
-        return seen is not None and datetime.now(UTC) - seen > MAX_AGE
-
-    async def _write_all(self, lanes: _Lanes, tenant: str) -> None:
-        lane = lanes[tenant]
+    async def _write_all(self, queues: _Queues, tenant: str) -> None:
+        queue = queues[tenant]
         try:
-            while lane.waiting:
-                await self._write_first(lane)
+            while queue.waiting:
+                await self._write_first(queue)
         finally:
-            lane.writers -= 1
-            if not lane.writers and not lane.waiting:
-                del lanes[tenant]
+            queue.writers -= 1
+            if not queue.writers and not queue.waiting:
+                del queues[tenant]
 
-    async def _write_first(self, lane: _Lane) -> None:
-        key, event = lane.waiting.popitem(last=False)
+    async def _write_first(self, queue: _Queue) -> None:
+        key, waiting = queue.waiting.popitem(last=False)
         try:
-            destination = self._translate(event)
+            destination = self._translate(waiting.event)
         except NotYet:
-            if self._old(event):
+            if time.monotonic() - waiting.since > PATIENCE_SECONDS:
                 self.dropped += 1
             else:
-                lane.waiting.setdefault(key, event)
+                queue.waiting.setdefault(key, waiting)
                 await asyncio.sleep(NOT_YET_SECONDS)
             return
         except Exception:
-            # One Event that we cannot make sense of must not end all that others are told.
-            log.exception("event not understood", about="/".join(key))
+            # An error with one Event must not affect other Events.
+            log.exception("event cannot be translated", about="/".join(key))
             self.dropped += 1
             return
         if destination is not None:
@@ -163,10 +176,10 @@ class TenantEvents:
 
     async def _write(self, destination: Destination) -> None:
         try:
-            await _tell(destination.client, destination.event)
+            await _write_event(destination.client, destination.event)
             self.written += 1
         except (Forbidden, NotFound):
-            # The namespace is going away; nobody is left to read it.
+            # The namespace is being deleted.
             self.dropped += 1
         except ApiError as error:
             self.dropped += 1
@@ -176,19 +189,24 @@ class TenantEvents:
         except KubeError:
             self.dropped += 1
         except Exception:
-            # Its tenant's session may have ended meanwhile, and its client with it; that is no affair of others.
+            # The tenant's session and client may have ended meanwhile, which must not affect other tenants.
             self.dropped += 1
             log.exception("event not written", tenant=destination.tenant, about=destination.event.name)
 
 
-async def _tell(client: Client, event: TenantEvent) -> None:
-    """Create the Event, or bring the one that stands up to date."""
+def _old(event: Envelope) -> bool:
+    seen = event_time(event)
+    return seen is not None and datetime.now(UTC) - seen > MAX_AGE
+
+
+async def _write_event(client: Client, event: TenantEvent) -> None:
+    """Create the Event, or update the existing one."""
     if event.repeated:
         try:
             await client.patch(EVENTS, event.name, event.update, event.namespace)
         except NotFound:
             await client.create(EVENTS, event.body, event.namespace)
         return
-    # What has happened once and stands has been told, by the syncer that was here before us.
+    # If the Event exists, an earlier syncer has written it.
     with suppress(AlreadyExists):
         await client.create(EVENTS, event.body, event.namespace)

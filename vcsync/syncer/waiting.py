@@ -1,4 +1,4 @@
-"""What waits for what: items parked until an object they depend on changes, each with a reason that can be asked for."""
+"""Keeps items parked until an object that they depend on changes, each with the reason for its wait."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from vcsync.syncer.kinds.plan import Dependency, Wait
 
 
 class Item(NamedTuple):
-    """One unit of work of the engine: an object of one kind, named as its tenant names it."""
+    """A unit of work: an object of one kind, identified by its names in the tenant."""
 
     kind: str
     """Name of the kind's declaration, e.g. `pods`."""
@@ -18,33 +18,33 @@ class Item(NamedTuple):
 
 
 class Parked(NamedTuple):
-    """Why an item is not settled, and since when (monotonic seconds)."""
+    """The reason why an item waits, since when (monotonic seconds), and the objects it waits for."""
 
     reason: str
     since: float
     on: tuple[Dependency, ...]
 
 
-class WaitingRoom:
-    """Items of all tenants that wait for another object.
+class ParkedItems:
+    """The parked items of all tenants.
 
-    Level-based: an item that is woken is simply reconciled again; if what it needs is still missing it parks again and
-    keeps the time it began to wait.
+    It is level-based: an item that is woken is reconciled again. If an object that it needs is still missing, the item is
+    parked again and keeps the time since which it waits.
     """
 
     def __init__(self) -> None:
         self._parked: dict[str, dict[Item, Parked]] = {}
-        # Items by what they wait for, in the order in which they began to.
-        self._sleepers: dict[tuple[str, Dependency], dict[Item, None]] = {}
+        # (tenant, dependency) -> the items that wait for it, in the order in which they were parked.
+        self._waiters: dict[tuple[str, Dependency], dict[Item, None]] = {}
         self._size = 0
 
     def park(self, tenant: str, item: Item, wait: Wait, *, now: float) -> None:
-        """Remember that `item` of `tenant` waits; replaces what it waited for before.
+        """Park an item. This replaces its earlier reason and dependencies.
 
         Args:
             tenant: cluster key.
             item: the item.
-            wait: reason and the objects that may end the wait.
+            wait: the reason, and the objects whose changes may end the wait.
             now: monotonic seconds.
         """
         before = self.reason(tenant, item)
@@ -53,11 +53,12 @@ class WaitingRoom:
         since = before.since if before is not None and before.reason == wait.reason else now
         items = self._parked.setdefault(tenant, {})
         if since == now:
-            items.pop(item, None)  # who begins to wait goes to the end: the first is who waits longest
+            # A new wait goes to the end, so that the first item has waited longest.
+            items.pop(item, None)
         self._size += before is None
         items[item] = Parked(wait.reason, since, wait.on)
         for dependency in wait.on:
-            self._sleepers.setdefault((tenant, dependency), {})[item] = None
+            self._waiters.setdefault((tenant, dependency), {})[item] = None
 
     def settle(self, tenant: str, item: Item) -> None:
         """Forget the wait of an item that no longer waits."""
@@ -70,25 +71,25 @@ class WaitingRoom:
                 del self._parked[tenant]
 
     def wake(self, tenant: str, dependency: Dependency) -> tuple[Item, ...]:
-        """The items to reconcile again because `dependency` has changed."""
-        sleepers = self._sleepers.get((tenant, dependency))
-        return tuple(sleepers) if sleepers else ()
+        """Return the items to reconcile again because `dependency` has changed."""
+        waiters = self._waiters.get((tenant, dependency))
+        return tuple(waiters) if waiters else ()
 
     def forget_tenant(self, tenant: str) -> None:
-        """Drop every wait of a tenant that has left."""
+        """Forget all items of a tenant."""
         for item in list(self._parked.get(tenant, ())):
             self.settle(tenant, item)
 
     def reason(self, tenant: str, item: Item) -> Parked | None:
-        """Why an item waits, or None if it does not."""
+        """Return why an item waits; None if it does not."""
         return self._parked.get(tenant, {}).get(item)
 
     def longest(self, tenant: str) -> tuple[Item, Parked] | None:
-        """The tenant's item that has waited longest."""
+        """Return the tenant's item that has waited longest; None if none waits."""
         return next(self.of(tenant), None)
 
     def of(self, tenant: str) -> Iterator[tuple[Item, Parked]]:
-        """The tenant's waiting items, those first that have waited longest."""
+        """Iterate over the tenant's parked items, those that have waited longest first."""
         return iter(self._parked.get(tenant, {}).items())
 
     def __len__(self) -> int:
@@ -96,8 +97,8 @@ class WaitingRoom:
 
     def _unlink(self, tenant: str, item: Item, parked: Parked) -> None:
         for dependency in parked.on:
-            sleepers = self._sleepers.get((tenant, dependency))
-            if sleepers is not None:
-                sleepers.pop(item, None)
-                if not sleepers:
-                    del self._sleepers[(tenant, dependency)]
+            waiters = self._waiters.get((tenant, dependency))
+            if waiters is not None:
+                waiters.pop(item, None)
+                if not waiters:
+                    del self._waiters[(tenant, dependency)]

@@ -1,6 +1,7 @@
-"""What every role needs to serve many tenants: who they are, and one supervised connection to each."""
+"""The parts that every role needs to serve many tenants: their registry, and one supervised connection to each."""
 
-from vcsync.tenancy.pool import Patience, Pool
+from vcsync.tenancy.health import Patience
+from vcsync.tenancy.pool import Pool
 from vcsync.tenancy.registry import TenantHandle, TenantRegistry, TenantState, TenantStatistics
 
 __all__ = [

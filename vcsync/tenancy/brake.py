@@ -1,34 +1,43 @@
-"""How many deletions that nobody was seen to ask for are believed at once. No I/O.
+"""Limits the number of deletions for which no request was observed. No I/O.
 
-A control plane that was emptied, restored from a backup or exchanged says of everything that it is not there. So does one
-whose tenant deleted everything while nobody watched; only an operator can tell.
+A control plane that was emptied, restored from a backup or exchanged answers 404 for every object. So does a control plane
+whose tenant deleted everything while no watch was open. Only an operator can distinguish the two.
 """
 
+import time
 from collections.abc import Awaitable, Callable, Hashable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import structlog
 from msgspec import Struct, field
 
 SMALL = 20
-"""So few deletions at once brake nothing, as a rule."""
+"""Default number of deletions within the window up to which nothing is braked."""
 WINDOW_SECONDS = 600.0
-"""Deletions within so many seconds are at once."""
+"""Length of the window: deletions within this many seconds are counted together."""
 RECOUNT_SECONDS = 5.0
-"""How long a count of what is wanted is believed."""
+"""Seconds for which a count of the objects to delete is reused."""
 RELEASE_SECONDS = 900.0
-"""How long an operator's word counts."""
+"""Seconds for which an operator's release is valid."""
+NEVER = datetime.min.replace(tzinfo=UTC)
+"""The time of a release that never happened."""
 
 log = structlog.get_logger(__name__)
 
 Count = Callable[[], Awaitable[tuple[int, int]]]
-"""Returns how many objects are wanted to go at present, and how many stand."""
+"""Returns how many objects are to be deleted at present, and how many exist."""
 
 
 class Brake(Struct, frozen=True):
-    """Deletions that were too many to be believed, until an operator releases them or nobody wants them any more.
+    """Deletions that are held back until an operator releases them or they are no longer wanted.
 
-    `tenant`: cluster key; "" for namespaces of all tenants. `what`: which objects, in words.
+    Attributes:
+        since: when they were held back.
+        tenant: cluster key; "" for objects that belong to no tenant in particular.
+        what: the kind of objects, in words.
+        wanted: number of objects to delete.
+        of: number of objects that exist.
+        remedy: the step that the operator should take.
     """
 
     since: datetime
@@ -40,7 +49,7 @@ class Brake(Struct, frozen=True):
 
 
 class Braked(Exception):
-    """A deletion waits for an operator; the text says why."""
+    """A deletion waits for an operator. The text says why."""
 
 
 class _Window(Struct):
@@ -50,15 +59,78 @@ class _Window(Struct):
     standing: int = 0
 
 
-class Gate:
-    """Lets deletions pass that the tenant was not seen to ask for, and brakes when there are too many.
+class _Release(Struct):
+    """A tenant's latest release.
+
+    Attributes:
+        at: the time that the release states.
+        until: monotonic seconds until which it is valid.
+        looked: monotonic seconds at which it was checked last.
+    """
+
+    at: datetime
+    until: float
+    looked: float
+
+
+class Releases:
+    """Remembers which releases of brakes a process has seen, and decides how long each one is valid.
+
+    One instance lives as long as the process. The limiters of later terms or sessions use the same instance, so that a
+    release neither loses its remaining time nor becomes valid a second time.
 
     Args:
-        share: the largest share of what stands that may go at once, 0 to 1; 1 lets everything pass.
-        small: so few at once never brake.
-        released: when an operator last said of a tenant that such deletions are right; None: never.
         clock: monotonic seconds.
-        now: the time.
+        now: returns the current time.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._clock = clock
+        self._now = now
+        # Never shrinks: a release that has expired must not become valid again.
+        self._seen: dict[str, _Release] = {}
+
+    def count(self, tenant: str, at: datetime) -> bool:
+        """Return whether a tenant's release is valid now.
+
+        The clocks of the operator and of this process may be wrong. A release that appears between two checks is valid
+        from the second check on. A release may also have appeared long ago: it is the first one seen, or the last check
+        is longer ago than a release is valid. Its age is then computed from the time that it states.
+
+        Args:
+            tenant: cluster key; "" for objects that belong to no tenant.
+            at: when the operator released, according to the annotation; `NEVER` if there is no release.
+        """
+        clock, seen = self._clock(), self._seen.get(tenant)
+        if seen is None or at > seen.at:
+            fresh = seen is not None and clock - seen.looked < RELEASE_SECONDS
+            age = 0.0 if fresh else abs((self._now() - at).total_seconds())
+            seen = self._seen[tenant] = _Release(at, clock + RELEASE_SECONDS - age, clock)
+        seen.looked = clock
+        return at == seen.at and clock < seen.until
+
+
+class DeletionLimiter:
+    """Permits deletions for which no request was observed, unless there are too many within the window.
+
+    Attributes:
+        braked: (tenant, kind of objects) -> deletions that are held back.
+
+    Args:
+        share: the largest share of the existing objects that may be deleted within the window, 0 to 1. With 1 nothing
+            is braked.
+        small: number of deletions within the window up to which nothing is braked.
+        released: returns when an operator last released a tenant's deletions: `NEVER` if that did not happen, None if it
+            is not known.
+        releases: remembers the releases; outlives the limiter.
+        clock: monotonic seconds.
+        now: returns the current time.
+        release_others: the option of `vcsync brake release` for objects that belong to no tenant.
     """
 
     def __init__(
@@ -67,28 +139,35 @@ class Gate:
         *,
         small: int = SMALL,
         released: Callable[[str], datetime | None],
+        releases: Releases,
         clock: Callable[[], float],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        release_others: str = "--all",
     ) -> None:
+        self._release_others = release_others
         self._share = share
         self._small = small
         self._released = released
+        self._releases = releases
         self._clock = clock
         self._now = now
         self._windows: dict[tuple[str, str], _Window] = {}
         self.braked: dict[tuple[str, str], Brake] = {}
 
-    async def require(self, tenant: str, what: str, item: Hashable, count: Count) -> None:
-        """Let one deletion pass.
+    async def require(
+        self, tenant: str, what: str, item: Hashable, count: Count, *, small: int | None = None
+    ) -> None:
+        """Permit one deletion.
 
         Args:
-            tenant: cluster key; "" for none in particular.
-            what: the objects that it is one of, in words: `Pods in the super cluster`.
-            item: which one; asked for again, it is not counted again.
-            count: see there; asked seldom.
+            tenant: cluster key; "" for objects that belong to no tenant in particular.
+            what: the kind of objects, in words: `Pods in the super cluster`.
+            item: the object. A repeated request for it is not counted again.
+            count: counts the objects; called at most every `RECOUNT_SECONDS`.
+            small: number of deletions within the window up to which nothing is braked, for these objects.
 
         Raises:
-            Braked: it does not.
+            Braked: the deletion has to wait for an operator.
         """
         subject = (tenant, what)
         if self._is_released(tenant):
@@ -96,78 +175,86 @@ class Gate:
             return
         window = self._windows.setdefault(subject, _Window())
         if subject not in self.braked:
-            await self._look(subject, window, count)
+            await self._look(subject, window, item, count, self._small if small is None else small)
         if subject in self.braked:
             window.refused.add(item)
             brake = self.braked[subject]
             raise Braked(
-                f"{brake.wanted} of {brake.of} {what} would be deleted, which nobody was seen to ask for: {brake.remedy}"
+                f"{brake.wanted} of {brake.of} {what} would be deleted without an observed request: {brake.remedy}"
             )
         window.granted[item] = self._clock()
 
     def is_braked(self, tenant: str, what: str) -> bool:
-        """Whether such deletions wait for an operator."""
+        """Return whether such deletions wait for an operator."""
         return (tenant, what) in self.braked and not self._is_released(tenant)
 
     def unwanted(self, tenant: str, what: str, item: Hashable) -> None:
-        """Note that an object is not to be deleted after all; when none is, the brake lets go by itself."""
+        """Record that an object is not to be deleted any more. The brake is released if that holds for all of them."""
         window = self._windows.get((tenant, what))
         if window is None or item not in window.refused:
             return
         window.refused.discard(item)
         if not window.refused:
-            log.info("brake lets go", tenant=tenant, what=what)
+            log.info("brake released", tenant=tenant, what=what)
+            self._forget((tenant, what))
+
+    def settled(self, tenant: str, what: str) -> None:
+        """Record that no object of this kind is to be deleted, and release the brake."""
+        if (tenant, what) in self.braked:
+            log.info("brake released", tenant=tenant, what=what)
             self._forget((tenant, what))
 
     def forget(self, tenant: str) -> None:
-        """Forget a tenant that is not served any more."""
-        for subject in [each for each in {**self._windows, **self.braked} if each[0] == tenant]:
+        """Forget a tenant that is no longer served."""
+        for subject in [subject for subject in {**self._windows, **self.braked} if subject[0] == tenant]:
             self._forget(subject)
 
-    async def _look(self, subject: tuple[str, str], window: _Window, count: Count) -> None:
+    async def _look(
+        self, subject: tuple[str, str], window: _Window, item: Hashable, count: Count, small: int
+    ) -> None:
         now = self._clock()
         window.granted = {item: at for item, at in window.granted.items() if now - at < WINDOW_SECONDS}
         if now - window.counted_at >= RECOUNT_SECONDS:
             wanted, window.standing = await count()
             window.counted_at = self._clock()
-            if self._too_many(wanted, window.standing):
+            if self._too_many(wanted, window.standing, small):
                 self._brake(subject, wanted, window.standing)
                 return
-        if self._too_many(len(window.granted) + 1, window.standing + len(window.granted)):
-            self._brake(subject, len(window.granted) + 1, window.standing + len(window.granted))
+        going, of = len({*window.granted, item}), window.standing + len(window.granted)
+        if self._too_many(going, of, small):
+            self._brake(subject, going, of)
 
-    def _too_many(self, wanted: int, of: int) -> bool:
-        return wanted > self._small and wanted > of * self._share
+    def _too_many(self, wanted: int, of: int, small: int) -> bool:
+        return wanted > small and wanted > of * self._share
 
     def _brake(self, subject: tuple[str, str], wanted: int, of: int) -> None:
         if subject in self.braked:
             return
         tenant, what = subject
         remedy = (
-            "check that the tenant's control plane holds what it should; if the deletions are right, release them with "
-            f"'vcsync brake release {tenant}'"
+            "check that the tenant's control plane and the meta cluster are complete; if the deletions are "
+            f"right, release them with 'vcsync brake release {tenant}'"
             if tenant
-            else "check that the meta cluster holds what it should; if the deletions are right, release them with "
-            "'vcsync brake release --all'"
+            else "check that the meta cluster is complete; if the deletions are right, release them with "
+            f"'vcsync brake release {self._release_others}'"
         )
         self.braked[subject] = Brake(self._now(), tenant, what, wanted, of, remedy)
         log.error("braked", tenant=tenant, what=what, wanted=wanted, of=of, remedy=remedy)
 
     def _is_released(self, tenant: str) -> bool:
+        """Return whether an operator's release is valid for a tenant now."""
         at = self._released(tenant)
-        return at is not None and abs(self._now() - at) < timedelta(seconds=RELEASE_SECONDS)
+        return at is not None and self._releases.count(tenant, at)
 
     def _forget(self, subject: tuple[str, str]) -> None:
         self._windows.pop(subject, None)
         self.braked.pop(subject, None)
 
 
-def released_at(annotation: str | None) -> datetime | None:
-    """Read when an operator released a brake (RFC 3339); None: never, or in no form that can be read."""
-    if not annotation:
-        return None
+def released_at(annotation: str | None) -> datetime:
+    """Parse the RFC 3339 time at which an operator released a brake; `NEVER` if there is none or it cannot be parsed."""
     try:
-        at = datetime.fromisoformat(annotation)
+        at = datetime.fromisoformat(annotation or "")
     except ValueError:
-        return None
-    return at if at.tzinfo is not None else None
+        return NEVER
+    return at if at.tzinfo is not None else NEVER

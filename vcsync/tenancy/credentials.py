@@ -1,4 +1,4 @@
-"""Reads the kubeconfig by which a role reaches a tenant's control plane out of the meta cluster."""
+"""Reads the kubeconfig with which a role reaches a tenant's control plane from the meta cluster."""
 
 import base64
 import binascii
@@ -9,9 +9,9 @@ from vcsync.api.credentials import credentials_lookup, inline_kubeconfig
 from vcsync.api.objects import VirtualCluster
 from vcsync.api.specs import SecretRef
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import decode
 from vcsync.kube.errors import CredentialsError, NotFound
 from vcsync.kube.resources import SECRETS
+from vcsync.objects.envelope import decode
 
 
 class _SecretData(Struct):
@@ -19,18 +19,23 @@ class _SecretData(Struct):
 
 
 class CredentialsReader:
-    """Looks up kubeconfigs of tenants for one role. Keeps nothing: every call reads anew."""
+    """Reads kubeconfigs of tenants for one role. Nothing is cached: every call reads the Secrets.
+
+    Args:
+        meta: client of the meta cluster.
+        role: name of the role.
+    """
 
     def __init__(self, meta: Client, role: str) -> None:
         self._meta = meta
         self._role = role
 
     async def read(self, virtual_cluster: VirtualCluster) -> bytes:
-        """Return the tenant's kubeconfig: the role's own, else the first that VirtualCluster's look-up finds.
+        """Return the tenant's kubeconfig: the role's own, else the first one in VirtualCluster's order.
 
         Raises:
-            CredentialsError: there is none, or its Secret is malformed; names every place that was looked at.
-            InvalidObject, InvalidName: the VirtualCluster itself is malformed.
+            CredentialsError: there is none, or its Secret is malformed. The text names every Secret that was read.
+            InvalidObject, InvalidName: the VirtualCluster is malformed.
             KubeError: the meta cluster did not answer.
         """
         own, *others = credentials_lookup(virtual_cluster, self._role)
@@ -49,7 +54,7 @@ class CredentialsReader:
         return found
 
     async def _secret(self, reference: SecretRef) -> bytes | None:
-        """One key of a Secret; None if the Secret does not exist."""
+        """Return one key of a Secret; None if the Secret does not exist."""
         try:
             secret = await self._meta.get(SECRETS, reference.name, reference.namespace)
         except NotFound:
@@ -61,4 +66,4 @@ class CredentialsReader:
         try:
             return base64.b64decode(text, validate=True)
         except binascii.Error:
-            raise CredentialsError(f"{where}, key {reference.key!r}: not base64; write it anew") from None
+            raise CredentialsError(f"{where}, key {reference.key!r}: not base64; replace it") from None

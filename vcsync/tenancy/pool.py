@@ -1,8 +1,8 @@
-"""The pool of super clusters as the schedulers see it: capacity and settings, health by heartbeat."""
+"""The schedulers' view of the pool: capacity, settings and health of each super cluster."""
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -16,38 +16,44 @@ from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.reflector import Reflector
 from vcsync.scheduling.resources import from_quantities
-from vcsync.scheduling.snapshot import Health, SuperView, Taint, capacity_to_deal, judge_health
+from vcsync.scheduling.snapshot import SuperView, Taint
+from vcsync.tenancy.distribution import capacity_of
+from vcsync.tenancy.health import Judgement, Patience, judge, silence_of
 
-_LOOK_SECONDS = 5.0  # how often silence is looked at
+_LOOK_SECONDS = 5.0  # interval at which health is judged again
 REPORT_SECONDS = 5.0
-"""For how long schedulers wait at most, when they begin, for super clusters that have not reported."""
+"""Longest time in seconds that a scheduler waits at its start for super clusters that have not reported."""
 _REPORT_LOOK_SECONDS = 0.05
 
 _log = structlog.get_logger(__name__)
 
 
-class Patience(Struct, frozen=True):
-    """Seconds without heartbeat after which a super cluster is suspect, and after which it is lost."""
-
-    suspect_after: float = 75.0
-    lost_after: float = 300.0
-
-
 class _Beat(Struct, frozen=True):
-    """The newest heartbeat (as its syncer wrote it) and when, by our own clock, it was new to us."""
+    """The newest heartbeat as the syncer wrote it, and the monotonic seconds at which this process first saw it."""
 
     text: str
     at: float
 
 
 class Pool:
-    """Keeps a `SuperView` of every SuperCluster in `views` and tells `on_change` whenever one differs.
+    """Keeps a `SuperView` of every SuperCluster.
 
-    Clocks of syncers are not trusted: what counts is how long ago we saw a heartbeat change. Only the first
-    one seen is aged by its own time, so that a restart does not make a dead super cluster look alive. While
-    our own connection to the meta cluster is down, nobody grows more suspect.
+    The clocks of syncers are not trusted: health depends on when this process saw a heartbeat change. Only the first
+    heartbeat is aged by its own time, so that a restart does not make a dead super cluster look alive. While the
+    connection to the meta cluster is down, no super cluster becomes suspect.
 
-    `problems` says of every SuperCluster that cannot be read why; it keeps the view it had, if it had one.
+    Attributes:
+        views: id -> view of the super cluster.
+        problems: id -> why the SuperCluster cannot be read. Its view, if there is one, remains as it was.
+        taken_out: ids of super clusters whose deletion by an operator was observed. A super cluster that is missing from
+            a list is included only if it was to be drained.
+
+    Args:
+        meta: client of the meta cluster.
+        patience: limits of silence after which a super cluster is suspect or lost.
+        on_change: called when a view has changed.
+        clock: monotonic seconds.
+        wall_clock: seconds since 1970.
     """
 
     def __init__(
@@ -61,7 +67,8 @@ class Pool:
     ) -> None:
         self.views: dict[str, SuperView] = {}
         self.problems: dict[str, str] = {}
-        self.reflector = Reflector(meta, SUPER_CLUSTERS, on_change=self.observe)
+        self.taken_out: set[str] = set()
+        self.reflector = Reflector(meta, SUPER_CLUSTERS, sink=self.observe)
         self._patience = patience or Patience()
         self._on_change = on_change
         self._clock = clock
@@ -79,12 +86,15 @@ class Pool:
                 self.look()
 
     def observe(self, change: Change) -> None:
-        """Take in a change of a SuperCluster."""
+        """Update the views after a change of a SuperCluster."""
         if change.new is None:
             if change.old is not None:
+                if change.reported or change.old.deleting or self._is_draining(change.old.name):
+                    self.taken_out.add(change.old.name)
                 self._forget(change.old.name)
             return
         name = change.new.name
+        self.taken_out.discard(name)
         try:
             self._objects[name] = SuperCluster.from_envelope(change.new)
         except ValueError as error:
@@ -96,55 +106,67 @@ class Pool:
             self._changed()
 
     def look(self) -> None:
-        """Judge everyone's health anew, by the time that has passed."""
+        """Judge the health of all super clusters again, since time has passed."""
         self._allow_for_blindness()
         changed = [name for name in list(self._objects) if self._view(name)]
         if changed:
             self._changed()
 
-    def unreported(self) -> list[str]:
-        """The super clusters whose capacity is not known yet, though they may take slices and seem to be about to tell.
+    def super_clusters(self) -> Iterable[SuperCluster]:
+        """Return all SuperClusters that could be read."""
+        return self._objects.values()
 
-        One without nodes counts, too: its nodes may join while it begins. One whose last heartbeat is old does not know
-        of its present state.
+    def unreported(self) -> list[str]:
+        """Return the super clusters that may take slices, and whose first heartbeat is probably about to arrive.
+
+        Super clusters without nodes are included, since nodes may join at their start, and so are those whose last
+        heartbeat is old, since it does not describe their present state.
         """
         return sorted(
             name
             for name, view in self.views.items()
             if not (view.cordoned or view.draining)
-            and (not self._reports(name) or (view.health is Health.READY and not view.capacity))
+            and (not self._reports(name) or (not view.capacity and self._reachable(name)))
         )
 
-    async def wait_reported(self, tell: Callable[[str], None], at_most: float = REPORT_SECONDS) -> None:
-        """Wait until every registered super cluster has reported, for a few seconds at most.
+    async def wait_reported(self, report: Callable[[str], None], at_most: float = REPORT_SECONDS) -> None:
+        """Wait for the first report of every registered super cluster, for at most `at_most` seconds.
 
-        Whoever decides before gives everything to the first that reports.
+        Decisions made before that would place everything on the first super cluster that reports.
 
         Args:
-            tell: is told what is waited for.
-            at_most: seconds.
+            report: called with a text that names the super clusters that have not reported.
+            at_most: longest wait in seconds.
         """
         until = self._clock() + at_most
         while (missing := self.unreported()) and self._clock() < until:
-            tell(f"waiting up to {at_most:g} seconds for the first heartbeat of {', '.join(missing)}")
+            report(f"waiting up to {at_most:g} seconds for the first heartbeat of {', '.join(missing)}")
             await asyncio.sleep(_REPORT_LOOK_SECONDS)
         if missing:
-            _log.info("began without heartbeat", super_clusters=missing)
+            _log.info("started without heartbeat", super_clusters=missing)
 
     def _reports(self, name: str) -> bool:
         silent = self.silent_for(name)
         return silent is not None and silent < self._patience.suspect_after
 
+    def _reachable(self, name: str) -> bool:
+        condition = condition_of(self._objects[name].status.conditions, "Reachable")
+        return condition is None or condition.status == "True"
+
     def silent_for(self, name: str) -> float | None:
-        """Seconds since a super cluster's last heartbeat; None if there never was one."""
+        """Return the seconds since a super cluster's last heartbeat; None if there was none."""
         beat = self._beats.get(name)
         if beat is None:
             return None
         now = self._clock() if self._blind_since is None else self._blind_since
         return max(0.0, now - beat.at)
 
+    def judgement(self, name: str) -> Judgement:
+        """Return the health of a super cluster in `views`, and the reason."""
+        return judge(self._objects[name], self.silent_for(name), self._patience)
+
     def _allow_for_blindness(self) -> None:
-        """Do not hold the time against anyone in which we could not have seen a heartbeat."""
+        """Exclude the time without a connection to the meta cluster, in which no heartbeat could be seen."""
         if not self.reflector.synced:
             return
         if self.reflector.stale_since is not None:
@@ -161,19 +183,11 @@ class Pool:
         if not text or (known is not None and known.text == text):
             return
         now = self._clock()
-        self._beats[name] = _Beat(text, now if known is not None else now - self._age(text))
-
-    def _age(self, text: str) -> float:
-        """Seconds since a point in time by wall clock; 0 if it is none or lies ahead."""
-        try:
-            then = datetime.fromisoformat(text)
-        except ValueError:
-            return 0.0
-        then = then if then.tzinfo is not None else then.replace(tzinfo=UTC)
-        return max(0.0, self._wall_clock() - then.timestamp())
+        age = silence_of(text, datetime.fromtimestamp(self._wall_clock(), UTC)) or 0.0
+        self._beats[name] = _Beat(text, now if known is not None else now - age)
 
     def _view(self, name: str) -> bool:
-        """Make a super cluster's view anew; True if that changes it."""
+        """Update a super cluster's view. Return whether it has changed."""
         try:
             view = self._make_view(self._objects[name])
         except ValueError as error:
@@ -190,23 +204,19 @@ class Pool:
             raise ValueError(
                 f"spec.id {spec.id!r} differs from metadata.name {found.name!r}: make them equal"
             )
-        reachable, ready = (condition_of(status.conditions, kind) for kind in ("Reachable", "Ready"))
         return SuperView(
             found.name,
-            judge_health(
-                silent_for=self.silent_for(found.name),
-                reachable=reachable is None or reachable.status == "True",
-                ready=ready is None or ready.status == "True",
-                suspect_after=self._patience.suspect_after,
-                lost_after=self._patience.lost_after,
-            ),
-            capacity=capacity_to_deal(from_quantities(status.allocatable), spec.headroom, spec.overcommit),
+            judge(found, self.silent_for(found.name), self._patience).health,
+            capacity=capacity_of(found),
             largest_node=from_quantities(status.largest_node),
             cordoned=spec.cordoned,
             draining=spec.drain or found.deleting,
             taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in spec.taints),
             price={resource: int(Decimal(text) * 1_000_000) for resource, text in spec.prices.items()},
         )
+
+    def _is_draining(self, name: str) -> bool:
+        return name in self.views and self.views[name].draining
 
     def _forget(self, name: str) -> None:
         self._objects.pop(name, None)

@@ -1,4 +1,4 @@
-"""One supervised task and connection per running VirtualCluster, for whichever role serves tenants."""
+"""Runs a task with a connection of its own for each running VirtualCluster, on behalf of a role."""
 
 import asyncio
 import random
@@ -6,63 +6,80 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from enum import StrEnum
+from typing import Final
 
 import structlog
 from msgspec import Struct
 
 from vcsync.api import names
-from vcsync.api.names import InvalidName, cluster_key
-from vcsync.api.objects import InvalidObject, VirtualCluster
+from vcsync.api.names import InvalidName
+from vcsync.api.objects import InvalidObject, VirtualCluster, cluster_key
 from vcsync.api.resources import VIRTUAL_CLUSTERS
+from vcsync.api.specs import Trouble, TroubleType
 from vcsync.fairqueue import Backoff
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
-from vcsync.kube.envelope import Envelope
 from vcsync.kube.errors import ApiError, CredentialsError, KubeError
 from vcsync.kube.events import EventRecorder, ObjectRef
 from vcsync.kube.reflector import Reflector
+from vcsync.objects.envelope import Envelope
+from vcsync.tenancy.caches import CachesNotSynced
 from vcsync.tenancy.credentials import CredentialsReader
 from vcsync.tenancy.proof import WrongControlPlane, prove
+from vcsync.tenancy.troubles import present
 
 _RUNNING = "Running"
-_LONGEST_MESSAGE = 500  # characters of an error kept for the operators' window
-_STABLE_SECONDS = 60.0  # a session that lived so long starts its tenant's backoff anew
-_PROVED_SECONDS = 2.0  # so long a control plane is believed to be the one that it just was
-_RECHECK_SECONDS = 5.0  # credentials are re-read at most so often, however many requests were refused
-_REFRESH_SECONDS_EACH = (
-    3.0  # so many tenants, so much rarer is each one's Secret read unasked; a refusal looks at once
-)
-_TOLD_AGAIN_SECONDS = 300.0  # an Event about credentials that stay refused is repeated so often
+_LONGEST_MESSAGE = 500  # characters of an error that /status shows
+_STABLE_SECONDS = 60.0  # a session that lasts as long resets its tenant's backoff
+_SILENT_SECONDS = 2.0  # a tenant in set-up that answers nothing for as long gives its slot to another tenant
+_PROVED_SECONDS = 2.0  # how long a proof of a control plane's identity is valid
+_RECHECK_SECONDS = 5.0  # shortest time between two reads of credentials, however many requests are refused
+# Each tenant's Secret is read at this interval times the number of tenants. After a refusal it is read immediately.
+_REFRESH_SECONDS_EACH = 3.0
+_REPEATED_EVENT_SECONDS = 300.0  # interval of repeated Events about credentials that remain refused
 
 CREDENTIALS_REFUSED = "CredentialsRefused"
-"""Event reason on a VirtualCluster: its control plane does not accept the credentials that a role has."""
+"""Event reason of a VirtualCluster whose control plane does not accept a role's credentials."""
 CREDENTIALS_INVALID = "CredentialsInvalid"
-"""Event reason on a VirtualCluster: a role finds no kubeconfig that it can use."""
-TENANT_TOO_LARGE = "TenantTooLarge"
-"""Event reason on a VirtualCluster: its control plane holds more than a role has memory for."""
-WRONG_CONTROL_PLANE = "WrongControlPlane"
-"""Event reason on a VirtualCluster: the credentials lead to another control plane than the one that was registered."""
+"""Event reason of a VirtualCluster for which a role finds no usable kubeconfig."""
+CACHES_NOT_SYNCED = "CachesNotSynced"
+"""Event reason of a VirtualCluster whose control plane a role cannot read in time. The message names the resources."""
+TENANT_TOO_LARGE: Final = "TenantTooLarge"
+"""Event reason and condition of a VirtualCluster whose control plane holds more than a role has memory for."""
+WRONG_CONTROL_PLANE: Final = "WrongControlPlane"
+"""Event reason and condition of a VirtualCluster whose credentials lead to a control plane that was not registered."""
 VIRTUAL_CLUSTER_REFUSED = "Refused"
-"""Event reason on a VirtualCluster: it cannot be served as it is written."""
+"""Event reason of a VirtualCluster that cannot be served as it is written."""
 
 _log = structlog.get_logger(__name__)
 
 
 class TenantState(StrEnum):
-    """Where a tenant's task stands."""
+    """The state of a tenant's task."""
 
-    WAITING = "Waiting"  # for its turn to connect
-    CONNECTING = "Connecting"  # credentials are being read, caches filled
+    WAITING = "Waiting"
+    """The tenant waits for a slot to connect."""
+    CONNECTING = "Connecting"
+    """The credentials are being read or the caches filled."""
     READY = "Ready"
-    BACKOFF = "Backoff"  # its task failed and is started again soon
-    REFUSED = "Refused"  # its VirtualCluster is unusable: unreadable, or its cluster key is taken
+    BACKOFF = "Backoff"
+    """The task failed and is restarted soon."""
+    REFUSED = "Refused"
+    """The VirtualCluster cannot be read, or its cluster key belongs to another one."""
 
 
 class TenantStatistics(Struct, frozen=True):
-    """A tenant as the registry sees it.
+    """The state of a tenant in the registry.
 
-    `since`: seconds in the present state. `failures`: sessions that failed in a row.
+    Attributes:
+        key: cluster key; empty for a refused VirtualCluster.
+        virtual_cluster: namespace and name of the VirtualCluster.
+        state: the state of the tenant's task.
+        since: seconds in that state.
+        failures: number of sessions that failed in a row.
+        last_error: text of the last error.
+        last_error_age: seconds since the last error; None if there was none.
     """
 
     key: str
@@ -75,10 +92,19 @@ class TenantStatistics(Struct, frozen=True):
 
 
 class TenantHandle:
-    """What a role's task for one tenant works with; valid until that task ends.
+    """Gives a role's task access to its tenant, until the task ends.
 
-    `key`: cluster key. `client`: connection to the tenant's control plane. `changed` is set whenever
-    `virtual_cluster` was replaced by a newer one, and cleared by whoever waits for it (one waiter).
+    Attributes:
+        key: cluster key.
+        client: client of the tenant's control plane.
+        changed: set when `virtual_cluster` is replaced by a newer version. Its only waiter clears it.
+        control_plane_uid: UID of the control plane at its last proof; "" before the first one.
+
+    Args:
+        tenant: the registry's record of the tenant.
+        client: client of the tenant's control plane.
+        on_ready: called when the tenant's caches are filled.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -90,41 +116,55 @@ class TenantHandle:
     ) -> None:
         self._clock = clock
         self._proved_at = float("-inf")
+        self._proved_lists = 0
         self._tenant = tenant
         self._on_ready = on_ready
         self.key = tenant.key
         self.client = client
         self.changed = asyncio.Event()
+        self.control_plane_uid = ""
 
     @property
     def virtual_cluster(self) -> VirtualCluster:
-        """The tenant's VirtualCluster as last seen in the meta cluster."""
+        """The newest version of the tenant's VirtualCluster."""
         return self._tenant.virtual_cluster
 
     def ready(self) -> None:
-        """Tell that the tenant's caches are filled: the next tenant may connect. Further calls do nothing."""
+        """Report that the tenant's caches are filled, so that the next tenant may connect. Further calls do nothing."""
         self._on_ready()
 
     def refused(self) -> None:
-        """Tell that the tenant answered Unauthorized: its credentials are re-read soon."""
+        """Report that the control plane answered 401 Unauthorized, so that the credentials are read again soon."""
         self._tenant.refused()
 
-    async def prove(self) -> None:
-        """Make sure that the connection leads to the tenant's own control plane, as it was registered.
+    async def prove(self, lists: int = 0) -> None:
+        """Check that the connection leads to the control plane that was registered for the tenant.
 
-        To be called before something is deleted that the tenant was not seen to delete.
+        Call this before a deletion that the tenant was not seen to ask for.
+
+        Args:
+            lists: number of lists that the caller has taken from the tenant. A proof is not reused after another list,
+                since another control plane may have answered that list.
 
         Raises:
-            WrongControlPlane: it does not.
-            KubeError: it cannot be asked.
+            WrongControlPlane: the connection leads to another control plane.
+            KubeError: the control plane cannot be asked.
         """
-        if self._clock() - self._proved_at >= _PROVED_SECONDS:
-            await prove(self.client, self.virtual_cluster)
-            self._proved_at = self._clock()
+        if self._clock() - self._proved_at >= _PROVED_SECONDS or lists != self._proved_lists:
+            self.control_plane_uid = await prove(self.client, self.virtual_cluster)
+            self._proved_at, self._proved_lists = self._clock(), lists
 
 
 class _Tenant:
-    """What the registry remembers of one tenant between its sessions."""
+    """The registry's record of one tenant, which outlives its sessions.
+
+    Attributes:
+        recheck: set to read the credentials immediately.
+        unauthorized: whether the present credentials were refused since they were read last.
+        refusal: the error to show for that; "" if there is none.
+        troubles: type of condition -> message, for the VirtualCluster's status.
+        reported_at: clock seconds of the last Event about refused credentials.
+    """
 
     def __init__(self, key: str, virtual_cluster: VirtualCluster, envelope: Envelope, now: float) -> None:
         self.key = key
@@ -136,10 +176,11 @@ class _Tenant:
         self.failures = 0
         self.last_error = ""
         self.last_error_at: float | None = None
-        self.recheck = asyncio.Event()  # look at the credentials now
-        self.unauthorized = False  # the present credentials were refused since they were looked at last
-        self.refusal = ""  # what is to be said of that
-        self.told_at: float | None = None  # when an Event last said that the present credentials are refused
+        self.recheck = asyncio.Event()
+        self.unauthorized = False
+        self.refusal = ""
+        self.troubles: dict[TroubleType, str] = {}
+        self.reported_at: float | None = None
         self.handle: TenantHandle | None = None
         self.task: asyncio.Task[None] | None = None
 
@@ -157,7 +198,7 @@ class _Tenant:
         self.recheck.set()
 
     def error(self, now: float) -> tuple[str, float | None]:
-        """What is wrong with the connection at present, else what failed last; and its age in seconds."""
+        """Return the present error of the connection, or else the last failure, and its age in seconds."""
         if self.handle is not None:
             seen = self.handle.client.statistics()
             if seen.last_error_at is not None and seen.last_error_at >= (seen.last_success_at or 0.0):
@@ -167,11 +208,11 @@ class _Tenant:
 
 
 class TenantTooLarge(Exception):
-    """A tenant has more than a role keeps of one: it is not served until it has less."""
+    """A tenant's objects exceed a role's memory limit. The tenant is not served until it has fewer."""
 
 
 class SessionEnded(Exception):
-    """A role's task for a tenant returned, although it is to run until it is cancelled."""
+    """A role's task for a tenant returned, although it must run until it is cancelled."""
 
 
 class TenantRegistry:
@@ -183,25 +224,39 @@ class TenantRegistry:
             pods = Reflector(tenant.client, PODS, ...)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(pods.run())
-                await pods.wait_synced()
+                await wait_for_caches([pods])
                 tenant.ready()                # lets the next tenant connect
                 ...                           # until cancelled; `finally` forgets the tenant
 
         registry = TenantRegistry(meta, "syncer", run_tenant)
         await registry.run()                  # until cancelled
 
-    `run_tenant` is cancelled when the VirtualCluster goes, is being deleted, is no longer Running, or has
-    other credentials; in the last case it is called again with a new client. When it raises it is called
-    again after a backoff, and no other tenant notices. Two calls for one key never overlap. At most
-    `connecting` tenants are in set-up at once: from the first answer of their control plane until `tenant.ready()`,
-    the end of their task, or `setup_seconds`. One that does not answer is set up beside them, when it does.
+    `run_tenant` is cancelled when the VirtualCluster is deleted, is being deleted, is no longer Running, or has other
+    credentials. In the last case it is called again with a new client. When it raises, it is called again after a
+    backoff, without effect on other tenants. Two calls for one key never overlap.
 
-    Credentials are re-read every `refresh_seconds`, when the VirtualCluster changes and after
-    `tenant.refused()`. A tenant whose credentials cannot be re-read keeps the connection it has.
+    At most `connecting` tenants are in set-up at a time. Set-up begins with the first answer of the control plane and ends
+    with `tenant.ready()`, with the task, after two seconds without an answer, or after `setup_seconds`. A control plane
+    that does not answer takes no part in the limit.
 
-    `accept(virtual_cluster)` chooses the tenants of this process (shards). `on_change` is told of every
-    change of a VirtualCluster, served or not. `virtual_clusters` is the reflector behind it all, for
-    look-ups.
+    Credentials are read again every `refresh_seconds`, when the VirtualCluster changes, and after `tenant.refused()`. A
+    tenant whose credentials cannot be read again keeps its connection.
+
+    Attributes:
+        virtual_clusters: reflector of all VirtualClusters.
+
+    Args:
+        meta: client of the meta cluster.
+        role: name of the role, as in the names of its Secrets.
+        run_tenant: the role's task for one tenant; runs until it is cancelled.
+        accept: whether this process serves a tenant (shards); None for all.
+        on_change: called with every change of a VirtualCluster, whether it is served or not.
+        make_client: makes a client from a kubeconfig and a cluster key; for tests.
+        connecting: number of tenants in set-up at a time.
+        setup_seconds: longest set-up.
+        refresh_seconds: interval at which credentials are read again, for few tenants.
+        backoff: pauses after failures.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -219,7 +274,7 @@ class TenantRegistry:
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.virtual_clusters = Reflector(meta, VIRTUAL_CLUSTERS, on_change=self._observe)
+        self.virtual_clusters = Reflector(meta, VIRTUAL_CLUSTERS, sink=self._observe)
         self._role = role
         self._run_tenant = run_tenant
         self._accept = accept
@@ -253,16 +308,25 @@ class TenantRegistry:
             self._refused.clear()
 
     def tenants(self) -> list[str]:
-        """Keys of the tenants that are served, whatever their state."""
+        """Return the keys of all tenants that are served, in any state."""
         return list(self._tenants)
 
     def handle(self, key: str) -> TenantHandle | None:
-        """The handle of a tenant that has a session at present."""
+        """Return the handle of a tenant; None if it has no session at present."""
         tenant = self._tenants.get(key)
         return None if tenant is None else tenant.handle
 
+    def troubles(self) -> list[Trouble]:
+        """Return the conditions that keep tenants from being served, for the status of their VirtualClusters."""
+        return [
+            trouble
+            for tenant in self._tenants.values()
+            if tenant.troubles
+            for trouble in present(tenant.key, tenant.troubles)
+        ]
+
     def statistics(self) -> list[TenantStatistics]:
-        """All tenants and all refused VirtualClusters, in order of their names."""
+        """Return the states of all tenants and refused VirtualClusters, ordered by name."""
         now = self._clock()
         served = [
             TenantStatistics(
@@ -281,7 +345,7 @@ class TenantRegistry:
         ]
         return sorted(served + refused, key=lambda entry: (entry.virtual_cluster, entry.key))
 
-    # Who is served
+    # Tenants that are served
 
     def _observe(self, change: Change) -> None:
         subject = change.new or change.old
@@ -291,7 +355,7 @@ class TenantRegistry:
             self._on_change(change)
 
     def _apply(self, name: tuple[str, str]) -> None:
-        """Start, update or stop the tenant of one VirtualCluster, as its object in the cache demands."""
+        """Start, update or stop the tenant of one VirtualCluster, according to the cached object."""
         envelope = self.virtual_clusters.cache.get(*name)
         if envelope is None:
             self._stop(name)
@@ -300,7 +364,7 @@ class TenantRegistry:
         try:
             virtual_cluster = VirtualCluster.from_envelope(envelope)
             key = cluster_key(virtual_cluster)
-        except ValueError as error:  # keeps being served as it was, if it was
+        except ValueError as error:  # a tenant that is served remains so
             self._refuse(name, f"VirtualCluster {'/'.join(name)} cannot be read: {error}")
             return
         wanted = (
@@ -331,7 +395,7 @@ class TenantRegistry:
             _log.warning("virtual cluster refused", virtual_cluster="/".join(name), error=why)
             envelope = self.virtual_clusters.cache.get(*name)
             if envelope is not None:
-                self._tell(name, envelope.uid, VIRTUAL_CLUSTER_REFUSED, why)
+                self._emit(name, envelope.uid, VIRTUAL_CLUSTER_REFUSED, why)
 
     def _start(self, key: str, virtual_cluster: VirtualCluster, envelope: Envelope) -> None:
         if self._tasks is None:
@@ -356,24 +420,27 @@ class TenantRegistry:
             self._ending.add(tenant.task)
             tenant.task.add_done_callback(self._ending.discard)
             tenant.task.cancel()
-        for other in list(self._refused):  # the key is free for another VirtualCluster that asked for it
+        # Another VirtualCluster may have been refused because of the key, which is free now.
+        for other in list(self._refused):
             if other != name:
                 self._apply(other)
 
     # One tenant
 
     async def _supervise(self, tenant: _Tenant) -> None:
-        """Run the tenant's sessions one after the other, until cancelled."""
+        """Run the tenant's sessions one after another until cancelled."""
         predecessors = [task for task in self._ending if task.get_name() == f"tenant-{tenant.key}"]
-        if predecessors:  # the same key served another VirtualCluster just now
+        # The key may have belonged to another VirtualCluster whose task has not ended yet.
+        if predecessors:
             await asyncio.wait(predecessors)
         while True:
             started = self._clock()
             try:
                 await self._session(tenant)
                 tenant.failures = 0
+                tenant.reported_at = None
                 continue
-            except Exception as error:  # noqa: BLE001 - whatever a tenant causes stays with that tenant
+            except Exception as error:  # noqa: BLE001 - an error of one tenant must not affect others
                 self._failed(tenant, error, started)
             delay = self._backoff.delay(tenant.key, tenant.uid, tenant.failures)
             tenant.recheck.clear()
@@ -392,57 +459,59 @@ class TenantRegistry:
             failures=tenant.failures,
         )
         if isinstance(_leaves(error)[0], WrongControlPlane):
-            self._tell(tenant.name, tenant.uid, WRONG_CONTROL_PLANE, str(_leaves(error)[0]))
+            tenant.troubles[WRONG_CONTROL_PLANE] = str(_leaves(error)[0])
+            self._emit(tenant.name, tenant.uid, WRONG_CONTROL_PLANE, str(_leaves(error)[0]))
         elif isinstance(_leaves(error)[0], CredentialsError | InvalidObject | InvalidName):
             why = f"{self._role} cannot use the kubeconfig of this tenant: {tenant.last_error}; {self._remedy(tenant)}"
-            self._tell(tenant.name, tenant.uid, CREDENTIALS_INVALID, why)
+            self._emit(tenant.name, tenant.uid, CREDENTIALS_INVALID, why)
+        elif isinstance(_leaves(error)[0], CachesNotSynced):
+            self._emit(tenant.name, tenant.uid, CACHES_NOT_SYNCED, f"{self._role}: {tenant.last_error}")
         for leaf in _leaves(error):
             if isinstance(leaf, TenantTooLarge):
-                self._tell(tenant.name, tenant.uid, TENANT_TOO_LARGE, str(leaf))
+                tenant.troubles[TENANT_TOO_LARGE] = str(leaf)
+                self._emit(tenant.name, tenant.uid, TENANT_TOO_LARGE, str(leaf))
                 break
 
-    def _tell(self, name: tuple[str, str], uid: str, reason: str, message: str) -> None:
-        """Write an Event about a VirtualCluster; repeats are counted."""
+    def _emit(self, name: tuple[str, str], uid: str, reason: str, message: str) -> None:
+        """Emit an Event about a VirtualCluster. Repeats are counted."""
         subject = ObjectRef(VIRTUAL_CLUSTERS.api_version, VIRTUAL_CLUSTERS.kind, name[1], name[0], uid)
         self._events.emit(subject, "Warning", reason, message, now=time.time())
 
     def _remedy(self, tenant: _Tenant) -> str:
         return (
             f"put a valid kubeconfig into Secret {tenant.key}/{names.role_secret(self._role)}, "
-            f"key {names.KUBECONFIG_KEY}, of the meta cluster; it is taken up without a restart"
+            f"key {names.KUBECONFIG_KEY}, of the meta cluster; it is used without a restart"
         )
 
     async def _session(self, tenant: _Tenant) -> None:
-        """Connect and run the role's task; return when the credentials changed, raise when the task ended."""
+        """Connect and run the role's task. Return when the credentials have changed; raise when the task has ended."""
         tenant.enter(TenantState.WAITING, self._clock())
         slot = _Slot(self._setup)
-        timer: asyncio.TimerHandle | None = None
         try:
             tenant.recheck.clear()
             kubeconfig = await self._credentials.read(tenant.virtual_cluster)
 
             def ready() -> None:
                 slot.release()
+                tenant.reported_at = None
+                tenant.troubles.pop(TENANT_TOO_LARGE, None)
                 tenant.enter(TenantState.READY, self._clock())
 
             async with self._make_client(kubeconfig, tenant.key) as client:
                 if await self._answers(client):
-                    await slot.acquire()
-                    timer = asyncio.get_running_loop().call_later(self._setup_seconds, slot.release)
+                    await slot.acquire(client, self._setup_seconds)
                 tenant.enter(TenantState.CONNECTING, self._clock())
                 tenant.handle = TenantHandle(tenant, client, ready, self._clock)
-                await _proved(tenant.handle)
-                tenant.unauthorized, tenant.refusal, tenant.told_at = False, "", None
+                await _proved(tenant)
+                tenant.unauthorized, tenant.refusal = False, ""
                 client.on_unauthorized(tenant.refused)
                 await self._serve(tenant, tenant.handle, kubeconfig)
         finally:
             tenant.handle = None
-            if timer is not None:
-                timer.cancel()
             slot.release()
 
     async def _answers(self, client: Client) -> bool:
-        """Whether a control plane answers anything; one that does not goes on trying without a place among those that do."""
+        """Return whether a control plane answers at all. One that does not connects without a slot."""
         try:
             async with asyncio.timeout(self._setup_seconds):
                 await client.version()
@@ -475,22 +544,21 @@ class TenantRegistry:
         """Return once the tenant's credentials differ from the present ones."""
         while True:
             seconds = max(self._refresh_seconds, _REFRESH_SECONDS_EACH * len(self._tenants))
-            pause = seconds * random.uniform(0.9, 1.1)  # noqa: S311 - so that tenants do not ask in step
+            pause = seconds * random.uniform(0.9, 1.1)  # noqa: S311 - spreads the requests of tenants
             await _wait(tenant.recheck, pause)
             tenant.recheck.clear()
             try:
                 if await self._credentials.read(tenant.virtual_cluster) != present:
                     _log.info("tenant credentials changed", role=self._role, tenant=tenant.key)
                     return
-                self._look_at_refusal(tenant)
-            except Exception as error:  # noqa: BLE001 - the present connection may well go on working
+                self._report_refusal(tenant)
+            except Exception as error:  # noqa: BLE001 - the present connection may still work
                 tenant.failed(f"credentials cannot be re-read: {describe(error)}", self._clock())
-            if tenant.handle is not None:
-                await _proved(tenant.handle)
+            await _proved(tenant)
             await asyncio.sleep(_RECHECK_SECONDS)
 
-    def _look_at_refusal(self, tenant: _Tenant) -> None:
-        """Say that the tenant's credentials are refused and that there are no others, now and then."""
+    def _report_refusal(self, tenant: _Tenant) -> None:
+        """Report refused credentials that have not been replaced, every `_REPEATED_EVENT_SECONDS`."""
         if not tenant.unauthorized:
             tenant.refusal = ""
             return
@@ -498,10 +566,10 @@ class TenantRegistry:
         now = self._clock()
         why = f"its control plane refuses the credentials of {self._role} (401 Unauthorized): they expired or were revoked"
         tenant.refusal = f"{why}; {self._remedy(tenant)}"
-        if tenant.told_at is None or now - tenant.told_at >= _TOLD_AGAIN_SECONDS:
-            tenant.told_at = now
+        if tenant.reported_at is None or now - tenant.reported_at >= _REPEATED_EVENT_SECONDS:
+            tenant.reported_at = now
             _log.warning("tenant credentials refused", role=self._role, tenant=tenant.key)
-            self._tell(tenant.name, tenant.uid, CREDENTIALS_REFUSED, tenant.refusal)
+            self._emit(tenant.name, tenant.uid, CREDENTIALS_REFUSED, tenant.refusal)
 
     def _default_client(self, kubeconfig: bytes, key: str) -> Client:
         connection = Connection.from_kubeconfig_bytes(kubeconfig)
@@ -509,34 +577,51 @@ class TenantRegistry:
 
 
 class _Slot:
-    """One hold of a semaphore, released at most once."""
+    """A slot of a semaphore that is released once: by its holder, or when the server stops answering or takes too long."""
 
     def __init__(self, semaphore: asyncio.Semaphore) -> None:
         self._semaphore = semaphore
-        self._held = False
+        self._timer: asyncio.TimerHandle | None = None
 
-    async def acquire(self) -> None:
+    async def acquire(self, client: Client, seconds: float) -> None:
+        """Acquire the slot, for at most `seconds`, and only while the client's server answers."""
         await self._semaphore.acquire()
-        self._held = True
+        self._look_again(client, seconds)
 
     def release(self) -> None:
-        if self._held:
-            self._held = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
             self._semaphore.release()
 
+    def _look_again(self, client: Client, seconds: float) -> None:
+        answered = client.statistics().last_success_at
+        pause = min(_SILENT_SECONDS, seconds)
 
-async def _proved(handle: TenantHandle) -> None:
-    """Refuse another control plane than the tenant's; one that does not answer now has to prove it before it matters.
+        def look() -> None:
+            if seconds > pause and client.statistics().last_success_at != answered:
+                self._look_again(client, seconds - pause)
+            else:
+                self.release()
+
+        self._timer = asyncio.get_running_loop().call_later(pause, look)
+
+
+async def _proved(tenant: _Tenant) -> None:
+    """Check the identity of a tenant's control plane. One that does not answer is checked again before deletions.
 
     Raises:
-        WrongControlPlane: it is another one.
+        WrongControlPlane: it is not the tenant's.
     """
+    if tenant.handle is None:
+        return
     with suppress(KubeError):
-        await handle.prove()
+        await tenant.handle.prove()
+        tenant.troubles.pop(WRONG_CONTROL_PLANE, None)
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
-    """Wait for the event, but no longer than so many seconds."""
+    """Wait for the event, for at most `seconds`."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()
@@ -545,7 +630,7 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
 
 
 def describe(error: BaseException) -> str:
-    """An error as one line: its type and text; of a group of errors the first and their number."""
+    """Describe an error in one line: type and text. A group is described by its first error and their number."""
     leaves = _leaves(error)
     text = f"{type(leaves[0]).__name__}: {leaves[0]}"
     return text if len(leaves) == 1 else f"{text} (and {len(leaves) - 1} more)"

@@ -1,4 +1,4 @@
-"""A scheduler's terms of office: it stands for election, and each time it leads a fresh term begins."""
+"""Runs the terms of a scheduler: it takes part in the election, and begins a term each time that it is elected."""
 
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
@@ -11,31 +11,39 @@ from vcsync.kube.client import Client
 from vcsync.kube.lease import LeaderElector
 
 
-class Office(Struct, frozen=True):
-    """What a term is held by. `term` tells it from all others; empty if there is certainly no other leader, ever.
+class TermLease(Struct, frozen=True):
+    """The lease of a term.
 
-    `sure()`: whether nobody else can lead yet; to be asked before a write that only a leader may send.
+    Attributes:
+        term: unique name of the term; empty if no other leader can ever exist.
+        still_held: returns whether the lease is certainly still held, so that no other process leads. Check it before a
+            write that only a leader may send.
     """
 
     term: str
-    sure: Callable[[], bool]
+    still_held: Callable[[], bool]
 
 
-UNCONTESTED = Office("", lambda: True)
+UNCONTESTED = TermLease("", lambda: True)
+"""The lease of a process that leads without election."""
 
 
 class Term(Protocol):
-    """The work of one term; what it knew is gone with it."""
+    """The work of one term. Its state ends with it."""
 
     async def run(self) -> None:
         """Work until cancelled."""
 
     def synced(self) -> bool:
-        """Whether everything it decides by has been read."""
+        """Return whether all inputs of decisions have been read."""
         ...
 
     def held_back(self) -> str:
-        """What it waits for before it decides, although it has read everything; empty if it decides."""
+        """Return why decisions wait although their inputs have been read; empty if they do not."""
+        ...
+
+    def troubles(self) -> str:
+        """Return the reason why a part of the work is not done; empty if all of it is."""
         ...
 
 
@@ -43,17 +51,18 @@ T = TypeVar("T", bound=Term)
 
 
 class Terms(Generic[T]):
-    """Runs one term after the other, at most one at a time over all processes of the role.
+    """Runs one term after another, at most one at a time over all processes of the role.
 
-    `current` is the term that runs, None while another process leads.
+    Attributes:
+        current: the term that runs; None while another process leads.
 
     Args:
-        meta: the meta cluster, where the Lease is.
-        role: which of the schedulers.
-        identity: who we are in the election; different for each process.
-        leader_elect: lead only while holding the Lease; False if there is certainly no other.
-        begin: makes a term of what it is held by.
-        namespace: where the Lease is.
+        meta: client of the meta cluster, which has the Lease.
+        role: name of the scheduler.
+        identity: name of this process in the election; unique.
+        leader_elect: whether to lead only while holding the Lease. Disable it only if no other process exists.
+        begin: makes a term from its lease.
+        namespace: namespace of the Lease.
     """
 
     def __init__(
@@ -63,7 +72,7 @@ class Terms(Generic[T]):
         *,
         identity: str,
         leader_elect: bool,
-        begin: Callable[[Office], T],
+        begin: Callable[[TermLease], T],
         namespace: str = names.SYSTEM_NAMESPACE,
     ) -> None:
         self._role = role
@@ -74,7 +83,7 @@ class Terms(Generic[T]):
         self.current: T | None = None
 
     async def run(self) -> None:
-        """Stand for election and lead until cancelled."""
+        """Take part in the election, and lead when elected, until cancelled."""
         if self._elector is None:
             await self._lead()
         else:
@@ -82,29 +91,34 @@ class Terms(Generic[T]):
 
     async def _lead(self) -> None:
         elector = self._elector
-        office = UNCONTESTED if elector is None else Office(elector.term, lambda: elector.is_sure)
-        self.current = self._begin(office)
+        lease = UNCONTESTED if elector is None else TermLease(elector.term, lambda: elector.is_sure)
+        self.current = self._begin(lease)
         try:
             await self.current.run()
         finally:
             self.current = None
 
     def ready(self, reads: str) -> tuple[bool, str]:
-        """Whether the role does its work now, and why (not); `reads`: what a term reads before it decides."""
+        """Return whether the role works, and the reason or state as text.
+
+        Args:
+            reads: names of the inputs of its decisions.
+        """
         if self.current is None:
             return True, "standby: another process holds the lease, or the election is under way"
-        if not self.current.synced():
-            return False, f"reading {reads} from the meta cluster"
         if held_back := self.current.held_back():
             return False, held_back
-        return True, "leading"
+        if not self.current.synced():
+            return False, f"reading {reads} from the meta cluster"
+        troubles = self.current.troubles()
+        return True, f"leading, but {troubles}" if troubles else "leading"
 
     def status(self) -> dict[str, Any]:
-        """Who we are and whether we lead, as plain JSON values."""
+        """Return the name of this process and whether it leads, as plain JSON values."""
         return {"role": self._role, "identity": self._identity, "leader": self.current is not None}
 
     def leading(self) -> GaugeMetricFamily:
-        """The metric that says whether we lead."""
+        """Return the metric that says whether this process leads."""
         leading = GaugeMetricFamily(f"vcsync_{self._role}_leading", "1 while this process leads")
         leading.add_metric([], float(self.current is not None))
         return leading

@@ -1,4 +1,4 @@
-"""Bodies that are told of and do not come: nobody waits for them who has not been let in."""
+"""Bodies that are announced and never sent: the server must not wait for them before the caller is authorized."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ LENGTHS = ("Content-Length: 3145728", "Transfer-Encoding: chunked")
 
 
 def cases() -> Sequence[Case]:
-    """Every route of the server takes a body of nobody's; the operator's take one of tenants' users."""
+    """Announce bodies of anonymous callers to every route, and bodies of tenants' users to the operator's routes."""
     posts = [each.path for each in routes(tenant=VICTIM) if each.method == "POST"]
     found = [_withheld("nobody", anonymous, path, LENGTHS[number % 2]) for number, path in enumerate(posts)]
     for path in operators(VICTIM):

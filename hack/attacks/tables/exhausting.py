@@ -1,4 +1,4 @@
-"""Requests that try to use up the server: memory, processor, connections, patience."""
+"""Requests that try to exhaust the server: its memory, processor, connections or time."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,9 +7,9 @@ from hack.attacks.case import Case, Scene, wrong
 from hack.attacks.judge import REFUSED
 
 ANSWERED = REFUSED | {200, 201}
-"""0: the connection ends before a body has been sent for which the server does not wait."""
+"""Acceptable codes; 0: the server closes the connection before it has received the whole body."""
 TOO_LARGE = "etcdserver: request is too large"
-"""What kube-apiserver says, with 500, of an object that no etcd takes."""
+"""kube-apiserver's message, with 500, about an object too large for etcd."""
 
 
 def cases() -> Sequence[Case]:

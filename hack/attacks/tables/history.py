@@ -1,4 +1,4 @@
-"""Writing over one object again and again: history counts for who writes it, and is bounded."""
+"""Overwriting one object repeatedly: the history is attributed to the writing tenant and limited."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,13 +7,13 @@ from hack.attacks.case import DEFAULT, Case, Scene, wrong
 PLACE = f"{DEFAULT}/configmaps"
 SIZE = 250_000
 TIMES = 12
-"""Of each case; all cases together write as much as any tenant could not keep."""
+"""Writes of each attack; together the attacks write more history than a tenant may have."""
 ANSWERED = frozenset({200, 201, 403, 409, 429, 507})
-"""403, 429, 507: the tenant has written enough for now."""
+"""403, 429, 507: the tenant has reached a limit."""
 
 
 def cases() -> Sequence[Case]:
-    """A large ConfigMap is replaced many times; the bounds on the store's file are the attack's judge."""
+    """Replace a large ConfigMap many times; an attack succeeds if the store exceeds its limits."""
     return [_overwriting(number) for number in range(15)]
 
 

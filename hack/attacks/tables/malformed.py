@@ -1,4 +1,4 @@
-"""Malformed requests: they are their client's fault, and lead nowhere."""
+"""Malformed requests: they must be answered as client errors and have no effect."""
 
 from collections.abc import Iterator, Sequence
 from urllib.parse import quote
@@ -9,7 +9,7 @@ from hack.attacks.world import VICTIM
 
 SECRETS, CONFIG_MAPS = f"{DEFAULT}/secrets", f"{DEFAULT}/configmaps"
 ANSWERED = frozenset({200, 201, 400, 403, 404, 405, 409, 410, 413, 414, 415, 422, 431, 504})
-"""What answers a parameter that may be odd and right; 504: a version that is not yet."""
+"""Codes for a parameter that may be odd and valid; 504: a future version."""
 NOWHERE = frozenset({0, 400, 403, 404, 405, 414})
 EMPTY = (
     "/tenants//api/v1/secrets", "/tenants//", "/tenants//vcsync/v1/tenants", "/api/v1/tenants//secrets", "/api/v1/tenants//namespaces/default/secrets",
@@ -63,7 +63,7 @@ WORDED = (
 
 
 def cases() -> Sequence[Case]:
-    """Paths with empty or malformed parts, parameters that are no numbers, versions that are none."""
+    """Send paths with empty or malformed segments, and invalid numbers and versions."""
     found = [asking(f"{whose} {path}", who, "GET", path, wanted=NOWHERE) for path in EMPTY
              for whose, who in (("admin", attacker), ("operator", lambda scene: scene.world.operator))]  # fmt: skip
     found += [asking(f"POST {path}", attacker, "POST", path, {"spec": {}}, NOWHERE) for path in EMPTY]
@@ -86,7 +86,7 @@ def _parameter(key: str, value: str) -> Case:
 
     def attack(scene: Scene) -> Iterator[str]:
         door = scene.attacker
-        if not (key == "resourceVersion" and value == "9" * 19):  # that would be waited for
+        if not (key == "resourceVersion" and value == "9" * 19):  # These would be waited for.
             yield from wrong(door.ask("GET", f"{CONFIG_MAPS}?{query}&timeoutSeconds=1"), ANSWERED)
             yield from wrong(_opened(door, f"{CONFIG_MAPS}?watch=1&{query}"), ANSWERED)
         yield from wrong(door.ask("DELETE", f"{CONFIG_MAPS}/none?{query}"), ANSWERED)

@@ -1,4 +1,4 @@
-"""Objects with odd names: what is accepted can be listed, read and deleted; nothing stays that gives rights."""
+"""Objects with odd names: accepted ones can be listed, read and deleted; none remains that grants permissions."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -21,10 +21,12 @@ KINDS: dict[str, dict[str, Any]] = {
                             "subjects": [{"apiGroup": GROUP, "kind": "User", "name": "stranger"}]},
 }  # fmt: skip
 LABEL = {"attack": "names"}
+LAST = "\U0010ffff"
+"""Sorts after all other names; the end of a range must include it."""
 
 
 def cases() -> Sequence[Case]:
-    """Each name for each kind whose names may be any text, and for some whose names may not."""
+    """Create each name for each kind that allows any name, and for some that do not."""
     found = [_named(plural, name) for plural in KINDS for name in NAMES]
     return found + [_strict(name) for name in NAMES if not _plain(name)]
 
@@ -40,7 +42,7 @@ def _plain(name: str) -> bool:
 
 
 def _strict(name: str) -> Case:
-    """Names of ConfigMaps are those of DNS."""
+    """Names of ConfigMaps must be DNS names."""
 
     def attack(scene: Scene) -> list[str]:
         return wrong(
@@ -62,7 +64,7 @@ def _named(plural: str, name: str) -> Case:
             return
         listed = door.ask("GET", f"{place}?labelSelector=attack%3Dnames")
         if name not in [each["metadata"]["name"] for each in listed.json["items"]]:
-            yield "it is there, and not listed"
+            yield "it exists and is not listed"
         read = door.ask("GET", path)
         if read.status != 200 or read.json["metadata"]["name"] != name:
             yield f"it cannot be read: {read.status} {read.message}"
@@ -71,7 +73,7 @@ def _named(plural: str, name: str) -> Case:
             yield "it survives the deletion of its collection"
             door.ask("DELETE", path)
 
-    return Case(f"{plural} {_shown(name)}", attack)
+    return Case(f"{plural} {_shown(name)}", attack, always=name == LAST)
 
 
 def _shown(name: str) -> str:

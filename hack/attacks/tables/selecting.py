@@ -1,4 +1,4 @@
-"""Selectors that are to be authorized as one thing and executed as another."""
+"""Selectors that try to be authorized for one object and to be executed for others."""
 
 from collections.abc import Iterator, Sequence
 from urllib.parse import quote
@@ -27,7 +27,7 @@ MORE = (
 
 
 def cases() -> Sequence[Case]:
-    """Each of them as a list, a watch, a watch by the old path, and a deletion."""
+    """Use each of them in a list, a watch, a watch at the deprecated path, and a deletion."""
     return [_selecting(field, more) for field in FIELDS for more in ("", MORE[len(field) % len(MORE)])]
 
 
@@ -58,4 +58,4 @@ def _selecting(field: str, more: str) -> Case:
 
 def _seen(answer: Answer) -> Iterator[str]:
     if answer.status == 200 and b'"name":"other"' in answer.body:
-        yield "another Secret than the one is shown"
+        yield "the answer contains another Secret"

@@ -1,4 +1,4 @@
-"""Certificates, tokens and headers that are to make a user of few rights one of many."""
+"""Certificates, tokens and headers that try to give a user with few permissions more of them."""
 
 import base64
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.name import _ASN1Type  # no other way to write a name in another type of text
+
+# There is no public way to write a name in another string type.
+from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID
 
 from hack.attacks.case import DEFAULT, MERGE, RBAC, Case, Scene, asking, lowly, wrong
@@ -60,7 +62,7 @@ APPROVED = {"type": "Approved", "status": "True", "reason": "attack", "message":
 
 
 def cases() -> Sequence[Case]:
-    """A user who may request, approve and sign obtains nothing that reads Secrets; no token or header does."""
+    """Try to obtain a certificate, token or header that can read Secrets, as a user who may request and approve."""
     found = [
         _obtaining(f"group {group!r} by {signer}", "x", [group], signer)
         for group in GROUPS
@@ -124,7 +126,7 @@ def _obtaining(
         yield from wrong(
             scene.lowly.ask("PUT", f"{CSRS}/{metadata['name']}/approval", whole), REFUSED | {200}
         )
-        # What our controllers ask for once a request is approved.
+        # The request of vcsync's controllers after approval.
         place = f"/vcsync/v1/tenants/{scene.tenant}/certificates"
         issued = scene.world.operator.ask("POST", place, {"name": metadata["name"], "uid": metadata["uid"]})
         certificate = issued.json.get("certificate") if issued.status == 200 else ""
@@ -135,7 +137,7 @@ def _obtaining(
 
 
 def _tried(scene: Scene, pem: bytes) -> Iterator[str]:
-    """Try what a certificate is good for."""
+    """Yield a finding if a certificate has too many permissions."""
     door = Door(scene.world.plane.port, trusting((scene.world.plane.data / "ca.crt").read_text(), pem))
     yield from wrong(door.ask("GET", "/api/v1/secrets"), UNABLE)
     yield from wrong(door.ask("GET", f"{RBAC}/clusterroles"), UNABLE)
@@ -145,7 +147,7 @@ def _tried(scene: Scene, pem: bytes) -> Iterator[str]:
 
 
 def _request(user: str, groups: Sequence[str], kind: _ASN1Type | None) -> tuple[bytes, bytes] | None:
-    """Return a request for a certificate and its key, PEM; None: no request can say that."""
+    """Return a certificate request and its key, PEM; None: no request can contain this."""
     key = ec.generate_private_key(ec.SECP256R1())
     try:
         names = [

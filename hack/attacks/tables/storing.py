@@ -1,4 +1,4 @@
-"""A store that is gone, damaged or full: nothing begins anew in its place, and what cannot be written is told as that."""
+"""A missing, damaged or full store: the server must not replace it by a new one, and must report failed writes."""
 
 import resource
 import shutil
@@ -12,14 +12,17 @@ from hack.attacks.world import MARK, World, world
 from hack.embedded import ControlPlaneError
 
 SECONDS = 20.0
-"""Within which /readyz tells that nothing can be written, and that it can again."""
+"""Seconds within which /readyz reports that writes fail, and that they succeed again."""
 KEPT = f"{DEFAULT}/configmaps/kept-0"
 
 
 def cases() -> Sequence[Case]:
-    """Each begins with a control plane of its own, as it may not end well."""
-    found = [Case(f"a store that is {what}", _damaging(damage)) for what, damage in DAMAGE.items()]
-    return [*found, Case("a disk that is full", _filling)]
+    """Return the attacks; each starts its own control plane, which the attack may destroy."""
+    found = [
+        Case(f"a store that is {what}", _damaging(damage), always=what == "gone")
+        for what, damage in DAMAGE.items()
+    ]
+    return [*found, Case("a disk that is full", _filling, always=True)]
 
 
 def _gone(store: Path) -> None:
@@ -53,7 +56,7 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
 
 
 def _damaging(damage: Callable[[Path], None]) -> Callable[[Scene], Iterator[str]]:
-    """Start a process on a damaged store, and once more when the store is back."""
+    """Start a process on a damaged store, and again when the store is restored."""
 
     def attack(_: Scene) -> Iterator[str]:
         with tempfile.TemporaryDirectory(prefix="vcsync-store-") as folder, world(Path(folder)) as found:
@@ -66,10 +69,10 @@ def _damaging(damage: Callable[[Path], None]) -> Callable[[Scene], Iterator[str]
             damage(store)
             try:
                 plane.start()
-                yield "it starts all the same"
+                yield "it starts nevertheless"
             except ControlPlaneError as error:
                 if "store.db" not in str(error) or "Traceback" in str(error):
-                    yield f"it does not say what is wrong: {str(error)[-300:]}"
+                    yield f"it does not report the fault: {str(error)[-300:]}"
             plane.stop()
             if store.is_dir():
                 store.rmdir()
@@ -83,11 +86,11 @@ def _damaging(damage: Callable[[Path], None]) -> Callable[[Scene], Iterator[str]
 def _there(found: World) -> Iterator[str]:
     answer = found.victim.ask("GET", KEPT)
     if answer.status != 200 or MARK.encode() not in answer.body:
-        yield f"what was kept is not there: {answer.status} {answer.message}"
+        yield f"the stored object is missing: {answer.status} {answer.message}"
 
 
 def _filling(_: Scene) -> Iterator[str]:
-    """Let the process' files grow no further, as on a full disk; then let them."""
+    """Limit the size of the process's files, as on a full disk; then remove the limit."""
     with tempfile.TemporaryDirectory(prefix="vcsync-store-") as folder, world(Path(folder)) as found:
         pid, place = found.plane.pid, f"{DEFAULT}/configmaps"
         files = [*found.plane.data.iterdir(), found.plane.log]
@@ -115,6 +118,6 @@ def _until_ready(found: World, *, ready: bool) -> Iterator[str]:
     until = time.monotonic() + SECONDS
     while (found.anonymous.ask("GET", "/readyz").status == 200) != ready:
         if time.monotonic() > until:
-            yield f"/readyz does not tell that it is {'' if ready else 'not '}ready"
+            yield f"/readyz does not report that it is {'' if ready else 'not '}ready"
             return
         time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""Writes that touch more keys than a transaction may have, and kinds whose changes wake many."""
+"""Writes of more keys than a transaction may have, and kinds whose changes concern many objects."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 
 
 def cases() -> Sequence[Case]:
-    """Services with many node ports, namespaces with many quotas, many changes of what all Pods may name."""
+    """Create Services with many node ports and namespaces with many quotas; change objects that Pods may name."""
     found = [
         _ports(count, kind)
         for count in (1, 100, 126, 127, 128, 129, 140, 300)
@@ -22,7 +22,7 @@ def cases() -> Sequence[Case]:
 
 
 def _classes(number: int) -> Case:
-    """Change what all Pods may name."""
+    """Change objects that all Pods may name."""
 
     def attack(scene: Scene) -> Iterator[str]:
         name, door = f"class-{number}-{scene.index}", scene.attacker
@@ -37,7 +37,7 @@ def _classes(number: int) -> Case:
 
 
 def service(name: str, count: int, kind: str) -> dict[str, Any]:
-    """A Service with so many ports."""
+    """Return a Service with this number of ports."""
     ports = [{"name": f"p{number}", "port": number + 1} for number in range(count)]
     return {"metadata": {"name": name}, "spec": {"type": kind, "ports": ports}}
 
@@ -64,7 +64,7 @@ def _quotas(count: int) -> Case:
         )
         place = f"/api/v1/namespaces/{namespace}"
         for number in range(count):
-            # Nobody counts what there is here: the status is what a controller would write.
+            # No controller runs here, so the status is written as a controller would.
             quota = {"metadata": {"name": f"q{number}"}, "spec": {"hard": {"count/configmaps": "1000"}}}
             yield from wrong(door.ask("POST", f"{place}/resourcequotas", quota), ANSWERED)
             status = {"status": {"hard": {"count/configmaps": "1000"}, "used": {"count/configmaps": "0"}}}

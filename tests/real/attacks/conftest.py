@@ -1,4 +1,4 @@
-"""The world of each module of attacks; whatever a case did, the process serves and the victim has what it had."""
+"""The control plane under attack of each module; after every case it must still serve, and the victim be unchanged."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from hack.attacks.world import world as open_world
 
 @pytest.fixture(scope="module")
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A control plane with an attacker and a victim; it ends cleanly. A module's ARGUMENTS go to its command."""
+    """A control plane with an attacker and a victim, which must end cleanly; ARGUMENTS of a module are its options."""
     arguments: tuple[str, ...] = getattr(request.module, "ARGUMENTS", ())
     with open_world(tmp_path_factory.mktemp("attacks"), *arguments) as found:
         yield found
@@ -19,6 +19,6 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(autouse=True)
 def unharmed(world: World) -> Iterator[None]:
-    """Look after every case whether it did any harm."""
+    """Check after every case that it did no harm."""
     yield
     assert world.problems() == []

@@ -1,4 +1,4 @@
-"""Bodies of people who may do nothing: they are answered without them, and what they send takes no memory."""
+"""Bodies of unauthorized callers: they are answered without reading the bodies, which use no memory."""
 
 import contextlib
 from collections.abc import Iterator
@@ -39,13 +39,13 @@ LENGTHS = (
 
 
 def without_body(door: Door, path: str, length: str) -> Answer:
-    """Send a head, and no byte of the body that it tells of."""
+    """Send a head, and no byte of the body that it announces."""
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{length}\r\n\r\n"
     return door.raw(head.encode())[0]
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_nobody_is_answered_before_sending_a_body(world: World, length: str) -> None:
+def test_an_anonymous_caller_is_answered_before_sending_a_body(world: World, length: str) -> None:
     for path in PLACES:
         assert problem(without_body(world.anonymous, path, length), frozenset({400, 403, 404, 405})) == ""
 
@@ -59,7 +59,7 @@ def test_another_tenants_user_is_answered_before_sending_a_body(world: World, le
 
 @contextlib.contextmanager
 def holding(door: Door, path: str, length: str) -> Iterator[Answer]:
-    """Send a body but for its end, and stay."""
+    """Send a body without its end, and keep the connection open."""
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{length}\r\n\r\n"
     body = b"x" * (SIZE - 1)
     if "chunked" in length:
@@ -74,7 +74,7 @@ def holding(door: Door, path: str, length: str) -> Iterator[Answer]:
     ("path", "length"),
     [("/vcsync/v1/tenants", LENGTHS[0]), (f"/tenants/{VICTIM}/api/v1/namespaces", LENGTHS[1])],
 )
-def test_bodies_of_nobody_take_no_memory(world: World, path: str, length: str) -> None:
+def test_bodies_of_anonymous_callers_use_no_memory(world: World, path: str, length: str) -> None:
     before = resident_memory(world.plane.pid)
     hold(world.anonymous, path, length)
     once = resident_memory(world.plane.pid)
@@ -84,9 +84,9 @@ def test_bodies_of_nobody_take_no_memory(world: World, path: str, length: str) -
 
 
 def hold(door: Door, path: str, length: str) -> None:
-    """Send bodies on many connections at once."""
+    """Send bodies on many concurrent connections."""
     with contextlib.ExitStack() as connections:
         for _ in range(CONNECTIONS):
             answer = connections.enter_context(holding(door, path, length))
-            # 0: the connection ended while the body was being sent.
+            # 0: the server closed the connection while the body was being sent.
             assert problem(answer, frozenset({0, 403, 404})) == ""

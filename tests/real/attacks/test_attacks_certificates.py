@@ -1,4 +1,4 @@
-"""Client certificates that the attacker makes: with its own tenant's authority, with others', with none."""
+"""Client certificates that the attacker makes: by its own tenant's authority, by others', by itself."""
 
 import datetime
 from collections.abc import Callable, Sequence
@@ -31,14 +31,14 @@ Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 @dataclass(frozen=True)
 class Authority:
-    """A certificate authority: of a tenant, or made up."""
+    """A certificate authority: a tenant's, or an invented one."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
 
 
 class Mint:
-    """Makes certificates by the attacker's own authority, unless told otherwise."""
+    """Makes certificates, by default with the attacker's own authority."""
 
     def __init__(self, world: World) -> None:
         self.trusted = (world.plane.data / "ca.crt").read_text()
@@ -80,7 +80,7 @@ class Mint:
         return signed.public_bytes(Encoding.PEM) + written(key)
 
     def door(self, world: World, pem: bytes) -> Door:
-        """Whom such a certificate lets in."""
+        """Return a client with such a certificate."""
         return Door(world.plane.port, trusting(self.trusted, pem))
 
 
@@ -110,7 +110,7 @@ def own_authority(mint: Mint) -> bytes:
 
 
 def below_another(mint: Mint) -> bytes:
-    """By an authority that the tenant's authority has made, with the chain."""
+    """Return a certificate of an intermediate authority, with the chain."""
     key = ec.generate_private_key(ec.SECP256R1())
     chain = mint.pem(named("between"), key=key, is_authority=True)
     between = Authority(x509.load_pem_x509_certificate(chain), key)
@@ -178,26 +178,28 @@ def mint(world: World) -> Mint:
     return Mint(world)
 
 
-def test_what_the_mint_makes_counts_when_it_is_right(world: World, mint: Mint) -> None:
+def test_a_valid_certificate_of_the_mint_is_accepted(world: World, mint: Mint) -> None:
     assert mint.door(world, mint.pem()).ask("GET", "/api").status == 200
 
 
 @pytest.mark.parametrize("what", WORTHLESS)
-def test_a_certificate_that_is_worth_nothing(world: World, mint: Mint, what: str) -> None:
+def test_an_invalid_certificate_is_refused(world: World, mint: Mint, what: str) -> None:
     door = mint.door(world, WORTHLESS[what](mint))
     for path in ("/api", "/version", "/vcsync/v1/tenants"):
         assert problem(door.ask("GET", path), REFUSED) == ""
     assert hint(lambda tenant: door.ask("GET", f"/tenants/{tenant}/api/v1/secrets"), REFUSED) == ""
 
 
-def test_the_authority_itself_is_no_user(world: World, mint: Mint) -> None:
+def test_the_certificate_of_an_authority_is_not_a_users(world: World, mint: Mint) -> None:
     door = mint.door(world, own_authority(mint))
     assert hint(lambda tenant: door.ask("GET", f"/tenants/{tenant}/api/v1/secrets"), LOWLY) == ""
     assert problem(door.ask("GET", "/api/v1/secrets"), LOWLY) == ""
 
 
 @pytest.mark.parametrize("what", SELF_MADE)
-def test_whoever_a_tenants_authority_makes_is_of_that_tenant(world: World, mint: Mint, what: str) -> None:
+def test_every_user_of_a_tenants_authority_belongs_to_that_tenant(
+    world: World, mint: Mint, what: str
+) -> None:
     door = mint.door(world, mint.pem(SELF_MADE[what]))
 
     def attack(tenant: str) -> Answer:
@@ -209,18 +211,20 @@ def test_whoever_a_tenants_authority_makes_is_of_that_tenant(world: World, mint:
 
 
 @pytest.mark.parametrize("what", SELF_MADE)
-def test_a_group_in_a_certificate_makes_no_superuser(world: World, mint: Mint, what: str) -> None:
+def test_a_group_in_a_certificate_does_not_make_a_superuser(world: World, mint: Mint, what: str) -> None:
     door = mint.door(world, mint.pem(SELF_MADE[what]))
     for path in ("/api/v1/secrets", "/apis/rbac.authorization.k8s.io/v1/clusterroles"):
         assert problem(door.ask("GET", path), LOWLY) == ""
 
 
-def test_a_worthless_certificate_spoils_no_token_and_a_token_no_certificate(world: World, mint: Mint) -> None:
+def test_an_invalid_certificate_does_not_affect_a_token_nor_a_token_a_certificate(
+    world: World, mint: Mint
+) -> None:
     door = mint.door(world, mint.pem(usage=[ExtendedKeyUsageOID.SERVER_AUTH]))
     for token in ("x", "a.b.c", ""):
         assert problem(replace(door, token=token).ask("GET", "/api"), REFUSED) == ""
 
 
-def test_a_key_of_another_kind_opens_nothing_of_others(world: World, mint: Mint) -> None:
+def test_a_key_of_another_type_gives_no_access_to_other_tenants(world: World, mint: Mint) -> None:
     door = mint.door(world, mint.pem(named("other"), key=rsa.generate_private_key(65537, 2048)))
     assert problem(door.ask("GET", f"/tenants/{VICTIM}/api"), LOWLY) == ""

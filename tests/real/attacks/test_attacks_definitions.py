@@ -1,4 +1,4 @@
-"""A tenant's administrator, or whoever may define resources, puts definitions in the place of what is built in."""
+"""A tenant's administrator, or a user who may define resources, tries to replace built-in resources by definitions."""
 
 import time
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def eventually(happened: Callable[[], bool]) -> None:
 @pytest.mark.parametrize("version", ["v1", "v9"])
 @pytest.mark.parametrize("approval", APPROVALS)
 @pytest.mark.parametrize(("group", "plural", "kind"), BUILT_IN)
-def test_a_built_in_resource_is_not_defined_anew(
+def test_a_built_in_resource_cannot_be_redefined(
     world: World, group: str, plural: str, kind: str, approval: str, version: str
 ) -> None:
     asked = world.attacker.ask("POST", DEFINITIONS, definition(group, plural, kind, approval, version))
@@ -56,7 +56,7 @@ def test_a_built_in_resource_is_not_defined_anew(
     assert "is built in" in asked.message
 
 
-def test_a_definition_takes_no_built_in_name_later(world: World) -> None:
+def test_a_definition_cannot_adopt_a_built_in_name_later(world: World) -> None:
     group = "rbac.authorization.k8s.io"
     made = world.attacker.ask("POST", DEFINITIONS, definition(group, "laters", "Later", "unapproved", "v9"))
     assert made.status == 201, made.message
@@ -65,11 +65,11 @@ def test_a_definition_takes_no_built_in_name_later(world: World) -> None:
     eventually(lambda: world.attacker.ask("GET", f"{served}/laters").status == 200)
 
     for names in ({"singular": "clusterrole"}, {"shortNames": ["roles"]}, {"listKind": "ClusterRoleList"}):
-        told = world.attacker.ask("PATCH", place, {"spec": {"names": names}}, merge)
-        assert told.status == 422, told.message
-        assert "is built in" in told.message
+        answer = world.attacker.ask("PATCH", place, {"spec": {"names": names}}, merge)
+        assert answer.status == 422, answer.message
+        assert "is built in" in answer.message
 
-    # What is being deleted waits for a finalizer; its names are settled by nobody any more.
+    # A definition that is being deleted waits for a finalizer; no controller accepts its names any more.
     keep: dict[str, Any] = {"metadata": {"finalizers": ["attack.example/keep"]}}
     assert world.attacker.ask("PATCH", place, keep, merge).status == 200
     assert world.attacker.ask("DELETE", place).status == 200
@@ -85,7 +85,7 @@ def test_a_definition_takes_no_built_in_name_later(world: World) -> None:
     assert world.attacker.ask("PATCH", place, {"metadata": {"finalizers": []}}, merge).status == 200
 
 
-def test_odd_custom_objects_of_a_built_in_group_harm_nobody(world: World) -> None:
+def test_odd_custom_objects_of_a_built_in_group_do_no_harm(world: World) -> None:
     group = "rbac.authorization.k8s.io"
     made = world.attacker.ask("POST", DEFINITIONS, definition(group, "owns", "Own", "unapproved", "v9"))
     assert made.status == 201, made.message

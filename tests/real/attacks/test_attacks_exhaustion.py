@@ -1,4 +1,4 @@
-"""Requests that try to use up the server: each is answered in time, and the victim is served afterwards."""
+"""Requests that try to exhaust the server: each is answered in time, and the victim is served afterwards."""
 
 from collections.abc import Iterator
 
@@ -32,7 +32,7 @@ def wrong(answer: Answer, what: str) -> str:
 
 
 @pytest.mark.parametrize("what", exhaustion.ATTACKS)
-def test_an_attack_that_exhausts_nothing(world: World, what: str) -> None:
+def test_an_attack_does_not_exhaust_the_server(world: World, what: str) -> None:
     answers = list(exhaustion.ATTACKS[what](world.attacker))
     assert answers
     assert [found for each in answers if (found := wrong(each, what))] == []
@@ -42,6 +42,6 @@ def test_an_attack_that_exhausts_nothing(world: World, what: str) -> None:
 @pytest.mark.parametrize(
     "what", ["half requests", "half handshakes", "a body that claims a petabyte", "deep objects"]
 )
-def test_nobody_in_particular_exhausts_nothing(world: World, what: str) -> None:
+def test_an_anonymous_attack_does_not_exhaust_the_server(world: World, what: str) -> None:
     answers = list(exhaustion.ATTACKS[what](world.anonymous))
     assert [found for each in answers if (found := wrong(each, what))] == []

@@ -1,4 +1,4 @@
-"""Acting as somebody else: never somebody of another tenant, never the operator, never more than one's rights allow."""
+"""Impersonation: never of another tenant's user, never of the operator, never beyond the caller's rights."""
 
 from typing import Any
 
@@ -62,7 +62,7 @@ def lowly(world: World) -> Door:
 
 
 def grant(admin: Door, user: str, rules: list[dict[str, Any]]) -> None:
-    """Give a user cluster-wide rights by a role of its name."""
+    """Give a user cluster-wide rights by a role with its name."""
     rbac = "/apis/rbac.authorization.k8s.io/v1"
     assert (
         admin.ask("POST", f"{rbac}/clusterroles", {"metadata": {"name": user}, "rules": rules}).status == 201
@@ -74,7 +74,7 @@ def grant(admin: Door, user: str, rules: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("what", WANTED)
-def test_nobody_acts_as_somebody_of_another_tenant(world: World, what: str) -> None:
+def test_a_user_of_another_tenant_cannot_be_impersonated(world: World, what: str) -> None:
     for path in (f"/tenants/{{}}{SECRETS}", "/tenants/{}/version"):
 
         def attack(tenant: str, path: str = path) -> Answer:
@@ -85,7 +85,7 @@ def test_nobody_acts_as_somebody_of_another_tenant(world: World, what: str) -> N
 
 
 @pytest.mark.parametrize("what", WANTED)
-def test_nobody_acts_as_the_operator(world: World, what: str) -> None:
+def test_the_operator_cannot_be_impersonated(world: World, what: str) -> None:
     headers = {key: value.replace("{}", VICTIM) for key, value in WANTED[what].items()}
     for path in (
         "/vcsync/v1/tenants",
@@ -97,14 +97,14 @@ def test_nobody_acts_as_the_operator(world: World, what: str) -> None:
 
 
 @pytest.mark.parametrize("what", WANTED)
-def test_whoever_one_acts_as_stays_in_ones_own_tenant(world: World, what: str) -> None:
+def test_an_impersonated_user_is_one_of_the_callers_tenant(world: World, what: str) -> None:
     headers = {key: value.replace("{}", VICTIM) for key, value in WANTED[what].items()}
     answer = world.attacker.ask("GET", "/api/v1/secrets", None, headers)
     assert problem(answer, frozenset({200, 403})) == ""
 
 
 @pytest.mark.parametrize("what", LOWLY)
-def test_the_right_to_act_as_one_user_is_no_right_to_act_as_more(
+def test_the_right_to_impersonate_a_user_does_not_include_others(
     world: World, lowly: Door, what: str
 ) -> None:
     answer = lowly.ask("GET", "/version", None, LOWLY[what])
@@ -112,7 +112,7 @@ def test_the_right_to_act_as_one_user_is_no_right_to_act_as_more(
     assert lowly.ask("GET", "/version", None, {"Impersonate-User": "bob"}).status == 200
 
 
-def test_acting_as_one_user_gives_no_rights_of_ones_own(world: World, lowly: Door) -> None:
+def test_impersonation_excludes_the_callers_own_rights(world: World, lowly: Door) -> None:
     for headers in ({}, {"Impersonate-User": "bob"}):
         assert problem(lowly.ask("GET", SECRETS, None, headers), FORBIDDEN) == ""
     twice = lowly.ask("GET", SECRETS, None, {"Impersonate-User": "bob", "impersonate-user": "admin"})
@@ -120,13 +120,13 @@ def test_acting_as_one_user_gives_no_rights_of_ones_own(world: World, lowly: Doo
 
 
 @pytest.mark.parametrize("what", MALFORMED)
-def test_half_an_impersonation_is_none(world: World, what: str) -> None:
+def test_an_incomplete_impersonation_is_refused(world: World, what: str) -> None:
     sent = f"GET /api/v1/secrets HTTP/1.1\r\nHost: x\r\n{MALFORMED[what]}\r\n\r\n"
     answer = world.attacker.raw(sent.encode("utf-8", "surrogateescape"))[0]
     assert problem(answer, frozenset({400, 403, 431})) == ""
 
 
-def test_a_token_cannot_act_for_the_account_that_it_is_not_of(world: World) -> None:
+def test_a_token_cannot_impersonate_another_account(world: World) -> None:
     place = "/api/v1/namespaces/default/serviceaccounts"
     world.attacker.ask("POST", place, {"metadata": {"name": "robot"}})
     token = world.attacker.ask("POST", f"{place}/robot/token", {"spec": {}}).json["status"]["token"]
@@ -135,14 +135,14 @@ def test_a_token_cannot_act_for_the_account_that_it_is_not_of(world: World) -> N
         assert problem(robot.ask("GET", "/version", None, {"Impersonate-User": user}), FORBIDDEN) == ""
 
 
-def test_whom_the_operator_acts_as_is_judged_on_the_operators_paths_too(world: World) -> None:
+def test_a_user_impersonated_by_the_operator_is_authorized_on_the_operators_paths_too(world: World) -> None:
     assert world.operator.ask("GET", "/vcsync/v1/tenants").status == 200
     for user in ("nobody", "system:serviceaccount:default:default", "admin"):
         answer = world.operator.ask("GET", "/vcsync/v1/tenants", None, {"Impersonate-User": user})
         assert problem(answer, FORBIDDEN) == ""
 
 
-def test_who_may_act_as_every_group_is_no_administrator_by_that(world: World) -> None:
+def test_the_right_to_impersonate_every_group_does_not_make_an_administrator(world: World) -> None:
     rules = [{"apiGroups": [""], "resources": ["users", "groups"], "verbs": ["impersonate"]}]
     grant(world.attacker, "everybody", rules)
     actor = world.user(ATTACKER, "everybody")
@@ -155,7 +155,7 @@ def test_who_may_act_as_every_group_is_no_administrator_by_that(world: World) ->
     assert world.attacker.ask("GET", SECRETS, None, admins).status == 200
 
 
-def test_a_superuser_whom_the_operator_acts_as_in_a_tenant_is_the_tenants(world: World) -> None:
+def test_a_superuser_impersonated_by_the_operator_in_a_tenant_is_limited_to_the_tenant(world: World) -> None:
     headers = {"Impersonate-User": "x", "Impersonate-Group": "vcsync:tenant-admins"}
     assert world.operator.ask("GET", f"/tenants/{ATTACKER}{SECRETS}", None, headers).status == 200
     assert problem(world.operator.ask("GET", "/tenants/all/api/v1/secrets", None, headers), FORBIDDEN) == ""

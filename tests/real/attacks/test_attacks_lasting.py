@@ -1,4 +1,4 @@
-"""What was opened while a credential counted ends when it counts no more."""
+"""Watches that were opened with a valid credential end when it becomes invalid."""
 
 import ssl
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ SECONDS = 60.0
 
 @contextmanager
 def watching(door: Door) -> Iterator[ssl.SSLSocket]:
-    """Open a watch; it has begun to answer."""
+    """Open a watch, and wait until its answer has started."""
     with door.connect(SECONDS) as connection:
         connection.sendall(door.request("GET", WATCH))
         assert connection.recv(12) == b"HTTP/1.1 200"
@@ -26,7 +26,7 @@ def watching(door: Door) -> Iterator[ssl.SSLSocket]:
 
 
 def ended(connection: ssl.SSLSocket) -> bool:
-    """Read until the connection ends; a time-out is an error of the test."""
+    """Read until the connection ends; a timeout fails the test."""
     try:
         while connection.recv(65536):
             pass
@@ -36,7 +36,7 @@ def ended(connection: ssl.SSLSocket) -> bool:
 
 
 def bot(world: World) -> Door:
-    """A ServiceAccount by its token, which may do anything."""
+    """Return a client with the token of a ServiceAccount that may do anything."""
     world.attacker.ask("POST", ACCOUNTS, {"metadata": {"name": "bot"}})
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
     subject = {"kind": "ServiceAccount", "name": "bot", "namespace": "default"}
@@ -47,7 +47,7 @@ def bot(world: World) -> Door:
 
 
 def another(world: World) -> Door:
-    """An administrator of another tenant, or one that is there again."""
+    """Return an administrator of another tenant, which is created if it does not exist."""
     return world.tenant("mortal")
 
 

@@ -1,4 +1,4 @@
-"""Paths encoded in odd ways, and names that are none: nothing leads out of the caller's own tenant."""
+"""Oddly encoded paths and invalid names: none of them leads out of the caller's own tenant."""
 
 import base64
 import json
@@ -93,38 +93,38 @@ UNDELETABLE = {
 
 
 @pytest.mark.parametrize("what", TARGETS)
-def test_an_odd_path_to_another_tenant(world: World, what: str) -> None:
+def test_an_oddly_encoded_path_to_another_tenant_is_refused(world: World, what: str) -> None:
     def attack(tenant: str) -> Answer:
         return world.attacker.ask("GET", TARGETS[what].format(tenant))
 
-    # A query or a fragment behind a path of one's own changes nothing: the own answer is no harm.
+    # A query or a fragment after a path in the own tenant has no effect: the own answer does no harm.
     own = REFUSED | {200} if what in ("a fragment", "a query that names it") else REFUSED
     assert hint(attack, own) == ""
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_that_is_no_tenants(world: World, name: str) -> None:
+def test_a_name_without_a_tenant_is_refused_alike(world: World, name: str) -> None:
     answer = world.attacker.ask("GET", f"/tenants/{name}{SECRETS}")
     assert problem(answer) == ""
     if answer.status == 403:
         nobody = world.attacker.ask("GET", f"/tenants/{NOBODY}{SECRETS}")
-        assert answer.told == nobody.told
+        assert answer.visible == nobody.visible
 
 
 @pytest.mark.parametrize(
     "name", ["..", "../../victim/x", "a/b", "%2e%2e", "a\x00b", "a%00", "~vcsync", "/", "A B", "\u202ea"]
 )
-def test_an_object_named_like_a_path(world: World, name: str) -> None:
+def test_an_object_named_like_a_path_is_confined_to_its_tenant(world: World, name: str) -> None:
     assert problem(world.attacker.ask("POST", SECRETS, {"metadata": {"name": name}}), frozenset({422})) == ""
     role = {"metadata": {"name": name}, "rules": []}
     answer = world.attacker.ask("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", role)
-    # Names of roles are free but for what a path cannot hold.
+    # Names of roles may contain everything that a path segment can contain.
     wanted = {422} if {"/", "%"} & set(name) or name == ".." else {201, 422}
     assert problem(answer, frozenset(wanted)) == ""
 
 
 @pytest.mark.parametrize("path", EMPTY)
-def test_an_empty_tenant_is_nobody(world: World, path: str) -> None:
+def test_an_empty_tenant_name_is_refused(world: World, path: str) -> None:
     for door in (world.attacker, world.operator, world.anonymous):
         assert problem(door.ask("GET", path), frozenset({400, 403, 404})) == ""
 
@@ -138,13 +138,13 @@ def test_a_name_that_nobody_could_delete_is_refused(world: World, plural: str, w
 
 
 @pytest.mark.parametrize("version", ["-1", "x", "1.5", "%00", "9" * 5000])
-def test_a_version_that_is_none_is_the_clients_fault(world: World, version: str) -> None:
+def test_a_malformed_version_is_a_client_error(world: World, version: str) -> None:
     for path in (f"{SECRETS}?watch=1&resourceVersion={version}", f"{SECRETS}/none?resourceVersion={version}"):
         assert problem(world.attacker.ask("GET", path), frozenset({400})) == ""
 
 
 @pytest.mark.parametrize("namespace", ["..", "../victim", "victim/default", "default\x00", "%2e%2e"])
-def test_an_object_of_a_namespace_that_is_a_path(world: World, namespace: str) -> None:
+def test_a_namespace_named_like_a_path_is_refused(world: World, namespace: str) -> None:
     body = {"metadata": {"name": "x", "namespace": namespace}}
     assert problem(world.attacker.ask("POST", SECRETS, body), frozenset({400})) == ""
 
@@ -153,7 +153,7 @@ def test_an_object_of_a_namespace_that_is_a_path(world: World, namespace: str) -
     "start",
     ["../victim/", "victim/", "../../victim/default/kept-0", "\x00", "~vcsync/tenants/", "\uffff", ""],
 )
-def test_a_forged_continue_token_leads_nowhere_else(world: World, start: str) -> None:
+def test_a_forged_continue_token_is_confined_to_its_tenant(world: World, start: str) -> None:
     for place in (SECRETS, "/api/v1/secrets", "/api/v1/namespaces"):
         for content in ({"v": "meta.k8s.io/v1", "rv": 1, "start": start}, {"start": start}, {"v": start}):
             token = base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")
@@ -161,7 +161,7 @@ def test_a_forged_continue_token_leads_nowhere_else(world: World, start: str) ->
             assert problem(answer, frozenset({200, 400, 410})) == ""
 
 
-def test_a_continue_token_of_another_tenant_shows_only_what_is_ones_own(world: World) -> None:
+def test_a_continue_token_of_another_tenant_lists_only_own_objects(world: World) -> None:
     listed = world.victim.ask("GET", "/api/v1/secrets?limit=1").json
     assert MARK in json.dumps(listed)
     token = listed["metadata"]["continue"]

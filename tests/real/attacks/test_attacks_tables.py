@@ -1,28 +1,42 @@
-"""A share of `make attacks`: on one process, and on two over etcd."""
+"""A part of `make attacks`: on one process, and on two over etcd."""
 
 from pathlib import Path
 
 import pytest
 
-from hack.attacks.sweep import THEATRES, cases, sweep
+from hack.attacks.sweep import THEATRES, cases, suited, sweep
 
-TABLES = ("definitions", "bodies", "signing", "malformed", "selectors", "wide", "names")
+TABLES = (
+    "definitions",
+    "bodies",
+    "signing",
+    "malformed",
+    "selectors",
+    "wide",
+    "names",
+    "networks",
+    "prohibited",
+    "forwarded",
+    "answering",
+    "storing",
+    "hosts",
+)
 EVERY = 9
 
 
 @pytest.fixture
 def world() -> None:
-    """These attacks have a world of their own."""
+    """These attacks start their own control planes."""
 
 
 @pytest.fixture(autouse=True)
 def unharmed() -> None:
-    """They look after themselves whether they have done any harm."""
+    """These attacks check for damage by themselves."""
 
 
 @pytest.mark.parametrize("theatre", THEATRES)
 def test_no_attack_succeeds(theatre: str, tmp_path: Path) -> None:
-    chosen = cases(TABLES, "", EVERY)
+    chosen = suited(cases(TABLES, "", EVERY), theatre)
     result = sweep(chosen, [theatre], tmp_path)
     assert result.misses == []
     assert result.counts.total() == len(chosen) > 100

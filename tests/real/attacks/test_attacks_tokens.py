@@ -1,4 +1,4 @@
-"""Tokens that are forged, confused, out of time, or outlive what they are bound to."""
+"""Tokens that are forged, confused, expired, or outlive their bound object."""
 
 import base64
 import hashlib
@@ -28,7 +28,7 @@ REFUSED = frozenset({400, 401, 431})
 
 
 class Forger:
-    """What the attacker has to forge with: its own tenant's keys, and all that is public of the victim's."""
+    """The means of the attacker: its own tenant's keys, and the public parts of the victim's."""
 
     def __init__(self, world: World) -> None:
         exported = world.operator.ask("GET", f"/vcsync/v1/tenants/{ATTACKER}/export").json["files"]
@@ -47,15 +47,15 @@ class Forger:
         self.victims_public = victims_key.public_key()
 
     def signed(self, said: Any = None, header: dict[str, Any] | None = None, key: Any = None) -> str:
-        """Sign with the attacker's own key; `said` and `header` change what is said."""
-        told = {**self.own, **(said or {})}
-        told = {name: value for name, value in told.items() if value is not ...}
+        """Sign with the attacker's own key; `said` changes the claims, and `header` the header."""
+        payload = {**self.own, **(said or {})}
+        payload = {name: value for name, value in payload.items() if value is not ...}
         head = {"alg": "ES256", "kid": self.kid, **(header or {})}
-        text = f"{packed(head)}.{packed(told)}"
+        text = f"{packed(head)}.{packed(payload)}"
         return f"{text}.{b64(signature(key or self.key, text.encode()))}"
 
     def hmac(self, secret: bytes, kid: str, said: dict[str, Any]) -> str:
-        """Sign with a public key as if it were a secret."""
+        """Sign with a public key as HMAC secret."""
         text = f"{packed({'alg': 'HS256', 'kid': kid})}.{packed(said)}"
         return f"{text}.{b64(hmac.new(secret, text.encode(), hashlib.sha256).digest())}"
 
@@ -219,12 +219,12 @@ def forger(world: World) -> Forger:
     return Forger(world)
 
 
-def test_what_the_forger_signs_counts_when_it_is_right(world: World, forger: Forger) -> None:
+def test_a_valid_token_of_the_forger_is_accepted(world: World, forger: Forger) -> None:
     assert replace(world.anonymous, token=forger.signed()).ask("GET", "/api").status == 200
 
 
 @pytest.mark.parametrize("what", FORGED)
-def test_a_forged_token(world: World, forger: Forger, what: str) -> None:
+def test_a_forged_token_is_refused(world: World, forger: Forger, what: str) -> None:
     door = replace(world.anonymous, token=FORGED[what](forger))
     for path in ("/api", "/version", f"/tenants/{ATTACKER}/api/v1/secrets", "/vcsync/v1/tenants"):
         assert problem(door.ask("GET", path), REFUSED) == ""
@@ -232,7 +232,7 @@ def test_a_forged_token(world: World, forger: Forger, what: str) -> None:
 
 
 @pytest.mark.parametrize("bound", ["pods", "secrets"])
-def test_a_token_dies_with_what_it_is_bound_to(world: World, bound: str) -> None:
+def test_a_token_becomes_invalid_with_its_bound_object(world: World, bound: str) -> None:
     place, kind = f"/api/v1/namespaces/default/{bound}", {"pods": "Pod", "secrets": "Secret"}[bound]
     world.attacker.ask("POST", ACCOUNTS, {"metadata": {"name": "bound"}})
     spec = {"serviceAccountName": "bound", "containers": [{"name": "c", "image": "i"}]}
@@ -248,7 +248,7 @@ def test_a_token_dies_with_what_it_is_bound_to(world: World, bound: str) -> None
     assert problem(door.ask("GET", "/api"), REFUSED) == "", "the object made again has another uid"
 
 
-def test_a_token_dies_with_its_account_even_when_that_is_made_again(world: World) -> None:
+def test_a_token_becomes_invalid_with_its_account_even_if_that_is_created_again(world: World) -> None:
     world.attacker.ask("POST", ACCOUNTS, {"metadata": {"name": "mortal"}})
     made = world.attacker.ask("POST", f"{ACCOUNTS}/mortal/token", {"spec": {}})
     door = replace(world.anonymous, token=made.json["status"]["token"])
@@ -259,7 +259,7 @@ def test_a_token_dies_with_its_account_even_when_that_is_made_again(world: World
     assert problem(door.ask("GET", "/api"), REFUSED) == ""
 
 
-def test_a_token_of_another_tenant_is_told_from_a_forged_one_by_nothing(world: World, forger: Forger) -> None:
+def test_a_token_of_another_tenant_is_answered_like_a_forged_one(world: World, forger: Forger) -> None:
     valid, forged = forger.victims_token, forger.signed(forger.victims, {"kid": forger.victims_kid})
     answers: list[Answer] = []
     for each in (valid, forged):

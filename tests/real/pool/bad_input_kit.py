@@ -1,4 +1,4 @@
-"""What the tests of bad input share: policies that refuse, a neighbour that must not notice, counting of requests."""
+"""Helpers for the tests of bad input: policies that refuse objects, an unaffected tenant, counts of requests."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from vcsync.api import names
 REFUSE = "example.com/refuse"
 """Label that the super clusters' admission refuses."""
 CALM_SECONDS = 6.0
-"""How long a bad state is watched for repeated requests."""
+"""Seconds for which a bad state is checked for repeated requests."""
 
 _SAMPLE = re.compile(r"^apiserver_request_total\{(?P<labels>[^}]*)\} (?P<value>\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
 def policies() -> list[Json]:
-    """ValidatingAdmissionPolicies and bindings that refuse ConfigMaps and Pods with label `REFUSE`."""
+    """Return ValidatingAdmissionPolicies and bindings that refuse ConfigMaps and Pods with label `REFUSE`."""
     return [
         body
         for resource, reason in (("configmaps", "Invalid"), ("pods", "Forbidden"))
@@ -66,7 +66,7 @@ def _policy(resource: str, reason: str) -> list[Json]:
 
 
 def refuses(cluster: Cluster, plural: str) -> bool:
-    """Whether the policy is in force: API servers learn of it a moment later."""
+    """Return whether the policy is in effect, which API servers reach with a delay."""
     body: Json = pod("probe", labels={REFUSE: "yes"})
     if plural == "configmaps":
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": body["metadata"]}
@@ -75,7 +75,7 @@ def refuses(cluster: Cluster, plural: str) -> bool:
 
 
 def make(space: Space, slice_annotation: str) -> None:
-    """Create a space's namespace with any slice annotation, without the time that kubectl takes."""
+    """Create a space's namespace with any slice annotation; faster than with kubectl."""
     metadata = {"name": space.name, "annotations": {names.SLICE: slice_annotation}}
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
     code, answer = space.tenant.call("POST", "/api/v1/namespaces", body, 30)
@@ -88,7 +88,7 @@ def remove(space: Space) -> None:
 
 
 def post(space: Space, plural: str, body: Json) -> Json:
-    """Create an object as it is, without what `kubectl apply` adds."""
+    """Create an object without the annotation that `kubectl apply` adds."""
     code, answer = space.tenant.call("POST", f"/api/v1/namespaces/{space.name}/{plural}", body, 30)
     assert code == 201, answer
     return dict(answer)
@@ -97,13 +97,13 @@ def post(space: Space, plural: str, body: Json) -> Json:
 def writes(
     cluster: Cluster, *resources: str, verbs: tuple[str, ...] = ("POST", "PATCH", "PUT"), code: str = ""
 ) -> int:
-    """Requests that an API server has had, from its own metrics.
+    """Return the number of requests at an API server, from its own metrics.
 
     Args:
-        cluster: whose.
+        cluster: of the API server.
         resources: plurals; "" for all.
-        verbs: as metrics name them.
-        code: only those with this answer.
+        verbs: as named in metrics.
+        code: count only answers with this status code; empty: all.
     """
     total = 0.0
     for sample in _SAMPLE.finditer(cluster.kubectl("get", "--raw", "/metrics")):
@@ -117,13 +117,13 @@ def writes(
 
 
 class Neighbour:
-    """Another tenant's namespace, to see that it is served while somebody else has trouble."""
+    """Another tenant's namespace, which must be served while the first tenant has trouble."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
 
     def runs_a_pod(self) -> None:
-        """Have a Pod run from its creation to its end."""
+        """Create a Pod, wait until it runs, and delete it."""
         name = f"neighbour-{uuid.uuid4().hex[:6]}"
         post(self._space, "pods", pod(name))
         self._space.running(name)

@@ -1,12 +1,11 @@
-"""A system of its own for the end-to-end tests: two super clusters, two tenants, every role a process.
+"""A separate system for the end-to-end tests: two super clusters, two tenants, each role in its own process.
 
-VCSYNC_POOL=<folder> uses the servers of a running `python -m hack.testbed up --tenants 2 --dir <folder>` that nobody
-else uses; vcsync is installed there once and started anew.
-
-VCSYNC_TENANTS=embedded gives the tenants embedded control planes instead of a kube-apiserver each, with objects in a
-file; VCSYNC_TENANTS=embedded-etcd with objects in etcd. VCSYNC_SUPERS=hollow gives the pool hollow super clusters:
-another embedded control plane, with nodes that pretend and vcsync's own controllers. With both, the embedded tenants
-have those controllers as well, the meta cluster is embedded too, and no program of Kubernetes runs but kubectl.
+VCSYNC_POOL=<folder> uses the servers of a running `python -m hack.testbed up --tenants 2 --dir <folder>`, which must
+not be used otherwise; vcsync is installed there once and started for every run.
+VCSYNC_TENANTS=embedded gives the tenants embedded control planes instead of kube-apiservers, with objects in a file;
+VCSYNC_TENANTS=embedded-etcd with objects in etcd. VCSYNC_SUPERS=hollow gives the pool hollow super clusters: another
+embedded control plane, with simulated nodes and vcsync's own controllers. With both, the embedded tenants have those
+controllers, too, the meta cluster is embedded, and kubectl is the only program of Kubernetes that runs.
 """
 
 import os
@@ -18,13 +17,13 @@ from pool_kit import Pool, Space
 
 from hack.system import System
 from hack.testbed import TestBed
-from hack.testbed.servers import Role
+from hack.testbed.plan import Role
 
 SETUP_AND_TEST_SECONDS = 240
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Allow for the servers' start in whichever test is the first."""
+    """Extend the time limit of tests, because the first one starts the servers."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents and item.get_closest_marker("timeout") is None:
@@ -33,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
-    """A whole system that other tests do not disturb."""
+    """A whole system that other test modules do not use."""
     directory = tmp_path_factory.mktemp("pool")
     if folder := os.environ.get("VCSYNC_POOL"):
         yield from _attached(Path(folder))
@@ -73,6 +72,6 @@ def _attached(folder: Path) -> Iterator[Pool]:
 
 @pytest.fixture
 def space(pool: Pool) -> Iterator[Space]:
-    """A namespace of tenant acme with a slice on either super cluster."""
+    """A namespace of tenant acme with a slice on each super cluster."""
     with pool.space() as space:
         yield space

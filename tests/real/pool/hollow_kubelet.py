@@ -1,4 +1,4 @@
-"""What a kubelet would give a Pod's containers: their files and environment, from the objects its own cluster has."""
+"""Computes the files and environment that a kubelet gives a Pod's containers, from the objects of its cluster."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 class SuperClusterToken(AssertionError):
-    """The kubelet would have asked its own cluster for a token and mounted that."""
+    """The kubelet would have mounted a token of its own cluster."""
 
 
 def files(cluster: Cluster, pod: Json, container: str = "") -> dict[str, bytes]:
-    """The files in a container by path: those of all volumes the API describes the content of.
+    """Return path -> content of the files in a container, from all volumes whose content the API describes.
 
     Args:
-        cluster: whose kubelet runs the Pod.
-        pod: the Pod, as that cluster has it.
-        container: name; the first one if empty.
+        cluster: in which the Pod runs.
+        pod: the Pod in that cluster.
+        container: name; empty: the first one.
 
     Raises:
         SuperClusterToken: a token of `cluster` is among them.
@@ -38,7 +38,7 @@ def files(cluster: Cluster, pod: Json, container: str = "") -> dict[str, bytes]:
 
 
 def environment(cluster: Cluster, pod: Json, container: str = "") -> dict[str, str]:
-    """The environment of a container's process."""
+    """Return the environment of a container's process."""
     found = dict(_service_links(cluster, pod))
     described = _container(pod, container)
     for source in described.get("envFrom", ()):
@@ -117,7 +117,7 @@ def _texts(values: dict[str, str]) -> dict[str, bytes]:
 
 
 def _service_links(cluster: Cluster, pod: Json) -> Iterator[tuple[str, str]]:
-    """The API server's Service is always told, those of the namespace unless the Pod wants no service links."""
+    """Yield variables of the API server's Service, and of the namespace's Services if the Pod wants service links."""
     own = pod["metadata"]["namespace"] if pod["spec"].get("enableServiceLinks", True) else ""
     for namespace in ("default", own):
         for service in items(cluster, f"/api/v1/namespaces/{namespace}/services") if namespace else ():
@@ -161,7 +161,7 @@ def _value(cluster: Cluster, pod: Json, entry: Json, so_far: dict[str, str]) -> 
 
 
 def _expanded(value: str, known: dict[str, str]) -> str:
-    """`$(NAME)` is replaced if known, `$$` stands for `$`."""
+    """Replace `$(NAME)` by the variable if it is known, and `$$` by `$`."""
 
     def replacement(match: re.Match[str]) -> str:
         if match[0] == "$$":
@@ -172,7 +172,7 @@ def _expanded(value: str, known: dict[str, str]) -> str:
 
 
 def _field(pod: Json, path: str) -> str:
-    """A field of the Pod as the downward API tells it."""
+    """Return a field of the Pod as in the downward API."""
     subscript = re.fullmatch(r"metadata\.(labels|annotations)\['(.*)'\]", path)
     if subscript:
         return str((pod["metadata"].get(subscript[1]) or {}).get(subscript[2], ""))

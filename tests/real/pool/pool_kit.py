@@ -1,4 +1,4 @@
-"""What the tests of the whole system share: tenants' namespaces, reading of either side, waiting for a state."""
+"""Helpers for the tests of the whole system: tenants' namespaces, reads of both sides, waiting for a state."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ POLL_SECONDS = 0.1
 
 
 def eventually(check: Callable[[], T], seconds: float = 60) -> T:
-    """What `check` returns as soon as that is something and no AssertionError.
+    """Call `check` until it returns a true value, and return that.
 
     Raises:
-        AssertionError: it never is; says what was last.
+        AssertionError: it returned a false value, or raised AssertionError, for `seconds`; contains the last outcome.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -44,10 +44,10 @@ def eventually(check: Callable[[], T], seconds: float = 60) -> T:
 
 
 def read(cluster: Cluster, path: str) -> Json | None:
-    """An object or a list by its path; None if there is none.
+    """Return the object or list at a path; None if it does not exist.
 
     Raises:
-        AssertionError: another answer than 200 or 404.
+        AssertionError: the answer is neither 200 nor 404.
     """
     code, answer = cluster.call("GET", path)
     if code == 404:
@@ -58,14 +58,14 @@ def read(cluster: Cluster, path: str) -> Json | None:
 
 
 def items(cluster: Cluster, path: str) -> list[Json]:
-    """The items of a list."""
+    """Return the items of a list."""
     found: list[Json] = (read(cluster, path) or {}).get("items", [])
     return found
 
 
 @contextmanager
 def still_kubelets(cluster: Cluster) -> Iterator[None]:
-    """Nodes on which nothing happens for a while: Pods that are deleted stay until the kubelets come back."""
+    """Pause a cluster's kubelets: deleted Pods remain until they continue."""
     cluster.pause("kwok")
     try:
         yield
@@ -79,7 +79,7 @@ def container(name: str = "main", **fields: Any) -> Json:
 
 
 def pod(name: str, *, on: str = "", labels: Mapping[str, str] | None = None, **spec: Any) -> Json:
-    """A small Pod; `on` names the super cluster it has to be on."""
+    """Return a small Pod; `on`: the super cluster on which it must run."""
     if on:
         spec["nodeSelector"] = {**spec.get("nodeSelector", {}), names.SUPER_CLUSTER_ID: on}
     return {
@@ -91,7 +91,7 @@ def pod(name: str, *, on: str = "", labels: Mapping[str, str] | None = None, **s
 
 
 def deployment(name: str, replicas: int, **spec: Any) -> Json:
-    """A Deployment of small Pods labelled `app=<name>`."""
+    """Return a Deployment of small Pods with label `app=<name>`."""
     template = pod(name, labels={"app": name}, **spec)
     del template["metadata"]["name"]
     return {
@@ -117,7 +117,7 @@ def quota(hard: Mapping[str, str] = TWO_SLICES, name: str = "quota") -> Json:
 
 
 def is_running(found: Json | None) -> bool:
-    """Whether a Pod is running and ready."""
+    """Return whether a Pod is running and ready."""
     return condition(found, "Ready").get("status") == "True" and phase(found) == "Running"
 
 
@@ -127,7 +127,7 @@ def phase(found: Json | None) -> str:
 
 
 def condition(found: Json | None, kind: str) -> Json:
-    """A condition of an object's status; empty if it has none."""
+    """Return a condition of an object's status; empty if it does not have it."""
     for each in ((found or {}).get("status") or {}).get("conditions") or ():
         if each["type"] == kind:
             return dict(each)
@@ -135,12 +135,12 @@ def condition(found: Json | None, kind: str) -> Json:
 
 
 def super_of(found: Json) -> str:
-    """Id of the super cluster a tenant's Pod was given to."""
+    """Return the id of the super cluster to which a tenant's Pod is assigned."""
     return str(found["metadata"].get("labels", {}).get(names.SUPER_CLUSTER, ""))
 
 
 def annotation(found: Json | None, key: str) -> str | None:
-    """An annotation of an object."""
+    """Return an annotation of an object; None if it is missing."""
     value: str | None = ((found or {}).get("metadata", {}).get("annotations") or {}).get(key)
     return value
 
@@ -154,11 +154,11 @@ class Pool:
         self.supers = bed.supers
 
     def cluster(self, name: str) -> Cluster:
-        """A cluster by its name."""
+        """Return a cluster by its name."""
         return self.bed.clusters[name]
 
     def key(self, tenant: str) -> str:
-        """A tenant's cluster key."""
+        """Return a tenant's cluster key."""
         found = read(
             self.bed.meta,
             f"/apis/{names.API_VERSION}/namespaces/{names.DEFAULT_VC_NAMESPACE}/virtualclusters/{tenant}",
@@ -175,7 +175,7 @@ class Pool:
 
     @contextmanager
     def configured(self, tenant: str, **spec: Any) -> Iterator[None]:
-        """A tenant's VirtualCluster changed for a while; fields that were absent before go again."""
+        """Change a tenant's VirtualCluster until the block ends; fields that were absent are removed then."""
         found = read(
             self.bed.meta,
             f"/apis/{names.API_VERSION}/namespaces/{names.DEFAULT_VC_NAMESPACE}/virtualclusters/{tenant}",
@@ -188,15 +188,16 @@ class Pool:
             self.configure(tenant, **before)
 
     def new_space(self, tenant: str = "acme", name: str = "", *, prefix: str = "ns") -> Space:
-        """A namespace of a tenant that does not exist yet."""
+        """Return a namespace of a tenant that does not exist yet."""
         return Space(self, tenant, name or f"{prefix}-{uuid.uuid4().hex[:6]}")
 
     def all_ready(self) -> bool:
-        """Whether every super cluster is known to be ready, with all its nodes."""
+        """Return whether every super cluster is reported as ready, with all its nodes."""
         found = items(self.bed.meta, f"/apis/{names.API_VERSION}/superclusters")
         assert len(found) == len(self.supers)
         for each in found:
-            status = each.get("status") or {}  # none before the syncer's first heartbeat
+            # There is no status before the syncer's first heartbeat.
+            status = each.get("status") or {}
             nodes = status.get("nodes") or {}
             assert condition(each, "Ready").get("status") == "True", status
             assert nodes["ready"] == nodes["total"] > 0, status
@@ -211,8 +212,9 @@ class Pool:
         hard: Mapping[str, str] = TWO_SLICES,
         slice_size: Mapping[str, str] = SLICE,
     ) -> Iterator[Space]:
-        """A namespace with slices on both super clusters, ready for Pods; deleted afterwards without waiting."""
-        eventually(self.all_ready)  # a test before this one may have hurt a super cluster
+        """Create a namespace with slices on both super clusters, ready for Pods; deleted afterwards without waiting."""
+        # An earlier test may have disturbed a super cluster.
+        eventually(self.all_ready)
         space = self.new_space(tenant, name)
         space.create(slice_size=slice_size)
         try:
@@ -236,7 +238,7 @@ class Pool:
 
 
 class Space:
-    """One namespace of a tenant, and what stands for it in the super clusters."""
+    """A namespace of a tenant, and its copies in the super clusters."""
 
     def __init__(self, pool: Pool, tenant: str, name: str) -> None:
         self.pool = pool
@@ -270,7 +272,7 @@ class Space:
         self.kubectl("apply", "-f", "-", input=json.dumps(body))
 
     def refused(self, *objects: Json) -> str:
-        """Apply objects that the tenant's own API server refuses; what it says."""
+        """Apply objects that the tenant's own API server refuses; return its message."""
         try:
             self.apply(*objects)
         except KubectlError as error:
@@ -280,24 +282,24 @@ class Space:
     # Reading
 
     def get(self, plural: str, name: str, group: str = "") -> Json | None:
-        """An object in the namespace."""
+        """Return an object in the namespace; None if it does not exist."""
         return read(self.tenant, f"{_prefix(group)}/namespaces/{self.name}/{plural}/{name}")
 
     def all(self, plural: str, query: str = "", group: str = "") -> list[Json]:
-        """Objects in the namespace."""
+        """Return the objects of a kind in the namespace."""
         return items(self.tenant, f"{_prefix(group)}/namespaces/{self.name}/{plural}?{query}")
 
     def pods(self, app: str = "") -> list[Json]:
-        """Pods of the namespace that are not being deleted."""
+        """Return the Pods of the namespace that are not being deleted."""
         query = f"labelSelector=app%3D{app}" if app else ""
         return [each for each in self.all("pods", query) if "deletionTimestamp" not in each["metadata"]]
 
     def running(self, name: str, seconds: float = 60) -> Json:
-        """The Pod, once it runs and is ready."""
+        """Wait until a Pod runs and is ready, and return it."""
 
         def check() -> Json:
             found = self.get("pods", name)
-            assert found is not None, f"there is no Pod {name}"
+            assert found is not None, f"Pod {name} does not exist"
             assert is_running(found), (
                 f"Pod {name}, labels {found['metadata'].get('labels')}: {found['status']}"
             )
@@ -306,7 +308,7 @@ class Space:
         return eventually(check, seconds)
 
     def all_running(self, app: str, count: int, seconds: float = 60) -> list[Json]:
-        """The Pods of an app, once there are exactly `count` and all run."""
+        """Wait until an app has exactly `count` Pods and all run, and return them."""
 
         def check() -> list[Json]:
             found = self.pods(app)
@@ -319,7 +321,7 @@ class Space:
         return eventually(check, seconds)
 
     def events(self, name: str, reason: str = "") -> list[Json]:
-        """Events about an object of the namespace."""
+        """Return the Events about an object of the namespace."""
         found = self.all("events", f"fieldSelector=involvedObject.name%3D{name}")
         return [each for each in found if not reason or each["reason"] == reason]
 
@@ -328,32 +330,32 @@ class Space:
         return read(self.tenant, f"/api/v1/namespaces/{self.name}")
 
     def placements(self) -> dict[str, int]:
-        """What the tenant is shown of where its slices are."""
+        """Return super cluster -> slices, from the annotation that the tenant sees."""
         text = annotation(self.namespace(), names.PLACEMENTS)
         return dict(json.loads(text)) if text else {}
 
     def has_account(self) -> bool:
-        """Whether Pods can be created: the namespace's ServiceAccount is there."""
+        """Return whether Pods can be created: the namespace's ServiceAccount exists."""
         return self.get("serviceaccounts", "default") is not None
 
     # In the super clusters
 
     def there(self, super_id: str, plural: str, name: str, group: str = "") -> Json | None:
-        """The object that stands in a super cluster for the tenant's."""
+        """Return the copy of an object in a super cluster; None if it does not exist."""
         path = f"{_prefix(group)}/namespaces/{self.super_name}/{plural}/{name}"
         return read(self.pool.supers[super_id], path)
 
     def all_there(self, super_id: str, plural: str) -> list[Json]:
-        """All objects of a kind that stand for this namespace in a super cluster."""
+        """Return all objects of a kind in the super namespace of a super cluster."""
         return items(self.pool.supers[super_id], f"/api/v1/namespaces/{self.super_name}/{plural}")
 
     def stands_on(self) -> set[str]:
-        """The super clusters that have the super namespace."""
+        """Return the super clusters that have the super namespace."""
         path = f"/api/v1/namespaces/{self.super_name}"
         return {super_id for super_id, cluster in self.pool.supers.items() if read(cluster, path)}
 
     def below(self, name: str) -> tuple[str, Json]:
-        """Where a running tenant's Pod is, and what stands for it there."""
+        """Return the super cluster of a tenant's running Pod, and its copy there."""
         super_id = super_of(self.running(name))
         found = self.there(super_id, "pods", name)
         assert found is not None

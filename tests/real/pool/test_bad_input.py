@@ -1,10 +1,12 @@
-"""Bad input from tenants: each is answered by an Event or condition that names field and remedy, and costs nobody else."""
+"""Bad input of tenants: an Event or condition names the field and the remedy, and other tenants are not affected."""
 
 from __future__ import annotations
 
 import base64
 import json
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -50,7 +52,7 @@ def neighbour(pool: Pool) -> Iterator[Neighbour]:
 
 @pytest.fixture(scope="module")
 def guarded(pool: Pool) -> Iterator[None]:
-    """Both super clusters refuse ConfigMaps and Pods with a certain label."""
+    """Let both super clusters refuse ConfigMaps and Pods with a certain label."""
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": policies()})
     for cluster in pool.supers.values():
         cluster.kubectl("apply", "-f", "-", input=text)
@@ -65,7 +67,7 @@ def guarded(pool: Pool) -> Iterator[None]:
 
 
 def config_map(name: str, data: dict[str, str], **metadata: Any) -> Json:
-    """A ConfigMap."""
+    """Return a ConfigMap."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -87,8 +89,8 @@ def patch(space: Space, plural: str, name: str, body: Json) -> None:
     assert code == 200, answer
 
 
-def told(space: Space, name: str, reason: str) -> str:
-    """The message of an object's Event, once it is there; it does not give away what is below."""
+def event_message(space: Space, name: str, reason: str) -> str:
+    """Wait for an object's Event and return its message, which must not contain the cluster key."""
 
     def check() -> str:
         found = space.events(name, reason)
@@ -101,7 +103,7 @@ def told(space: Space, name: str, reason: str) -> str:
 
 
 def stands_everywhere(space: Space, plural: str, name: str) -> list[Json]:
-    """What stands for an object in each super cluster, once it does."""
+    """Wait until an object exists in each super cluster, and return its copies."""
 
     def all_there() -> list[Json]:
         found = [space.there(super_id, plural, name) for super_id in space.pool.supers]
@@ -111,7 +113,7 @@ def stands_everywhere(space: Space, plural: str, name: str) -> list[Json]:
 
 
 def super_writes(pool: Pool, resource: str) -> int:
-    """Creations and changes of a resource that all super clusters have been asked for."""
+    """Return the number of creations and changes of a resource in all super clusters."""
     return sum(writes(cluster, resource) for cluster in pool.supers.values())
 
 
@@ -148,9 +150,7 @@ BAD_SLICES = {
 }
 
 
-def test_slice_annotations_that_cannot_be_used_are_explained_and_asked_for_once(
-    pool: Pool, neighbour: Neighbour
-) -> None:
+def test_unusable_slice_annotations_are_explained_once(pool: Pool, neighbour: Neighbour) -> None:
     with ExitStack() as stack:
         spaces = {}
         for name, (text, _) in BAD_SLICES.items():
@@ -159,7 +159,7 @@ def test_slice_annotations_that_cannot_be_used_are_explained_and_asked_for_once(
             make(space, text)
             post(space, "resourcequotas", quota({"cpu": "4", "memory": "4Gi"}))
         for name, (_, expected) in BAD_SLICES.items():
-            message = told(spaces[name], spaces[name].name, "InvalidSlice")
+            message = event_message(spaces[name], spaces[name].name, "InvalidSlice")
             assert names.SLICE in message, name
             assert expected in message, name
             assert "write " in message, name
@@ -193,20 +193,20 @@ def test_an_operators_unparsable_quantity_is_refused_at_the_field(
     assert field in str(refused.value)
 
 
-# What a super cluster's admission refuses
+# Objects that a super cluster's admission refuses
 
 
-def test_a_config_map_that_admission_refuses_is_explained_and_not_asked_for_again_and_again(
+def test_a_config_map_that_admission_refuses_is_explained_and_retried_with_backoff(
     pool: Pool, space: Space, neighbour: Neighbour, guarded: None
 ) -> None:
     post(space, "configmaps", config_map("refused", {"a": "b"}, labels={REFUSE: "yes"}))
     needs_it = container(envFrom=[{"configMapRef": {"name": "refused"}}])
     post(space, "pods", pod("needs-it", containers=[needs_it]))
     post(space, "pods", pod("free"))
-    message = told(space, "refused", "FailedCreate")
+    message = event_message(space, "refused", "FailedCreate")
     assert f"label {REFUSE}" in message, "the policy's own words name the field"
     assert "change the ConfigMap" in message
-    assert "ConfigMap refused" in told(space, "needs-it", "WaitsFor")
+    assert "ConfigMap refused" in event_message(space, "needs-it", "WaitsFor")
     space.running("free")
     before = super_writes(pool, "configmaps")
     time.sleep(CALM_SECONDS)
@@ -222,7 +222,7 @@ def test_a_pod_that_admission_refuses_is_explained(
 ) -> None:
     post(space, "pods", pod("refused", labels={REFUSE: "yes"}))
     post(space, "pods", pod("free"))
-    message = told(space, "refused", "FailedCreate")
+    message = event_message(space, "refused", "FailedCreate")
     assert f"label {REFUSE}" in message
     assert "change the Pod" in message
     space.running("free")
@@ -234,14 +234,14 @@ def test_a_pod_that_admission_refuses_is_explained(
     eventually(lambda: space.get("pods", "refused") is None)
 
 
-def test_a_change_that_admission_refuses_is_explained_and_leaves_what_stands(
+def test_a_change_that_admission_refuses_is_explained_and_keeps_the_old_object(
     pool: Pool, space: Space, guarded: None
 ) -> None:
     post(space, "configmaps", config_map("changed", {"a": "1"}))
     stands_everywhere(space, "configmaps", "changed")
     refused = {"data": {"a": "2"}, "metadata": {"labels": {REFUSE: "yes"}}}
     patch(space, "configmaps", "changed", refused)
-    message = told(space, "changed", "FailedUpdate")
+    message = event_message(space, "changed", "FailedUpdate")
     assert f"label {REFUSE}" in message
     before = super_writes(pool, "configmaps")
     time.sleep(CALM_SECONDS)
@@ -253,10 +253,10 @@ def test_a_change_that_admission_refuses_is_explained_and_leaves_what_stands(
     )
 
 
-# Our own names in a tenant's hands
+# Our own names in a tenant's objects
 
 
-def test_labels_annotations_and_finalizers_of_ours_mean_nothing_when_a_tenant_sets_them(
+def test_our_labels_annotations_and_finalizers_have_no_effect_when_a_tenant_sets_them(
     pool: Pool, space: Space, neighbour: Neighbour
 ) -> None:
     finalizer = names.drain_finalizer("r1")
@@ -285,7 +285,7 @@ def test_labels_annotations_and_finalizers_of_ours_mean_nothing_when_a_tenant_se
                 names.VC_NAMESPACE: names.DEFAULT_VC_NAMESPACE,
             }
             assert "finalizers" not in metadata
-        message = told(space, "liar", "ReservedNames")
+        message = event_message(space, "liar", "ReservedNames")
         for key in (names.CONTROLLED, names.UID, finalizer):
             assert key in message
         assert "remove " in message
@@ -359,7 +359,7 @@ def test_names_labels_and_annotations_at_their_limits_work(pool: Pool) -> None:
 def test_annotations_without_room_for_ours_are_explained(pool: Pool, space: Space) -> None:
     room = 256 * 1024 - len("example.com/full")
     post(space, "configmaps", config_map("full", {}, annotations={"example.com/full": "x" * room}))
-    message = told(space, "full", "FailedCreate")
+    message = event_message(space, "full", "FailedCreate")
     assert "metadata.annotations" in message
     assert "change " in message
     before = super_writes(pool, "configmaps")
@@ -368,7 +368,7 @@ def test_annotations_without_room_for_ours_are_explained(pool: Pool, space: Spac
 
 
 @pytest.mark.parametrize("character", ["x", "<", "漢"])
-def test_a_config_map_of_a_megabyte_goes_down_whole(pool: Pool, space: Space, character: str) -> None:
+def test_a_config_map_of_a_megabyte_is_synced_completely(pool: Pool, space: Space, character: str) -> None:
     value = character * (FULL // len(character.encode()))
     post(space, "configmaps", config_map("large", {"value": value}))
     for below in stands_everywhere(space, "configmaps", "large"):
@@ -382,7 +382,7 @@ def test_a_config_map_of_a_megabyte_goes_down_whole(pool: Pool, space: Space, ch
 
 
 def test_a_config_map_too_large_to_be_written_is_explained(pool: Pool, neighbour: Neighbour) -> None:
-    """A control character takes six bytes in JSON; in two steps a tenant gets more in than fits one request."""
+    """A control character uses six bytes in JSON; in two steps a tenant can store more than fits into one request."""
     half = "\x01" * 500_000
     space = pool.new_space()
     make(space, json.dumps(SLICE))
@@ -391,7 +391,7 @@ def test_a_config_map_too_large_to_be_written_is_explained(pool: Pool, neighbour
         patch(space, "configmaps", "heavy", {"data": {"b": half}})
         post(space, "configmaps", config_map("light", {"a": "b"}))
         post(space, "resourcequotas", quota())
-        message = told(space, "heavy", "FailedCreate")
+        message = event_message(space, "heavy", "FailedCreate")
         assert "shorten data" in message
         assert "binaryData" in message
         stands_everywhere(space, "configmaps", "light")
@@ -412,7 +412,7 @@ def test_a_config_map_too_large_to_be_written_is_explained(pool: Pool, neighbour
         remove(space)
 
 
-def test_unicode_and_control_characters_arrive_as_they_are(pool: Pool, space: Space) -> None:
+def test_unicode_and_control_characters_are_synced_unchanged(pool: Pool, space: Space) -> None:
     post(
         space,
         "configmaps",
@@ -435,7 +435,7 @@ def test_unicode_and_control_characters_arrive_as_they_are(pool: Pool, space: Sp
 
 
 def credentials_problem(pool: Pool, tenant: str, since: str) -> str:
-    """What an Event on a tenant's VirtualCluster has said about its credentials since a time (RFC 3339)."""
+    """Return the messages of Events on a tenant's VirtualCluster about its credentials since a time (RFC 3339)."""
     path = (
         f"/api/v1/namespaces/{names.DEFAULT_VC_NAMESPACE}/events?fieldSelector=involvedObject.name%3D{tenant}"
     )
@@ -448,13 +448,13 @@ def credentials_problem(pool: Pool, tenant: str, since: str) -> str:
 
 
 def shown_error(pool: Pool, role: str, tenant: str) -> str:
-    """What a role's status page says is wrong with a tenant."""
+    """Return the problem of a tenant on a role's status page."""
     [shown] = pool.system.status(role)["roles"].values()
     return next(str(each["last_error"]) for each in shown["tenants"] if each["key"] == pool.key(tenant))
 
 
 def renew_token(pool: Pool, cluster: Cluster, stored: str) -> None:
-    """Have a cluster make a new token for its syncer, and put it into the kubeconfig stored in the meta cluster.
+    """Create a new token for a cluster's syncer, and store it in the kubeconfig in the meta cluster.
 
     Args:
         pool: the system.
@@ -483,7 +483,7 @@ def renew_token(pool: Pool, cluster: Cluster, stored: str) -> None:
     assert code == 200, answer
 
 
-def test_revoked_credentials_are_shown_cost_nobody_else_and_are_replaced_without_a_restart(
+def test_revoked_credentials_are_reported_affect_no_other_tenant_and_are_replaced_without_a_restart(
     pool: Pool, space: Space
 ) -> None:
     umbrella = pool.bed.tenants["umbrella"]
@@ -527,11 +527,27 @@ def the_refusal_is_shown_and_nobody_else_notices(pool: Pool, space: Space, role:
 
 
 def reachable(pool: Pool, super_id: str) -> Json:
-    """The condition Reachable of a super cluster."""
+    """Return the condition Reachable of a super cluster."""
     return condition(read(pool.bed.meta, f"/apis/{names.API_VERSION}/superclusters/{super_id}"), "Reachable")
 
 
-def test_a_super_clusters_revoked_credentials_are_shown_on_it_and_replaced_without_a_restart(
+def health(pool: Pool, super_id: str) -> Json:
+    """Return a super cluster's health from `vcsync super list`."""
+    shown = json.loads(pool.system.vcsync("super", "list", "-o", "json"))
+    found: Json = next(each["health"] for each in shown if each["name"] == super_id)
+    return found
+
+
+def readiness(pool: Pool, role: str) -> tuple[bool, str]:
+    """Return whether a role's `/readyz` succeeds, and its text."""
+    try:
+        with urllib.request.urlopen(f"{pool.system.endpoint(role)}/readyz", timeout=60) as answer:
+            return True, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return False, error.read().decode()
+
+
+def test_a_super_clusters_revoked_credentials_are_reported_and_replaced_without_a_restart(
     pool: Pool, space: Space
 ) -> None:
     r1 = pool.supers["r1"]
@@ -546,9 +562,19 @@ def test_a_super_clusters_revoked_credentials_are_shown_on_it_and_replaced_witho
         )
         assert "401" in shown["message"]
         assert "put a valid kubeconfig into the Secret" in shown["message"]
+        assert health(pool, "r1")["state"] == "Suspect"
+        assert "401" in health(pool, "r1")["reason"]
+        ready, reason = readiness(pool, "syncer-r1")
+        assert not ready
+        assert "super cluster r1: the super cluster does not answer" in reason
+        ready, reason = readiness(pool, "nsscheduler")
+        assert ready, "it works on for the others"
+        assert "leading, but super cluster r1 is suspect: " in reason
         post(space, "pods", pod("elsewhere", on="r2"))
         space.running("elsewhere")
     finally:
         renew_token(pool, r1, stored)
     eventually(lambda: reachable(pool, "r1")["status"] == "True", 180)
     assert pool.system.pid("syncer-r1") == pid
+    assert health(pool, "r1") == {"state": "Ready", "reason": ""}
+    eventually(lambda: readiness(pool, "syncer-r1")[0], 60)

@@ -7,7 +7,7 @@ from pool_kit import Pool, deployment, eventually
 
 
 @pytest.mark.timeout(400)
-def test_draining_a_super_cluster_waits_for_budgets_until_the_operator_has_enough(pool: Pool) -> None:
+def test_draining_a_super_cluster_waits_for_budgets_until_the_operator_overrides_them(pool: Pool) -> None:
     vcsync = pool.system.vcsync
     with pool.space() as space:
         space.pin(r1=1)
@@ -25,7 +25,7 @@ def test_draining_a_super_cluster_waits_for_budgets_until_the_operator_has_enoug
             vcsync("super", "drain", "r1")
             name = min(names)
             endpoint = pool.system.endpoint("syncer-r1").removeprefix("http://")
-            told = eventually(
+            output = eventually(
                 lambda: (
                     line
                     if "disruption budget web"
@@ -33,7 +33,7 @@ def test_draining_a_super_cluster_waits_for_budgets_until_the_operator_has_enoug
                     else ""
                 )
             )
-            assert "waits for PodDisruptionBudgets" in told
+            assert "waits for PodDisruptionBudgets" in output
             assert {each["metadata"]["name"] for each in space.pods("web")} == names
 
             vcsync("super", "drain", "r1", "--force")

@@ -1,4 +1,4 @@
-"""Slices that a namespace gives up are dealt out again only when its Pods use no more than what is left."""
+"""Slices that a namespace releases are given to others only when its Pods fit into the remaining ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LARGE = {"cpu": "400m", "memory": "400Mi"}
 
 
 @pytest.mark.timeout(300)
-def test_what_pods_still_use_of_slices_that_shrink_is_nobody_elses(pool: Pool) -> None:
+def test_capacity_that_pods_still_use_of_removed_slices_is_not_given_to_others(pool: Pool) -> None:
     with pool.space() as space:
         space.pin(r1=2)
         eventually(lambda: space.placements() == {"r1": 2})
@@ -28,8 +28,8 @@ def test_what_pods_still_use_of_slices_that_shrink_is_nobody_elses(pool: Pool) -
         assert stays == "r1"
         assert ledger["status"]["clearing"]["r1"]["cpu"] == "500m"
         assert names.clear_finalizer("r1") in ledger["metadata"]["finalizers"]
-        told = pool.system.vcsync("explain", "namespace", f"acme/{space.name}")
-        assert "Super cluster r1 may still hold 500m cpu" in told
+        output = pool.system.vcsync("explain", "namespace", f"acme/{space.name}")
+        assert "Super cluster r1 may still hold 500m cpu" in output
         assert space.running("second"), "a smaller quota ends no Pod"
 
         space.kubectl("delete", "pod", "second")

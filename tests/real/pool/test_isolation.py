@@ -1,4 +1,4 @@
-"""What one tenant's Pods can see of, do to and ask from the nodes and tenants beside them: nothing but what policy allows."""
+"""A tenant's Pods cannot see or affect nodes and other tenants beyond what the operator's policy allows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FIELDS = (
 
 
 def field_of(found: Json, path: str) -> str:
-    """A field of the tenant's Pod."""
+    """Return a field of the tenant's Pod."""
     if "['" in path:
         kind, _, key = path.removeprefix("metadata.").removesuffix("']").partition("['")
         return str(found["metadata"][kind][key])
@@ -46,7 +46,7 @@ def field_of(found: Json, path: str) -> str:
     return str(value)
 
 
-def test_the_downward_api_tells_the_tenants_values(pool: Pool, space: Space) -> None:
+def test_the_downward_api_has_the_tenants_values(pool: Pool, space: Space) -> None:
     variables = [
         {"name": f"FIELD_{position}", "valueFrom": {"fieldRef": {"fieldPath": path}}}
         for position, path in enumerate(FIELDS)
@@ -68,9 +68,9 @@ def test_the_downward_api_tells_the_tenants_values(pool: Pool, space: Space) -> 
     super_id, standing = space.below("curious")
     below = pool.supers[super_id]
 
-    told = environment(below, standing)
+    environ = environment(below, standing)
     for position, path in enumerate(FIELDS):
-        assert told[f"FIELD_{position}"] == field_of(mine, path), path
+        assert environ[f"FIELD_{position}"] == field_of(mine, path), path
 
     def files_agree() -> bool:
         found = space.get("pods", "curious") or {}
@@ -86,7 +86,7 @@ def test_the_downward_api_tells_the_tenants_values(pool: Pool, space: Space) -> 
         return True
 
     eventually(files_agree)
-    # Files follow changes.
+    # Files are updated after changes.
     space.kubectl("label", "pod", "curious", "app=shop", "kubernetes.io/team=red", "--overwrite")
     eventually(
         lambda: files(below, space.there(super_id, "pods", "curious") or {})["/about/file-3"] == b"shop"
@@ -101,22 +101,22 @@ def test_a_tenant_can_neither_see_nor_repel_anothers_pods(pool: Pool) -> None:
     with pool.space("acme") as acme, pool.space("umbrella") as umbrella:
         acme.apply(deployment("wide", 2))
         acme.all_running("wide", 2)
-        # They want to be alone on their node, or in their region, whoever the others are.
+        # Their anti-affinity excludes all other Pods from their node, or from their region.
         hermit = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [EVERYONE]}}
         region = {**EVERYONE, "topologyKey": "topology.kubernetes.io/region"}
         recluse = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [region]}}
         umbrella.apply(pod("recluse", on="r2", affinity=recluse))
         for position in range(2):
             umbrella.apply(pod(f"hermit-{position}", on="r1", affinity=hermit))
-        # r1 has two nodes: both hermits find a place although acme's Pods stand there, each other they repel.
+        # r1 has two nodes: both hermits run although acme's Pods run there, and they repel each other.
         nodes = {umbrella.running(f"hermit-{position}")["spec"]["nodeName"] for position in range(2)}
         assert len(nodes) == 2
         umbrella.running("recluse")
-        # And they keep nobody of acme's away.
+        # They do not repel acme's Pods.
         acme.apply(*[pod(f"after-{position}", on="r1") for position in range(3)])
         for position in range(3):
             acme.running(f"after-{position}")
-        # A third hermit has no node left; a Pod that wants to be near acme's finds none of them.
+        # There is no node for a third hermit, and affinity to acme's Pods matches none of them.
         umbrella.apply(pod("hermit-2", on="r1", affinity=hermit))
         near = {**EVERYONE, "labelSelector": {"matchLabels": {"app": "wide"}}}
         friend = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}
@@ -124,7 +124,7 @@ def test_a_tenant_can_neither_see_nor_repel_anothers_pods(pool: Pool) -> None:
         for name in ("hermit-2", "stalker"):
             found = eventually(lambda name=name: _unscheduled(umbrella, name))  # type: ignore[misc]
             assert "affinity" in found
-        # A Pod of this tenant that meets the hermits would wait for kube-scheduler's next look, minutes after they went.
+        # A Pod of this tenant that the hermits repel would wait minutes for kube-scheduler's next attempt.
         umbrella.kubectl("delete", "pods", "--all", "--wait")
 
 
@@ -175,12 +175,12 @@ def test_topology_spread_counts_the_own_tenants_pods_only(pool: Pool) -> None:
 
 
 def acme_node(space: Space) -> str:
-    """A virtual node of super cluster r1."""
+    """Return a virtual node of super cluster r1."""
     space.apply(pod("scout", on="r1"))
     return str(space.running("scout")["spec"]["nodeName"])
 
 
-def test_priority_classes_mean_what_the_operator_says(pool: Pool, space: Space) -> None:
+def test_priority_classes_have_the_operators_values(pool: Pool, space: Space) -> None:
     def priority_class(name: str, value: int) -> Json:
         return {
             "apiVersion": "scheduling.k8s.io/v1",
@@ -208,7 +208,7 @@ def test_priority_classes_mean_what_the_operator_says(pool: Pool, space: Space) 
 
 
 def _known_priority(space: Space) -> bool:
-    """Whether a new Pod of class `urgent` gets the operator's priority; the syncer may still have to hear of it."""
+    """Return whether a new Pod of class `urgent` gets the operator's priority, which the syncer sees with a delay."""
     space.kubectl("delete", "pod", "urgent", "--ignore-not-found", "--force")
     eventually(lambda: space.there("r1", "pods", "urgent") is None)
     space.apply(pod("urgent", on="r1", priorityClassName="urgent"))
@@ -230,7 +230,7 @@ REFUSED: dict[str, Json] = {
 
 
 @pytest.mark.timeout(300)
-def test_what_reaches_beyond_the_sandbox_is_refused_and_says_why(pool: Pool, space: Space) -> None:
+def test_fields_that_reach_beyond_the_sandbox_are_refused_with_a_reason(pool: Pool, space: Space) -> None:
     for field, spec in REFUSED.items():
         body = pod(field.lower(), **spec)
         if field == "nodeName":  # bound before any scheduler sees it
@@ -240,14 +240,14 @@ def test_what_reaches_beyond_the_sandbox_is_refused_and_says_why(pool: Pool, spa
         name = field.lower()
         found = eventually(lambda name=name: _refusal(space, name))  # type: ignore[misc]
         assert field in found["message"], found
-        (told,) = eventually(lambda name=name: space.events(name, "PolicyRefused"))  # type: ignore[misc]
-        assert told["message"] == found["message"]
-        assert told["type"] == "Warning"
+        (event,) = eventually(lambda name=name: space.events(name, "PolicyRefused"))  # type: ignore[misc]
+        assert event["message"] == found["message"]
+        assert event["type"] == "Warning"
         assert not any(space.there(super_id, "pods", name) for super_id in pool.supers)
 
 
-def test_the_controller_of_refused_pods_says_so_too(space: Space) -> None:
-    """Users describe what they have made: a Job, a Deployment's ReplicaSet."""
+def test_the_controller_of_refused_pods_gets_an_event_too(space: Space) -> None:
+    """Users describe the objects that they have created: a Job, a Deployment's ReplicaSet."""
     job = pod("net", hostNetwork=True, restartPolicy="Never")
     space.apply(
         {
@@ -259,12 +259,12 @@ def test_the_controller_of_refused_pods_says_so_too(space: Space) -> None:
         deployment("many", 3, on="r1", hostNetwork=True),
     )
     for what in ("job/net", "replicaset"):
-        told = eventually(
+        message = eventually(
             lambda what=what: next(  # type: ignore[misc]
                 (line for line in space.kubectl("describe", what).splitlines() if "PolicyRefused" in line), ""
             )
         )
-        assert "Pods of it do not run: spec.hostNetwork is not allowed here; remove it" in told
+        assert "Pods of it do not run: spec.hostNetwork is not allowed here; remove it" in message
     owners = [each for each in space.all("events") if each["involvedObject"]["kind"] == "ReplicaSet"]
     refused = [each for each in owners if each["reason"] == "PolicyRefused"]
     assert len(refused) == 1, "one for all Pods, counted"
@@ -275,11 +275,11 @@ def _refusal(space: Space, name: str) -> Json:
     return found if found.get("reason") == "PolicyRefused" else {}
 
 
-def test_the_operator_may_allow_it(pool: Pool, space: Space) -> None:
+def test_the_operator_may_allow_such_fields(pool: Pool, space: Space) -> None:
     space.apply(pod("open", on="r1", **REFUSED["hostPort"]))
     eventually(lambda: _refusal(space, "open"))
     with pool.configured("acme", podPolicy={"hostPort": "Allow", "nodeName": "Allow"}):
-        # The Pod that waited is taken at once.
+        # The waiting Pod is accepted immediately.
         space.running("open")
         standing = space.there("r1", "pods", "open") or {}
         assert standing["spec"]["containers"][0]["ports"][0]["hostPort"] == 8080
@@ -290,7 +290,7 @@ def test_the_operator_may_allow_it(pool: Pool, space: Space) -> None:
         assert (space.there("r1", "pods", "placed") or {})["spec"]["nodeName"] == node
 
 
-def test_pods_tolerate_no_taints_but_those_that_the_operator_names(pool: Pool, space: Space) -> None:
+def test_pods_may_only_tolerate_taints_that_the_operator_names(pool: Pool, space: Space) -> None:
     def tolerating(key: str) -> Json:
         return pod(f"on-{key}", tolerations=[{"key": key, "operator": "Exists"}])
 
@@ -299,16 +299,17 @@ def test_pods_tolerate_no_taints_but_those_that_the_operator_names(pool: Pool, s
         space.apply(tolerating("spot"))
         space.running("on-spot")
         space.apply(tolerating("gpu"))
-        told = eventually(lambda: _refusal(space, "on-gpu"))
+        event = eventually(lambda: _refusal(space, "on-gpu"))
         assert (
-            "spec.tolerations[0] tolerates taint gpu, which is not allowed here; remove it" in told["message"]
+            "spec.tolerations[0] tolerates taint gpu, which is not allowed here; remove it"
+            in event["message"]
         )
     finally:
         pool.configure("acme", podPolicy={"tolerations": None})
     space.running("on-gpu")
 
 
-def test_our_own_labels_mean_nothing_when_a_tenant_writes_them(pool: Pool, space: Space) -> None:
+def test_our_own_labels_have_no_effect_when_a_tenant_writes_them(pool: Pool, space: Space) -> None:
     body = pod("liar", on="r1", labels={names.CLUSTER: "other", names.CONTROLLED: "false", "app": "liar"})
     body["metadata"]["annotations"] = {
         names.CLUSTER: pool.key("umbrella"),

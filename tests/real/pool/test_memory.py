@@ -1,4 +1,4 @@
-"""A tenant that holds more than a syncer has memory for is told so, and goes on when it has less."""
+"""A tenant with more objects than a syncer's memory limit gets an Event, and is synced again when it has fewer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EACH = 200_000
 
 
 @pytest.mark.timeout(300)
-def test_a_tenant_with_too_much_is_not_synced_until_it_has_less(pool: Pool, tmp_path: Path) -> None:
+def test_a_tenant_above_the_memory_limit_is_not_synced_until_it_is_below(pool: Pool, tmp_path: Path) -> None:
     system = pool.system
     with pool.space() as space:
         port = free_ports(1)[0]
@@ -49,13 +49,13 @@ def test_a_tenant_with_too_much_is_not_synced_until_it_has_less(pool: Pool, tmp_
                     f"example.com/more={'x' * 100_000}",
                 )
 
-            def told() -> str:
+            def message() -> str:
                 found = json.loads(
                     pool.bed.meta.kubectl("get", "events", "-n", names.DEFAULT_VC_NAMESPACE, "-o", "json")
                 )
                 return next((e["message"] for e in found["items"] if e["reason"] == "TenantTooLarge"), "")
 
-            assert "--memory-per-tenant" in eventually(told)
+            assert "--memory-per-tenant" in eventually(message)
             for number in range(6):
                 space.kubectl("delete", "service", f"large-{number}")
             space.apply(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pool_kit import TWO_SLICES, Json, Pool, deployment, eventually, pod, quota
+from pool_kit import TWO_SLICES, Json, Pool, Space, deployment, eventually, pod, quota
 
 SERVICE: Json = {
     "apiVersion": "v1",
@@ -29,8 +29,7 @@ def test_pods_use_a_name_server_whose_pods_are_in_another_super_cluster(pool: Po
             [server] = system.all_running("kube-dns", 1)
             found = eventually(lambda: system.there("r1", "services", "kube-dns"))
             assert not found["spec"].get("selector")
-            endpoints = eventually(lambda: system.there("r1", "endpoints", "kube-dns"))
-            addresses = [each["ip"] for subset in endpoints["subsets"] for each in subset["addresses"]]
+            addresses = eventually(lambda: endpoint_addresses(system, "r1", "kube-dns"))
             assert addresses == [server["status"]["podIP"]]
             assert system.there("r1", "pods", server["metadata"]["name"]) is None
 
@@ -44,3 +43,10 @@ def test_pods_use_a_name_server_whose_pods_are_in_another_super_cluster(pool: Po
         finally:
             system.kubectl("delete", "deployment,service", "kube-dns", "--ignore-not-found")
             system.kubectl("delete", "resourcequota", "dns", "--ignore-not-found")
+
+
+def endpoint_addresses(space: Space, cluster: str, name: str) -> list[str]:
+    """Return the ready addresses of the Endpoints of a name in a super cluster. Empty: it has none yet."""
+    endpoints = space.there(cluster, "endpoints", name) or {}
+    subsets = endpoints.get("subsets") or []
+    return [each["ip"] for subset in subsets for each in subset.get("addresses") or []]

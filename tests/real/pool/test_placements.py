@@ -1,4 +1,4 @@
-"""The ledger's changes take effect at once, losing a placement drains in order, and a settled system writes nothing."""
+"""Changes of the ledger take effect immediately, a lost placement is drained in order, and an idle system writes nothing."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ from pool_kit import (
 
 from hack.testbed import Cluster
 from vcsync.api import names
-from vcsync.kube.quantity import milli
+from vcsync.objects.quantity import milli
+from vcsync.syncer.pod_meter import WRITE_SECONDS
 
 NODE_PORTS = "services.nodeports"
 
 
-def test_a_placement_that_is_added_takes_everything_along_at_once(pool: Pool) -> None:
-    """What stood in the namespace all the time goes to the super cluster that is new to it."""
+def test_a_new_placement_gets_all_objects_immediately(pool: Pool) -> None:
+    """Existing objects of the namespace are synced to its new super cluster."""
     with pool.space() as space:
         space.pin(r1=2)
         eventually(lambda: space.placements() == {"r1": 2})
@@ -76,15 +77,15 @@ def test_losing_a_placement_drains_pods_first_then_the_rest_then_the_finalizer(p
         space.running("worker")
         with still_kubelets(pool.supers["r2"]):
             space.pin(r1=2)
-            # The Pod is asked to go with its own grace period, and the tenant sees that.
+            # The Pod is deleted with its own grace period, which the tenant sees.
             standing = eventually(lambda: _deleting(space.there("r2", "pods", "worker")))
             assert standing["metadata"]["deletionGracePeriodSeconds"] == 60
             mine = eventually(lambda: _deleting(space.get("pods", "worker")))
             assert mine["metadata"]["deletionGracePeriodSeconds"] == 60
-            (told,) = eventually(lambda: space.events("worker", "SlicesLost"))
-            assert "holds no slices on super cluster r2 any more" in told["message"]
-            assert told["involvedObject"]["uid"] == mine["metadata"]["uid"]
-            # While it stops, what it needs stays, and the ledger remembers.
+            (event,) = eventually(lambda: space.events("worker", "SlicesLost"))
+            assert "has no slices on super cluster r2 any more" in event["message"]
+            assert event["involvedObject"]["uid"] == mine["metadata"]["uid"]
+            # Until it has stopped, the objects that it needs and the line of the ledger remain.
             assert space.there("r2", "configmaps", "needed")
             assert "deletionTimestamp" not in (_super_namespace(space, "r2") or {})["metadata"]
             assert names.drain_finalizer("r2") in (space.ledger() or {})["metadata"]["finalizers"]
@@ -102,7 +103,7 @@ def _super_namespace(space: Space, super_id: str) -> Json | None:
     return read(space.pool.supers[super_id], f"/api/v1/namespaces/{space.super_name}")
 
 
-def test_a_super_cluster_that_is_cordoned_keeps_what_it_has_and_gets_nothing_new(pool: Pool) -> None:
+def test_a_cordoned_super_cluster_keeps_its_slices_and_gets_no_new_ones(pool: Pool) -> None:
     with pool.space() as space:
         space.apply(deployment("web", 2))
         assert {super_of(each) for each in space.all_running("web", 2)} == {"r1", "r2"}
@@ -119,8 +120,8 @@ def test_a_namespace_without_a_quota_waits_with_a_reason(pool: Pool) -> None:
     space = pool.new_space()
     space.create()
     try:
-        (told,) = eventually(lambda: _namespace_events(space, "NoQuota"))
-        assert "ResourceQuota" in told["message"]
+        (event,) = eventually(lambda: _namespace_events(space, "NoQuota"))
+        assert "ResourceQuota" in event["message"]
         eventually(space.has_account)
         space.apply(pod("early"))
         found = eventually(lambda: condition(space.get("pods", "early"), "PodScheduled"))
@@ -141,7 +142,7 @@ def _namespace_events(space: Space, reason: str) -> list[Json]:
     return [each for each in found if each["reason"] == reason]
 
 
-def test_the_operators_default_quota_stands_in_and_is_shown(pool: Pool) -> None:
+def test_the_operators_default_quota_applies_and_is_visible(pool: Pool) -> None:
     with pool.configured("umbrella", defaultQuota=TWO_SLICES):
         space = pool.new_space("umbrella")
         space.create()
@@ -156,7 +157,7 @@ def test_the_operators_default_quota_stands_in_and_is_shown(pool: Pool) -> None:
             space.delete()
 
 
-def test_what_a_tenant_writes_into_its_placement_annotations_is_put_right(pool: Pool, space: Space) -> None:
+def test_placement_annotations_are_restored_after_a_tenants_change(pool: Pool, space: Space) -> None:
     forged = {
         "metadata": {
             "annotations": {names.PLACEMENTS: '{"r1":50}'},
@@ -171,7 +172,7 @@ def test_what_a_tenant_writes_into_its_placement_annotations_is_put_right(pool: 
 
 
 @pytest.mark.parametrize("plural", ["configmaps", "pods", "resourcequotas"])
-def test_what_is_changed_below_is_put_right(pool: Pool, space: Space, plural: str) -> None:
+def test_changes_in_a_super_cluster_are_reverted(pool: Pool, space: Space, plural: str) -> None:
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "fixed"}, "data": {"a": "b"}}
     space.apply(config, pod("fixed", on="r1", labels={"app": "fixed"}))
     space.running("fixed")
@@ -194,7 +195,7 @@ def test_what_is_changed_below_is_put_right(pool: Pool, space: Space, plural: st
     eventually(lambda: right(space.there("r1", plural, name) or {}))
 
 
-# --- Quiet
+# --- Idle systems
 
 WRITES = {"POST", "PUT", "PATCH", "DELETE"}
 QUIET_SECONDS = 20
@@ -204,7 +205,7 @@ _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
 def writes_seen(cluster: Cluster) -> Counter[tuple[str, str]]:
-    """How many writes an API server has seen, by verb and resource, those of its own cluster's servers included."""
+    """Return (verb, resource) -> number of writes at an API server, including those of its own cluster's servers."""
     seen: Counter[tuple[str, str]] = Counter()
     code, text = cluster.call("GET", "/metrics")
     assert code == 200
@@ -218,11 +219,12 @@ def writes_seen(cluster: Cluster) -> Counter[tuple[str, str]]:
 
 
 ALLOWED = {
-    "meta": {"leases", "superclusters/status"},  # leader election; the super clusters' heartbeat
+    # Leader election; the super clusters' heartbeats; the time of Pods.
+    "meta": {"leases", "superclusters/status", "configmaps"},
     "tenant": {"leases"},  # virtual nodes'
     "super": {"leases", "nodes/status"},  # the hollow nodes' own
 }
-"""Heartbeats: all that a settled system may write."""
+"""Heartbeats and records of time: all that a settled system may write."""
 
 REVIEWS = {"tokenreviews", "subjectaccessreviews"}
 
@@ -243,7 +245,7 @@ def test_a_settled_system_writes_nothing_but_heartbeats(pool: Pool, space: Space
     clusters = {
         name: cluster for name, cluster in pool.bed.clusters.items() if not name.startswith("leaving")
     }
-    # What earlier tests left may still be going, virtual nodes up to two minutes: there comes a period without a write.
+    # Objects of earlier tests may still be removed, virtual nodes within two minutes: wait for a period without writes.
     eventually(lambda: _is_quiet(clusters), 180)
 
 
@@ -260,13 +262,17 @@ def _unexpected(clusters: dict[str, Cluster]) -> dict[str, Counter[tuple[str, st
     for name, cluster in clusters.items():
         allowed = ALLOWED[cluster.role] | REVIEWS
         moved = writes_seen(cluster) - before[name]
+        # Each syncer records the time of Pods in one ConfigMap, and at the turn of an hour in a second one.
+        recorded = sum(count for (_, resource), count in moved.items() if resource == "configmaps")
+        if recorded > len(clusters) * (QUIET_SECONDS / WRITE_SECONDS + 2):
+            allowed = allowed - {"configmaps"}
         if surprising := Counter({key: count for key, count in moved.items() if key[1] not in allowed}):
             found[name] = surprising
     return found
 
 
-def test_only_what_changed_is_written(pool: Pool, space: Space) -> None:
-    """A change of one of many objects costs one write of it in each super cluster, and no other."""
+def test_only_changed_objects_are_written(pool: Pool, space: Space) -> None:
+    """A change of one of many objects causes one write of it in each super cluster, and no other."""
     many = [
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"c-{n}"}, "data": {"a": "b"}}
         for n in range(10)
@@ -285,7 +291,7 @@ def test_only_what_changed_is_written(pool: Pool, space: Space) -> None:
 
 
 def _ours(space: Space, super_id: str) -> dict[str, str]:
-    """Versions of the tenant's own ConfigMaps in a super cluster."""
+    """Return the versions of the tenant's own ConfigMaps in a super cluster."""
     return {
         each["metadata"]["name"]: each["metadata"]["resourceVersion"]
         for each in space.all_there(super_id, "configmaps")
@@ -301,10 +307,10 @@ def test_a_namespace_has_no_more_pods_than_its_slices_though_they_request_nothin
         space.apply(deployment("idle", 2 * room + 2, containers=idle))
         waiting = eventually(lambda: _waiting(space, 2))
         for each in waiting:
-            told = condition(each, "PodScheduled")["message"]
-            assert f"r1: pods 1 asked, 0 of {room} free; r2: pods 1 asked, 0 of {room} free" in told
+            message = condition(each, "PodScheduled")["message"]
+            assert f"r1: pods 1 asked, 0 of {room} free; r2: pods 1 asked, 0 of {room} free" in message
         eventually(lambda: sum(map(is_running, space.pods("idle"))) == 2 * room)
-        # Whoever gives its Pod to a super cluster itself meets the quota there.
+        # A Pod that the tenant assigns to a super cluster by itself is refused by the quota there.
         space.apply(pod("pushy", labels={names.SUPER_CLUSTER: "r1"}, containers=idle))
         syncer = pool.system.endpoint("syncer-r1").removeprefix("http://")
         asked = ("explain", "pod", f"acme/{space.name}/pushy", "--endpoint", syncer)
@@ -317,7 +323,7 @@ def test_a_namespace_has_no_more_pods_than_its_slices_though_they_request_nothin
         eventually(lambda: sum(map(is_running, space.pods("idle"))) == 2 * room)
 
 
-def test_node_ports_go_with_slices_and_whoever_has_too_many_services_is_told(pool: Pool) -> None:
+def test_node_ports_are_limited_by_slices_and_a_service_above_the_limit_gets_an_event(pool: Pool) -> None:
     def service(name: str, ports: int) -> Json:
         return {
             "apiVersion": "v1",
@@ -331,9 +337,9 @@ def test_node_ports_go_with_slices_and_whoever_has_too_many_services_is_told(poo
         space.apply(service("some", room))
         eventually(lambda: all(space.there(super_id, "services", "some") for super_id in ("r1", "r2")))
         space.apply(service("more", 1))
-        (told,) = eventually(lambda: space.events("more", "FailedCreate")[:1])
-        assert "exceeded quota" in told["message"]
-        assert "remove another Service, or have the namespace hold more slices" in told["message"]
+        (event,) = eventually(lambda: space.events("more", "FailedCreate")[:1])
+        assert "exceeded quota" in event["message"]
+        assert "remove another Service, or have the namespace hold more slices" in event["message"]
         space.apply(quota({"cpu": "2", "memory": "2Gi"}))
         for super_id in ("r1", "r2"):
             eventually(lambda super_id=super_id: _used(space, super_id, NODE_PORTS)[1] == str(2 * room))
@@ -341,7 +347,7 @@ def test_node_ports_go_with_slices_and_whoever_has_too_many_services_is_told(poo
         eventually(lambda: all(space.there(super_id, "services", "more") for super_id in ("r1", "r2")))
 
 
-def test_bytes_go_with_slices_and_whoever_fills_a_super_cluster_is_told(pool: Pool) -> None:
+def test_bytes_are_limited_by_slices_and_an_object_above_the_limit_gets_an_event(pool: Pool) -> None:
     def config(name: str) -> str:
         body = {
             "apiVersion": "v1",
@@ -361,12 +367,12 @@ def test_bytes_go_with_slices_and_whoever_fills_a_super_cluster_is_told(pool: Po
                 lambda super_id=super_id: all(space.there(super_id, "configmaps", each) for each in some)
             )
         space.kubectl("create", "-f", "-", input=config("more"))
-        (told,) = eventually(lambda: space.events("more", "FailedCreate")[:1])
-        assert "that its slices have room for" in told["message"]
+        (event,) = eventually(lambda: space.events("more", "FailedCreate")[:1])
+        assert "that its slices have room for" in event["message"]
         assert (
-            "remove objects or make them smaller, or have the namespace hold more slices" in told["message"]
+            "remove objects or make them smaller, or have the namespace hold more slices" in event["message"]
         )
-        # What does not grow is written all the same, and Pods come.
+        # Objects that do not grow are still written, and Pods are created.
         space.kubectl("label", "configmap", "some-0", "looked=at")
         space.apply(pod("small"))
         space.running("small")
@@ -385,6 +391,6 @@ def _waiting(space: Space, count: int) -> list[Json]:
 
 
 def _used(space: Space, super_id: str, resource: str) -> tuple[str, str]:
-    """How much of a resource is used of how much, in the super cluster's own words."""
+    """Return the used and the hard amount of a resource, from the super cluster's ResourceQuota."""
     status = (space.there(super_id, "resourcequotas", names.SUPER_QUOTA_NAME) or {})["status"]
     return status["used"][resource], status["hard"][resource]

@@ -1,4 +1,4 @@
-"""A Pod sees its own tenant's API and nothing else: tokens, CA, endpoint, whatever volumes the tenant writes."""
+"""A Pod gets the tokens, CA and endpoint of only its own tenant's API, independent of its volumes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ ROBOT: Json = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name"
 
 
 def claims(token: str) -> Json:
-    """What a JWT says."""
+    """Return the claims of a JWT."""
     body = token.split(".")[1]
     decoded: Json = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
     return decoded
 
 
 def review(cluster: Cluster, token: str, *audiences: str) -> Json:
-    """What a cluster says of a token."""
+    """Return a cluster's review of a token."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview"}
     spec: Json = {"token": token} | ({"audiences": list(audiences)} if audiences else {})
     code, answer = cluster.call("POST", "/apis/authentication.k8s.io/v1/tokenreviews", {**body, "spec": spec})
@@ -35,7 +35,7 @@ def review(cluster: Cluster, token: str, *audiences: str) -> Json:
 
 
 def who_am_i(cluster: Cluster, folder: Path, mounted: dict[str, bytes], variables: dict[str, str]) -> Json:
-    """`kubectl auth whoami` with what a container has, as an in-cluster client would use it."""
+    """Run `kubectl auth whoami` with a container's files and environment, like an in-cluster client."""
     authority = folder / "ca.crt"
     authority.write_bytes(mounted[f"{SERVICE_ACCOUNT}/ca.crt"])
     server = f"https://{variables['KUBERNETES_SERVICE_HOST']}:{variables['KUBERNETES_SERVICE_PORT']}"
@@ -50,14 +50,12 @@ def who_am_i(cluster: Cluster, folder: Path, mounted: dict[str, bytes], variable
     }
     path = folder / "config"
     path.write_text(json.dumps(config))
-    told = cluster.kubectl("--kubeconfig", str(path), "auth", "whoami", "-o", "json")
-    user: Json = json.loads(told)["status"]["userInfo"]
+    output = cluster.kubectl("--kubeconfig", str(path), "auth", "whoami", "-o", "json")
+    user: Json = json.loads(output)["status"]["userInfo"]
     return user
 
 
-def test_a_pod_talks_to_its_own_tenant_as_its_service_account(
-    pool: Pool, space: Space, tmp_path: Path
-) -> None:
+def test_a_pod_calls_its_own_tenant_as_its_service_account(pool: Pool, space: Space, tmp_path: Path) -> None:
     space.apply(ROBOT)
     space.apply(pod("client", serviceAccountName="robot"))
     mine = space.running("client")
@@ -69,7 +67,7 @@ def test_a_pod_talks_to_its_own_tenant_as_its_service_account(
 
     assert mounted[f"{SERVICE_ACCOUNT}/namespace"].decode() == space.name
     assert mounted[f"{SERVICE_ACCOUNT}/ca.crt"].decode().strip() == space.tenant.ca_pem.strip()
-    # In an embedded control plane the token alone says whose it is: no path goes before.
+    # In an embedded control plane the token alone selects the tenant, without a path prefix.
     endpoint = f"https://{variables['KUBERNETES_SERVICE_HOST']}:{variables['KUBERNETES_SERVICE_PORT']}"
     assert endpoint + space.tenant.plan.path == space.tenant.url
     user = who_am_i(space.tenant, tmp_path, mounted, variables)
@@ -81,7 +79,7 @@ def test_a_pod_talks_to_its_own_tenant_as_its_service_account(
     for other in (pool.cluster("r1"), pool.cluster("r2"), pool.cluster("umbrella"), pool.cluster("meta")):
         assert not review(other, token).get("authenticated"), other.name
 
-    # Gone with the Pod: the copy is deleted, and what was taken of it is of no use any more.
+    # After the Pod's end the Secret is deleted, and copies of the token are invalid.
     secret = names.TOKEN_SECRET_PREFIX + mine["metadata"]["uid"]
     assert space.there(super_id, "secrets", secret)
     space.kubectl("delete", "pod", "client")
@@ -89,7 +87,7 @@ def test_a_pod_talks_to_its_own_tenant_as_its_service_account(
     eventually(lambda: not review(space.tenant, token).get("authenticated"))
 
 
-def test_tokens_have_the_audience_and_lifetime_that_was_asked_for(pool: Pool, space: Space) -> None:
+def test_tokens_have_the_requested_audience_and_lifetime(pool: Pool, space: Space) -> None:
     sources = [
         {"serviceAccountToken": {"audience": "vault", "expirationSeconds": 600, "path": "vault"}},
         {"serviceAccountToken": {"expirationSeconds": 7200, "path": "api"}},
@@ -127,7 +125,7 @@ def test_tokens_are_renewed_in_time(pool: Pool, space: Space) -> None:
     issued = datetime.fromtimestamp(claims(before.decode())["iat"], UTC)
     assert 470 <= (due - issued).total_seconds() <= 490, "at 80 % of the shortest lifetime"
 
-    # Let the time have come.
+    # Let the tokens be due for renewal.
     past = json.dumps({"metadata": {"annotations": {names.TOKEN_RENEW: "2020-01-01T00:00:00Z"}}})
     below.kubectl("-n", space.super_name, "patch", "secret", name, "--type=merge", "-p", past)
 
@@ -140,7 +138,7 @@ def _other(found: bytes, before: bytes) -> bytes:
     return found if found != before else b""
 
 
-def test_nothing_of_the_super_cluster_is_mounted_whatever_the_tenant_writes(pool: Pool, space: Space) -> None:
+def test_no_volume_of_a_tenant_mounts_data_of_the_super_cluster(pool: Pool, space: Space) -> None:
     legacy = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -196,8 +194,8 @@ def test_nothing_of_the_super_cluster_is_mounted_whatever_the_tenant_writes(pool
 
     assert standing["spec"]["automountServiceAccountToken"] is False
     for name in ("main", "first"):
-        mounted, told = files(below, standing, name), environment(below, standing, name)
-        texts = [*mounted.values(), *(value.encode() for value in told.values())]
+        mounted, environ = files(below, standing, name), environment(below, standing, name)
+        texts = [*mounted.values(), *(value.encode() for value in environ.values())]
         assert mounted["/kube-api-access-zzzzz/ns"].decode() == space.name
         for text in texts:
             assert below.ca_pem.strip().encode() not in text
@@ -207,8 +205,8 @@ def test_nothing_of_the_super_cluster_is_mounted_whatever_the_tenant_writes(pool
         for path in ("/ca/ca.crt", "/legacy/ca.crt", "/kube-api-access-zzzzz/ca.crt"):
             assert mounted[path].decode().strip() == space.tenant.ca_pem.strip()
         assert review(space.tenant, mounted["/legacy/token"].decode())["authenticated"] is True
-        assert told["HOST"] == told["KUBERNETES_SERVICE_HOST"] == "127.0.0.1"
-        assert told["CA"].strip() == space.tenant.ca_pem.strip()
+        assert environ["HOST"] == environ["KUBERNETES_SERVICE_HOST"] == "127.0.0.1"
+        assert environ["CA"].strip() == space.tenant.ca_pem.strip()
         assert "/optional/token" not in mounted
     kept = space.there(super_id, "secrets", "legacy")
     assert kept is not None
@@ -219,7 +217,7 @@ def test_nothing_of_the_super_cluster_is_mounted_whatever_the_tenant_writes(pool
     ("kind", "name"),
     [("Secret", names.TOKEN_SECRET_PREFIX + "0b0e1a5e"), ("ConfigMap", names.TENANT_ROOT_CA)],
 )
-def test_names_that_imitate_ours_do_not_go_down(space: Space, kind: str, name: str) -> None:
+def test_names_that_imitate_ours_are_not_synced(space: Space, kind: str, name: str) -> None:
     space.apply({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, "data": {}})
 
     eventually(lambda: space.events(name, "ReservedName"))

@@ -1,4 +1,4 @@
-"""What super clusters tell comes up to the tenant: Events with their counts, load balancer addresses of all of them."""
+"""Reports of super clusters are copied to the tenant: Events with their counts, and load balancer addresses of all."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from vcsync.api import names
 
 
 def stamp() -> str:
-    """Now, as Events write it."""
+    """Return the current time in the format of Events."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def service(name: str, **spec: Any) -> Json:
-    """A Service."""
+    """Return a Service."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -27,7 +27,7 @@ def service(name: str, **spec: Any) -> Json:
 
 
 def super_event(space: Space, name: str, pod_name: str, count: int, super_id: str = "r1") -> Json:
-    """An Event as a kubelet writes it."""
+    """Return an Event like a kubelet's."""
     standing = space.there(super_id, "pods", pod_name)
     assert standing is not None
     return {
@@ -53,7 +53,7 @@ def super_event(space: Space, name: str, pod_name: str, count: int, super_id: st
     }
 
 
-def test_events_come_up_in_the_tenants_words_and_so_do_later_counts(space: Space) -> None:
+def test_events_and_their_counts_are_copied_with_the_tenants_names(space: Space) -> None:
     space.apply(pod("loops", on="r1"))
     mine = space.running("loops")
     r1 = space.pool.supers["r1"]
@@ -62,26 +62,26 @@ def test_events_come_up_in_the_tenants_words_and_so_do_later_counts(space: Space
     code, answer = r1.call("POST", path, body)
     assert code == 201, answer
 
-    told = eventually(lambda: space.events("loops", "BackOff"))[0]
+    event = eventually(lambda: space.events("loops", "BackOff"))[0]
 
-    assert told["message"] == f"Back-off restarting failed container in {space.name}/loops"
-    assert told["count"] == 1
-    assert told["involvedObject"]["uid"] == mine["metadata"]["uid"]
-    assert told["involvedObject"]["namespace"] == space.name
-    assert told["source"]["host"] == mine["spec"]["nodeName"]
+    assert event["message"] == f"Back-off restarting failed container in {space.name}/loops"
+    assert event["count"] == 1
+    assert event["involvedObject"]["uid"] == mine["metadata"]["uid"]
+    assert event["involvedObject"]["namespace"] == space.name
+    assert event["source"]["host"] == mine["spec"]["nodeName"]
 
     for count in (2, 7):
         code, answer = r1.call("PATCH", f"{path}/loops.1", {"count": count, "lastTimestamp": stamp()})
         assert code == 200, answer
         eventually(lambda count=count: space.events("loops", "BackOff")[0]["count"] == count)  # type: ignore[misc]
     assert len(space.events("loops", "BackOff")) == 1
-    # What the super cluster's scheduler said of the node, the tenant reads with the name it knows.
+    # In messages of the super cluster's scheduler, the tenant sees the name of the virtual node.
     scheduled = eventually(lambda: space.events("loops", "Scheduled"))[0]
     assert mine["spec"]["nodeName"] in scheduled["message"]
     assert space.super_name not in scheduled["message"]
 
 
-def test_load_balancer_addresses_come_up_from_both_super_clusters(space: Space) -> None:
+def test_load_balancer_addresses_are_copied_from_both_super_clusters(space: Space) -> None:
     space.apply(service("front", type="LoadBalancer", selector={"app": "front"}))
     addresses = {"r1": "192.0.2.11", "r2": "198.51.100.22"}
     for super_id, address in addresses.items():
@@ -96,7 +96,7 @@ def test_load_balancer_addresses_come_up_from_both_super_clusters(space: Space) 
     _answer_as_load_balancer(space, "r1", [])
     eventually(lambda: _ingress(space) == {addresses["r2"]})
 
-    # A super cluster that leaves takes its address along.
+    # The address of a removed super cluster is removed, too.
     space.pin(r1=2)
     eventually(lambda: _ingress(space) == set())
 
@@ -114,7 +114,7 @@ def _ingress(space: Space) -> set[str]:
     return {each["ip"] for each in found["status"]["loadBalancer"].get("ingress", ())}
 
 
-def test_endpoints_without_selector_go_down(space: Space) -> None:
+def test_endpoints_without_selector_are_synced(space: Space) -> None:
     endpoints: Json = {
         "apiVersion": "v1",
         "kind": "Endpoints",
@@ -140,7 +140,7 @@ def _addresses(space: Space, super_id: str) -> set[str]:
     return {each["ip"] for subset in found.get("subsets", ()) for each in subset["addresses"]}
 
 
-def test_a_service_keeps_its_own_address_in_either_place(space: Space) -> None:
+def test_a_service_keeps_its_own_address_in_tenant_and_super_cluster(space: Space) -> None:
     space.apply(service("web", selector={"app": "web"}, type="NodePort"))
     mine = eventually(lambda: space.get("services", "web"))
     for super_id in space.pool.supers:
@@ -154,24 +154,26 @@ def test_a_service_keeps_its_own_address_in_either_place(space: Space) -> None:
 
 def test_external_ips_are_refused(space: Space) -> None:
     space.apply(service("catcher", selector={"app": "x"}, externalIPs=["203.0.113.9"]))
-    told = eventually(lambda: space.events("catcher", "PolicyRefused"))
-    assert "externalIPs" in told[0]["message"]
+    events = eventually(lambda: space.events("catcher", "PolicyRefused"))
+    assert "externalIPs" in events[0]["message"]
     assert not any(space.there(super_id, "services", "catcher") for super_id in space.pool.supers)
 
 
-def test_an_address_for_a_load_balancer_goes_down_once_the_operator_allows_it(
+def test_an_address_for_a_load_balancer_is_synced_once_the_operator_allows_it(
     pool: Pool, space: Space
 ) -> None:
     space.apply(service("front", selector={"app": "x"}, type="LoadBalancer", loadBalancerIP="203.0.113.9"))
-    (told,) = eventually(lambda: space.events("front", "PolicyRefused")[:1])
-    assert told["message"].startswith("spec.loadBalancerIP is not allowed here: the address may be meant for")
+    (event,) = eventually(lambda: space.events("front", "PolicyRefused")[:1])
+    assert event["message"].startswith(
+        "spec.loadBalancerIP is not allowed here: the address may be meant for"
+    )
     assert not any(space.there(super_id, "services", "front") for super_id in pool.supers)
     with pool.configured("acme", servicePolicy={"loadBalancerIP": "Allow"}):
         standing = eventually(lambda: space.there("r1", "services", "front"))
         assert standing["spec"]["loadBalancerIP"] == "203.0.113.9"
     with pool.configured("acme", servicePolicy={"nodePort": "Refuse"}):
         space.apply(service("wide", selector={"app": "x"}, type="NodePort"))
-        (told,) = eventually(lambda: space.events("wide", "PolicyRefused")[:1])
-        assert told["message"].startswith("spec.type NodePort is not allowed here")
+        (event,) = eventually(lambda: space.events("wide", "PolicyRefused")[:1])
+        assert event["message"].startswith("spec.type NodePort is not allowed here")
         pool.configure("acme", servicePolicy={"nodePort": "Allow"})
         eventually(lambda: space.there("r1", "services", "wide"))

@@ -1,4 +1,4 @@
-"""The first steps of a tenant: quota, placement over the pool, Deployment, Service, mounts, rollout, and the way back."""
+"""The first steps of a tenant: quota, placement, Deployment, Service, mounts, rollout, and the removal of all."""
 
 import base64
 import json
@@ -36,7 +36,7 @@ def sleeper(replicas: int) -> dict[str, Any]:
 
 
 def test_the_walk_through(pool: Pool) -> None:
-    """A quota of two slices spreads over both super clusters; a Pod fills each; nothing beyond gets through."""
+    """A quota of two slices is spread over both super clusters; a Pod fills each; further Pods are refused."""
     space = pool.new_space(prefix="walk")
     space.create(slice_size=HUNDRED)
     try:
@@ -46,7 +46,7 @@ def test_the_walk_through(pool: Pool) -> None:
         assert {labels[names.placement_label(super_id)] for super_id in pool.supers} == {"1"}
         eventually(lambda: space.stands_on() == {"r1", "r2"})
         for super_id in pool.supers:
-            # The namespace stands a moment before its quota does.
+            # The namespace exists before its quota.
             slices = eventually(lambda s=super_id: space.there(s, "resourcequotas", names.SUPER_QUOTA_NAME))  # type: ignore[misc]
             hard = slices["spec"]["hard"]
             assert hard["requests.cpu"] == "100m"
@@ -64,13 +64,13 @@ def test_the_walk_through(pool: Pool) -> None:
             assert one["metadata"]["name"] in {each["metadata"]["name"] for each in both}
             assert one["spec"]["nodeName"]
 
-        # A third replica: the tenant's own admission refuses it, nobody else hears of it.
+        # The tenant's own admission refuses a third replica, and nothing reaches the super clusters.
         space.kubectl("scale", "deployment", "test-1", "--replicas", "3")
         refusal = eventually(lambda: _replica_failure(space))
         assert "exceeded quota: mem-cpu-demo" in refusal
         assert len(space.pods()) == 2
 
-        # Roles that come back find all as it was: nothing moves, nothing is made anew.
+        # Restarted roles change nothing: no Pod moves or is created again.
         space.kubectl("scale", "deployment", "test-1", "--replicas", "2")
         before = _footprint(space)
         for role in pool.system.role_names:
@@ -79,7 +79,7 @@ def test_the_walk_through(pool: Pool) -> None:
         assert space.placements() == {"r1": 1, "r2": 1}
         assert _footprint(space) == before
 
-        # The quota goes, and with it every slice and all that stood on them.
+        # The deletion of the quota removes every slice and its objects.
         space.kubectl("delete", "deployment", "test-1", "--cascade=foreground", "--wait=false")
         space.kubectl("delete", "resourcequota", "mem-cpu-demo")
         eventually(lambda: annotation(space.namespace(), names.PLACEMENTS) in (None, "{}"))
@@ -95,7 +95,7 @@ def _replica_failure(space: Space) -> str:
 
 
 def _footprint(space: Space) -> dict[str, str]:
-    """UID of every Pod on either side."""
+    """Return the UID of every Pod on both sides."""
     found = {each["metadata"]["name"]: each["metadata"]["uid"] for each in space.pods()}
     for super_id in space.pool.supers:
         for each in space.all_there(super_id, "pods"):
@@ -114,7 +114,7 @@ def test_losing_a_placement_clears_that_super_cluster_and_moves_the_pods(pool: P
     eventually(lambda: space.stands_on() == {"r1"})
     after = space.all_running("web", 2)
     assert {super_of(each) for each in after} == {"r1"}
-    # The Pod that was on r1 all the time was left alone.
+    # The Pod on r1 is unchanged.
     assert {each["metadata"]["uid"] for each in before} & {each["metadata"]["uid"] for each in after}
     eventually(lambda: (space.ledger() or {})["metadata"]["finalizers"] == [names.drain_finalizer("r1")])
 
@@ -131,13 +131,13 @@ def test_shrinking_the_quota_gives_slices_back(pool: Pool, space: Space) -> None
     space.running("stays")
 
 
-def test_a_pod_too_big_for_any_share_waits_and_says_what_is_missing_where(space: Space) -> None:
+def test_a_pod_too_big_for_any_share_waits_and_its_event_names_the_missing_resources(space: Space) -> None:
     big = {"cpu": "750m", "memory": "64Mi"}
     space.apply(pod("big", containers=[container(resources={"requests": big})]))
 
-    told = eventually(lambda: space.events("big", "FailedScheduling"))
+    events = eventually(lambda: space.events("big", "FailedScheduling"))
 
-    message = told[0]["message"]
+    message = events[0]["message"]
     assert "r1: " in message
     assert "r2: " in message
     assert "cpu" in message
@@ -148,7 +148,7 @@ def test_a_pod_too_big_for_any_share_waits_and_says_what_is_missing_where(space:
     assert "nodeName" not in (found or {})["spec"]
     assert not any(space.there(super_id, "pods", "big") for super_id in space.pool.supers)
 
-    # It waits for nothing but room.
+    # It waits only for room.
     space.kubectl("patch", "namespace", space.name, "--type=merge", "-p", _slice_annotation(TWO_SLICES))
     space.running("big")
 
@@ -157,7 +157,7 @@ def _slice_annotation(size: dict[str, str]) -> str:
     return json.dumps({"metadata": {"annotations": {names.SLICE: json.dumps(size)}}})
 
 
-def test_two_tenants_with_the_same_names_live_side_by_side(pool: Pool) -> None:
+def test_two_tenants_may_use_the_same_names(pool: Pool) -> None:
     with pool.space("acme", "twins") as acme, pool.space("umbrella", "twins") as umbrella:
         for space, colour in ((acme, "red"), (umbrella, "blue")):
             config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "colour"}}
@@ -177,7 +177,7 @@ def test_two_tenants_with_the_same_names_live_side_by_side(pool: Pool) -> None:
         assert umbrella.all_there("r1", "pods")
 
 
-def test_service_config_map_and_secret_reach_every_super_cluster_and_follow_changes(space: Space) -> None:
+def test_services_config_maps_and_secrets_are_synced_to_every_super_cluster(space: Space) -> None:
     service = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -216,7 +216,7 @@ def test_service_config_map_and_secret_reach_every_super_cluster_and_follow_chan
         standing = eventually(lambda s=super_id: space.there(s, "services", "web"))  # type: ignore[misc]
         assert standing["spec"]["selector"] == {"app": "web"}
         assert standing["metadata"]["annotations"][names.CLUSTER_IP] == mine["spec"]["clusterIP"]
-        # The super cluster's own controller finds the Pods by the labels that went down.
+        # The super cluster's own controller selects the Pods by the synced labels.
         addresses = eventually(
             lambda super_id=super_id: _addresses(space.there(super_id, "endpoints", "web"))
         )  # type: ignore[misc]
@@ -228,7 +228,7 @@ def test_service_config_map_and_secret_reach_every_super_cluster_and_follow_chan
         named = {each["name"]: each for each in standing_pod["spec"]["volumes"]}
         assert named["settings"]["configMap"]["name"] == "settings"
         assert named["key"]["secret"]["secretName"] == "key"
-    # The tenant's own controller sees the same two Pods by the addresses that came up.
+    # The tenant's own controller sees the same two Pods with the copied addresses.
     eventually(lambda: len(_addresses(space.get("endpoints", "web"))) == 2)
     first = space.there("r1", "services", "web")
     eventually(
@@ -309,10 +309,11 @@ def test_removing_a_tenant_leaves_nothing_of_it_in_any_super_cluster(pool: Pool)
         assert departing.name not in pool.system.vcsync("tenant", "list")
         eventually(lambda: read(pool.bed.meta, f"/api/v1/namespaces/{key}") is None)
     pool.bed.remove(departing.name)
+    assert all(tenant.call("GET", "/readyz")[0] == 200 for tenant in pool.bed.tenants.values())
 
 
 def _remains(cluster: Cluster, key: str) -> list[str]:
-    """Everything in a super cluster that carries a tenant's key."""
+    """Return all objects in a super cluster with a tenant's key."""
     return [
         f"{plural}/{each['metadata']['name']}"
         for plural in (

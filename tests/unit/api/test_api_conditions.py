@@ -1,4 +1,4 @@
-"""A condition remembers when its status last changed, whatever else is written into it."""
+"""A condition keeps its transition time while its status stays the same."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ def test_the_first_condition_is_appended() -> None:
     )
 
 
-def test_an_unchanged_status_keeps_its_time_while_reason_and_message_follow() -> None:
+def test_an_unchanged_status_keeps_its_transition_time_while_reason_and_message_change() -> None:
     old = set_condition((), "Ready", status=False, reason="Down", message="1 node", now=EARLIER)
     (ready,) = set_condition(old, "Ready", status=False, reason="Gone", message="0 nodes", now=LATER)
     assert (ready.last_transition_time, ready.reason, ready.message) == (EARLIER, "Gone", "0 nodes")
@@ -38,7 +38,7 @@ def test_other_conditions_keep_their_place() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("ABC"), st.sampled_from([True, False, None]))))
-def test_each_type_stands_once_with_its_last_status(writes: list[tuple[str, bool | None]]) -> None:
+def test_each_type_occurs_once_with_its_last_status(writes: list[tuple[str, bool | None]]) -> None:
     conditions: tuple[Condition, ...] = ()
     for number, (kind, status) in enumerate(writes):
         conditions = set_condition(conditions, kind, status=status, reason="R", message="", now=str(number))
@@ -52,6 +52,6 @@ def test_each_type_stands_once_with_its_last_status(writes: list[tuple[str, bool
         assert is_true(conditions, kind) is (status is True)
 
 
-def test_a_condition_that_is_not_there_is_not_true() -> None:
+def test_an_absent_condition_is_not_true() -> None:
     assert condition_of((), "Ready") is None
     assert not is_true((), "Ready")

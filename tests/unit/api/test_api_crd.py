@@ -1,4 +1,4 @@
-"""The CRDs are structural, explain every field, and bound whatever a rule walks over."""
+"""The CRDs are structural, describe every field, and limit the size of everything that a rule evaluates."""
 
 import re
 from collections.abc import Iterator
@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 
-from vcsync.api import specs
-from vcsync.api.crd import DEFINITIONS, crds
+from vcsync.api import served, specs
+from vcsync.api.crd import DEFINITIONS, crd, crds
+from vcsync.apimachinery.cel.rules import compile_rules
+from vcsync.apimachinery.structural.schema import build
+from vcsync.scheduling.slices import DIMENSIONS, OBJECTS, PODS
 
-CRDS = {definition["spec"]["names"]["kind"]: definition for definition in crds()}
+CRDS = {
+    definition["spec"]["names"]["kind"]: definition for definition in (*crds(), *map(crd, served.NETWORKS))
+}
 
 
 def schema_of(kind: str) -> dict[str, Any]:
@@ -33,6 +38,7 @@ FIELDS = [
     pytest.param(schema, id=f"{kind}{path}")
     for kind in CRDS
     for part in ("spec", "status")
+    if part in schema_of(kind)["properties"]
     for path, schema in below(schema_of(kind)["properties"][part], f".{part}")
 ]
 
@@ -80,13 +86,16 @@ def test_defaults_are_in_the_spec_only_and_meet_their_own_schema(kind: str) -> N
 
 def test_names_are_short_and_unique() -> None:
     short_names = [definition["spec"]["names"]["shortNames"] for definition in CRDS.values()]
-    assert short_names == [["te"], ["vc"], ["sc", "super"], ["npl"]]
+    assert short_names == [["te"], ["tt"], ["tp"], ["vc"], ["sc", "super"], ["npl"], ["ne", "net"]]
     assert all(definition["spec"]["names"]["categories"] == ["vcsync"] for definition in CRDS.values())
 
 
 @pytest.mark.parametrize("kind", CRDS)
 def test_status_is_a_subresource_with_conditions(kind: str) -> None:
     (version,) = CRDS[kind]["spec"]["versions"]
+    if kind == "TenantTemplate":  # Tenants show what has become of it.
+        assert "subresources" not in version
+        return
     assert version["subresources"] == {"status": {}}
     conditions = schema_of(kind)["properties"]["status"]["properties"]["conditions"]
     if kind == "VirtualCluster":
@@ -98,19 +107,21 @@ def test_status_is_a_subresource_with_conditions(kind: str) -> None:
         assert set(conditions["items"]["required"]) == {"type", "status", "reason", "lastTransitionTime"}
 
 
-@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda definition: definition.resource.kind)
+@pytest.mark.parametrize(
+    "definition", [*DEFINITIONS, *served.NETWORKS], ids=lambda definition: definition.resource.kind
+)
 def test_columns_show_fields_that_exist(definition: Any) -> None:
     paths = {path for path, _ in below(schema_of(definition.resource.kind))}
     for column in definition.columns:
         path = re.sub(r"\[\?\(.*\)\]", "[]", column.path)
         parent, _, leaf = path.rpartition(".")
         open_map = any(p == f"{parent}[]" for p in paths)
-        assert (
-            path in paths or path == ".metadata.creationTimestamp" or (open_map and leaf in {"cpu", "memory"})
+        assert path in {*paths, ".metadata.creationTimestamp", ".metadata.generation"} or (
+            open_map and leaf in {"cpu", "memory", "pods"}
         )
 
 
-def test_every_rule_says_which_field_and_what_to_do() -> None:
+def test_every_rule_names_the_field_and_the_remedy() -> None:
     rules = [
         rule
         for kind in CRDS
@@ -124,9 +135,36 @@ def test_every_rule_says_which_field_and_what_to_do() -> None:
         assert remedy
 
 
-def test_pod_policy_refuses_unless_told_otherwise() -> None:
+TAKEN = {
+    ("VirtualCluster", "quota"): (*DIMENSIONS, PODS),
+    ("VirtualCluster", "defaultQuota"): DIMENSIONS,
+    ("VirtualCluster", "sliceSize"): (*DIMENSIONS, PODS, *OBJECTS),
+    ("SuperCluster", "headroom"): (*DIMENSIONS, PODS),
+    ("SuperCluster", "overcommit"): (*DIMENSIONS, PODS),
+}
+
+
+@pytest.mark.parametrize(("kind", "field"), TAKEN)
+def test_a_limit_accepts_only_resources_that_have_an_effect(kind: str, field: str) -> None:
+    spec = schema_of(kind)["properties"]["spec"]
+    only = {"type": "object", "properties": {field: spec["properties"][field]}}
+    validator = compile_rules(build({"type": "object", "properties": {"spec": only}}))
+    assert validator is not None
+
+    def complaints(*names: str) -> list[str]:
+        value = {"cpu": "1", "memory": "1Gi", **dict.fromkeys(names, "1")}
+        return [str(each) for each in validator.validate("", {"spec": {field: value}}, None, None)]
+
+    assert complaints(*TAKEN[kind, field]) == []
+    for unknown in ("cpus", "count/pods", "requests.cpu"):
+        (complaint,) = complaints(unknown)
+        assert f"spec.{field} takes cpu, memory" in complaint
+
+
+def test_the_pod_policy_refuses_by_default() -> None:
     properties = schema_of("VirtualCluster")["properties"]["spec"]["properties"]["podPolicy"]["properties"]
     assert len(properties) == len(specs.PodPolicy.__struct_fields__)
-    assert "default" not in properties.pop("tolerations"), "a list, and no permission: any unless it is given"
+    for name in ("tolerations", "imageRegistries"):
+        assert "default" not in properties.pop(name), "a list, and no permission: any unless it is given"
     assert all(schema["default"] == "Refuse" for schema in properties.values())
     assert {"hostNetwork", "hostPID", "hostIPC", "hostPath", "privileged"} <= set(properties)

@@ -1,4 +1,4 @@
-"""Credentials are looked for where VirtualCluster kept them, a role's own first."""
+"""Credentials are looked up in VirtualCluster's places, after a role's own."""
 
 import base64
 
@@ -33,12 +33,12 @@ def test_a_roles_own_credentials_come_before_the_administrators(role: str) -> No
     )
 
 
-def test_an_annotation_names_another_secret_as_cluster_api_makes_it() -> None:
+def test_an_annotation_can_name_a_secret_of_cluster_api() -> None:
     vc = virtual_cluster(secret__admin_kubeconfig="mine")
     assert credentials_lookup(vc, "syncer")[1:] == (SecretRef(namespace=ROOT, name="mine", key="value"),)
 
 
-def test_an_inline_kubeconfig_takes_the_administrators_secrets_place() -> None:
+def test_an_inline_kubeconfig_replaces_the_administrators_secret() -> None:
     vc = virtual_cluster(
         admin_kubeconfig=base64.b64encode(b"kind: Config\n").decode(), secret__admin_kubeconfig="mine"
     )
@@ -46,7 +46,7 @@ def test_an_inline_kubeconfig_takes_the_administrators_secrets_place() -> None:
     assert inline_kubeconfig(vc) == b"kind: Config\n"
 
 
-def test_wrapped_base64_is_understood() -> None:
+def test_base64_with_line_breaks_is_decoded() -> None:
     encoded = base64.encodebytes(b"x" * 200).decode()
     assert "\n" in encoded.strip()
     assert inline_kubeconfig(virtual_cluster(admin_kubeconfig=encoded)) == b"x" * 200
@@ -64,13 +64,13 @@ def test_a_broken_inline_kubeconfig_is_named_but_not_shown() -> None:
     assert "s3cret" not in str(caught.value)
 
 
-def test_a_super_clusters_credentials_have_a_usual_place() -> None:
+def test_a_super_clusters_credentials_have_a_default_secret() -> None:
     assert super_credentials(SuperCluster(name="r1", spec=SuperClusterSpec(id="r1"))) == SecretRef(
         namespace="vcsync-system", name="super-r1", key="kubeconfig"
     )
 
 
-def test_a_super_cluster_may_name_another_place() -> None:
+def test_a_super_cluster_may_name_another_secret() -> None:
     ref = SecretRef(namespace="elsewhere", name="mine", key="config")
     spec = SuperClusterSpec(id="r1", kubeconfig_secret_ref=ref)
     assert super_credentials(SuperCluster(name="r1", spec=spec)) == ref

@@ -1,4 +1,4 @@
-"""Names are the same for ever, fit where they are used, and can be told apart."""
+"""Names are stable, valid where they are used, and unique."""
 
 import re
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcsync.api import names
-from vcsync.api.objects import VirtualCluster
+from vcsync.api.objects import VirtualCluster, cluster_key
 from vcsync.api.specs import VirtualClusterStatus
 
 LABELS = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
@@ -26,22 +26,22 @@ QUALIFIED_NAME_PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 )
 def test_cluster_keys_are_those_of_virtualcluster(namespace: str, name: str, uid: str, key: str) -> None:
     assert names.new_cluster_key(namespace, name, uid) == key
-    assert names.cluster_key(VirtualCluster(name=name, namespace=namespace, uid=uid)) == key
+    assert cluster_key(VirtualCluster(name=name, namespace=namespace, uid=uid)) == key
 
 
-def test_a_decided_cluster_namespace_overrides_the_computed_key() -> None:
+def test_a_recorded_cluster_namespace_overrides_the_computed_key() -> None:
     vc = VirtualCluster(
         name="name", namespace="ns", uid="u", status=VirtualClusterStatus(cluster_namespace="elsewhere")
     )
-    assert names.cluster_key(vc) == "elsewhere"
+    assert cluster_key(vc) == "elsewhere"
 
 
-def test_a_decided_cluster_namespace_that_is_no_namespace_name_is_refused() -> None:
+def test_a_recorded_cluster_namespace_that_is_not_a_namespace_name_is_refused() -> None:
     vc = VirtualCluster(
         name="name", namespace="ns", uid="u", status=VirtualClusterStatus(cluster_namespace="../etc")
     )
     with pytest.raises(names.InvalidName, match=r"ns/name: status\.clusterNamespace"):
-        names.cluster_key(vc)
+        cluster_key(vc)
 
 
 @given(SHORT_LABELS, SHORT_LABELS, UIDS)
@@ -57,7 +57,7 @@ def test_the_longest_cluster_key_fits_and_one_more_is_refused_with_a_remedy() ->
         names.new_cluster_key("n" * 20, "v" * 36, "u")
 
 
-def test_a_name_with_a_dot_makes_no_cluster_key() -> None:
+def test_a_name_with_a_dot_is_refused() -> None:
     with pytest.raises(names.InvalidName, match=r"metadata\.name must be a DNS label"):
         names.new_cluster_key("ns", "a.b", "u")
 
@@ -100,7 +100,7 @@ def test_every_super_id_makes_valid_keys(super_id: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "R1", "r.1", "-r", "r-", "r_1", "r1\n", "r" * 58, "ä"])
-def test_what_is_no_dns_label_or_too_long_is_no_super_id(text: str) -> None:
+def test_a_super_id_must_be_a_short_dns_label(text: str) -> None:
     assert not names.valid_super_id(text)
     for build in (names.drain_finalizer, names.placement_label, names.super_secret, names.syncer_lease):
         with pytest.raises(names.InvalidName, match="cannot identify a super cluster"):
@@ -111,25 +111,27 @@ def test_what_is_no_dns_label_or_too_long_is_no_super_id(text: str) -> None:
     "finalizer",
     ["", "foregroundDeletion", names.VIRTUAL_CLUSTER_DRAIN_FINALIZER, "tenancy.x-k8s.io/drain-", "drain-r1"],
 )
-def test_other_finalizers_name_no_super_cluster(finalizer: str) -> None:
+def test_other_finalizers_do_not_name_a_super_cluster(finalizer: str) -> None:
     assert names.super_id_of_finalizer(finalizer) is None
 
 
 @given(st.lists(SHORT_LABELS, min_size=1, max_size=4).map(".".join), SUPER_IDS)
-def test_a_virtual_nodes_name_leads_back_to_its_node(node: str, super_id: str) -> None:
+def test_the_node_is_recovered_from_a_virtual_nodes_name(node: str, super_id: str) -> None:
     name = names.virtual_node_name(node, super_id)
     assert names.split_virtual_node(name, super_id) == node
 
 
 @given(SHORT_LABELS, st.lists(SUPER_IDS, min_size=2, max_size=2, unique=True))
-def test_equal_nodes_of_two_super_clusters_have_two_names(node: str, super_ids: list[str]) -> None:
+def test_nodes_of_the_same_name_in_two_super_clusters_get_different_names(
+    node: str, super_ids: list[str]
+) -> None:
     first, second = super_ids
     assert names.virtual_node_name(node, first) != names.virtual_node_name(node, second)
     assert names.split_virtual_node(names.virtual_node_name(node, first), second) is None
 
 
 @pytest.mark.parametrize("name", ["r1", ".r1", "node", "node-r1", "r1.node", ""])
-def test_other_nodes_are_not_taken_for_virtual_ones(name: str) -> None:
+def test_other_nodes_are_not_virtual_nodes(name: str) -> None:
     assert names.split_virtual_node(name, "r1") is None
 
 
@@ -145,7 +147,7 @@ def test_leases_of_shards_differ() -> None:
     assert len({names.scheduler_lease(role) for role in names.ROLES}) == len(names.ROLES)
 
 
-def test_every_key_is_a_qualified_name_in_a_domain_of_ours() -> None:
+def test_every_key_is_a_qualified_name_in_one_of_vcsyncs_domains() -> None:
     keys = {
         value
         for name, value in vars(names).items()

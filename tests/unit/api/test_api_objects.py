@@ -1,4 +1,4 @@
-"""Our objects are read leniently as to what is new, strictly as to what they mean."""
+"""vcsync's objects: unknown fields are ignored, and known fields are validated."""
 
 from typing import Any
 
@@ -29,8 +29,8 @@ from vcsync.api.specs import (
     VirtualClusterRef,
     VirtualClusterStatus,
 )
-from vcsync.kube.envelope import parse
-from vcsync.kube.quantity import InvalidQuantity, milli
+from vcsync.objects.envelope import parse
+from vcsync.objects.quantity import InvalidQuantity, milli
 
 PLACEMENT_SPEC = {
     "virtualCluster": {"namespace": "vcsync", "name": "acme", "uid": "1-2"},
@@ -44,7 +44,7 @@ def envelope_of(metadata: dict[str, Any], **fields: Any) -> Any:
     return parse(msgspec.json.encode({"apiVersion": "x/v1", "kind": "X", "metadata": metadata, **fields}))
 
 
-def test_a_virtual_cluster_of_virtualcluster_is_understood() -> None:
+def test_an_object_of_virtualcluster_is_decoded() -> None:
     vc = VirtualCluster.from_envelope(
         envelope_of(
             {"name": "vc-sample-1", "namespace": "default", "uid": "u", "resourceVersion": "7"},
@@ -79,7 +79,7 @@ def test_a_virtual_cluster_of_virtualcluster_is_understood() -> None:
     assert (vc.spec.weight, vc.spec.pod_policy) == (1, PodPolicy())
 
 
-def test_metadata_is_carried_over() -> None:
+def test_metadata_is_copied() -> None:
     tenant = Tenant.from_envelope(
         envelope_of(
             {
@@ -135,12 +135,12 @@ def test_an_object_without_status_has_an_empty_one() -> None:
         (NamespacePlacement, PLACEMENT_SPEC | {"slices": 1001}, "<= 1000.*`spec.slices`"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_name(type_: Any, spec: Any, complaint: str) -> None:
+def test_invalid_values_are_refused_with_the_fields_name(type_: Any, spec: Any, complaint: str) -> None:
     with pytest.raises(InvalidObject, match=complaint):
         type_.from_envelope(envelope_of({"name": "x", "namespace": "ns"}, spec=spec))
 
 
-def test_a_bad_status_is_refused_as_such() -> None:
+def test_an_error_in_the_status_names_the_status() -> None:
     with pytest.raises(InvalidObject, match=r"SuperCluster r1: .*`status\.nodes\.ready`"):
         SuperCluster.from_envelope(
             envelope_of({"name": "r1"}, spec={"id": "r1"}, status={"nodes": {"ready": "many"}})
@@ -176,7 +176,7 @@ def test_the_whole_grammar_of_quantities_is_accepted(sign: str, number: str, suf
         *["0x1", "1,5", "1%", "NaN", "1" * 65, "\u0661"],
     ],
 )
-def test_what_is_no_quantity_is_refused(text: str) -> None:
+def test_a_text_that_is_not_a_quantity_is_refused(text: str) -> None:
     for type_ in (Quantity, PositiveQuantity):
         with pytest.raises(ValueError, match="Expected a quantity"):
             type_.parse(text)
@@ -186,7 +186,7 @@ def test_what_is_no_quantity_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["0%", "9%", "10%", "99%", "100%", "2", "100Mi"])
-def test_a_share_is_a_percentage_or_an_amount(text: str) -> None:
+def test_headroom_is_a_percentage_or_an_amount(text: str) -> None:
     assert PercentOrQuantity.parse(text) == text
 
 
@@ -202,7 +202,7 @@ def test_whole_numbers_are_quantities_too() -> None:
     assert to_wire(vc.spec)["quota"] == {"cpu": "2", "memory": "4Gi"}
 
 
-def test_what_is_written_is_read_back_the_same() -> None:
+def test_a_written_object_is_read_back_unchanged() -> None:
     spec = NamespacePlacementSpec(
         virtual_cluster=VirtualClusterRef(namespace="vcsync", name="acme", uid="1-2"),
         tenant="vcsync-70b001-acme",
@@ -227,18 +227,18 @@ def test_what_is_written_is_read_back_the_same() -> None:
     assert (placement.spec, placement.status) == (spec, status)
 
 
-def test_fields_that_are_none_do_not_travel() -> None:
+def test_fields_that_are_none_are_left_out() -> None:
     wire = to_wire(SuperClusterStatus(nodes=NodeCounts(ready=1, total=2)))
     assert "heartbeatTime" not in wire
     assert wire["nodes"] == {"ready": 1, "total": 2}
 
 
-def test_fields_that_are_none_do_not_travel_within_lists_either() -> None:
+def test_fields_that_are_none_are_left_out_within_lists() -> None:
     status = VirtualClusterStatus(conditions=(VirtualClusterCondition(reason="ClusterRunning"),))
     assert "lastTransitionTime" not in to_wire(status)["conditions"][0]
 
 
-def test_a_status_patch_says_only_what_changed() -> None:
+def test_a_status_patch_contains_only_changes() -> None:
     old = NamespacePlacementStatus(placements={"r1": 2, "r2": 1}, waiting=1)
     new = NamespacePlacementStatus(placements={"r1": 3}, waiting=0)
     assert status_patch(old, new, resource_version="5") == {
@@ -247,7 +247,7 @@ def test_a_status_patch_says_only_what_changed() -> None:
     }
 
 
-def test_a_field_that_goes_away_is_removed_by_the_patch() -> None:
+def test_a_patch_removes_a_field_that_is_no_longer_set() -> None:
     old = SuperClusterStatus(heartbeat_time="2026-01-01T00:00:00Z")
     assert status_patch(old, SuperClusterStatus()) == {"status": {"heartbeatTime": None}}
 

@@ -1,4 +1,4 @@
-"""Schedules of CronJobs: when they come next."""
+"""The next times of schedules of CronJobs."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcsync.api.schedules import Every, next_after, parse_schedule
+from vcsync.objects.cron_schedules import Every, next_after, parse_schedule
 
 FIELDS = st.tuples(
     st.sampled_from(["*", "0", "*/7", "5-9", "59", "3,33"]),
@@ -47,7 +47,7 @@ def following(schedule: str, after: str, zone: str = "UTC") -> str | None:
         ("TZ=Asia/Tokyo 0 9 * * *", "2026-01-01 00:00:00", "2026-01-02 00:00:00"),
     ],
 )
-def test_when_a_schedule_comes_next(schedule: str, after: str, then: str | None) -> None:
+def test_next_time_of_a_schedule(schedule: str, after: str, then: str | None) -> None:
     assert following(schedule, after) == then
 
 
@@ -61,7 +61,7 @@ def test_when_a_schedule_comes_next(schedule: str, after: str, then: str | None)
         ("30 2 * * *", "2026-10-25 00:30:00", "2026-10-25 01:30:00"),
     ],
 )
-def test_clocks_that_are_put_forward_or_back(schedule: str, after: str, then: str) -> None:
+def test_next_times_around_a_change_of_the_clock(schedule: str, after: str, then: str) -> None:
     assert following(schedule, after, "Europe/Berlin") == then
 
 
@@ -74,9 +74,7 @@ def test_periods_are_whole_seconds_at_least_one(text: str, seconds: int) -> None
 
 @settings(max_examples=60, deadline=None)
 @given(schedule=FIELDS, after=MOMENTS, zone=st.sampled_from(["UTC", "Europe/Berlin", "America/New_York"]))
-def test_what_comes_next_is_later_and_nothing_comes_in_between(
-    schedule: str, after: datetime, zone: str
-) -> None:
+def test_the_next_time_is_the_first_later_match(schedule: str, after: datetime, zone: str) -> None:
     times, place = parse_schedule(schedule), ZoneInfo(zone)
     then = next_after(times, after, place)
     if then is None:

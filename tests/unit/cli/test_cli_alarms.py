@@ -1,10 +1,10 @@
-"""What `vcsync status` tells of warnings."""
+"""The warnings that `vcsync status` shows."""
 
 import json
 from datetime import UTC, datetime
 
-from vcsync.cli.alarms import Alarm, alarms_of
-from vcsync.kube.envelope import Envelope, parse
+from vcsync.cli.status.alarms import Alarm, alarms_of
+from vcsync.objects.envelope import Envelope, parse
 
 NOW = datetime(2026, 5, 1, 12, 0, 0, tzinfo=UTC)
 
@@ -22,15 +22,15 @@ def event(name: str, last: str | None, **fields: object) -> Envelope:
     return parse(json.dumps(body).encode())
 
 
-def test_warnings_of_the_last_minutes_are_told_newest_first() -> None:
+def test_recent_warnings_are_listed_newest_first() -> None:
     events = [
         event("a", "2026-05-01T11:51:00Z", count=3),
         event("b", "2026-05-01T11:59:00Z"),
         event("old", "2026-05-01T11:49:00Z"),
         event("endless", None),
     ]
-    told = ("acme", "CredentialsRefused", "put others there")
+    warning = ("acme", "CredentialsRefused", "put others there")
     assert alarms_of(events, NOW) == [
-        Alarm(*told, "2026-05-01T11:59:00Z", 1),
-        Alarm(*told, "2026-05-01T11:51:00Z", 3),
+        Alarm(*warning, "2026-05-01T11:59:00Z", 1),
+        Alarm(*warning, "2026-05-01T11:51:00Z", 3),
     ]

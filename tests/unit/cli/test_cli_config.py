@@ -1,4 +1,4 @@
-"""One settings file for all roles: checked as a whole, each command takes its section, flags win."""
+"""The settings file of all roles: it is validated as a whole, each command reads its section, and flags have precedence."""
 
 from pathlib import Path
 from typing import Any
@@ -7,9 +7,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from vcsync.cli import config
-from vcsync.cli.errors import WrongInputError
-from vcsync.cli.main import main
+from vcsync.cli.command import config
+from vcsync.cli.command.errors import WrongInputError
+from vcsync.cli.command.main import main
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def file(tmp_path: Path) -> Any:
 
 
 def chosen(section: str, path: Path, *arguments: str) -> dict[str, Any]:
-    """What a command of a section decides on, given a file and flags."""
+    """Return a command's effective values for a file and flags."""
     real = config.command_of(section)
     found: dict[str, Any] = {}
     command = click.Command(section, params=real.params, callback=lambda **given: found.update(given))
@@ -32,14 +32,14 @@ def chosen(section: str, path: Path, *arguments: str) -> dict[str, Any]:
     return found
 
 
-def test_a_command_takes_its_section_and_what_is_common(file: Any) -> None:
+def test_a_command_reads_its_section_and_the_common_one(file: Any) -> None:
     path = file("common: {log-level: debug}\nnsscheduler: {policy: pack}\npodscheduler: {lost-after: 400}\n")
     found = chosen("nsscheduler", path)
     assert (found["policy"], found["log_level"], found["lost_after"]) == ("pack", "debug", 300.0)
     assert chosen("podscheduler", path)["lost_after"] == 400.0
 
 
-def test_flags_win_over_the_section_and_that_over_what_is_common(file: Any) -> None:
+def test_flags_have_precedence_over_the_section_and_that_over_the_common_one(file: Any) -> None:
     path = file(
         "common: {log-level: debug, lost-after: 500}\nnsscheduler: {policy: pack, log-level: error}\n"
     )
@@ -47,7 +47,7 @@ def test_flags_win_over_the_section_and_that_over_what_is_common(file: Any) -> N
     assert (found["policy"], found["log_level"], found["lost_after"]) == ("cheap", "error", 500.0)
 
 
-def test_one_process_of_several_roles_goes_by_their_sections(file: Any) -> None:
+def test_a_process_with_several_roles_reads_their_sections(file: Any) -> None:
     path = file(
         "nsscheduler: {policy: pack, listen: '127.0.0.1:1'}\nsyncer: {brake-share: 0.5}\nhollow: {nodes: 7}\n"
     )
@@ -56,7 +56,7 @@ def test_one_process_of_several_roles_goes_by_their_sections(file: Any) -> None:
     assert config.read(path).defaults("up") == {"nodes": "7"}
 
 
-def test_sections_that_contradict_one_another_are_refused_where_one_process_has_both(file: Any) -> None:
+def test_contradicting_sections_are_refused_if_one_process_reads_both(file: Any) -> None:
     path = file("nsscheduler: {lost-after: 300}\npodscheduler: {lost-after: 400}\n")
     with pytest.raises(WrongInputError, match=r"nsscheduler.lost-after and podscheduler.lost-after differ"):
         config.read(path).defaults("all")
@@ -64,7 +64,7 @@ def test_sections_that_contradict_one_another_are_refused_where_one_process_has_
     assert config.read(path).defaults("all") == {"lost_after": "500"}
 
 
-def test_paths_begin_at_the_files_folder(file: Any) -> None:
+def test_paths_are_relative_to_the_files_folder(file: Any) -> None:
     path = file(
         "common: {data: state}\nup: {super-cluster: {east: keys/east.kubeconfig}}\n"
         "controlplane: {etcd: ['http://a:2379', 'http://b:2379'], etcd-cacert: /etc/ca.crt}\n"
@@ -95,7 +95,7 @@ def test_paths_begin_at_the_files_folder(file: Any) -> None:
         ("# nothing\n", "up", {}),
     ],
 )  # fmt: skip
-def test_values_are_written_as_yaml_has_them(
+def test_values_may_be_lists_and_mappings_of_yaml(
     file: Any, text: str, section: str, values: dict[str, Any]
 ) -> None:
     assert config.read(file(text)).defaults(section) == values
@@ -107,8 +107,9 @@ def test_values_are_written_as_yaml_has_them(
         ("nsscheduler: {polcy: pack}", "nsscheduler has no field 'polcy'; did you mean 'policy'?"),
         ("controlplane: {maxRequestsInflight: 1}", "did you mean 'max-requests-inflight'?"),
         ("syncer: {tenants: a}", "syncer has no field 'tenants'; up has a field of that name"),
-        ("schduler: {}", "there is no section 'schduler'; did you mean 'nsscheduler'?"),
-        ("tenants: [acme]", "there is no section 'tenants'; up has a field of that name"),
+        ("foo: {}", "unknown section 'foo'; sections are common, "),
+        ("schduler: {}", "unknown section 'schduler'; did you mean 'nsscheduler'?"),
+        ("tenants: [acme]", "unknown section 'tenants'; up has a field of that name"),
         ("common: {policy: pack}", "common has no field 'policy'; nsscheduler and all have a field of that name"),
         ("nsscheduler: {policy: random}", "nsscheduler.policy: 'random' is not one of"),
         ("syncer: {patrol-seconds: soon}", "syncer.patrol-seconds: 'soon' is not a valid float"),
@@ -120,7 +121,7 @@ def test_values_are_written_as_yaml_has_them(
         ("up: {super-cluster: ['east=']}", "up.super-cluster: 'east=': give ID=KUBECONFIG"),
         ("up: {tenants: {acme: 1}}", "up.tenants: give a text or a number"),
         ("controlplane: {etcd: {a: b}}", "controlplane.etcd: give a list"),
-        ("controlplane: {authentication-token-webhook-cache-ttl: long}", "webhook-cache-ttl: 'long' is no duration"),
+        ("controlplane: {authentication-token-webhook-cache-ttl: long}", "webhook-cache-ttl: 'long' is not a duration"),
         ("hollow: {start: 1}", "hollow.start: Takes 2 values"),
         ("up: [acme]", "up: write its fields below it"),
         ("- up", "it holds no sections"),
@@ -128,7 +129,7 @@ def test_values_are_written_as_yaml_has_them(
         ("up: {", "yaml: "),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_refused_and_named_whichever_role_starts(
+def test_every_command_refuses_an_invalid_file_and_names_the_field(
     file: Any, text: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = file(text)
@@ -144,12 +145,12 @@ def test_every_role_of_run_and_up_reads_the_file() -> None:
         assert any(option.name == "config" for option in config.command_of(name).params), name
 
 
-def test_fields_of_sections_and_of_their_commands_are_named_alike() -> None:
+def test_fields_and_options_have_the_same_names() -> None:
     for name in config.SECTIONS:
         for flag, option in config.fields(name).items():
             assert f"--{flag}" in option.opts
 
 
-def test_every_field_says_what_it_is_for() -> None:
+def test_every_field_has_a_description() -> None:
     for name in config.SECTIONS:
         assert [flag for flag, option in config.fields(name).items() if not option.help] == [], name

@@ -1,4 +1,4 @@
-"""The operator says on the command line what may be called."""
+"""Options that allow calls of webhooks."""
 
 from ipaddress import ip_address
 
@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from vcsync.cli.controlplane_webhooks import webhook_options, webhooks_of
+from vcsync.cli.controlplane.webhook_options import webhook_options, webhooks_of
 
 
 def policy(*arguments):
@@ -21,12 +21,12 @@ def policy(*arguments):
     return found[0] if found else run.output
 
 
-def test_nothing_is_allowed_unless_told():
+def test_no_webhook_is_allowed_by_default():
     found = policy()
     assert (found.hosts, found.networks.allowed, found.trusted) == ((), (), False)
 
 
-def test_hosts_and_networks_may_be_for_one_tenant():
+def test_hosts_and_networks_can_be_limited_to_one_tenant():
     found = policy(
         "--webhook-allow-host", "acme=*.example.com:8443",
         "--webhook-allow-host", "[::1]:*",
@@ -42,7 +42,7 @@ def test_hosts_and_networks_may_be_for_one_tenant():
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "told"),
+    ("option", "value", "expected"),
     [
         ("--webhook-allow-host", "https://example.com", "without scheme and path"),
         ("--webhook-allow-host", "acme=", "the host is a name"),
@@ -51,7 +51,7 @@ def test_hosts_and_networks_may_be_for_one_tenant():
         ("--webhook-deny-network", "x", "write it like 10.4.0.0/16"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_a_hint(option, value, told):
+def test_malformed_values_are_refused_with_a_hint(option, value, expected):
     found = policy(option, value)
     assert option in found
-    assert told in found
+    assert expected in found

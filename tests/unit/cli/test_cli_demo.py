@@ -1,11 +1,11 @@
-"""What the demo says has been seen: what does not come about ends it."""
+"""The demo checks each statement that it prints, and fails if an expected result is missing."""
 
 import pytest
 
-from vcsync.cli.demo import _go_on
-from vcsync.cli.demo_acts import Telling
-from vcsync.cli.errors import FailedError
-from vcsync.cli.main import main
+from vcsync.cli.command.errors import FailedError
+from vcsync.cli.command.main import main
+from vcsync.cli.demo.acts import Commentary
+from vcsync.cli.demo.commands import _go_on
 
 
 @pytest.fixture
@@ -14,33 +14,33 @@ def said() -> list[str]:
 
 
 @pytest.fixture
-def telling(said: list[str]) -> Telling:
-    return Telling(said.append, _go_on, patience=0.0)
+def commentary(said: list[str]) -> Commentary:
+    return Commentary(said.append, _go_on, patience=0.0)
 
 
-async def test_it_says_a_thing_once_it_has_come_about(said: list[str], telling: Telling) -> None:
+async def test_a_result_is_printed_once_it_appears(said: list[str], commentary: Commentary) -> None:
     answers = ["", "not yet"]
 
     async def check() -> str:
         return answers.pop()
 
-    await Telling(said.append, _go_on, patience=60.0).until("Pods run", check)
+    await Commentary(said.append, _go_on, patience=60.0).until("Pods run", check)
     assert not answers
     assert said[0].startswith("   Pods run (")
 
 
-async def test_what_does_not_come_about_ends_it_and_is_told(said: list[str], telling: Telling) -> None:
+async def test_a_missing_result_fails_with_its_name(said: list[str], commentary: Commentary) -> None:
     async def never() -> str:
         return "Pods are {}"
 
     with pytest.raises(FailedError, match=r"not within 0 s: Pods run; Pods are \{\}"):
-        await telling.until("Pods run", never)
+        await commentary.until("Pods run", never)
     assert said == []
 
 
-def test_what_is_not_so_is_not_said(said: list[str], telling: Telling) -> None:
-    with pytest.raises(FailedError, match="this is not so: they are apart"):
-        telling.require("they are apart", 1 > 2)
+def test_a_false_statement_is_not_printed(said: list[str], commentary: Commentary) -> None:
+    with pytest.raises(FailedError, match="this is not true: they are apart"):
+        commentary.require("they are apart", 1 > 2)
     assert said == []
 
 

@@ -1,4 +1,4 @@
-"""The options of hollow clusters, and of who may call their kubelets."""
+"""The options of hollow clusters, and of calls to their kubelets."""
 
 import ssl
 import time
@@ -9,12 +9,12 @@ from typing import Any
 import click
 import pytest
 
-from vcsync.cli.controlplane_kubelets import kubelets_of, with_own_kubelets
-from vcsync.cli.errors import WrongInputError
-from vcsync.cli.hollow import hollow, hollow_settings, serving_of
-from vcsync.cli.hollow_kubelets import kubelet_tls, read_keys
-from vcsync.controlplane.egress.networks import Networks
-from vcsync.controlplane.tenants import pki
+from vcsync.apiserver.egress.networks import Networks
+from vcsync.apiserver.tenants import pki
+from vcsync.cli.command.errors import WrongInputError
+from vcsync.cli.controlplane.kubelet_options import kubelets_of, with_own_kubelets
+from vcsync.cli.hollow.commands import hollow, hollow_settings, serving_of
+from vcsync.cli.hollow.kubelets import kubelet_tls, read_keys
 from vcsync.simulate.chance import Latency
 
 
@@ -24,12 +24,12 @@ def given(*options: str) -> dict[str, Any]:
         return dict(context.params)
 
 
-def test_options_make_the_habits() -> None:
+def test_options_become_the_kubelets_behaviour() -> None:
     settings = hollow_settings(
         given("--start", "2", "10", "--job", "1", "3", "--seed", "7", "--heartbeat", "10")
     )
-    assert (settings.habits.start, settings.habits.job) == (Latency(2.0, 10.0), Latency(1.0, 3.0))
-    assert (settings.habits.stop, settings.habits.seed, settings.beat) == (Latency(), 7, 10.0)
+    assert (settings.behaviour.start, settings.behaviour.job) == (Latency(2.0, 10.0), Latency(1.0, 3.0))
+    assert (settings.behaviour.stop, settings.behaviour.seed, settings.beat) == (Latency(), 7, 10.0)
     assert hollow_settings(given()).beat is None
 
 
@@ -45,26 +45,26 @@ def test_kubelets_serve_only_with_the_clusters_keys(tmp_path: Path) -> None:
     assert (serving.host, serving.port, serving.tls.verify_mode) == ("127.0.0.1", 10250, ssl.CERT_REQUIRED)
 
 
-def test_keys_that_are_none_are_refused(tmp_path: Path) -> None:
+def test_invalid_keys_are_refused(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text("none")
     (tmp_path / "ca.key").write_text("none")
     with pytest.raises(WrongInputError, match="cannot be used"):
         kubelet_tls(read_keys(tmp_path), "127.0.0.1")
 
 
-def test_a_space_is_named_with_a_network() -> None:
+def test_a_network_is_allowed_for_a_space() -> None:
     found = kubelets_of({"kubelet_allow_network": ("r1=10.4.0.0/16",)})
     assert found.named(ip_address("10.4.0.1"), "r1")
     assert not found.named(ip_address("10.4.0.1"), "acme")
 
 
 @pytest.mark.parametrize("text", ["10.4.0.0/16", "=10.4.0.0/16", "R1=10.4.0.0/16", "r1=", "r1=10.4.0.1/16"])
-def test_networks_of_everybody_or_of_nothing_are_refused(text: str) -> None:
+def test_malformed_networks_are_refused(text: str) -> None:
     with pytest.raises(WrongInputError, match="--kubelet-allow-network"):
         kubelets_of({"kubelet_allow_network": (text,)})
 
 
-def test_vcsync_up_lets_only_its_hollow_clusters_be_called() -> None:
+def test_vcsync_up_allows_calls_only_to_its_hollow_clusters() -> None:
     found = with_own_kubelets(Networks(), ["r1", "r2"])
     assert [found.named(ip_address("127.0.0.1"), each) for each in ("r1", "r2", "acme")] == [
         True,

@@ -1,4 +1,4 @@
-"""What the shell sees of the command line: exit codes, one line per error, help with examples."""
+"""The command line: exit codes, one line per error, help with examples."""
 
 import json
 import subprocess
@@ -11,11 +11,13 @@ import click
 import pytest
 
 from vcsync import __version__
-from vcsync.cli import embedded
-from vcsync.cli import main as main_module
-from vcsync.cli.errors import FailedError, WrongInputError, explain_error
-from vcsync.cli.main import COMMANDS, LazyGroup, main, vcsync
+from vcsync.cli.command import main as main_module
+from vcsync.cli.command.errors import FailedError, WrongInputError, explain_error
+from vcsync.cli.command.main import COMMANDS, LazyGroup, main, vcsync
+from vcsync.cli.command.output import print_objects
+from vcsync.cli.tenant import embedded
 from vcsync.kube.errors import CredentialsError, Unauthorized, Unreachable, api_error
+from vcsync.tenancy.caches import CachesNotSynced
 
 
 @pytest.fixture(autouse=True)
@@ -29,11 +31,15 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (["nonsense"], "No such command 'nonsense'"),
         (["super", "add", "r1"], "Missing option '--kubeconfig'"),
+        (["brake", "release"], "name one tenant, or give --super-cluster ID, or --all"),
+        (["brake", "release", "acme", "--all"], "name one tenant"),
+        (["brake", "release", "acme", "--super-cluster", "r1"], "name one tenant"),
+        (["brake", "release", "--all", "--super-cluster", "r1"], "name one tenant"),
         (["super", "add", "R1", "--kubeconfig", "x"], "'R1' cannot identify a super cluster"),
         (["super", "add", "r" * 58, "--kubeconfig", "x"], "at most 57 characters"),
         (["super", "add", "r1", "--kubeconfig", "/nowhere/k"], "cannot read /nowhere/k"),
         (["super", "add", "r1", "--kubeconfig", "x", "--headroom", "cpu=much"], "--headroom 'cpu=much'"),
-        (["tenant", "add", "a.b", "--kubeconfig", "x"], "'a.b' is no tenant name"),
+        (["tenant", "add", "a.b", "--kubeconfig", "x"], "'a.b' is not a tenant name"),
         (["tenant", "add", "a" * 55, "--kubeconfig", "x"], "choose a shorter name"),
         (["tenant", "add", "acme", "--kubeconfig", "x", "--weight", "0"], "--weight"),
         (
@@ -48,32 +54,43 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         (["explain", "pod", "acme/default"], "give TENANT/NAMESPACE/NAME"),
         (["run", "syncer", "--super-cluster", "r1", "--shard", "5/4"], "--shard '5/4'"),
         (["run", "all", "--kubeconfigs", "/nowhere"], "/nowhere"),
-        (["run", "all", "--kubeconfigs", "/"], "there is no /syncer.kubeconfig"),
+        (["run", "all", "--kubeconfigs", "/"], "/syncer.kubeconfig does not exist"),
         (["run", "nsscheduler", "--default-slice", "cpu=2"], "--default-slice needs both cpu and memory"),
         (["run", "nsscheduler", "--default-slice", "cpu=0,memory=1"], "greater than zero"),
         (
             ["run", "nsscheduler", "--default-slice", "cpu=1,memory=1,gpu=1"],
-            "--default-slice gpu: a slice has",
+            "--default-slice gpu: unknown resource; known ones are cpu, memory, pods",
         ),
         (["run", "podscheduler", "--suspect-after", "300"], "--suspect-after 300 must be less than"),
         (["run", "nsscheduler", "--policy", "random"], "--policy"),
         (["run", "syncer", "--super-cluster", "r1", "--listen", "here"], "listen address 'here'"),
-        (["super", "list"], "not in a Pod; give a kubeconfig file"),
+        (["super", "list"], "no kubeconfig of the meta cluster: give --meta FILE or set $VCSYNC_META"),
         (["install", "--kubeconfigs", "somewhere"], "give --meta"),
         (["status", "--endpoint", "ftp://x"], "--endpoint 'ftp://x'"),
-        (["up", "--tenants", "r1"], "'r1' cannot be used"),
-        (["up", "--tenants", "acme,acme"], "'acme' cannot be used"),
-        (["up", "--tenants", "system"], "'system' cannot be used"),
+        (
+            ["up", "--tenants", "r1"],
+            "'r1' cannot be used: every tenant and super cluster needs a name of its own",
+        ),
+        (
+            ["up", "--tenants", "acme,acme"],
+            "'acme' cannot be used: every tenant and super cluster needs a name of its own",
+        ),
+        (["up", "--tenants", "system"], "'system' cannot be used: it is reserved"),
         (["up", "--super-cluster", "east"], "give ID=KUBECONFIG"),
         (["up", "--super-cluster", "east=/nowhere/k"], "cannot read /nowhere/k"),
         (["up", "--ephemeral", "--data", "d"], "give one of them"),
-        (["up", "--listen", "127.0.0.1:0"], "kubeconfigs need a port that stays"),
+        (["up", "--listen", "127.0.0.1:0"], "kubeconfigs need a fixed port"),
         (["up", "--status", "here"], "listen address 'here'"),
     ],
 )
 def test_wrong_input_is_one_line_that_names_it_and_code_2(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # where no 'vcsync up' has left its data
     assert main(arguments) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -83,7 +100,7 @@ def test_wrong_input_is_one_line_that_names_it_and_code_2(
 
 
 @pytest.mark.parametrize(("arguments", "command"), [([], "up "), (["super"], "cordon ")])
-def test_without_a_command_there_is_the_list_of_them(
+def test_without_a_command_the_commands_are_listed(
     arguments: list[str], command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 2
@@ -101,7 +118,7 @@ def test_several_files_in_the_environment_are_refused(
 
 
 class Failing(LazyGroup):
-    """A group whose every command raises what the test wants."""
+    """A group whose commands raise the error of the test."""
 
     error: BaseException = RuntimeError()
 
@@ -137,7 +154,7 @@ NOT_FOUND = b'{"kind":"Status","code":404,"reason":"NotFound","message":"not her
         (click.Abort(), 130, ""),
     ],
 )
-def test_errors_end_as_one_line_and_their_code(
+def test_errors_become_one_line_and_an_exit_code(
     error: BaseException, code: int, said: str, failing: type[Failing], capsys: pytest.CaptureFixture[str]
 ) -> None:
     failing.error = error
@@ -145,17 +162,19 @@ def test_errors_end_as_one_line_and_their_code(
     assert capsys.readouterr().err.lstrip() == said  # click ends the line of ^C
 
 
-def test_a_defect_is_not_dressed_up_as_a_user_error(failing: type[Failing]) -> None:
+def test_a_defect_keeps_its_traceback(failing: type[Failing]) -> None:
     failing.error = ZeroDivisionError("ours")
     with pytest.raises(ZeroDivisionError):
         main(["install"])
     assert explain_error(ExceptionGroup("mixed", [FailedError("x"), ZeroDivisionError()])) is None
 
 
-def test_errors_of_servers_come_with_what_to_look_at() -> None:
+def test_errors_of_servers_have_a_hint() -> None:
+    waited = ExceptionGroup("syncer", [CachesNotSynced("could not read within 120 s: secrets")])
+    assert explain_error(waited) == ("could not read within 120 s: secrets", 1)
     unreachable = explain_error(Unreachable("refused", endpoint="r1"))
     assert unreachable is not None
-    assert "is the server up" in unreachable[0]
+    assert "is the server running" in unreachable[0]
     unauthorized = explain_error(api_error(401, b"{}", endpoint="r1"))
     assert isinstance(api_error(401, b"{}"), Unauthorized)
     assert unauthorized is not None
@@ -163,9 +182,9 @@ def test_errors_of_servers_come_with_what_to_look_at() -> None:
     absent = api_error(
         404, b"404 page not found", endpoint="meta", request="GET /apis/tenancy.x-k8s.io/v1alpha1/x"
     )
-    told = explain_error(absent)
-    assert told is not None
-    assert "vcsync install" in told[0]
+    message = explain_error(absent)
+    assert message is not None
+    assert "vcsync install" in message[0]
 
 
 def commands(
@@ -193,13 +212,13 @@ def test_every_command_has_help_and_an_example_that_is_a_command() -> None:
 
 
 def test_help_does_not_load_the_kubernetes_client() -> None:
-    code = "import sys; from vcsync.cli.main import main; main(['--help']); print('vcsync.kube.client' in sys.modules)"
+    code = "import sys; from vcsync.cli.command.main import main; main(['--help']); print('vcsync.kube.client' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False"
     assert "Create, register, list and remove tenants." in done.stdout
 
 
-def test_the_version_is_a_command_for_people_and_programs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_shown_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version"]) == 0
     assert __version__ in capsys.readouterr().out
     assert main(["version", "-o", "json"]) == 0
@@ -207,13 +226,56 @@ def test_the_version_is_a_command_for_people_and_programs(capsys: pytest.Capture
 
 
 @pytest.mark.parametrize("content", ["", "\n", "# only a comment\n", "---\n", "null"])
-def test_an_empty_kubeconfig_is_called_empty(
+def test_an_empty_kubeconfig_is_reported_as_empty(
     content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(content)
     assert main(["super", "list", "--meta", str(path)]) != 0
     assert "it is empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "it is empty"),
+        ("a word", "it is not a kubeconfig: it has no clusters"),
+        ("a: [", "not YAML in line 2"),
+        ("{}", "field contexts: it is missing"),
+        (
+            "{clusters: [{name: c, cluster: {server: x}}], contexts: [{name: c, context: {cluster: c}}]}",
+            "cluster.server",
+        ),
+    ],
+)
+def test_the_error_names_the_unusable_one_of_two_kubeconfigs(
+    content: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    server = "{clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], contexts: [{name: c, context: {cluster: c}}]}"
+    good.write_text(server)
+    bad.write_text(content)
+    for meta, added in ((good, bad), (bad, good)):
+        assert main(["super", "add", "r1", "--kubeconfig", str(added), "--meta", str(meta)]) == 2
+        message = capsys.readouterr().err
+        assert message.startswith(f"vcsync: kubeconfig {bad}: ")
+        assert said in message
+
+
+def test_every_command_that_shows_objects_has_all_output_formats() -> None:
+    shown = [
+        each.type.choices
+        for command in ("version", "status")
+        for each in vcsync.get_command(click.Context(vcsync), command).params  # type: ignore[union-attr]
+        if each.name == "form" and isinstance(each.type, click.Choice)
+    ]
+    assert [set(each) for each in shown] == [{"table", "wide", "name", "json", "yaml"}] * 2
+
+
+def test_names_and_wide_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    for form in ("name", "wide", "table"):
+        print_objects([{}], form, ("A",), [("x",)], names=["tenant/x\x1b"], more=(("B",), [("y",)]))
+    assert capsys.readouterr().out == "tenant/x\\u001b\nA  B\nx  y\nA\nx\n"
 
 
 async def test_tenants_are_listed_without_the_operators_space_and_clusters(

@@ -1,8 +1,10 @@
-"""What is told of Pods and namespaces."""
+"""Explanations of Pods and namespaces."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from vcsync.api.conditions import Condition
 from vcsync.api.fields import Quantity
@@ -16,10 +18,13 @@ from vcsync.api.specs import (
     SuperClusterStatus,
     VirtualClusterRef,
 )
-from vcsync.cli.show import draining, shares, state_of
-from vcsync.cli.story import namespace_story, pod_story, waiting_reason
+from vcsync.cli.explain.story import namespace_story, pod_story, transition_lines, waiting_reason
+from vcsync.cli.status.commands import draining, shares, state_of
+from vcsync.scheduling.ledger import Ledger
+from vcsync.tenancy.distribution import ledger_of
 
 TIME = "2026-01-01T00:00:00Z"
+NOW = datetime(2026, 1, 1, 0, 0, 20, tzinfo=UTC)
 
 
 def condition(kind: str, status: Any, reason: str = "Fine", message: str = "") -> Condition:
@@ -31,10 +36,11 @@ def super_cluster(name: str, ready: Any = "True", **spec: Any) -> SuperCluster:
     return SuperCluster(
         name=name,
         spec=SuperClusterSpec(id=name, **spec),
-        status=SuperClusterStatus(conditions=conditions),
+        status=SuperClusterStatus(conditions=conditions, heartbeat_time=TIME),
     )
 
 
+NOTHING_DEALT = Ledger()
 SUPERS = {"r1": super_cluster("r1"), "r2": super_cluster("r2", "False")}
 
 
@@ -67,17 +73,23 @@ def placement(
     )
 
 
-def test_a_namespace_without_a_ledger_entry_says_what_is_missing() -> None:
-    story = " ".join(namespace_story("acme/shop", None, SUPERS))
-    assert "placed nowhere" in story
+def test_a_namespace_without_a_ledger_entry_is_explained() -> None:
+    story = " ".join(namespace_story("acme/shop", None, SUPERS, NOW, NOTHING_DEALT))
+    assert "is not placed" in story
     assert "ResourceQuota" in story
     assert "wait a few seconds for the first heartbeat of" in " ".join(
-        namespace_story("acme/shop", None, {"r9": SuperCluster(name="r9", spec=SuperClusterSpec(id="r9"))})
+        namespace_story(
+            "acme/shop",
+            None,
+            {"r9": SuperCluster(name="r9", spec=SuperClusterSpec(id="r9"))},
+            NOW,
+            NOTHING_DEALT,
+        )
     )
 
 
-def test_a_namespace_tells_its_slices_and_why_others_were_refused() -> None:
-    story = namespace_story("acme/shop", placement({"r1": 2}, waiting=1), SUPERS)
+def test_a_namespaces_slices_and_refusals_are_explained() -> None:
+    story = namespace_story("acme/shop", placement({"r1": 2}, waiting=1), SUPERS, NOW, NOTHING_DEALT)
     assert story[0] == "Namespace acme/shop may use 3 cpu, 3Gi memory: 3 slices of 1 cpu, 1Gi memory."
     assert "2 of them are on super cluster r1." in story
     assert "1 of them wait for a place." in story
@@ -85,21 +97,80 @@ def test_a_namespace_tells_its_slices_and_why_others_were_refused() -> None:
     assert "FailedScheduling: 1 of 3 slices wait." in story
 
 
-def test_a_lost_or_drained_super_cluster_is_told() -> None:
+def test_a_tenants_cap_is_reported_once() -> None:
+    entry = placement({"r1": 2}, waiting=1)
+    capped = [
+        Explanation(super_cluster="r1", slices=2, refused_by=("TenantQuota",), reason="the tenant's quota"),
+        Explanation(super_cluster="r2", refused_by=("TenantQuota",), reason="the tenant's quota"),
+        Explanation(
+            super_cluster="r3", refused_by=("TenantQuota", "Health"), reason="the tenant's quota; lost"
+        ),
+        Explanation(super_cluster="r4"),
+    ]
+    entry = replace(entry, status=replace(entry.status, explanation=tuple(capped)))
+    story = namespace_story("acme/shop", entry, SUPERS, NOW, NOTHING_DEALT)
+    assert [line for line in story if " got " in line] == [
+        "Super cluster r3 got none: the tenant's quota; lost.",
+        "Super cluster r4 got none: others scored higher.",
+    ]
+
+
+def test_free_amounts_are_shown_while_slices_wait() -> None:
+    allocatable = {"cpu": "8", "memory": "16Gi", "ephemeral-storage": "9Gi"}
+    r1 = SuperCluster(
+        name="r1",
+        spec=SuperClusterSpec(id="r1", headroom={"cpu": "50%"}, overcommit={"cpu": "200%"}),
+        status=SuperClusterStatus(allocatable=allocatable),
+    )
+    odd = SuperCluster(
+        name="odd",
+        spec=SuperClusterSpec(id="odd", headroom={"cpu": "much"}),
+        status=SuperClusterStatus(allocatable=allocatable),
+    )
+    supers, entry = {"r1": r1, "odd": odd}, placement({"r1": 2}, waiting=1)
+    story = namespace_story("acme/shop", entry, supers, NOW, ledger_of([entry]))
+    assert "Super cluster r1 has 6 cpu, 14Gi memory free of 8 cpu, 16Gi memory." in story
+    assert any(
+        line.startswith("Super cluster odd cannot get slices: spec.headroom.cpu: 'much'") for line in story
+    )
+    placed = namespace_story("acme/shop", placement({"r1": 3}), supers, NOW, ledger_of([entry]))
+    assert not any(" free of " in line for line in placed)
+
+
+def test_lost_and_drained_super_clusters_are_reported() -> None:
     supers = {"r1": super_cluster("r1", drain=True)}
-    story = namespace_story("acme/shop", placement({"r1": 1, "r9": 2}), supers)
+    story = namespace_story("acme/shop", placement({"r1": 1, "r9": 2}), supers, NOW, NOTHING_DEALT)
     assert "1 of them is on super cluster r1, which is being drained." in story
     assert "2 of them are on super cluster r9, which is no longer registered." in story
 
 
-def test_who_still_drains_is_told() -> None:
+@pytest.mark.parametrize(
+    ("minutes", "expected"),
+    [
+        (0, "which is suspect (no node is ready)"),
+        (2, "which is suspect (no heartbeat for 2m)"),
+        (8, "which is lost (no heartbeat for 8m)"),
+    ],
+)
+def test_a_super_clusters_health_is_reported(minutes: int, expected: str) -> None:
+    now = NOW + timedelta(minutes=minutes)
+    assert f"2 of them are on super cluster r2, {expected}." in namespace_story(
+        "acme/shop", placement({"r2": 2}), SUPERS, now, NOTHING_DEALT
+    )
+
+
+def test_super_clusters_that_still_drain_are_reported() -> None:
     entry = placement({"r1": 3}, finalizers=(drain_finalizer("r1"), drain_finalizer("r2"), "other/finalizer"))
     assert draining(entry) == ["r2"]
     assert state_of(entry) == "Fine, drains from r2"
-    assert "Super cluster r2 is still clearing what it held of it." in namespace_story("x", entry, SUPERS)
+    assert "Super cluster r2 is still clearing its objects." in namespace_story(
+        "x", entry, SUPERS, NOW, NOTHING_DEALT
+    )
     leaving = placement({}, finalizers=(drain_finalizer("r1"),), deleting=True)
     assert state_of(leaving) == "being removed from r1"
-    assert "to be cleared first: r1" in " ".join(namespace_story("x", leaving, SUPERS))
+    assert "super clusters to clear first: r1" in " ".join(
+        namespace_story("x", leaving, SUPERS, NOW, NOTHING_DEALT)
+    )
 
 
 def test_slices_in_one_cell() -> None:
@@ -139,9 +210,9 @@ UNSCHEDULABLE: dict[str, Any] = {
         ),
         (pod(on="r1"), "it belongs to super cluster r1 and has no node there yet."),
         (pod(on="r2"), "Its namespace has no slices on r2 any more: the Pod cannot start there."),
-        (pod(on="r2", node="n.r2"), "Super cluster r2, which is not ready (NoNodes: no node is ready)."),
+        (pod(on="r2", node="n.r2"), "Super cluster r2, which is suspect (no node is ready)."),
         (pod(on="r1", node="n.r1"), "Its namespace has 2 slices there."),
-        (pod(metadata={"deletionTimestamp": TIME}), f"It is being deleted since {TIME}."),
+        (pod(metadata={"deletionTimestamp": TIME}), f"It has been terminating since {TIME}."),
         (
             pod(
                 on="r1",
@@ -159,30 +230,33 @@ UNSCHEDULABLE: dict[str, Any] = {
         ),
     ],
 )
-def test_a_pods_story(found: dict[str, Any], said: str) -> None:
+def test_explanations_of_pods(found: dict[str, Any], said: str) -> None:
     assert any(
-        line.endswith(said) for line in pod_story("acme/shop/web", found, placement({"r1": 2}), SUPERS)
+        line.endswith(said)
+        for line in pod_story("acme/shop/web", found, placement({"r1": 2}), SUPERS, NOW, ledger=NOTHING_DEALT)
     )
 
 
-def test_what_others_said_keeps_no_stop_of_its_own() -> None:
+def test_messages_do_not_end_with_two_full_stops() -> None:
     condition = {**UNSCHEDULABLE["conditions"][0], "message": "0/3 nodes are available."}
     waiting = {"reason": "CreateContainerError", "message": "no such file."}
     status = {
         "conditions": [condition],
         "containerStatuses": [{"name": "app", "state": {"waiting": waiting}}],
     }
-    story = pod_story("acme/shop/web", pod(on="r1", status=status), placement({"r1": 2}), SUPERS)
+    story = pod_story(
+        "acme/shop/web", pod(on="r1", status=status), placement({"r1": 2}), SUPERS, NOW, ledger=NOTHING_DEALT
+    )
     assert "Unschedulable: 0/3 nodes are available." in story
     assert "Container app waits: CreateContainerError: no such file." in story
 
 
-def test_an_unplaced_pod_gets_its_namespaces_story_too() -> None:
-    story = pod_story("acme/shop/web", pod(), None, SUPERS)
-    assert "Namespace acme/shop is placed nowhere." in story
+def test_an_unplaced_pod_includes_its_namespaces_explanation() -> None:
+    story = pod_story("acme/shop/web", pod(), None, SUPERS, NOW, ledger=NOTHING_DEALT)
+    assert "Namespace acme/shop is not placed." in story
 
 
-def test_what_the_syncer_waits_for_is_found_in_its_status() -> None:
+def test_the_syncers_status_explains_a_wait() -> None:
     waiting = {"item": "pods/shop/web", "reason": "ConfigMap shop/settings does not exist"}
     roles = {
         "nsscheduler": {"tenants": {"k": {}}},
@@ -193,14 +267,45 @@ def test_what_the_syncer_waits_for_is_found_in_its_status() -> None:
     reason = waiting_reason(roles, "k", ("pods", "shop", "web"))
     assert reason == "ConfigMap shop/settings does not exist"
     assert waiting_reason(roles, "k", ("pods", "shop", "other")) == ""
-    assert f"The syncer waits: {reason}." in pod_story("x/shop/web", pod(on="r1"), None, SUPERS, reason)
+    assert f"The syncer waits: {reason}." in pod_story(
+        "x/shop/web", pod(on="r1"), None, SUPERS, NOW, ledger=NOTHING_DEALT, syncer_reason=reason
+    )
 
 
-def test_what_the_syncer_fails_at_and_tries_again_is_found_in_its_status() -> None:
-    error = {"tenant": "k", "item": "pods/shop/web", "message": "exceeded quota", "time": 1.0}
-    roles = {
-        "podscheduler": {"lastErrors": [{"time": "", "what": "k: shop/web", "error": "timeout"}]},
+def test_the_syncers_status_explains_a_retried_error() -> None:
+    error = {"tenant": "k", "item": "pods/shop/web", "error": "exceeded quota", "attempts": 1}
+    roles: dict[str, Any] = {
+        "controllers": {"lastErrors": {"k: deployment/shop/web": "an older version"}, "waiting": 3},
+        "podscheduler": {"lastErrors": [{"tenant": "k", "item": "shop/web", "error": "timeout"}]},
         "syncer/r1": {"tenants": [{"key": "k", "waiting": []}], "lastErrors": [error]},
     }
     assert waiting_reason(roles, "k", ("pods", "shop", "web")) == "exceeded quota"
     assert waiting_reason(roles, "other", ("pods", "shop", "web")) == ""
+
+
+def test_transitions_are_listed_oldest_first_with_controller_and_version() -> None:
+    lines = transition_lines(
+        [
+            {
+                "time": "2026-01-01T00:00:00Z",
+                "controller": "podscheduler",
+                "reconcile": "ab-1",
+                "what": "assigned to super cluster r1",
+                "version": "17",
+            },
+            {
+                "time": "2026-01-01T00:00:01Z",
+                "controller": "x",
+                "reconcile": "",
+                "what": "created",
+                "version": "",
+            },
+        ]
+    )
+
+    assert lines == [
+        "its last transitions:",
+        "  2026-01-01T00:00:00Z podscheduler: assigned to super cluster r1, decided from version 17, reconcile ab-1",
+        "  2026-01-01T00:00:01Z x: created",
+    ]
+    assert transition_lines([]) == []

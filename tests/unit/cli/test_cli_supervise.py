@@ -1,4 +1,4 @@
-"""Roles in one process: what fails is started again and hides nothing."""
+"""Roles in one process: failed roles are restarted, and their errors are visible."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
-from vcsync.cli.pool_role import adjust
-from vcsync.cli.signals import until_signalled
-from vcsync.cli.supervise import Keeper, MakeRole, Role, Supervised, describe, pause
+from vcsync.cli.run.pool_role import adjust
+from vcsync.cli.run.supervision import Keeper, MakeRole, Role, Supervised, describe, pause
+from vcsync.fairqueue import ObjectName
+from vcsync.process.signals import until_signalled
 
 
 class Worker:
-    """A role that fails as often as it is told and then works until cancelled."""
+    """A role that fails a given number of times and then works until cancelled."""
 
     def __init__(self, failures: int = 0) -> None:
         self.failures = failures
@@ -38,6 +39,9 @@ class Worker:
     def status(self) -> dict[str, Any]:
         return {"starts": self.starts}
 
+    def timeline(self, tenant: str, name: ObjectName) -> list[dict[str, Any]]:
+        return [{"time": "now", "what": f"{tenant}: {name.name} created"}]
+
     def metrics(self) -> Iterable[Metric]:
         family = GaugeMetricFamily("vcsync_starts", "Starts")
         family.add_metric([], self.starts)
@@ -53,11 +57,11 @@ def maker(worker: Worker) -> MakeRole:
 
 
 @pytest.mark.parametrize(("failures", "seconds"), [(1, 1.0), (2, 2.0), (3, 4.0), (7, 60.0), (5000, 60.0)])
-def test_pauses_double_up_to_a_minute(failures: int, seconds: float) -> None:
+def test_delays_double_up_to_a_minute(failures: int, seconds: float) -> None:
     assert pause(failures) == seconds
 
 
-async def test_a_failing_role_is_started_again_and_says_so() -> None:
+async def test_a_failing_role_is_restarted_and_logged() -> None:
     worker, pauses = Worker(failures=3), []
 
     async def sleep(seconds: float) -> None:
@@ -65,10 +69,13 @@ async def test_a_failing_role_is_started_again_and_says_so() -> None:
 
     supervised = Supervised("worker", maker(worker), sleep=sleep)
     assert supervised.ready() == (False, "starts")
+    assert supervised.timeline("acme", ObjectName("pods", "default", "web")) == []
     task = asyncio.create_task(supervised.run())
     await worker.working.wait()
     assert pauses == [1.0, 2.0, 4.0]
     assert supervised.ready() == (True, "works")
+    (transition,) = supervised.timeline("acme", ObjectName("pods", "default", "web"))
+    assert transition["what"] == "acme: web created"
     status = supervised.status()
     assert (status["starts"], status["restarts"]) == (4, 3)
     assert status["lastFailure"]["error"] == "RuntimeError: failure 3"
@@ -79,7 +86,7 @@ async def test_a_failing_role_is_started_again_and_says_so() -> None:
     assert worker.ended == 1
 
 
-async def test_between_two_starts_the_reason_is_shown() -> None:
+async def test_the_reason_is_shown_between_two_starts() -> None:
     blocked = asyncio.Event()
 
     async def sleep(_seconds: float) -> None:
@@ -133,7 +140,7 @@ async def test_syncers_follow_the_list_of_super_clusters() -> None:
     assert not keeper.sources
 
 
-async def test_all_roles_have_ended_when_the_keeper_has() -> None:
+async def test_the_keepers_exit_ends_all_roles() -> None:
     workers = [Worker(), Worker()]
     async with Keeper() as keeper:
         for number, worker in enumerate(workers):

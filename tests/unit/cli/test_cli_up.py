@@ -1,4 +1,4 @@
-"""What `vcsync up` makes of its options and its file."""
+"""The settings that `vcsync up` derives from its options and its file."""
 
 import socket
 import tempfile
@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from vcsync.cli import config, up_process
-from vcsync.cli.errors import WrongInputError
-from vcsync.cli.main import main
-from vcsync.cli.up import free_port, listen_at, members_of, wanted_of
+from vcsync.cli.command import config
+from vcsync.cli.command.errors import WrongInputError
+from vcsync.cli.command.main import main
+from vcsync.cli.up import process as up_process
+from vcsync.cli.up.commands import listen_at, members_of, wanted_of
+from vcsync.cli.up.settings import free_port
 
 KUBECONFIG = """
 apiVersion: v1
@@ -37,30 +39,30 @@ def east(tmp_path: Path) -> str:
         (True, "r1", ("r1",)),
     ],
 )
-def test_real_super_clusters_take_the_place_of_hollow_ones_or_stand_beside_them(
+def test_real_super_clusters_replace_hollow_ones_or_are_added_to_them(
     east: str, with_real: bool, hollow: str | None, pretending: tuple[str, ...]
 ) -> None:
-    members = members_of("acme,umbrella", (east,) if with_real else (), hollow)
+    members = members_of("acme,umbrella", (east,) if with_real else (), hollow, "", "cpu=4")
     assert (members.tenants, members.hollow) == (("acme", "umbrella"), pretending)
     assert [admin.cluster.server for admin in members.real.values()] == [
         "https://east.example:6443"
     ] * with_real
 
 
-def test_the_port_that_kubeconfigs_name_stays(tmp_path: Path) -> None:
+def test_the_port_in_kubeconfigs_stays(tmp_path: Path) -> None:
     (tmp_path / "listen").write_text("127.0.0.1:7001\n")
     assert listen_at(tmp_path) == ("127.0.0.1", 7001)
     assert listen_at(tmp_path, "0.0.0.0:7002") == ("0.0.0.0", 7002)
 
 
-def test_a_port_that_is_taken_is_not_chosen() -> None:
+def test_a_port_in_use_is_not_chosen() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         taken = other.getsockname()[1]
         assert free_port(taken) != taken
 
 
-def test_a_port_whose_connections_have_just_ended_is_chosen_again() -> None:
+def test_a_port_with_just_closed_connections_is_chosen_again() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)) as client:
@@ -76,14 +78,14 @@ def test_a_damaged_memory_of_the_port_is_named(tmp_path: Path) -> None:
     assert listen_at(tmp_path, "127.0.0.1:7001") == ("127.0.0.1", 7001)
 
 
-def test_all_sections_of_the_file_count(tmp_path: Path) -> None:
+def test_all_sections_of_the_file_apply(tmp_path: Path) -> None:
     path = tmp_path / "vcsync.yaml"
     path.write_text(
         "up: {tenants: [acme]}\n"
         "controlplane: {listen: '[::1]:7003', max-watches-per-tenant: 7, etcd: 'http://etcd:2379'}\n"
         "nsscheduler: {policy: pack}\nsyncer: {brake-share: 0.5}\ncommon: {lost-after: 900}\nhollow: {cpu: 8}\n"
     )
-    wanted = wanted_of(config.read(path), tmp_path, members_of("acme", (), None), nodes=5)
+    wanted = wanted_of(config.read(path), tmp_path, members_of("acme", (), None, "", ""), nodes=5)
     assert wanted.plane.data == tmp_path
     assert wanted.plane.listen == ("::1", 7003)
     assert wanted.plane.limits.watches == 7
@@ -93,17 +95,17 @@ def test_all_sections_of_the_file_count(tmp_path: Path) -> None:
     assert (wanted.tuning.policy, wanted.tuning.brake_share, wanted.tuning.lost_after) == ("pack", 0.5, 900.0)
 
 
-def test_where_the_command_says_to_listen_the_file_does_not_count(tmp_path: Path) -> None:
+def test_the_listen_option_has_precedence_over_the_file(tmp_path: Path) -> None:
     path = tmp_path / "vcsync.yaml"
     path.write_text("controlplane: {listen: '127.0.0.1:7003'}")
     wanted = wanted_of(
-        config.read(path), tmp_path, members_of("", (), None), nodes=1, listen="127.0.0.1:7004"
+        config.read(path), tmp_path, members_of("", (), None, "", ""), nodes=1, listen="127.0.0.1:7004"
     )
     assert wanted.plane.listen == ("127.0.0.1", 7004)
 
 
 @pytest.mark.parametrize(("options", "folders"), [(["--data", "data"], 0), (["--ephemeral"], 1)])
-def test_only_what_is_not_kept_has_a_folder_among_temporary_ones(
+def test_only_an_ephemeral_system_uses_a_temporary_folder(
     options: list[str], folders: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

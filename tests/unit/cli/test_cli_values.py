@@ -1,8 +1,8 @@
-"""Parsing what users give, and printing what they get."""
+"""Parsing of input, and formatting of output."""
 
 import os
 import stat
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,33 +11,39 @@ import yaml
 from vcsync.api.fields import PercentOrQuantity
 from vcsync.api.objects import SuperCluster
 from vcsync.api.specs import SuperClusterSpec, SuperClusterStatus
-from vcsync.cli import story, supers
-from vcsync.cli.common import meta_kubeconfig, parse_amounts, parse_endpoint
-from vcsync.cli.endpoints import status_url
-from vcsync.cli.errors import WrongInputError
-from vcsync.cli.install import write_private
-from vcsync.cli.kubeconfigs import check_self_contained, read_admin, with_token
-from vcsync.cli.output import age, amounts, document, legible, table
-from vcsync.cli.run import parse_shard
-from vcsync.kube.amounts import readable
+from vcsync.cli.command.common import meta_kubeconfig, parse_amounts, parse_endpoint
+from vcsync.cli.command.endpoints import status_url
+from vcsync.cli.command.errors import WrongInputError
+from vcsync.cli.command.output import age, amounts, document, legible, table
+from vcsync.cli.explain import story
+from vcsync.cli.registration.install import write_private
+from vcsync.cli.run.commands import parse_shard
+from vcsync.cli.super import commands as supers
 from vcsync.kube.connection import Connection
 from vcsync.kube.errors import CredentialsError
 from vcsync.kube.kubeconfig import Cluster, parse
+from vcsync.objects.readable_amounts import readable
+from vcsync.registration.kubeconfigs import check_self_contained, read_admin, with_token
+from vcsync.scheduling.ledger import Entry, Ledger
+
+KNOWN = ("cpu", "memory", "pods")
 
 
-def test_amounts_come_in_one_option_or_several() -> None:
-    assert parse_amounts("--quota", ["cpu=2,memory=4Gi", " pods=10"]) == {
+def test_amounts_may_be_split_over_several_options() -> None:
+    assert parse_amounts("--quota", ["cpu=2,memory=4Gi", " pods=10"], known=KNOWN) == {
         "cpu": "2",
         "memory": "4Gi",
         "pods": "10",
     }
-    assert parse_amounts("--headroom", ["cpu=10%"], kind=PercentOrQuantity) == {"cpu": "10%"}
+    assert parse_amounts("--headroom", ["cpu=10%"], kind=PercentOrQuantity, known=KNOWN) == {"cpu": "10%"}
 
 
-@pytest.mark.parametrize("text", ["cpu", "=1", "cpu=", "cpu=-1", "cpu=10%", "cpu=1,cpu=2", "cpu=1,,memory=1"])
+@pytest.mark.parametrize(
+    "text", ["cpu", "=1", "cpu=", "cpu=-1", "cpu=10%", "cpu=1,cpu=2", "cpu=1,,memory=1", "cpus=1"]
+)
 def test_malformed_amounts_are_refused_by_the_options_name(text: str) -> None:
     with pytest.raises(WrongInputError, match="--quota"):
-        parse_amounts("--quota", [text])
+        parse_amounts("--quota", [text], known=KNOWN)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +89,10 @@ def test_status_urls(endpoint: str, url: str) -> None:
     assert status_url(endpoint) == url
 
 
-def test_the_meta_clusters_kubeconfig_is_looked_for_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sources_of_the_meta_clusters_kubeconfig_have_an_order(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("VCSYNC_META", raising=False)
     monkeypatch.delenv("KUBECONFIG", raising=False)
     assert meta_kubeconfig(None) is None
@@ -94,9 +103,7 @@ def test_the_meta_clusters_kubeconfig_is_looked_for_in_order(monkeypatch: pytest
     assert meta_kubeconfig("/given") == "/given"
 
 
-def test_without_a_word_the_kubeconfig_is_that_of_vcsync_up(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_default_kubeconfig_is_that_of_vcsync_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("VCSYNC_META", "KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -110,7 +117,9 @@ def test_without_a_word_the_kubeconfig_is_that_of_vcsync_up(
     monkeypatch.undo()
 
 
-def test_in_a_pod_its_own_cluster_goes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_in_a_pod_the_in_cluster_credentials_come_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     for name in ("VCSYNC_META", "KUBECONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
@@ -157,6 +166,7 @@ def test_ages_are_short(when: str | None, expected: str) -> None:
         ("512", "memory", "512"),
         ("0", "memory", "0"),
         ("1G", "hugepages-2Mi", "954Mi"),
+        ("16777216", "object-bytes", "16Mi"),
         ("110", "pods", "110"),
         ("1k", "pods", "1000"),
         ("1100k", "count/configmaps", "1100000"),
@@ -167,18 +177,44 @@ def test_amounts_are_readable(amount: str, resource: str, expected: str) -> None
     assert readable(amount, resource) == expected
 
 
-def test_what_is_free_does_not_count_the_headroom() -> None:
-    status = SuperClusterStatus(
-        allocatable={"cpu": "320", "pods": "100"}, free={"cpu": "303600m", "pods": "40"}
-    )
-    one = SuperCluster(
-        name="r1", uid="u", spec=SuperClusterSpec(id="r1", headroom={"cpu": "10%"}), status=status
-    )
-    assert supers.row(one)[3] == "271.6 of 288"
-    assert supers.row(one)[5] == "40 of 100"
+def test_free_amounts_exclude_slices_in_the_ledger() -> None:
+    status = SuperClusterStatus(allocatable={"cpu": "320", "pods": "100"}, free={"cpu": "1", "pods": "1"})
+    spec = SuperClusterSpec(id="r1", headroom={"cpu": "10%"}, overcommit={"pods": "250%"})
+    one = SuperCluster(name="r1", uid="u", spec=spec, status=status)
+    ledger = Ledger()
+    ledger.put(("acme", "shop"), Entry({"cpu": 2_050, "memory": 1000, "pods": 20_000}, {"r1": 8, "r2": 1}))
+    assert supers.row(one, ledger)[3] == "271.6 of 288"
+    assert supers.row(one, ledger)[5] == "90 of 250"
+    assert supers.row(one, ledger)[4] == "", "no node says how much memory it has"
+    shown = supers.as_plain(one, ledger)
+    assert shown["capacity"] == {"cpu": "288", "pods": "250"}
+    assert shown["dealt"] == {"cpu": "16400m", "memory": "8", "pods": "160"}
+    assert shown["free"] == {"cpu": "271600m", "pods": "90"}
 
 
-def test_a_story_counts_as_people_do() -> None:
+def test_an_invalid_headroom_is_shown_in_the_scheduling_state() -> None:
+    status = SuperClusterStatus(allocatable={"cpu": "320"})
+    one = SuperCluster(name="r1", spec=SuperClusterSpec(id="r1", headroom={"cpu": "ten"}), status=status)
+    assert supers.row(one, Ledger())[3] == ""
+    assert "spec.headroom.cpu: 'ten'" in supers.row(one, Ledger())[supers.HEADER.index("SCHEDULING")]
+    assert "spec.headroom.cpu: 'ten'" in supers.as_plain(one, Ledger())["problem"]
+
+
+@pytest.mark.parametrize(
+    ("age", "shown"),
+    [(10, "Ready"), (100, "Suspect (no heartbeat for 100s)"), (480, "Lost (no heartbeat for 8m)")],
+)
+def test_health_depends_on_the_age_of_the_last_heartbeat(age: int, shown: str) -> None:
+    beat = (datetime.now(UTC) - timedelta(seconds=age)).isoformat()
+    status = SuperClusterStatus(heartbeat_time=beat)
+    one = SuperCluster(name="r1", uid="u", spec=SuperClusterSpec(id="r1"), status=status)
+    assert supers.row(one, Ledger())[supers.HEADER.index("HEALTH")].startswith(
+        shown.partition("(")[0].strip()
+    )
+    assert supers.as_plain(one, Ledger())["health"]["state"] == shown.partition(" ")[0]
+
+
+def test_explanations_use_singular_and_plural() -> None:
     assert (
         story._amounts({"cpu": "303600m", "memory": "1073741824", "pods": "1"})
         == "303.6 cpu, 1Gi memory, 1 pod"
@@ -240,7 +276,7 @@ def test_a_kubeconfigs_system_authorities_stay(tmp_path: Path) -> None:
     assert yaml.safe_load(made)["clusters"][0]["cluster"] == {"server": "https://host"}
 
 
-def test_what_a_killed_process_of_the_same_number_left_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_a_temporary_file_of_a_killed_process_with_the_same_pid_does_not_matter(tmp_path: Path) -> None:
     (tmp_path / f".secret.{os.getpid()}").write_bytes(b"half")
     write_private(tmp_path / "secret", b"new")
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("secret", b"new")]
@@ -263,14 +299,14 @@ def test_credentials_are_written_for_their_owner_only(tmp_path: Path) -> None:
 HOSTILE = "all\x1b[2J is\x9b31m\nwell\u202e"
 
 
-def test_what_a_tenant_writes_commands_no_terminal_and_begins_no_line() -> None:
+def test_control_characters_of_tenants_are_escaped_in_tables() -> None:
     assert legible(HOSTILE) == r"all\u001b[2J is\u009b31m\u000awell\u202e"
     assert legible("Grüße, 世界: fine") == "Grüße, 世界: fine"
     assert table(("NAME",), [(HOSTILE,)]).splitlines() == ["NAME", legible(HOSTILE)]
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_documents_hold_it_without_any_character_that_a_terminal_obeys(form: str) -> None:
+def test_control_characters_of_tenants_are_escaped_in_json_and_yaml(form: str) -> None:
     said = HOSTILE.rstrip("\u202e")
     text = document({"message": said}, form)
     assert yaml.safe_load(text) == {"message": said}

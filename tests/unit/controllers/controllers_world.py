@@ -1,4 +1,4 @@
-"""A tenant's objects in memory: what controllers decide is carried out here, until they want nothing more."""
+"""A tenant's objects in memory; executes the actions of controllers until they return none."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,8 +7,8 @@ from typing import Any
 
 import jsonpatch
 
-from vcsync.controllers.mirror import Key, placed
-from vcsync.controllers.plan import (
+from vcsync.controllers.framework.mirror import Key, placed
+from vcsync.controllers.framework.plan import (
     Absent,
     Action,
     Controller,
@@ -16,16 +16,16 @@ from vcsync.controllers.plan import (
     Delete,
     Emit,
     Failure,
-    Look,
     Outcome,
     Patch,
     Plan,
     Post,
+    View,
 )
-from vcsync.kube.envelope import Envelope, encode, parse
 from vcsync.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Status
-from vcsync.kube.patches import merge_patch
 from vcsync.kube.resources import Resource
+from vcsync.objects.envelope import Envelope, encode, parse
+from vcsync.objects.merge_patch import merge_patch
 
 TENANT = "acme"
 NAMESPACE = "default"
@@ -64,7 +64,7 @@ class Shelf:
 
 
 class World:
-    """One tenant. `refuse` is asked about every action and may name the error it meets."""
+    """One tenant. `refuse` is called with every action and may return the error that it fails with."""
 
     def __init__(self, controllers: Sequence[Controller]) -> None:
         self.controllers = {each.name: each for each in controllers}
@@ -81,7 +81,7 @@ class World:
     # The API
 
     def put(self, resource: Resource, body: dict[str, Any], namespace: str = NAMESPACE) -> dict[str, Any]:
-        """Store an object as a user would; returns it as it stands."""
+        """Store an object as a user would; return the stored object."""
         metadata = dict(body.get("metadata", {}))
         shelf = self.shelves.setdefault(resource, Shelf())
         where = namespace if resource.namespaced else ""
@@ -108,7 +108,7 @@ class World:
         self.put(resource, merge_patch(self.shelves[resource].bodies[where, name], patch), namespace)
 
     def remove(self, resource: Resource, name: str, namespace: str = NAMESPACE) -> None:
-        """Take an object away at once."""
+        """Remove an object immediately."""
         self.shelves[resource].bodies.pop((namespace if resource.namespaced else "", name), None)
 
     def body(self, resource: Resource, name: str, namespace: str = NAMESPACE) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class World:
         return list(self.shelves[resource].bodies.values())
 
     def time(self) -> str:
-        """Return the present moment as objects tell it."""
+        """Return the current time as RFC 3339 text."""
         return self.now.strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def pass_time(self, seconds: float) -> None:
@@ -130,7 +130,7 @@ class World:
     # Controllers at work
 
     def settle(self, rounds: int = 200) -> None:
-        """Let every controller look at every object of its own until none wants anything."""
+        """Reconcile every object with its controller until no controller returns an action."""
         for _ in range(rounds):
             before = len(self.written)
             for name, controller in self.controllers.items():
@@ -142,11 +142,11 @@ class World:
         raise AssertionError(f"it does not settle: {self.written[-3:]}")
 
     def work(self, controller: str, key: Key) -> Plan:
-        """Let a controller look at one object and carry out what it wants."""
-        plan = self.controllers[controller].plan(self.look(), key)
+        """Reconcile one object with a controller, and execute the actions."""
+        plan = self.controllers[controller].plan(self.view(), key)
         outcome = self._steps(plan.steps)
         if plan.finish is not None:
-            self._steps([[action] for action in plan.finish(self.look(), outcome)])
+            self._steps([[action] for action in plan.finish(self.view(), outcome)])
         return plan
 
     @staticmethod
@@ -154,9 +154,9 @@ class World:
         """Return the key of one of the tenant's objects."""
         return Key(TENANT, namespace, name)
 
-    def look(self) -> Look:
-        """Return what decisions are made by."""
-        return Look(self.shelves, self.now, lambda: f"{next(self._serial):05d}")
+    def view(self) -> View:
+        """Return the input of plans."""
+        return View(self.shelves, self.now, lambda: f"{next(self._serial):05d}")
 
     def _steps(self, steps: Sequence[Sequence[Action]]) -> Outcome:
         done: list[Action] = []
@@ -250,7 +250,7 @@ class Crash(Exception):
 
 
 class Mortal(World):
-    """A world whose controllers may die between any two writes; nothing of theirs is kept but what they wrote."""
+    """A world whose controllers may die between any two writes and then lose their memory."""
 
     writes_left: int | None = None
 

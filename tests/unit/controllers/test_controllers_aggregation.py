@@ -1,14 +1,14 @@
-"""ClusterRoles that are put together from others."""
+"""Aggregated ClusterRoles."""
 
 from typing import Any
 
 from controllers_world import World
 
-from vcsync.controllers.aggregation import CLUSTER_ROLE_AGGREGATION
-from vcsync.controllers.mirror import placed
+from vcsync.controllers.clusterroleaggregation.aggregation_plan import CLUSTER_ROLE_AGGREGATION
+from vcsync.controllers.framework.mirror import placed
 from vcsync.kube.cache import Change
-from vcsync.kube.envelope import encode, parse
 from vcsync.kube.resources import CLUSTER_ROLES
+from vcsync.objects.envelope import encode, parse
 
 PART = {"to-whole": "true"}
 
@@ -38,7 +38,7 @@ def world(*roles: dict[str, Any]) -> World:
     return made
 
 
-def test_it_has_the_rules_of_those_that_it_selects_once_each_by_their_names() -> None:
+def test_it_has_the_rules_of_selected_roles_once_ordered_by_name() -> None:
     made = world(
         whole(PART),
         role("b", rule("pods"), rule("services"), labels=PART),
@@ -48,7 +48,7 @@ def test_it_has_the_rules_of_those_that_it_selects_once_each_by_their_names() ->
     assert rules(made) == [rule("services"), rule("pods")]
 
 
-def test_rules_follow_what_it_selects() -> None:
+def test_rules_follow_the_selected_roles() -> None:
     made = world(whole(PART), role("a", rule("pods"), labels=PART))
     made.change(CLUSTER_ROLES, "a", {"metadata": {"labels": None}})
     made.settle()
@@ -61,11 +61,11 @@ def test_it_does_not_select_itself_and_others_keep_their_rules() -> None:
     assert made.body(CLUSTER_ROLES, "a")["rules"] == [rule("pods")]
 
 
-def test_a_change_wakes_those_that_select_the_role_or_did() -> None:
+def test_a_change_queues_roles_that_select_or_selected_it() -> None:
     made = world(whole(PART), role("a", rule("pods"), labels=PART), role("b", rule("pods")))
     [watch] = CLUSTER_ROLE_AGGREGATION.watches
     before = placed(parse(encode(made.body(CLUSTER_ROLES, "a"))), "acme")
     without = placed(parse(encode(role("a", rule("pods")))), "acme")
-    names = [each.name for each in watch.keys(Change(before, without), made.look())]
+    names = [each.name for each in watch.keys(Change(before, without), made.view())]
     assert names == ["a", "whole"]
-    assert list(watch.keys(Change(before, before), made.look())) == []
+    assert list(watch.keys(Change(before, before), made.view())) == []

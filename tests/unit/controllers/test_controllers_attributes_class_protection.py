@@ -1,11 +1,11 @@
-"""VolumeAttributesClasses stay while a volume or claim names them, and go when none does."""
+"""VolumeAttributesClasses are protected while a volume or claim names them."""
 
 from typing import Any
 
 import pytest
 from controllers_world import World
 
-from vcsync.controllers.attributes_class_protection import ATTRIBUTES_CLASS_PROTECTION, FINALIZER
+from vcsync.controllers.volumes.attributes_class_plan import ATTRIBUTES_CLASS_PROTECTION, FINALIZER
 from vcsync.kube.cache import Change
 from vcsync.kube.resources import (
     NAMESPACES,
@@ -39,7 +39,7 @@ def delete(made: World) -> None:
     made.change(VOLUME_ATTRIBUTES_CLASSES, "gold", {"metadata": {"deletionTimestamp": made.time()}})
 
 
-def test_a_class_is_held_from_its_beginning_and_goes_when_nothing_names_it() -> None:
+def test_a_class_is_protected_and_deleted_once_unused() -> None:
     made = world()
     assert made.body(VOLUME_ATTRIBUTES_CLASSES, "gold")["metadata"]["finalizers"] == [FINALIZER]
     other = {"metadata": {"name": "c"}, "spec": {"volumeAttributesClassName": "silver"}}
@@ -60,16 +60,16 @@ def test_a_class_stays_while_it_is_named(resource: Resource, naming: dict[str, A
     old = next(iter(made.shelves[resource].everything()))
     _, of_volume, of_claim = ATTRIBUTES_CLASS_PROTECTION.watches
     watch = of_volume if resource == PERSISTENT_VOLUMES else of_claim
-    assert list(watch.keys(Change(None, old), made.look())) == []
-    assert list(watch.keys(Change(old, old), made.look())) == []
-    assert list(watch.keys(Change(old, None), made.look())) == [made.key("", "gold")]
+    assert list(watch.keys(Change(None, old), made.view())) == []
+    assert list(watch.keys(Change(old, old), made.view())) == []
+    assert list(watch.keys(Change(old, None), made.view())) == [made.key("", "gold")]
     made.remove(resource, "user")
     made.settle()
     assert made.bodies(VOLUME_ATTRIBUTES_CLASSES) == []
 
 
-def test_only_classes_that_go_are_looked_at() -> None:
+def test_only_classes_being_deleted_are_queued() -> None:
     made = world()
     made.put(PERSISTENT_VOLUMES, {"metadata": {"name": "user"}, **SPEC})
     old = next(iter(made.shelves[PERSISTENT_VOLUMES].everything()))
-    assert list(ATTRIBUTES_CLASS_PROTECTION.watches[1].keys(Change(old, None), made.look())) == []
+    assert list(ATTRIBUTES_CLASS_PROTECTION.watches[1].keys(Change(old, None), made.view())) == []

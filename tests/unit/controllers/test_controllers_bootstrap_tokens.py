@@ -1,4 +1,4 @@
-"""Bootstrap tokens go at their moment, not before, and nothing else does."""
+"""Bootstrap tokens are deleted when they expire; other Secrets are kept."""
 
 import base64
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from controllers_world import World
 
-from vcsync.controllers.bootstrap_tokens import BOOTSTRAP_TOKENS, TOKEN_CLEANER, TYPE
+from vcsync.controllers.serviceaccount.bootstrap_token_plan import BOOTSTRAP_TOKENS, TOKEN_CLEANER, TYPE
 
 NAME = "bootstrap-token-abcdef"
 
@@ -25,7 +25,7 @@ def world(expiration: str | None, *, type_: str = TYPE, namespace: str = "kube-s
     return made
 
 
-def test_a_token_goes_when_its_time_is_over() -> None:
+def test_an_expired_token_is_deleted() -> None:
     made = world("2026-01-01T01:00:00Z")
     plan = made.work(TOKEN_CLEANER.name, made.key("kube-system", NAME))
     assert plan.again == 3600
@@ -36,7 +36,7 @@ def test_a_token_goes_when_its_time_is_over() -> None:
 
 
 @pytest.mark.parametrize("expiration", ["2025-12-31T23:59:59Z", "2026-01-01T02:00:00+03:00", "soon", "1"])
-def test_one_that_has_expired_or_tells_nonsense_goes(expiration: str) -> None:
+def test_a_token_with_a_past_or_invalid_expiration_is_deleted(expiration: str) -> None:
     made = world(expiration)
     made.settle()
     assert made.bodies(BOOTSTRAP_TOKENS) == []
@@ -51,7 +51,7 @@ def test_one_that_has_expired_or_tells_nonsense_goes(expiration: str) -> None:
         ("2025-01-01T00:00:00Z", {"namespace": "default"}),
     ],
 )
-def test_nothing_else_goes(expiration: str | None, given: dict[str, str]) -> None:
+def test_other_secrets_are_kept(expiration: str | None, given: dict[str, str]) -> None:
     made = world(expiration, **given)
     made.settle()
     assert len(made.bodies(BOOTSTRAP_TOKENS)) == 1

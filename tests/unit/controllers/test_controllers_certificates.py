@@ -1,4 +1,4 @@
-"""CertificateSigningRequests: kubelets' own are approved, approved ones signed, old ones cleaned up."""
+"""CertificateSigningRequests: approval of kubelets' requests, signing, and deletion of old requests."""
 
 import base64
 from datetime import UTC, datetime, timedelta
@@ -13,12 +13,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from vcsync.controllers.certificates import APPROVING, CLEANING, signing
-from vcsync.controllers.working import Desk, Worker
+from vcsync.controllers.certificates.certificates_plan import APPROVING, CLEANING, signing
+from vcsync.controllers.framework.worker import ReconcileContext, Worker
 from vcsync.kube.errors import Conflict, KubeError, NotFound, Status
-from vcsync.kube.patches import merge_patch
 from vcsync.kube.resources import CERTIFICATE_SIGNING_REQUESTS as REQUESTS
 from vcsync.kube.resources import Resource
+from vcsync.objects.merge_patch import merge_patch
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 KUBELET = {
@@ -38,7 +38,7 @@ def asked(user: str, group: str = "system:nodes") -> str:
 
 
 class Server:
-    """The control plane as controllers use it, with all it is asked."""
+    """The control plane as controllers use it; records all requests."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -90,7 +90,7 @@ def put(world: World, spec: dict[str, Any], **status: Any) -> None:
 
 
 async def work(controller: Worker, world: World, server: Server) -> float | None:
-    return await controller.work(Desk(world.look(), server), world.key("", "one"))  # type: ignore[arg-type]
+    return await controller.work(ReconcileContext(world.view(), server), world.key("", "one"))  # type: ignore[arg-type]
 
 
 def status(world: World) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def status(world: World) -> dict[str, Any]:
         ("bootstrapper", "nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview."),
     ],
 )  # fmt: skip
-async def test_what_a_kubelet_asks_for_is_approved_if_it_may(
+async def test_a_kubelets_request_is_approved_if_permitted(
     world: World, server: Server, user: str, may: str, message: str
 ) -> None:
     put(world, {**KUBELET, "username": user, "groups": ["g"], "extra": {"k": ["v"]}})
@@ -130,7 +130,9 @@ async def test_what_a_kubelet_asks_for_is_approved_if_it_may(
     }
 
 
-async def test_who_may_not_is_asked_about_again_less_and_less_often(world: World, server: Server) -> None:
+async def test_a_missing_permission_is_checked_again_with_growing_pauses(
+    world: World, server: Server
+) -> None:
     put(world, {**KUBELET, "username": "bootstrapper"})
     waits = []
     for _ in range(12):
@@ -155,7 +157,7 @@ async def test_who_may_not_is_asked_about_again_less_and_less_often(world: World
         (KUBELET, [{"type": "Approved"}]),
     ],
 )
-async def test_everything_else_is_left_to_people(
+async def test_other_requests_are_not_approved(
     world: World, server: Server, spec: dict[str, Any], conditions: list[Any]
 ) -> None:
     put(world, {**spec, "username": "system:node:a"}, conditions=conditions)
@@ -175,7 +177,7 @@ async def test_an_approved_request_is_signed_by_the_control_plane(world: World, 
     assert len(server.signed) == 1
 
 
-async def test_what_is_not_signed_fails_and_says_why(world: World, server: Server) -> None:
+async def test_a_refused_signature_fails_the_request_with_the_reason(world: World, server: Server) -> None:
     put(world, CLIENT, conditions=[APPROVED])
     server.answers = {"failure": "invalid usage for client certificate: server auth"}
     await work(signing(server), world, server)  # type: ignore[arg-type]
@@ -193,7 +195,7 @@ async def test_what_is_not_signed_fails_and_says_why(world: World, server: Serve
 
 
 @pytest.mark.parametrize("error", [Conflict, NotFound])
-async def test_a_request_that_has_changed_meanwhile_is_left(
+async def test_a_request_that_changed_meanwhile_is_not_changed(
     world: World, server: Server, error: type[Conflict | NotFound]
 ) -> None:
     put(world, CLIENT, conditions=[APPROVED])
@@ -212,7 +214,7 @@ async def test_a_request_that_has_changed_meanwhile_is_left(
         ({**CLIENT, "signerName": "example.com/mine"}, [APPROVED]),
     ],
 )
-async def test_nothing_is_asked_for_that_is_not_to_be_signed(
+async def test_unapproved_failed_and_foreign_requests_are_not_signed(
     world: World, server: Server, spec: dict[str, Any], conditions: list[Any]
 ) -> None:
     put(world, spec, conditions=conditions)
@@ -253,7 +255,7 @@ SOON = certificate(datetime(2026, 1, 1, 0, 10, tzinfo=UTC))
         (["Other"], "", None),
     ],
 )
-def test_how_long_requests_are_kept(world: World, kinds: list[str], issued: str, kept: int | None) -> None:
+def test_retention_of_requests(world: World, kinds: list[str], issued: str, kept: int | None) -> None:
     conditions = [{"type": kind, "status": "True", "lastUpdateTime": world.time()} for kind in kinds]
     put(world, CLIENT, conditions=conditions, certificate=issued or None)
     again = world.work(CLEANING.name, world.key("", "one")).again

@@ -1,4 +1,4 @@
-"""The garbage collector at an API server: it asks before it deletes, and deletes only what it looked at."""
+"""The garbage collector at an API server: it confirms before it deletes, and deletes only the version that it examined."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from vcsync.controllers.garbage import Collector
-from vcsync.kube.envelope import Envelope, OwnerReference, WatchEvent
+from vcsync.controllers.garbagecollector.garbage_collector_controller import Collector
+from vcsync.fairqueue import ObjectName
 from vcsync.kube.errors import Conflict, NotFound, Status
 from vcsync.kube.resources import CONFIG_MAPS, Resource
+from vcsync.objects.envelope import Envelope, OwnerReference, WatchEvent
 
 OWNER = OwnerReference("v1", "ConfigMap", "owner", "uid-owner")
 
@@ -21,7 +22,7 @@ def config_map(name: str, *owners: OwnerReference, version: int = 5, **fields: A
 
 
 class Server:
-    """A control plane with ConfigMaps of one tenant. `behind`: what reads show while watches do not tell of it yet."""
+    """A control plane with ConfigMaps of one tenant. `behind`: objects that reads return before watches report them."""
 
     name = "server"
 
@@ -34,6 +35,9 @@ class Server:
         self._news: asyncio.Queue[WatchEvent] = asyncio.Queue()
 
     def below(self, _prefix: str) -> "Server":
+        return self
+
+    def across_tenants(self) -> "Server":
         return self
 
     def metadata_only(self) -> "Server":
@@ -62,7 +66,7 @@ class Server:
             yield [await (self._news.get() if mine else asyncio.Future())]
 
     def tell(self, kind: str, envelope: Envelope) -> None:
-        """Change an object and have watches tell of it."""
+        """Change an object and report it to watches."""
         if kind == "DELETED":
             self.objects.pop(envelope.name, None)
         else:
@@ -101,10 +105,10 @@ class Server:
 
 class Reporter:
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.reasons: list[str] = []
 
     def emit(self, *parts: Any, **_: Any) -> None:
-        self.told.append(parts[4])
+        self.reasons.append(parts[4])
 
 
 @asynccontextmanager
@@ -133,7 +137,7 @@ async def until(happened: Callable[[], bool]) -> None:
 
 
 async def idle(collector: Collector) -> None:
-    """Wait until the collector has nothing to do, not even later."""
+    """Wait until the collector has no work, not even delayed work."""
 
     def done() -> bool:
         queue = collector.work.queue.statistics()
@@ -144,15 +148,20 @@ async def idle(collector: Collector) -> None:
     await until(done)
 
 
-async def test_what_has_lost_its_owner_is_deleted_in_exactly_the_version_that_was_looked_at() -> None:
+async def test_an_object_without_owner_is_deleted_in_exactly_the_examined_version() -> None:
     server = Server(config_map("a", OWNER))
-    async with collecting(server):
+    async with collecting(server) as collector:
         await until(lambda: "a" not in server.objects)
+        (noted,) = collector.work.timeline.of("acme", ObjectName("configmaps", "default", "a"))
     assert server.deleted == [("a", "uid-a", "5", "Background")]
     assert server.read[0] == "owner"
+    assert (noted.what, noted.controller, noted.version) == ("deleted", "garbage", "5")
+    assert noted.reconcile
+    collector.end_tenant("acme")
+    assert len(collector.work.timeline) == 0
 
 
-async def test_an_owner_that_watches_have_not_told_of_yet_is_no_loss() -> None:
+async def test_an_owner_that_no_watch_has_reported_yet_is_looked_up() -> None:
     server = Server(config_map("a", OWNER))
     server.behind["owner"] = config_map("owner")
     async with collecting(server) as collector:
@@ -161,7 +170,7 @@ async def test_an_owner_that_watches_have_not_told_of_yet_is_no_loss() -> None:
     assert server.deleted == []
 
 
-async def test_an_owner_that_goes_takes_its_dependents_along_and_is_asked_for_once() -> None:
+async def test_dependents_of_a_deleted_owner_are_deleted_after_one_lookup() -> None:
     owner = config_map("owner")
     server = Server(owner, *(config_map(each, OWNER) for each in "abc"))
     async with collecting(server) as collector:
@@ -173,7 +182,7 @@ async def test_an_owner_that_goes_takes_its_dependents_along_and_is_asked_for_on
     assert sorted(name for name, *_ in server.deleted) == ["a", "b", "c"]
 
 
-async def test_what_only_changed_meanwhile_is_deleted_as_it_is_now() -> None:
+async def test_an_object_that_changed_meanwhile_is_deleted_in_its_new_version() -> None:
     server = Server(config_map("a", OWNER))
     server.behind["a"] = config_map("a", OWNER, version=7)
     async with collecting(server):
@@ -181,7 +190,7 @@ async def test_what_only_changed_meanwhile_is_deleted_as_it_is_now() -> None:
     assert [version for _, _, version, _ in server.deleted] == ["5", "7"]
 
 
-async def test_what_has_another_owner_by_now_is_not_deleted() -> None:
+async def test_an_object_with_a_new_owner_is_not_deleted() -> None:
     server = Server(config_map("a", OWNER))
     other = replace(OWNER, name="other", uid="uid-other")
     server.behind["a"] = config_map("a", other, version=7)
@@ -191,7 +200,7 @@ async def test_what_has_another_owner_by_now_is_not_deleted() -> None:
     assert "a" in server.objects
 
 
-async def test_what_is_another_object_by_now_is_left_alone() -> None:
+async def test_a_replaced_object_is_not_deleted() -> None:
     server = Server(config_map("a", OWNER))
     server.behind["a"] = replace(config_map("a", version=7), uid="uid-of-another")
     async with collecting(server) as collector:
@@ -201,7 +210,7 @@ async def test_what_is_another_object_by_now_is_left_alone() -> None:
     assert "a" in server.objects
 
 
-async def test_a_finalizer_is_taken_from_the_object_as_it_is_now() -> None:
+async def test_a_finalizer_is_removed_from_the_current_version() -> None:
     marks: dict[str, Any] = {"finalizers": ("orphan",), "deletion_timestamp": "2026-01-01T00:00:00Z"}
     server = Server(config_map("a", **marks))
     server.behind["a"] = config_map("a", version=7, **{**marks, "finalizers": ("orphan", "x/y")})
@@ -212,7 +221,7 @@ async def test_a_finalizer_is_taken_from_the_object_as_it_is_now() -> None:
     assert server.patched[1:] == [{"metadata": metadata}]
 
 
-async def test_of_an_owner_of_an_unknown_kind_nothing_is_said() -> None:
+async def test_an_owner_of_an_unknown_kind_is_an_error_and_nothing_is_deleted() -> None:
     server = Server(config_map("a", replace(OWNER, kind="Mystery")))
     async with collecting(server) as collector:
         await until(lambda: bool(collector.work.last_errors))
@@ -221,17 +230,17 @@ async def test_of_an_owner_of_an_unknown_kind_nothing_is_said() -> None:
     assert server.deleted == []
 
 
-async def test_an_owner_in_another_namespace_is_told_of_and_counts_as_none() -> None:
+async def test_an_owner_in_another_namespace_is_reported_and_ignored() -> None:
     reporter = Reporter()
     server = Server(replace(config_map("owner"), namespace="elsewhere"), config_map("a", OWNER))
     server.get = Server(config_map("a", OWNER)).get  # type: ignore[method-assign]
     async with collecting(server, reporter):
         await until(lambda: bool(server.deleted))
-    assert reporter.told[0] == "OwnerRefInvalidNamespace"
+    assert reporter.reasons[0] == "OwnerRefInvalidNamespace"
     assert server.deleted == [("a", "uid-a", "5", "Background")]
 
 
-async def test_a_tenants_garbage_is_left_alone_until_it_is_served() -> None:
+async def test_a_tenants_garbage_is_collected_only_while_it_is_served() -> None:
     served: set[str] = set()
     server = Server(config_map("a", OWNER))
     collector = Collector(server, {}, Reporter(), serves=served.__contains__)  # type: ignore[arg-type]

@@ -7,8 +7,8 @@ from controllers_world import TENANT, Mortal, World
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcsync.controllers.cronjobs import CRON_JOB, SCHEDULED_TIME
-from vcsync.controllers.plan import Create, Delete
+from vcsync.controllers.cronjob.cronjob_plan import CRON_JOB, SCHEDULED_TIME
+from vcsync.controllers.framework.plan import Create, Delete
 from vcsync.kube.cache import Change
 from vcsync.kube.errors import Forbidden, Status
 from vcsync.kube.resources import CRON_JOBS, JOBS
@@ -108,26 +108,26 @@ def test_a_suspended_one_starts_nothing() -> None:
     assert (names(made), wait(made)) == ([], None)
 
 
-def test_of_several_missed_starts_only_the_latest_is_made_up_for() -> None:
+def test_only_the_latest_of_several_missed_starts_is_made() -> None:
     made = world(cron(), 23)
     assert names(made) == [f"sum-{MIDNIGHT + 20}"]
     assert wait(made) == 120.1
 
 
-def test_very_many_missed_starts_are_told() -> None:
+def test_many_missed_starts_are_reported() -> None:
     made = world(cron("* * * * *"), 102)
     assert "TooManyMissedTimes" in reasons(made)
     assert names(made) == [f"sum-{MIDNIGHT + 102}"]
 
 
-def test_a_start_that_is_too_late_is_given_up() -> None:
+def test_a_start_after_its_deadline_is_skipped() -> None:
     made = world(cron("0 * * * *", startingDeadlineSeconds=60), 62)
     assert (names(made), wait(made)) == ([], 58 * 60 + 0.1)
     after(made, 58.5)
     assert names(made) == [f"sum-{MIDNIGHT + 120}"]
 
 
-def test_a_huge_deadline_is_none() -> None:
+def test_a_huge_deadline_counts_as_no_deadline() -> None:
     assert names(world(cron(startingDeadlineSeconds=2**62), 6)) == [f"sum-{MIDNIGHT + 5}"]
 
 
@@ -140,12 +140,12 @@ def test_a_huge_deadline_is_none() -> None:
         (cron("TZ=UTC 0 0 1 1 *"), "UnsupportedSchedule"),
     ],
 )
-def test_what_is_wrong_with_a_schedule_is_told(body: dict[str, Any], reason: str) -> None:
+def test_an_invalid_schedule_is_reported(body: dict[str, Any], reason: str) -> None:
     made = world(body, 6)
     assert (reason in reasons(made), names(made)) == (True, [])
 
 
-def test_a_quota_that_is_full_is_told() -> None:
+def test_an_exhausted_quota_is_reported() -> None:
     made = world(cron())
     made.refusals.append((Create, Forbidden(Status(403, "Forbidden", "exceeded quota"))))
     made.pass_time(300)
@@ -159,7 +159,7 @@ def test_a_quota_that_is_full_is_told() -> None:
     ("changed", "seconds"),
     [({"schedule": "4 * * * *"}, 59 * 60.0), ({"timeZone": "Asia/Tokyo"}, 300.0), ({"suspend": True}, 0.0)],
 )
-def test_another_schedule_is_looked_at_when_it_comes_next(changed: dict[str, Any], seconds: float) -> None:
+def test_a_changed_schedule_is_processed_at_its_next_time(changed: dict[str, Any], seconds: float) -> None:
     made = world(cron(), 5)
     shelf = made.shelves[CRON_JOBS]
     before = shelf.get(TENANT, "default", "sum")
@@ -167,7 +167,7 @@ def test_another_schedule_is_looked_at_when_it_comes_next(changed: dict[str, Any
     gather = CRON_JOB.watches[0].gather
     assert gather is not None
     change = Change(before, shelf.get(TENANT, "default", "sum"))
-    waits = gather(change, made.look(), made.key("default", "sum"))
+    waits = gather(change, made.view(), made.key("default", "sum"))
     assert waits == pytest.approx(seconds, abs=0.2)
 
 
@@ -182,7 +182,7 @@ def test_concurrency(policy: str, left: list[int]) -> None:
     assert ("JobAlreadyActive" in reasons(made)) == (policy == "Forbid")
 
 
-def test_a_start_that_was_forbidden_is_made_up_for_once_the_other_has_ended() -> None:
+def test_a_forbidden_start_is_made_once_the_other_job_has_ended() -> None:
     made = world(cron(concurrencyPolicy="Forbid"), 5)
     after(made, 6)
     end(made, f"sum-{MIDNIGHT + 5}")
@@ -190,7 +190,7 @@ def test_a_start_that_was_forbidden_is_made_up_for_once_the_other_has_ended() ->
     assert active(made) == [f"sum-{MIDNIGHT + 10}"]
 
 
-def test_a_start_that_a_crash_left_unrecorded_is_not_taken_back() -> None:
+def test_a_start_that_a_crash_left_unrecorded_is_kept() -> None:
     made = Mortal([CRON_JOB])
     made.put(CRON_JOBS, cron(concurrencyPolicy="Replace"))
     made.pass_time(300)
@@ -200,10 +200,10 @@ def test_a_start_that_a_crash_left_unrecorded_is_not_taken_back() -> None:
     assert names(made) == active(made) == [f"sum-{MIDNIGHT + 5}"]
 
 
-@pytest.mark.parametrize("told", ["nonsense", "2026-01-01T00:05:00", "9999-12-31T23:59:59Z"])
-def test_a_job_whose_time_was_tampered_with_is_told(told: str) -> None:
+@pytest.mark.parametrize("scheduled", ["nonsense", "2026-01-01T00:05:00", "9999-12-31T23:59:59Z"])
+def test_a_job_with_a_changed_scheduled_time_is_reported(scheduled: str) -> None:
     made = world(cron(), 5)
-    made.change(JOBS, names(made)[0], {"metadata": {"annotations": {SCHEDULED_TIME: told}}})
+    made.change(JOBS, names(made)[0], {"metadata": {"annotations": {SCHEDULED_TIME: scheduled}}})
     made.change(CRON_JOBS, "sum", {"status": {"active": None}})
     made.settle()
     assert reasons(made)[-1] == "UnexpectedJob"
@@ -212,7 +212,7 @@ def test_a_job_whose_time_was_tampered_with_is_told(told: str) -> None:
 # What ended
 
 
-def test_what_ended_is_active_no_more() -> None:
+def test_a_finished_job_is_no_longer_active() -> None:
     made = world(cron(), 5)
     made.pass_time(60)
     end(made, names(made)[0])
@@ -221,7 +221,7 @@ def test_what_ended_is_active_no_more() -> None:
     assert reasons(made) == ["SuccessfulCreate", "SawCompletedJob"]
 
 
-def test_a_job_that_went_missing_is_active_no_more() -> None:
+def test_a_missing_job_is_no_longer_active() -> None:
     made = world(cron(), 5)
     made.remove(JOBS, names(made)[0])
     made.settle()
@@ -229,7 +229,7 @@ def test_a_job_that_went_missing_is_active_no_more() -> None:
     assert names(made) == []
 
 
-def test_a_job_that_somebody_else_made_is_told() -> None:
+def test_a_job_of_another_creator_is_reported() -> None:
     made = world(cron(), 5)
     job = made.bodies(JOBS)[0]
     metadata = {name: value for name, value in job["metadata"].items() if name != "uid"}
@@ -239,7 +239,7 @@ def test_a_job_that_somebody_else_made_is_told() -> None:
 
 
 @pytest.mark.parametrize(("type_", "limit"), [("Complete", "successful"), ("Failed", "failed")])
-def test_the_oldest_that_ended_are_forgotten(type_: str, limit: str) -> None:
+def test_the_oldest_finished_jobs_are_deleted(type_: str, limit: str) -> None:
     limits: dict[str, Any] = {f"{limit}JobsHistoryLimit": 2}
     made = world(cron(**limits))
     for _ in range(4):
@@ -261,7 +261,7 @@ def test_the_oldest_that_ended_are_forgotten(type_: str, limit: str) -> None:
         st.tuples(st.sampled_from(["live", "sleep", "end", "fail"]), st.integers(0, 7)), max_size=25
     ),
 )
-def test_no_time_is_started_twice_whatever_happens(policy: str, history: list[tuple[str, int]]) -> None:
+def test_no_time_is_started_twice_in_any_history(policy: str, history: list[tuple[str, int]]) -> None:
     made = Mortal([CRON_JOB])
     made.put(
         CRON_JOBS, cron(concurrencyPolicy=policy, successfulJobsHistoryLimit=1, failedJobsHistoryLimit=0)

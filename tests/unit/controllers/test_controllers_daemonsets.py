@@ -1,4 +1,4 @@
-"""DaemonSets: one Pod on every node that will have it, whatever happens in between."""
+"""DaemonSets: one Pod on every eligible node, after any history."""
 
 from typing import Any
 
@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vcsync.api.names import VIRTUAL_NODE
-from vcsync.controllers.daemonsets import NAME, daemon_sets
-from vcsync.controllers.mirror import Key, placed
-from vcsync.controllers.plan import Create, Delete
+from vcsync.controllers.daemonset.daemonset_plan import NAME, daemon_sets
+from vcsync.controllers.framework.mirror import Key, placed
+from vcsync.controllers.framework.plan import Create, Delete
 from vcsync.kube.cache import Change
-from vcsync.kube.envelope import encode, parse
 from vcsync.kube.errors import ApiError, Status
 from vcsync.kube.resources import CONTROLLER_REVISIONS, DAEMON_SETS, NAMESPACES, NODES, PODS
+from vcsync.objects.envelope import encode, parse
 
 LABELS = {"app": "d"}
 NO_SCHEDULE = {"key": "own", "effect": "NoSchedule"}
@@ -68,7 +68,7 @@ def targets(world: World) -> list[str]:
 
 
 def run(world: World, *, ready: bool = True) -> None:
-    """Have the scheduler and the kubelets do their work."""
+    """Simulate the scheduler and the kubelets."""
     for pod in list(world.bodies(PODS)):
         if "deletionTimestamp" in pod["metadata"]:
             world.remove(PODS, pod["metadata"]["name"])
@@ -91,7 +91,7 @@ def run(world: World, *, ready: bool = True) -> None:
 
 
 def finish(world: World, rounds: int = 30) -> None:
-    """Let everybody work until nothing changes any more."""
+    """Run all controllers, the scheduler and kubelets until nothing changes."""
     for _ in range(rounds):
         before = len(world.written)
         world.settle()
@@ -104,16 +104,16 @@ def finish(world: World, rounds: int = 30) -> None:
 
 
 def status(world: World) -> dict[str, int]:
-    told = world.body(DAEMON_SETS, "d")["status"]
+    reported = world.body(DAEMON_SETS, "d")["status"]
     names = ("desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled")
-    return {name: told.get(name, 0) for name in names}
+    return {name: reported.get(name, 0) for name in names}
 
 
 def images(world: World) -> list[str]:
     return sorted(pod["spec"]["containers"][0]["image"] for pod in standing(world))
 
 
-def test_every_node_gets_one_pod_that_is_meant_for_it() -> None:
+def test_every_node_gets_one_pod_for_that_node() -> None:
     made = world("a", "b")
     made.put(DAEMON_SETS, daemon_set())
     made.settle()
@@ -136,7 +136,7 @@ def test_every_node_gets_one_pod_that_is_meant_for_it() -> None:
     assert {each.reason for each in made.events} == {"SuccessfulCreate"}
 
 
-def test_the_status_tells_what_is_and_what_should_be() -> None:
+def test_the_status_has_current_and_desired_numbers() -> None:
     made = world("a", "b")
     made.put(DAEMON_SETS, daemon_set())
     made.settle()
@@ -151,9 +151,9 @@ def test_the_status_tells_what_is_and_what_should_be() -> None:
     }
     run(made)
     made.settle()
-    told = made.body(DAEMON_SETS, "d")["status"]
-    assert (told["numberReady"], told["numberAvailable"]) == (2, 2)
-    assert "numberUnavailable" not in told
+    reported = made.body(DAEMON_SETS, "d")["status"]
+    assert (reported["numberReady"], reported["numberAvailable"]) == (2, 2)
+    assert "numberUnavailable" not in reported
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_the_status_tells_what_is_and_what_should_be() -> None:
         ({"nodeName": "other"}, (), {}, False),
     ],
 )
-def test_which_nodes_get_one(pod: Any, taints: Any, labels: dict[str, str], runs: bool) -> None:
+def test_nodes_that_get_a_daemon(pod: Any, taints: Any, labels: dict[str, str], runs: bool) -> None:
     made = world()
     node(made, "a", *taints, **labels)
     made.put(DAEMON_SETS, daemon_set(pod=pod))
@@ -184,7 +184,7 @@ def test_which_nodes_get_one(pod: Any, taints: Any, labels: dict[str, str], runs
     assert targets(made) == (["a"] if runs else [])
 
 
-def test_affinity_of_nodes_counts_and_that_of_pods_stays() -> None:
+def test_node_affinity_is_evaluated_and_pod_affinity_kept() -> None:
     made = world()
     node(made, "a", disk="fast")
     node(made, "b", disk="slow")
@@ -198,7 +198,7 @@ def test_affinity_of_nodes_counts_and_that_of_pods_stays() -> None:
     assert pod["spec"]["affinity"]["podAntiAffinity"] == {"x": []}
 
 
-def test_virtual_nodes_get_none() -> None:
+def test_virtual_nodes_get_no_daemon() -> None:
     made = world()
     node(made, "a", **{VIRTUAL_NODE: "true"})
     made.put(DAEMON_SETS, daemon_set())
@@ -206,21 +206,21 @@ def test_virtual_nodes_get_none() -> None:
     assert targets(made) == []
 
 
-def test_a_taint_keeps_new_ones_away_and_drives_off_only_if_it_acts_on_those_that_run() -> None:
+def test_a_taint_stops_new_daemons_and_ends_running_ones_only_with_no_execute() -> None:
     made = world("a")
     made.put(DAEMON_SETS, daemon_set())
     finish(made)
     made.change(NODES, "a", {"spec": {"taints": [NO_SCHEDULE]}})
     finish(made)
     assert targets(made) == ["a"]
-    told = made.body(DAEMON_SETS, "d")["status"]
-    assert (told["desiredNumberScheduled"], told["numberMisscheduled"]) == (0, 1)
+    reported = made.body(DAEMON_SETS, "d")["status"]
+    assert (reported["desiredNumberScheduled"], reported["numberMisscheduled"]) == (0, 1)
     made.change(NODES, "a", {"spec": {"taints": [NO_EXECUTE]}})
     finish(made)
     assert targets(made) == []
 
 
-def test_a_pod_that_waits_for_a_node_which_is_gone_goes() -> None:
+def test_a_pod_for_a_missing_node_is_deleted() -> None:
     made = world("a", "b")
     made.put(DAEMON_SETS, daemon_set())
     made.settle()
@@ -241,14 +241,14 @@ def test_a_daemon_that_ended_is_replaced(phase: str, reason: str, verb: str) -> 
     name = pod["metadata"]["name"]
     made.change(PODS, name, {"status": {"phase": phase}})
     made.settle()
-    told = [each.message for each in made.events if each.reason == reason]
-    assert told == [f"Found {phase.lower()} daemon pod default/{name} on node a, will try to {verb} it"]
+    reported = [each.message for each in made.events if each.reason == reason]
+    assert reported == [f"Found {phase.lower()} daemon pod default/{name} on node a, will try to {verb} it"]
     finish(made)
     assert targets(made) == ["a"]
     assert made.bodies(PODS)[0]["metadata"]["name"] != name
 
 
-def test_a_daemon_that_fails_again_and_again_is_left_for_longer_each_time() -> None:
+def test_repeated_failures_of_a_daemon_have_growing_backoff() -> None:
     made = world("a")
     made.put(DAEMON_SETS, daemon_set())
     waits = []
@@ -264,7 +264,7 @@ def test_a_daemon_that_fails_again_and_again_is_left_for_longer_each_time() -> N
 
 
 @pytest.mark.parametrize(("allowed", "gone"), [(1, 1), ("50%", 2), ("60%", 3)])
-def test_an_update_takes_away_no_more_than_it_may(allowed: int | str, gone: int) -> None:
+def test_an_update_respects_max_unavailable(allowed: int | str, gone: int) -> None:
     made = world("a", "b", "c", "d")
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": allowed}}
     made.put(DAEMON_SETS, daemon_set(strategy=strategy))
@@ -280,7 +280,7 @@ def test_an_update_takes_away_no_more_than_it_may(allowed: int | str, gone: int)
     assert len(made.bodies(CONTROLLER_REVISIONS)) == 2
 
 
-def test_an_update_that_adds_first_never_leaves_a_node_without() -> None:
+def test_an_update_with_surge_never_leaves_a_node_without_a_daemon() -> None:
     made = world("a", "b")
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
     made.put(DAEMON_SETS, daemon_set(strategy=strategy))
@@ -295,7 +295,7 @@ def test_an_update_that_adds_first_never_leaves_a_node_without() -> None:
     assert targets(made) == ["a", "b"]
 
 
-def test_on_delete_leaves_pods_until_somebody_deletes_them() -> None:
+def test_on_delete_keeps_pods_until_they_are_deleted() -> None:
     made = world("a", "b")
     made.put(DAEMON_SETS, daemon_set(strategy={"type": "OnDelete"}))
     finish(made)
@@ -309,7 +309,7 @@ def test_on_delete_leaves_pods_until_somebody_deletes_them() -> None:
     assert status(made)["updatedNumberScheduled"] == 1
 
 
-def test_old_revisions_go_but_those_that_pods_are_of() -> None:
+def test_old_revisions_are_deleted_unless_pods_use_them() -> None:
     made = world("a")
     made.put(DAEMON_SETS, daemon_set("0", revisionHistoryLimit=2))
     finish(made)
@@ -320,7 +320,7 @@ def test_old_revisions_go_but_those_that_pods_are_of() -> None:
     assert sorted(each["revision"] for each in made.bodies(CONTROLLER_REVISIONS)) == [4, 5, 6]
 
 
-def test_matching_pods_of_nobody_are_adopted_and_those_that_match_no_more_released() -> None:
+def test_matching_orphans_are_adopted_and_other_pods_released() -> None:
     made = world("a")
     made.put(
         PODS, {"metadata": {"name": "orphan", "labels": LABELS}, "spec": {"nodeName": "a"}, "status": {}}
@@ -335,7 +335,7 @@ def test_matching_pods_of_nobody_are_adopted_and_those_that_match_no_more_releas
     assert not made.body(PODS, "orphan")["metadata"].get("ownerReferences")
 
 
-def test_nodes_wake_daemon_sets_when_something_changes_that_counts() -> None:
+def test_relevant_changes_of_nodes_queue_daemon_sets() -> None:
     made = world("a")
     made.put(DAEMON_SETS, daemon_set())
     keys = daemon_sets().watches[3].keys
@@ -344,21 +344,21 @@ def test_nodes_wake_daemon_sets_when_something_changes_that_counts() -> None:
     same = placed(parse(encode(made.body(NODES, "a"))), TENANT)
     made.change(NODES, "a", {"spec": {"taints": [NO_SCHEDULE]}})
     other = placed(parse(encode(made.body(NODES, "a"))), TENANT)
-    look = made.look()
-    assert list(keys(Change(before, same), look)) == []
+    view = made.view()
+    assert list(keys(Change(before, same), view)) == []
     for change in (Change(same, other), Change(None, same), Change(same, None)):
-        assert list(keys(change, look)) == [Key(TENANT, "default", "d")]
+        assert list(keys(change, view)) == [Key(TENANT, "default", "d")]
 
 
 @pytest.mark.parametrize(("nodes", "seconds"), [(0, 0), (25, 0.01), (2500, 1), (10000, 2)])
-def test_pods_of_large_sets_are_looked_at_together(nodes: int, seconds: float) -> None:
+def test_pod_changes_of_large_sets_are_collected(nodes: int, seconds: float) -> None:
     made = world()
     made.put(DAEMON_SETS, {**daemon_set(), "status": {"desiredNumberScheduled": nodes}})
     gather = daemon_sets().watches[1].gather
     assert gather is not None
     change = Change(None, placed(parse(encode({"metadata": {"name": "p"}})), TENANT))
-    assert gather(change, made.look(), Key(TENANT, "default", "d")) == seconds
-    assert gather(change, made.look(), Key(TENANT, "default", "gone")) == 0
+    assert gather(change, made.view(), Key(TENANT, "default", "d")) == seconds
+    assert gather(change, made.view(), Key(TENANT, "default", "gone")) == 0
 
 
 OPERATIONS = st.one_of(
@@ -374,7 +374,7 @@ OPERATIONS = st.one_of(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(OPERATIONS, max_size=14), st.sampled_from([(1, 0), (2, 0), (0, 1)]))
-def test_whatever_happened_in_the_end_each_node_has_one_of_the_last_template(
+def test_after_any_history_each_node_has_one_daemon_of_the_last_template(
     history: list[tuple[str, str, str]], bounds: tuple[int, int]
 ) -> None:
     made = world("a", "b")

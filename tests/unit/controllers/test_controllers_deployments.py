@@ -1,4 +1,4 @@
-"""Deployments: what a rollout never does, and where it always ends."""
+"""Deployments: the bounds of a rollout, and its result."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ from controllers_world import World
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcsync.controllers.deployment_objects import HASH_LABEL, REVISION, REVISION_HISTORY
-from vcsync.controllers.deployments import DEPLOYMENT
-from vcsync.controllers.plan import Create
-from vcsync.controllers.replicas import REPLICA_SET
+from vcsync.controllers.deployment.deployment_plan import DEPLOYMENT
+from vcsync.controllers.deployment.objects import HASH_LABEL, REVISION, REVISION_HISTORY
+from vcsync.controllers.framework.plan import Create
+from vcsync.controllers.replicaset.replicaset_plan import REPLICA_SET
 from vcsync.kube.errors import Forbidden, Status
 from vcsync.kube.resources import DEPLOYMENTS, PODS, REPLICA_SETS
 
@@ -46,7 +46,7 @@ def make_ready(world: World) -> None:
 
 
 def roll(world: World) -> None:
-    """Let everything happen until nothing does."""
+    """Run controllers and kubelets until nothing changes."""
     for _ in range(60):
         before = len(world.written)
         world.settle()
@@ -81,7 +81,7 @@ def progress(world: World) -> tuple[str, str]:
     return condition["status"], condition["reason"]
 
 
-def test_a_new_deployment_makes_a_replica_set_with_hash_revision_and_its_annotations() -> None:
+def test_a_new_deployment_creates_a_replica_set_with_hash_revision_and_annotations() -> None:
     world = started()
     [made] = world.bodies(REPLICA_SETS)
     hash_ = made["metadata"]["labels"][HASH_LABEL]
@@ -97,7 +97,7 @@ def test_a_new_deployment_makes_a_replica_set_with_hash_revision_and_its_annotat
     assert any(event.message.startswith("Scaled up replica set web-") for event in world.events)
 
 
-def test_an_update_replaces_all_pods_and_keeps_the_old_set_for_going_back() -> None:
+def test_an_update_replaces_all_pods_and_keeps_the_old_set_for_rollback() -> None:
     world = started()
     update(world, "two")
     roll(world)
@@ -106,7 +106,7 @@ def test_an_update_replaces_all_pods_and_keeps_the_old_set_for_going_back() -> N
     assert world.body(DEPLOYMENTS, "web")["metadata"]["annotations"][REVISION] == "2"
 
 
-def test_going_back_uses_the_old_set_under_a_new_revision() -> None:
+def test_a_rollback_uses_the_old_set_under_a_new_revision() -> None:
     world = started()
     update(world, "two")
     roll(world)
@@ -147,7 +147,7 @@ def test_a_paused_deployment_is_scaled_but_not_rolled() -> None:
     assert progress(world) == ("True", "NewReplicaSetAvailable")
 
 
-def test_a_paused_deployments_new_strategy_is_noted_when_it_goes_on() -> None:
+def test_a_paused_deployments_new_strategy_is_recorded_when_it_resumes() -> None:
     world = started()
     world.change(DEPLOYMENTS, "web", {"spec": {"paused": True}})
     roll(world)
@@ -161,7 +161,7 @@ def test_a_paused_deployments_new_strategy_is_noted_when_it_goes_on() -> None:
     assert world.bodies(REPLICA_SETS)[0]["metadata"]["annotations"][most] == "8"
 
 
-def test_scaling_amid_a_rollout_is_shared_in_proportion() -> None:
+def test_scaling_during_a_rollout_is_proportional() -> None:
     world = started(replicas=10, strategy=_rolling(3, 2))
     update(world, "two")
     world.settle()
@@ -174,7 +174,7 @@ def test_scaling_amid_a_rollout_is_shared_in_proportion() -> None:
     assert sorted(after.values()) == [9, 14]
 
 
-def test_what_a_set_that_shrinks_still_reports_is_not_given_up_twice() -> None:
+def test_stale_counts_of_a_shrinking_set_are_not_scaled_down_twice() -> None:
     world = World([DEPLOYMENT])
     world.put(DEPLOYMENTS, deployment(4, strategy=_rolling(2, 1)))
     world.settle()
@@ -184,7 +184,7 @@ def test_what_a_set_that_shrinks_still_reports_is_not_given_up_twice() -> None:
     name = old["metadata"]["name"]
     sized = {"desired-replicas": "4", "max-replicas": "6"}
     annotations = {f"deployment.kubernetes.io/{key}": value for key, value in sized.items()}
-    # Its controller has not come to it yet: there are still as many Pods as before it was made smaller.
+    # Its controller has not processed it yet, so all Pods still exist.
     status = {"replicas": 6, "availableReplicas": 6, "readyReplicas": 6}
     patch = {"metadata": {"annotations": annotations}, "spec": {"replicas": 4}, "status": status}
     world.change(REPLICA_SETS, name, patch)
@@ -213,7 +213,7 @@ def test_old_sets_beyond_the_limit_are_deleted() -> None:
     assert len(world.bodies(REPLICA_SETS)) == 2
 
 
-def test_a_refused_replica_set_is_told_in_a_condition_and_an_event() -> None:
+def test_a_refused_replica_set_is_reported_in_a_condition_and_an_event() -> None:
     world = World([DEPLOYMENT])
     world.put(DEPLOYMENTS, deployment())
     world.refusals = [(Create, Forbidden(Status(403, "Forbidden", "exceeded quota")))]
@@ -222,7 +222,7 @@ def test_a_refused_replica_set_is_told_in_a_condition_and_an_event() -> None:
     assert [event.reason for event in world.events] == ["ReplicaSetCreateError"]
 
 
-def test_another_set_of_the_name_is_stepped_around() -> None:
+def test_a_name_collision_changes_the_hash() -> None:
     world = started()
     [taken] = world.bodies(REPLICA_SETS)
     fresh = World([DEPLOYMENT, REPLICA_SET])
@@ -265,7 +265,7 @@ def _rolling(surge: int | str, unavailable: int | str) -> dict[str, Any]:
     ),
 )
 @settings(max_examples=40, deadline=None)
-def test_whatever_is_asked_for_the_rollout_ends_there(
+def test_every_rollout_reaches_the_requested_state(
     replicas: int, surge: int | str, unavailable: int | str, history: list[tuple[str, Any]]
 ) -> None:
     if not surge and not unavailable:

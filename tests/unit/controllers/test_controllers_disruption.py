@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: never more Pods may go than the budget leaves."""
+"""PodDisruptionBudgets: the number of Pods that may be evicted."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ from controllers_world import NAMESPACE, World
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcsync.controllers.disruption import DISRUPTION, DISRUPTION_TARGET, NAME
-from vcsync.controllers.plan import Patch
+from vcsync.controllers.disruption.disruption_plan import DISRUPTION, DISRUPTION_TARGET, NAME
+from vcsync.controllers.framework.plan import Patch
 from vcsync.kube.resources import (
     DEPLOYMENTS,
     POD_DISRUPTION_BUDGETS,
@@ -80,7 +80,7 @@ def test_counts(ready: int, wanted: int, spec: Any, found: tuple[int, int, int, 
     assert counts(world(ready, wanted, **spec)) == found
 
 
-def test_the_condition_says_whether_any_may_go() -> None:
+def test_the_condition_says_whether_disruptions_are_allowed() -> None:
     made = world(3, minAvailable=2)
     [condition] = status(made)["conditions"]
     assert (condition["type"], condition["status"]) == ("DisruptionAllowed", "True")
@@ -93,7 +93,7 @@ def test_the_condition_says_whether_any_may_go() -> None:
     assert condition["lastTransitionTime"] == made.time()
 
 
-def test_of_a_deployment_it_is_the_deployment_that_is_asked() -> None:
+def test_the_scale_of_a_deployments_pods_is_the_deployments() -> None:
     made = World([DISRUPTION])
     made.put(DEPLOYMENTS, {"metadata": {"name": "top", "uid": "uid-top"}, "spec": {"replicas": 4}})
     for name in ("old", "new"):
@@ -107,7 +107,7 @@ def test_of_a_deployment_it_is_the_deployment_that_is_asked() -> None:
     assert counts(made) == (4, 3, 2, 1)
 
 
-def test_several_owners_are_added_up() -> None:
+def test_scales_of_several_owners_are_added() -> None:
     made = world(3, maxUnavailable=1)
     made.put(STATEFUL_SETS, {"metadata": {"name": "db", "uid": "uid-db"}, "spec": {"replicas": 2}})
     put_pod(made, 7, owner=reference(STATEFUL_SETS, "db"))
@@ -115,7 +115,7 @@ def test_several_owners_are_added_up() -> None:
     assert counts(made) == (5, 4, 4, 0)
 
 
-def test_pods_that_go_or_were_evicted_do_not_count() -> None:
+def test_terminating_and_evicted_pods_do_not_count() -> None:
     made = world(4, 4, minAvailable=1)
     put_pod(made, 0, deletionTimestamp=made.time())
     made.change(
@@ -142,7 +142,7 @@ def test_an_evicted_pod_that_stays_counts_again_after_two_minutes() -> None:
     assert not status(made).get("disruptedPods")
 
 
-def test_without_a_known_owner_none_may_go() -> None:
+def test_no_disruption_is_allowed_with_an_unknown_owner() -> None:
     made = world(3, maxUnavailable=1)
     job = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "uid-j", "controller": True}
     put_pod(made, 9, owner=job)
@@ -157,7 +157,7 @@ def test_without_a_known_owner_none_may_go() -> None:
     assert 'found no controllers for pod "web-0"' in status(made)["conditions"][0]["message"]
 
 
-def test_pods_that_nobody_controls_are_reported() -> None:
+def test_unmanaged_pods_are_reported() -> None:
     made = world(3, maxUnavailable=1)
     put_pod(made, 9, owner="nobody")
     made.settle()
@@ -167,12 +167,12 @@ def test_pods_that_nobody_controls_are_reported() -> None:
 
 
 @pytest.mark.parametrize(("selector", "healthy"), [(None, 0), ({}, 3)])
-def test_no_selector_selects_nothing_and_an_empty_one_all(selector: Any, healthy: int) -> None:
+def test_a_missing_selector_selects_no_pods_and_an_empty_one_all(selector: Any, healthy: int) -> None:
     made = world(3, minAvailable=1, selector=selector)
     assert status(made)["currentHealthy"] == healthy
 
 
-def test_an_eviction_in_between_is_not_written_over() -> None:
+def test_a_concurrent_eviction_is_not_overwritten() -> None:
     made = world(3, minAvailable=2)
     patch = next(each for each in made.written if isinstance(each, Patch))
     assert isinstance(patch.patch, dict)
@@ -191,7 +191,7 @@ def test_nothing_is_written_twice() -> None:
     st.one_of(st.integers(0, 9), st.integers(0, 100).map(lambda each: f"{each}%")),
     st.booleans(),
 )
-def test_evicting_as_many_as_allowed_leaves_as_many_as_asked_for(
+def test_allowed_evictions_keep_the_required_number(
     ready: list[bool], amount: int | str, least: bool
 ) -> None:
     made = world(0, len(ready), **{"minAvailable" if least else "maxUnavailable": amount})
@@ -203,7 +203,7 @@ def test_evicting_as_many_as_allowed_leaves_as_many_as_asked_for(
     assert allowed == 0 or healthy - allowed >= desired
 
 
-def test_a_pod_that_is_not_evicted_in_the_end_is_no_target_any_more() -> None:
+def test_a_pod_that_was_not_evicted_loses_its_disruption_target_condition() -> None:
     made = World([DISRUPTION_TARGET])
     condition = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": made.time()}
     body = {"metadata": {"name": "web"}, "spec": {}, "status": {"conditions": [condition]}}

@@ -1,4 +1,4 @@
-"""Endpoints: exactly the Pods behind a Service, in the form in which the API server keeps them."""
+"""Endpoints: exactly the Pods of a Service, in the API server's canonical form."""
 
 from itertools import permutations
 from typing import Any
@@ -8,10 +8,10 @@ from controllers_world import NAMESPACE, World
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcsync.controllers import endpoint_subsets
-from vcsync.controllers.endpoints import ENDPOINT, MANAGED_BY, NAME, OVER_CAPACITY
-from vcsync.controllers.plan import Create, Delete, Patch
-from vcsync.controllers.service_endpoints import HEADLESS_LABEL, TRIGGER_TIME
+from vcsync.controllers.endpoints import subsets as endpoint_subsets
+from vcsync.controllers.endpoints.endpoints_plan import ENDPOINT, MANAGED_BY, NAME, OVER_CAPACITY
+from vcsync.controllers.endpoints.pods_behind import HEADLESS_LABEL, TRIGGER_TIME
+from vcsync.controllers.framework.plan import Create, Delete, Patch
 from vcsync.kube.errors import ApiError, Forbidden, Status
 from vcsync.kube.resources import ENDPOINTS, PODS, SERVICES
 
@@ -82,7 +82,7 @@ def test_ready_pods_are_addresses_and_others_are_not_ready_ones() -> None:
     }
 
 
-def test_they_are_labelled_as_their_service_and_as_managed() -> None:
+def test_endpoints_have_the_labels_of_the_service_and_a_manager() -> None:
     made = world(1)
     metadata = made.body(ENDPOINTS, "web")["metadata"]
     assert metadata["labels"] == {"team": "blue", MANAGED_BY: "endpoint-controller"}
@@ -96,7 +96,7 @@ def test_a_service_without_pods_has_endpoints_without_addresses() -> None:
     assert subsets(world()) == []
 
 
-def test_the_last_pod_that_goes_takes_its_address_along() -> None:
+def test_the_address_of_the_last_pod_is_removed() -> None:
     made = world(1)
     made.remove(PODS, "web-1")
     made.settle()
@@ -112,14 +112,14 @@ def test_the_last_pod_that_goes_takes_its_address_along() -> None:
         pytest.param({"metadata": {"labels": {"app": "other"}}}, False, id="no-match"),
     ],
 )
-def test_pods_that_serve_nothing_are_left_out(fields: dict[str, Any], published: bool) -> None:
+def test_pods_that_cannot_serve_are_left_out(fields: dict[str, Any], published: bool) -> None:
     made = world(publishNotReadyAddresses=published)
     put_pod(made, 1, **fields)
     made.settle()
     assert subsets(made) == []
 
 
-def test_addresses_that_are_not_ready_are_published_on_demand_even_when_they_go_away() -> None:
+def test_unready_and_terminating_addresses_are_published_on_request() -> None:
     made = world(publishNotReadyAddresses=True)
     put_pod(made, 1, ready=False)
     put_pod(made, 2, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
@@ -129,7 +129,7 @@ def test_addresses_that_are_not_ready_are_published_on_demand_even_when_they_go_
     assert "notReadyAddresses" not in subset
 
 
-def test_a_headless_service_needs_no_ports_and_tells_hostnames() -> None:
+def test_a_headless_service_needs_no_ports_and_has_hostnames() -> None:
     made = world(clusterIP="None", ports=[])
     put_pod(made, 1, spec={"hostname": "first", "subdomain": "web"})
     made.settle()
@@ -139,7 +139,7 @@ def test_a_headless_service_needs_no_ports_and_tells_hostnames() -> None:
     assert made.body(ENDPOINTS, "web")["metadata"]["labels"][HEADLESS_LABEL] == ""
 
 
-def test_a_port_is_found_by_name_in_every_pod_by_itself() -> None:
+def test_a_named_port_is_resolved_in_each_pod() -> None:
     named = {"name": "web", "port": 80, "targetPort": "http", "protocol": "TCP"}
     made = world(ports=[named])
     for number, at in ((1, 8080), (2, 9090), (3, None)):
@@ -150,14 +150,14 @@ def test_a_port_is_found_by_name_in_every_pod_by_itself() -> None:
     assert found == {8080: ["10.1.0.1"], 9090: ["10.1.0.2"]}
 
 
-def test_the_service_tells_the_family_of_addresses() -> None:
+def test_the_service_determines_the_address_family() -> None:
     made = world(ipFamilies=["IPv6", "IPv4"], clusterIP="fd00:1::1")
     put_pod(made, 10)
     made.settle()
     assert ips(subsets(made)[0]["addresses"]) == ["fd00::a"]
 
 
-def test_no_more_than_a_thousand_addresses_are_told_and_the_ready_ones_first() -> None:
+def test_at_most_a_thousand_addresses_ready_ones_first() -> None:
     made = world()
     for number in range(1, 1003):
         put_pod(made, number, ready=number > 20)
@@ -172,7 +172,7 @@ def test_no_more_than_a_thousand_addresses_are_told_and_the_ready_ones_first() -
     assert OVER_CAPACITY not in made.body(ENDPOINTS, "web")["metadata"]["annotations"]
 
 
-def test_they_tell_when_happened_what_they_tell() -> None:
+def test_endpoints_have_the_trigger_time() -> None:
     made = world()
     annotations = made.body(ENDPOINTS, "web")["metadata"]["annotations"]
     assert annotations == {TRIGGER_TIME: "2026-01-01T00:00:00Z"}
@@ -187,7 +187,7 @@ def test_they_tell_when_happened_what_they_tell() -> None:
     assert TRIGGER_TIME not in made.body(ENDPOINTS, "web")["metadata"]["annotations"]
 
 
-def test_nothing_is_written_about_changes_that_do_not_show() -> None:
+def test_irrelevant_changes_cause_no_write() -> None:
     made = world(2)
     made.written.clear()
     made.change(PODS, "web-1", {"metadata": {"annotations": {"note": "x"}}})
@@ -198,7 +198,7 @@ def test_nothing_is_written_about_changes_that_do_not_show() -> None:
 @pytest.mark.parametrize(
     "spec", [{"selector": None}, {"selector": {}}, {"type": "ExternalName", "externalName": "x"}]
 )
-def test_without_a_selector_they_are_somebody_elses(spec: dict[str, Any]) -> None:
+def test_endpoints_of_a_service_without_selector_are_kept(spec: dict[str, Any]) -> None:
     made = World([ENDPOINT])
     made.put(SERVICES, service(**spec))
     mine = {"metadata": {"name": "web"}, "subsets": [{"addresses": [{"ip": "192.0.2.1"}]}]}
@@ -207,7 +207,7 @@ def test_without_a_selector_they_are_somebody_elses(spec: dict[str, Any]) -> Non
     assert made.written == []
 
 
-def test_they_end_with_their_service() -> None:
+def test_endpoints_are_deleted_with_their_service() -> None:
     made = world(1)
     made.remove(SERVICES, "web")
     made.work(NAME, made.key(NAMESPACE, "web"))
@@ -215,7 +215,7 @@ def test_they_end_with_their_service() -> None:
     assert isinstance(made.written[-1], Delete)
 
 
-def test_those_that_an_old_election_is_held_with_stay() -> None:
+def test_endpoints_of_old_leader_elections_are_kept() -> None:
     made = World([ENDPOINT])
     note = {"control-plane.alpha.kubernetes.io/leader": "{}"}
     made.put(ENDPOINTS, {"metadata": {"name": "web", "annotations": note}})
@@ -236,7 +236,7 @@ def test_a_write_that_fails_is_reported(action: type[Create | Patch], reason: st
     assert [each.reason for each in made.events] == [reason]
 
 
-def test_a_namespace_that_ends_is_no_news() -> None:
+def test_failures_in_a_terminating_namespace_are_not_reported() -> None:
     made = World([ENDPOINT])
     made.put(SERVICES, service())
     made.refusals = [(Create, Forbidden(Status(403, "Forbidden", "it ends")))]
@@ -266,7 +266,7 @@ def offered(subsets: list[dict[str, Any]]) -> set[tuple[str, str]]:
 
 
 @given(st.lists(SUBSET, max_size=3))
-def test_packing_keeps_what_is_offered_whatever_its_order_and_is_done_once(
+def test_canonical_subsets_do_not_depend_on_order_and_are_idempotent(
     given_subsets: list[dict[str, Any]],
 ) -> None:
     packed = endpoint_subsets.repack(given_subsets)

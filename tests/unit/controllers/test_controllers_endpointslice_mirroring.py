@@ -1,12 +1,12 @@
-"""Endpoints that somebody wrote are told by EndpointSlices as well."""
+"""EndpointSlices for Endpoints that users wrote."""
 
 from typing import Any
 
 import pytest
 from controllers_world import NAMESPACE, World
 
-from vcsync.controllers.endpointslice_mirroring import ENDPOINT_SLICE_MIRRORING, MANAGER, NAME
-from vcsync.controllers.endpointslice_objects import MANAGED_BY, SERVICE_NAME
+from vcsync.controllers.endpoints.mirroring_plan import ENDPOINT_SLICE_MIRRORING, MANAGER, NAME
+from vcsync.controllers.endpoints.objects import MANAGED_BY, SERVICE_NAME
 from vcsync.kube.resources import ENDPOINT_SLICES, ENDPOINTS, SERVICES
 
 PORTS = [{"name": "db", "port": 5432, "protocol": "TCP"}]
@@ -34,7 +34,7 @@ def ips(made: World) -> list[str]:
     return sorted(ip for each in slices(made) for one in each["endpoints"] for ip in one["addresses"])
 
 
-def test_addresses_are_told_with_their_ports_and_their_readiness() -> None:
+def test_addresses_are_mirrored_with_ports_and_readiness() -> None:
     made = world()
     subset = {
         "addresses": [{"ip": "192.0.2.1", "hostname": "a", "nodeName": "n1"}],
@@ -101,7 +101,7 @@ def test_nothing_is_written_twice() -> None:
         pytest.param((SERVICES, {"spec": {"selector": {"app": "db"}}}), id="a-selector"),
     ],
 )
-def test_what_is_not_mirrored_has_no_slices(change: tuple[Any, dict[str, Any]]) -> None:
+def test_endpoints_that_are_not_mirrored_have_no_slices(change: tuple[Any, dict[str, Any]]) -> None:
     made = world("192.0.2.1")
     assert len(slices(made)) == 1
     made.change(change[0], "db", change[1])
@@ -110,14 +110,14 @@ def test_what_is_not_mirrored_has_no_slices(change: tuple[Any, dict[str, Any]]) 
 
 
 @pytest.mark.parametrize("gone", [ENDPOINTS, SERVICES])
-def test_slices_end_with_what_they_mirror(gone: Any) -> None:
+def test_slices_are_deleted_with_their_endpoints(gone: Any) -> None:
     made = world("192.0.2.1")
     made.remove(gone, "db")
     made.work(NAME, made.key(NAMESPACE, "db"))
     assert slices(made) == []
 
 
-def test_no_more_than_a_thousand_addresses_are_mirrored_and_what_is_left_out_is_reported() -> None:
+def test_at_most_a_thousand_addresses_are_mirrored_and_skipped_ones_reported() -> None:
     made = world("none", *(f"10.0.{number // 250}.{number % 250}" for number in range(1003)))
     assert len(ips(made)) == 1000
     assert {each.reason for each in made.events} == {"InvalidIPAddress", "TooManyAddressesToMirror"}

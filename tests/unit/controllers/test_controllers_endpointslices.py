@@ -1,4 +1,4 @@
-"""EndpointSlices: exactly the Pods behind a Service, in few slices that are seldom written."""
+"""EndpointSlices: exactly the Pods of a Service, in few slices with few writes."""
 
 from typing import Any
 
@@ -7,10 +7,10 @@ from controllers_world import NAMESPACE, World
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcsync.controllers.endpointslice_objects import MANAGED_BY, SERVICE_NAME
-from vcsync.controllers.endpointslices import ENDPOINT_SLICE, MANAGER, NAME
-from vcsync.controllers.plan import Create, Delete, Patch
-from vcsync.controllers.service_endpoints import TRIGGER_TIME
+from vcsync.controllers.endpoints.endpointslice_plan import ENDPOINT_SLICE, MANAGER, NAME
+from vcsync.controllers.endpoints.objects import MANAGED_BY, SERVICE_NAME
+from vcsync.controllers.endpoints.pods_behind import TRIGGER_TIME
+from vcsync.controllers.framework.plan import Create, Delete, Patch
 from vcsync.kube.errors import ApiError, Status
 from vcsync.kube.resources import ENDPOINT_SLICES, NODES, PODS, SERVICES
 
@@ -60,7 +60,7 @@ def kinds(made: World) -> list[str]:
     return [type(each).__name__ for each in made.written]
 
 
-def test_a_pod_is_an_endpoint_with_its_place_and_state() -> None:
+def test_a_pod_is_an_endpoint_with_its_topology_and_state() -> None:
     made = world(1)
     [slice_] = slices(made)
     uid = made.body(PODS, "web-0")["metadata"]["uid"]
@@ -76,7 +76,7 @@ def test_a_pod_is_an_endpoint_with_its_place_and_state() -> None:
     assert (slice_["addressType"], slice_["ports"]) == ("IPv4", [SEEN])
 
 
-def test_a_slice_names_its_service_its_maker_and_when_it_changed() -> None:
+def test_a_slice_names_its_service_manager_and_trigger_time() -> None:
     made = world(1)
     metadata = slices(made)[0]["metadata"]
     assert metadata["labels"] == {"team": "blue", SERVICE_NAME: "web", MANAGED_BY: MANAGER}
@@ -153,7 +153,7 @@ def test_a_pod_that_is_replaced_costs_one_write() -> None:
     assert kinds(made) == ["Patch"]
 
 
-def test_slices_that_nothing_is_left_in_go() -> None:
+def test_empty_slices_are_deleted() -> None:
     made = world(101)
     small = next(each for each in slices(made) if len(each["endpoints"]) == 1)
     made.remove(PODS, small["endpoints"][0]["targetRef"]["name"])
@@ -200,7 +200,7 @@ def test_a_changed_port_rewrites_the_slice() -> None:
         ("PreferSameNode", {"forZones": [{"name": "east"}], "forNodes": [{"name": "n1"}]}),
     ],
 )
-def test_hints_follow_the_wished_distribution(distribution: str | None, hints: Any) -> None:
+def test_hints_follow_the_traffic_distribution(distribution: str | None, hints: Any) -> None:
     made = world(1, trafficDistribution=distribution)
     assert endpoints(made)[0].get("hints") == hints
     made.change(SERVICES, "web", {"spec": {"trafficDistribution": None}})
@@ -208,7 +208,7 @@ def test_hints_follow_the_wished_distribution(distribution: str | None, hints: A
     assert "hints" not in endpoints(made)[0]
 
 
-def test_a_pod_whose_node_nobody_sees_is_an_endpoint_without_zone() -> None:
+def test_a_pod_with_an_invisible_node_is_an_endpoint_without_zone() -> None:
     made = world()
     put_pod(made, 1, spec={"nodeName": "hidden"})
     made.settle()
@@ -217,7 +217,7 @@ def test_a_pod_whose_node_nobody_sees_is_an_endpoint_without_zone() -> None:
     assert "zone" not in endpoint
 
 
-def test_labels_of_the_service_come_and_go() -> None:
+def test_labels_of_the_service_are_copied_and_removed() -> None:
     made = world(1)
     made.change(SERVICES, "web", {"metadata": {"labels": {"team": None, "tier": "x"}}})
     made.settle()
@@ -238,14 +238,14 @@ def test_slices_of_an_earlier_service_are_replaced_and_those_of_others_stay() ->
     assert len(names) == 2
 
 
-def test_a_slice_that_somebody_took_away_is_made_again() -> None:
+def test_a_deleted_slice_is_created_again() -> None:
     made = world(1)
     made.remove(ENDPOINT_SLICES, slices(made)[0]["metadata"]["name"])
     made.settle()
     assert targets(made) == ["web-0"]
 
 
-def test_a_service_that_goes_gets_no_new_slices() -> None:
+def test_a_terminating_service_gets_no_new_slices() -> None:
     made = World([ENDPOINT_SLICE])
     body = service()
     body["metadata"] |= {"deletionTimestamp": made.time(), "finalizers": ["x/y"]}
@@ -267,7 +267,7 @@ CHANGES = st.lists(st.lists(st.tuples(st.integers(0, 130), st.booleans()), max_s
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 130), CHANGES)
-def test_whatever_happens_every_pod_is_in_one_slice_and_none_too_large(
+def test_after_any_history_every_pod_is_in_one_slice_of_limited_size(
     count: int, changes: list[list[tuple[int, bool]]]
 ) -> None:
     made = world(count)

@@ -1,4 +1,4 @@
-"""Tenants that bring their own controllers are left alone, from the moment it is said, until it is no more."""
+"""Tenants that bring their own controllers are not reconciled while they are marked."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 
 from vcsync.api.names import EXTERNAL_CONTROLLERS
-from vcsync.controllers.mirror import Key
-from vcsync.controllers.plan import NOTHING, Controller, Look, Plan, Watch
-from vcsync.controllers.term import Term
-from vcsync.controllers.waking import own
-from vcsync.kube.envelope import Envelope, WatchEvent
+from vcsync.controllers.framework.event_handlers import own
+from vcsync.controllers.framework.mirror import Key
+from vcsync.controllers.framework.plan import NOTHING, Controller, Plan, View, Watch
+from vcsync.controllers.manager.term import Term
 from vcsync.kube.resources import CONFIG_MAPS, SECRETS, Resource
+from vcsync.objects.envelope import Envelope, WatchEvent
 
 
 class Server:
-    """A control plane that has Secrets, and in the operator's space the marks of those who bring their own."""
+    """A control plane that has Secrets, and in the operator's space the marks of tenants with their own controllers."""
 
     name = "server"
 
@@ -27,6 +27,9 @@ class Server:
         self.marks_may_be_read = asyncio.Event()
 
     def below(self, _prefix: str) -> "Server":
+        return self
+
+    def across_tenants(self) -> "Server":
         return self
 
     def metadata_only(self) -> "Server":
@@ -63,7 +66,7 @@ def mark(tenant: str, version: int = 6) -> Envelope:
 async def working(server: Server) -> AsyncIterator[tuple[Term, list[tuple[str, str]]]]:
     seen: list[tuple[str, str]] = []
 
-    def plan(_look: Look, key: Key) -> Plan:
+    def plan(_look: View, key: Key) -> Plan:
         seen.append((key.tenant, key.name))
         return NOTHING
 
@@ -83,7 +86,7 @@ async def until(happened: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-async def test_nothing_is_decided_before_it_is_known_who_brings_their_own() -> None:
+async def test_nothing_is_reconciled_before_external_tenants_are_known() -> None:
     server = Server([secret("acme", "a"), secret("umbrella", "b")], [mark("acme")])
     async with working(server) as (term, seen):
         for _ in range(50):
@@ -95,7 +98,7 @@ async def test_nothing_is_decided_before_it_is_known_who_brings_their_own() -> N
     assert seen == [("umbrella", "b")]
 
 
-async def test_controllers_stop_and_begin_with_the_mark() -> None:
+async def test_controllers_stop_and_start_with_the_mark() -> None:
     server = Server([secret("acme", "a")], [])
     server.marks_may_be_read.set()
     async with working(server) as (term, seen):
@@ -111,7 +114,7 @@ async def test_controllers_stop_and_begin_with_the_mark() -> None:
     assert sorted(seen) == [("acme", "a"), ("acme", "a"), ("acme", "b"), ("umbrella", "c")]
 
 
-async def test_what_waits_when_the_mark_comes_is_not_done() -> None:
+async def test_queued_work_is_dropped_when_the_mark_appears() -> None:
     server = Server([secret("acme", "a")], [])
     server.marks_may_be_read.set()
     async with working(server) as (term, seen):

@@ -1,4 +1,4 @@
-"""The garbage collector's decisions: what goes with its owners, what stays, and that every history comes to an end."""
+"""The garbage collector's decisions: deleted and kept dependents, and the end of every history."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -7,14 +7,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from vcsync.controllers import gc_decide
-from vcsync.controllers.gc_decide import Disown, Release, Remove, Standing, Unblock, decide, needs_owners
-from vcsync.controllers.gc_graph import FOREGROUND, ORPHAN, Graph, Node, Uid
-from vcsync.controllers.mirror import placed
+from vcsync.controllers.framework.mirror import placed
+from vcsync.controllers.garbagecollector import garbage_collector_plan as gc_decide
+from vcsync.controllers.garbagecollector.garbage_collector_plan import (
+    Disown,
+    Release,
+    Remove,
+    Standing,
+    Unblock,
+    decide,
+    needs_owners,
+)
+from vcsync.controllers.garbagecollector.graph import FOREGROUND, ORPHAN, Graph, Node, Uid
 from vcsync.kube.cache import Change
-from vcsync.kube.envelope import Envelope, OwnerReference
-from vcsync.kube.patches import merge_patch
 from vcsync.kube.resources import CONFIG_MAPS, NODES
+from vcsync.objects.envelope import Envelope, OwnerReference
+from vcsync.objects.merge_patch import merge_patch
 
 TENANT = "acme"
 NOW = "2026-01-01T00:00:00Z"
@@ -25,7 +33,7 @@ def owner(name: str, *, block: bool = False) -> OwnerReference:
 
 
 class Cluster:
-    """ConfigMaps of one namespace, and the collector at work on them."""
+    """ConfigMaps of one namespace, and the collector that processes them."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Envelope] = {}
@@ -50,11 +58,11 @@ class Cluster:
             self._set(name, there, replace(there, finalizers=finalizers, deletion_timestamp=NOW))
 
     def remove(self, name: str) -> None:
-        """Take an object away at once."""
+        """Remove an object immediately."""
         self._set(name, self.objects[name], None)
 
     def settle(self, again: bool = True) -> None:
-        """Work until nothing is to be looked at; `again`: look at everything once, as a restart does."""
+        """Work until no object is queued; `again`: first queue all objects, as a restart does."""
         if again:
             self.waiting += [each.id for each in self.graph.everything() if self.graph.concerns(each)]
         for _ in range(500):
@@ -120,14 +128,14 @@ def family() -> Cluster:
     return cluster
 
 
-def test_dependents_go_when_their_only_owner_is_gone() -> None:
+def test_dependents_are_deleted_with_their_only_owner() -> None:
     cluster = family()
     cluster.delete("a")
     cluster.settle(again=False)
     assert names(cluster) == set()
 
 
-def test_in_the_foreground_owners_wait_for_what_others_hold() -> None:
+def test_foreground_deletion_waits_for_held_dependents() -> None:
     cluster = family()
     cluster.put("c", owner("b", block=True), finalizers=["example.com/hold"])
     cluster.delete("a", FOREGROUND)
@@ -147,14 +155,14 @@ def test_owners_wait_only_for_dependents_that_block_them() -> None:
     assert names(cluster) == {"b"}
 
 
-def test_in_the_foreground_everything_goes() -> None:
+def test_foreground_deletion_deletes_everything() -> None:
     cluster = family()
     cluster.delete("a", FOREGROUND)
     cluster.settle(again=False)
     assert names(cluster) == set()
 
 
-def test_orphans_stay_without_the_owner() -> None:
+def test_orphans_lose_their_owner_reference() -> None:
     cluster = family()
     cluster.delete("a", ORPHAN)
     cluster.settle(again=False)
@@ -162,7 +170,7 @@ def test_orphans_stay_without_the_owner() -> None:
     assert cluster.objects["b"].owners == ()
 
 
-def test_what_has_another_owner_stays_and_forgets_the_one_that_went() -> None:
+def test_a_dependent_with_another_owner_loses_only_the_missing_reference() -> None:
     cluster = Cluster()
     cluster.put("a")
     cluster.put("b")
@@ -180,7 +188,7 @@ def test_another_object_of_the_owners_name_is_not_the_owner() -> None:
     assert names(cluster) == {"a"}
 
 
-def test_a_circle_that_nobody_holds_goes_in_the_foreground() -> None:
+def test_a_circle_without_finalizers_is_deleted_in_the_foreground() -> None:
     cluster = Cluster()
     cluster.put("a")
     cluster.put("b", owner("a", block=True))
@@ -192,7 +200,7 @@ def test_a_circle_that_nobody_holds_goes_in_the_foreground() -> None:
     assert names(cluster) == set()
 
 
-def test_circles_whose_members_wait_for_each_other_go() -> None:
+def test_circles_whose_members_wait_for_each_other_are_deleted() -> None:
     cluster = Cluster()
     for name, its in (("a", "c"), ("b", "a"), ("c", "b")):
         cluster.put(name, owner(its, block=True))
@@ -231,35 +239,35 @@ def graph(*nodes: Node) -> Graph:
     return made
 
 
-def test_an_owner_in_another_namespace_is_none() -> None:
+def test_an_owner_in_another_namespace_does_not_count() -> None:
     dependent = node("b", owner("a"))
     made = graph(node("a", namespace="elsewhere"), dependent)
     assert made.owner(dependent, owner("a")) == "elsewhere"
     assert made.concerns(dependent)
 
 
-def test_an_owner_without_a_namespace_owns_in_all_of_them() -> None:
+def test_a_cluster_scoped_owner_has_dependents_in_all_namespaces() -> None:
     reference = OwnerReference("v1", "Node", "n", "uid-n")
     dependent = node("b", reference)
     made = graph(Node(NODES, placed(Envelope("n", "", "uid-n"), TENANT)), dependent)
     assert made.owner(dependent, reference) == "solid"
 
 
-def test_one_tenants_objects_own_nothing_of_another() -> None:
+def test_owner_references_do_not_cross_tenants() -> None:
     dependent = node("b", owner("a"), tenant="umbrella")
     made = graph(node("a"), dependent)
     assert made.owner(dependent, owner("a")) == "unknown"
     assert made.dependents(node("a").id) == []
 
 
-def test_a_deletion_keeps_the_finalizer_that_says_what_becomes_of_dependents() -> None:
+def test_a_deletion_keeps_the_finalizer_of_the_propagation_policy() -> None:
     for finalizer, propagation in ((ORPHAN, "Orphan"), (FOREGROUND, "Foreground"), ("x/y", "Background")):
         gone = node("b", owner("a"), finalizers=(finalizer,))
         decision = decide(graph(gone), gone, {"uid-a": "dangling"})
         assert decision.steps == (Remove(gone, propagation),)  # type: ignore[arg-type]
 
 
-def test_patches_name_the_very_object_and_version_and_touch_nothing_else() -> None:
+def test_patches_have_uid_and_version_and_change_nothing_else() -> None:
     held = node("b", owner("a", block=True), owner("c"), finalizers=(ORPHAN, "x/y"), resource_version="7")
     metadata = {"uid": "uid-b", "resourceVersion": "7"}
     rest = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "uid-c", "blockOwnerDeletion": False}
@@ -273,7 +281,7 @@ def test_patches_name_the_very_object_and_version_and_touch_nothing_else() -> No
     assert not any(each["blockOwnerDeletion"] for each in unblocked["metadata"]["ownerReferences"])
 
 
-def test_what_is_done_already_is_not_written_again() -> None:
+def test_a_completed_step_is_not_written_again() -> None:
     free = node("b")
     for step in (Release(free, ORPHAN), Disown(free, frozenset(["uid-a"])), Unblock(free)):
         assert gc_decide.change(step, free.envelope) is None
@@ -290,7 +298,7 @@ moves = st.one_of(
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(moves, max_size=12))
-def test_after_any_history_nothing_waits_and_nobody_has_only_absent_owners(history: Iterable[Any]) -> None:
+def test_after_any_history_nothing_waits_and_no_object_has_only_absent_owners(history: Iterable[Any]) -> None:
     cluster = Cluster()
     for move in history:
         if move[0] == "put" and (move[1] not in cluster.objects or not cluster.objects[move[1]].deleting):

@@ -1,4 +1,4 @@
-"""HorizontalPodAutoscalers at an API server: what they ask it, what they tell, whom they scale."""
+"""HorizontalPodAutoscalers at an API server: requests, statuses, Events and scaling."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -8,15 +8,15 @@ import msgspec
 import pytest
 from controllers_world import NAMESPACE, TENANT, Shelf
 
-from vcsync.controllers.hpa import Autoscaler, horizontal_pod_autoscaler
-from vcsync.controllers.mirror import Key, placed
-from vcsync.controllers.plan import Emit, Look
-from vcsync.controllers.working import Desk
+from vcsync.controllers.framework.mirror import Key, placed
+from vcsync.controllers.framework.plan import Emit, View
+from vcsync.controllers.framework.worker import ReconcileContext
+from vcsync.controllers.hpa.hpa_controller import Autoscaler, horizontal_pod_autoscaler
 from vcsync.kube.cache import Change
-from vcsync.kube.envelope import Envelope, encode, parse
 from vcsync.kube.errors import Conflict, Forbidden, KubeError, NotFound, Status
-from vcsync.kube.patches import merge_patch
 from vcsync.kube.resources import HORIZONTAL_POD_AUTOSCALERS, PODS, Resource
+from vcsync.objects.envelope import Envelope, encode, parse
+from vcsync.objects.merge_patch import merge_patch
 
 CPU = {
     "type": "Resource",
@@ -29,7 +29,7 @@ NO_METRICS = (
 
 
 class Tenant:
-    """A tenant's API server with one HorizontalPodAutoscaler; `answers`: by path, what is read there."""
+    """A tenant's API server with one HorizontalPodAutoscaler; `answers`: responses by path."""
 
     def __init__(self, **spec: Any) -> None:
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
@@ -75,7 +75,7 @@ class Tenant:
         }
 
     def used(self, **values: str) -> None:
-        """Have a metrics API tell what Pods use of CPU."""
+        """Set the CPU usage of Pods in the metrics API."""
         items = [
             {
                 "metadata": {"name": name},
@@ -87,12 +87,12 @@ class Tenant:
         ]
         self.answers["/apis/metrics.k8s.io/v1beta1/namespaces/default/pods"] = {"items": items}
 
-    async def look(self, name: str = "web") -> float | None:
-        look = Look(self.shelves, self.now, lambda: "xxxxx")
-        desk = Desk(look, self, self.events.append)  # type: ignore[arg-type]
-        return await self.autoscaler.work(desk, Key(TENANT, NAMESPACE, name))
+    async def view(self, name: str = "web") -> float | None:
+        view = View(self.shelves, self.now, lambda: "xxxxx")
+        context = ReconcileContext(view, self, self.events.append)  # type: ignore[arg-type]
+        return await self.autoscaler.work(context, Key(TENANT, NAMESPACE, name))
 
-    # What it is asked
+    # Requests
 
     async def request(
         self, method: str, path: str, *, params: Any = None, body: bytes | None = None, **_: Any
@@ -105,7 +105,7 @@ class Tenant:
             self.answers[path]["spec"] |= change["spec"]
             return b"{}"
         if path not in self.answers:
-            raise NotFound(Status(404, message="answered 19 bytes that are not a Kubernetes Status"))
+            raise NotFound(Status(404, message="the response of 19 bytes is not a Kubernetes Status"))
         return msgspec.json.encode(self.answers[path])
 
     async def patch(
@@ -117,7 +117,7 @@ class Tenant:
         bodies[namespace, name] = merge_patch(bodies[namespace, name], {"status": patch["status"]})
         return placed(parse(encode(bodies[namespace, name])), TENANT)
 
-    # What came of it
+    # Results
 
     @property
     def size(self) -> int:
@@ -135,17 +135,17 @@ class Tenant:
         [found] = [each for each in self.status["conditions"] if each["type"] == type_]
         return found["status"], found["reason"], found["message"]
 
-    def told(self) -> list[tuple[str, str]]:
+    def emitted(self) -> list[tuple[str, str]]:
         return [(each.reason, each.message) for each in self.events]
 
 
-async def test_it_scales_by_what_pods_use() -> None:
+async def test_it_scales_by_usage() -> None:
     tenant = Tenant()
     tenant.used(a="900m", b="1")
-    assert await tenant.look() == 15
+    assert await tenant.view() == 15
     assert tenant.size == 4
     text = "New size: 4; reason: cpu resource utilization (percentage of request) above target"
-    assert tenant.told() == [("SuccessfulRescale", text)]
+    assert tenant.emitted() == [("SuccessfulRescale", text)]
     assert tenant.condition("AbleToScale") == (
         "True",
         "SucceededRescale",
@@ -165,14 +165,14 @@ async def test_it_scales_by_what_pods_use() -> None:
     )
 
 
-async def test_what_is_as_it_should_be_is_not_written() -> None:
+async def test_an_unchanged_status_is_not_written() -> None:
     tenant = Tenant()
     tenant.used(a="500m", b="500m")
-    await tenant.look()
+    await tenant.view()
     tenant.patched.clear()
     tenant.now += timedelta(seconds=15)
-    await tenant.look()
-    assert (tenant.patched, tenant.told(), tenant.size) == ([], [], 2)
+    await tenant.view()
+    assert (tenant.patched, tenant.emitted(), tenant.size) == ([], [], 2)
     assert tenant.condition("AbleToScale") == (
         "True",
         "ReadyForNewScale",
@@ -180,9 +180,9 @@ async def test_what_is_as_it_should_be_is_not_written() -> None:
     )
 
 
-async def test_without_a_metrics_api_it_says_so_in_kubernetes_words() -> None:
+async def test_a_missing_metrics_api_has_kubernetes_message() -> None:
     tenant = Tenant()
-    assert await tenant.look() == 15
+    assert await tenant.view() == 15
     active = (
         "False",
         "FailedGetResourceMetric",
@@ -190,7 +190,10 @@ async def test_without_a_metrics_api_it_says_so_in_kubernetes_words() -> None:
     )
     assert tenant.condition("ScalingActive") == active
     text = f"invalid metrics (1 invalid out of 1), first error is: failed to get cpu resource metric value: {NO_METRICS}"
-    assert tenant.told() == [("FailedGetResourceMetric", NO_METRICS), ("FailedComputeMetricsReplicas", text)]
+    assert tenant.emitted() == [
+        ("FailedGetResourceMetric", NO_METRICS),
+        ("FailedComputeMetricsReplicas", text),
+    ]
     assert tenant.condition("AbleToScale")[:2] == ("True", "SucceededGetScale")
     assert tenant.status["currentReplicas"] == 2
     assert tenant.size == 2
@@ -243,12 +246,10 @@ async def test_without_a_metrics_api_it_says_so_in_kubernetes_words() -> None:
         ),
     ],
 )
-async def test_every_kind_of_metric_says_what_it_lacks(
-    metric: dict[str, Any], reason: str, text: str
-) -> None:
+async def test_every_type_of_metric_reports_its_error(metric: dict[str, Any], reason: str, text: str) -> None:
     tenant = Tenant(metrics=[metric])
-    await tenant.look()
-    assert tenant.told()[0] == (reason, text)
+    await tenant.view()
+    assert tenant.emitted()[0] == (reason, text)
     assert tenant.condition("ScalingActive")[:2] == ("False", reason)
 
 
@@ -296,16 +297,16 @@ CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2"
         ),
     ],
 )
-async def test_custom_and_external_metrics_are_asked_for(
+async def test_custom_and_external_metrics_are_requested(
     metric: dict[str, Any], path: str, answer: dict[str, Any], size: int
 ) -> None:
     tenant = Tenant(metrics=[metric])
     tenant.answers |= {CUSTOM: {}, path: answer}
-    await tenant.look()
-    assert tenant.size == size, tenant.told()
+    await tenant.view()
+    assert tenant.size == size, tenant.emitted()
 
 
-async def test_what_is_said_of_a_metric_names_its_selector_as_kubernetes_does() -> None:
+async def test_messages_about_a_metric_format_its_selector_as_kubernetes_does() -> None:
     selector = {
         "matchLabels": {"x": "y", "a": "b"},
         "matchExpressions": [{"key": "k", "operator": "In", "values": ["1", "2"]}],
@@ -314,29 +315,29 @@ async def test_what_is_said_of_a_metric_names_its_selector_as_kubernetes_does() 
     tenant = Tenant(
         metrics=[{"type": "External", "external": {"metric": metric, "target": {"averageValue": "1"}}}]
     )
-    await tenant.look()
-    told = (
+    await tenant.view()
+    emitted = (
         "unable to get external metric default/q/&LabelSelector{MatchLabels:map[string]string{a: b,x: y,},"
         "MatchExpressions:[]LabelSelectorRequirement{LabelSelectorRequirement{Key:k,Operator:In,Values:[1 2],},},}: "
     )
-    first, last = tenant.told()
-    assert first[1].startswith(told)
+    first, last = tenant.emitted()
+    assert first[1].startswith(emitted)
     outer = "first error is: failed to get q external metric value: failed to get q external metric: "
     assert outer + first[1] in last[1]
 
 
-async def test_one_silent_metric_of_two_holds_only_what_would_shrink() -> None:
+async def test_one_unavailable_metric_of_two_prevents_only_scaling_down() -> None:
     silent = {"type": "External", "external": {"metric": {"name": "q"}, "target": {"value": "10"}}}
     tenant = Tenant(metrics=[silent, CPU])
     tenant.used(a="1", b="1")
-    await tenant.look()
+    await tenant.view()
     assert tenant.size == 4
     assert tenant.status["currentMetrics"][0] == {"type": ""}
     tenant = Tenant(metrics=[silent, CPU])
     tenant.used(a="100m", b="100m")
-    await tenant.look()
+    await tenant.view()
     assert tenant.condition("ScalingActive")[1] == "FailedGetExternalMetric"
-    assert tenant.told()[-1][1].startswith(
+    assert tenant.emitted()[-1][1].startswith(
         "invalid metrics (1 invalid out of 2), first error is: failed to get q external"
     )
 
@@ -348,21 +349,21 @@ async def test_one_silent_metric_of_two_holds_only_what_would_shrink() -> None:
         (1, 3, "Current number of replicas below Spec.MinReplicas"),
     ],
 )
-async def test_its_bounds_need_no_metrics(replicas: int, size: int, reason: str) -> None:
+async def test_bounds_apply_without_metrics(replicas: int, size: int, reason: str) -> None:
     tenant = Tenant(minReplicas=3)
     tenant.scale(replicas)
-    await tenant.look()
+    await tenant.view()
     assert tenant.size == size
-    assert tenant.told() == [("SuccessfulRescale", f"New size: {size}; reason: {reason}")]
+    assert tenant.emitted() == [("SuccessfulRescale", f"New size: {size}; reason: {reason}")]
 
 
-async def test_what_was_scaled_to_nothing_is_left_alone() -> None:
+async def test_a_target_scaled_to_zero_is_not_scaled() -> None:
     tenant = Tenant()
     tenant.scale(0)
-    await tenant.look()
+    await tenant.view()
     text = "scaling is disabled since the replica count of the target is zero"
     assert tenant.condition("ScalingActive") == ("False", "ScalingDisabled", text)
-    assert tenant.told() == []
+    assert tenant.emitted() == []
 
 
 @pytest.mark.parametrize(
@@ -378,13 +379,13 @@ async def test_what_was_scaled_to_nothing_is_left_alone() -> None:
         ),
     ],
 )
-async def test_a_target_that_is_not_there_is_told_of(target: dict[str, str], text: str) -> None:
+async def test_a_missing_target_is_reported(target: dict[str, str], text: str) -> None:
     tenant = Tenant(scaleTargetRef=target)
     tenant.answers |= {"/api": {"items": []}, "/apis": {"items": []}}
-    assert await tenant.look() == 15
+    assert await tenant.view() == 15
     message = f"the HPA controller was unable to get the target's current scale: {text}"
     assert tenant.condition("AbleToScale") == ("False", "FailedGetScale", message)
-    assert tenant.told() == [("FailedGetScale", text)]
+    assert tenant.emitted() == [("FailedGetScale", text)]
 
 
 async def test_custom_resources_are_scaled_too() -> None:
@@ -400,7 +401,7 @@ async def test_custom_resources_are_scaled_too() -> None:
     path = "/apis/example.com/v1/namespaces/default/widgets/w/scale"
     tenant.scale(2, path=path)
     tenant.used(a="1", b="1")
-    await tenant.look()
+    await tenant.view()
     assert tenant.answers[path]["spec"]["replicas"] == 4
 
 
@@ -416,49 +417,49 @@ async def test_custom_resources_are_scaled_too() -> None:
         ),
     ],
 )
-async def test_a_target_whose_pods_cannot_be_told_is_told_of(
+async def test_a_target_with_an_invalid_selector_is_reported(
     selector: str, condition: str, event: str, text: str
 ) -> None:
     tenant = Tenant()
     tenant.scale(2, selector)
-    await tenant.look()
+    await tenant.view()
     assert tenant.condition("ScalingActive")[:2] == ("False", condition)
-    assert [each[0] for each in tenant.told()] == [event, "FailedComputeMetricsReplicas"]
-    assert tenant.told()[0][1].startswith(text)
+    assert [each[0] for each in tenant.emitted()] == [event, "FailedComputeMetricsReplicas"]
+    assert tenant.emitted()[0][1].startswith(text)
 
 
-async def test_two_that_scale_the_same_pods_are_told_of() -> None:
+async def test_two_autoscalers_of_the_same_pods_are_reported() -> None:
     tenant = Tenant()
     tenant.used(a="1", b="1")
     tenant.put_hpa("other", tenant.shelves[HORIZONTAL_POD_AUTOSCALERS].bodies[NAMESPACE, "web"]["spec"])
-    await tenant.look("other")
+    await tenant.view("other")
     tenant.events.clear()
-    await tenant.look()
+    await tenant.view()
     text = "pods by selector app=web are controlled by multiple HPAs: [{other default} {web default}]"
     assert tenant.condition("ScalingActive") == ("False", "AmbiguousSelector", text)
-    assert tenant.told()[0] == ("AmbiguousSelector", text)
+    assert tenant.emitted()[0] == ("AmbiguousSelector", text)
     del tenant.shelves[HORIZONTAL_POD_AUTOSCALERS].bodies[NAMESPACE, "other"]
-    assert await tenant.look("other") is None
-    await tenant.look()
+    assert await tenant.view("other") is None
+    await tenant.view()
     assert tenant.condition("ScalingActive")[1] == "ValidMetricFound"
 
 
-async def test_a_conflict_is_tried_again_and_a_refusal_told_of() -> None:
+async def test_a_conflict_is_retried_and_a_refusal_reported() -> None:
     tenant = Tenant()
     tenant.used(a="1", b="1")
     tenant.refuses = [Conflict(Status(409, "Conflict", "changed"))]
-    await tenant.look()
+    await tenant.view()
     assert tenant.size == 4
     tenant = Tenant()
     tenant.used(a="1", b="1")
     tenant.refuses = [Forbidden(Status(403, "Forbidden", "no"))]
-    await tenant.look()
+    await tenant.view()
     assert tenant.condition("AbleToScale") == (
         "False",
         "FailedUpdateScale",
         "the HPA controller was unable to update the target scale: no",
     )
-    assert tenant.told()[0][0] == "FailedRescale"
+    assert tenant.emitted()[0][0] == "FailedRescale"
     assert tenant.size == 2
 
 
@@ -466,53 +467,53 @@ async def test_a_conflict_is_tried_again_and_a_refusal_told_of() -> None:
     "answer",
     [{"items": 5}, {"items": [5]}, {"items": []}, {"items": [{"containers": [{"usage": {"cpu": "x"}}]}]}],
 )
-async def test_metrics_that_make_no_sense_are_told_of(answer: dict[str, Any]) -> None:
+async def test_invalid_metrics_are_reported(answer: dict[str, Any]) -> None:
     tenant = Tenant()
     tenant.answers["/apis/metrics.k8s.io/v1beta1/namespaces/default/pods"] = answer
-    assert await tenant.look() == 15
+    assert await tenant.view() == 15
     assert tenant.condition("ScalingActive")[:2] == ("False", "FailedGetResourceMetric")
 
 
 class Pool:
-    """Super clusters that know what Pods use."""
+    """Super clusters that provide the usage of Pods."""
 
     def __init__(self, items: list[Any] | None) -> None:
         self.items = items
 
-    async def of_pods(self, _look: Look, tenant: str, namespace: str, pods: Sequence[Envelope]) -> Any:
+    async def of_pods(self, _look: View, tenant: str, namespace: str, pods: Sequence[Envelope]) -> Any:
         assert (tenant, namespace, [each.name for each in pods]) == (TENANT, NAMESPACE, ["a", "b"])
         return None if self.items is None else [msgspec.Raw(msgspec.json.encode(each)) for each in self.items]
 
 
-async def test_what_the_tenants_api_does_not_tell_super_clusters_may() -> None:
+async def test_super_clusters_provide_usage_that_the_tenants_api_lacks() -> None:
     tenant = Tenant()
     tenant.used(a="1", b="1")
     [items] = tenant.answers.pop("/apis/metrics.k8s.io/v1beta1/namespaces/default/pods").values()
     tenant.autoscaler = Autoscaler(Pool(items))  # type: ignore[arg-type]
-    await tenant.look()
+    await tenant.view()
     assert tenant.size == 4
     tenant = Tenant()
     tenant.autoscaler = Autoscaler(Pool(None))  # type: ignore[arg-type]
-    await tenant.look()
-    assert tenant.told()[0] == ("FailedGetResourceMetric", NO_METRICS)
+    await tenant.view()
+    assert tenant.emitted()[0] == ("FailedGetResourceMetric", NO_METRICS)
 
 
-async def test_of_what_is_gone_nothing_is_remembered() -> None:
+async def test_the_history_of_a_deleted_autoscaler_is_dropped() -> None:
     tenant = Tenant()
     tenant.used(a="1", b="1")
-    await tenant.look()
+    await tenant.view()
     bodies = tenant.shelves[HORIZONTAL_POD_AUTOSCALERS].bodies
     body = bodies.pop((NAMESPACE, "web"))
-    assert await tenant.look() is None
+    assert await tenant.view() is None
     assert (tenant.autoscaler._memories, tenant.autoscaler._selectors) == ({}, {})
     [watch] = horizontal_pod_autoscaler().watches
     there = placed(parse(encode(body)), TENANT)
-    told = placed(parse(encode(body | {"status": {}})), TENANT)
+    emitted = placed(parse(encode(body | {"status": {}})), TENANT)
     changed = placed(parse(encode(body | {"spec": {"maxReplicas": 3}})), TENANT)
-    look = Look(tenant.shelves, tenant.now, lambda: "")
+    view = View(tenant.shelves, tenant.now, lambda: "")
     key = Key(TENANT, NAMESPACE, "web")
     found = [
-        list(watch.keys(change, look))
-        for change in (Change(None, there), Change(there, told), Change(there, changed))
+        list(watch.keys(change, view))
+        for change in (Change(None, there), Change(there, emitted), Change(there, changed))
     ]
     assert found == [[key], [], [key]]

@@ -1,4 +1,4 @@
-"""How many Pods a HorizontalPodAutoscaler comes to: by what they use, and no faster than it may."""
+"""The number of Pods that a HorizontalPodAutoscaler decides on, and its rate limits."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcsync.controllers.hpa_metrics import seconds
-from vcsync.controllers.hpa_objects import CountedPod, PodMetric, Spec, counted
-from vcsync.controllers.hpa_rates import Memory, normalize
-from vcsync.controllers.hpa_replicas import (
+from vcsync.controllers.hpa.metrics_client import seconds
+from vcsync.controllers.hpa.objects import CountedPod, PodMetric, Spec, counted
+from vcsync.controllers.hpa.rates import Memory, normalize
+from vcsync.controllers.hpa.replicas import (
     Tolerances,
     Uncountable,
     by_average,
@@ -21,8 +21,8 @@ from vcsync.controllers.hpa_replicas import (
     requests,
     tolerances,
 )
-from vcsync.controllers.pods import Condition
-from vcsync.kube.envelope import encode, parse
+from vcsync.objects.conditions import Condition
+from vcsync.objects.envelope import encode, parse
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(hours=1)
@@ -61,7 +61,9 @@ def utilized(everyone: list[CountedPod], values: dict[str, PodMetric], target: i
         ((1010, 1030, 1020), 100, (3, 102, 1020)),  # TestReplicaCalcTolerance
     ],
 )
-def test_utilization_decides(levels: tuple[int, ...], target: int, expected: tuple[int, int, int]) -> None:
+def test_replicas_by_utilization(
+    levels: tuple[int, ...], target: int, expected: tuple[int, int, int]
+) -> None:
     everyone = [pod(f"p{number}") for number in range(len(levels))]
     assert utilized(everyone, metrics(*levels), target) == expected
 
@@ -78,7 +80,7 @@ def test_utilization_decides(levels: tuple[int, ...], target: int, expected: tup
         ({"deleting": True}, 4),
     ],
 )
-def test_pods_that_are_not_ready_never_make_it_grow_more(strange: dict[str, Any], expected: int) -> None:
+def test_unready_pods_never_enlarge_the_change(strange: dict[str, Any], expected: int) -> None:
     everyone = [pod("p0"), pod("p1"), pod("p2", **strange)]
     found = by_utilization(
         3, everyone, metrics(500, 700, 900), 30, resource="cpu", container="", tolerated=USUAL, now=NOW
@@ -86,7 +88,7 @@ def test_pods_that_are_not_ready_never_make_it_grow_more(strange: dict[str, Any]
     assert found[:2] == (expected, 60)
 
 
-def test_pods_without_a_metric_are_taken_for_what_makes_the_change_smaller() -> None:
+def test_pods_without_a_metric_make_the_change_smaller() -> None:
     everyone = [pod(f"p{number}") for number in range(4)]
     assert utilized(everyone, metrics(300, 500, 700), 30)[0] == 5
     assert utilized(everyone, metrics(100, 300, 100), 50)[0] == 3
@@ -121,7 +123,7 @@ def test_pods_without_a_metric_are_taken_for_what_makes_the_change_smaller() -> 
         ),
     ],
 )
-def test_what_a_pod_uses_while_it_begins_does_not_count(change: dict[str, Any], counts: bool) -> None:
+def test_usage_during_the_start_of_a_pod_does_not_count(change: dict[str, Any], counts: bool) -> None:
     everyone = [pod("p0", **change)]
     if counts:
         assert utilized(everyone, metrics(1000), 50) == (2, 100, 1000)
@@ -132,7 +134,7 @@ def test_what_a_pod_uses_while_it_begins_does_not_count(change: dict[str, Any], 
             utilized(everyone, metrics(1000), 50)
 
 
-def test_without_pods_or_requests_nothing_can_be_said() -> None:
+def test_missing_pods_or_requests_are_errors() -> None:
     with pytest.raises(Uncountable, match="no pods returned by selector"):
         utilized([], metrics(1), 50)
     bare = CountedPod("p0", False, "Running", LONG_AGO, READY, {"c": {}}, None, {})
@@ -144,7 +146,7 @@ def test_without_pods_or_requests_nothing_can_be_said() -> None:
         utilized([pod("p0", request="0")], metrics(1), 50)
 
 
-def test_usage_and_shared_values_decide() -> None:
+def test_replicas_by_usage_and_by_shared_values() -> None:
     everyone = [pod(f"p{number}") for number in range(3)]
     used: dict[str, Any] = {"resource": "", "tolerated": USUAL, "now": NOW}
     assert by_usage(3, everyone, metrics(20000, 10000, 30000), 15000, **used) == (4, 20000)
@@ -159,7 +161,7 @@ def test_usage_and_shared_values_decide() -> None:
     assert by_average(0, 8600, 2000, USUAL) == (5, 8600)
 
 
-def test_tolerance_is_a_wish_of_each_direction() -> None:
+def test_each_direction_has_its_own_tolerance() -> None:
     behavior = msgspec.convert({"scaleUp": {"tolerance": "500m"}, "scaleDown": {}}, Spec, strict=False)
     assert tolerances(behavior.behavior) == USUAL
     spec = msgspec.convert(
@@ -174,7 +176,7 @@ def test_tolerance_is_a_wish_of_each_direction() -> None:
     )
 
 
-def test_a_pods_requests_are_those_of_what_runs_all_the_time_or_of_the_whole() -> None:
+def test_a_pods_requests_come_from_long_running_containers_or_the_pod_level() -> None:
     spec = {
         "containers": [{"name": "a", "resources": {"requests": {"cpu": "100m"}}}],
         "initContainers": [
@@ -227,13 +229,15 @@ DOWN = {"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "p
         (3, 0, 2, "TooFewReplicas"),
     ],
 )
-def test_without_wishes_it_doubles_at_most(current: int, asked: int, replicas: int, reason: str) -> None:
+def test_without_behavior_the_size_at_most_doubles(
+    current: int, asked: int, replicas: int, reason: str
+) -> None:
     found = normalize(spec(minReplicas=2), Memory(), current, asked, NOW)
     assert (found.replicas, found.limit[0], found.limited) == (replicas, reason, replicas != asked)
     assert found.able[0] == "ReadyForNewScale"
 
 
-def test_it_shrinks_only_when_for_five_minutes_nothing_asked_for_more() -> None:
+def test_it_scales_down_after_five_minutes_of_lower_recommendations() -> None:
     memory = Memory()
     memory.begin(10, NOW)
     first = normalize(spec(), memory, 10, 2, NOW + timedelta(seconds=299))
@@ -241,7 +245,7 @@ def test_it_shrinks_only_when_for_five_minutes_nothing_asked_for_more() -> None:
     assert normalize(spec(), memory, 10, 2, NOW + timedelta(seconds=301)).replicas == 2
 
 
-def test_policies_limit_what_changes_in_their_time() -> None:
+def test_policies_limit_the_change_within_their_period() -> None:
     wishes = spec(behavior={"scaleUp": UP, "scaleDown": DOWN})
     memory = Memory()
     found = normalize(wishes, memory, 2, 20, NOW)
@@ -260,7 +264,9 @@ def test_policies_limit_what_changes_in_their_time() -> None:
         ([("Pods", 1)], "Disabled", 10, 10),
     ],
 )
-def test_policies_are_chosen_from(policies: list[tuple[str, int]], select: str, up: int, down: int) -> None:
+def test_select_policy_chooses_a_policy(
+    policies: list[tuple[str, int]], select: str, up: int, down: int
+) -> None:
     rules = {
         "stabilizationWindowSeconds": 0,
         "selectPolicy": select,
@@ -271,7 +277,7 @@ def test_policies_are_chosen_from(policies: list[tuple[str, int]], select: str, 
     assert normalize(wishes, Memory(), 10, 1, NOW).replicas == down
 
 
-def test_stabilization_windows_are_wishes_too() -> None:
+def test_stabilization_windows_are_configurable() -> None:
     wishes = spec(
         behavior={
             "scaleUp": {**UP, "stabilizationWindowSeconds": 60},
@@ -292,7 +298,7 @@ ASKED = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 40)), max_size=30)
 
 
 @given(ASKED, st.booleans())
-def test_whatever_metrics_ask_for_it_stays_within_its_bounds_and_remembers_little(
+def test_for_any_metrics_it_stays_within_bounds_and_keeps_a_short_history(
     asked: list[tuple[int, int]], wishes: bool
 ) -> None:
     behavior = {"behavior": {"scaleUp": UP, "scaleDown": DOWN}} if wishes else {}

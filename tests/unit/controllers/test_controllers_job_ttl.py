@@ -1,12 +1,12 @@
-"""Jobs go some time after they ended, when they ask for it."""
+"""Jobs with a TTL are deleted after their end."""
 
 from typing import Any
 
 import pytest
 from controllers_world import World
 
-from vcsync.controllers.job_ttl import TTL_AFTER_FINISHED
-from vcsync.controllers.plan import Delete
+from vcsync.controllers.framework.plan import Delete
+from vcsync.controllers.job.ttl_plan import TTL_AFTER_FINISHED
 from vcsync.kube.resources import JOBS
 
 
@@ -20,7 +20,7 @@ def world(ttl: int | None, end: str = "Complete") -> World:
 
 
 @pytest.mark.parametrize("end", ["Complete", "Failed"])
-def test_a_job_goes_with_its_pods_when_its_time_is_over(end: str) -> None:
+def test_a_job_and_its_pods_are_deleted_after_the_ttl(end: str) -> None:
     made = world(60, end)
     made.pass_time(20)
     assert made.work("ttl-after-finished-controller", made.key("default", "sum")).again == 40
@@ -32,7 +32,7 @@ def test_a_job_goes_with_its_pods_when_its_time_is_over(end: str) -> None:
 
 
 @pytest.mark.parametrize(("ttl", "end"), [(None, "Complete"), (0, "Suspended"), (0, "FailureTarget")])
-def test_a_job_stays_that_asks_for_nothing_or_has_not_ended(ttl: int | None, end: str) -> None:
+def test_a_job_without_ttl_or_end_is_kept(ttl: int | None, end: str) -> None:
     made = world(ttl, end)
     made.pass_time(1000)
     made.settle()

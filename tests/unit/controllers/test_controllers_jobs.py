@@ -1,4 +1,4 @@
-"""Jobs: so many Pods run to their end, each counted once, and the Job ends as its policies say."""
+"""Jobs: completions, counts that include each Pod once, and policies."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ from controllers_world import Mortal, World
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcsync.controllers.job_objects import FAILURE_COUNT, FINALIZER, IGNORED_FAILURE_COUNT, INDEX
-from vcsync.controllers.jobs import JOB, JOB_ORPHANS
-from vcsync.controllers.plan import Create, Patch
+from vcsync.controllers.framework.plan import Create, Patch
+from vcsync.controllers.job.job_plan import JOB, JOB_ORPHANS
+from vcsync.controllers.job.objects import FAILURE_COUNT, FINALIZER, IGNORED_FAILURE_COUNT, INDEX
 from vcsync.kube.cache import Change
 from vcsync.kube.errors import Forbidden, Status
 from vcsync.kube.resources import JOBS, PODS
@@ -91,7 +91,7 @@ def wait(made: World) -> float | None:
 # Completions
 
 
-def test_a_pod_is_made_owned_tracked_and_named_after_its_job() -> None:
+def test_a_pod_is_created_owned_tracked_and_named_after_its_job() -> None:
     made = world(job())
     [pod] = made.bodies(PODS)
     assert pod["metadata"]["generateName"] == "sum-"
@@ -129,14 +129,14 @@ def test_without_completions_one_success_is_enough_once_the_others_have_ended() 
     assert conditions(made)[-1] == ("Complete", "CompletionsReached")
 
 
-def test_pods_beyond_the_parallelism_are_given_up_without_counting_as_failed() -> None:
+def test_pods_beyond_the_parallelism_are_deleted_without_counting_as_failed() -> None:
     made = world(job(completions=5, parallelism=4))
     made.change(JOBS, "sum", {"spec": {"parallelism": 1}})
     made.settle()
     assert (len(running(made)), status(made).get("failed")) == (1, None)
 
 
-def test_a_finished_pod_is_written_down_before_it_is_let_go() -> None:
+def test_a_finished_pod_is_recorded_before_its_finalizer_is_removed() -> None:
     made = world(job(completions=2))
     [name] = running(made)
     uid = made.body(PODS, name)["metadata"]["uid"]
@@ -150,7 +150,7 @@ def test_a_finished_pod_is_written_down_before_it_is_let_go() -> None:
     assert second["metadata"] == {"uid": uid, "$deleteFromPrimitiveList/finalizers": [FINALIZER]}
 
 
-def test_a_quota_that_is_full_is_told_and_what_ended_is_counted_all_the_same() -> None:
+def test_an_exhausted_quota_is_reported_and_finished_pods_still_count() -> None:
     made = world(job(completions=3, parallelism=2))
     end(made, running(made)[0])
     made.refusals.append((Create, Forbidden(Status(403, "Forbidden", "exceeded quota"))))
@@ -164,7 +164,7 @@ def test_a_quota_that_is_full_is_told_and_what_ended_is_counted_all_the_same() -
 # Failures
 
 
-def test_failed_pods_are_replaced_after_a_pause_that_doubles() -> None:
+def test_failed_pods_are_replaced_with_doubling_backoff() -> None:
     made = world(job())
     for pause in (10, 20, 40):
         finish(made, running(made)[0], code=1)
@@ -223,7 +223,7 @@ def test_a_job_ends_only_when_its_last_pod_is_gone() -> None:
 
 
 @pytest.mark.parametrize(("policy", "replaced"), [("TerminatingOrFailed", 1), ("Failed", 0)])
-def test_a_pod_that_goes_away_is_replaced_at_once_or_once_it_has_ended(policy: str, replaced: int) -> None:
+def test_a_terminating_pod_is_replaced_immediately_or_after_its_end(policy: str, replaced: int) -> None:
     made = world(job(podReplacementPolicy=policy))
     [name] = running(made)
     leaving = {"deletionTimestamp": made.time(), "finalizers": [FINALIZER, "example.com/slow"]}
@@ -283,7 +283,7 @@ def test_each_pod_of_an_indexed_job_knows_its_index() -> None:
     ]
 
 
-def test_completed_indexes_are_told_as_ranges() -> None:
+def test_completed_indexes_are_reported_as_ranges() -> None:
     made = world(indexed(6))
     for index in (5, 0, 2, 3):
         finish(made, by_index(made)[index])
@@ -293,7 +293,7 @@ def test_completed_indexes_are_told_as_ranges() -> None:
     assert (status(made)["completedIndexes"], conditions(made)[-1][0]) == ("0-5", "Complete")
 
 
-def test_a_double_index_is_given_up() -> None:
+def test_a_duplicate_index_is_deleted() -> None:
     made = world(indexed(2))
     twin = made.body(PODS, by_index(made)[1])
     metadata = {name: value for name, value in twin["metadata"].items() if name != "uid"}
@@ -303,7 +303,7 @@ def test_a_double_index_is_given_up() -> None:
     assert len(running(made)) == 2
 
 
-def test_an_index_fails_on_its_own_and_its_pods_tell_how_often() -> None:
+def test_an_index_fails_by_itself_and_its_pods_have_the_failure_count() -> None:
     made = world(indexed(2, backoffLimitPerIndex=1, backoffLimit=100))
     finish(made, by_index(made)[0], code=1)
     made.pass_time(10)
@@ -317,7 +317,7 @@ def test_an_index_fails_on_its_own_and_its_pods_tell_how_often() -> None:
     assert (status(made)["completedIndexes"], status(made)["failed"]) == ("1", 2)
 
 
-def test_ignored_failures_of_an_index_are_told_apart() -> None:
+def test_ignored_failures_of_an_index_are_counted_separately() -> None:
     made = world(indexed(1, backoffLimitPerIndex=0, podFailurePolicy=POLICY, backoffLimit=100))
     disrupted = {"type": "DisruptionTarget", "status": "True"}
     finish(made, by_index(made)[0], code=1, conditions=[disrupted])
@@ -349,7 +349,7 @@ def test_a_success_policy_ends_the_job_early_without_failing_the_others() -> Non
 # Suspension, management, orphans
 
 
-def test_a_suspended_job_gives_its_pods_up_and_goes_on_later() -> None:
+def test_a_suspended_job_deletes_its_pods_and_resumes_later() -> None:
     made = world(job(completions=2, parallelism=2))
     made.change(JOBS, "sum", {"spec": {"suspend": True}})
     made.settle()
@@ -381,7 +381,7 @@ def test_an_orphan_that_matches_is_adopted_and_tracked() -> None:
     assert made.body(PODS, "orphan")["metadata"]["finalizers"] == [FINALIZER]
 
 
-def test_a_pod_elsewhere_that_names_the_job_is_none_of_its_own() -> None:
+def test_a_pod_in_another_namespace_is_not_the_jobs() -> None:
     made = world(job(suspend=True))
     owner = {
         "apiVersion": "batch/v1",
@@ -396,7 +396,7 @@ def test_a_pod_elsewhere_that_names_the_job_is_none_of_its_own() -> None:
     assert (status(made).get("succeeded"), status(made).get("active")) == (None, None)
 
 
-def test_pods_of_a_job_that_is_gone_are_let_go() -> None:
+def test_pods_of_a_deleted_job_lose_their_finalizer() -> None:
     made = world(job())
     made.remove(JOBS, "sum")
     made.settle()
@@ -405,13 +405,13 @@ def test_pods_of_a_job_that_is_gone_are_let_go() -> None:
 
 
 @pytest.mark.parametrize(("pods", "seconds"), [(0, 0.0), (100, 0.01), (5000, 0.5), (100_000, 1.0)])
-def test_the_more_pods_the_longer_their_changes_are_gathered(pods: int, seconds: float) -> None:
+def test_collection_time_grows_with_the_pods_of_a_job(pods: int, seconds: float) -> None:
     made = world(job(suspend=True))
     made.change(JOBS, "sum", {"status": {"active": pods}})
     gather = JOB.watches[1].gather
     assert gather is not None
     change = Change(None, None)
-    assert gather(change, made.look(), made.key("default", "sum")) == pytest.approx(seconds)
+    assert gather(change, made.view(), made.key("default", "sum")) == pytest.approx(seconds)
 
 
 # Histories
@@ -432,7 +432,7 @@ DEEDS = st.tuples(
 
 @settings(max_examples=150, deadline=None)
 @given(kind=st.sampled_from(sorted(BODIES)), history=st.lists(DEEDS, max_size=30))
-def test_no_pod_is_lost_or_counted_twice_whatever_happens(kind: str, history: list[tuple[str, int]]) -> None:
+def test_no_pod_is_lost_or_counted_twice_in_any_history(kind: str, history: list[tuple[str, int]]) -> None:
     made = Mortal([JOB, JOB_ORPHANS])
     made.put(JOBS, BODIES[kind])
     outcomes: dict[str, int] = {}
@@ -446,8 +446,8 @@ def test_no_pod_is_lost_or_counted_twice_whatever_happens(kind: str, history: li
 
     def check() -> None:
         nonlocal counters
-        told = status(made)
-        now = (told.get("succeeded", 0), told.get("failed", 0))
+        reported = status(made)
+        now = (reported.get("succeeded", 0), reported.get("failed", 0))
         assert now >= counters
         counters = now
         assert now[0] <= sum(not code for code in outcomes.values())
@@ -472,13 +472,13 @@ def test_no_pod_is_lost_or_counted_twice_whatever_happens(kind: str, history: li
         for name in running(made):
             close(name, 0)
     assert len(ended) == 1
-    told, well = status(made), sum(not code for code in outcomes.values())
-    assert told["uncountedTerminatedPods"] == {}
+    reported, well = status(made), sum(not code for code in outcomes.values())
+    assert reported["uncountedTerminatedPods"] == {}
     assert not any(pod["metadata"].get("finalizers") for pod in made.bodies(PODS))
-    assert told.get("succeeded", 0) == well
+    assert reported.get("succeeded", 0) == well
     failures = len(outcomes) - well
-    assert told.get("failed", 0) >= failures
+    assert reported.get("failed", 0) >= failures
     if ended == {"Complete"}:
-        assert told.get("failed", 0) == failures
+        assert reported.get("failed", 0) == failures
     if kind in ("plain", "any", "indexed"):
-        assert (ended == {"Failed"}) == (told.get("failed", 0) > 3)
+        assert (ended == {"Failed"}) == (reported.get("failed", 0) > 3)

@@ -1,22 +1,22 @@
-"""Mirrors of all tenants: what is deleted in one is gone from the mirror, and nobody else's."""
+"""Mirrors of all tenants: changes of one tenant do not affect another."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from vcsync.controllers.mirror import Key, Mirror
-from vcsync.kube.envelope import Envelope, OwnerReference, WatchEvent
+from vcsync.controllers.framework.mirror import Key, Mirror
 from vcsync.kube.resources import CONFIG_MAPS
+from vcsync.objects.envelope import Envelope, OwnerReference, WatchEvent
 
 
-def told(name: str, tenant: str, version: int, *owners: OwnerReference) -> Envelope:
+def observed(name: str, tenant: str, version: int, *owners: OwnerReference) -> Envelope:
     uid = f"uid-{tenant}-{name}"
     return Envelope(name, "default", uid, str(version), owners=owners, tenant=tenant)
 
 
 class Server:
-    """Streams the events it is given, then says nothing."""
+    """Streams the given events, and then stays silent."""
 
     name = "server"
 
@@ -42,25 +42,25 @@ async def mirrored(server: Server, tenant: str = "") -> Mirror:
     return mirror
 
 
-async def test_what_is_deleted_in_one_tenant_is_gone_and_stays_in_another() -> None:
-    added = [("ADDED", told("a", tenant, 3)) for tenant in ("acme", "umbrella")]
-    mirror = await mirrored(Server(*added, ("DELETED", told("a", "acme", 4))))
+async def test_a_deletion_in_one_tenant_does_not_affect_another() -> None:
+    added = [("ADDED", observed("a", tenant, 3)) for tenant in ("acme", "umbrella")]
+    mirror = await mirrored(Server(*added, ("DELETED", observed("a", "acme", 4))))
     assert mirror.get("acme", "default", "a") is None
     assert mirror.get("umbrella", "default", "a") is not None
 
 
-async def test_a_mirror_of_one_tenant_knows_whose_its_objects_are() -> None:
-    mirror = await mirrored(Server(("ADDED", told("a", "", 3))), tenant="acme")
+async def test_a_mirror_of_one_tenant_marks_objects_with_it() -> None:
+    mirror = await mirrored(Server(("ADDED", observed("a", "", 3))), tenant="acme")
     [found] = mirror.within("acme", "default")
     assert found.tenant == "acme"
     mirror.observe_gone(Key("acme", "default", "a"), found.uid)
     assert list(mirror.everything()) == []
 
 
-async def test_no_tenant_can_slip_an_object_under_those_of_another_that_have_no_owner() -> None:
+async def test_a_tenant_cannot_add_objects_to_another_tenants_ownerless_ones() -> None:
     sly = OwnerReference("v1", "Pod", "x", "acme/default")
     mirror = await mirrored(
-        Server(("ADDED", told("mine", "acme", 3)), ("ADDED", told("sly", "umbrella", 4, sly)))
+        Server(("ADDED", observed("mine", "acme", 3)), ("ADDED", observed("sly", "umbrella", 4, sly)))
     )
     assert [each.name for each in mirror.orphans("acme", "default")] == ["mine"]
     assert [each.name for each in mirror.owned("acme/default")] == ["sly"]

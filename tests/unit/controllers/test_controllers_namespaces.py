@@ -1,4 +1,4 @@
-"""Namespaces that go: emptied, Pods first, of custom resources too; told what is left; then let go."""
+"""Terminating namespaces: emptied, Pods first, with conditions about the remaining objects, then finalized."""
 
 from typing import Any
 
@@ -7,17 +7,18 @@ import pytest
 from controllers_world import Shelf, World
 from msgspec.structs import replace
 
-from vcsync.controllers.mirror import placed
-from vcsync.controllers.namespace_conditions import Remains, conditions
-from vcsync.controllers.namespaces import NAMESPACE, NotEmptied
-from vcsync.controllers.plan import Controller
-from vcsync.controllers.pods import Condition
-from vcsync.controllers.working import Desk
+from vcsync.controllers.framework.mirror import placed
+from vcsync.controllers.framework.plan import Controller
+from vcsync.controllers.framework.worker import ReconcileContext
+from vcsync.controllers.namespace.conditions import Remains, conditions
+from vcsync.controllers.namespace.namespace_controller import NAMESPACE, NotEmptied
+from vcsync.fairqueue import ObjectName
 from vcsync.kube.cache import Change
-from vcsync.kube.envelope import Envelope, encode, parse
 from vcsync.kube.errors import Forbidden, NotFound, ServerError, Status
-from vcsync.kube.patches import merge_patch
 from vcsync.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, Resource
+from vcsync.objects.conditions import Condition
+from vcsync.objects.envelope import Envelope, encode, parse
+from vcsync.objects.merge_patch import merge_patch
 
 NOW = "2026-01-01T00:00:00Z"
 WIDGETS = Resource("example.com", "v1", "widgets", "Widget", namespaced=True)
@@ -34,7 +35,7 @@ def discovered(resource: Resource, verbs: list[str]) -> dict[str, Any]:
 
 
 class Server:
-    """A tenant's API as the controller uses it; what has finalizers or grace stays when it is deleted."""
+    """A tenant's API as the controller uses it; deleted objects with finalizers or a grace period stay."""
 
     name = "acme"
 
@@ -127,11 +128,13 @@ def world() -> World:
     return made
 
 
-async def work(world: World, server: Server) -> float | None:
-    return await NAMESPACE.work(Desk(world.look(), server), world.key("", "shop"))  # type: ignore[arg-type]
+async def work(world: World, server: Server, noted: list[tuple[Any, ...]] | None = None) -> float | None:
+    timeline: list[tuple[Any, ...]] = [] if noted is None else noted
+    context = ReconcileContext(world.view(), server, note=lambda *each: timeline.append(each))  # type: ignore[arg-type]
+    return await NAMESPACE.work(context, world.key("", "shop"))
 
 
-def told(world: World, type_: str) -> tuple[str, str, str]:
+def condition(world: World, type_: str) -> tuple[str, str, str]:
     found = world.body(NAMESPACES, "shop")["status"]["conditions"]
     [mine] = [each for each in found if each["type"] == type_]
     return mine["status"], mine["reason"], mine["message"]
@@ -142,25 +145,28 @@ def put(world: World, resource: Resource, name: str, **fields: Any) -> None:
     world.put(resource, {"metadata": metadata, **fields}, "shop")
 
 
-async def test_a_namespace_is_emptied_of_every_kind_and_let_go(world: World) -> None:
+async def test_a_namespace_is_emptied_of_every_kind_and_finalized(world: World) -> None:
     put(world, CONFIG_MAPS, "one")
     put(world, WIDGETS, "two")
     world.put(CONFIG_MAPS, {"metadata": {"name": "elsewhere"}})
     server = Server(world)
-    assert await work(world, server) is None
+    noted: list[tuple[Any, ...]] = []
+    assert await work(world, server, noted) is None
     assert set(server.deleted) == {"configmaps/one", "widgets/two"}
+    shop = ObjectName("namespaces", "", "shop")
+    assert set(noted) == {(shop, f"deleted all {each} in it", "") for each in ("configmaps", "widgets")}
     assert world.bodies(NAMESPACES) == []
     assert [each["metadata"]["name"] for each in world.bodies(CONFIG_MAPS)] == ["elsewhere"]
 
 
-async def test_pods_go_first_and_have_their_grace(world: World) -> None:
+async def test_pods_are_deleted_first_with_their_grace_period(world: World) -> None:
     put(world, PODS, "web", spec={"terminationGracePeriodSeconds": 30}, stays=True)
     put(world, CONFIG_MAPS, "one")
     server = Server(world)
     assert await work(world, server) == 16
     assert server.deleted == ["pods/web"]
-    assert told(world, "NamespaceDeletionContentFailure")[0] == "False"
-    assert told(world, "NamespaceContentRemaining") == (
+    assert condition(world, "NamespaceDeletionContentFailure")[0] == "False"
+    assert condition(world, "NamespaceContentRemaining") == (
         "True",
         "SomeResourcesRemain",
         "Some resources are remaining: pods. has 1 resource instances",
@@ -170,29 +176,29 @@ async def test_pods_go_first_and_have_their_grace(world: World) -> None:
     assert world.bodies(NAMESPACES) == []
 
 
-async def test_pods_that_outlive_their_grace_are_an_error_and_still_hold_up_the_rest(world: World) -> None:
+async def test_pods_beyond_their_grace_period_are_an_error_and_delay_other_objects(world: World) -> None:
     put(world, PODS, "web", spec={"terminationGracePeriodSeconds": 30}, stays=True)
     put(world, CONFIG_MAPS, "one")
     world.pass_time(31)
     server = Server(world)
     with pytest.raises(NotEmptied):
         await work(world, server)
-    status, reason, message = told(world, "NamespaceDeletionContentFailure")
+    status, reason, message = condition(world, "NamespaceDeletionContentFailure")
     assert (status, reason) == ("True", "ContentDeletionFailed")
     assert message.endswith("unexpected items still remain in namespace: shop for gvr: /v1, Resource=pods")
     assert server.deleted == ["pods/web"]
 
 
-async def test_what_finalizers_hold_is_waited_for(world: World) -> None:
+async def test_objects_with_finalizers_delay_the_namespace(world: World) -> None:
     for name in ("one", "two"):
         put(world, CONFIG_MAPS, name, metadata={"finalizers": ["example.com/hold"]})
     assert await work(world, Server(world)) == 8.5
-    assert told(world, "NamespaceFinalizersRemaining") == (
+    assert condition(world, "NamespaceFinalizersRemaining") == (
         "True",
         "SomeFinalizersRemain",
         "Some content in the namespace has finalizers remaining: example.com/hold in 2 resource instances",
     )
-    assert told(world, "NamespaceContentRemaining")[2].endswith("configmaps. has 2 resource instances")
+    assert condition(world, "NamespaceContentRemaining")[2].endswith("configmaps. has 2 resource instances")
 
 
 async def test_resources_without_deletecollection_are_deleted_one_by_one(world: World) -> None:
@@ -203,29 +209,29 @@ async def test_resources_without_deletecollection_are_deleted_one_by_one(world: 
 
 
 @pytest.mark.parametrize("path", ["/api", "/apis"])
-async def test_without_discovery_nothing_is_let_go(world: World, path: str) -> None:
+async def test_a_failed_discovery_keeps_the_finalizer(world: World, path: str) -> None:
     put(world, CONFIG_MAPS, "one")
     server = Server(world)
     server.refuse[path] = ServerError(Status(503, message="no"))
     with pytest.raises(NotEmptied):
         await work(world, server)
-    assert told(world, "NamespaceDeletionDiscoveryFailure")[:2] == ("True", "DiscoveryFailed")
+    assert condition(world, "NamespaceDeletionDiscoveryFailure")[:2] == ("True", "DiscoveryFailed")
     assert world.bodies(NAMESPACES)
 
 
-async def test_groups_that_are_not_known_hold_the_namespace(world: World) -> None:
+async def test_unknown_groups_keep_the_finalizer(world: World) -> None:
     put(world, CONFIG_MAPS, "one")
     server = Server(world)
     server.stale = True
     with pytest.raises(NotEmptied):
         await work(world, server)
     assert world.bodies(CONFIG_MAPS) == []
-    assert told(world, "NamespaceDeletionDiscoveryFailure")[2].startswith(
+    assert condition(world, "NamespaceDeletionDiscoveryFailure")[2].startswith(
         "Discovery failed for some groups, 1 failing: "
     )
 
 
-async def test_one_resource_that_fails_holds_up_no_other(world: World) -> None:
+async def test_a_failing_resource_does_not_delay_others(world: World) -> None:
     put(world, CONFIG_MAPS, "one")
     put(world, WIDGETS, "two")
     server = Server(world)
@@ -233,16 +239,16 @@ async def test_one_resource_that_fails_holds_up_no_other(world: World) -> None:
     with pytest.raises(NotEmptied):
         await work(world, server)
     assert world.bodies(CONFIG_MAPS) == []
-    assert told(world, "NamespaceDeletionContentFailure")[1] == "ContentDeletionFailed"
+    assert condition(world, "NamespaceDeletionContentFailure")[1] == "ContentDeletionFailed"
 
 
-async def test_finalizers_of_others_stay(world: World) -> None:
+async def test_other_finalizers_are_kept(world: World) -> None:
     world.change(NAMESPACES, "shop", {"spec": {"finalizers": ["example.com/mine", "kubernetes"]}})
     await work(world, Server(world))
     assert world.body(NAMESPACES, "shop")["spec"]["finalizers"] == ["example.com/mine"]
 
 
-async def test_a_namespace_that_stays_is_not_touched(world: World) -> None:
+async def test_an_active_namespace_is_not_changed(world: World) -> None:
     world.change(NAMESPACES, "shop", {"metadata": {"deletionTimestamp": None}})
     put(world, CONFIG_MAPS, "one")
     server = Server(world)
@@ -250,16 +256,16 @@ async def test_a_namespace_that_stays_is_not_touched(world: World) -> None:
     assert server.deleted == []
 
 
-def test_the_last_pod_that_goes_wakes_its_namespace(world: World) -> None:
+def test_the_deletion_of_the_last_pod_queues_its_namespace(world: World) -> None:
     pod = placed(Envelope("web", "shop", "u"), "acme")
     keys = NAMESPACE.watches[1].keys
-    assert list(keys(Change(pod, None), world.look())) == [world.key("", "shop")]
-    assert list(keys(Change(pod, pod), world.look())) == []
+    assert list(keys(Change(pod, None), world.view())) == [world.key("", "shop")]
+    assert list(keys(Change(pod, pod), world.view())) == []
     put(world, PODS, "another")
-    assert list(keys(Change(pod, None), world.look())) == []
+    assert list(keys(Change(pod, None), world.view())) == []
 
 
-def test_conditions_keep_their_time_while_their_status_stays() -> None:
+def test_conditions_keep_their_transition_time_while_their_status_stays() -> None:
     before = conditions((Condition("Other", "True"),), Remains(counts={"pods.": 1}), "then")
     after = conditions(before, Remains(counts={"pods.": 2}), "now")
     assert [each.type for each in after] == [each.type for each in before]

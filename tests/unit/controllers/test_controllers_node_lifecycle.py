@@ -1,4 +1,4 @@
-"""Nodes that fall silent: what is said of them and their Pods, and when it is taken back."""
+"""Silent nodes: their conditions, taints and Pods, and their recovery."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ from controllers_world import TENANT, World
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcsync.controllers import node_taints
-from vcsync.controllers.mirror import Key, placed
-from vcsync.controllers.node_lifecycle import LEASE_NAMESPACE, NAME, node_lifecycle
-from vcsync.controllers.plan import Patch
+from vcsync.controllers.framework.mirror import Key, placed
+from vcsync.controllers.framework.plan import Patch
+from vcsync.controllers.node import taints as node_taints
+from vcsync.controllers.node.lifecycle_plan import LEASE_NAMESPACE, NAME, node_lifecycle
 from vcsync.kube.cache import Change
-from vcsync.kube.envelope import Envelope, encode, parse
 from vcsync.kube.errors import ServerError, Status
 from vcsync.kube.resources import LEASES, NAMESPACES, NODES, PODS, Resource
+from vcsync.objects.envelope import Envelope, encode, parse
 
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
@@ -22,7 +22,7 @@ GRACE = 50
 
 
 class Place(World):
-    """A tenant with nodes; what changes is told to the controller as its watches tell it."""
+    """A tenant with nodes; passes changes to the controller as its watches do."""
 
     def __init__(self) -> None:
         super().__init__([node_lifecycle()])
@@ -31,10 +31,10 @@ class Place(World):
     def tell(self, resource: Resource, before: Envelope | None, name: str, namespace: str = "") -> list[Key]:
         after = self.shelves[resource].get(TENANT, namespace, name)
         (watch,) = [each for each in self.controllers[NAME].watches if each.resource == resource]
-        return list(watch.keys(Change(before, after), self.look()))
+        return list(watch.keys(Change(before, after), self.view()))
 
     def report(self, name: str, ready: str = "True", labels: Any = None, **conditions: str) -> None:
-        """Have a kubelet report."""
+        """Write a status as a kubelet does."""
         before = self.shelves[NODES].get(TENANT, "", name)
         wanted = {"Ready": ready, "MemoryPressure": "False", **conditions}
         status = {
@@ -48,14 +48,14 @@ class Place(World):
         self.tell(NODES, before, name)
 
     def renew(self, name: str, seconds: int = 40, namespace: str = LEASE_NAMESPACE) -> list[Key]:
-        """Renew a Lease; returns whom that concerns."""
+        """Renew a Lease; return the keys that this queues."""
         before = self.shelves[LEASES].get(TENANT, namespace, name)
         spec = {"renewTime": f"{self.now.isoformat()}", "leaseDurationSeconds": seconds}
         self.put(LEASES, {"metadata": {"name": name}, "spec": spec}, namespace)
         return self.tell(LEASES, before, name, namespace)
 
     def pass_seconds(self, seconds: int, *, living: tuple[str, ...] = ()) -> None:
-        """Let time pass; nodes that live renew their Leases. Whatever is due is done."""
+        """Let time pass and do all due work; the living nodes renew their Leases."""
         for _ in range(seconds // 5):
             self.pass_time(5)
             for name in living:
@@ -64,8 +64,8 @@ class Place(World):
 
     def ready(self, name: str) -> str:
         """A node's readiness."""
-        told = self.body(NODES, name, "")["status"]["conditions"]
-        return str(next(each["status"] for each in told if each["type"] == "Ready"))
+        reported = self.body(NODES, name, "")["status"]["conditions"]
+        return str(next(each["status"] for each in reported if each["type"] == "Ready"))
 
     def taints(self, name: str) -> set[tuple[str, str]]:
         """A node's taints."""
@@ -88,15 +88,15 @@ def place() -> Place:
 LOST = {(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")}
 
 
-def test_a_node_that_falls_silent_is_unknown_and_tainted(place: Place) -> None:
+def test_a_silent_node_becomes_unknown_and_tainted(place: Place) -> None:
     place.pass_seconds(GRACE - 5, living=("two",))
     assert place.ready("one") == "True"
     place.pass_seconds(10, living=("two",))
     assert place.ready("one") == "Unknown"
     for each in place.body(NODES, "one", "")["status"]["conditions"]:
         assert each["status"] == "Unknown"
-        told = {"MemoryPressure": "NodeStatusUnknown", "Ready": "NodeStatusUnknown"}
-        assert each["reason"] == told.get(each["type"], "NodeStatusNeverUpdated")
+        reported = {"MemoryPressure": "NodeStatusUnknown", "Ready": "NodeStatusUnknown"}
+        assert each["reason"] == reported.get(each["type"], "NodeStatusNeverUpdated")
     assert place.taints("one") == LOST
     assert place.ready("two") == "True"
     assert not place.taints("two")
@@ -105,14 +105,14 @@ def test_a_node_that_falls_silent_is_unknown_and_tainted(place: Place) -> None:
     ]
 
 
-def test_a_status_that_is_told_anew_is_a_sign_of_life_too(place: Place) -> None:
+def test_a_new_status_is_a_heartbeat(place: Place) -> None:
     for _ in range(4):
         place.pass_seconds(40, living=("two",))
         place.report("one")
     assert not place.written
 
 
-def test_a_node_that_comes_back_is_clean_again(place: Place) -> None:
+def test_a_returning_node_loses_its_taints(place: Place) -> None:
     place.pass_seconds(70, living=("two",))
     assert place.taints("one") == LOST
     assert place.renew("one") == [Key(TENANT, "", "one")]
@@ -122,7 +122,7 @@ def test_a_node_that_comes_back_is_clean_again(place: Place) -> None:
     assert not place.taints("one")
 
 
-def test_a_lease_that_holds_for_longer_is_believed(place: Place) -> None:
+def test_a_longer_lease_duration_extends_the_grace_period(place: Place) -> None:
     place.renew("one", seconds=600)
     place.pass_seconds(595, living=("two",))
     assert place.ready("one") == "True"
@@ -130,14 +130,14 @@ def test_a_lease_that_holds_for_longer_is_believed(place: Place) -> None:
     assert place.ready("one") == "Unknown"
 
 
-def test_leases_of_others_are_none_of_its_business(place: Place) -> None:
+def test_other_leases_are_ignored(place: Place) -> None:
     assert place.renew("one", namespace="kube-system") == []
     assert place.renew("nobody") == []
     place.pass_seconds(70, living=("two", "nobody"))
     assert place.ready("one") == "Unknown"
 
 
-def test_a_node_whose_kubelet_never_reported_is_given_a_minute(place: Place) -> None:
+def test_a_node_without_status_has_a_minute(place: Place) -> None:
     place.put(NODES, {"metadata": {"name": "new"}, "spec": {}, "status": {}})
     place.pass_seconds(55, living=("one", "two"))
     assert not place.body(NODES, "new", "")["status"]
@@ -148,20 +148,20 @@ def test_a_node_whose_kubelet_never_reported_is_given_a_minute(place: Place) -> 
     assert place.taints("new") == LOST
 
 
-def test_its_pods_are_not_ready_any_more(place: Place) -> None:
+def test_pods_of_a_silent_node_become_not_ready(place: Place) -> None:
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     for name, node in (("p", "one"), ("q", "two")):
         place.put(PODS, {"metadata": {"name": name}, "spec": {"nodeName": node}, "status": ready})
     place.pass_seconds(70, living=("two",))
-    (told,) = place.body(PODS, "p")["status"]["conditions"]
-    assert told["status"] == "False"
+    (reported,) = place.body(PODS, "p")["status"]["conditions"]
+    assert reported["status"] == "False"
     assert place.body(PODS, "q")["status"] == ready
     assert ("p", "NodeNotReady", "Node is not ready") in [
         (each.about.name, each.reason, each.message) for each in place.events
     ]
 
 
-def test_what_fails_on_the_way_is_done_at_the_next_look(place: Place) -> None:
+def test_failed_steps_are_repeated_at_the_next_reconcile(place: Place) -> None:
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     place.put(PODS, {"metadata": {"name": "p"}, "spec": {"nodeName": "one"}, "status": ready})
     place.pass_time(60)
@@ -174,21 +174,21 @@ def test_what_fails_on_the_way_is_done_at_the_next_look(place: Place) -> None:
     assert place.ready("one") == "Unknown"
 
 
-def test_nodes_that_fail_all_together_are_not_given_up(place: Place) -> None:
+def test_pods_are_not_evicted_while_all_nodes_fail(place: Place) -> None:
     place.pass_seconds(70)
     for name in ("one", "two"):
         assert place.ready(name) == "Unknown"
         assert place.taints(name) == {(UNREACHABLE, "NoSchedule")}
 
 
-def test_when_the_last_one_fails_those_before_it_are_not_given_up_any_more(place: Place) -> None:
+def test_evictions_end_when_the_last_node_fails(place: Place) -> None:
     place.pass_seconds(70, living=("two",))
     assert place.taints("one") == LOST
     place.pass_seconds(70)
     assert place.taints("one") == place.taints("two") == {(UNREACHABLE, "NoSchedule")}
 
 
-def test_nodes_of_a_zone_are_given_up_one_by_one(place: Place) -> None:
+def test_nodes_of_a_zone_are_evicted_one_by_one(place: Place) -> None:
     names = [f"n{number}" for number in range(2)]
     for name in names:
         place.put(NODES, {"metadata": {"name": name}, "spec": {}})
@@ -203,7 +203,7 @@ def test_nodes_of_a_zone_are_given_up_one_by_one(place: Place) -> None:
     assert 1 in given_up
 
 
-def test_most_of_a_small_zone_is_not_given_up(place: Place) -> None:
+def test_a_disrupted_small_zone_has_no_evictions(place: Place) -> None:
     names = [f"n{number}" for number in range(4)]
     for name in names:
         place.put(NODES, {"metadata": {"name": name}, "spec": {}})
@@ -224,7 +224,7 @@ def test_most_of_a_small_zone_is_not_given_up(place: Place) -> None:
         ({}, set()),
     ],
 )
-def test_taints_tell_of_conditions(place: Place, conditions: dict[str, str], expected: set[Any]) -> None:
+def test_taints_follow_conditions(place: Place, conditions: dict[str, str], expected: set[Any]) -> None:
     place.report("one", **conditions)
     place.settle()
     assert place.taints("one") == expected
@@ -233,14 +233,14 @@ def test_taints_tell_of_conditions(place: Place, conditions: dict[str, str], exp
     assert not place.taints("one")
 
 
-def test_one_taint_takes_the_others_place_at_once(place: Place) -> None:
+def test_a_not_ready_taint_replaces_the_unreachable_one(place: Place) -> None:
     place.pass_seconds(70, living=("two",))
     place.report("one", ready="False")
     place.settle()
     assert place.taints("one") == {(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")}
 
 
-def test_a_node_loses_the_taint_it_began_with_even_if_it_has_said_nothing_yet(place: Place) -> None:
+def test_a_new_node_loses_its_initial_taint_without_a_status(place: Place) -> None:
     new = {"key": NOT_READY, "effect": "NoSchedule"}
     place.put(NODES, {"metadata": {"name": "new"}, "spec": {"taints": [new]}})
     place.change(NODES, "one", {"spec": {"taints": [new]}}, "")
@@ -249,7 +249,7 @@ def test_a_node_loses_the_taint_it_began_with_even_if_it_has_said_nothing_yet(pl
     assert not place.taints("one")
 
 
-def test_a_cordon_is_repeated_in_a_taint_and_foreign_taints_stay(place: Place) -> None:
+def test_a_cordon_becomes_a_taint_and_other_taints_stay(place: Place) -> None:
     mine = {"key": "mine", "effect": "NoSchedule", "value": "x"}
     place.change(NODES, "one", {"spec": {"unschedulable": True, "taints": [mine]}}, "")
     place.settle()
@@ -260,13 +260,13 @@ def test_a_cordon_is_repeated_in_a_taint_and_foreign_taints_stay(place: Place) -
 
 
 @given(st.integers(0, 200), st.integers(1, 200))
-def test_how_fast_a_zone_may_be_emptied(ready: int, failed: int) -> None:
+def test_eviction_rate_of_a_zone(ready: int, failed: int) -> None:
     found = node_taints.pause(ready, failed, 10, 100)
     mostly = ready > 0 and failed > 2 and failed >= 0.55 * (ready + failed)
     assert found == (10 if not mostly else 100 if ready + failed > 50 else None)
 
 
-def test_a_zone_is_told_by_labels() -> None:
+def test_the_zone_comes_from_labels() -> None:
     def node(**labels: str) -> Envelope:
         return placed(parse(encode({"metadata": {"name": "n", "labels": labels}})), TENANT)
 

@@ -1,19 +1,20 @@
-"""Pods that nobody ends: of nodes that are gone, finished ones above a number, those that no kubelet will stop."""
+"""Garbage collection of Pods: of missing nodes, finished ones above a limit, and those that no kubelet will stop."""
 
 from typing import Any
 
 import pytest
 from controllers_world import World
 
-from vcsync.controllers.mirror import placed
-from vcsync.controllers.plan import Controller
-from vcsync.controllers.pod_garbage import PodGarbage, pod_garbage_collector
-from vcsync.controllers.working import Desk, Worker
+from vcsync.controllers.framework.mirror import placed
+from vcsync.controllers.framework.plan import Controller
+from vcsync.controllers.framework.worker import ReconcileContext, Worker
+from vcsync.controllers.podgc.podgc_plan import PodGarbage, pod_garbage_collector
+from vcsync.fairqueue import ObjectName
 from vcsync.kube.cache import Change
-from vcsync.kube.envelope import Envelope, encode, parse
 from vcsync.kube.errors import NotFound, Status
-from vcsync.kube.patches import merge_patch
 from vcsync.kube.resources import NAMESPACES, NODES, PODS, Resource
+from vcsync.objects.envelope import Envelope, encode, parse
+from vcsync.objects.merge_patch import merge_patch
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -79,11 +80,15 @@ def pod(
     return {"metadata": {"name": name, **metadata}, "spec": {"nodeName": node}, "status": status}
 
 
-async def work(controller: Worker, world: World, server: Server) -> float | None:
-    return await controller.work(Desk(world.look(), server), world.key("", ""))  # type: ignore[arg-type]
+async def work(
+    controller: Worker, world: World, server: Server, noted: list[tuple[Any, ...]] | None = None
+) -> float | None:
+    timeline: list[tuple[Any, ...]] = [] if noted is None else noted
+    context = ReconcileContext(world.view(), server, note=lambda *each: timeline.append(each))  # type: ignore[arg-type]
+    return await controller.work(context, world.key("", ""))
 
 
-async def test_pods_of_a_node_that_stays_away_fail_and_go(controller: Worker, world: World) -> None:
+async def test_pods_of_a_missing_node_fail_and_are_deleted(controller: Worker, world: World) -> None:
     world.put(NODES, {"metadata": {"name": "here"}})
     world.put(PODS, pod("lost", node="gone"))
     world.put(PODS, pod("fine", node="here"))
@@ -92,17 +97,18 @@ async def test_pods_of_a_node_that_stays_away_fail_and_go(controller: Worker, wo
     assert await work(controller, world, server) == 20
     assert server.deleted == []
     world.pass_time(41)
-    await work(controller, world, server)
+    version = world.body(PODS, "lost")["metadata"]["resourceVersion"]
+    noted: list[tuple[Any, ...]] = []
+    await work(controller, world, server, noted)
     assert server.deleted == ["lost"]
+    assert noted == [(ObjectName("pods", "default", "lost"), "deleted", version)]
     [condition] = server.failed["lost"]["conditions"]
     assert (condition["type"], condition["reason"]) == ("DisruptionTarget", "DeletionByPodGC")
     world.pass_time(21)
     assert await work(controller, world, server) is None
 
 
-async def test_a_node_that_comes_back_or_was_only_not_seen_keeps_its_pods(
-    controller: Worker, world: World
-) -> None:
+async def test_a_node_that_appears_in_time_keeps_its_pods(controller: Worker, world: World) -> None:
     world.put(PODS, pod("a", node="late"))
     server = Server(world)
     await work(controller, world, server)
@@ -119,7 +125,7 @@ async def test_a_node_that_comes_back_or_was_only_not_seen_keeps_its_pods(
     assert server.deleted == []
 
 
-async def test_finished_pods_above_a_number_go_evicted_ones_first_then_the_oldest(
+async def test_finished_pods_above_the_limit_are_deleted_evicted_ones_first(
     controller: Worker, world: World
 ) -> None:
     for position, name in enumerate(("old", "older", "newest", "evicted")):
@@ -132,7 +138,7 @@ async def test_finished_pods_above_a_number_go_evicted_ones_first_then_the_oldes
     assert server.failed == {}
 
 
-async def test_what_is_deleted_and_has_no_kubelet_to_stop_it_goes(controller: Worker, world: World) -> None:
+async def test_terminating_pods_without_a_kubelet_are_deleted(controller: Worker, world: World) -> None:
     taint = {"key": "node.kubernetes.io/out-of-service"}
     down = {"conditions": [{"type": "Ready", "status": "False"}]}
     up = {"conditions": [{"type": "Ready", "status": "True"}]}
@@ -147,9 +153,7 @@ async def test_what_is_deleted_and_has_no_kubelet_to_stop_it_goes(controller: Wo
     assert server.failed["nowhere"] == {"phase": "Failed"}
 
 
-async def test_a_tenant_is_gone_through_no_more_often_than_every_20_seconds(
-    controller: Worker, world: World
-) -> None:
+async def test_a_tenant_is_processed_at_most_every_20_seconds(controller: Worker, world: World) -> None:
     server = Server(world)
     assert await work(controller, world, server) is None
     world.pass_time(5)
@@ -158,13 +162,13 @@ async def test_a_tenant_is_gone_through_no_more_often_than_every_20_seconds(
     assert server.deleted == []
 
 
-def test_only_what_may_be_garbage_wakes_it(controller: Worker, world: World) -> None:
+def test_only_possible_garbage_queues_a_tenant(controller: Worker, world: World) -> None:
     world.put(NODES, {"metadata": {"name": "here"}})
     nodes, watched = controller.watches
 
     def wakes(body: dict[str, Any]) -> bool:
         new: Envelope = placed(parse(encode(body)), "acme")
-        return list(watched.keys(Change(None, new), world.look())) == [world.key("", "")]
+        return list(watched.keys(Change(None, new), world.view())) == [world.key("", "")]
 
     assert wakes(pod("a", node="gone"))
     assert wakes(pod("a", phase="Succeeded"))
@@ -172,17 +176,17 @@ def test_only_what_may_be_garbage_wakes_it(controller: Worker, world: World) -> 
     assert not wakes(pod("a", node="here"))
     assert not wakes(pod("a", node="here", deletionTimestamp=NOW))
     node = placed(parse(encode({"metadata": {"name": "here"}})), "acme")
-    assert list(nodes.keys(Change(node, None), world.look())) == [world.key("", "")]
-    assert list(nodes.keys(Change(None, node), world.look())) == []
+    assert list(nodes.keys(Change(node, None), world.view())) == [world.key("", "")]
+    assert list(nodes.keys(Change(None, node), world.view())) == []
 
 
-async def test_of_a_tenant_that_is_gone_nothing_is_kept(world: World) -> None:
+async def test_the_state_of_a_deleted_tenant_is_dropped(world: World) -> None:
     garbage = PodGarbage()
     world.put(NODES, {"metadata": {"name": "here"}})
     world.put(PODS, pod("lost", node="gone"))
     server = Server(world)
     key = world.key("", "")
-    await garbage.work(Desk(world.look(), server), key)  # type: ignore[arg-type]
+    await garbage.work(ReconcileContext(world.view(), server), key)  # type: ignore[arg-type]
     world.remove(NAMESPACES, "default", "")
-    assert await garbage.work(Desk(world.look(), server), key) is None  # type: ignore[arg-type]
+    assert await garbage.work(ReconcileContext(world.view(), server), key) is None  # type: ignore[arg-type]
     assert (garbage._last, garbage._missing) == ({}, {})

@@ -1,4 +1,4 @@
-"""What policies match is looked up at the tenant's API server, checked, and told in their status once."""
+"""Type checks of policies against the schemas of the tenant's API server, written to the status once."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from controllers_world import World
 
-from vcsync.controllers.plan import Controller
-from vcsync.controllers.policy_types import Typed, type_checking
-from vcsync.controllers.working import Desk
+from vcsync.controllers.framework.plan import Controller
+from vcsync.controllers.framework.worker import ReconcileContext
+from vcsync.controllers.policystatus.policystatus_controller import Typed, type_checking
 from vcsync.kube.errors import NotFound, Status
 from vcsync.kube.resources import VALIDATING_ADMISSION_POLICIES, Resource
 
@@ -53,7 +53,7 @@ class Server:
 
 
 class Scene:
-    """One policy, its controller and what that asked to be checked."""
+    """One policy, its controller, and the requested checks."""
 
     def __init__(self) -> None:
         self.checked: list[tuple[Mapping[str, Any], Sequence[Typed], Typed | None]] = []
@@ -78,11 +78,11 @@ class Scene:
         self.world.put(VALIDATING_ADMISSION_POLICIES, body)
 
     def work(self) -> None:
-        desk = Desk(self.world.look(), self.server)  # type: ignore[arg-type]
-        asyncio.run(self._run(desk))
+        context = ReconcileContext(self.world.view(), self.server)  # type: ignore[arg-type]
+        asyncio.run(self._run(context))
 
-    async def _run(self, desk: Desk) -> None:
-        await self._work(desk, self.world.key("", "p"))
+    async def _run(self, context: ReconcileContext) -> None:
+        await self._work(context, self.world.key("", "p"))
 
     @property
     def status(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class Scene:
 
     @property
     def kinds(self) -> list[str]:
-        return [told for told, *_ in self.checked[-1][1]]
+        return [kinds for kinds, *_ in self.checked[-1][1]]
 
 
 def rule(group: str, *resources: str, version: str = "v1") -> dict[str, Any]:
@@ -111,7 +111,7 @@ def test_a_policy_is_checked_once_and_again_when_it_changes() -> None:
     assert scene.status["observedGeneration"] == 2
 
 
-def test_what_it_matches_is_given_in_order_with_the_schemas() -> None:
+def test_matched_kinds_are_passed_in_order_with_schemas() -> None:
     scene = Scene()
     scene.put(rule("apps", "deployments"), rule("", "secrets", "pods", "pods/status"))
     scene.work()
@@ -134,7 +134,7 @@ def test_what_it_matches_is_given_in_order_with_the_schemas() -> None:
         rule("apps/v1/../../../../system/apis/apps", "deployments"),
     ],
 )
-def test_what_cannot_be_told_is_not_checked(unknown: dict[str, Any]) -> None:
+def test_unknown_kinds_are_not_checked(unknown: dict[str, Any]) -> None:
     scene = Scene()
     scene.put(unknown)
     scene.work()
@@ -142,7 +142,7 @@ def test_what_cannot_be_told_is_not_checked(unknown: dict[str, Any]) -> None:
     assert not any(".." in path for path in scene.server.asked)
 
 
-def test_the_kind_of_parameters_is_given_if_it_is_known() -> None:
+def test_a_known_kind_of_parameters_is_passed() -> None:
     scene = Scene()
     scene.put(paramKind={"apiVersion": "v1", "kind": "Secret"})
     scene.work()
@@ -153,7 +153,7 @@ def test_the_kind_of_parameters_is_given_if_it_is_known() -> None:
     assert scene.checked[1][2] is None
 
 
-def test_a_policy_that_is_gone_or_goes_is_left_alone() -> None:
+def test_a_deleted_or_terminating_policy_is_not_checked() -> None:
     scene = Scene()
     scene.work()
     scene.put(rule("apps", "deployments"))

@@ -1,4 +1,4 @@
-"""What Pods use is found where they run, in their own tenant's namespace there, and no super cluster holds others up."""
+"""Usage of Pods is read in the super clusters where they run; a slow super cluster does not delay others."""
 
 import asyncio
 import base64
@@ -11,12 +11,12 @@ from controllers_world import NAMESPACE, TENANT, Shelf
 
 from vcsync.api import names
 from vcsync.api.resources import SUPER_CLUSTERS, VIRTUAL_CLUSTERS
-from vcsync.controllers.mirror import placed
-from vcsync.controllers.plan import Look
-from vcsync.controllers.pool_metrics import AT_ONCE, PoolMetrics
-from vcsync.kube.envelope import Envelope, encode, parse
+from vcsync.controllers.framework.mirror import placed
+from vcsync.controllers.framework.plan import View
+from vcsync.controllers.hpa.pool_metrics import AT_ONCE, PoolMetrics
 from vcsync.kube.errors import CredentialsError, KubeError, NotFound, Status, Unreachable
 from vcsync.kube.resources import NAMESPACES, SECRETS, Resource
+from vcsync.objects.envelope import Envelope, encode, parse
 
 PLACE = names.super_namespace("vcsync-acme-root", NAMESPACE)
 
@@ -59,7 +59,7 @@ class Meta:
 
 
 class Super:
-    """A super cluster's API: `pods` by namespace, or what it fails with."""
+    """A super cluster's API: `pods` by namespace, or the error that it fails with."""
 
     def __init__(self, *pods: str) -> None:
         self.pods = {PLACE: pods}
@@ -82,7 +82,7 @@ class Super:
 
 
 class World:
-    """Super clusters r1 and r2, and what is asked of them."""
+    """Super clusters r1 and r2, and the requests to them."""
 
     def __init__(self) -> None:
         self.meta = Meta()
@@ -94,7 +94,7 @@ class World:
         shelf.bodies["", "kube-system"] = {
             "metadata": {"name": "kube-system", "uid": "uid-of-acme", "resourceVersion": "1"}
         }
-        self.look = Look({NAMESPACES: shelf}, datetime(2026, 1, 1, tzinfo=UTC), lambda: "")
+        self.view = View({NAMESPACES: shelf}, datetime(2026, 1, 1, tzinfo=UTC), lambda: "")
 
     def connect(self, kubeconfig: bytes, super_id: str) -> Any:
         self.connected.append((kubeconfig, super_id))
@@ -107,18 +107,18 @@ class World:
             pods.append(
                 placed(body({"metadata": {"name": name, "namespace": NAMESPACE, "labels": labels}}), TENANT)
             )
-        found = await self.metrics.of_pods(self.look, TENANT, NAMESPACE, pods)
+        found = await self.metrics.of_pods(self.view, TENANT, NAMESPACE, pods)
         return None if found is None else [msgspec.json.decode(each)["metadata"]["name"] for each in found]
 
 
-async def test_each_pod_is_asked_for_where_it_runs() -> None:
+async def test_usage_is_requested_where_a_pod_runs() -> None:
     world = World()
     assert await world.of(a="r1", b="r1", c="r2", waits="") == ["a", "b", "c"]
     assert await world.of(a="r2") == []
     assert world.connected == [(b"one", "r1"), (b"two", "r2")]
 
 
-async def test_answers_count_for_seconds_and_the_pool_for_a_minute() -> None:
+async def test_answers_are_cached_for_seconds_and_the_pool_for_a_minute() -> None:
     world = World()
     for _ in range(5):
         await world.of(a="r1")
@@ -137,7 +137,7 @@ async def test_answers_count_for_seconds_and_the_pool_for_a_minute() -> None:
     assert world.supers["r1"].closed == 1
 
 
-async def test_who_asks_at_the_same_time_is_told_the_same() -> None:
+async def test_concurrent_callers_share_one_request() -> None:
     world = World()
     found = await asyncio.gather(*(world.of(a="r1", b="r1") for _ in range(10)))
     assert found == [["a", "b"]] * 10
@@ -145,7 +145,7 @@ async def test_who_asks_at_the_same_time_is_told_the_same() -> None:
     assert len(world.supers["r1"].asked) <= AT_ONCE
 
 
-async def test_without_a_pool_or_metrics_there_nobody_measures() -> None:
+async def test_without_a_pool_or_its_metrics_no_source_measures() -> None:
     world = World()
     world.meta.pool = False
     assert await world.of(a="r1") is None
@@ -156,14 +156,14 @@ async def test_without_a_pool_or_metrics_there_nobody_measures() -> None:
     assert await world.of(a="unknown") is None
 
 
-async def test_a_label_that_names_no_super_cluster_costs_nothing() -> None:
+async def test_a_label_with_an_unknown_super_cluster_causes_no_request() -> None:
     world = World()
     assert await world.of(a="r1", **{f"x{number}": f"made-up-{number}" for number in range(50)}) == ["a"]
     assert world.meta.looked_up == ["r1", names.super_secret("r1")]
     assert set(world.metrics._supers) == {"r1"}
 
 
-async def test_a_super_cluster_that_does_not_answer_is_left_alone_for_a_while() -> None:
+async def test_a_silent_super_cluster_is_not_asked_for_a_while() -> None:
     world = World()
     lost = world.supers["r1"]
     lost.error = Unreachable("lost")
@@ -176,7 +176,7 @@ async def test_a_super_cluster_that_does_not_answer_is_left_alone_for_a_while() 
     assert await world.of(a="r1", c="r2") == ["a", "c"]
 
 
-async def test_credentials_that_are_none_are_as_good_as_no_super_cluster(
+async def test_invalid_credentials_count_as_no_super_cluster(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World()
@@ -188,7 +188,7 @@ async def test_credentials_that_are_none_are_as_good_as_no_super_cluster(
     assert await world.of(a="r1") is None
 
 
-async def test_in_the_end_nobody_is_asked_any_more() -> None:
+async def test_close_closes_all_clients() -> None:
     world = World()
     await world.of(a="r1", c="r2")
     await world.metrics.close()

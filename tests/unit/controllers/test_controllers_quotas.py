@@ -1,4 +1,4 @@
-"""ResourceQuotas: what is used of them is counted anew, at the version at which nothing else was admitted."""
+"""ResourceQuotas: usage is recounted and written with the version that was read."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -7,14 +7,12 @@ import msgspec
 import pytest
 from controllers_world import Shelf, World
 
-from vcsync.controllers.mirror import placed
-from vcsync.controllers.plan import Controller
-from vcsync.controllers.quotas import AT_ONCE, RESOURCE_QUOTA, gathered
-from vcsync.controllers.working import Desk
+from vcsync.controllers.framework.mirror import placed
+from vcsync.controllers.framework.plan import Controller
+from vcsync.controllers.framework.worker import ReconcileContext
+from vcsync.controllers.resourcequota.resourcequota_controller import AT_ONCE, RESOURCE_QUOTA, gathered
 from vcsync.kube.cache import Change
-from vcsync.kube.envelope import Envelope, ListPage, encode, parse
 from vcsync.kube.errors import Conflict, NotFound, Status
-from vcsync.kube.patches import merge_patch
 from vcsync.kube.resources import (
     CONFIG_MAPS,
     PERSISTENT_VOLUME_CLAIMS,
@@ -24,12 +22,14 @@ from vcsync.kube.resources import (
     SERVICES,
     Resource,
 )
+from vcsync.objects.envelope import Envelope, ListPage, encode, parse
+from vcsync.objects.merge_patch import merge_patch
 
 WIDGETS = Resource("example.com", "v1", "widgets", "Widget", namespaced=True)
 
 
 class Server:
-    """A tenant's API as the controller uses it; `before_write` may change things once, in between."""
+    """A tenant's API as the controller uses it; `before_write` may change objects once, before the write."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -97,7 +97,7 @@ def pod(name: str, cpu: str = "", **fields: Any) -> dict[str, Any]:
 
 async def work(world: World, server: Server | None = None) -> Server:
     server = server or Server(world)
-    await RESOURCE_QUOTA.work(Desk(world.look(), server), world.key("default", "q"))  # type: ignore[arg-type]
+    await RESOURCE_QUOTA.work(ReconcileContext(world.view(), server), world.key("default", "q"))  # type: ignore[arg-type]
     return server
 
 
@@ -106,7 +106,7 @@ def status(world: World) -> dict[str, Any]:
     return found
 
 
-async def test_a_new_quota_tells_what_it_limits_and_what_is_used(world: World) -> None:
+async def test_a_new_quota_gets_limits_and_usage(world: World) -> None:
     hard = {"pods": "4", "requests.cpu": "1", "configmaps": "3", "count/widgets.example.com": "2"}
     quota(world, {"hard": hard})
     world.put(PODS, pod("a", "100m"))
@@ -119,7 +119,7 @@ async def test_a_new_quota_tells_what_it_limits_and_what_is_used(world: World) -
     assert status(world) == {"hard": hard, "used": used}
 
 
-async def test_nothing_is_written_that_is_so_already(world: World) -> None:
+async def test_an_unchanged_usage_is_not_written(world: World) -> None:
     quota(
         world, {"hard": {"requests.cpu": "1"}}, hard={"requests.cpu": "1000m"}, used={"requests.cpu": "500m"}
     )
@@ -127,12 +127,12 @@ async def test_nothing_is_written_that_is_so_already(world: World) -> None:
     assert (await work(world)).written == []
 
 
-async def test_only_what_is_limited_is_listed(world: World) -> None:
+async def test_only_limited_resources_are_listed(world: World) -> None:
     quota(world, {"hard": {"secrets": "1"}})
     assert (await work(world)).listed == [SECRETS.plural]
 
 
-async def test_what_is_no_longer_limited_is_forgotten_and_what_nobody_counts_is_kept(world: World) -> None:
+async def test_usage_without_limit_is_removed_and_uncountable_usage_kept(world: World) -> None:
     hard = {"pods": "1", "example.com/unknown": "5"}
     quota(
         world,
@@ -166,7 +166,7 @@ async def test_scopes_choose_what_counts(world: World, spec: dict[str, Any], use
     assert status(world)["used"] == {"pods": used}
 
 
-async def test_what_was_admitted_while_it_counted_is_counted_too(world: World) -> None:
+async def test_objects_admitted_during_the_count_are_counted(world: World) -> None:
     quota(world, {"hard": {"pods": "9"}})
     world.put(PODS, pod("a"))
     server = Server(world)
@@ -176,7 +176,7 @@ async def test_what_was_admitted_while_it_counted_is_counted_too(world: World) -
     assert server.listed == ["pods", "pods"]
 
 
-async def test_a_quota_that_is_gone_is_no_error(world: World) -> None:
+async def test_a_deleted_quota_is_not_an_error(world: World) -> None:
     await work(world)
 
 
@@ -189,12 +189,12 @@ def wakes(world: World, resource: Resource, old: dict[str, Any] | None, new: dic
         metadata = {"namespace": "default", **body["metadata"]}
         return placed(parse(encode({**body, "metadata": metadata})), "acme")
 
-    keys = list(watch.keys(Change(envelope(old), envelope(new)), world.look()))
+    keys = list(watch.keys(Change(envelope(old), envelope(new)), world.view()))
     assert set(keys) <= {world.key("default", "q")}
     return bool(keys)
 
 
-def test_quotas_are_counted_when_something_is_gone_or_counts_less(world: World) -> None:
+def test_quotas_are_recounted_when_usage_may_decrease(world: World) -> None:
     quota(world, {"hard": {"pods": "9", "services.loadbalancers": "1"}})
     balanced = {"metadata": {"name": "s"}, "spec": {"type": "LoadBalancer"}}
     assert wakes(world, PODS, pod("a"), None)
@@ -205,7 +205,7 @@ def test_quotas_are_counted_when_something_is_gone_or_counts_less(world: World) 
     assert not wakes(world, PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": "c"}}, None)
 
 
-def test_a_pod_that_gets_its_node_wakes_no_quota_unless_it_counts_otherwise_too(world: World) -> None:
+def test_a_binding_queues_a_quota_only_if_the_pods_usage_changes(world: World) -> None:
     quota(world, {"hard": {"pods": "9", "cpu": "2"}})
     bound = {"nodeName": "n"}
     assert not wakes(world, PODS, pod("a", "100m"), pod("a", "100m", spec=bound))
@@ -214,7 +214,7 @@ def test_a_pod_that_gets_its_node_wakes_no_quota_unless_it_counts_otherwise_too(
     assert wakes(world, PODS, pod("a", "100m"), pod("a", "100m", spec=bound, status={"phase": "Succeeded"}))
 
 
-def test_a_quota_wakes_itself_when_it_limits_something_else(world: World) -> None:
+def test_changed_limits_queue_the_quota(world: World) -> None:
     one = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}}
     other = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "2"}}}
     assert wakes(world, RESOURCE_QUOTAS, None, one)
@@ -223,14 +223,14 @@ def test_a_quota_wakes_itself_when_it_limits_something_else(world: World) -> Non
     assert not wakes(world, RESOURCE_QUOTAS, one, None)
 
 
-def test_what_moves_from_one_scope_to_another_is_counted_anew(world: World) -> None:
+def test_a_change_of_scope_recounts_both_quotas(world: World) -> None:
     quota(world, {"hard": {"pods": "9"}, "scopes": ["NotTerminating"]})
     assert wakes(world, PODS, pod("a"), pod("a", spec={"activeDeadlineSeconds": 5}))
     assert not wakes(world, PODS, pod("a"), pod("a", spec={"nodeName": "n"}))
 
 
-async def test_of_thousands_few_are_counted_at_once(world: World) -> None:
-    """A namespace of 2,000 Pods was counted in one go: nobody of any tenant was served for 40 ms."""
+async def test_counting_thousands_yields_to_the_event_loop(world: World) -> None:
+    """Before, a namespace of 2,000 Pods was counted in one step, which delayed all tenants by 40 ms."""
     quota(world, {"hard": {"pods": "900"}})
     for number in range(3 * AT_ONCE):
         world.put(PODS, pod(f"p{number}"))
@@ -249,13 +249,13 @@ async def test_of_thousands_few_are_counted_at_once(world: World) -> None:
         ({"secrets": "9" * 1000}, 0.0),
     ],
 )
-def test_the_more_there_is_the_longer_what_frees_a_quota_is_gathered(
+def test_collection_time_grows_with_the_counted_objects(
     world: World, used: dict[str, str], seconds: float
 ) -> None:
-    """Each of many Pods that ended had all of thousands counted anew, one count after the other."""
+    """Before, each Pod that ended caused a recount of thousands of Pods."""
     quota(world, {"hard": {"pods": "900"}}, used=used)
-    waits = [gathered(world.look(), world.key("default", "q"))]
+    waits = [gathered(world.view(), world.key("default", "q"))]
     for number in range(2):
         world.put(PODS, pod(f"p{number}"))
-        waits.append(gathered(world.look(), world.key("default", "q")))
+        waits.append(gathered(world.view(), world.key("default", "q")))
     assert waits == [pytest.approx(max(seconds, number / 1000)) for number in range(3)]

@@ -1,4 +1,4 @@
-"""ReplicaSets: as many Pods as they say, whatever happens to them."""
+"""ReplicaSets: the requested number of Pods, after any history."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ from controllers_world import World
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcsync.controllers.mirror import key_of
-from vcsync.controllers.plan import Create
-from vcsync.controllers.replicas import REPLICA_SET, REPLICATION_CONTROLLER
+from vcsync.controllers.framework.mirror import key_of
+from vcsync.controllers.framework.plan import Create
+from vcsync.controllers.replicaset.replicaset_plan import REPLICA_SET, REPLICATION_CONTROLLER
 from vcsync.kube.errors import Forbidden, Status
 from vcsync.kube.resources import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS
 
@@ -44,7 +44,7 @@ def status(made: World) -> dict[str, Any]:
     return found
 
 
-def test_missing_pods_are_made_of_the_template_and_owned() -> None:
+def test_missing_pods_are_created_from_the_template_and_owned() -> None:
     made = world(3)
     assert len(made.bodies(PODS)) == 3
     for pod in made.bodies(PODS):
@@ -67,15 +67,15 @@ def test_the_status_counts_ready_and_available_pods() -> None:
     assert status(made)["availableReplicas"] == 2
 
 
-def test_it_looks_again_when_the_next_pod_has_been_ready_long_enough() -> None:
+def test_it_reconciles_again_when_the_next_pod_becomes_available() -> None:
     made = world(1, minReadySeconds=10)
     run(made, names(made)[0])
     made.pass_time(4)
     key = next(iter(made.shelves[REPLICA_SETS].everything()))
-    assert made.controllers["replicaset-controller"].plan(made.look(), key_of(key)).again == 6
+    assert made.controllers["replicaset-controller"].plan(made.view(), key_of(key)).again == 6
 
 
-def test_pods_that_are_not_ready_are_given_up_first() -> None:
+def test_unready_pods_are_deleted_first() -> None:
     made = world(3)
     first, second, third = names(made)
     run(made, first)
@@ -86,7 +86,7 @@ def test_pods_that_are_not_ready_are_given_up_first() -> None:
     assert second not in names(made)
 
 
-def test_a_cheap_pod_is_given_up_before_a_dear_one() -> None:
+def test_pods_with_a_low_deletion_cost_are_deleted_first() -> None:
     made = world(2)
     for name in names(made):
         run(made, name)
@@ -109,7 +109,7 @@ def test_an_orphan_that_matches_is_adopted_and_counts() -> None:
     assert made.body(PODS, "orphan")["metadata"]["ownerReferences"][0]["name"] == "web"
 
 
-def test_a_pod_that_matches_no_more_is_released_and_replaced() -> None:
+def test_a_pod_that_no_longer_matches_is_released_and_replaced() -> None:
     made = world(1)
     [first] = names(made)
     made.change(PODS, first, {"metadata": {"labels": {"app": "other"}}})
@@ -118,7 +118,7 @@ def test_a_pod_that_matches_no_more_is_released_and_replaced() -> None:
     assert len(names(made)) == 2
 
 
-def test_what_another_controls_is_left_alone() -> None:
+def test_pods_of_another_controller_are_ignored() -> None:
     made = World([REPLICA_SET])
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x", "uid": "other", "controller": True}
     made.put(PODS, {"metadata": {"name": "theirs", "labels": LABELS, "ownerReferences": [owner]}, "spec": {}})
@@ -150,7 +150,7 @@ def test_a_refused_pod_shows_in_a_condition_until_it_succeeds() -> None:
     assert "conditions" not in status(made)
 
 
-def test_of_a_refusal_the_events_tell_the_servers_own_words() -> None:
+def test_events_contain_the_servers_message() -> None:
     made = World([REPLICA_SET])
     made.put(REPLICA_SETS, replica_set(1))
     refusal = Status(403, "Forbidden", 'pods "a" is forbidden: exceeded quota: q')
@@ -161,7 +161,7 @@ def test_of_a_refusal_the_events_tell_the_servers_own_words() -> None:
     assert event.message == 'Error creating: pods "a" is forbidden: exceeded quota: q'
 
 
-def test_a_set_that_is_going_away_makes_no_pods() -> None:
+def test_a_terminating_set_creates_no_pods() -> None:
     made = World([REPLICA_SET])
     body = replica_set(2)
     body["metadata"] |= {"deletionTimestamp": made.time(), "finalizers": ["foregroundDeletion"]}
@@ -186,7 +186,7 @@ def test_a_replication_controller_does_the_same() -> None:
     )
 )
 @settings(max_examples=40, deadline=None)
-def test_whatever_happens_it_comes_to_the_number_asked_for(history: list[tuple[str, int]]) -> None:
+def test_after_any_history_it_has_the_requested_number(history: list[tuple[str, int]]) -> None:
     made = world(2)
     for what, number in history:
         pods = names(made)

@@ -1,8 +1,8 @@
-"""Every namespace gets its ServiceAccount and the API server's authority, and keeps them."""
+"""Every namespace has a ServiceAccount and the API server's CA."""
 
 from controllers_world import World
 
-from vcsync.controllers.serviceaccounts import SERVICE_ACCOUNT, root_ca_publisher
+from vcsync.controllers.serviceaccount.serviceaccount_plan import SERVICE_ACCOUNT, root_ca_publisher
 from vcsync.kube.resources import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 
 CA = "-----BEGIN CERTIFICATE-----"
@@ -21,7 +21,7 @@ def test_a_namespace_gets_a_service_account_and_the_authority() -> None:
     assert made.body(CONFIG_MAPS, "kube-root-ca.crt", "shop")["data"] == {"ca.crt": CA}
 
 
-def test_what_is_deleted_comes_back() -> None:
+def test_deleted_objects_are_created_again() -> None:
     made = world()
     made.remove(SERVICE_ACCOUNTS, "default", "shop")
     made.remove(CONFIG_MAPS, "kube-root-ca.crt", "shop")
@@ -29,14 +29,14 @@ def test_what_is_deleted_comes_back() -> None:
     assert len(made.bodies(SERVICE_ACCOUNTS)) == len(made.bodies(CONFIG_MAPS)) == 1
 
 
-def test_what_is_tampered_with_is_put_right() -> None:
+def test_changed_objects_are_repaired() -> None:
     made = world()
     made.put(CONFIG_MAPS, {"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": "other"}}, "shop")
     made.settle()
     assert made.body(CONFIG_MAPS, "kube-root-ca.crt", "shop")["data"] == {"ca.crt": CA}
 
 
-def test_a_namespace_that_is_going_away_gets_nothing() -> None:
+def test_a_terminating_namespace_gets_no_objects() -> None:
     made = World([SERVICE_ACCOUNT, root_ca_publisher(CA)])
     made.put(
         NAMESPACES,

@@ -1,4 +1,4 @@
-"""StatefulSets: Pods with names that stay, one after another, with claims of their own."""
+"""StatefulSets: Pods with stable names, in order, with their own claims."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ from controllers_world import NAMESPACE, World
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcsync.controllers.plan import Create, Delete
-from vcsync.controllers.statefulsets import NAME, STATEFUL_SET
+from vcsync.controllers.framework.plan import Create, Delete
+from vcsync.controllers.statefulset.statefulset_plan import NAME, STATEFUL_SET
 from vcsync.kube.errors import Forbidden, Status
 from vcsync.kube.resources import CONTROLLER_REVISIONS, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS
 
@@ -49,7 +49,7 @@ def run(made: World, name: str, ready: bool = True) -> None:
 
 
 def roll(made: World) -> list[str]:
-    """Let everything happen until nothing does; returns the Pods that stand."""
+    """Run controllers and kubelets until nothing changes; return the Pods."""
     for _ in range(80):
         made.settle()
         waiting = [pod["metadata"]["name"] for pod in made.bodies(PODS) if "status" not in pod]
@@ -109,7 +109,7 @@ def test_a_pod_has_its_name_number_and_host() -> None:
     assert "generateName" not in pod["metadata"]
 
 
-def test_parallel_ones_are_made_and_given_up_at_once() -> None:
+def test_parallel_pods_are_created_and_deleted_together() -> None:
     made = world(4, podManagementPolicy="Parallel")
     assert names(made) == ["db-0", "db-1", "db-2", "db-3"]
     made.change(STATEFUL_SETS, "db", {"spec": {"replicas": 1}})
@@ -117,14 +117,14 @@ def test_parallel_ones_are_made_and_given_up_at_once() -> None:
     assert names(made) == ["db-0"]
 
 
-def test_the_first_number_may_be_another_than_none() -> None:
+def test_the_start_ordinal_is_configurable() -> None:
     made = started(2, ordinals={"start": 5})
     assert names(made) == ["db-5", "db-6"]
     made.change(STATEFUL_SETS, "db", {"spec": {"ordinals": {"start": 6}}})
     assert roll(made) == ["db-6", "db-7"]
 
 
-def test_the_last_goes_first_and_only_while_all_others_are_well() -> None:
+def test_the_last_pod_is_deleted_first_while_the_others_are_healthy() -> None:
     made = started(3)
     run(made, "db-0", ready=False)
     made.change(STATEFUL_SETS, "db", {"spec": {"replicas": 1}})
@@ -135,7 +135,7 @@ def test_the_last_goes_first_and_only_while_all_others_are_well() -> None:
     assert deleted(made) == ["db-2", "db-1"]
 
 
-def test_a_finished_pod_is_made_again() -> None:
+def test_a_finished_pod_is_created_again() -> None:
     made = started(2)
     before = made.body(PODS, "db-1")["metadata"]["uid"]
     made.change(PODS, "db-1", {"status": {"phase": "Failed"}})
@@ -153,7 +153,7 @@ def test_an_update_goes_from_the_last_to_the_first() -> None:
     assert status(made)["currentReplicas"] == 3
 
 
-def test_an_update_waits_for_a_pod_that_does_not_come_up() -> None:
+def test_an_update_waits_for_an_unready_pod() -> None:
     made = started(3)
     made.change(STATEFUL_SETS, "db", {"spec": {"template": template("two")}})
     made.settle()
@@ -162,7 +162,7 @@ def test_an_update_waits_for_a_pod_that_does_not_come_up() -> None:
     assert status(made)["currentRevision"] != status(made)["updateRevision"]
 
 
-def test_a_partition_keeps_the_first_ones_even_when_they_are_made_again() -> None:
+def test_a_partition_keeps_the_first_pods_at_the_current_revision() -> None:
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}
     made = started(4, updateStrategy=strategy)
     made.change(STATEFUL_SETS, "db", {"spec": {"template": template("two")}})
@@ -193,7 +193,7 @@ def test_on_delete_pods_are_replaced_only_when_they_are_deleted() -> None:
     assert images(made) == ["two", "one"]
 
 
-def test_a_return_to_an_earlier_template_takes_its_revision_up_again() -> None:
+def test_an_earlier_template_reuses_its_revision() -> None:
     made = started(1)
     first = status(made)["updateRevision"]
     for image in ("two", "one"):
@@ -212,7 +212,7 @@ def test_a_revision_holds_its_template_for_a_roll_back() -> None:
     assert revision["metadata"]["name"] == f"db-{labels['controller.kubernetes.io/hash']}"
 
 
-def test_no_more_revisions_are_kept_than_asked_for() -> None:
+def test_revisions_beyond_the_history_limit_are_deleted() -> None:
     made = started(1, revisionHistoryLimit=1)
     for image in ("two", "three", "four"):
         made.change(STATEFUL_SETS, "db", {"spec": {"template": template(image)}})
@@ -245,7 +245,7 @@ def owners(made: World, claim: str) -> list[str]:
         ("Delete", "Delete", ["StatefulSet"], ["Pod"]),
     ],
 )
-def test_claims_end_with_whom_the_policy_says(
+def test_owners_of_claims_follow_the_retention_policy(
     deleted_: str, scaled: str, stays: list[str], goes: list[str]
 ) -> None:
     policy = {"whenDeleted": deleted_, "whenScaled": scaled}
@@ -260,7 +260,7 @@ def test_claims_end_with_whom_the_policy_says(
     assert owners(made, "data-db-0") == []
 
 
-def test_a_pod_waits_until_the_claim_of_its_forerunner_is_gone() -> None:
+def test_a_pod_waits_for_the_deletion_of_its_predecessors_claim() -> None:
     policy = {"whenDeleted": "Retain", "whenScaled": "Delete"}
     made = started(1, volumeClaimTemplates=[CLAIM], persistentVolumeClaimRetentionPolicy=policy)
     made.change(STATEFUL_SETS, "db", {"spec": {"replicas": 0}})
@@ -271,7 +271,7 @@ def test_a_pod_waits_until_the_claim_of_its_forerunner_is_gone() -> None:
     assert roll(made) == ["db-0"]
 
 
-def test_a_claim_that_another_controls_is_reported_and_left() -> None:
+def test_a_claim_with_another_controller_is_reported_and_kept() -> None:
     policy = {"whenDeleted": "Delete", "whenScaled": "Delete"}
     made = World([STATEFUL_SET])
     other = {"apiVersion": "v1", "kind": "X", "name": "x", "uid": "other", "controller": True}
@@ -282,7 +282,7 @@ def test_a_claim_that_another_controls_is_reported_and_left() -> None:
     assert owners(made, "data-db-0") == ["X"]
 
 
-def test_a_claim_that_is_refused_is_reported_and_tried_again() -> None:
+def test_a_refused_claim_is_reported_and_retried() -> None:
     made = World([STATEFUL_SET])
     made.put(STATEFUL_SETS, stateful_set(1, volumeClaimTemplates=[CLAIM]))
     made.work(NAME, made.key(NAMESPACE, "db"))
@@ -299,7 +299,7 @@ def test_a_claim_that_is_refused_is_reported_and_tried_again() -> None:
     assert roll(made) == ["db-0"]
 
 
-def test_what_is_done_is_reported() -> None:
+def test_actions_are_reported() -> None:
     made = started(1, volumeClaimTemplates=[CLAIM])
     messages = [(each.reason, each.message) for each in made.events]
     assert messages == [
@@ -321,7 +321,7 @@ def test_a_pod_is_available_after_it_was_ready_for_long_enough() -> None:
     assert names(made) == ["db-0", "db-1"]
 
 
-def test_an_orphan_of_a_fitting_name_is_adopted() -> None:
+def test_a_matching_orphan_is_adopted() -> None:
     made = World([STATEFUL_SET])
     for name in ("db-0", "stranger"):
         made.put(PODS, {"metadata": {"name": name, "labels": LABELS}, "spec": {"containers": []}})
@@ -333,7 +333,7 @@ def test_an_orphan_of_a_fitting_name_is_adopted() -> None:
     assert "ownerReferences" not in made.body(PODS, "stranger")
 
 
-def test_a_set_that_goes_makes_nothing() -> None:
+def test_a_terminating_set_creates_nothing() -> None:
     made = World([STATEFUL_SET])
     body = stateful_set(2)
     body["metadata"] |= {"deletionTimestamp": made.time(), "finalizers": ["x/y"]}
@@ -376,7 +376,7 @@ def apply(made: World, what: str, value: Any) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(["OrderedReady", "Parallel"]), CHANGES)
-def test_whatever_happens_it_ends_with_the_numbers_and_templates_asked_for(
+def test_after_any_history_it_has_the_requested_numbers_and_templates(
     policy: str, changes: list[tuple[str, Any]]
 ) -> None:
     made = world(3, podManagementPolicy=policy)

@@ -1,4 +1,4 @@
-"""Pods that do not bear the NoExecute taints of their node, or not for longer."""
+"""Pods that do not, or no longer, tolerate the NoExecute taints of their node."""
 
 from typing import Any
 
@@ -7,18 +7,18 @@ from controllers_world import TENANT, World
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcsync.controllers.mirror import Key, placed
-from vcsync.controllers.taint_eviction import NAME, taint_eviction
+from vcsync.controllers.framework.mirror import Key, placed
+from vcsync.controllers.node.taint_eviction_plan import NAME, taint_eviction
 from vcsync.kube.cache import Change
-from vcsync.kube.envelope import Envelope, encode, parse
 from vcsync.kube.resources import NAMESPACES, NODES, PODS
+from vcsync.objects.envelope import Envelope, encode, parse
 
 LOST = {"key": "lost", "effect": "NoExecute"}
 
 
 def tolerating(seconds: int | None = None) -> dict[str, Any]:
-    told = {"key": "lost", "operator": "Exists", "effect": "NoExecute"}
-    return told if seconds is None else {**told, "tolerationSeconds": seconds}
+    toleration = {"key": "lost", "operator": "Exists", "effect": "NoExecute"}
+    return toleration if seconds is None else {**toleration, "tolerationSeconds": seconds}
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def taint(world: World, *taints: dict[str, Any]) -> None:
     world.change(NODES, "one", {"spec": {"taints": list(taints)}})
 
 
-def look(world: World, name: str = "p") -> float | None:
+def view(world: World, name: str = "p") -> float | None:
     return world.work(NAME, Key(TENANT, "default", name)).again
 
 
@@ -46,7 +46,7 @@ def going(world: World, name: str = "p") -> bool:
     return "deletionTimestamp" in world.body(PODS, name)["metadata"]
 
 
-def test_a_pod_that_does_not_bear_it_goes_and_says_why(world: World) -> None:
+def test_a_pod_without_toleration_is_deleted_with_the_reason(world: World) -> None:
     pod(world)
     taint(world, LOST)
     world.settle()
@@ -66,55 +66,55 @@ def test_a_pod_that_does_not_bear_it_goes_and_says_why(world: World) -> None:
 
 
 @pytest.mark.parametrize("effect", ["NoSchedule", "PreferNoSchedule"])
-def test_other_effects_move_nobody_who_runs(world: World, effect: str) -> None:
+def test_other_effects_do_not_evict_running_pods(world: World, effect: str) -> None:
     pod(world)
     taint(world, {"key": "lost", "effect": effect})
     world.settle()
     assert not world.written
 
 
-def test_who_bears_it_for_ever_stays(world: World) -> None:
+def test_a_pod_with_an_unlimited_toleration_stays(world: World) -> None:
     pod(world, tolerating())
     taint(world, LOST)
-    assert look(world) is None
+    assert view(world) is None
     assert not world.written
 
 
-def test_who_bears_it_for_a_while_stays_for_so_long(world: World) -> None:
+def test_a_pod_stays_for_its_toleration_seconds(world: World) -> None:
     pod(world, tolerating(60))
     taint(world, LOST)
-    assert look(world) == 60
+    assert view(world) == 60
     world.pass_time(59)
-    assert look(world) == 1
+    assert view(world) == 1
     assert not going(world)
     world.pass_time(1)
-    look(world)
+    view(world)
     assert going(world)
 
 
-def test_a_taint_that_goes_in_time_is_forgotten(world: World) -> None:
+def test_a_taint_removed_in_time_cancels_the_deletion(world: World) -> None:
     pod(world, tolerating(60))
     taint(world, LOST)
-    look(world)
+    view(world)
     world.pass_time(59)
     taint(world)
-    assert look(world) is None
+    assert view(world) is None
     assert [each.message for each in world.events] == ["Cancelling deletion of Pod default/p"]
     taint(world, LOST)
-    assert look(world) == 60
+    assert view(world) == 60
 
 
-def test_another_pod_of_the_same_name_begins_anew(world: World) -> None:
+def test_a_new_pod_of_the_same_name_starts_its_own_time(world: World) -> None:
     pod(world, tolerating(60))
     taint(world, LOST)
-    look(world)
+    view(world)
     world.pass_time(59)
     world.remove(PODS, "p")
     pod(world, tolerating(60))
-    assert look(world) == 60
+    assert view(world) == 60
 
 
-def test_pods_of_no_node_or_of_one_that_is_gone_are_others_to_care_for(world: World) -> None:
+def test_pods_without_an_existing_node_are_ignored(world: World) -> None:
     pod(world, node="")
     pod(world, name="q", node="gone")
     taint(world, LOST)
@@ -127,10 +127,10 @@ def envelope(body: dict[str, Any]) -> Envelope:
 
 
 def woken(world: World, watch: int, change: Change) -> list[str]:
-    return [key.name for key in taint_eviction().watches[watch].keys(change, world.look())]
+    return [key.name for key in taint_eviction().watches[watch].keys(change, world.view())]
 
 
-def test_nodes_wake_their_pods_when_their_taints_that_count_change(world: World) -> None:
+def test_relevant_taint_changes_queue_the_pods_of_a_node(world: World) -> None:
     pod(world)
     pod(world, name="q", node="two")
     before = envelope(world.body(NODES, "one"))
@@ -145,7 +145,7 @@ def test_nodes_wake_their_pods_when_their_taints_that_count_change(world: World)
     assert woken(world, 1, Change(after, None)) == []
 
 
-def test_pods_wake_when_they_come_to_a_tainted_node(world: World) -> None:
+def test_pods_are_queued_when_they_are_bound_to_a_tainted_node(world: World) -> None:
     pod(world)
     new = envelope(world.body(PODS, "p"))
     assert woken(world, 0, Change(None, new)) == []
@@ -166,7 +166,7 @@ def test_pods_wake_when_they_come_to_a_tainted_node(world: World) -> None:
     ),
     st.sampled_from([None, 0, 10, 30]),
 )
-def test_it_goes_exactly_when_its_patience_with_one_taint_ends(
+def test_it_is_deleted_when_its_shortest_toleration_ends(
     history: list[tuple[str, Any]], seconds: int | None
 ) -> None:
     world = World([taint_eviction()])
@@ -183,7 +183,7 @@ def test_it_goes_exactly_when_its_patience_with_one_taint_ends(
             world.pass_time(value)
         if since is not None and seconds is not None and passed - since >= seconds:
             due = True
-        look(world)
+        view(world)
         assert going(world) == due
         if due:
             return

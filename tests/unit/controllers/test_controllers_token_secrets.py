@@ -1,4 +1,4 @@
-"""Secrets that hold a ServiceAccount's token: filled, deleted with their account, given up when nobody uses them."""
+"""Token Secrets of ServiceAccounts: filled, deleted with their account, and deleted when unused."""
 
 import base64
 from datetime import timedelta
@@ -8,15 +8,16 @@ import msgspec
 import pytest
 from controllers_world import TENANT, World
 
-from vcsync.controllers.legacy_tokens import LEGACY_TOKENS, TRACKING
-from vcsync.controllers.mirror import placed
-from vcsync.controllers.token_secrets import ONLY_TOKENS, token_secrets
-from vcsync.controllers.working import Desk, Worker
+from vcsync.controllers.framework.mirror import placed
+from vcsync.controllers.framework.worker import ReconcileContext, Worker
+from vcsync.controllers.serviceaccount.legacy_token_plan import LEGACY_TOKENS, TRACKING
+from vcsync.controllers.serviceaccount.tokens_controller import ONLY_TOKENS, token_secrets
+from vcsync.fairqueue import ObjectName
 from vcsync.kube.cache import Change
-from vcsync.kube.envelope import Envelope, encode, parse
 from vcsync.kube.errors import Conflict, KubeError, NotFound, Status
-from vcsync.kube.patches import merge_patch
 from vcsync.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS, Resource
+from vcsync.objects.envelope import Envelope, encode, parse
+from vcsync.objects.merge_patch import merge_patch
 
 PREFIX = "kubernetes.io/service-account."
 TYPE = "kubernetes.io/service-account-token"
@@ -27,12 +28,13 @@ def b64(text: str) -> str:
 
 
 class Server:
-    """The control plane as the controller uses it; `hidden` are accounts that the mirror does not know yet."""
+    """The control plane as the controller uses it; `hidden`: accounts that the mirror does not contain yet."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.hidden: list[dict[str, Any]] = []
         self.signed: list[Any] = []
+        self.noted: list[tuple[ObjectName, str]] = []
         self.error: KubeError | None = None
 
     def metadata_only(self) -> "Server":
@@ -88,7 +90,10 @@ def secret(world: World, name: str = "s", of: str = "robot", **content: Any) -> 
 
 async def work(controller: Worker, world: World, server: Server, name: str = "s") -> None:
     key = world.key("default", name)
-    assert await controller.work(Desk(world.look(), server), key) is None  # type: ignore[arg-type]
+    context = ReconcileContext(
+        world.view(), server, note=lambda about, what, _version: server.noted.append((about, what))
+    )  # type: ignore[arg-type]
+    assert await controller.work(context, key) is None
 
 
 def uid_of(world: World, resource: Resource, name: str) -> str:
@@ -111,7 +116,7 @@ async def test_a_secret_is_filled(world: World, server: Server, controller: Work
     assert world.body(SECRETS, "s")["metadata"]["resourceVersion"] == version
 
 
-async def test_a_token_that_is_there_stays_and_an_old_authority_is_replaced(
+async def test_an_existing_token_stays_and_an_old_ca_is_replaced(
     world: World, server: Server, controller: Worker
 ) -> None:
     secret(world, data={"token": b64("mine"), "namespace": b64("mine"), "ca.crt": b64("OLD"), "x": "eQ=="})
@@ -121,7 +126,7 @@ async def test_a_token_that_is_there_stays_and_an_old_authority_is_replaced(
     assert not server.signed
 
 
-async def test_a_secret_goes_with_its_account(world: World, server: Server, controller: Worker) -> None:
+async def test_a_secret_is_deleted_with_its_account(world: World, server: Server, controller: Worker) -> None:
     secret(world)
     secret(world, "of-another", annotations={f"{PREFIX}uid": "uid-of-an-earlier-one"})
     secret(world, "of-a-new-one", of="new")
@@ -131,13 +136,14 @@ async def test_a_secret_goes_with_its_account(world: World, server: Server, cont
     for name in ("s", "of-another", "of-a-new-one"):
         await work(controller, world, server, name)
     assert sorted(each["metadata"]["name"] for each in world.bodies(SECRETS)) == ["of-a-new-one", "s"]
+    assert server.noted == [(ObjectName("secrets", "default", "of-another"), "deleted")]
     world.remove(SERVICE_ACCOUNTS, "robot")
     await work(controller, world, server)
     assert [each["metadata"]["name"] for each in world.bodies(SECRETS)] == ["of-a-new-one"]
 
 
 @pytest.mark.parametrize("error", [Conflict, NotFound])
-async def test_what_has_changed_meanwhile_is_left(
+async def test_a_secret_that_changed_meanwhile_is_not_written(
     world: World, server: Server, controller: Worker, error: type[Conflict | NotFound]
 ) -> None:
     secret(world)
@@ -154,7 +160,7 @@ async def test_what_has_changed_meanwhile_is_left(
         {"of": ""},
     ],
 )
-async def test_others_are_left_alone(
+async def test_other_secrets_are_ignored(
     world: World, server: Server, controller: Worker, content: dict[str, Any]
 ) -> None:
     secret(world, **content)
@@ -171,23 +177,23 @@ async def test_an_account_lists_no_secret_that_is_gone(
     assert world.body(SERVICE_ACCOUNTS, "robot")["secrets"] == [{"name": "kept"}]
 
 
-def test_only_secrets_for_tokens_are_looked_at(world: World, controller: Worker) -> None:
+def test_only_token_secrets_are_queued(world: World, controller: Worker) -> None:
     watch = controller.watches[0]
     assert watch.fields == ONLY_TOKENS
     for name, content, wakes in (("s", {}, True), ("other", {"type": "Opaque"}, False)):
         secret(world, name, **content)
         found = placed(parse(encode(world.body(SECRETS, name))), TENANT)
-        assert bool(list(watch.keys(Change(found, None), world.look()))) == wakes
+        assert bool(list(watch.keys(Change(found, None), world.view()))) == wakes
 
 
-async def test_an_account_that_comes_or_goes_wakes_its_secrets(world: World, controller: Worker) -> None:
+async def test_a_new_or_deleted_account_queues_its_secrets(world: World, controller: Worker) -> None:
     secret(world)
     secret(world, "other", of="other")
     account = placed(parse(encode(world.body(SERVICE_ACCOUNTS, "robot"))), TENANT)
     keys = controller.watches[1].keys
     for change in (Change(None, account), Change(account, None)):
-        assert list(keys(change, world.look())) == [world.key("default", "s")]
-    assert list(keys(Change(account, account), world.look())) == []
+        assert list(keys(change, world.view())) == [world.key("default", "s")]
+    assert list(keys(Change(account, account), world.view())) == []
 
 
 # ---- Tokens that nobody uses ---------------------------------------------------------------
@@ -212,7 +218,7 @@ def labels(world: World) -> dict[str, str]:
     return found
 
 
-def test_a_token_that_nobody_uses_is_marked_and_a_year_later_deleted(world: World) -> None:
+def test_an_unused_token_is_marked_and_deleted_a_year_later(world: World) -> None:
     tracked(world)
     listed(world)
     world.settle()
@@ -225,44 +231,44 @@ def test_a_token_that_nobody_uses_is_marked_and_a_year_later_deleted(world: Worl
     assert not world.bodies(SECRETS)
 
 
-def test_one_that_was_used_long_ago_is_marked_too(world: World) -> None:
+def test_a_token_used_long_ago_is_marked(world: World) -> None:
     tracked(world)
     listed(world, labels={USED: "2024-12-31"})
     world.settle()
     assert labels(world)[INVALID] == "2026-01-01"
 
 
-@pytest.mark.parametrize("told", ["2025-01-01", "2026-01-01", "yesterday", ""])
-def test_one_that_was_used_within_a_year_or_may_have_been_stays(world: World, told: str) -> None:
+@pytest.mark.parametrize("last_used", ["2025-01-01", "2026-01-01", "yesterday", ""])
+def test_a_token_that_may_have_been_used_within_a_year_is_kept(world: World, last_used: str) -> None:
     tracked(world)
-    listed(world, labels={USED: told})
+    listed(world, labels={USED: last_used})
     world.settle()
     assert INVALID not in labels(world)
 
 
 @pytest.mark.parametrize("since", ["2025-01-01", "nonsense", ""])
-def test_nothing_is_given_up_before_use_has_been_tracked_for_a_year(world: World, since: str) -> None:
+def test_no_token_is_marked_before_use_is_tracked_for_a_year(world: World, since: str) -> None:
     tracked(world, since)
     listed(world)
     world.settle()
     assert INVALID not in labels(world)
 
 
-def test_what_users_asked_for_stays(world: World) -> None:
+def test_requested_tokens_are_kept(world: World) -> None:
     tracked(world)
     secret(world, metadata={"creationTimestamp": OLD})
     world.settle()
     assert INVALID not in labels(world)
 
 
-def test_what_an_earlier_account_of_the_name_had_stays(world: World) -> None:
+def test_tokens_of_an_earlier_account_of_the_name_are_kept(world: World) -> None:
     tracked(world)
     listed(world, annotations={f"{PREFIX}uid": "uid-of-an-earlier-one"})
     world.settle()
     assert INVALID not in labels(world)
 
 
-def test_a_young_one_stays(world: World) -> None:
+def test_a_young_token_is_kept(world: World) -> None:
     tracked(world)
     listed(world)
     made = (world.now - timedelta(days=365)).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -279,7 +285,7 @@ def test_a_young_one_stays(world: World) -> None:
         {"containers": [{"env": [{"name": "E", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}]},
     ],
 )
-def test_what_a_pod_mounts_stays(world: World, spec: dict[str, Any]) -> None:
+def test_a_token_that_a_pod_uses_is_kept(world: World, spec: dict[str, Any]) -> None:
     tracked(world)
     listed(world)
     world.put(PODS, {"metadata": {"name": "p"}, "spec": spec})

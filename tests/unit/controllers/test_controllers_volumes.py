@@ -1,4 +1,4 @@
-"""Volumes and claims find each other, let go of each other, and stay as long as they are used."""
+"""Volumes and claims: binding, release, and protection while they are used."""
 
 from typing import Any
 
@@ -7,17 +7,16 @@ from controllers_world import NAMESPACE, World
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcsync.controllers.plan import NOTHING, Absent, Controller
-from vcsync.controllers.volume_claims import VOLUME_CLAIM
-from vcsync.controllers.volume_protection import (
+from vcsync.controllers.framework.plan import NOTHING, Absent, Controller
+from vcsync.controllers.framework.worker import ReconcileContext
+from vcsync.controllers.volumes.claim_plan import VOLUME_CLAIM
+from vcsync.controllers.volumes.protection_plan import (
     VOLUME_CLAIM_PROTECTION,
     VOLUME_PROTECTION,
     protect_claim,
 )
-from vcsync.controllers.volumes import VOLUME
-from vcsync.controllers.working import Desk
+from vcsync.controllers.volumes.volume_plan import VOLUME
 from vcsync.kube.cache import Change
-from vcsync.kube.envelope import Envelope
 from vcsync.kube.resources import (
     NAMESPACES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -26,6 +25,7 @@ from vcsync.kube.resources import (
     STORAGE_CLASSES,
     Resource,
 )
+from vcsync.objects.envelope import Envelope
 
 BOUND = "pv.kubernetes.io/bind-completed"
 BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
@@ -75,27 +75,27 @@ def phases(made: World) -> tuple[str, str]:
     return claim(made)["status"]["phase"], volume(made)["status"]["phase"]
 
 
-def told(made: World) -> list[tuple[str, str]]:
+def emitted(made: World) -> list[tuple[str, str]]:
     return [(each.reason, each.message) for each in made.events]
 
 
 def settled(made: World) -> list[tuple[str, str]]:
-    """Settle; returns what was reported while nothing changed any more."""
+    """Settle; return the Events of reconciles that changed nothing."""
     made.settle()
     made.events.clear()
     made.settle()
-    return told(made)
+    return emitted(made)
 
 
 def bind(made: World, **spec: Any) -> None:
-    """Have the claim bound to the volume."""
+    """Bind the claim to the volume."""
     put_volume(made, **spec)
     put_claim(made)
     made.settle()
     made.events.clear()
 
 
-def test_a_claim_gets_a_volume_that_fits(world: World) -> None:
+def test_a_claim_is_bound_to_a_fitting_volume(world: World) -> None:
     put_volume(world)
     put_claim(world)
     world.settle()
@@ -129,7 +129,7 @@ def test_a_claim_gets_a_volume_that_fits(world: World) -> None:
         ({"claimRef": {"namespace": NAMESPACE, "name": "c", "uid": "another"}}, {}),
     ],
 )
-def test_what_does_not_fit_is_not_taken(
+def test_a_volume_that_does_not_fit_is_not_bound(
     world: World, of_volume: dict[str, Any], of_claim: dict[str, Any]
 ) -> None:
     put_claim(world, **of_claim)
@@ -139,7 +139,7 @@ def test_what_does_not_fit_is_not_taken(
     assert "volumeName" not in claim(world)["spec"]
 
 
-def test_of_several_the_smallest_of_the_fewest_access_modes_is_taken(world: World) -> None:
+def test_the_smallest_volume_with_the_fewest_access_modes_is_bound(world: World) -> None:
     put_volume(world, "wide", "5Gi", accessModes=["ReadOnlyMany", "ReadWriteOnce"])
     put_volume(world, "large", "20Gi")
     put_volume(world, "small", "6Gi")
@@ -148,7 +148,7 @@ def test_of_several_the_smallest_of_the_fewest_access_modes_is_taken(world: Worl
     assert claim(world)["spec"]["volumeName"] == "small"
 
 
-def test_what_is_kept_for_a_claim_is_taken_before_what_fits_better(world: World) -> None:
+def test_a_reserved_volume_is_preferred(world: World) -> None:
     put_volume(world, "small", "5Gi")
     put_volume(world, "kept", "20Gi", claimRef={"namespace": NAMESPACE, "name": "c"})
     put_claim(world)
@@ -177,14 +177,16 @@ def test_a_claim_gets_the_volume_that_it_names(world: World) -> None:
         ({"accessModes": ["ReadOnlyMany"]}, "incompatible accessMode"),
     ],
 )
-def test_a_named_volume_that_does_not_fit_is_told_of(world: World, spec: dict[str, Any], reason: str) -> None:
+def test_a_named_volume_that_does_not_fit_is_reported(
+    world: World, spec: dict[str, Any], reason: str
+) -> None:
     put_volume(world, **spec)
     put_claim(world, volumeName="v")
     assert settled(world) == [("VolumeMismatch", f'Cannot bind to requested volume "v": {reason}')]
     assert phases(world) == ("Pending", "Available")
 
 
-def test_a_named_volume_of_another_claim_is_told_of(world: World) -> None:
+def test_a_named_volume_of_another_claim_is_reported(world: World) -> None:
     put_volume(world)
     put_claim(world, "first")
     world.settle()
@@ -193,13 +195,13 @@ def test_a_named_volume_of_another_claim_is_told_of(world: World) -> None:
     assert claim(world)["status"]["phase"] == "Pending"
 
 
-def test_without_class_and_volume_a_claim_says_so(world: World) -> None:
+def test_a_claim_without_class_and_volume_is_reported(world: World) -> None:
     put_claim(world)
     text = "no persistent volumes available for this claim and no storage class is set"
     assert settled(world) == [("FailedBinding", text)]
 
 
-def test_the_default_class_is_given_later_too(world: World) -> None:
+def test_the_default_class_is_assigned_later(world: World) -> None:
     put_claim(world, storageClassName=None)
     world.settle()
     put_class(world, "old", default=True, provisioner="example.com/disk")
@@ -225,7 +227,7 @@ def test_the_default_class_is_given_later_too(world: World) -> None:
         (None, "ProvisioningFailed", 'storageclass.storage.k8s.io "fast" not found'),
     ],
 )
-def test_who_provisions_is_asked(world: World, provisioner: str | None, reason: str, text: str) -> None:
+def test_the_provisioner_is_requested(world: World, provisioner: str | None, reason: str, text: str) -> None:
     if provisioner:
         put_class(world, "fast", provisioner=provisioner)
     put_claim(world, storageClassName="fast")
@@ -238,7 +240,7 @@ def test_who_provisions_is_asked(world: World, provisioner: str | None, reason: 
     assert claim(world)["status"]["phase"] == "Pending"
 
 
-def test_some_classes_wait_for_who_uses_the_claim(world: World) -> None:
+def test_a_class_can_wait_for_the_first_consumer(world: World) -> None:
     put_class(
         world, "local", provisioner="kubernetes.io/no-provisioner", volumeBindingMode="WaitForFirstConsumer"
     )
@@ -274,7 +276,7 @@ def test_some_classes_wait_for_who_uses_the_claim(world: World) -> None:
         ("Recycle", {}, "Failed", "VolumeFailedRecycle"),
     ],
 )
-def test_a_volume_whose_claim_is_gone_is_nobody_elses(
+def test_a_volume_without_its_claim_follows_its_reclaim_policy(
     world: World, policy: str, extra: dict[str, Any], phase: str, reason: str | None
 ) -> None:
     bind(world, persistentVolumeReclaimPolicy=policy, **extra)
@@ -287,13 +289,13 @@ def test_a_volume_whose_claim_is_gone_is_nobody_elses(
     assert claim(world, "next")["status"]["phase"] == "Pending"
 
 
-def test_before_a_volume_is_given_up_its_claim_is_looked_for_where_it_must_be(world: World) -> None:
+def test_the_absence_of_a_claim_is_confirmed_before_its_volume_is_released(world: World) -> None:
     put_volume(world, claimRef={"namespace": NAMESPACE, "name": "c", "uid": "unseen"})
-    plan = VOLUME.plan(world.look(), world.key("", "v"))
+    plan = VOLUME.plan(world.view(), world.key("", "v"))
     assert plan.steps[0] == [Absent(PERSISTENT_VOLUME_CLAIMS, NAMESPACE, "c", "unseen")]
 
 
-def test_a_volume_that_is_made_free_again_is_available(world: World) -> None:
+def test_a_freed_volume_becomes_available(world: World) -> None:
     put_volume(world)
     put_claim(world)
     world.settle()
@@ -305,27 +307,27 @@ def test_a_volume_that_is_made_free_again_is_available(world: World) -> None:
     assert claim(world, "next")["spec"]["volumeName"] == "v"
 
 
-def test_a_claim_whose_volume_is_gone_is_lost(world: World) -> None:
+def test_a_claim_without_its_volume_is_lost(world: World) -> None:
     bind(world)
     world.remove(PERSISTENT_VOLUMES, "v")
     world.settle()
     mine = claim(world)["status"]
     assert mine == {"phase": "Lost"}
     text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
-    assert told(world) == [("ClaimLost", text)]
+    assert emitted(world) == [("ClaimLost", text)]
 
 
-def test_of_two_claims_of_one_volume_the_wrong_one_is_lost(world: World) -> None:
+def test_the_wrong_one_of_two_claims_of_a_volume_is_lost(world: World) -> None:
     bind(world)
     put_claim(world, "other", volumeName="v", metadata={"annotations": {BOUND: "yes"}})
     world.settle()
     assert claim(world, "other")["status"]["phase"] == "Lost"
-    assert told(world)[0][0] == "ClaimMisbound"
+    assert emitted(world)[0][0] == "ClaimMisbound"
     assert phases(world) == ("Bound", "Bound")
 
 
 @pytest.mark.parametrize("by_controller", [True, False])
-def test_of_two_volumes_of_one_claim_the_other_is_free_again(world: World, by_controller: bool) -> None:
+def test_the_unused_one_of_two_volumes_of_a_claim_is_freed(world: World, by_controller: bool) -> None:
     put_volume(world)
     put_claim(world)
     world.settle()
@@ -339,7 +341,7 @@ def test_of_two_volumes_of_one_claim_the_other_is_free_again(world: World, by_co
     assert left["spec"].get("claimRef") == kept
 
 
-def test_a_volume_kept_for_a_claim_that_cannot_use_it_is_told_of(world: World) -> None:
+def test_a_volume_reserved_for_a_claim_that_cannot_use_it_is_reported(world: World) -> None:
     put_claim(world)
     reference = {"namespace": NAMESPACE, "name": "c", "uid": claim(world)["metadata"]["uid"]}
     put_volume(world, volumeMode="Block", claimRef=reference)
@@ -347,7 +349,7 @@ def test_a_volume_kept_for_a_claim_that_cannot_use_it_is_told_of(world: World) -
 
 
 @given(st.data())
-def test_whatever_happens_between_binding_ends_one_to_one(data: st.DataObject) -> None:
+def test_after_any_history_bindings_are_one_to_one(data: st.DataObject) -> None:
     made = new_world()
     for number in range(data.draw(st.integers(1, 4))):
         put_volume(made, f"v{number}", f"{data.draw(st.integers(1, 4))}Gi")
@@ -363,7 +365,7 @@ def test_whatever_happens_between_binding_ends_one_to_one(data: st.DataObject) -
         metadata = data.draw(st.sampled_from(bodies))["metadata"]
         steps = (
             made.controllers[name]
-            .plan(made.look(), made.key(metadata.get("namespace", ""), metadata["name"]))
+            .plan(made.view(), made.key(metadata.get("namespace", ""), metadata["name"]))
             .steps
         )
         made._steps(list(steps)[: data.draw(st.integers(0, 4))])
@@ -387,17 +389,17 @@ def test_whatever_happens_between_binding_ends_one_to_one(data: st.DataObject) -
 
 
 def envelope(made: World, resource: Resource, name: str) -> Envelope:
-    found = made.look().of[resource].get("acme", NAMESPACE if resource.namespaced else "", name)
+    found = made.view().of[resource].get("acme", NAMESPACE if resource.namespaced else "", name)
     assert found is not None
     return found
 
 
 def woken(made: World, controller: Controller, of: Resource, change: Change) -> list[str]:
     watches = [each for each in controller.watches if each.resource == of]
-    return sorted(key.name for watch in watches for key in watch.keys(change, made.look()))
+    return sorted(key.name for watch in watches for key in watch.keys(change, made.view()))
 
 
-def test_claims_that_wait_are_woken_by_what_they_wait_for(world: World) -> None:
+def test_waiting_claims_are_queued_by_relevant_changes(world: World) -> None:
     put_volume(world)
     put_claim(world, "bound")
     world.settle()
@@ -433,14 +435,14 @@ def put_pod(
 
 
 class Server:
-    """The tenant's API: what reads show, and what was written."""
+    """The tenant's API: the objects that reads return, and the writes."""
 
     def __init__(self, made: World) -> None:
         self.made = made
         self.patched: list[Any] = []
 
     async def list(self, resource: Resource, namespace: str) -> list[Envelope]:
-        return list(self.made.look().of[resource].within("acme", namespace))
+        return list(self.made.view().of[resource].within("acme", namespace))
 
     async def patch(self, _resource: Resource, _name: str, patch: Any, _namespace: str, *, kind: str) -> None:
         self.patched.append((kind, patch["metadata"]))
@@ -448,11 +450,11 @@ class Server:
 
 async def protected(made: World) -> list[Any]:
     server = Server(made)
-    assert await protect_claim(Desk(made.look(), server), made.key(NAMESPACE, "c")) is None  # type: ignore[arg-type]
+    assert await protect_claim(ReconcileContext(made.view(), server), made.key(NAMESPACE, "c")) is None  # type: ignore[arg-type]
     return server.patched
 
 
-async def test_a_claim_is_kept_while_a_pod_that_has_a_node_uses_it(world: World) -> None:
+async def test_a_claim_is_protected_while_a_pod_with_a_node_uses_it(world: World) -> None:
     put_claim(world)
     [(kind, metadata)] = await protected(world)
     assert (kind, metadata["finalizers"]) == ("merge", ["kubernetes.io/pvc-protection"])
@@ -466,7 +468,7 @@ async def test_a_claim_is_kept_while_a_pod_that_has_a_node_uses_it(world: World)
     assert metadata["$deleteFromPrimitiveList/finalizers"] == ["kubernetes.io/pvc-protection"]
 
 
-async def test_what_was_made_for_a_pod_is_kept_for_that_very_pod_only(world: World) -> None:
+async def test_an_ephemeral_claim_is_protected_only_for_its_own_pod(world: World) -> None:
     owner = {"kind": "Pod", "apiVersion": "v1", "name": "user", "uid": "u", "controller": True}
     metadata = {"finalizers": ["kubernetes.io/pvc-protection"], "ownerReferences": [owner], **DELETED}
     put_claim(world, "user-data", metadata=metadata)
@@ -475,7 +477,7 @@ async def test_what_was_made_for_a_pod_is_kept_for_that_very_pod_only(world: Wor
     async def kept(uid: str, **more: Any) -> bool:
         world.put(PODS, {"metadata": {"name": "user", "uid": uid, **more}, "spec": spec})
         server = Server(world)
-        await protect_claim(Desk(world.look(), server), world.key(NAMESPACE, "user-data"))  # type: ignore[arg-type]
+        await protect_claim(ReconcileContext(world.view(), server), world.key(NAMESPACE, "user-data"))  # type: ignore[arg-type]
         return not server.patched
 
     assert await kept("u")
@@ -484,7 +486,7 @@ async def test_what_was_made_for_a_pod_is_kept_for_that_very_pod_only(world: Wor
     assert not await kept("another")
 
 
-def test_a_claim_that_goes_is_looked_at_when_its_pods_do(world: World) -> None:
+def test_a_terminating_claim_is_queued_when_its_pods_end(world: World) -> None:
     put_claim(world, metadata=DELETED)
     put_claim(world, "stays")
     put_pod(world, "user", node="n")
@@ -493,12 +495,12 @@ def test_a_claim_that_goes_is_looked_at_when_its_pods_do(world: World) -> None:
     found = [
         key.name
         for name in ("user", "other")
-        for key in watch.keys(Change(envelope(world, PODS, name), None), world.look())
+        for key in watch.keys(Change(envelope(world, PODS, name), None), world.view())
     ]
     assert found == ["c"]
 
 
-def test_a_volume_is_kept_while_it_is_bound(world: World) -> None:
+def test_a_volume_is_protected_while_it_is_bound(world: World) -> None:
     put_volume(world)
     put_claim(world)
     world.settle()
@@ -510,12 +512,12 @@ def test_a_volume_is_kept_while_it_is_bound(world: World) -> None:
     assert world.bodies(PERSISTENT_VOLUMES) == []
 
 
-def test_a_volume_without_protection_gets_it(world: World) -> None:
+def test_a_volume_without_the_finalizer_gets_it(world: World) -> None:
     put_volume(world, metadata={"finalizers": ["example.com/x"]})
     world.settle()
     assert volume(world)["metadata"]["finalizers"] == ["example.com/x", "kubernetes.io/pv-protection"]
 
 
 @pytest.mark.parametrize("controller", [VOLUME_CLAIM, VOLUME, VOLUME_PROTECTION])
-def test_of_what_is_gone_nothing_is_wanted(world: World, controller: Controller) -> None:
-    assert controller.plan(world.look(), world.key(NAMESPACE, "no-such")) == NOTHING
+def test_deleted_objects_need_no_actions(world: World, controller: Controller) -> None:
+    assert controller.plan(world.view(), world.key(NAMESPACE, "no-such")) == NOTHING

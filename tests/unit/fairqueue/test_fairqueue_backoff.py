@@ -21,7 +21,7 @@ def test_jitter_only_shortens_and_is_the_same_each_time(group, item, failures):
     assert delay == backoff.delay(group, item, failures)
 
 
-def test_items_that_failed_together_come_back_apart():
+def test_items_that_failed_together_are_retried_at_different_times():
     backoff = Backoff(base=100.0, cap=100.0, jitter=0.5)
     delays = [backoff.delay("t", f"pod-{n}", 1) for n in range(100)]
     assert len({round(delay) for delay in delays}) > 25
@@ -30,6 +30,18 @@ def test_items_that_failed_together_come_back_apart():
 
 def test_the_jitter_does_not_depend_on_the_hash_seed_of_the_process():
     assert Backoff(base=1.0, jitter=1.0).delay("tenant", ("ns", "pod"), 1) == pytest.approx(0.550479463301599)
+
+
+def test_text_that_is_not_unicode_has_a_delay_too():
+    delay = Backoff(base=1.0, jitter=0.5).delay("\ud800", "\udfff", 1)
+    assert 0.5 <= delay <= 1.0
+
+
+@pytest.mark.parametrize(
+    "settings", [{"base": 0.01}, {"base": 2.0, "cap": 2.0}, {"jitter": 0}, {"jitter": 1}]
+)
+def test_the_ends_of_the_ranges_are_allowed(settings):
+    assert Backoff(**settings).delay("t", "item", 1) >= 0
 
 
 @pytest.mark.parametrize(
@@ -47,6 +59,6 @@ def test_the_jitter_does_not_depend_on_the_hash_seed_of_the_process():
         ("jitter", math.nan),
     ],
 )
-def test_nonsense_is_refused_by_field_name(field, value):
+def test_invalid_settings_are_refused_by_field_name(field, value):
     with pytest.raises(ValueError, match=field):
         Backoff(**{field: value})

@@ -15,7 +15,7 @@ def lines_executed(action):
     def trace(frame, event, _argument):
         nonlocal count
         if not frame.f_globals.get("__name__", "").startswith("vcsync.fairqueue"):
-            return None  # such as what runs when garbage happens to be collected
+            return None  # for example, code that runs during a garbage collection
         count += event == "line"
         return trace
 
@@ -29,7 +29,7 @@ def lines_executed(action):
 
 
 class CountedName(str):
-    """A group name that counts how often any of its kind is looked at."""
+    """A group name that counts how often any group name is compared or hashed."""
 
     looks = 0
     __slots__ = ()
@@ -43,18 +43,18 @@ class CountedName(str):
         return super().__eq__(other)
 
 
-def dearest_pop_and_done(queue, rounds):
-    """The most lines and looks at group names that one pop and done took."""
-    dearest_lines = dearest_looks = 0
+def most_expensive_pop_and_done(queue, rounds):
+    """Return the largest numbers of lines, and of uses of group names, of one pop and done."""
+    most_lines = most_looks = 0
 
     def pop_and_done():
         queue.done(*queue.pop(now=0.0), now=0.0)
 
     for _ in range(rounds):
         CountedName.looks = 0
-        dearest_lines = max(dearest_lines, lines_executed(pop_and_done))
-        dearest_looks = max(dearest_looks, CountedName.looks)
-    return dearest_lines, dearest_looks
+        most_lines = max(most_lines, lines_executed(pop_and_done))
+        most_looks = max(most_looks, CountedName.looks)
+    return most_lines, most_looks
 
 
 def backlog(groups, *, parked=0, delayed=0):
@@ -78,10 +78,10 @@ def backlog(groups, *, parked=0, delayed=0):
     ids=["ready", "parked", "delayed"],
 )
 def test_a_pop_costs_the_same_with_ten_thousand_groups_as_with_ten(many):
-    few = dearest_pop_and_done(backlog(10), 20)
+    few = most_expensive_pop_and_done(backlog(10), 20)
     assert few[0] > 5  # the counter counts
     assert few[1] > 1
-    lines, looks = dearest_pop_and_done(backlog(**many), 20)
+    lines, looks = most_expensive_pop_and_done(backlog(**many), 20)
     assert lines <= few[0]
     assert looks <= few[1]
 
@@ -110,7 +110,7 @@ def test_an_idle_group_costs_nothing():
     assert not queue._active
 
 
-def test_tenants_that_come_and_go_leave_nothing_behind():
+def test_removed_tenants_leave_no_state():
     queue = FairQueue()
     for n in range(1000):
         group = f"t{n}"
@@ -126,7 +126,7 @@ def test_tenants_that_come_and_go_leave_nothing_behind():
     assert len(queue._deadlines._heap) < 100
 
 
-def test_an_item_put_off_and_brought_forward_again_and_again_leaves_nothing_behind():
+def test_an_item_rescheduled_many_times_leaves_no_state():
     queue = FairQueue()
     for n in range(10_000):
         queue.add_after("t", "x", 1e6, now=float(n))

@@ -13,7 +13,7 @@ def take_all(deadlines, now):
     return taken
 
 
-def test_values_come_in_the_order_of_their_deadlines_then_of_setting():
+def test_values_are_in_the_order_of_their_deadlines_then_of_setting():
     deadlines = Deadlines()
     for due, value in ((3.0, "c"), (1.0, "a"), (2.0, "b1"), (2.0, "b2"), (9.0, "z")):
         deadlines.set(due, value)
@@ -33,7 +33,7 @@ def test_a_cancelled_deadline_is_neither_next_nor_taken():
     assert len(deadlines) == 0
 
 
-def test_cancelled_deadlines_far_ahead_are_thrown_out():
+def test_cancelled_deadlines_in_the_far_future_are_removed():
     deadlines = Deadlines()
     kept = [deadlines.set(1000.0 + n, n) for n in range(10)]
     for n in range(10_000):
@@ -44,7 +44,7 @@ def test_cancelled_deadlines_far_ahead_are_thrown_out():
 
 
 @given(seed=st.integers(0, 2**32), survivors=st.integers(0, 40))
-def test_throwing_out_the_cancelled_keeps_the_order_of_the_others(seed, survivors):
+def test_removing_cancelled_deadlines_keeps_the_order_of_the_others(seed, survivors):
     random = Random(seed)
     deadlines = Deadlines()
     tickets = {due: deadlines.set(float(due), due) for due in random.sample(range(300), 300)}

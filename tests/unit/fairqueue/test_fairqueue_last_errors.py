@@ -8,12 +8,12 @@ def recorded(errors):
 def test_an_error_replaces_the_items_earlier_one():
     errors = LastErrors(10)
     errors.record("t", "pod", ValueError("first"), time=1.0, attempts=1)
-    errors.record("t", "pod", KeyError("second"), time=2.0, attempts=2)
-    assert list(errors) == [("t", "pod", ("KeyError: 'second'", 2.0, 2))]
+    errors.record("t", "pod", KeyError("second"), time=2.0, attempts=2, reconcile="ab-2")
+    assert list(errors) == [("t", "pod", ("KeyError: 'second'", 2.0, 2, "ab-2"))]
     assert len(errors) == 1
 
 
-def test_a_settled_item_leaves_nothing_behind():
+def test_a_settled_item_leaves_no_state():
     errors = LastErrors(10)
     errors.record("t", "pod", ValueError("x"), time=1.0, attempts=1)
     errors.settle("t", "pod")
@@ -23,7 +23,7 @@ def test_a_settled_item_leaves_nothing_behind():
     assert len(errors) == 0
 
 
-def test_one_tenant_with_many_errors_does_not_push_out_those_of_others():
+def test_a_tenant_with_many_errors_does_not_displace_those_of_others():
     errors = LastErrors(10)
     errors.record("quiet", "pod", ValueError("x"), time=0.0, attempts=1)
     for n in range(1000):
@@ -35,7 +35,7 @@ def test_one_tenant_with_many_errors_does_not_push_out_those_of_others():
     ]
 
 
-def test_a_huge_message_is_cut():
+def test_a_long_message_is_shortened():
     errors = LastErrors(10)
     errors.record("t", "pod", ValueError("x" * 1_000_000), time=0.0, attempts=1)
     ((_, _, error),) = errors

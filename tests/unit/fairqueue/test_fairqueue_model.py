@@ -1,4 +1,4 @@
-"""A random walk over the fair queue next to a model that keeps every promise in the dullest way."""
+"""Random operations on the fair queue, compared with a simple model that satisfies all of its guarantees."""
 
 import math
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ DELAYS = st.sampled_from([0.0, 0.5, 1.0, 3.0, 10.0])
 
 @dataclass
 class Item:
-    """Model of an item: `due` is when it is wanted (None: not), whether or not it is in process."""
+    """Model of an item. `due` is the time at which it is to be handled (None: never), also while it is in process."""
 
     due: float | None = None
     in_process: bool = False
@@ -60,7 +60,7 @@ class FairQueueMachine(RuleBasedStateMachine):
             and len(self.in_process(group)) < self.limits.get(group, math.inf)
         ]
 
-    # What producers do
+    # Operations of producers
 
     @rule(group=GROUPS, item=ITEMS, priority=st.booleans())
     def add(self, group, item, priority):
@@ -102,7 +102,7 @@ class FairQueueMachine(RuleBasedStateMachine):
     def set_weight(self, group, weight):
         self.queue.set_weight(group, weight)
 
-    # What handlers do
+    # Operations of handlers
 
     @rule()
     def pop(self):
@@ -157,7 +157,7 @@ class FairQueueMachine(RuleBasedStateMachine):
     def advance(self, step):
         self.now += step
 
-    # What always holds
+    # Invariants
 
     @invariant()
     def sizes_and_deadlines_agree(self):

@@ -1,4 +1,4 @@
-"""What the fair queue promises, one promise per test. The random walk is in test_fairqueue_model.py."""
+"""The guarantees of the fair queue, one per test. The random operations are in test_fairqueue_model.py."""
 
 import math
 from collections import Counter
@@ -20,7 +20,7 @@ def queue_of(*pairs, **options):
 
 
 def pop_all(queue, now=0.0):
-    """Take everything that is ready into process, leaving it there."""
+    """Pop all ready items, and leave them in process."""
     popped = []
     while (pair := queue.pop(now=now)) is not None:
         popped.append(pair)
@@ -69,7 +69,7 @@ def test_a_new_weight_counts_from_the_next_turn_on():
         queue.add("b", n, now=0.0)
     queue.set_weight("a", 3)
     order = queue.pop(now=0.0)[0]
-    queue.set_weight("a", 1)  # its turn of three goes on
+    queue.set_weight("a", 1)  # its turn of three continues
     order += "".join(group for group, _ in pop_all(queue))
     assert order.startswith("aaababab")
 
@@ -92,8 +92,8 @@ def test_backlogged_groups_get_their_weighted_share_within_one_turn(weights, qua
 
 
 @given(outcome=st.lists(st.sampled_from(["settle", "fail", "again", "dirty"]), min_size=60, max_size=60))
-def test_retries_and_repeats_get_no_more_than_their_groups_share(outcome):
-    """Whatever becomes of one tenant's items, a backlogged tenant of the same weight has every other turn."""
+def test_retries_and_repetitions_stay_within_the_share_of_their_group(outcome):
+    """A backlogged tenant of the same weight gets every second turn, regardless of the outcomes of the other tenant."""
     queue = FairQueue(backoff=Backoff(base=1e-6, cap=1e-6, jitter=0.0))
     for n in range(30):
         queue.add("noisy", n, now=0.0)
@@ -128,7 +128,7 @@ def test_a_tenant_that_arrives_late_waits_for_one_round_not_for_the_backlog():
     assert "late" in [queue.pop(now=0.0)[0] for _ in range(4)]
 
 
-def test_an_emptied_group_saves_up_no_credit():
+def test_an_empty_group_accumulates_no_credit():
     queue = FairQueue()
     queue.set_weight("a", 5)
     queue.add("a", "only", now=0.0)
@@ -155,7 +155,7 @@ def test_a_queued_item_can_be_given_priority():
     assert pop_all(queue) == [("a", 3), ("a", 1), ("a", 2)]
 
 
-def test_priority_asked_for_while_in_process_counts_for_the_next_run():
+def test_priority_requested_while_in_process_applies_to_the_next_run():
     queue = queue_of(("a", 1), ("a", 2))
     queue.pop(now=0.0)
     queue.add("a", 1, now=0.0, priority=True)
@@ -184,7 +184,7 @@ def test_the_same_item_of_two_groups_is_two_items():
     assert pop_all(queue) == [("a", "x"), ("b", "x")]
 
 
-def test_an_item_added_while_in_process_is_handled_exactly_once_more_and_not_before_done():
+def test_an_item_added_while_in_process_is_handled_exactly_once_more_after_done():
     queue = queue_of(("t", "x"))
     queue.pop(now=0.0)
     for _ in range(3):
@@ -199,7 +199,7 @@ def test_an_item_added_while_in_process_is_handled_exactly_once_more_and_not_bef
 
 @pytest.mark.parametrize("call", ["done", "retry", "again"])
 @pytest.mark.parametrize("known", [True, False])
-def test_what_handlers_call_needs_an_item_in_process(call, known):
+def test_retry_again_and_done_require_an_item_in_process(call, known):
     queue = queue_of(("t", "x")) if known else FairQueue()
     arguments = ("t", "x", 1.0) if call == "again" else ("t", "x")
     with pytest.raises(ValueError, match="not in process"):
@@ -229,7 +229,7 @@ def test_the_earliest_deadline_wins(delays):
     assert queue.pop(now=100.0) is None
 
 
-def test_a_delayed_item_that_is_added_is_brought_forward():
+def test_adding_a_delayed_item_makes_it_ready():
     queue = FairQueue()
     queue.add_after("t", "x", 5.0, now=0.0)
     queue.add("t", "x", now=1.0)
@@ -239,14 +239,14 @@ def test_a_delayed_item_that_is_added_is_brought_forward():
     assert queue.pop(now=100.0) is None
 
 
-def test_a_delay_does_not_put_off_a_queued_item():
+def test_a_delay_does_not_postpone_a_queued_item():
     queue = queue_of(("t", "x"))
     queue.add_after("t", "x", 5.0, now=0.0)
     assert queue.next_deadline() is None
     assert queue.pop(now=0.0) == ("t", "x")
 
 
-def test_a_delay_asked_for_while_in_process_runs_from_then_and_the_earliest_wins():
+def test_a_delay_requested_while_in_process_starts_then_and_the_earliest_wins():
     queue = queue_of(("t", "x"))
     queue.pop(now=0.0)
     queue.add_after("t", "x", 7.0, now=0.0)
@@ -266,7 +266,7 @@ def test_a_deadline_that_passes_during_processing_makes_the_item_ready_at_done()
 
 
 @pytest.mark.parametrize("delay", [0.0, -3.0])
-def test_a_delay_that_is_over_means_now(delay):
+def test_a_delay_that_is_not_positive_means_now(delay):
     queue = FairQueue()
     queue.add_after("t", "x", delay, now=10.0)
     assert queue.pop(now=10.0) == ("t", "x")
@@ -314,7 +314,7 @@ def test_backoff_of_an_item_is_independent_of_other_items_and_groups():
         assert fail(queue, now) == 1.0
 
 
-def test_forget_resets_backoff_and_leaves_the_item_where_it_is():
+def test_forget_resets_backoff_and_keeps_the_place_of_the_item():
     queue = queue_of(("t", "x"), backoff=NO_JITTER)
     fail(queue, 0.0)
     queue.forget("t", "x")
@@ -325,14 +325,14 @@ def test_forget_resets_backoff_and_leaves_the_item_where_it_is():
     assert fail(queue, 1.0) == 1.0
 
 
-def test_bringing_a_retry_forward_keeps_its_backoff():
+def test_making_a_retry_earlier_keeps_its_backoff():
     queue = queue_of(("t", "x"), backoff=NO_JITTER)
     fail(queue, 0.0)
     queue.add("t", "x", now=0.1)
     assert fail(queue, 0.1) == 2.0
 
 
-def test_a_failed_item_that_changed_meanwhile_is_tried_again_at_once_but_remembers_its_failures():
+def test_a_failed_item_that_changed_meanwhile_is_retried_immediately_and_keeps_its_failures():
     queue = queue_of(("t", "x"), backoff=NO_JITTER)
     queue.pop(now=0.0)
     queue.add("t", "x", now=0.0)
@@ -343,7 +343,7 @@ def test_a_failed_item_that_changed_meanwhile_is_tried_again_at_once_but_remembe
 
 @given(failures=st.integers(0, 500))
 @settings(max_examples=20)
-def test_regression_failures_of_one_tenant_put_off_no_other_tenants_retry(failures):
+def test_regression_failures_of_a_tenant_do_not_postpone_retries_of_others(failures):
     """The retired fair queue drew all retries from one token bucket: n failures delayed all by n * 100 ms."""
     queue = FairQueue(backoff=NO_JITTER)
     for n in range(failures):
@@ -370,7 +370,7 @@ def test_regression_two_queues_share_no_state():
 # Limits
 
 
-def test_a_group_at_its_limit_is_passed_over_until_one_of_its_items_is_done():
+def test_a_group_at_its_limit_is_skipped_until_one_of_its_items_is_done():
     queue = queue_of(("slow", 1), ("slow", 2), ("slow", 3), ("fast", 1), ("fast", 2), ("fast", 3))
     queue.set_limit("slow", 1)
     assert pop_all(queue) == [("slow", 1), ("fast", 1), ("fast", 2), ("fast", 3)]
@@ -405,7 +405,7 @@ def test_a_limit_outlives_the_groups_items():
             queue.done("t", item, now=0.0)
 
 
-def test_a_weight_is_worth_nothing_beyond_the_limit():
+def test_a_weight_has_no_effect_beyond_the_limit():
     queue = FairQueue()
     queue.set_weight("t", 1000)
     queue.set_limit("t", 2)
@@ -418,7 +418,7 @@ def test_a_weight_is_worth_nothing_beyond_the_limit():
 # Forgetting groups
 
 
-def test_forgetting_a_group_drops_what_waits_and_nothing_of_others():
+def test_forgetting_a_group_drops_only_its_waiting_items():
     queue = queue_of(("t", 1), ("t", 2), ("u", 1))
     queue.add("t", 3, now=0.0, priority=True)
     queue.add_after("t", 4, 1.0, now=0.0)
@@ -430,7 +430,7 @@ def test_forgetting_a_group_drops_what_waits_and_nothing_of_others():
 
 
 @pytest.mark.parametrize("wish", ["none", "retry", "again", "added before"])
-def test_items_in_process_of_a_forgotten_group_finish_and_do_not_come_back(wish):
+def test_items_in_process_of_a_forgotten_group_finish_and_are_not_repeated(wish):
     queue = queue_of(("t", "x"))
     queue.pop(now=0.0)
     if wish == "added before":
@@ -447,8 +447,8 @@ def test_items_in_process_of_a_forgotten_group_finish_and_do_not_come_back(wish)
 
 @pytest.mark.parametrize("how", ["add", "add_after"])
 @pytest.mark.parametrize("outcome", ["settled", "failed"])
-def test_regression_an_item_of_a_group_that_went_and_came_back_during_processing_is_not_lost(how, outcome):
-    """In the retired fair queue such an item was lost and blocked all later ones of its tenant for ever."""
+def test_regression_an_item_of_a_group_forgotten_and_added_during_processing_is_not_lost(how, outcome):
+    """In the retired fair queue such an item was lost and blocked all later ones of its tenant forever."""
     queue = queue_of(("t", "x"))
     queue.pop(now=0.0)
     queue.forget_group("t")
@@ -457,7 +457,9 @@ def test_regression_an_item_of_a_group_that_went_and_came_back_during_processing
     else:
         queue.add_after("t", "x", 1.0, now=0.0)
     queue.add("t", "later", now=0.0)
-    assert pop_all(queue) == [("t", "later")]  # x is still in process: never twice at once
+    assert pop_all(queue) == [
+        ("t", "later")
+    ]  # x is still in process: an item is never handled twice concurrently
     if outcome == "failed":
         assert queue.retry("t", "x", now=0.0) < 1.0
     queue.done("t", "x", now=0.0)
@@ -468,7 +470,7 @@ def test_regression_an_item_of_a_group_that_went_and_came_back_during_processing
     assert pop_all(queue, now=1000.0) == [("t", "x")]
 
 
-def test_a_forgotten_group_starts_anew_without_weight_limit_and_backoff():
+def test_a_forgotten_group_starts_again_without_weight_limit_and_backoff():
     queue = queue_of(("t", "x"), backoff=NO_JITTER)
     queue.set_weight("t", 10)
     queue.set_limit("t", 1)
@@ -482,7 +484,7 @@ def test_a_forgotten_group_starts_anew_without_weight_limit_and_backoff():
     assert fail(queue, 0.0) == 1.0
 
 
-def test_a_group_that_comes_back_while_an_item_is_in_process_keeps_nothing_of_its_former_life():
+def test_a_group_added_again_while_an_item_is_in_process_has_no_earlier_state():
     queue = queue_of(("t", "x"))
     queue.set_limit("t", 1)
     queue.pop(now=0.0)
@@ -515,13 +517,17 @@ def test_statistics_depth_and_oldest():
     statistics = queue.statistics()
     assert (statistics.queued, statistics.delayed, statistics.in_process, statistics.groups) == (3, 1, 1, 2)
     assert (queue.depth("t"), queue.depth("u"), queue.depth("unknown")) == (3, 1, 0)
-    assert (queue.ready("t"), queue.ready("u"), queue.ready("unknown")) == (2, 1, 0)  # not what is delayed
+    assert (queue.ready("t"), queue.ready("u"), queue.ready("unknown")) == (
+        2,
+        1,
+        0,
+    )  # delayed items do not count
     assert queue.oldest("t", now=10.0) == ("failing", 10.0, 1)
     assert queue.oldest("u", now=10.0) == ("x", 6.0, 0)
     assert queue.oldest("unknown", now=10.0) is None
 
 
-def test_an_item_that_is_only_planned_is_not_old():
+def test_a_delayed_item_has_no_age():
     queue = FairQueue()
     queue.add_after("t", "x", 100.0, now=0.0)
     assert queue.oldest("t", now=99.0) is None
@@ -537,28 +543,28 @@ def test_age_counts_from_the_request_that_is_not_settled_yet():
     assert queue.oldest("t", now=90.0) == ("x", 30.0, 0)
 
 
-def test_on_ready_tells_of_ready_items_and_nearer_deadlines():
+def test_on_ready_reports_ready_items_and_earlier_deadlines():
     queue = FairQueue()
     calls = []
     queue.on_ready = lambda: calls.append(True)
 
-    def told(action, *arguments, **named):
+    def notified(action, *arguments, **named):
         calls.clear()
         action(*arguments, **named)
         return bool(calls)
 
-    assert told(queue.add, "t", 1, now=0.0)
-    assert told(queue.add, "t", 2, now=0.0)
-    assert not told(queue.add, "t", 2, now=0.0)
-    assert told(queue.add_after, "t", 3, 10.0, now=0.0)
-    assert not told(queue.add_after, "t", 4, 20.0, now=0.0)
-    assert told(queue.add_after, "t", 4, 5.0, now=0.0)
+    assert notified(queue.add, "t", 1, now=0.0)
+    assert notified(queue.add, "t", 2, now=0.0)
+    assert not notified(queue.add, "t", 2, now=0.0)
+    assert notified(queue.add_after, "t", 3, 10.0, now=0.0)
+    assert not notified(queue.add_after, "t", 4, 20.0, now=0.0)
+    assert notified(queue.add_after, "t", 4, 5.0, now=0.0)
     queue.set_limit("t", 1)
     queue.pop(now=0.0)
-    assert not told(queue.add, "t", 5, now=0.0)
-    assert told(queue.done, "t", 1, now=0.0)
+    assert not notified(queue.add, "t", 5, now=0.0)
+    assert notified(queue.done, "t", 1, now=0.0)
     queue.set_limit("t", 0)
-    assert told(queue.set_limit, "t", None)
+    assert notified(queue.set_limit, "t", None)
 
 
 # Bad input
@@ -580,21 +586,21 @@ def test_a_quantum_below_one_is_refused():
         FairQueue(quantum=0)
 
 
-def test_groups_that_were_told_no_limit_have_the_usual_one():
+def test_groups_without_their_own_limit_have_the_default_limit():
     queue = FairQueue(limit=2)
-    queue.set_limit("told", 1)
+    queue.set_limit("limited", 1)
     for n in range(3):
         queue.add("a", n, now=0.0)
-        queue.add("told", n, now=0.0)
-    assert Counter(group for group, _ in pop_all(queue)) == {"a": 2, "told": 1}
-    queue.set_limit("told", None)
-    assert [group for group, _ in pop_all(queue)] == ["told"]
+        queue.add("limited", n, now=0.0)
+    assert Counter(group for group, _ in pop_all(queue)) == {"a": 2, "limited": 1}
+    queue.set_limit("limited", None)
+    assert [group for group, _ in pop_all(queue)] == ["limited"]
     queue.forget_group("a")
     queue.add("a", 7, now=0.0)
     assert pop_all(queue) == []
 
 
 @pytest.mark.parametrize("limit", [0, -1])
-def test_a_usual_limit_lets_something_through(limit):
+def test_a_default_limit_must_be_at_least_one(limit):
     with pytest.raises(ValueError, match="limit must be at least 1 item"):
         FairQueue(limit=limit)

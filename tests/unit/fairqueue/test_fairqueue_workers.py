@@ -1,4 +1,4 @@
-"""The worker pool in virtual time: nothing here waits for real."""
+"""The worker pool, in virtual time."""
 
 import asyncio
 import math
@@ -34,7 +34,7 @@ async def settled(pool):
 
 
 class Recorder:
-    """A handler that notes when it handled what, and takes `takes` seconds."""
+    """A handler that records items with their times, and takes `takes` seconds per item."""
 
     def __init__(self, takes=0.0):
         self.takes = takes
@@ -70,7 +70,7 @@ def test_items_added_before_and_during_the_run_are_handled(in_virtual_time):
     in_virtual_time(scenario())
 
 
-def test_no_more_than_workers_items_are_handled_at_once_and_no_fewer(in_virtual_time):
+def test_exactly_the_number_of_workers_items_are_handled_concurrently(in_virtual_time):
     async def scenario():
         handle = Recorder(takes=0.5)
         pool = pool_of(handle, workers=5)
@@ -123,7 +123,7 @@ def test_a_delayed_item_is_handled_at_its_deadline(in_virtual_time):
     in_virtual_time(scenario())
 
 
-def test_a_handler_may_ask_to_look_again(in_virtual_time):
+def test_a_handler_may_request_another_run(in_virtual_time):
     async def scenario():
         loop = asyncio.get_running_loop()
         times = []
@@ -148,7 +148,7 @@ def test_a_handler_may_ask_to_look_again(in_virtual_time):
 def test_failing_items_are_retried_with_backoff_until_they_succeed(in_virtual_time, workers):
     async def scenario():
         loop = asyncio.get_running_loop()
-        times, told = [], []
+        times, errors = [], []
 
         async def handle(_group, _item):
             times.append(round(loop.time() - start, 3))
@@ -157,7 +157,7 @@ def test_failing_items_are_retried_with_backoff_until_they_succeed(in_virtual_ti
                 raise ConnectionError("refused")
 
         def on_error(group, item, error, delay):
-            told.append((group, item, str(error), delay))
+            errors.append((group, item, str(error), delay))
 
         pool = pool_of(handle, workers=workers, on_error=on_error)
         start = loop.time()
@@ -168,14 +168,14 @@ def test_failing_items_are_retried_with_backoff_until_they_succeed(in_virtual_ti
             assert (error.message, error.time - start, error.attempts) == ("ConnectionError: refused", 3.0, 3)
             await settled(pool)
         assert times == [0.0, 1.0, 3.0, 7.0]
-        assert told == [("t", "x", "refused", delay) for delay in (1.0, 2.0, 4.0)]
+        assert errors == [("t", "x", "refused", delay) for delay in (1.0, 2.0, 4.0)]
         assert len(pool._errors) == 0  # not only left out of the copy
         assert pool.last_errors == {}
 
     in_virtual_time(scenario())
 
 
-def test_backoff_starts_over_after_look_again(in_virtual_time):
+def test_a_requested_run_resets_the_backoff(in_virtual_time):
     async def scenario():
         outcomes = iter([OSError("1"), OSError("2"), 5.0, OSError("3"), None])
         delays = []
@@ -196,25 +196,25 @@ def test_backoff_starts_over_after_look_again(in_virtual_time):
 
 
 @pytest.mark.parametrize("nonsense", [math.nan, math.inf, "soon"])
-def test_a_handler_that_returns_nonsense_is_an_error_of_that_item_only(in_virtual_time, nonsense):
+def test_an_invalid_result_of_a_handler_is_an_error_of_its_item_only(in_virtual_time, nonsense):
     async def scenario():
         answers = iter([nonsense, None])
-        told = []
+        errors = []
 
         async def handle(_group, _item):
             return next(answers)
 
-        pool = pool_of(handle, on_error=lambda *arguments: told.append(type(arguments[2])))
+        pool = pool_of(handle, on_error=lambda *arguments: errors.append(type(arguments[2])))
         async with running(pool) as task:
             pool.add("t", "x")
             await settled(pool)
             assert not task.done()
-        assert told in ([ValueError], [TypeError])
+        assert errors in ([ValueError], [TypeError])
 
     in_virtual_time(scenario())
 
 
-def test_a_broken_on_error_costs_neither_the_item_nor_the_pool(in_virtual_time):
+def test_a_failing_on_error_loses_neither_the_item_nor_the_pool(in_virtual_time):
     async def scenario():
         answers = iter([OSError("x"), None])
         handled = []
@@ -237,7 +237,7 @@ def test_a_broken_on_error_costs_neither_the_item_nor_the_pool(in_virtual_time):
     in_virtual_time(scenario())
 
 
-def test_an_error_that_cannot_be_printed_costs_neither_the_item_nor_the_pool(in_virtual_time):
+def test_an_error_without_a_text_loses_neither_the_item_nor_the_pool(in_virtual_time):
     class UnprintableError(Exception):
         def __str__(self):
             raise RuntimeError("no text")
@@ -263,7 +263,7 @@ def test_an_error_that_cannot_be_printed_costs_neither_the_item_nor_the_pool(in_
 
 def test_a_handler_whose_awaited_task_was_cancelled_is_retried(in_virtual_time):
     async def scenario():
-        told, handled = [], []
+        errors, handled = [], []
 
         async def handle(_group, item):
             handled.append(item)
@@ -272,14 +272,14 @@ def test_a_handler_whose_awaited_task_was_cancelled_is_retried(in_virtual_time):
                 other.cancel()
                 await other
 
-        pool = pool_of(handle, workers=1, on_error=lambda *arguments: told.append(arguments[2]))
+        pool = pool_of(handle, workers=1, on_error=lambda *arguments: errors.append(arguments[2]))
         async with running(pool) as task:
             pool.add("t", "x")
             pool.add("t", "y")
             await settled(pool)
             assert not task.done()
         assert handled == ["x", "y", "x"]
-        assert isinstance(told[0], HandlerCancelledError)
+        assert isinstance(errors[0], HandlerCancelledError)
 
     in_virtual_time(scenario())
 
@@ -359,6 +359,24 @@ def test_a_handler_that_never_suspends_lets_the_loop_run(in_virtual_time):
     in_virtual_time(scenario())
 
 
+def test_a_worker_continues_with_the_next_item_in_the_same_task(in_virtual_time):
+    async def scenario():
+        tasks = []
+
+        async def handle(_group, _item):
+            tasks.append(asyncio.current_task())
+            await asyncio.sleep(0.1)
+
+        pool = pool_of(handle, workers=2)
+        for n in range(20):
+            pool.add("t", n)
+        async with running(pool):
+            await settled(pool)
+        assert (len(tasks), len(set(tasks))) == (20, 2)
+
+    in_virtual_time(scenario())
+
+
 def test_an_item_whose_processing_is_cancelled_stays_in_the_queue(in_virtual_time):
     async def scenario():
         pool = pool_of(Recorder(takes=100.0))
@@ -421,7 +439,7 @@ def test_a_pool_can_run_again_after_it_was_cancelled(in_virtual_time):
     in_virtual_time(scenario())
 
 
-def test_a_handler_that_shrugs_off_cancellation_does_not_keep_the_pool_alive(in_virtual_time):
+def test_a_handler_that_ignores_cancellation_does_not_keep_the_pool_alive(in_virtual_time):
     async def scenario():
         handled = []
 
@@ -461,7 +479,7 @@ def test_two_pools_cannot_run_on_one_queue(in_virtual_time):
     in_virtual_time(scenario())
 
 
-def test_drain_waits_for_what_is_in_flight_and_takes_nothing_new(in_virtual_time):
+def test_drain_waits_for_items_in_flight_and_takes_no_new_ones(in_virtual_time):
     async def scenario():
         handle = Recorder(takes=5.0)
         pool = pool_of(handle, workers=2)
@@ -473,7 +491,7 @@ def test_drain_waits_for_what_is_in_flight_and_takes_nothing_new(in_virtual_time
             pool.add("t", "new")
             pool.add_after("t", "newer", 1.0)
             await asyncio.sleep(100)
-        async with running(pool):  # drained for good
+        async with running(pool):  # a drained pool stays drained
             await asyncio.sleep(100)
         assert handle.handled == [("t", 0), ("t", 1)]
         statistics = pool.queue.statistics()
@@ -482,7 +500,7 @@ def test_drain_waits_for_what_is_in_flight_and_takes_nothing_new(in_virtual_time
     in_virtual_time(scenario())
 
 
-def test_drain_tells_when_time_is_up(in_virtual_time):
+def test_drain_reports_a_timeout(in_virtual_time):
     async def scenario():
         pool = pool_of(Recorder(takes=100.0))
         start = asyncio.get_running_loop().time()
@@ -517,7 +535,7 @@ def test_last_errors_are_bounded_and_forgotten_with_their_group(in_virtual_time)
     in_virtual_time(scenario())
 
 
-def test_an_item_that_fails_after_its_group_was_forgotten_is_reported_once_and_gone(in_virtual_time):
+def test_a_failure_after_its_group_was_forgotten_is_reported_once(in_virtual_time):
     async def scenario():
         delays = []
 
@@ -598,7 +616,7 @@ def test_every_request_is_followed_by_a_run_and_no_item_runs_twice_at_once(
 
 
 @pytest.mark.parametrize("hanging", [2, 100])
-def test_those_who_do_not_answer_take_nothing_from_those_who_do_however_many_hang(in_virtual_time, hanging):
+def test_groups_whose_servers_hang_take_no_workers_from_others(in_virtual_time, hanging):
     handled_at = {}
     at_once = most_at_once = 0
 
@@ -673,7 +691,22 @@ def test_a_group_that_answers_again_counts_again(in_virtual_time):
     in_virtual_time(scenario())
 
 
-def test_no_more_workers_than_asked_for_remain_when_those_that_hung_come_back(in_virtual_time):
+def test_a_restarted_pool_still_detects_servers_that_do_not_answer(in_virtual_time):
+    async def scenario():
+        handle = Recorder(takes=30.0)
+        pool = pool_of(handle, workers=2)
+        pool.add("slow", "x")
+        async with running(pool):
+            await asyncio.sleep(0.5)
+        pool.add("slow", "y")
+        async with running(pool):
+            await asyncio.sleep(1.5)
+            assert pool.queue.has_ceiling("slow")
+
+    in_virtual_time(scenario())
+
+
+def test_no_surplus_workers_remain_when_hanging_items_end(in_virtual_time):
     async def scenario():
         back = asyncio.Event()
         counted = 0

@@ -1,4 +1,4 @@
-"""Each rule of the audit finds its defect and nothing else: a correct world, spoilt in one place at a time."""
+"""Each rule of the audit finds its defect and nothing else, in a correct world with one defect at a time."""
 
 import base64
 import copy
@@ -21,7 +21,7 @@ SUPER_CLUSTER = "scheduler.virtualcluster.io/superCluster"
 
 
 class Draft:
-    """Clusters that can still be changed; `world()` is what the audit gets."""
+    """Clusters that tests can change; `world()` returns the input of the audit."""
 
     def __init__(self) -> None:
         self.meta: dict[str, list[Json]] = {}
@@ -473,7 +473,7 @@ DEFECTS: list[tuple[str, Callable[[Draft], None], list[str]]] = [
         ["stale r1 services outside", "status - services outside"],
     ),
     (
-        "Service address not told",
+        "Service address missing",
         _set(
             ACME,
             "services",
@@ -649,7 +649,7 @@ def _object(line: str) -> str:
     return line.partition(" ")[2]
 
 
-def test_a_super_namespace_that_is_gone_takes_everything_in_it_along() -> None:
+def test_all_objects_of_a_missing_super_namespace_are_missing() -> None:
     draft = correct()
     for kind in list(draft.supers["r2"]):
         draft.supers["r2"][kind] = [
@@ -664,7 +664,7 @@ def test_a_super_namespace_that_is_gone_takes_everything_in_it_along() -> None:
     }
 
 
-def test_a_placement_that_went_makes_everything_left_there_foreign() -> None:
+def test_objects_left_after_a_removed_placement_are_foreign() -> None:
     draft = correct()
     draft.find("meta", "namespaceplacements", "shop")["status"]["placements"] = {"r1": 3}
     found = {
@@ -684,7 +684,7 @@ def test_a_placement_that_went_makes_everything_left_there_foreign() -> None:
     }
 
 
-def test_uids_of_one_tenant_are_not_to_be_seen_in_another() -> None:
+def test_uids_of_one_tenant_must_not_be_visible_in_another() -> None:
     draft = correct()
     uid = "0f0f0f0f-0000-4000-8000-00000000000f"
     draft.find(ACME, "configmaps", "settings")["metadata"]["uid"] = uid
@@ -697,7 +697,7 @@ def test_uids_of_one_tenant_are_not_to_be_seen_in_another() -> None:
     assert [finding.rule for finding in audit(draft.world())] == ["visible"]
 
 
-def test_empty_virtual_nodes_are_findings_only_when_they_had_time_to_go() -> None:
+def test_empty_virtual_nodes_are_findings_only_after_their_delay() -> None:
     draft = correct()
     _twin(ACME, ACME, "nodes", "node-0.r1", name="node-1.r1")(draft)
     _twin("r1", "r1", "nodes", "node-0", name="node-1")(draft)
@@ -731,7 +731,7 @@ WAITS: list[tuple[str, Callable[[Json], None]]] = [
 
 
 @pytest.mark.parametrize("excuse", [case[1] for case in WAITS], ids=[case[0] for case in WAITS])
-def test_a_pod_may_be_absent_below_for_a_reason(excuse: Callable[[Json], None]) -> None:
+def test_a_pod_may_have_no_copy_for_a_reason(excuse: Callable[[Json], None]) -> None:
     draft = correct()
     draft.remove("r1", "pods", "web")
     draft.remove("r1", "secrets", POD_TOKEN)
@@ -754,7 +754,7 @@ def test_equal_quantities_are_equal(one: str, other: str) -> None:
     assert amount(one) == amount(other)
 
 
-def test_names_are_those_of_the_retired_system() -> None:
+def test_names_equal_those_of_the_retired_system() -> None:
     """Examples that were computed with the retired system's code (reference section 2.3)."""
     record = made("name", "ns", uid="d64ea0c0-91f8-46f5-8643-c0cab32ab0cd")
     assert cluster_key(record) == "ns-fd1b34-name"

@@ -26,7 +26,7 @@ METRICS = "\n".join(
 )
 
 
-def test_requests_are_counted_by_verb_resource_and_subresource_whatever_their_answer() -> None:
+def test_requests_are_counted_by_verb_resource_and_subresource_with_any_answer() -> None:
     assert parse_requests("r1", METRICS) == {
         Request("r1", "POST", "pods"): 9,
         Request("r1", "POST", "pods/binding"): 1_000_000,
@@ -54,7 +54,7 @@ def test_usage_is_the_difference_of_two_readings() -> None:
     assert usage.foreign == pytest.approx((8.0 - 3.0) / 20.0)
 
 
-def test_a_process_that_was_started_anew_counts_from_its_start() -> None:
+def test_a_restarted_process_counts_from_its_start() -> None:
     before = reading({"syncer-r1": (1, 50.0)}, {}, 0.0, 0.0)
     after = reading({"syncer-r1": (2, 0.75)}, {}, 1.0, 10.0)
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from hack.bench import report, runs
+from hack.bench import formats, report, runs
 from hack.bench.load import Latency
 from hack.bench.meter import Request, Usage
 from hack.bench.report import Aim, Results, Row
@@ -23,7 +23,7 @@ from hack.bench.runs import Burst
         (None, 1.0, 2.0, ""),
     ],
 )
-def test_the_verdict_says_by_how_much_an_aim_is_missed(
+def test_the_verdict_names_the_amount_by_which_an_aim_is_missed(
     aim: Aim | None, direct: float | None, tenant: float, verdict: str
 ) -> None:
     assert Row(name="x", aim=aim, direct=direct, tenant=tenant).verdict == verdict
@@ -60,7 +60,7 @@ TENANT = burst(
 )
 
 
-def test_added_requests_leave_out_the_users_create_and_what_the_super_cluster_does_by_itself() -> None:
+def test_added_requests_exclude_the_users_create_and_the_super_clusters_own_writes() -> None:
     # The super cluster's creation, the label, the binding, 1.5 statuses, the Event.
     assert report.added_requests(TENANT) == pytest.approx(5.5)
 
@@ -82,7 +82,7 @@ def test_rows_compare_the_two_sides_and_name_the_aims() -> None:
     assert rows["CPU: whole stack"].direct == pytest.approx(6.0)
 
 
-def test_what_was_not_measured_has_no_row() -> None:
+def test_missing_measurements_have_no_row() -> None:
     assert report.rows(Results()) == []
     assert "one Pod at a time, p50" not in lines(Results(burst=TENANT, burst_direct=DIRECT))
 
@@ -92,13 +92,13 @@ def test_without_the_direct_side_there_are_no_ratios_and_no_verdict_on_them() ->
 
     assert rows["100 Pods, 50 creations in flight"].met is None
     assert rows["CPU: whole stack"].met is None
-    assert rows["API requests beside the user's and the super cluster's"].tenant == pytest.approx(5.5)
+    assert rows["API requests besides the user's and the super cluster's"].tenant == pytest.approx(5.5)
 
 
-def test_the_json_holds_table_machine_and_everything_measured() -> None:
+def test_the_json_contains_table_machine_and_all_measurements() -> None:
     results = Results(burst=TENANT, burst_direct=DIRECT)
 
-    whole: dict[str, Any] = json.loads(report.document(results, report.rows(results), {"pods": 100}))
+    whole: dict[str, Any] = json.loads(formats.document(results, report.rows(results), {"pods": 100}))
 
     assert whole["settings"] == {"pods": 100}
     assert whole["machine"]["cpus"] >= 1
@@ -111,7 +111,7 @@ def test_the_json_holds_table_machine_and_everything_measured() -> None:
 def test_the_table_shows_every_row_in_aligned_columns() -> None:
     rows = report.rows(Results(burst=TENANT, burst_direct=DIRECT))
 
-    text = report.table(rows).splitlines()
+    text = formats.table(rows).splitlines()
 
     assert len(text) == len(rows) + 1
     assert "Go tenant" in text[0]
@@ -129,7 +129,7 @@ def test_the_table_shows_every_row_in_aligned_columns() -> None:
         ([15.0, 70.0], 1),
     ],
 )
-def test_pods_linger_when_none_goes_for_a_while_after_the_last_answer(
+def test_pods_linger_if_none_disappears_for_a_while_after_the_last_answer(
     gone: list[float], expected: int
 ) -> None:
     assert runs.lingering(10.0, gone) == expected

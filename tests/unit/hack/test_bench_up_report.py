@@ -1,4 +1,4 @@
-"""The lines of the benchmark of `vcsync up`: ratios, aims, and what was not measured."""
+"""The lines of the benchmark of `vcsync up`: ratios, aims, and missing measurements."""
 
 from hack.bench.load import Latency
 from hack.bench_up import report
@@ -14,11 +14,11 @@ def line(results: Results, name: str) -> report.Line:
     return next(each for each in report.lines(results) if each[0].startswith(name))
 
 
-def test_what_was_not_measured_has_no_line():
+def test_missing_measurements_have_no_line():
     assert len(report.lines(Results(tenants=3))) == 2
 
 
-def test_tenants_are_told_beside_the_super_clusters_used_directly():
+def test_lines_compare_tenants_with_super_clusters_used_directly():
     results = Results(tenants=3, pods=burst(600, 2.0, 6.0), direct=burst(600, 1.0, 1.5))
     assert line(results, "600 Pods") == ("600 Pods (Pods/s)", "300", "600", "0.50", ">= 300 met")
     assert line(results, "CPU")[1:4] == ("10", "2.5", "4.00")
@@ -41,7 +41,7 @@ def test_an_idle_process_is_judged_by_a_share_of_a_cpu():
     assert line(Results(tenants=3, idle=0.009), "3 idle")[1:] == ("0.90", "", "", "< 1 met")
 
 
-def test_lines_stand_in_columns():
+def test_lines_are_aligned_in_columns():
     text = report.table(report.lines(Results(tenants=3, pods=burst(100, 1.0, 1.0))))
     assert len({each.index("tenants") for each in text.splitlines()[:1]}) == 1
     assert not any(each.endswith(" ") for each in text.splitlines())

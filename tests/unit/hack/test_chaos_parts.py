@@ -1,4 +1,4 @@
-"""The parts of a storm that can be judged without clusters: what the spy notices, whom the killer kills."""
+"""The parts of a chaos run that work without clusters: the spy, the killer, outages and users."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from hack.chaos.churn import ACTIONS, HOLDER, Churn
-from hack.chaos.faults import Killer, Outages
+from hack.chaos.faults import Etcd, Killer, Outages
 from hack.chaos.spy import owner_of, sighted
 from hack.system import SystemFailed
 
@@ -29,11 +29,11 @@ def event(namespace: str, name: str, text: str = "") -> bytes:
         (event("shop", "marker-acme-1"), "umbrella", "acme"),
     ],
 )
-def test_the_spy_notices_what_belongs_to_another_tenant(line: bytes, owner: str, other: str | None) -> None:
+def test_the_spy_notices_data_of_another_tenant(line: bytes, owner: str, other: str | None) -> None:
     assert sighted(line, owner, MARKS) == other
 
 
-def test_a_super_namespace_and_what_stands_in_it_belong_to_the_tenant_of_its_key() -> None:
+def test_a_super_namespace_and_its_objects_belong_to_the_tenant_of_its_key() -> None:
     starts = {"vcsync-1-acme-": "acme", "vcsync-2-umbrella-": "umbrella"}
     assert owner_of(event("vcsync-2-umbrella-shop", "web"), starts) == "umbrella"
     assert owner_of(event("", "vcsync-1-acme-shop"), starts) == "acme"
@@ -41,18 +41,22 @@ def test_a_super_namespace_and_what_stands_in_it_belong_to_the_tenant_of_its_key
 
 
 class PaperRoles:
-    """Roles that are names only; the first start of one of them fails."""
+    """Roles without processes; the first start of one of them fails."""
 
     role_names = ("nsscheduler", "podscheduler", "syncer-r1")
 
     def __init__(self) -> None:
         self.log: dict[str, list[str]] = {role: [] for role in self.role_names}
+        self.ahead: dict[str, float] = {}
+        self.clocks: set[float] = set()
         self._fails = 1
 
-    def kill(self, role: str) -> None:
+    def kill(self, role: str) -> str:
         self.log[role].append("kill")
+        return "syncer-r1 had ended" if role == "syncer-r1" and len(self.log[role]) == 1 else ""
 
     def spawn(self, role: str) -> None:
+        self.clocks.add(self.ahead[role])
         self.log[role].append("spawn")
 
     def wait_ready(self, role: str, timeout: float = 0) -> None:
@@ -74,8 +78,58 @@ async def test_the_killer_kills_every_role_as_often_as_asked_and_leaves_all_runn
     assert killer.ended == ["podscheduler has ended"]
 
 
+async def test_a_role_that_ends_by_itself_counts_only_if_it_worked() -> None:
+    over = asyncio.Event()
+    over.set()
+    found = []
+    for seed in range(20):
+        killer = Killer(PaperRoles(), seed, longest_life=0.0, longest_absence=0.0)
+        await killer.run(over, at_least=1)
+        worked = killer.kills_at_start["syncer-r1"] == 0  # its first kill is one at work
+        assert killer.ended_at_work == (["syncer-r1 had ended"] if worked else [])
+        found.append(worked)
+    assert set(found) == {True, False}
+
+
+async def test_roles_restart_with_any_of_the_clocks() -> None:
+    roles = PaperRoles()
+    over = asyncio.Event()
+    over.set()
+    killer = Killer(roles, 1, longest_life=0.0, longest_absence=0.0, clocks=(0.0, 3600.0, -3600.0))
+    await killer.run(over, at_least=10)
+    assert roles.clocks == {0.0, 3600.0, -3600.0}
+
+
+class PaperMembers:
+    """Members of an etcd without processes."""
+
+    etcd_members = ("etcd", "etcd-2", "etcd-3")
+
+    def __init__(self) -> None:
+        self.lost: list[str] = []
+
+    def stop_member(self, name: str) -> None:
+        self.lost.append(name)
+
+    def start_member(self, name: str) -> None:
+        self.lost.remove(name)
+
+
+def test_an_etcd_loses_one_member_or_most_and_all_are_restarted() -> None:
+    members = PaperMembers()
+    etcd = Etcd(members, 1)
+    lost = []
+    for _ in range(30):
+        etcd.kill("kube-apiserver")
+        assert len(set(members.lost)) == len(members.lost)
+        lost.append(len(members.lost))
+        etcd.start("kube-apiserver")
+        assert members.lost == []
+    assert set(lost) == {1, 2}
+
+
 class PaperServer:
-    """A server that is a name only, and ends the storm after a few kills."""
+    """A server without a process, which ends the run after a few kills."""
 
     def __init__(self, over: asyncio.Event) -> None:
         self.log: list[str] = []
@@ -100,7 +154,7 @@ async def test_servers_are_killed_one_at_a_time_and_all_run_in_the_end() -> None
 
 
 class PaperCluster:
-    """A tenant's API that says yes to everything and writes down what it was asked."""
+    """A tenant's API that accepts and records every request."""
 
     name = "acme"
 
@@ -123,7 +177,7 @@ class PaperCluster:
 
 
 class Steps:
-    """Stops after so many steps."""
+    """Stops after a number of steps."""
 
     def __init__(self, count: int) -> None:
         self.left = count
@@ -146,7 +200,7 @@ def test_the_same_seed_makes_the_same_users() -> None:
     assert stream(1)[1] != stream(2)[1]
 
 
-def test_users_do_everything_and_mark_what_they_make() -> None:
+def test_users_perform_all_actions_and_mark_their_objects() -> None:
     churn, calls = stream(7)
     assert set(churn.done) == {action.__name__ for action, _ in ACTIONS}
     for method, path, body in calls:
@@ -156,7 +210,7 @@ def test_users_do_everything_and_mark_what_they_make() -> None:
 
 
 class HoldingCluster(PaperCluster):
-    """A tenant's API that tells of one Pod that is held by us and one that is held by others."""
+    """A tenant's API with two Pods: one with our finalizer and one with another."""
 
     def call(self, method: str, path: str, body: object = None) -> tuple[int, object]:
         self.calls.append((method, path, body))
@@ -165,7 +219,7 @@ class HoldingCluster(PaperCluster):
         return 200, {"items": [{"metadata": ours}, {"metadata": others}]}
 
 
-def test_users_hold_nothing_any_more_when_they_stop() -> None:
+def test_users_remove_their_finalizers_when_they_stop() -> None:
     cluster = HoldingCluster()
     churn = Churn(cluster, 1, pause=0.0, super_ids=())  # type: ignore[arg-type]
     churn.run(Steps(0))  # type: ignore[arg-type]

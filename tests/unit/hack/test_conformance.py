@@ -1,4 +1,4 @@
-"""The lists of official tests, how they are dealt out, and what the test program's reports are read as."""
+"""The lists of official tests, their distribution over batches, and the parsing of reports."""
 
 import re
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ def test_the_list_names_each_test_once() -> None:
 
 
 @pytest.mark.parametrize("exclusion", ALL_GROUPS, ids=lambda exclusion: exclusion.group)
-def test_every_group_left_out_holds_tests_and_says_why(exclusion: Exclusion) -> None:
+def test_every_excluded_group_has_tests_and_a_reason(exclusion: Exclusion) -> None:
     assert any(exclusion_of(test, [exclusion]) for test in LISTED)
 
 
@@ -66,7 +66,7 @@ def test_every_group_left_out_holds_tests_and_says_why(exclusion: Exclusion) -> 
         "[sig-auth] ServiceAccounts should update a ServiceAccount [Conformance]",
     ],
 )
-def test_what_a_tenant_has_is_not_left_out(name: str) -> None:
+def test_tests_of_features_that_a_tenant_has_are_not_excluded(name: str) -> None:
     (test,) = choose_named(LISTED, [name])
     assert exclusion_of(test, EXCLUSIONS) is None
 
@@ -78,7 +78,7 @@ def test_the_short_form_names_tests_that_a_tenant_has() -> None:
     assert sum(test.seconds for test in chosen) < 2 * 180
 
 
-def test_the_short_form_where_everything_is_ours_takes_seconds() -> None:
+def test_the_short_form_for_only_our_programs_takes_seconds() -> None:
     possible = [test for test in LISTED if exclusion_of(test, ALL_GROUPS) is None]
     chosen = choose_named(possible, read_names(WHOLE_SHORT.read_text()))
     assert not any(test.serial for test in chosen)
@@ -97,21 +97,21 @@ def test_an_exclusion_without_a_reason_is_refused() -> None:
 
 
 def test_a_name_that_is_not_listed_is_refused() -> None:
-    with pytest.raises(InvalidList, match="no such test"):
+    with pytest.raises(InvalidList, match="unknown or excluded test"):
         choose_named([PODS], ["[sig-node] Pods should fly"])
 
 
 @given(st.lists(st.floats(0, 200), max_size=80))
-def test_batches_hold_every_test_once_and_are_neither_long_nor_large(seconds: list[float]) -> None:
+def test_batches_contain_every_test_once_and_keep_their_limits(seconds: list[float]) -> None:
     tests = [E2eTest(f"test {number}", amount) for number, amount in enumerate(seconds)]
-    dealt = batches(tests)
-    assert sorted(test.name for batch in dealt for test in batch) == sorted(test.name for test in tests)
-    for batch in dealt:
+    made = batches(tests)
+    assert sorted(test.name for batch in made for test in batch) == sorted(test.name for test in tests)
+    for batch in made:
         assert len(batch) <= BATCH_TESTS
         assert len(batch) == 1 or sum(test.seconds for test in batch) <= BATCH_SECONDS
 
 
-def test_few_tests_are_dealt_out_evenly() -> None:
+def test_few_tests_are_distributed_evenly() -> None:
     tests = [E2eTest(f"test {number}", 2.0) for number in range(20)]
     assert [len(batch) for batch in batches(tests, 2)] == [10, 10]
 
@@ -123,7 +123,7 @@ def test_the_focus_matches_its_tests_and_no_other() -> None:
     assert not pattern.search(f"Kubernetes e2e suite {QUOTA_MORE.name}")
 
 
-def test_a_report_tells_passed_failed_and_skipped_apart_and_omits_what_did_not_run() -> None:
+def test_a_report_distinguishes_outcomes_and_omits_tests_that_did_not_run() -> None:
     other = E2eTest("[sig-x] other", 1)
     report = junit(
         case(PODS.name, "passed"),
@@ -140,14 +140,14 @@ def test_a_report_tells_passed_failed_and_skipped_apart_and_omits_what_did_not_r
     }
 
 
-def test_what_skipped_itself_does_not_count_as_passed() -> None:
+def test_a_test_that_skipped_itself_does_not_count_as_passed() -> None:
     report = Report([Result(PODS.name, "passed", 1), Result(QUOTA.name, "skipped", 0, "no cloud")], {}, 3)
     assert report.passed == 1
     assert "1 passed of 2 possible" in report.as_text()
     assert QUOTA.name in report.as_text()
 
 
-def test_progress_follows_the_tests_that_are_named_after_a_rule() -> None:
+def test_progress_finds_test_names_after_a_horizontal_line() -> None:
     rule = "-" * 30
     progress = Progress({test.name: test for test in (PODS, QUOTA)})
     assert not progress.read("Running Suite\n")
@@ -162,7 +162,7 @@ def test_progress_follows_the_tests_that_are_named_after_a_rule() -> None:
 
 
 class Scripted(Runner):
-    """A runner whose test program answers as it is told to."""
+    """A runner whose test program returns scripted outcomes."""
 
     def __init__(self, outcomes: dict[str, list[Outcome]]) -> None:
         super().__init__(Target(Path(), Path(), Path(), 1), Path(), parallel=1, on_result=lambda result: None)
@@ -172,7 +172,7 @@ class Scripted(Runner):
         return {test.name: Result(test.name, self.outcomes[test.name].pop(0), 1, "why") for test in tests}
 
 
-def test_a_failed_test_that_passes_when_repeated_alone_is_told_apart() -> None:
+def test_a_failed_test_that_passes_when_repeated_alone_is_reported_separately() -> None:
     report = Report(
         Scripted({PODS.name: ["failed", "passed"], QUOTA.name: ["passed"]}).run([PODS, QUOTA]), {}, 3
     )

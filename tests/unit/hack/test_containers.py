@@ -1,4 +1,4 @@
-"""The container recipe and the compose files: every command is one of ours, every path is there, nothing runs as root."""
+"""The Containerfile and the compose files: every command and path is valid, and nothing runs as root."""
 
 import fnmatch
 import re
@@ -11,8 +11,8 @@ import yaml
 
 from hack.generate import CONFIG, ROOT
 from vcsync.api import names
-from vcsync.cli import config
-from vcsync.cli.main import vcsync
+from vcsync.cli.command import config
+from vcsync.cli.command.main import vcsync
 
 COMPOSE = CONFIG / "compose"
 SETTINGS, DATA = "/etc/vcsync/vcsync.yaml", "/var/lib/vcsync"
@@ -27,14 +27,14 @@ OURS = [name for name, service in SERVICES.items() if not service.get("image", "
 
 
 def instructions() -> list[tuple[str, str]]:
-    """The Containerfile's instructions and their arguments, continued lines joined."""
+    """Return the Containerfile's instructions and their arguments, with continued lines joined."""
     text = re.sub(r"^#.*\n", "", (ROOT / "Containerfile").read_text(), flags=re.MULTILINE)
     lines = text.replace("\\\n", " ").splitlines()
     return [(line.split()[0], line.split(maxsplit=1)[1]) for line in lines if line.strip()]
 
 
 def context_of(arguments: list[str]) -> click.Context:
-    """Let the command line understand arguments, without doing anything."""
+    """Parse arguments of the command line, without running the command."""
     context = click.Context(vcsync)
     command: click.Command = vcsync
     while isinstance(command, click.Group):
@@ -47,11 +47,11 @@ def context_of(arguments: list[str]) -> click.Context:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """What `vcsync setup` has written into the volume, as far as commands look for it."""
+    """A volume with the files of `vcsync setup` that commands read."""
     (tmp_path / "vcsync.yaml").write_text(here((COMPOSE / "vcsync.yaml").read_text(), tmp_path))
     members = config.read(COMPOSE / "vcsync.yaml").sections["up"]
     (tmp_path / "roles").mkdir()
-    for name in (*members["hollow"].split(","), *(f"roles/{role}" for role in names.ROLES)):
+    for name in (*members["hollow"].split(","), *(f"roles/{role}" for role in names.META_ROLES)):
         (tmp_path / f"{name}.kubeconfig").touch()
     return tmp_path
 
@@ -61,7 +61,7 @@ def here(text: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_every_command_is_understood_with_the_settings_that_are_mounted(name: str, data: Path) -> None:
+def test_every_command_is_accepted_with_the_mounted_settings(name: str, data: Path) -> None:
     arguments = [here(each, data) for each in SERVICES[name]["command"]]
     context = context_of(arguments)
     for parameter in ("meta", "kubeconfig"):
@@ -71,7 +71,7 @@ def test_every_command_is_understood_with_the_settings_that_are_mounted(name: st
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_containers_get_the_settings_a_volume_and_no_rights(name: str) -> None:
+def test_containers_have_the_settings_a_volume_and_no_capabilities(name: str) -> None:
     service = {**BASE["x-role"], **SERVICES[name]}
     assert service["cap_drop"] == ["ALL"]
     assert service["read_only"] is True
@@ -92,7 +92,7 @@ def test_every_super_cluster_has_its_nodes_and_its_syncer() -> None:
         assert f"{DATA}/{name}.kubeconfig" in BASE["services"][f"hollow-{name}"]["command"]
 
 
-def test_roles_find_the_control_plane_by_its_services_name() -> None:
+def test_roles_use_the_control_planes_service_name() -> None:
     said = config.read(COMPOSE / "vcsync.yaml").sections["controlplane"]
     host, _, port = said["advertise"].partition(":")
     assert host in BASE["services"]
@@ -101,7 +101,7 @@ def test_roles_find_the_control_plane_by_its_services_name() -> None:
     assert ETCD["services"]["controlplane-2"]["networks"]["default"]["aliases"] == [host]
 
 
-def test_the_image_is_built_from_what_is_pinned() -> None:
+def test_the_image_is_built_from_pinned_inputs() -> None:
     bases = {argument.split()[0] for instruction, argument in instructions() if instruction == "FROM"}
     assert len(bases) == 1
     assert re.fullmatch(r"python:3\.\d+-slim@sha256:[0-9a-f]{64}", bases.pop())
@@ -112,7 +112,7 @@ def test_the_image_is_built_from_what_is_pinned() -> None:
     assert BASE["services"]["controlplane"]["build"] == {"context": "../..", "dockerfile": "Containerfile"}
 
 
-def test_what_is_copied_into_the_image_is_there_and_not_ignored() -> None:
+def test_files_copied_into_the_image_exist_and_are_not_ignored() -> None:
     rules = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line]
     copied = [argument.split() for instruction, argument in instructions() if instruction == "COPY"]
     for source, *_ in [each for each in copied if not each[0].startswith("--from")]:
@@ -126,7 +126,7 @@ def test_what_is_copied_into_the_image_is_there_and_not_ignored() -> None:
     assert any(f"/opt/vcsync/lib/python{version[1]}/site-packages/vcsync" in each for each in copied)
 
 
-def test_the_image_runs_everything_as_nobody_special(tmp_path: Path) -> None:
+def test_the_image_runs_as_an_unprivileged_user(tmp_path: Path) -> None:
     by_name = dict(instructions())
     assert by_name["USER"] == "65532:65532"
     assert yaml.safe_load(by_name["ENTRYPOINT"]) == ["vcsync"]

@@ -1,4 +1,4 @@
-"""The check after a crash finds what it is there to find."""
+"""The check after a crash finds lost transactions and faults of the database."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 import apsw
 import pytest
 
-from hack.crash.check import problems, standing
+from hack.crash.check import current, problems
 from hack.crash.writer import PAIR, key, value
-from vcsync.controlplane.store.interface import Put
-from vcsync.controlplane.store.sqlite import open_sqlite
+from vcsync.apiserver.storage.interface import Put
+from vcsync.apiserver.storage.sqlite import open_sqlite
 
 TRANSACTIONS = 5
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A database as a writer's task 0 leaves it."""
+    """A database after a writer's task 0."""
 
     async def written() -> None:
         store = await open_sqlite(tmp_path / "store.db")
@@ -31,7 +31,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_sound_database_has_no_problems(path: Path) -> None:
-    revision, found = standing(path)
+    revision, found = current(path)
     assert (revision, found) == (TRANSACTIONS + 1, {0: (TRANSACTIONS, TRANSACTIONS + 1)})
     assert problems(path, found, revision) == []
 
@@ -40,12 +40,12 @@ def test_a_sound_database_has_no_problems(path: Path) -> None:
     ("number", "revision", "before", "said"),
     [
         (6, 7, 6, "acknowledged 6 at 7, found 5 at 6"),
-        (3, 4, 6, "5 is there, which was never tried after 3"),
+        (3, 4, 6, "found 5, which the writer never tried after 3"),
         (5, 6, 9, "revision went back from 9 to 6"),
     ],
     ids=["lost", "never tried", "back"],
 )
-def test_what_was_said_is_held_against_what_is_there(
+def test_acknowledged_transactions_are_compared_with_the_database(
     path: Path, number: int, revision: int, before: int, said: str
 ) -> None:
     assert said in "\n".join(problems(path, {0: (number, revision)}, before))
@@ -60,12 +60,12 @@ def test_what_was_said_is_held_against_what_is_there(
         ("DELETE FROM log WHERE sequence >> 16 = 3", "revisions [3] are not in the log"),
         ("UPDATE log SET before = 2 WHERE sequence >> 16 = 5", "follows 2, the log says 4"),
         ("UPDATE log SET previous = NULL WHERE sequence >> 16 = 5", "does not know what it replaced"),
-        ("UPDATE object SET revision = 5", "stands at 5, the log ends at 6"),
+        ("UPDATE object SET revision = 5", "is at 5, the log ends at 6"),
         ("UPDATE usage SET bytes = bytes + 1", "usage is"),
     ],
 )
-def test_what_is_wrong_in_the_database_is_found(path: Path, statement: str, said: str) -> None:
-    revision, found = standing(path)
+def test_a_fault_of_the_database_is_found(path: Path, statement: str, said: str) -> None:
+    revision, found = current(path)
     with apsw.Connection(str(path)) as connection:
         connection.execute(statement)
     connection.close()

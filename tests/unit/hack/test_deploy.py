@@ -1,4 +1,4 @@
-"""The Deployments in config/deploy start our commands as they are, as accounts that exist, in a sandbox."""
+"""The Deployments in config/deploy run valid commands, as existing accounts, in a sandbox."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import yaml
 
 from hack.generate import CONFIG
 from vcsync.api import names, rbac
-from vcsync.cli.run import run
+from vcsync.cli.run.commands import run
 from vcsync.status.server import parse_listen
 
 DEPLOYMENTS = {
@@ -25,11 +25,11 @@ def container_of(name: str) -> dict[str, Any]:
 
 def test_there_is_one_for_each_role() -> None:
     roles = {d["metadata"]["labels"]["app.kubernetes.io/component"] for d in DEPLOYMENTS.values()}
-    assert roles == set(names.ROLES)
+    assert roles == set(names.META_ROLES)
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
-def test_the_command_understands_its_arguments(name: str) -> None:
+def test_the_command_accepts_its_arguments(name: str) -> None:
     container = container_of(name)
     assert container["command"] == ["vcsync"]
     group, role, *options = container["args"]
@@ -49,7 +49,7 @@ def test_it_runs_as_the_account_of_its_role(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
-def test_probes_ask_the_port_that_is_served(name: str) -> None:
+def test_probes_use_the_served_port(name: str) -> None:
     container = container_of(name)
     assert container["ports"] == [{"name": "http", "containerPort": 8080}]
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
@@ -57,7 +57,7 @@ def test_probes_ask_the_port_that_is_served(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
-def test_the_container_can_do_nothing_to_its_node(name: str) -> None:
+def test_the_container_cannot_affect_its_node(name: str) -> None:
     pod = DEPLOYMENTS[name]["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}

@@ -1,4 +1,6 @@
-"""Which commands of a document are typed, and that every code block says what it is."""
+"""The commands of a document, and the language of every code block."""
+
+import ast
 
 import pytest
 
@@ -36,19 +38,21 @@ def test_a_block_names_its_file_in_its_first_line() -> None:
     assert files(TEXT) == {"settings.yaml": "# settings.yaml, for --config\na: 1\n"}
 
 
-def test_a_block_that_does_not_end_is_an_error() -> None:
+def test_an_unclosed_block_is_an_error() -> None:
     with pytest.raises(ValueError, match="line 3 does not end"):
         list(blocks("a\n\n```\nb\n"))
 
 
 @pytest.mark.parametrize("document", ALL)
-def test_every_block_says_what_it_is(document: str) -> None:
+def test_every_block_has_a_language(document: str) -> None:
     for block in blocks((ROOT / document).read_text()):
-        assert block.language in {"console", "yaml", "text"}, f"{document}:{block.line}"
+        assert block.language in {"console", "python", "yaml", "text"}, f"{document}:{block.line}"
+        if block.language == "python":
+            compile(block.text, f"{document}:{block.line}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 @pytest.mark.parametrize("document", ALL)
-def test_every_document_with_commands_or_files_is_played(document: str) -> None:
+def test_every_document_with_commands_or_files_is_executed(document: str) -> None:
     found = [
         block for block in blocks((ROOT / document).read_text()) if block.language in {"console", "yaml"}
     ]
@@ -60,7 +64,7 @@ def test_every_document_with_commands_or_files_is_played(document: str) -> None:
 
 
 @pytest.mark.parametrize("document", PLAYS)
-def test_what_surrounds_a_document_refers_to_commands_that_it_has(document: str) -> None:
+def test_preparations_of_a_document_refer_to_its_commands(document: str) -> None:
     play = play_of(document)
     commands = [command for block in blocks((ROOT / document).read_text()) for command in block.commands()]
 
@@ -81,7 +85,7 @@ def test_what_surrounds_a_document_refers_to_commands_that_it_has(document: str)
         ("pip install .", "true"),
     ],
 )
-def test_what_takes_too_long_is_only_looked_at(command: str, expected: str) -> None:
+def test_long_commands_are_replaced_by_a_check(command: str, expected: str) -> None:
     assert typed(command, Play(instead={"pip install .": "true"})) == expected
 
 
@@ -92,5 +96,5 @@ def test_commands_typed_elsewhere_come_before_their_command() -> None:
     assert earlier("vcsync super add r1", play) == ()
 
 
-def test_blocks_of_no_shell_have_no_commands() -> None:
+def test_blocks_of_other_languages_have_no_commands() -> None:
     assert list(Block(1, "yaml", "a: 1\n").commands()) == []

@@ -1,4 +1,4 @@
-"""config/ holds what the tables say, and a difference does not go unnoticed."""
+"""config/ equals the generated files, and a difference is found."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ def test_config_is_up_to_date() -> None:
     assert generate.check(generate.CONFIG) == "", "run: python -m hack.generate"
 
 
-def test_what_was_written_passes_the_check(tmp_path: Path) -> None:
+def test_written_files_pass_the_check(tmp_path: Path) -> None:
     assert generate.check(tmp_path)
     generate.write(tmp_path)
     assert generate.check(tmp_path) == ""
@@ -38,7 +38,7 @@ def test_a_stale_file_is_shown_and_removed(tmp_path: Path) -> None:
     assert not stale.exists()
 
 
-def test_the_command_fails_on_a_difference_only(
+def test_the_command_fails_only_on_a_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(generate, "CONFIG", tmp_path)
@@ -49,7 +49,7 @@ def test_the_command_fails_on_a_difference_only(
 
 
 @pytest.mark.parametrize("kustomization", sorted(generate.CONFIG.rglob("kustomization.yaml")), ids=str)
-def test_kustomizations_name_files_that_exist_and_leave_none_out(kustomization: Path) -> None:
+def test_kustomizations_name_all_existing_files(kustomization: Path) -> None:
     listed = yaml.safe_load(kustomization.read_text())["resources"]
     for entry in listed:
         assert (kustomization.parent / entry).exists()

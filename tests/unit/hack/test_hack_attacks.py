@@ -1,6 +1,6 @@
-"""Tables of attacks: there are enough of them, each is one, and what harms others is told."""
+"""The tables of attacks are large enough and well formed, and damage to others is reported."""
 
-from collections import Counter
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,42 +12,53 @@ from hack.attacks import sweep
 from hack.attacks.case import Case, Scene
 from hack.attacks.client import Answer, Door
 from hack.attacks.routes import routes
-from hack.attacks.sweep import Result, Theatre, attack, cases
+from hack.attacks.sweep import THEATRES, Result, Theatre, attack, cases, suited
 from hack.attacks.tables import TABLES
 from hack.attacks.world import World
-from vcsync.controlplane.schema import builtin
-from vcsync.controlplane.tenants.admin import Admin
+from vcsync.apimachinery.schema import builtin
+from vcsync.apiserver.operator.api import OperatorApi
 
 ENOUGH = 900
 FINE = Answer(200, body=b"{}")
 
 
 def test_there_are_enough_attacks_and_every_table_has_some() -> None:
-    counts = Counter(table for table, _ in cases([*TABLES], "", 1))
-    assert counts.keys() == TABLES.keys()
-    assert counts.total() >= ENOUGH
+    everything = cases([*TABLES], "", 1)
+    assert {table for table, _ in everything} == TABLES.keys()
+    for theatre in THEATRES:
+        assert len(suited(everything, theatre)) >= ENOUGH
 
 
-def test_attacks_are_chosen_by_name_and_by_number() -> None:
+def test_attacks_are_selected_by_name_and_by_number() -> None:
     chosen = cases([*TABLES], "^names: clusterroles", 5)
     assert {table for table, _ in chosen} == {"names"}
     assert 5 * len(chosen) >= len(cases([*TABLES], "^names: clusterroles", 1)) > len(chosen)
 
 
-def test_routes_are_those_of_the_tables() -> None:
+@pytest.mark.parametrize("every", [1, 7, 9, 1000])
+def test_some_attacks_are_in_every_share(every: int) -> None:
+    chosen = {f"{table}: {case.name}" for table, case in cases([*TABLES], "", every)}
+    assert {
+        "storing: a disk that is full",
+        "storing: a store that is gone",
+        f"names: clusterroles {json.dumps(chr(0x10FFFF))}",
+    } <= chosen
+
+
+def test_routes_come_from_the_tables() -> None:
     paths = {each.path for each in routes()}
     for resource in builtin.resources():
         assert any(path.endswith(f"/{resource.plural}/x") for path in paths)
-    assert sum(path.startswith("/vcsync/v1/tenants") for path in paths) >= len(Admin.routes)
+    assert sum(path.startswith("/vcsync/v1/tenants") for path in paths) >= len(OperatorApi.routes)
 
 
 class Stage:
-    """A theatre without a server: the witness is told what the test says."""
+    """A theatre without a server, whose observations the test sets."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.told = "may see ConfigMaps"
+        self.rights = "may see ConfigMaps"
         self.secrets, self.memory = 403, 100
-        monkeypatch.setattr(sweep, "rights", lambda _: self.told)
+        monkeypatch.setattr(sweep, "rights", lambda _: self.rights)
         monkeypatch.setattr(sweep, "resident_memory", lambda _: self.memory)
         monkeypatch.setattr(Door, "ask", self.ask)
         monkeypatch.setattr(Theatre, "scenes", lambda *_: [cast("Scene", None)])
@@ -71,33 +82,33 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     return Stage(monkeypatch)
 
 
-def test_an_attack_that_is_refused_is_no_miss(stage: Stage) -> None:
+def test_a_refused_attack_is_not_a_miss(stage: Stage) -> None:
     assert stage.misses(Case("a", lambda _: [])) == []
 
 
-def test_an_attack_that_succeeds_is_a_miss(stage: Stage) -> None:
+def test_a_successful_attack_is_a_miss(stage: Stage) -> None:
     assert len(stage.misses(Case("a", lambda _: ["it holds"]), Case("b", lambda _: []))) == 1
 
 
 @pytest.mark.parametrize(
-    ("what", "value", "told"),
+    ("what", "value", "message"),
     [
-        ("told", "may see Secrets", "rights of another tenant's user changed"),
+        ("rights", "may see Secrets", "rights of another tenant's user changed"),
         ("secrets", 200, "another tenant's user gets 200, not 403"),
         ("memory", 100 + sweep.MORE_MEMORY + 1, "MiB more than before"),
         ("memory", 0, "has ended"),
         ("problems", ["Traceback"], "Traceback"),
     ],
 )
-def test_what_an_attack_harms_is_a_miss(stage: Stage, what: str, value: Any, told: str) -> None:
+def test_damage_by_an_attack_is_a_miss(stage: Stage, what: str, value: Any, message: str) -> None:
     def harm(_: Scene) -> list[str]:
         setattr(stage, what, value)
         return []
 
-    assert any(told in miss for miss in stage.misses(Case("a", harm)))
+    assert any(message in miss for miss in stage.misses(Case("a", harm)))
 
 
-def test_an_attack_that_cannot_be_made_is_a_miss(stage: Stage) -> None:
+def test_a_failing_attack_is_a_miss(stage: Stage) -> None:
     def cut(_: Scene) -> list[str]:
         raise ConnectionRefusedError("nobody listens")
 

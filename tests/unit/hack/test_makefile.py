@@ -1,4 +1,4 @@
-"""What the Makefile starts is accepted by the command line, and `make up` compiles nothing."""
+"""The command line accepts the commands of the Makefile, and `make up` compiles nothing."""
 
 import shlex
 import subprocess
@@ -10,7 +10,7 @@ from tests.unit.hack.test_containers import context_of
 
 
 def recipe(target: str, *arguments: str) -> list[list[str]]:
-    """The commands that `make` would run."""
+    """Return the commands that `make` would run."""
     done = subprocess.run(
         ["make", "--dry-run", target, *arguments],
         cwd=ROOT,

@@ -1,7 +1,10 @@
-"""Which code gets faults and which tests answer for it; the sample is the same each time."""
+"""The rooms of mutation testing name existing code and tests, and the sample is deterministic."""
 
 import fnmatch
+import subprocess
+import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,6 +13,28 @@ from hypothesis import strategies as st
 from hack.checkout import ROOT
 from hack.mutants.rooms import ROOMS, Room
 from hack.mutants.run import Survivor, Verdict, configuration, sample
+
+ENDLESS = """
+from hypothesis import given, strategies
+
+@given(strategies.integers())
+def test_endless(number):
+    while True:
+        try:
+            pass
+        except BaseException:
+            pass
+
+def test_next():
+    while True:
+        pass
+"""
+GREEDY = """
+import mmap
+
+def test_greedy():
+    mmap.mmap(-1, 8 * 2**30)
+"""
 
 SOURCES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "vcsync").rglob("*.py"))
 
@@ -32,13 +57,15 @@ def test_no_module_is_in_two_rooms() -> None:
         assert len(rooms) <= 1, source
 
 
-def test_all_of_identity_is_authentication_or_authorization() -> None:
+def test_the_rooms_of_identity_and_rights_are_complete() -> None:
     patterns = ROOMS["authentication"].modules + ROOMS["authorization"].modules
-    for source in fnmatch.filter(SOURCES, "vcsync/controlplane/identity/*.py"):
-        assert source in patterns or source.endswith("__init__.py"), source
+    for room in ("authentication", "authorization", "reviews"):
+        for source in fnmatch.filter(SOURCES, f"vcsync/apiserver/{room}/*.py"):
+            known = any(fnmatch.fnmatch(source, pattern) for pattern in patterns)
+            assert known or source.endswith(("__init__.py", "rights.py")), source
 
 
-def test_the_configuration_is_what_mutmut_reads() -> None:
+def test_mutmut_can_read_the_configuration() -> None:
     section = tomllib.loads(configuration(Room(("vcsync/kube/*",), ("tests/unit/kube",))))["tool"]["mutmut"]
 
     assert section["only_mutate"] == ["vcsync/kube/*"]
@@ -46,7 +73,7 @@ def test_the_configuration_is_what_mutmut_reads() -> None:
 
 
 @given(st.sets(st.text(max_size=5)), st.integers(0, 20), st.integers(0, 3))
-def test_the_sample_depends_on_names_size_and_seed_alone(names: set[str], size: int, seed: int) -> None:
+def test_the_sample_depends_only_on_names_size_and_seed(names: set[str], size: int, seed: int) -> None:
     chosen = sample(names, size, seed)
 
     assert chosen == sample(sorted(names, reverse=True), size, seed)
@@ -54,7 +81,45 @@ def test_the_sample_depends_on_names_size_and_seed_alone(names: set[str], size: 
     assert set(chosen) <= names
 
 
-def test_what_survived_was_not_noticed() -> None:
+def test_survivors_are_mutants_that_no_test_detects() -> None:
     verdict = Verdict(10, 4, (Survivor("m", "survived", ""), Survivor("n", "no tests", "")))
 
     assert verdict.killed == 2
+
+
+def _run_as_a_mutant(folder: Path, text: str, *more: str) -> subprocess.CompletedProcess[str]:
+    (folder / "test_it.py").write_text(text, encoding="utf-8")
+    section = tomllib.loads(configuration(Room((), ())))["tool"]["mutmut"]
+    arguments = [each for each in section["pytest_add_cli_args"] if not each.startswith("--deselect")]
+    return subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            *arguments,
+            *more,
+            f"--rootdir={folder}",
+            str(folder / "test_it.py"),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_a_test_that_never_ends_ends_the_process_as_a_failure(tmp_path: Path) -> None:
+    ended = _run_as_a_mutant(tmp_path, ENDLESS, "--timeout=1")
+
+    assert ended.returncode == 1
+    assert "Timeout" in ended.stdout + ended.stderr
+    assert "in test_endless" in ended.stdout + ended.stderr
+    assert "in test_next" not in ended.stdout + ended.stderr
+
+
+def test_a_test_that_takes_memory_without_end_fails(tmp_path: Path) -> None:
+    ended = _run_as_a_mutant(tmp_path, GREEDY)
+
+    assert ended.returncode == 1
+    assert "Cannot allocate memory" in ended.stdout

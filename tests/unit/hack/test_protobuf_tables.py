@@ -12,14 +12,14 @@ def test_the_committed_table_is_up_to_date() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ('"core/v1.Pod"', '"core/v1.Pad"', "table has changed"),
         ('"modules":"', '"modules":"0', "modules has changed"),
     ],
 )
 def test_a_changed_table_is_found(
-    old: str, new: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    old: str, new: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed = protobuf_tables.TABLE.read_text().replace(old, new, 1)
     copy = tmp_path / "vcsync" / "types.jsonl"
@@ -27,10 +27,10 @@ def test_a_changed_table_is_found(
     copy.write_text(changed)
     monkeypatch.setattr(protobuf_tables, "ROOT", tmp_path)
     monkeypatch.setattr(protobuf_tables, "TABLE", copy)
-    assert told in protobuf_tables.check()
+    assert message in protobuf_tables.check()
 
 
-def test_a_message_becomes_a_line_with_what_proto_and_go_say_of_its_fields() -> None:
+def test_a_message_becomes_a_line_with_its_fields_from_proto_and_go() -> None:
     package = protobuf_tables.Package(
         name="core/v1",
         proto="k8s.io.api.core.v1",

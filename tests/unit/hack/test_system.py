@@ -1,4 +1,4 @@
-"""The roles of vcsync as processes of a test: those that end by themselves come back."""
+"""The roles of vcsync as processes of a test: roles that end by themselves are restarted."""
 
 import itertools
 from pathlib import Path
@@ -9,13 +9,13 @@ from hack.system import System
 
 
 class Commands(System):
-    """A system whose namespace scheduler ends at once, while the pod scheduler works on."""
+    """A system whose namespace scheduler ends immediately, while the pod scheduler runs."""
 
     def command(self, role: str) -> tuple[str, ...]:
         return ("sh", "-c", "echo no meta cluster; exit 1") if role == "nsscheduler" else ("sleep", "600")
 
 
-def test_a_role_that_has_ended_by_itself_is_started_again_and_told_of(tmp_path: Path) -> None:
+def test_a_role_that_has_ended_by_itself_is_restarted_and_reported(tmp_path: Path) -> None:
     bed: Any = SimpleNamespace(supers={}, clusters={})
     system = Commands(bed, tmp_path)
     try:

@@ -1,4 +1,4 @@
-"""The recorder of Table columns asks for every resource that can be listed."""
+"""The recorder of Table columns requests every resource that can be listed."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Where binaries come from, and when they must be built."""
+"""The sources of binaries, and the conditions under which they are built."""
 
 import os
 from pathlib import Path
@@ -31,11 +31,11 @@ def program(path: Path, text: str = "") -> Path:
         ({}, f"{Path.home()}/.cache/vcsync/testbed"),
     ],
 )
-def test_the_cache_lies_where_the_user_says(environ: dict[str, str], root: str) -> None:
+def test_the_user_chooses_the_cache_folder(environ: dict[str, str], root: str) -> None:
     assert str(binaries.cache_root(environ)) == root
 
 
-def test_ready_assets_go_before_the_cache(tmp_path: Path) -> None:
+def test_compiled_assets_have_precedence_over_the_cache(tmp_path: Path) -> None:
     ready = program(tmp_path / "assets" / "etcd")
     environ = {"KUBEBUILDER_ASSETS": str(tmp_path / "assets"), "VCSYNC_CACHE": str(tmp_path / "cache")}
     assert binaries.locate("etcd", environ) == ready
@@ -73,7 +73,7 @@ def test_every_family_has_its_module_and_pins_the_versions_it_stamps() -> None:
     assert f"helm.sh/helm/v4 {binaries.HELM_VERSION}" in modules["helm"]
 
 
-def test_what_is_no_server_is_built_only_when_asked_for() -> None:
+def test_programs_other_than_servers_are_built_only_on_request() -> None:
     assert {"helm", "e2e.test"} == set(binaries.ON_DEMAND)
     assert not set(binaries.ON_DEMAND) & set(binaries.SERVERS)
 
@@ -98,13 +98,13 @@ def test_available_memory_is_read_from_meminfo() -> None:
     assert binaries.available_memory("") == 0
 
 
-def test_what_is_there_is_not_built_again(cache: Path) -> None:
+def test_existing_programs_are_not_built_again(cache: Path) -> None:
     path = program(binaries.locate("etcd"))
     assert binaries.ensure(["etcd"]) == {"etcd": path}
     assert not (cache / "lock").exists()
 
 
-def test_what_is_missing_is_built_once_with_the_pinned_flags(
+def test_missing_programs_are_built_once_with_the_pinned_flags(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = tmp_path / "calls"
@@ -152,7 +152,7 @@ def test_a_go_that_is_too_old_is_not_used(
     assert binaries.find_go() == installed
 
 
-def test_without_any_go_the_remedy_is_named(
+def test_without_go_the_error_names_the_remedy(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(tmp_path / "bin" / "go", "echo go1.19")

@@ -17,7 +17,7 @@ EVENT = {"type": "ADDED", "object": {"metadata": {"name": "pod-with-a-name"}}}
 
 
 class Upstream:
-    """Answers like a Kubernetes API of the plainest sort; watches send what the test puts in."""
+    """Answers like a minimal Kubernetes API; watches send the events of the test."""
 
     def __init__(self) -> None:
         self.events: asyncio.Queue[bytes] = asyncio.Queue()
@@ -134,7 +134,7 @@ async def test_upgraded_connections_pass_both_ways(proxy: FaultProxy, client: Cl
         assert await socket.receive_str() == "LS"
 
 
-async def test_a_client_that_leaves_its_watch_leaves_the_server_too(
+async def test_closing_a_watch_closes_the_connection_to_the_server(
     proxy: FaultProxy, client: ClientSession, upstream: Upstream
 ) -> None:
     async with client.get(proxy.url + WATCH):
@@ -143,7 +143,7 @@ async def test_a_client_that_leaves_its_watch_leaves_the_server_too(
         await asyncio.sleep(0)
 
 
-async def test_answers_in_the_servers_place_as_often_as_asked(
+async def test_the_proxy_answers_instead_of_the_server_a_number_of_times(
     proxy: FaultProxy, client: ClientSession, upstream: Upstream
 ) -> None:
     proxy.inject(faults.too_many_requests(retry_after=7), times=2)
@@ -196,7 +196,7 @@ async def test_an_expired_watch_gets_an_error_event(proxy: FaultProxy, client: C
         (faults.on("/api"), set()),
     ],
 )
-async def test_faults_hit_only_what_they_are_meant_for(
+async def test_faults_apply_only_to_matching_requests(
     proxy: FaultProxy, client: ClientSession, condition: faults.When, hit: set[str]
 ) -> None:
     proxy.inject(faults.unavailable(), condition)
@@ -264,7 +264,7 @@ async def test_a_request_that_is_cut_gets_no_answer_and_never_reaches_the_server
     assert proxy.count(status=NO_ANSWER) == 1
 
 
-async def test_a_stalled_watch_stays_open_and_goes_on_when_the_stall_is_lifted(
+async def test_a_stalled_watch_stays_open_and_continues_when_the_stall_is_lifted(
     proxy: FaultProxy, client: ClientSession, upstream: Upstream
 ) -> None:
     async with client.get(proxy.url + WATCH) as watch:
@@ -290,7 +290,7 @@ async def test_a_stalled_request_is_answered_after_the_stall(
     assert (await request).status == 201
 
 
-async def test_a_client_that_gives_up_a_stalled_request_is_let_go(
+async def test_a_stalled_request_ends_when_its_client_disconnects(
     proxy: FaultProxy, client: ClientSession
 ) -> None:
     proxy.inject(faults.Stall())
@@ -302,7 +302,7 @@ async def test_a_client_that_gives_up_a_stalled_request_is_let_go(
         await asyncio.sleep(0)
 
 
-async def test_a_slow_answer_is_whole(proxy: FaultProxy, client: ClientSession) -> None:
+async def test_a_slow_answer_is_complete(proxy: FaultProxy, client: ClientSession) -> None:
     proxy.inject(faults.Slow(latency=0.001, bytes_per_second=50_000))
     async with client.get(proxy.url + PODS) as answer:
         assert (await answer.json())["items"] == ["x" * 1000]

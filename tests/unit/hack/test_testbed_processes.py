@@ -1,4 +1,4 @@
-"""Processes are known for certain, and none is left."""
+"""Processes are identified reliably, and none remains."""
 
 import os
 import signal
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hack.testbed import processes, state
+from hack.testbed.plan import Plan
 from hack.testbed.processes import Process, Spawner
-from hack.testbed.servers import Plan
 from hack.testbed.state import State
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -83,12 +83,12 @@ def test_output_goes_to_the_log(tmp_path: Path) -> None:
     spawner.close()
 
 
-def test_waiting_for_a_process_that_runs_on_has_an_end(sleeper: Process) -> None:
+def test_waiting_for_a_process_has_a_time_limit(sleeper: Process) -> None:
     with pytest.raises(TimeoutError, match=str(sleeper.pid)):
         processes.wait_gone([sleeper], 0)
 
 
-def test_ports_are_free_distinct_and_not_the_kernels() -> None:
+def test_ports_are_free_distinct_and_outside_the_kernels_range() -> None:
     first = processes.free_ports(50)
     assert len(set(first)) == 50
     ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
@@ -96,7 +96,7 @@ def test_ports_are_free_distinct_and_not_the_kernels() -> None:
     assert not set(first) & set(processes.free_ports(50, first))
 
 
-def test_a_port_is_given_once_though_nobody_listens_there_yet() -> None:
+def test_a_port_is_returned_once_even_if_it_is_still_free() -> None:
     first = processes.free_ports(1000)
     assert not set(first) & set(processes.free_ports(1000))
 
@@ -106,7 +106,7 @@ def test_memory_of_a_process() -> None:
     assert processes.resident_memory(1 << 30) == 0
 
 
-def test_the_state_file_keeps_everything_and_shows_nobody(tmp_path: Path, sleeper: Process) -> None:
+def test_the_state_file_keeps_everything_and_is_private(tmp_path: Path, sleeper: Process) -> None:
     plan = Plan("r1", "super", 0, tmp_path / "r1", 1, 2, "http://e", "token")
     written = State("http://e", sleeper, True, {"r1": plan}, {"r1": {"kwok": sleeper}})
     state.save(written, tmp_path)

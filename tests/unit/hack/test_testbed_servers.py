@@ -1,4 +1,4 @@
-"""Command lines, configuration files, certificates of the test bed: what can be checked without a server."""
+"""Command lines, configuration files and certificates of the test bed, checked without a server."""
 
 import base64
 import datetime
@@ -18,20 +18,20 @@ from hack.testbed import faults, servers
 from hack.testbed.bed import tenant_names
 from hack.testbed.files import write_files
 from hack.testbed.pki import Authority, signing_key
-from hack.testbed.servers import NodeShape, Plan
+from hack.testbed.plan import COMPONENTS, MAX_CLUSTERS, NodeShape, Plan, Role
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
-def plan(index: int = 0, folder: Path = Path("/bed/r1"), role: servers.Role = "super") -> Plan:
+def plan(index: int = 0, folder: Path = Path("/bed/r1"), role: Role = "super") -> Plan:
     return Plan("r1", role, index, folder, 6443, 10250, "http://127.0.0.1:2379", "secret-token")
 
 
 def test_ranges_of_clusters_do_not_overlap() -> None:
-    plans = [plan(index) for index in range(servers.MAX_CLUSTERS)]
+    plans = [plan(index) for index in range(MAX_CLUSTERS)]
     networks = [ipaddress.ip_network(cidr) for p in plans for cidr in (p.service_cidr, p.pod_cidr)]
-    assert len(set(networks)) == 2 * servers.MAX_CLUSTERS
-    assert len({p.advertised_address for p in plans}) == servers.MAX_CLUSTERS
+    assert len(set(networks)) == 2 * MAX_CLUSTERS
+    assert len({p.advertised_address for p in plans}) == MAX_CLUSTERS
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_ranges_of_clusters_do_not_overlap() -> None:
         ("meta", "/tenants/r1", True, (), "controllers"),
     ],
 )
-def test_what_runs_for_a_cluster(
-    role: servers.Role, path: str, ours: bool, components: tuple[str, ...], manager: str
+def test_the_processes_of_a_cluster(
+    role: Role, path: str, ours: bool, components: tuple[str, ...], manager: str
 ) -> None:
     made = replace(plan(role=role), path=path, ours=ours)
     assert made.components == components
@@ -67,13 +67,13 @@ def test_what_runs_for_a_cluster(
     assert made.program("kwok") == ("hollow" if ours else "kwok")
 
 
-def test_super_clusters_have_another_embedded_control_plane_than_those_they_serve() -> None:
-    planes = {role: plan(role=role).plane for role in servers.COMPONENTS}
+def test_super_clusters_have_a_separate_embedded_control_plane() -> None:
+    planes = {role: plan(role=role).plane for role in COMPONENTS}
     assert planes["meta"] == planes["tenant"] != planes["super"]
 
 
 @given(st.integers(0, 4999), st.integers(0, 4999))
-def test_hollow_nodes_have_addresses_of_their_own(one: int, other: int) -> None:
+def test_hollow_nodes_have_distinct_addresses(one: int, other: int) -> None:
     def address(position: int) -> str:
         node = servers.node(plan(), position, NodeShape(), "v1.36.3")
         return str(node["status"]["addresses"][0]["address"])
@@ -82,7 +82,7 @@ def test_hollow_nodes_have_addresses_of_their_own(one: int, other: int) -> None:
     assert ipaddress.ip_address(address(one)) in ipaddress.ip_network("172.16.0.0/12")
 
 
-def test_a_kubeconfig_holds_everything_itself() -> None:
+def test_a_kubeconfig_embeds_its_credentials() -> None:
     config = json.loads(servers.kubeconfig(plan(), "CA", token="t", url="https://127.0.0.1:1"))
     cluster = config["clusters"][0]["cluster"]
     assert base64.b64decode(cluster["certificate-authority-data"]) == b"CA"
@@ -91,7 +91,7 @@ def test_a_kubeconfig_holds_everything_itself() -> None:
     assert config["current-context"] == config["contexts"][0]["name"] == "r1"
 
 
-def test_the_admins_secrets_are_for_the_owners_eyes_only(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_admins_secrets(tmp_path: Path) -> None:
     made = plan(folder=tmp_path / "r1")
     for _ in range(2):  # a second start in the same folder replaces them
         write_files(made, tmp_path / "r1.kubeconfig")
@@ -102,10 +102,10 @@ def test_the_admins_secrets_are_for_the_owners_eyes_only(tmp_path: Path) -> None
     assert {(tmp_path / "r1" / name).exists() for name in relative.values()} == {True}
 
 
-def test_servers_are_given_only_files_that_are_written(tmp_path: Path) -> None:
+def test_servers_use_only_files_that_are_written(tmp_path: Path) -> None:
     made = plan(folder=tmp_path / "r1")
     write_files(made, tmp_path / "r1.kubeconfig")
-    for component in servers.COMPONENTS["super"]:
+    for component in COMPONENTS["super"]:
         for argument in servers.arguments(component, made):
             value = argument.partition("=")[2]
             if value.startswith("/") and not argument.startswith("--etcd-prefix"):
@@ -155,7 +155,7 @@ def test_tenants_have_names(count: int, names: tuple[str, ...]) -> None:
 
 
 @given(st.lists(st.binary(min_size=1, max_size=20), max_size=10), st.integers(0, 60))
-def test_truncation_after_bytes_lets_exactly_those_through(pieces: list[bytes], limit: int) -> None:
+def test_truncation_after_bytes_forwards_exactly_that_number(pieces: list[bytes], limit: int) -> None:
     truncation = faults.Truncation(faults.Truncate(after_bytes=limit))
     passed = b""
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""A small API server in the test's own loop: ConfigMaps in memory, lists, watches, and the faults a test asks for."""
+"""A stand-in for an API server in the loop of the test: ConfigMaps in memory, lists, watches, and faults on request."""
 
 import asyncio
 import json
@@ -12,29 +12,31 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def status(code: int, reason: str = "", message: str = "no", **details: Any) -> dict[str, Any]:
-    """A Status object."""
+    """Return a Status object."""
     whole = {"kind": "Status", "apiVersion": "v1", "code": code, "reason": reason, "message": message}
     return {**whole, "details": details} if details else whole
 
 
-def refuse(code: int, reason: str = "", *, headers: dict[str, str] | None = None, **details: Any) -> Handler:
-    """A handler that answers with a Status."""
+def refuse(
+    code: int, reason: str = "", message: str = "no", *, headers: dict[str, str] | None = None, **details: Any
+) -> Handler:
+    """Return a handler that responds with a Status."""
 
     async def handle(_: web.Request) -> web.StreamResponse:
-        return web.json_response(status(code, reason, **details), status=code, headers=headers)
+        return web.json_response(status(code, reason, message, **details), status=code, headers=headers)
 
     return handle
 
 
 async def hang_up(request: web.Request) -> web.StreamResponse:
-    """A handler that takes the request and closes the connection without an answer."""
+    """Handle a request by closing the connection without a response."""
     assert request.transport is not None
     request.transport.abort()
     return web.Response()
 
 
 def kubeconfig(url: str, **user: object) -> bytes:
-    """A kubeconfig for one server and user."""
+    """Return a kubeconfig for one server and user."""
     return json.dumps(
         {
             "clusters": [{"name": "c", "cluster": {"server": url}}],
@@ -46,7 +48,7 @@ def kubeconfig(url: str, **user: object) -> bytes:
 
 
 class StandIn:
-    """The server. `once` and `always` put handlers before its own behaviour."""
+    """The server. Handlers of `once` and `always` override its own behaviour."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -57,6 +59,7 @@ class StandIn:
         self.history: list[tuple[int, str, dict[str, Any]]] = []
         self.oldest = 0  # watches from before this version get 410
         self.requests: list[web.Request] = []
+        self.peers: list[object] = []
         self.seen: Counter[str] = Counter()
         self._once: list[tuple[str, Handler]] = []
         self._always: list[tuple[str, Handler]] = []
@@ -78,7 +81,7 @@ class StandIn:
             await self._runner.cleanup()
 
     def once(self, kind: str, handler: Handler, times: int = 1) -> None:
-        """Have the next request of a kind (a method in capitals, `LIST`, `PAGE`, `WATCH`, `STREAM`) handled so."""
+        """Set the handler of the next request of a kind: a method in capitals, `LIST`, `PAGE`, `WATCH` or `STREAM`."""
         self._once += [(kind, handler)] * times
 
     def always(self, kind: str, handler: Handler) -> None:
@@ -114,13 +117,13 @@ class StandIn:
         self._publish("DELETED", item)
 
     def compact(self) -> None:
-        """Forget the history: watches from old versions and continuations get 410."""
+        """Drop the history, so that watches from old versions and continue tokens get 410."""
         self.version += 1
         self.oldest = self.version
         self.history.clear()
 
     def end_watches(self, last: bytes | None = None) -> None:
-        """End all streams; with `last` after these bytes and without the proper end of a chunked body."""
+        """End all streams. With `last`, send these bytes first, and omit the end of the chunked body."""
         for stream in self._streams:
             if last is not None:
                 stream.put_nowait(last)
@@ -137,7 +140,7 @@ class StandIn:
 
     @property
     def watches(self) -> int:
-        """Streams open now."""
+        """Number of open streams."""
         return len(self._streams)
 
     def _publish(self, type_: str, item: dict[str, Any]) -> None:
@@ -148,6 +151,7 @@ class StandIn:
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(request)
+        self.peers.append(request.transport and request.transport.get_extra_info("peername"))
         kinds = _kinds(request)
         self.seen[kinds[0]] += 1
         for position, (kind, handler) in enumerate(self._once):

@@ -1,4 +1,4 @@
-"""The cache keeps news in order whichever way they come."""
+"""The cache applies changes in the order of versions, however they arrive."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vcsync.kube.cache import Cache, Change
-from vcsync.kube.envelope import Envelope
+from vcsync.objects.envelope import Envelope
 
 
 def item(name: str = "n", version: int = 1, *, uid: str = "u", namespace: str = "a") -> Envelope:
@@ -33,7 +33,7 @@ def test_the_newer_version_wins(known: Envelope, news: Envelope, changes: bool) 
 
 
 @pytest.mark.parametrize(("version", "deleted"), [(6, True), (5, True), (4, False)])
-def test_a_deletion_counts_unless_it_is_older_than_what_we_know(version: int, deleted: bool) -> None:
+def test_deletions_apply_unless_they_are_older_than_the_cached_object(version: int, deleted: bool) -> None:
     cache = Cache()
     known = item(version=5)
     cache.observe(known)
@@ -50,7 +50,7 @@ def test_the_deletion_of_an_earlier_object_of_that_name_is_ignored() -> None:
     assert len(cache) == 1
 
 
-def test_late_news_do_not_bring_a_deleted_object_back() -> None:
+def test_late_events_do_not_bring_back_a_deleted_object() -> None:
     cache = Cache()
     cache.observe(item(version=5))
     cache.observe_deleted(item(version=8))
@@ -65,7 +65,7 @@ def test_an_object_that_left_the_selection_can_return() -> None:
     assert cache.observe(item(version=9)) == Change(None, item(version=9))
 
 
-def test_an_object_that_is_gone_never_returns_whatever_its_version() -> None:
+def test_a_deleted_object_does_not_return_in_any_version() -> None:
     cache = Cache()
     cache.observe(item(version=5))
     assert cache.observe_gone("a", "n", "u") == Change(item(version=5), None)
@@ -73,14 +73,14 @@ def test_an_object_that_is_gone_never_returns_whatever_its_version() -> None:
     assert cache.observe(item(version=51, uid="next")) is not None
 
 
-def test_gone_is_about_one_uid() -> None:
+def test_observe_gone_removes_only_the_object_with_the_uid() -> None:
     cache = Cache()
     cache.observe(item(version=5, uid="other"))
     assert cache.observe_gone("a", "n", "u") is None
     assert len(cache) == 1
 
 
-def test_a_list_reports_only_what_is_different() -> None:
+def test_a_list_reports_only_differences() -> None:
     cache = Cache()
     for name in ("same", "changed", "missing"):
         cache.observe(item(name, 5, uid=name))
@@ -94,7 +94,16 @@ def test_a_list_reports_only_what_is_different() -> None:
     ]
 
 
-def test_what_is_newer_than_a_list_survives_it() -> None:
+def test_a_reset_does_not_report_unchanged_objects() -> None:
+    cache = Cache()
+    cache.replace([item("a", 5)], 7)
+    assert list(cache.replace([item("a", 5)], 3, reset=True)) == []
+    (change,) = cache.replace([item("a", 4)], 3, reset=True)
+    assert change.new is not None
+    assert change.new.version == 4
+
+
+def test_objects_newer_than_a_list_are_kept() -> None:
     cache = Cache()
     cache.observe(item("mine", 9))
     assert cache.replace([], 8) == []
@@ -102,7 +111,21 @@ def test_what_is_newer_than_a_list_survives_it() -> None:
     assert cache.get("a", "mine") == item("mine", 9)
 
 
-def test_a_reset_believes_the_list_in_everything() -> None:
+@pytest.mark.parametrize(("version", "stays"), [(7, False), (8, False), (9, True)])
+def test_objects_missing_from_a_list_are_removed_unless_they_are_newer(version: int, stays: bool) -> None:
+    cache = Cache()
+    cache.observe(item(version=version))
+    assert cache.replace([], 8) == ([] if stays else [Change(item(version=version), None)])
+    assert (("a", "n") in cache) == stays
+
+
+def test_a_list_without_a_version_replaces_everything() -> None:
+    cache = Cache()
+    cache.observe(item(version=9))
+    assert cache.replace([], 0) == [Change(item(version=9), None)]
+
+
+def test_a_reset_replaces_everything_by_the_list() -> None:
     cache = Cache()
     cache.observe(item("back", 90))
     cache.observe(item("gone", 91, uid="g"))
@@ -110,7 +133,7 @@ def test_a_reset_believes_the_list_in_everything() -> None:
     assert changes == [Change(item("back", 90), item("back", 5)), Change(item("gone", 91, uid="g"), None)]
 
 
-def test_a_list_of_one_namespace_leaves_the_others_alone() -> None:
+def test_a_list_of_one_namespace_does_not_change_others() -> None:
     cache = Cache()
     cache.observe(item("x", 1, namespace="a"))
     cache.observe(item("y", 1, namespace="b"))
@@ -119,7 +142,7 @@ def test_a_list_of_one_namespace_leaves_the_others_alone() -> None:
     assert cache.namespaces() == ["b"]
 
 
-def test_iterating_is_undisturbed_by_changes() -> None:
+def test_iteration_is_over_a_snapshot() -> None:
     cache = Cache()
     for number in range(3):
         cache.observe(item(str(number), 1, uid=str(number)))
@@ -140,7 +163,7 @@ _steps = st.lists(st.tuples(st.sampled_from(["x", "y", "z"]), st.booleans()), ma
 
 
 def history(steps: list[tuple[str, bool]]) -> list[Callable[[Cache], Change | None]]:
-    """Turn steps into the events of a server: each writes, or deletes, one object."""
+    """Return the events of a server for steps, each of which writes or deletes an object."""
     events: list[Callable[[Cache], Change | None]] = []
     uids: dict[str, str] = {}
     for version, (name, delete) in enumerate(steps, 1):
@@ -156,7 +179,7 @@ def history(steps: list[tuple[str, bool]]) -> list[Callable[[Cache], Change | No
 @settings(deadline=None)
 @given(_steps, st.randoms(use_true_random=False))
 def test_repeated_and_late_events_change_nothing(steps: list[tuple[str, bool]], random: object) -> None:
-    """A stream that is played again from any earlier point ends in the same state."""
+    """Replaying a stream from any earlier event leads to the same state."""
     events = history(steps)
     once, again = Cache(), Cache()
     for event in events:
@@ -174,7 +197,7 @@ def test_repeated_and_late_events_change_nothing(steps: list[tuple[str, bool]], 
 def test_changes_replayed_give_the_cache(
     before: list[tuple[str, bool]], after: list[tuple[str, bool]]
 ) -> None:
-    """Whoever follows the reported changes knows exactly what the cache holds."""
+    """Applying all reported changes gives the content of the cache."""
     cache, follower = Cache(), {}
     changes = [change for event in history(before) if (change := event(cache)) is not None]
     listed = [item(name, 100 + number, uid=name) for number, (name, _) in enumerate(dict(after).items())]

@@ -1,25 +1,30 @@
-"""What a client sends, what it makes of answers, and what it repeats."""
+"""Requests of a client, its handling of responses, and its retries."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
-from aiohttp import web
+from aiohttp import ClientTimeout, web
 from kube_standin import StandIn, hang_up, kubeconfig, refuse, status
 
-from vcsync.kube import errors, transport
+from vcsync.kube import client as client_module
+from vcsync.kube import errors, stream_limiter, transport
 from vcsync.kube.breaker import BreakerState
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
+from vcsync.kube.lines import LineSplitter
 from vcsync.kube.resources import CONFIG_MAPS, PODS, SERVICE_ACCOUNTS
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Echo:
-    """Remembers the last request and answers with an object."""
+    """A handler that keeps the last request, and responds with an object."""
 
     def __init__(self, **metadata: object) -> None:
         self.metadata = {"name": "one", "namespace": "a", "resourceVersion": "7", **metadata}
@@ -54,7 +59,58 @@ async def test_a_created_object_gets_its_type_from_the_resource(server: StandIn,
     assert echo.request.query["fieldManager"] == "vcsync"
 
 
-async def test_a_view_speaks_to_the_same_server_below_its_prefix(server: StandIn, client: Client) -> None:
+async def test_a_body_that_has_a_type_is_sent_as_it_is(server: StandIn, client: Client) -> None:
+    echo = Echo()
+    server.always("POST", echo)
+    body = {"apiVersion": "v2", "kind": "Other", "metadata": {"name": "one"}}
+    await client.create(CONFIG_MAPS, body, "a")
+    assert echo.json == body
+    await client.create(CONFIG_MAPS, b'{"metadata":{}}', "a")
+    assert echo.json == {"metadata": {}}
+    await client.create(CONFIG_MAPS, {"kind": "Other", "metadata": {}}, "a")
+    assert echo.json == {"kind": "Other", "metadata": {}}
+
+
+async def test_a_replaced_object_and_its_status_get_their_type_from_the_resource(
+    server: StandIn, client: Client
+) -> None:
+    echo = Echo()
+    server.always("PUT", echo)
+    body = {"metadata": {"name": "one"}}
+    typed = {"apiVersion": "v1", "kind": "Pod", **body}
+    for subresource, path, sent in (
+        ("", "/api/v1/namespaces/a/pods/one", typed),
+        ("status", "/api/v1/namespaces/a/pods/one/status", typed),
+        ("approval", "/api/v1/namespaces/a/pods/one/approval", body),
+    ):
+        item = await client.replace(PODS, "one", body, "a", subresource=subresource)
+        assert (item.name, echo.request.path, echo.json) == ("one", path, sent)
+        assert echo.request.query["fieldManager"] == "vcsync"
+
+
+async def test_requests_have_a_user_agent(server: StandIn, client: Client) -> None:
+    echo = Echo()
+    server.always("GET", echo)
+    await client.get(CONFIG_MAPS, "one", "a")
+    assert echo.request.headers["User-Agent"].startswith("vcsync/")
+
+
+async def test_a_metadata_only_view_requests_partial_object_metadata(server: StandIn, client: Client) -> None:
+    echo = Echo()
+    server.always("GET", echo)
+    await client.metadata_only().get(CONFIG_MAPS, "one", "a")
+    assert echo.request.headers["Accept"] == "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+
+async def test_a_response_without_a_name_is_an_error_with_the_request(
+    server: StandIn, client: Client
+) -> None:
+    server.always("GET", Echo(name=""))
+    with pytest.raises(errors.KubeError, match=r"/api/v1/namespaces/a/configmaps/one.*it has no name"):
+        await client.get(CONFIG_MAPS, "one", "a")
+
+
+async def test_a_view_sends_requests_below_its_prefix(server: StandIn, client: Client) -> None:
     echo = Echo(tenant="acme")
     server.always("GET", echo)
     item = await client.below("/tenants").below("/acme").get(CONFIG_MAPS, "one", "a")
@@ -62,7 +118,7 @@ async def test_a_view_speaks_to_the_same_server_below_its_prefix(server: StandIn
     assert item.tenant == "acme"
 
 
-async def test_a_subresource_is_posted_to_as_it_is(server: StandIn, client: Client) -> None:
+async def test_subresources_can_be_created(server: StandIn, client: Client) -> None:
     echo = Echo()
     server.always("POST", echo)
     await client.create_raw(SERVICE_ACCOUNTS, {"kind": "TokenRequest"}, "a", name="sa", subresource="token")
@@ -79,7 +135,7 @@ async def test_a_subresource_is_posted_to_as_it_is(server: StandIn, client: Clie
         ("apply", "application/apply-patch+yaml"),
     ],
 )
-async def test_a_patch_says_of_which_kind_it_is(
+async def test_a_patch_has_the_content_type_of_its_kind(
     server: StandIn, client: Client, kind: str, content_type: str
 ) -> None:
     echo = Echo()
@@ -91,7 +147,22 @@ async def test_a_patch_says_of_which_kind_it_is(
     assert ("force" in echo.request.query) == (kind == "apply")
 
 
-async def test_a_delete_names_its_preconditions(server: StandIn, client: Client) -> None:
+async def test_patches_in_bytes_are_sent_unchanged_and_apply_patches_get_their_type(
+    server: StandIn, client: Client
+) -> None:
+    echo = Echo()
+    server.always("PATCH", echo)
+    item = await client.patch(CONFIG_MAPS, "one", b'{"data":null}', "a", subresource="status")
+    assert (item.name, echo.json) == ("one", {"data": None})
+    assert echo.request.path == "/api/v1/namespaces/a/configmaps/one/status"
+    assert dict(echo.request.query) == {"fieldManager": "vcsync"}
+    await client.patch(CONFIG_MAPS, "one", {"data": {}}, "a", kind="apply")
+    assert echo.json == {"apiVersion": "v1", "kind": "ConfigMap", "data": {}}
+    await client.patch(CONFIG_MAPS, "one", b"{}", "a", kind="apply")
+    assert echo.json == {}
+
+
+async def test_a_delete_sends_its_preconditions(server: StandIn, client: Client) -> None:
     echo = Echo(deletionTimestamp="2026-01-01T00:00:00Z", deletionGracePeriodSeconds=30)
     server.always("DELETE", echo)
     left = await client.delete(
@@ -108,6 +179,30 @@ async def test_a_delete_names_its_preconditions(server: StandIn, client: Client)
     }
 
 
+async def test_a_delete_without_preconditions_sends_none(server: StandIn, client: Client) -> None:
+    echo = Echo()
+    server.always("DELETE", echo)
+    assert await client.delete(PODS, "one", "a") is None
+    assert (echo.request.path, echo.json) == (
+        "/api/v1/namespaces/a/pods/one",
+        {"apiVersion": "v1", "kind": "DeleteOptions"},
+    )
+
+
+@pytest.mark.parametrize("propagation", ["Background", "Orphan"])
+async def test_a_collection_is_deleted_with_one_request(
+    server: StandIn, client: Client, propagation: Any
+) -> None:
+    echo = Echo()
+    server.always("DELETE", echo)
+    if propagation == "Background":
+        await client.delete_collection(PODS, "a")
+    else:
+        await client.delete_collection(PODS, "a", propagation=propagation)
+    assert echo.request.path == "/api/v1/namespaces/a/pods"
+    assert echo.json == {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
+
+
 @pytest.mark.parametrize(
     ("metadata", "stands"),
     [
@@ -118,7 +213,7 @@ async def test_a_delete_names_its_preconditions(server: StandIn, client: Client)
         ({"deletionTimestamp": "t"}, True),
     ],
 )
-async def test_a_delete_tells_whether_the_object_still_stands(
+async def test_a_delete_returns_the_object_if_it_still_exists(
     server: StandIn, client: Client, metadata: dict[str, object], stands: bool
 ) -> None:
     server.always("DELETE", Echo(**metadata))
@@ -143,7 +238,7 @@ async def test_a_delete_tells_whether_the_object_still_stands(
         (418, "Teapot", errors.ApiError),
     ],
 )
-async def test_each_refusal_has_its_type(
+async def test_each_error_status_has_an_exception_type(
     server: StandIn, client: Client, code: int, reason: str, kind: type[errors.ApiError]
 ) -> None:
     server.always("POST", refuse(code, reason))
@@ -155,7 +250,7 @@ async def test_each_refusal_has_its_type(
     assert "POST /api/v1/namespaces/a/configmaps" in str(caught.value)
 
 
-async def test_the_causes_of_a_refusal_are_kept(server: StandIn, client: Client) -> None:
+async def test_errors_have_the_causes_of_the_status(server: StandIn, client: Client) -> None:
     causes = [{"reason": "FieldValueInvalid", "message": "no", "field": "spec.x"}]
     server.always("POST", refuse(422, "Invalid", causes=causes))
     with pytest.raises(errors.Invalid) as caught:
@@ -170,7 +265,7 @@ async def test_a_patch_of_another_objects_uid_is_a_conflict(server: StandIn, cli
         await client.patch(CONFIG_MAPS, "one", {"metadata": {"uid": "u"}}, "a")
 
 
-async def test_a_body_that_is_no_status_is_not_repeated(server: StandIn, client: Client) -> None:
+async def test_a_body_that_is_not_a_status_is_not_in_the_message(server: StandIn, client: Client) -> None:
     async def proxy_page(_: web.Request) -> web.StreamResponse:
         return web.Response(status=502, text="<html>password=hunter2</html>")
 
@@ -180,7 +275,7 @@ async def test_a_body_that_is_no_status_is_not_repeated(server: StandIn, client:
     assert "hunter2" not in str(caught.value)
 
 
-async def test_an_answer_that_is_no_object_is_an_error(server: StandIn, client: Client) -> None:
+async def test_a_response_that_is_not_an_object_is_an_error(server: StandIn, client: Client) -> None:
     async def html(_: web.Request) -> web.StreamResponse:
         return web.Response(text="<html>")
 
@@ -189,7 +284,7 @@ async def test_an_answer_that_is_no_object_is_an_error(server: StandIn, client: 
         await client.get(CONFIG_MAPS, "one", "a")
 
 
-NONSENSE = {
+INVALID = {
     "not text": b'{"kind":"Status","message":"\xff","metadata":{"name":"\xff"},"type":"ADDED"}',
     "endless depth": b'{"a":' * 10_000,
 }
@@ -197,13 +292,13 @@ NONSENSE = {
 
 def nonsense(kind: str, code: int = 200) -> Handler:
     async def handle(_: web.Request) -> web.StreamResponse:
-        return web.Response(status=code, body=NONSENSE[kind] + b"\n")
+        return web.Response(status=code, body=INVALID[kind] + b"\n")
 
     return handle
 
 
-@pytest.mark.parametrize("kind", NONSENSE)
-async def test_whatever_a_server_answers_is_one_of_our_errors(
+@pytest.mark.parametrize("kind", INVALID)
+async def test_any_response_raises_only_errors_of_the_client(
     server: StandIn, client: Client, kind: str
 ) -> None:
     for verb in ("GET", "WATCH"):
@@ -222,9 +317,7 @@ async def test_whatever_a_server_answers_is_one_of_our_errors(
         await client.create(CONFIG_MAPS, {}, "a")
 
 
-async def test_an_answer_of_something_else_is_no_object_and_no_empty_list(
-    server: StandIn, client: Client
-) -> None:
+async def test_responses_of_another_type_are_errors(server: StandIn, client: Client) -> None:
     async def maintenance(_: web.Request) -> web.StreamResponse:
         return web.json_response({"status": "maintenance"})
 
@@ -235,13 +328,25 @@ async def test_an_answer_of_something_else_is_no_object_and_no_empty_list(
         await client.list(CONFIG_MAPS, "a")
 
 
-async def test_a_version_that_is_no_object_is_an_error(server: StandIn, client: Client) -> None:
+async def test_a_version_that_is_not_an_object_is_an_error(server: StandIn, client: Client) -> None:
     async def page(_: web.Request) -> web.StreamResponse:
         return web.Response(text="[]")
 
     server.always("GET", page)
-    with pytest.raises(errors.KubeError):
+    with pytest.raises(
+        errors.KubeError,
+        match=r"^standin: /version: the answer is not a Kubernetes object: Expected `object`",
+    ):
         await client.version()
+
+
+async def test_the_version_of_the_server_is_returned(server: StandIn, client: Client) -> None:
+    async def say(_: web.Request) -> web.StreamResponse:
+        return web.json_response({"major": "1", "gitVersion": "v1.36.0"})
+
+    server.always("GET", say)
+    assert await client.version() == {"major": "1", "gitVersion": "v1.36.0"}
+    assert server.requests[-1].path == "/version"
 
 
 async def test_a_redirect_is_not_followed(server: StandIn, client: Client) -> None:
@@ -254,7 +359,7 @@ async def test_a_redirect_is_not_followed(server: StandIn, client: Client) -> No
     assert len(server.requests) == 1
 
 
-async def test_a_write_whose_answer_was_lost_is_not_repeated(server: StandIn, client: Client) -> None:
+async def test_a_write_with_a_lost_response_is_not_retried(server: StandIn, client: Client) -> None:
     server.once("POST", hang_up)
     with pytest.raises(errors.Unreachable) as caught:
         await client.create(CONFIG_MAPS, {}, "a")
@@ -263,15 +368,13 @@ async def test_a_write_whose_answer_was_lost_is_not_repeated(server: StandIn, cl
 
 
 @pytest.mark.parametrize("fault", [hang_up, refuse(503, "ServiceUnavailable"), refuse(500)])
-async def test_a_read_is_repeated(server: StandIn, client: Client, fault: Handler) -> None:
+async def test_a_failed_read_is_retried(server: StandIn, client: Client, fault: Handler) -> None:
     server.once("GET", fault)
     server.always("GET", Echo())
     assert (await client.get(CONFIG_MAPS, "one", "a")).name == "one"
 
 
-async def test_a_write_refused_with_429_is_repeated_after_the_time_asked_for(
-    server: StandIn, client: Client
-) -> None:
+async def test_a_write_refused_with_429_is_retried_after_retry_after(server: StandIn, client: Client) -> None:
     server.once("POST", refuse(429, headers={"Retry-After": "0"}))
     server.always("POST", Echo())
     await client.create(CONFIG_MAPS, {}, "a")
@@ -279,7 +382,7 @@ async def test_a_write_refused_with_429_is_repeated_after_the_time_asked_for(
     assert client.statistics().retries == 1
 
 
-async def test_an_eviction_refused_with_429_is_the_callers_affair(server: StandIn, client: Client) -> None:
+async def test_an_eviction_refused_with_429_is_not_retried(server: StandIn, client: Client) -> None:
     server.always("POST", refuse(429, headers={"Retry-After": "0"}))
     with pytest.raises(errors.TooManyRequests) as caught:
         await client.create(PODS, {"kind": "Eviction"}, "a", name="p", subresource="eviction")
@@ -287,7 +390,7 @@ async def test_an_eviction_refused_with_429_is_the_callers_affair(server: StandI
     assert server.seen["POST"] == 1
 
 
-async def test_a_long_retry_after_is_the_callers_affair(server: StandIn, client: Client) -> None:
+async def test_a_call_with_a_long_retry_after_is_not_retried(server: StandIn, client: Client) -> None:
     server.always("GET", refuse(429, headers={"Retry-After": "60"}))
     with pytest.raises(errors.TooManyRequests) as caught:
         await client.get(CONFIG_MAPS, "one", "a")
@@ -304,9 +407,7 @@ async def test_a_slow_answer_is_a_timeout(server: StandIn, client: Client) -> No
         await client.request("GET", "/version", timeout=0.05)
 
 
-async def test_a_dead_endpoint_fails_fast_after_a_few_calls_and_is_found_again(
-    server: StandIn, client: Client
-) -> None:
+async def test_calls_to_a_dead_endpoint_fail_fast_until_it_is_back(server: StandIn, client: Client) -> None:
     states: list[BreakerState] = []
     client.on_state(states.append)
     for _ in range(5):
@@ -323,7 +424,7 @@ async def test_a_dead_endpoint_fails_fast_after_a_few_calls_and_is_found_again(
     assert states == [BreakerState.OPEN, BreakerState.HALF_OPEN, BreakerState.CLOSED]
 
 
-async def test_a_probe_that_ends_in_a_defect_is_not_the_last_one(
+async def test_a_probe_that_ends_with_a_defect_is_followed_by_another(
     server: StandIn, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     breaker = client._transport._breaker
@@ -360,7 +461,7 @@ async def test_retries_end_with_the_budget(server: StandIn, client: Client) -> N
     assert server.seen["GET"] == 3
 
 
-async def test_watches_open_while_all_connections_for_calls_are_taken(server: StandIn) -> None:
+async def test_watches_can_open_while_all_connections_for_calls_are_in_use(server: StandIn) -> None:
     connection = Connection.from_kubeconfig_bytes(kubeconfig(server.url))
     release = asyncio.Event()
 
@@ -379,10 +480,9 @@ async def test_watches_open_while_all_connections_for_calls_are_taken(server: St
         await call
 
 
-async def test_endpoints_that_accept_and_say_nothing_leave_others_turns_to_open_watches(
-    server: StandIn, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transport, "_SETUPS", 2)
+@asynccontextmanager
+async def silent_server() -> AsyncIterator[StandIn]:
+    """Serve watches without ever responding."""
     silent, never = StandIn(), asyncio.Event()
 
     async def say_nothing(_: web.Request) -> web.StreamResponse:
@@ -391,24 +491,71 @@ async def test_endpoints_that_accept_and_say_nothing_leave_others_turns_to_open_
 
     silent.always("WATCH", say_nothing)
     await silent.start()
-    connection = Connection.from_kubeconfig_bytes(kubeconfig(silent.url))
-
-    async def watch(any_client: Client) -> None:
-        async with aclosing(any_client.watch_batches(PODS, resource_version="100")) as batches:
-            await anext(batches)
-
-    async with Client(connection, name="silent", timeout=0.2) as hung:
-        stuck = [asyncio.create_task(watch(hung)) for _ in range(2)]
-        async with asyncio.timeout(5):
-            await asyncio.sleep(0.05)
-            await watch(client)
-        for each in stuck:
-            with pytest.raises(errors.Timeout):
-                await each
+    yield silent
     await silent.stop()
 
 
-async def test_statistics_count_answers_by_verb_and_class(server: StandIn, client: Client) -> None:
+async def watch(client: Client) -> None:
+    async with aclosing(client.watch_batches(PODS, resource_version="100")) as batches:
+        await anext(batches)
+
+
+async def test_unresponsive_endpoints_do_not_block_watches_of_others(
+    server: StandIn, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_limiter, "MAX_OPENING", 2)
+    monkeypatch.setattr(stream_limiter, "SLOW_SECONDS", 0.01)
+    async with silent_server() as silent, AsyncExitStack() as stack:
+        stuck: list[asyncio.Task[None]] = []
+        for _ in range(3):  # more streams than slots, with a time limit beyond that of the test
+            connection = Connection.from_kubeconfig_bytes(kubeconfig(silent.url))
+            hung = await stack.enter_async_context(Client(connection, name="silent", timeout=1000))
+            stuck += [
+                asyncio.create_task(watch(hung)) for _ in range(2 * stream_limiter.MAX_OPENING_PER_SERVER)
+            ]
+        async with asyncio.timeout(20):
+            await watch(client)
+        assert not any(each.done() for each in stuck)
+        for each in stuck:
+            each.cancel()
+        await asyncio.wait(stuck)
+
+
+async def test_an_endpoint_that_responds_again_takes_slots_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stream_limiter, "MAX_OPENING", 1)
+    monkeypatch.setattr(stream_limiter, "SLOW_SECONDS", 0.0)
+    own, other = stream_limiter.StreamLimiter(), stream_limiter.StreamLimiter()
+
+    async def open_fast(endpoint: stream_limiter.StreamLimiter) -> None:
+        async with endpoint.slot():
+            pass
+
+    async with own.slot():
+        await asyncio.sleep(0.01)  # it is slow, so its slot is released
+        async with asyncio.timeout(20):
+            await open_fast(other)
+    monkeypatch.setattr(stream_limiter, "SLOW_SECONDS", 1000)
+    async with other.slot():  # all slots are in use
+        async with asyncio.timeout(20):
+            await open_fast(own)
+        waiting = asyncio.create_task(open_fast(own))
+        await asyncio.sleep(0.01)
+        assert not waiting.done(), "it responded in time, so it needs a slot again"
+    async with asyncio.timeout(20):
+        await waiting
+
+
+async def test_watches_of_an_unresponsive_endpoint_time_out() -> None:
+    async with silent_server() as silent:
+        connection = Connection.from_kubeconfig_bytes(kubeconfig(silent.url))
+        async with Client(connection, name="silent", timeout=0.05) as hung:
+            with pytest.raises(errors.Timeout):
+                await watch(hung)
+
+
+async def test_statistics_count_responses_by_verb_and_class(server: StandIn, client: Client) -> None:
     server.once("GET", Echo())
     await client.get(CONFIG_MAPS, "one", "a")
     server.once("GET", refuse(404))
@@ -420,13 +567,144 @@ async def test_statistics_count_answers_by_verb_and_class(server: StandIn, clien
     assert statistics.last_error is None
 
 
-async def test_a_closed_client_says_so(client: Client) -> None:
+async def test_statistics_count_attempts_without_response_and_server_errors(
+    server: StandIn, client: Client
+) -> None:
+    server.once("POST", refuse(500, message="it broke"))
+    with pytest.raises(errors.ServerError):
+        await client.create(CONFIG_MAPS, {}, "a")
+    assert client.statistics().last_success_at is None
+    assert "500 it broke" in (client.statistics().last_error or "")
+    server.once("POST", hang_up)
+    with pytest.raises(errors.Unreachable):
+        await client.create(CONFIG_MAPS, {}, "a")
+    statistics = client.statistics()
+    assert statistics.requests == {("POST", "5xx"): 1, ("POST", "error"): 1}
+    assert (statistics.last_success_at, statistics.retries) == (None, 0)
+    assert "POST /api/v1/namespaces/a/configmaps: the server closed the connection" in (
+        statistics.last_error or ""
+    )
+    assert statistics.last_error_at is not None
+
+
+async def test_calls_one_after_another_share_a_connection(server: StandIn, client: Client) -> None:
+    server.always("GET", Echo())
+    peers = []
+    for _ in range(3):
+        await client.get(CONFIG_MAPS, "one", "a")
+        peers.append(server.peers[-1])
+    assert len(set(peers)) == 1
+
+
+@pytest.mark.parametrize("longest", [7, 8, 9])
+async def test_an_endless_response_is_an_error(
+    server: StandIn, client: Client, longest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def eight(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=b"12345678")
+
+    monkeypatch.setattr(transport, "_LONGEST_ANSWER", longest)
+    server.always("POST", eight)
+    if longest >= 8:
+        assert await client.request("POST", "/x") == b"12345678"
+    else:
+        with pytest.raises(errors.Unreachable):
+            await client.request("POST", "/x")
+
+
+async def test_an_answer_that_names_other_choices_is_no_answer(server: StandIn, client: Client) -> None:
+    server.always("POST", refuse(300))
+    with pytest.raises(errors.ApiError):
+        await client.request("POST", "/x")
+
+
+async def test_calls_of_a_closed_client_raise(client: Client) -> None:
     await client.close()
     with pytest.raises(RuntimeError, match="closed"):
         await client.version()
 
 
-async def test_a_watch_gives_events_one_by_one(server: StandIn, client: Client) -> None:
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ({"resource_version": ""}, {}),
+        ({"resource_version": "7"}, {"resourceVersion": "7"}),
+        (
+            {"resource_version": "", "send_initial_events": True},
+            {"resourceVersion": "", "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"},
+        ),
+        (
+            {"resource_version": "7", "label_selector": "a=b", "field_selector": "c=d", "timeout_seconds": 9},
+            {"resourceVersion": "7", "labelSelector": "a=b", "fieldSelector": "c=d", "timeoutSeconds": "9"},
+        ),
+    ],
+)
+async def test_a_watch_sends_its_version_and_selectors(
+    server: StandIn, client: Client, options: dict[str, Any], asked: dict[str, str]
+) -> None:
+    async with aclosing(client.watch_batches(CONFIG_MAPS, "a", **options)) as batches:
+        await anext(batches)
+    usual = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": "300"}
+    assert dict(server.requests[-1].query) == {**usual, **asked}
+
+
+async def test_watches_and_calls_are_counted(server: StandIn, client: Client) -> None:
+    for _ in range(3):
+        async with aclosing(client.watch_batches(CONFIG_MAPS, "a", resource_version="")) as batches:
+            await anext(batches)
+            assert client.statistics().watches == 1
+    assert client.statistics().watches == 0
+
+
+async def test_calls_are_rate_limited(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.always("GET", Echo())
+    slept: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        slept.append(seconds)
+        await sleep(0)
+
+    connection = Connection.from_kubeconfig_bytes(kubeconfig(server.url, token="t0ken"))
+    async with Client(connection, name="standin", qps=0.001) as client:
+        monkeypatch.setattr(transport.asyncio, "sleep", noted)
+        for _ in range(20):
+            await client.get(CONFIG_MAPS, "one", "a")
+        monkeypatch.undo()
+    assert [each for each in slept if each > 1]
+
+
+async def test_errors_of_credentials_name_the_endpoint(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_bytes(kubeconfig("http://127.0.0.1:9", tokenFile="gone"))
+    async with Client(Connection.from_kubeconfig_file(path), name="standin") as client:
+        with pytest.raises(errors.CredentialsError, match="gone") as caught:
+            await client.get(CONFIG_MAPS, "one", "a")
+        assert caught.value.endpoint == "standin"
+        assert str(tmp_path / "gone") in (client.statistics().last_error or "")
+
+
+async def test_a_refused_token_is_read_again_and_the_call_retried_once(
+    server: StandIn, tmp_path: Path
+) -> None:
+    path = tmp_path / "token"
+    path.write_text("old")
+    echo = Echo()
+
+    async def rotated(request: web.Request) -> web.StreamResponse:
+        if request.headers["Authorization"] == "Bearer new":
+            return await echo(request)
+        path.write_text("new")
+        return web.json_response(status(401, "Unauthorized"), status=401)
+
+    server.always("GET", rotated)
+    (tmp_path / "config").write_bytes(kubeconfig(server.url, tokenFile="token"))
+    async with Client(Connection.from_kubeconfig_file(tmp_path / "config"), name="standin") as client:
+        assert (await client.get(CONFIG_MAPS, "one", "a")).name == "one"
+    assert len(server.requests) == 2
+
+
+async def test_a_watch_yields_events_one_by_one(server: StandIn, client: Client) -> None:
     server.put("a", "one")
     events = client.watch(CONFIG_MAPS, resource_version="1")
     first = await anext(events)
@@ -448,6 +726,57 @@ async def test_events_before_an_error_are_delivered(server: StandIn, client: Cli
         await anext(events)
 
 
+async def test_a_silent_watch_by_event_times_out(
+    client: Client,
+) -> None:
+    with pytest.raises(errors.Timeout, match="no data arrived for too long"):
+        async for _ in client.watch(CONFIG_MAPS, "a", resource_version="", silence=0.05):
+            pass
+
+
+async def test_a_watch_by_event_sends_its_arguments(server: StandIn, client: Client) -> None:
+    server.put("a", "one", {"a": "b"})
+    events = client.watch(
+        CONFIG_MAPS,
+        "a",
+        resource_version="7",
+        label_selector="a=b",
+        field_selector="c=d",
+        timeout_seconds=9,
+        send_initial_events=True,
+    )
+    assert (await anext(events)).object.name == "one"
+    await events.aclose()
+    assert server.requests[-1].path == "/api/v1/namespaces/a/configmaps"
+    assert dict(server.requests[-1].query) == {
+        "watch": "true",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": "7",
+        "resourceVersionMatch": "NotOlderThan",
+        "labelSelector": "a=b",
+        "fieldSelector": "c=d",
+        "timeoutSeconds": "9",
+        "sendInitialEvents": "true",
+    }
+
+
+async def test_endless_and_incomplete_events_are_lost_connections(
+    server: StandIn, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cut(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=b'{"type":"ADD')
+
+    server.always("WATCH", cut)
+    with pytest.raises(errors.Unreachable, match="WATCH /api/v1/configmaps: cut in the middle") as caught:
+        await anext(client.watch(CONFIG_MAPS, resource_version="1"))
+    assert caught.value.endpoint == "standin"
+    monkeypatch.setattr(client_module, "LineSplitter", partial(LineSplitter, 10))
+    with pytest.raises(errors.Unreachable, match="WATCH /api/v1/configmaps: a line of more than") as caught:
+        await anext(client.watch(CONFIG_MAPS, resource_version="1"))
+    assert caught.value.endpoint == "standin"
+    assert client.statistics().watches == 0
+
+
 async def test_a_huge_event_has_no_line_limit(server: StandIn, client: Client) -> None:
     server.put("a", "big", blob="x" * 3_000_000)
     events = client.watch(CONFIG_MAPS, resource_version="1")
@@ -455,7 +784,7 @@ async def test_a_huge_event_has_no_line_limit(server: StandIn, client: Client) -
     await events.aclose()
 
 
-async def test_a_page_larger_than_asked_for_is_passed_on_in_portions(server: StandIn, client: Client) -> None:
+async def test_a_page_larger_than_the_limit_is_yielded_in_pages(server: StandIn, client: Client) -> None:
     async def everything(_: web.Request) -> web.StreamResponse:
         items = [{"metadata": {"name": str(number)}} for number in range(5)]
         return web.json_response({"metadata": {"resourceVersion": "9"}, "items": items})
@@ -463,6 +792,27 @@ async def test_a_page_larger_than_asked_for_is_passed_on_in_portions(server: Sta
     server.always("LIST", everything)
     sizes = [len(page.items) async for page in client.pages(CONFIG_MAPS, limit=2)]
     assert sizes == [2, 2, 1]
+
+
+async def test_a_list_sends_its_arguments_with_every_page(server: StandIn, client: Client) -> None:
+    for number in range(3):
+        server.put("a", f"n{number}", {"a": "b"})
+    items = await client.list(
+        CONFIG_MAPS, "a", label_selector="a=b", field_selector="c=d", limit=2, resource_version="7"
+    )
+    assert [item.name for item in items] == ["n0", "n1", "n2"]
+    selection = {"labelSelector": "a=b", "fieldSelector": "c=d", "limit": "2"}
+    first, second = (dict(request.query) for request in server.requests)
+    assert first == {**selection, "resourceVersion": "7", "resourceVersionMatch": "NotOlderThan"}
+    assert second == {**selection, "continue": second["continue"]}
+
+
+async def test_a_list_without_a_limit_requests_everything(server: StandIn, client: Client) -> None:
+    for number in range(3):
+        server.put("a", f"n{number}")
+    pages = [page async for page in client.pages(CONFIG_MAPS, "a", limit=0)]
+    assert [(len(page.items), page.remaining) for page in pages] == [(3, None)]
+    assert dict(server.requests[-1].query) == {}
 
 
 async def test_an_empty_collection_is_one_empty_page(client: Client) -> None:
@@ -478,3 +828,67 @@ async def test_the_proxy_of_the_environment_is_used(
     async with Client(connection, name="proxied") as proxied:
         assert (await proxied.get(CONFIG_MAPS, "one", "a")).name == "one"
     assert server.requests[-1].headers["Host"] == "cluster.example:8080"
+
+
+ASKED = transport.Request("GET", "/api/v1/pods?limit=1", ClientTimeout())
+WRITTEN = transport.Request("POST", "/api/v1/namespaces/a/pods?x=y", ClientTimeout())
+EVICTED = transport.Request("POST", "/api/v1/namespaces/a/pods/p/eviction?x=y", ClientTimeout())
+
+
+def refused(kind: type[errors.ApiError], retry_after: float | None = None) -> errors.ApiError:
+    return kind(errors.Status(), retry_after=retry_after)
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "pause"),
+    [
+        (ASKED, refused(errors.ServerError), 0.1),
+        (WRITTEN, refused(errors.ServerError), None),
+        (ASKED, refused(errors.ServerError, 3.0), 3.1),
+        (ASKED, refused(errors.ServerError, 10.0), 10.1),
+        (ASKED, refused(errors.ServerError, 10.5), None),
+        (ASKED, refused(errors.NotFound), None),
+        (WRITTEN, refused(errors.TooManyRequests, 2.0), 2.1),
+        (WRITTEN, refused(errors.TooManyRequests), None),
+        (EVICTED, refused(errors.TooManyRequests, 2.0), None),
+        (ASKED, errors.Unreachable("x"), 0.1),
+        (WRITTEN, errors.Unreachable("x"), None),
+        (WRITTEN, errors.Unreachable("x", sent=False), 0.1),
+        (ASKED, errors.Timeout("x"), None),
+        (ASKED, errors.CircuitOpen("x", retry_after=1.0), None),
+        (ASKED, errors.KubeError("x"), None),
+    ],
+)
+def test_retries_and_their_pauses_depend_on_the_error(
+    ask: transport.Request, error: errors.KubeError, pause: float | None
+) -> None:
+    assert transport.retry_pause(ask, error, 0, 1.0) == pause
+
+
+def test_pauses_between_attempts_grow_to_two_seconds() -> None:
+    error = errors.Unreachable("x")
+    pauses = [transport.retry_pause(ASKED, error, attempt, 1.0) for attempt in range(7)]
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        (None, None),
+        ("0", 0.0),
+        ("77", 77.0),
+        ("1.5", None),
+        ("-1", None),
+        ("", None),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", None),
+        ("999999999", 999_999_999.0),
+        ("9999999999", None),
+    ],
+)
+def test_retry_after_is_in_seconds(header: str | None, seconds: float | None) -> None:
+    assert transport._seconds(header) == seconds
+
+
+def test_the_text_of_a_request_is_its_verb_and_path() -> None:
+    stream = transport.Request("GET", "/api/v1/pods?watch=true", ClientTimeout(), stream=True)
+    assert (str(ASKED), str(stream)) == ("GET /api/v1/pods", "WATCH /api/v1/pods")

@@ -1,25 +1,28 @@
-"""Events never hold anybody up; logs never show a secret; the loop starts."""
+"""Recording of Events, redaction of logs, and the event loop."""
 
 import asyncio
 import gc
 import json
 import math
+import sys
 import weakref
 from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 import structlog
 
-from vcsync.kube import events, logs, loop
-from vcsync.kube.errors import Forbidden, NotFound, Status
+from vcsync.kube import events
+from vcsync.kube.errors import AlreadyExists, Forbidden, NotFound, Status
 from vcsync.kube.events import EventRecorder, ObjectRef
+from vcsync.process import logs, loop
 
 POD = ObjectRef("v1", "Pod", "p", "a", "u")
 
 
 class Sink:
-    """Stands in for a client that takes Events."""
+    """A stand-in for a client that accepts Events."""
 
     name = "sink"
 
@@ -73,9 +76,12 @@ async def test_repeats_are_counted_on_one_event(sink: Sink, recorder: EventRecor
         "name": "p",
         "uid": "u",
     }
+    assert first["source"] == {"component": "test"}
+    assert first["reportingComponent"] == "test"
+    assert (first["type"], first["reason"], first["message"]) == ("Normal", "R", "m")
 
 
-async def test_an_event_that_has_expired_begins_again(sink: Sink, recorder: EventRecorder) -> None:
+async def test_an_expired_event_is_created_again(sink: Sink, recorder: EventRecorder) -> None:
     recorder.emit(POD, "Normal", "R", "m", now=0.0)
     await recorder.flush()
     sink.created.clear()
@@ -85,6 +91,25 @@ async def test_an_event_that_has_expired_begins_again(sink: Sink, recorder: Even
     recorder.emit(POD, "Normal", "R", "m", now=9000.0)
     await recorder.flush()
     assert sink.counts == [1, 1]
+
+
+async def test_a_once_event_is_written_once_by_several_recorders(sink: Sink, recorder: EventRecorder) -> None:
+    creations = 0
+    create = sink.create
+
+    async def refusing(resource: object, body: dict[str, Any], namespace: str) -> None:
+        nonlocal creations
+        creations += 1
+        if body["metadata"]["name"] in sink.created:
+            raise AlreadyExists(Status(code=409))
+        await create(resource, body, namespace)
+
+    sink.create = refusing  # type: ignore[method-assign]
+    for each in (recorder, recorder, EventRecorder(sink, "test")):  # type: ignore[arg-type]
+        each.emit(POD, "Warning", "R", "m", now=float(creations), once=True)
+        await each.flush()
+    assert creations == 2
+    assert sink.counts == [1]
 
 
 async def test_events_of_cluster_wide_objects_go_to_the_default_namespace(
@@ -97,7 +122,7 @@ async def test_events_of_cluster_wide_objects_go_to_the_default_namespace(
     assert len(event["message"]) == 1024
 
 
-async def test_too_many_events_push_the_oldest_out(sink: Sink, recorder: EventRecorder) -> None:
+async def test_a_full_queue_drops_the_oldest_events(sink: Sink, recorder: EventRecorder) -> None:
     for number in range(events._LONGEST_QUEUE + 5):
         recorder.emit(POD, "Normal", "R", str(number), now=0.0)
     assert recorder.dropped == 5
@@ -105,14 +130,14 @@ async def test_too_many_events_push_the_oldest_out(sink: Sink, recorder: EventRe
     assert "0" not in {event["message"] for event in sink.created.values()}
 
 
-async def test_what_the_server_refuses_is_counted(sink: Sink, recorder: EventRecorder) -> None:
+async def test_events_that_the_server_refuses_are_counted(sink: Sink, recorder: EventRecorder) -> None:
     sink.refuses = True
     recorder.emit(POD, "Normal", "R", "m", now=0.0)
     await recorder.flush()
     assert recorder.failed == 1
 
 
-async def test_what_waits_at_the_end_is_still_written(sink: Sink, recorder: EventRecorder) -> None:
+async def test_queued_events_are_written_at_the_end(sink: Sink, recorder: EventRecorder) -> None:
     task = asyncio.create_task(recorder.run())
     await asyncio.sleep(0)
     recorder.emit(POD, "Normal", "R", "m", now=0.0)
@@ -139,7 +164,7 @@ async def test_what_waits_at_the_end_is_still_written(sink: Sink, recorder: Even
         ("name", "pod-1", "pod-1"),
     ],
 )
-def test_secrets_are_blacked_out(key: str, value: object, shown: object) -> None:
+def test_secrets_are_redacted(key: str, value: object, shown: object) -> None:
     assert logs.redact(None, "info", {key: value}) == {key: shown}
 
 
@@ -163,6 +188,7 @@ def test_json_logs_are_one_object_per_line_and_tracebacks_are_redacted(
     event = json.loads(lines[0])
     assert (event["event"], event["level"], event["tenant"]) == ("failed", "error", "acme")
     assert "ValueError" in event["exception"]
+    assert datetime.fromisoformat(event["timestamp"]).utcoffset() == timedelta(0)
     assert "abcdefgh1234" not in lines[0]
 
 
@@ -178,7 +204,7 @@ def test_the_loop_runs_a_coroutine() -> None:
     assert loop.run(main()) == 7
 
 
-def test_the_collector_is_made_rare() -> None:
+def test_garbage_collections_are_made_rare() -> None:
     before = gc.get_threshold()
     try:
         loop.tune_gc()
@@ -190,13 +216,13 @@ def test_the_collector_is_made_rare() -> None:
 
 
 class Part:
-    """Something that refers to itself: only the collector can let go of it."""
+    """An object with a reference to itself, which only the garbage collector frees."""
 
     def __init__(self) -> None:
         self.itself = self
 
 
-def test_what_a_part_leaves_is_let_go_of_when_it_was_started_anew() -> None:
+def test_tuning_again_frees_the_objects_of_a_restarted_part() -> None:
     before = gc.get_threshold()
     try:
         part = Part()
@@ -208,3 +234,22 @@ def test_what_a_part_leaves_is_let_go_of_when_it_was_started_anew() -> None:
     finally:
         gc.unfreeze()
         gc.set_threshold(*before)
+
+
+@pytest.mark.usefixtures("restored")
+@pytest.mark.parametrize(
+    ("terminal", "no_color", "coloured"),
+    [(True, "", True), (True, "1", False), (False, "", False), (False, "1", False)],
+)
+def test_colours_are_only_for_terminals_and_without_no_color(
+    terminal: bool,
+    no_color: str,
+    coloured: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    logs.configure("info", "console")
+    structlog.get_logger("colour").warning("something happens", what="x")
+    assert ("\x1b[" in capsys.readouterr().err) == coloured

@@ -1,4 +1,4 @@
-"""Leader election over a Lease that behaves as the API server's."""
+"""Leader election with a Lease that behaves like that of an API server."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -10,24 +10,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcsync.kube import envelope
-from vcsync.kube.envelope import Envelope
 from vcsync.kube.errors import AlreadyExists, Conflict, NotFound, Status, Unreachable
-from vcsync.kube.lease import LeaderElector, LeaseSpec, Tenure, Watchman
-from vcsync.kube.patches import merge_patch
+from vcsync.kube.lease import HolderMonitor, LeaderElector, LeaseSpec, LeaseValidity
+from vcsync.kube.resources import LEASES, Resource
+from vcsync.objects import envelope
+from vcsync.objects.envelope import Envelope
+from vcsync.objects.merge_patch import merge_patch
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 TIMES = {"lease_seconds": 0.3, "renew_seconds": 0.2, "retry_seconds": 0.02}
 
 
 class Store:
-    """One Lease with optimistic concurrency; stands in for a client."""
+    """A stand-in for a client, with one Lease and optimistic concurrency."""
 
     def __init__(self) -> None:
         self.lease: dict[str, Any] | None = None
         self.version = 0
         self.broken = False
-        self.writes = 0
+        self.holders: list[str | None] = []
+
+    @property
+    def writes(self) -> int:
+        return len(self.holders)
 
     @property
     def holder(self) -> str | None:
@@ -43,17 +48,20 @@ class Store:
     def _envelope(self) -> Envelope:
         return envelope.parse(envelope.encode(self.lease))
 
-    async def get(self, *_: object) -> Envelope:
+    async def get(self, resource: Resource, name: str, namespace: str) -> Envelope:
+        assert (resource, name, namespace) == (LEASES, "l", "n")
         self._checked()
         return self._envelope()
 
-    async def create(self, _: object, body: dict[str, Any], namespace: str) -> Envelope:
+    async def create(self, resource: Resource, body: dict[str, Any], namespace: str) -> Envelope:
+        assert (resource, body["metadata"]["name"], namespace) == (LEASES, "l", "n")
         if self.lease is not None:
             raise AlreadyExists(Status(code=409))
         self.lease = body
         return self._written()
 
-    async def patch(self, _: object, name: str, patch: dict[str, Any], namespace: str) -> Envelope:
+    async def patch(self, resource: Resource, name: str, patch: dict[str, Any], namespace: str) -> Envelope:
+        assert (resource, name, namespace) == (LEASES, "l", "n")
         if patch["metadata"]["resourceVersion"] != self._checked()["metadata"]["resourceVersion"]:
             raise Conflict(Status(code=409))
         self.lease = merge_patch(self.lease, patch)
@@ -62,7 +70,7 @@ class Store:
     def _written(self) -> Envelope:
         assert self.lease is not None
         self.version += 1
-        self.writes += 1
+        self.holders.append(self.holder)
         self.lease["metadata"]["resourceVersion"] = str(self.version)
         self.lease["metadata"].setdefault("uid", "lease-uid")
         return self._envelope()
@@ -79,7 +87,7 @@ async def until(condition: Any) -> None:
 
 
 class Leader:
-    """Leads until stopped, and notes who leads at the same time."""
+    """A process that leads until stopped, and records all current leaders."""
 
     leading: set[str]
 
@@ -103,7 +111,7 @@ class Leader:
             await self.task
 
 
-async def test_one_leads_and_another_takes_over_at_once_when_it_stops() -> None:
+async def test_another_process_takes_over_immediately_when_the_leader_stops() -> None:
     store, leading = Store(), set[str]()
     first = Leader(store, "first", leading)
     await until(lambda: leading == {"first"})
@@ -112,14 +120,16 @@ async def test_one_leads_and_another_takes_over_at_once_when_it_stops() -> None:
     assert leading == {"first"}
     assert store.writes > 5
     await first.stop()
-    assert store.holder is None
     await until(lambda: leading == {"second"})
+    assert store.holders[store.holders.index("second") - 1] is None, (
+        "the lease was given back, not waited for"
+    )
     assert store.lease is not None
     assert store.lease["spec"]["leaseTransitions"] == 1
     await second.stop()
 
 
-async def test_a_leader_that_cannot_renew_stops_before_another_may_begin() -> None:
+async def test_a_leader_that_cannot_renew_stops_before_another_can_lead() -> None:
     store, leading = Store(), set[str]()
     first = Leader(store, "first", leading)
     await until(lambda: leading == {"first"})
@@ -131,7 +141,7 @@ async def test_a_leader_that_cannot_renew_stops_before_another_may_begin() -> No
     await first.stop()
 
 
-async def test_a_dead_holder_is_waited_for_as_long_as_its_lease_lasts() -> None:
+async def test_the_lease_of_a_dead_holder_must_expire() -> None:
     store, leading = Store(), set[str]()
     dead = {"holderIdentity": "dead", "leaseDurationSeconds": 1, "renewTime": "2099-01-01T00:00:00.000000Z"}
     store.lease = {"metadata": {"name": "l", "resourceVersion": "0"}, "spec": dead}
@@ -142,7 +152,7 @@ async def test_a_dead_holder_is_waited_for_as_long_as_its_lease_lasts() -> None:
     await next_one.stop()
 
 
-async def test_a_holder_that_has_certainly_ended_is_followed_at_once() -> None:
+async def test_the_lease_of_an_ended_process_is_taken_immediately() -> None:
     store, leading = Store(), set[str]()
     held = {
         "holderIdentity": "dead",
@@ -166,7 +176,27 @@ async def test_a_holder_that_has_certainly_ended_is_followed_at_once() -> None:
     assert asked == ["dead", "dead"]
 
 
-async def test_whoever_lost_the_lease_to_another_stops() -> None:
+async def test_a_renewal_is_repeated_after_a_conflicting_write() -> None:
+    store, leading = Store(), set[str]()
+    first = Leader(store, "first", leading)
+    await until(lambda: leading == {"first"})
+    assert store.lease is not None
+    for _ in range(3):
+        stood = store.lease["spec"]["renewTime"]
+        store._written()  # another client writes the lease, and the holder stays the same
+        await until(lambda: store.lease and store.lease["spec"]["renewTime"] > stood)  # noqa: B023
+    assert set(store.lease["spec"]) == {
+        "holderIdentity",
+        "leaseDurationSeconds",
+        "acquireTime",
+        "renewTime",
+        "leaseTransitions",
+    }
+    assert leading == {"first"}
+    await first.stop()
+
+
+async def test_a_leader_that_lost_the_lease_stops() -> None:
     store, leading = Store(), set[str]()
     first = Leader(store, "first", leading)
     await until(lambda: leading == {"first"})
@@ -179,7 +209,7 @@ async def test_whoever_lost_the_lease_to_another_stops() -> None:
     assert store.holder == "thief"
 
 
-async def test_a_renewal_whose_answer_was_lost_does_not_keep_the_lease_from_being_given_back() -> None:
+async def test_the_lease_is_released_after_a_renewal_with_a_lost_response() -> None:
     store, leading = Store(), set[str]()
     first = Leader(store, "first", leading)
     await until(lambda: leading == {"first"})
@@ -188,7 +218,7 @@ async def test_a_renewal_whose_answer_was_lost_does_not_keep_the_lease_from_bein
     assert store.holder is None
 
 
-async def test_the_work_that_ends_gives_the_lease_back_and_its_error_on() -> None:
+async def test_work_that_ends_releases_the_lease_and_raises_its_error() -> None:
     store = Store()
 
     async def fail() -> None:
@@ -199,17 +229,17 @@ async def test_the_work_that_ends_gives_the_lease_back_and_its_error_on() -> Non
     assert store.holder is None
 
 
-def test_a_holder_lives_as_long_as_it_renews_whatever_its_clock_says() -> None:
-    watchman = Watchman()
+def test_a_holder_is_alive_while_it_renews_regardless_of_its_clock() -> None:
+    monitor = HolderMonitor()
     old = LeaseSpec("other", 10, renew_time="1999-01-01T00:00:00Z")
-    assert not watchman.expired(old, 100.0)
-    assert not watchman.expired(old, 109.0)
-    assert watchman.expired(old, 110.0)
-    assert not watchman.expired(LeaseSpec("other", 10, renew_time="1999-01-01T00:00:01Z"), 111.0)
-    assert watchman.expired(LeaseSpec(None, 10), 112.0)
+    assert not monitor.expired(old, 100.0)
+    assert not monitor.expired(old, 109.0)
+    assert monitor.expired(old, 110.0)
+    assert not monitor.expired(LeaseSpec("other", 10, renew_time="1999-01-01T00:00:01Z"), 111.0)
+    assert monitor.expired(LeaseSpec(None, 10), 112.0)
 
 
-def test_times_that_do_not_fit_are_refused() -> None:
+def test_inconsistent_durations_are_refused() -> None:
     with pytest.raises(ValueError, match="renew_seconds"):
         LeaderElector(Store(), "l", "n", "i", lease_seconds=5, renew_seconds=10)  # type: ignore[arg-type]
 
@@ -218,7 +248,7 @@ def test_times_that_do_not_fit_are_refused() -> None:
 
 
 class SlowStore(Store):
-    """A server that acts on a request at once or late, and answers still later or never."""
+    """A server that processes requests immediately or late, and responds later or never."""
 
     def __init__(self, delays: list[tuple[float, float]]) -> None:
         super().__init__()
@@ -265,7 +295,7 @@ DELAY = st.one_of(st.sampled_from([0.0, 0.0, 4.5, 9.5, 1000.0]), st.floats(0, 30
 
 @settings(max_examples=300)
 @given(delays=st.lists(st.tuples(DELAY, DELAY), min_size=1, max_size=30), second_begins=st.floats(0, 20))
-def test_there_are_never_two_leaders_whatever_the_delays_of_answers(
+def test_there_are_never_two_leaders_with_any_delays_of_responses(
     in_virtual_time: Run, delays: list[tuple[float, float]], second_begins: float
 ) -> None:
     terms: list[str] = []
@@ -302,7 +332,38 @@ def test_there_are_never_two_leaders_whatever_the_delays_of_answers(
     assert len(terms) == len(set(terms))
 
 
-def test_an_acquisition_answered_too_late_is_not_led_by(in_virtual_time: Run) -> None:
+def test_a_leader_renews_the_lease_until_its_work_has_stopped(in_virtual_time: Run) -> None:
+    seen: list[str] = []
+
+    async def world() -> None:
+        store = Store()
+        loop = asyncio.get_running_loop()
+
+        async def stand(identity: str) -> None:
+            async def lead() -> None:
+                seen.append(f"{identity} begins")
+                try:
+                    await asyncio.sleep(100)
+                finally:
+                    await asyncio.sleep(60)  # what is in flight takes four times as long as the lease
+                    seen.append(f"{identity} has ended")
+
+            await LeaderElector(store, "l", "n", identity, clock=loop.time).run(lead)  # type: ignore[arg-type]
+
+        first = asyncio.create_task(stand("first"))
+        await asyncio.sleep(1)
+        second = asyncio.create_task(stand("second"))
+        await asyncio.sleep(1)
+        first.cancel()
+        await asyncio.sleep(70)
+        second.cancel()
+        await asyncio.wait((first, second))
+
+    in_virtual_time(world())
+    assert seen == ["first begins", "first has ended", "second begins", "second has ended"]
+
+
+def test_an_acquisition_with_a_late_response_does_not_lead(in_virtual_time: Run) -> None:
     led_at: list[float] = []
 
     async def world() -> None:
@@ -352,11 +413,31 @@ def test_a_leader_ends_its_work_ten_seconds_after_it_sent_the_last_answered_rene
     st.lists(st.floats(0, 100), min_size=1),
     st.floats(0, 200),
 )
-def test_a_tenure_ends_so_long_after_the_newest_write_was_sent(sent: list[float], now: float) -> None:
-    tenure = Tenure(10)
-    assert tenure.left(now) == 0
+def test_validity_counts_from_when_the_last_write_was_sent(sent: list[float], now: float) -> None:
+    validity = LeaseValidity(10)
+    assert validity.left(now) == 0
     for at in sent:
-        tenure.written(at)
-    assert tenure.left(now) == max(0.0, max(sent) + 10 - now)
-    tenure.end()
-    assert tenure.left(now) == 0
+        validity.written(at)
+    assert validity.left(now) == max(0.0, max(sent) + 10 - now)
+    validity.end()
+    assert validity.left(now) == 0
+
+
+async def test_a_released_lease_has_no_holder_and_expires_immediately() -> None:
+    store = Store()
+
+    async def lead() -> None:
+        return None
+
+    await elector(store, "a").run(lead)
+    assert store.lease is not None
+    spec = store.lease["spec"]
+    assert set(spec) <= {
+        "leaseDurationSeconds",
+        "renewTime",
+        "acquireTime",
+        "leaseTransitions",
+        "holderIdentity",
+    }
+    assert (store.holder, spec["leaseDurationSeconds"]) == (None, 1)
+    assert spec["renewTime"] > spec["acquireTime"]

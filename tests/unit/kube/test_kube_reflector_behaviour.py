@@ -1,4 +1,4 @@
-"""The reflector against a server that misbehaves in every way it must survive."""
+"""The reflector with a server that fails in all ways that it must survive."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -8,24 +8,25 @@ import pytest
 from aiohttp import web
 from kube_standin import StandIn, hang_up, refuse
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
-from vcsync.kube import envelope
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import Envelope
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import CONFIG_MAPS
+from vcsync.objects import envelope
+from vcsync.objects.envelope import Envelope
 
 BACKOFF = (0.002, 0.01)
 
 
 class Watcher:
-    """A running reflector and what it reported."""
+    """A running reflector with its reported changes."""
 
     def __init__(self, client: Client, **options: object) -> None:
         self.changes: list[Change] = []
         self.news = asyncio.Event()
-        self.reflector = Reflector(client, CONFIG_MAPS, on_change=self._note, backoff=BACKOFF, **options)  # type: ignore[arg-type]
+        self.reflector = Reflector(client, CONFIG_MAPS, sink=self._note, backoff=BACKOFF, **options)  # type: ignore[arg-type]
         self.task = asyncio.create_task(self.reflector.run())
 
     def _note(self, change: Change) -> None:
@@ -46,7 +47,7 @@ class Watcher:
                 await asyncio.sleep(0.001)
 
     async def equals(self, server: StandIn) -> None:
-        """Wait until the cache holds what the server holds."""
+        """Wait until the cache equals the objects of the server."""
 
         def same() -> bool:
             mine = {item.key: item.resource_version for item in self.reflector.cache.items()}
@@ -55,7 +56,7 @@ class Watcher:
         await self.until(same)
 
     async def streaming(self, server: StandIn) -> None:
-        """Wait until the stream is up."""
+        """Wait until the stream is open."""
         await self.until(lambda: self.reflector.stale_since is None and server.watches > 0)
 
     async def stop(self) -> None:
@@ -80,7 +81,7 @@ async def watch(client: Client) -> AsyncIterator[Callable[..., Watcher]]:
 Start = Callable[..., Watcher]
 
 
-async def test_it_fills_its_cache_by_a_streaming_list_and_goes_on_with_the_same_request(
+async def test_a_streaming_list_fills_the_cache_and_continues_as_a_watch(
     server: StandIn, watch: Start
 ) -> None:
     server.put("a", "one")
@@ -91,11 +92,13 @@ async def test_it_fills_its_cache_by_a_streaming_list_and_goes_on_with_the_same_
     await w.equals(server)
     assert w.deleted == ["one"]
     assert server.seen == {"STREAM": 1}
-    assert w.reflector.statistics().lists == 1
+    statistics = w.reflector.statistics()
+    assert (statistics.lists, statistics.watches, statistics.relists, statistics.resumes) == (1, 1, 0, 0)
+    assert (statistics.objects, statistics.synced, statistics.stale_since) == (1, True, None)
 
 
 @pytest.mark.parametrize("setting", ["streaming_lists", "ignores_streaming"])
-async def test_it_falls_back_to_pages_for_good_where_streaming_lists_are_not_offered(
+async def test_lists_stay_paged_after_a_streaming_list_was_refused(
     server: StandIn, watch: Start, setting: str
 ) -> None:
     server.streaming_lists = setting != "streaming_lists"
@@ -113,7 +116,7 @@ async def test_it_falls_back_to_pages_for_good_where_streaming_lists_are_not_off
     assert server.seen["STREAM"] == 1
 
 
-async def test_a_list_may_begin_with_what_the_server_has_at_hand(server: StandIn, watch: Start) -> None:
+async def test_the_first_list_accepts_any_version(server: StandIn, watch: Start) -> None:
     server.streaming_lists = False
     w = watch()
     assert await w.reflector.wait_synced(5)
@@ -141,18 +144,18 @@ async def test_a_lost_stream_is_resumed_from_its_version_without_a_list(
     assert len(w.changes) == 3
 
 
-async def test_a_resumed_stream_goes_on_from_the_last_bookmark(server: StandIn, watch: Start) -> None:
+async def test_a_resumed_stream_continues_after_the_last_bookmark(server: StandIn, watch: Start) -> None:
     w = watch()
     await w.streaming(server)
     server.version += 50
     server.bookmark()
-    await w.until(lambda: w.reflector._course.version == str(server.version))
+    await w.until(lambda: w.reflector._state.version == str(server.version))
     server.end_watches()
     await w.until(lambda: server.seen["WATCH"] == 1)
     assert server.requests[-1].query["resourceVersion"] == str(server.version)
 
 
-async def test_a_compacted_history_leads_to_a_new_list_that_reports_each_deletion_once(
+async def test_a_compaction_causes_a_new_list_that_reports_each_deletion_once(
     server: StandIn, watch: Start
 ) -> None:
     for name in ("one", "two", "three"):
@@ -171,7 +174,7 @@ async def test_a_compacted_history_leads_to_a_new_list_that_reports_each_deletio
     assert w.reflector.statistics().relists >= 1
 
 
-async def test_a_410_inside_the_stream_leads_to_a_new_list(server: StandIn, watch: Start) -> None:
+async def test_a_410_in_the_stream_causes_a_new_list(server: StandIn, watch: Start) -> None:
     w = watch()
     await w.streaming(server)
     server.end_watches()
@@ -181,7 +184,7 @@ async def test_a_410_inside_the_stream_leads_to_a_new_list(server: StandIn, watc
     assert w.reflector.statistics().gone == 1
 
 
-async def test_a_continuation_that_has_expired_restarts_the_list(server: StandIn, watch: Start) -> None:
+async def test_an_expired_continue_token_restarts_the_list(server: StandIn, watch: Start) -> None:
     server.streaming_lists = False
     for number in range(6):
         server.put("a", f"n{number}")
@@ -192,7 +195,7 @@ async def test_a_continuation_that_has_expired_restarts_the_list(server: StandIn
     assert "resourceVersion" not in server.requests[3].query
 
 
-async def test_lists_that_keep_expiring_end_with_one_without_pages(server: StandIn, watch: Start) -> None:
+async def test_lists_that_keep_expiring_end_with_an_unpaged_list(server: StandIn, watch: Start) -> None:
     server.streaming_lists = False
     for number in range(30):
         server.put("a", f"n{number}")
@@ -205,7 +208,7 @@ async def test_lists_that_keep_expiring_end_with_one_without_pages(server: Stand
     assert limits == ["2", "8", None]
 
 
-async def test_a_server_that_ends_each_watch_at_once_is_not_asked_in_a_tight_loop(
+async def test_watches_that_end_immediately_are_not_repeated_in_a_tight_loop(
     server: StandIn, client: Client
 ) -> None:
     reflector = Reflector(client, CONFIG_MAPS, backoff=(0.02, 0.2))
@@ -227,7 +230,7 @@ async def test_a_server_that_ends_each_watch_at_once_is_not_asked_in_a_tight_loo
     assert server.seen["LIST"] == 1
 
 
-async def test_it_waits_as_long_as_the_server_asks_for(server: StandIn, watch: Start) -> None:
+async def test_the_pause_respects_retry_after(server: StandIn, watch: Start) -> None:
     server.streaming_lists = False
     w = watch()
     await w.streaming(server)
@@ -239,15 +242,15 @@ async def test_it_waits_as_long_as_the_server_asks_for(server: StandIn, watch: S
     assert w.reflector.stale_since is not None
 
 
-async def test_a_silent_stream_is_given_up_and_resumed(server: StandIn, watch: Start) -> None:
+async def test_a_silent_stream_is_closed_and_resumed(server: StandIn, watch: Start) -> None:
     w = watch(silence=0.1)
     await w.streaming(server)
     await w.until(lambda: w.reflector.statistics().resumes >= 2)
     assert w.reflector.statistics().lists == 1
-    assert "nothing came" in (w.reflector.statistics().last_error or "")
+    assert "no data arrived" in (w.reflector.statistics().last_error or "")
 
 
-async def test_it_survives_a_server_that_is_away(server: StandIn, watch: Start) -> None:
+async def test_the_reflector_survives_an_unreachable_server(server: StandIn, watch: Start) -> None:
     for kind in ("STREAM", "WATCH"):
         server.once(kind, hang_up, times=3)
     server.put("a", "one")
@@ -256,7 +259,7 @@ async def test_it_survives_a_server_that_is_away(server: StandIn, watch: Start) 
     await w.equals(server)
 
 
-async def test_it_survives_nonsense_on_the_stream(server: StandIn, watch: Start) -> None:
+async def test_the_reflector_survives_invalid_data_in_the_stream(server: StandIn, watch: Start) -> None:
     w = watch()
     await w.streaming(server)
     server.raw(b"<html>\n")
@@ -266,7 +269,7 @@ async def test_it_survives_nonsense_on_the_stream(server: StandIn, watch: Start)
     assert w.reflector.statistics().lists == 1
 
 
-async def test_an_own_write_is_reported_once_and_older_news_do_not_undo_it(
+async def test_an_own_write_is_reported_once_and_older_events_do_not_undo_it(
     server: StandIn, watch: Start
 ) -> None:
     server.put("a", "one")
@@ -281,9 +284,7 @@ async def test_an_own_write_is_reported_once_and_older_news_do_not_undo_it(
     assert [change.new.name for change in w.changes[count:] if change.new] == ["other"]
 
 
-async def test_an_object_known_to_be_gone_does_not_come_back_by_late_events(
-    server: StandIn, watch: Start
-) -> None:
+async def test_late_events_do_not_bring_back_an_object_that_is_gone(server: StandIn, watch: Start) -> None:
     w = watch()
     await w.streaming(server)
     item = server.put("a", "one")
@@ -311,7 +312,33 @@ async def test_an_answer_that_arrives_after_the_stream_has_passed_it_changes_not
     assert w.names == {"mark"}
 
 
-async def test_an_own_write_that_takes_the_selected_label_away_removes_the_object(
+@pytest.mark.parametrize(("version", "kept"), [("5", False), ("9", False), ("10", True)])
+async def test_an_answer_does_not_bring_back_an_object_missing_from_a_newer_list(
+    client: Client, version: str, kept: bool
+) -> None:
+    reflector = Reflector(client, CONFIG_MAPS)
+    reflector._replace_cache([], "9")
+    reflector.observe(Envelope("one", "a", "u", version))
+    assert len(reflector.cache) == kept
+
+
+async def test_an_own_write_before_the_first_list_is_kept_if_it_is_newer(client: Client) -> None:
+    reflector = Reflector(client, CONFIG_MAPS)
+    for name, version in (("older", "5"), ("newer", "10")):
+        reflector.observe(Envelope(name, "a", f"u-{name}", version))
+    reflector._replace_cache([], "9")
+    assert [item.name for item in reflector.cache.items()] == ["newer"]
+
+
+async def test_an_answer_does_not_add_objects_with_a_field_selector(client: Client) -> None:
+    reflector = Reflector(client, CONFIG_MAPS, field_selector="status.phase!=Failed")
+    reflector._replace_cache([Envelope("known", "a", "k", "8")], "9")
+    reflector.observe(Envelope("one", "a", "u", "10"))
+    reflector.observe(Envelope("known", "a", "k", "11"))
+    assert [(item.name, item.resource_version) for item in reflector.cache.items()] == [("known", "11")]
+
+
+async def test_an_own_write_that_removes_the_selected_label_removes_the_object(
     server: StandIn, watch: Start
 ) -> None:
     server.put("a", "one", labels={"mine": "yes"})
@@ -324,7 +351,7 @@ async def test_an_own_write_that_takes_the_selected_label_away_removes_the_objec
     assert w.deleted == ["one"]
 
 
-async def test_an_own_write_to_what_has_just_left_a_field_selection_does_not_keep_it(
+async def test_an_own_write_does_not_keep_an_object_that_left_a_field_selection(
     server: StandIn, watch: Start
 ) -> None:
     server.put("a", "one")
@@ -343,9 +370,7 @@ async def test_an_own_write_to_what_has_just_left_a_field_selection_does_not_kee
     await w.until(lambda: w.names == {"one"})
 
 
-async def test_refill_drops_what_is_refused_now_and_fetches_what_is_accepted_now(
-    server: StandIn, watch: Start
-) -> None:
+async def test_a_refill_drops_refused_objects_and_lists_accepted_ones(server: StandIn, watch: Start) -> None:
     wanted = {"a"}
     server.put("a", "one")
     server.put("b", "two")
@@ -358,6 +383,20 @@ async def test_refill_drops_what_is_refused_now_and_fetches_what_is_accepted_now
     await w.reflector.refill("b")
     assert w.names == {"two"}
     assert w.deleted == ["one"]
+
+
+async def test_a_refill_does_not_change_other_namespaces(server: StandIn, watch: Start) -> None:
+    server.put("a", "one")
+    server.put("b", "two")
+    refused: set[str] = set()
+    w = watch(accept=lambda item: item.namespace not in refused)
+    await w.streaming(server)
+    assert w.names == {"one", "two"}
+    await w.reflector.refill("b")
+    assert (w.names, w.deleted) == ({"one", "two"}, [])
+    refused |= {"a", "b"}
+    await w.reflector.refill("b")
+    assert (w.names, w.deleted) == ({"one"}, ["two"]), "nobody has asked about the other one yet"
 
 
 async def test_events_that_a_refill_has_overtaken_are_not_reported(server: StandIn, watch: Start) -> None:
@@ -393,7 +432,7 @@ async def test_a_refused_object_that_becomes_acceptable_appears_and_disappears(
     assert w.deleted == ["one"]
 
 
-async def test_projection_slims_what_is_kept(server: StandIn, watch: Start) -> None:
+async def test_the_projection_reduces_cached_objects(server: StandIn, watch: Start) -> None:
     server.put("a", "one", big="x" * 100)
 
     def slim(item: Envelope) -> Envelope:
@@ -406,12 +445,12 @@ async def test_projection_slims_what_is_kept(server: StandIn, watch: Start) -> N
     assert next(w.reflector.cache.items()).rest == b""
 
 
-async def test_a_broken_handler_costs_only_its_own_change(server: StandIn, client: Client) -> None:
+async def test_a_failing_sink_affects_only_its_own_change(server: StandIn, client: Client) -> None:
     def broken(_: Change) -> None:
         raise RuntimeError("handler")
 
     server.put("a", "one")
-    reflector = Reflector(client, CONFIG_MAPS, on_change=broken, backoff=BACKOFF)
+    reflector = Reflector(client, CONFIG_MAPS, sink=broken, backoff=BACKOFF)
     task = asyncio.create_task(reflector.run())
     assert await reflector.wait_synced(5)
     assert len(reflector.cache) == 1
@@ -421,19 +460,19 @@ async def test_a_broken_handler_costs_only_its_own_change(server: StandIn, clien
     assert reflector.stale_since is not None
 
 
-async def test_waiting_for_a_first_list_can_end_without_one(client: Client) -> None:
+async def test_waiting_for_the_first_list_can_time_out(client: Client) -> None:
     assert not await Reflector(client, CONFIG_MAPS).wait_synced(0.01)
 
 
 def poison(item: Envelope) -> bool:
-    """A door that cannot make up its mind about one object."""
+    """An `accept` filter that raises for one object."""
     if item.name == "poison":
         raise TypeError("Expected `str`, got `null`")
     return True
 
 
 @pytest.mark.parametrize("streaming", [True, False])
-async def test_an_object_that_cannot_be_taken_is_skipped_and_named(
+async def test_an_object_that_cannot_be_processed_is_skipped_and_named(
     server: StandIn, watch: Start, streaming: bool
 ) -> None:
     server.streaming_lists = streaming
@@ -453,9 +492,7 @@ async def test_an_object_that_cannot_be_taken_is_skipped_and_named(
 
 
 @pytest.mark.parametrize("streaming", [True, False])
-async def test_what_is_no_object_keeps_nothing_else_from_coming(
-    server: StandIn, watch: Start, streaming: bool
-) -> None:
+async def test_an_invalid_object_does_not_stop_others(server: StandIn, watch: Start, streaming: bool) -> None:
     server.streaming_lists = streaming
     server.put("a", "odd", {"a": 5})  # type: ignore[dict-item]
     server.put("a", "before")
@@ -470,7 +507,7 @@ async def test_what_is_no_object_keeps_nothing_else_from_coming(
     assert set(watcher.reflector.statistics().skipped) == {("a", "odd"), ("a", "odder")}
 
 
-async def test_what_is_known_of_a_skipped_object_stays(server: StandIn, watch: Start) -> None:
+async def test_the_cached_state_of_a_skipped_object_is_kept(server: StandIn, watch: Start) -> None:
     broken: set[str] = set()
 
     def door(item: Envelope) -> bool:
@@ -496,7 +533,7 @@ async def test_what_is_known_of_a_skipped_object_stays(server: StandIn, watch: S
 
 
 @pytest.mark.parametrize("streaming", [True, False])
-async def test_a_list_keeps_what_is_known_of_an_unreadable_object_that_is_placed(
+async def test_a_list_keeps_the_cached_state_of_an_unreadable_placed_object(
     server: StandIn, watch: Start, streaming: bool
 ) -> None:
     server.streaming_lists = streaming
@@ -516,3 +553,159 @@ async def test_a_list_keeps_what_is_known_of_an_unreadable_object_that_is_placed
 
     server.put("a", "one")
     await watcher.until(lambda: not watcher.reflector.statistics().skipped)
+
+
+async def test_an_object_that_the_sink_refuses_is_counted_and_named_until_it_succeeds(
+    server: StandIn, client: Client
+) -> None:
+    broken, heard = {"poison"}, []
+
+    def handler(change: Change) -> None:
+        subject = change.new or change.old
+        assert subject is not None
+        if subject.name in broken:
+            raise KeyError("data")
+        heard.append(subject.name)
+
+    server.put("a", "poison")
+    server.put("a", "before")
+    reflector = Reflector(client, CONFIG_MAPS, sink=handler, backoff=BACKOFF)
+    task = asyncio.create_task(reflector.run())
+    assert await reflector.wait_synced(5)
+    assert dict(reflector.statistics().skipped) == {("a", "poison"): "not processed: KeyError: 'data'"}
+    assert (reflector.skipped, heard) == (1, ["before"])
+
+    server.end_watches()
+    server.oldest = server.version + 1
+    server.put("a", "after")
+    async with asyncio.timeout(10):
+        while "after" not in heard:
+            await asyncio.sleep(0.01)
+    assert reflector.skipped == 1, "a list does not tell of it again"
+
+    broken.clear()
+    server.put("a", "poison")
+    async with asyncio.timeout(10):
+        while reflector.skipped:
+            await asyncio.sleep(0.01)
+    assert heard[-1] == "poison"
+    assert reflector.statistics().skipped_total == 1
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_a_failing_sink_does_not_fail_the_writer(client: Client) -> None:
+    def handler(_: Change) -> None:
+        raise KeyError("data")
+
+    reflector = Reflector(client, CONFIG_MAPS, sink=handler)
+    reflector.observe(Envelope("one", "a", "u", "5"))
+    reflector.observe_gone("a", "one", "u")
+    assert (reflector.skipped, reflector.statistics().skipped_total) == (1, 2)
+
+
+async def test_a_reflector_without_cache_reports_each_accepted_object(server: StandIn, watch: Start) -> None:
+    server.put("a", "listed")
+    server.put("a", "other")
+    watcher = watch(keep=False, accept=lambda item: item.name != "other")
+    await watcher.streaming(server)
+    server.put("a", "other")
+    server.put("a", "watched")
+    await watcher.until(lambda: len(watcher.changes) == 2)
+    assert [(each.old, each.new.name) for each in watcher.changes if each.new] == [
+        (None, "listed"),
+        (None, "watched"),
+    ]
+    assert len(watcher.reflector.cache) == 0
+
+
+async def test_skipped_objects_are_logged(server: StandIn, watch: Start) -> None:
+    server.put("a", "poison")
+    with capture_logs() as logged:
+        watcher = watch(accept=poison)
+        await watcher.streaming(server)
+    (event,) = [each for each in logged if each["event"] == "reflector.skipped"]
+    assert (event["resource"], event["namespace"], event["name"], event["endpoint"]) == (
+        "configmaps",
+        "a",
+        "poison",
+        "standin",
+    )
+    assert event["error"] == "TypeError: Expected `str`, got `null`"
+
+
+async def test_errors_of_the_reflector_are_logged(server: StandIn, watch: Start) -> None:
+    server.always("STREAM", refuse(403, "Forbidden"))
+    with capture_logs() as logged:
+        watcher = watch()
+        await watcher.until(lambda: bool(logged))
+    assert (logged[0]["event"], logged[0]["resource"], logged[0]["endpoint"]) == (
+        "reflector.failed",
+        "configmaps",
+        "standin",
+    )
+    assert 0 < logged[0]["pause"] <= BACKOFF[1] * 2
+
+
+async def test_only_the_newest_skipped_objects_are_named(server: StandIn, client: Client) -> None:
+    def handler(change: Change) -> None:
+        raise KeyError("data")
+
+    reflector = Reflector(client, CONFIG_MAPS, sink=handler)
+    for number in range(30):
+        reflector.observe(Envelope(f"m{number:02}", "a", f"u{number}", str(number + 1)))
+    assert [name for _, name in reflector.statistics().skipped] == [f"m{number}" for number in range(10, 30)]
+    assert reflector.statistics().skipped_total == 30
+    reflector._begin_list()
+    assert reflector.skipped == 20, "a list does not report again what the sink refused"
+    assert len(reflector._refused_by_sink) == 20
+
+
+async def test_an_older_answer_outside_the_selection_removes_nothing(client: Client) -> None:
+    wanted = Envelope("one", "a", "u", "5", labels={"keep": "yes"})
+    reflector = Reflector(client, CONFIG_MAPS, accept=lambda item: "keep" in item.labels)
+    reflector.observe(Envelope("other", "a", "u2", "5"))
+    reflector.observe(wanted)
+    reflector.observe(Envelope("one", "a", "u", "4"))
+    assert [item.name for item in reflector.cache.items()] == ["one"]
+    reflector.observe(Envelope("one", "a", "u", "6"))
+    assert list(reflector.cache.items()) == []
+
+
+async def test_deleted_skipped_objects_are_forgotten(server: StandIn, watch: Start) -> None:
+    server.put("a", "poison")
+    server.put("a", "odd", {"a": 5})  # type: ignore[dict-item]
+    server.put("a", "other")
+    watcher = watch(accept=poison)
+    await watcher.until(lambda: watcher.reflector.skipped == 2)
+    server.remove("a", "poison")
+    server.remove("a", "odd")
+    await watcher.until(lambda: watcher.reflector.skipped == 0)
+    assert watcher.names == {"other"}
+
+
+async def test_skipped_objects_deleted_while_no_stream_was_open_are_forgotten(
+    server: StandIn, watch: Start
+) -> None:
+    server.put("a", "poison")
+    watcher = watch(accept=poison)
+    await watcher.until(lambda: watcher.reflector.skipped == 1)
+    server.end_watches()
+    server.remove("a", "poison")
+    server.put("a", "other")
+    server.oldest = server.version + 1
+    await watcher.until(lambda: watcher.names == {"other"})
+    assert watcher.reflector.skipped == 0
+
+
+async def test_lists_that_replace_the_cache_are_counted(server: StandIn, watch: Start) -> None:
+    server.put("a", "one")
+    watcher = watch()
+    await watcher.streaming(server)
+    assert watcher.reflector.lists_taken == 1
+    await watcher.reflector.refill("a")
+    assert watcher.reflector.lists_taken == 2
+    server.put("a", "two")
+    await watcher.until(lambda: watcher.names == {"one", "two"})
+    assert watcher.reflector.lists_taken == 2, "an event is no list"

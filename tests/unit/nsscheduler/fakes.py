@@ -1,15 +1,16 @@
-"""A meta cluster's ledger and a tenant's namespaces in memory, behind the functions that the committer gets."""
+"""A ledger and a tenant's namespaces in memory, behind the Protocols of `commit`."""
 
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 
 from vcsync.api.objects import NamespacePlacement
-from vcsync.kube.envelope import Envelope, parse
 from vcsync.kube.errors import Conflict, NotFound, Status
-from vcsync.kube.patches import merge_patch
-from vcsync.nsscheduler.commit import LedgerWrites, TenantDoor
+from vcsync.nsscheduler.commit import Ledger, TenantControlPlane
+from vcsync.objects.envelope import Envelope, parse
+from vcsync.objects.merge_patch import merge_patch
 
 ROOT = "root"
 NAMESPACE = "shop"
@@ -59,6 +60,11 @@ class Server:
         return parse(msgspec.json.encode(found))
 
 
+def changed(control_plane: TenantControlPlane, **methods: Any) -> TenantControlPlane:
+    """The same control plane with some methods replaced."""
+    return SimpleNamespace(**{**vars(control_plane), **methods})
+
+
 class Meta(Server):
     """The ledger."""
 
@@ -66,7 +72,7 @@ class Meta(Server):
         found = self.read(name)
         return None if found is None else NamespacePlacement.from_envelope(found)
 
-    def functions(self) -> LedgerWrites:
+    def ledger(self) -> Ledger:
         async def create(namespace: str, body: dict[str, Any]) -> Envelope:
             assert namespace == ROOT
             self.write("create", body)
@@ -92,7 +98,7 @@ class Meta(Server):
             else:
                 del self.objects[name]
 
-        return LedgerWrites(create, patch, delete)
+        return SimpleNamespace(create=create, patch=patch, delete=delete)
 
 
 class Tenant(Server):
@@ -103,7 +109,7 @@ class Tenant(Server):
         self.hards: list[dict[str, str]] = []
         self.events: list[tuple[str, str, str]] = []
 
-    def door(self) -> TenantDoor:
+    def control_plane(self) -> TenantControlPlane:
         async def live_namespace(name: str) -> Envelope | None:
             return self.read(name)
 
@@ -120,4 +126,10 @@ class Tenant(Server):
         async def withdraw(_facts: object, _what: str) -> None:
             """Believe everything; see test_withdrawal.py."""
 
-        return TenantDoor(withdraw, live_namespace, live_hards, patch_namespace, emit)
+        return SimpleNamespace(
+            withdraw=withdraw,
+            live_namespace=live_namespace,
+            live_hards=live_hards,
+            patch_namespace=patch_namespace,
+            emit=emit,
+        )

@@ -1,4 +1,4 @@
-"""A new leader's stamp: what an earlier one has sent either lands before the new one decides, or never."""
+"""The fence of a new leader: a write of an earlier leader is seen before the first decision, or fails."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from vcsync.api import names
 from vcsync.kube.cache import Cache
-from vcsync.kube.envelope import Envelope
 from vcsync.kube.errors import Conflict, NotFound, Status, Unreachable
 from vcsync.nsscheduler import fence
-from vcsync.nsscheduler.commit import ledger_writes
-from vcsync.nsscheduler.fence import LedgerDoor, NotLeading, stamp_all
-from vcsync.tenancy.terms import Office
+from vcsync.nsscheduler.clients import LedgerClient
+from vcsync.nsscheduler.fence import FencedLedger, NotLeading, stamp_all
+from vcsync.objects.envelope import Envelope
+from vcsync.tenancy.terms import TermLease
 
 from .fakes import Server
 
@@ -58,7 +58,7 @@ class Ledger(Server):
         if self.requests in self.unreachable:
             raise Unreachable("cut")
 
-    def door(self) -> LedgerDoor:
+    def fenced(self) -> FencedLedger:
         async def read(_namespace: str, name: str) -> Envelope:
             self._request()
             found = self.read(name)
@@ -70,7 +70,13 @@ class Ledger(Server):
             self._request()
             return self.patch(name, change)
 
-        return LedgerDoor(read, patch, self.cache.observe, self.cache.observe_gone, lambda: True)
+        return SimpleNamespace(
+            read=read,
+            patch=patch,
+            seen=self.cache.observe,
+            gone=self.cache.observe_gone,
+            still_held=lambda: True,
+        )
 
     def entries(self) -> list[Envelope]:
         return [found for name in NAMES if (found := self.read(name)) is not None]
@@ -82,11 +88,11 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.sampled_from(NAMES))), st.sets(st.integers(0, 12)))
-def test_what_an_earlier_leader_sent_is_known_to_the_new_one_or_refused(
+def test_a_write_of_an_earlier_leader_is_seen_by_the_new_one_or_fails(
     late: list[tuple[int, str]], unreachable: set[int]
 ) -> None:
     ledger = Ledger(late, unreachable)
-    asyncio.run(stamp_all(ledger.entries(), TERM, ledger.door()))
+    asyncio.run(stamp_all(ledger.entries(), TERM, ledger.fenced()))
     for name in NAMES:
         known = ledger.cache.get("", name)
         assert known == ledger.read(name), "the new leader decides by what stands"
@@ -98,32 +104,32 @@ def test_what_an_earlier_leader_sent_is_known_to_the_new_one_or_refused(
     assert ledger.landed == before, "nothing lands any more"
 
 
-async def test_an_entry_that_goes_meanwhile_needs_no_stamp() -> None:
+async def test_a_deleted_entry_needs_no_stamp() -> None:
     ledger = Ledger()
     entries = ledger.entries()
     for entry in entries:
         ledger.cache.observe(entry)
     del ledger.objects["ns-0"]
-    await stamp_all(entries, TERM, ledger.door())
+    await stamp_all(entries, TERM, ledger.fenced())
     assert ledger.cache.get("", "ns-0") is None
 
 
-async def test_an_entry_of_this_very_term_is_left_alone() -> None:
+async def test_an_entry_with_the_stamp_of_this_term_is_not_written() -> None:
     ledger = Ledger()
-    await stamp_all(ledger.entries(), TERM, ledger.door())
+    await stamp_all(ledger.entries(), TERM, ledger.fenced())
     requests = ledger.requests
-    await stamp_all(ledger.entries(), TERM, ledger.door())
+    await stamp_all(ledger.entries(), TERM, ledger.fenced())
     assert ledger.requests == requests
 
 
-async def test_whoever_may_have_lost_the_lease_sends_nothing() -> None:
+async def test_without_the_lease_nothing_is_sent() -> None:
     sent: list[str] = []
 
     async def send(*_: object, **__: object) -> None:
         sent.append("something")
 
     meta: Any = SimpleNamespace(create=send, patch=send, delete=send)
-    writes = ledger_writes(meta, lambda _: None, lambda *_: None, Office(TERM, lambda: False))
+    writes = LedgerClient(meta, lambda _: None, lambda *_: None, TermLease(TERM, lambda: False))
     for write in (
         writes.create("root", {"metadata": {"name": "shop"}}),
         writes.patch("root", "shop", {}, "status"),
@@ -134,13 +140,13 @@ async def test_whoever_may_have_lost_the_lease_sends_nothing() -> None:
     assert sent == []
 
 
-async def test_a_new_entry_carries_the_term_that_made_it() -> None:
+async def test_a_new_entry_has_the_term_of_its_creator() -> None:
     made: list[dict[str, Any]] = []
 
     async def create(_resource: object, body: dict[str, Any], _namespace: str) -> None:
         made.append(body)
 
     meta: Any = SimpleNamespace(create=create)
-    writes = ledger_writes(meta, lambda _: None, lambda *_: None, Office(TERM, lambda: True))
+    writes = LedgerClient(meta, lambda _: None, lambda *_: None, TermLease(TERM, lambda: True))
     await writes.create("root", {"metadata": {"name": "shop"}})
     assert made[0]["metadata"] == {"name": "shop", "annotations": {names.LEDGER_TERM: TERM}}

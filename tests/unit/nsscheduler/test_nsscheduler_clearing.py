@@ -1,4 +1,4 @@
-"""What is given up is dealt out again only when it has been cleared: super clusters never hold more than they have."""
+"""Freed amounts are distributed again only after they are cleared, so that capacity is never exceeded."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from vcsync.api import names
 from vcsync.api.objects import VirtualCluster
 from vcsync.api.specs import VirtualClusterSpec, VirtualClusterStatus
 from vcsync.nsscheduler.commit import commit
-from vcsync.nsscheduler.reconcile import Facts, entry_of, reconcile
+from vcsync.nsscheduler.reconcile import Inputs, reconcile
 from vcsync.scheduling.ledger import Entry, Ledger
 from vcsync.scheduling.resources import Resources, from_quantities
 from vcsync.scheduling.snapshot import Health, SuperView
+from vcsync.tenancy.distribution import entry_of
 
 from .fakes import ROOT, Interrupted, Meta, Tenant
 
@@ -63,7 +64,7 @@ class World:
             status=VirtualClusterStatus(cluster_namespace=ROOT),
         )
         tenant, placement = self.tenants[name], self.meta.entry(name)
-        facts = Facts(
+        inputs = Inputs(
             (ROOT, name),
             owner,
             tenant.read(name),
@@ -77,7 +78,7 @@ class World:
         )
         self.meta.fail_at = None if cut_off_at is None else len(self.meta.writes) + cut_off_at
         try:
-            asyncio.run(commit(facts, reconcile(facts), self.meta.functions(), tenant.door()))
+            asyncio.run(commit(inputs, reconcile(inputs), self.meta.ledger(), tenant.control_plane()))
         except Interrupted:
             pass
         finally:
@@ -130,7 +131,7 @@ def placed(world: World, name: str) -> dict[str, int]:
     return {} if entry is None else entry.placements
 
 
-def test_slices_that_shrink_are_dealt_out_again_once_they_are_cleared(world: World) -> None:
+def test_amounts_of_shrunk_slices_are_distributed_again_when_they_are_cleared(world: World) -> None:
     world.views = {"r1": world.views["r1"]}
     world.want("shop", 4)
     world.look("shop")
@@ -152,7 +153,7 @@ def test_slices_that_shrink_are_dealt_out_again_once_they_are_cleared(world: Wor
     assert entry.status.clearing == {}
 
 
-def test_slices_that_move_are_dealt_out_again_once_they_are_cleared(world: World) -> None:
+def test_amounts_of_moved_slices_are_distributed_again_when_they_are_cleared(world: World) -> None:
     world.views = {"r1": world.views["r1"]}
     world.want("shop", 4)
     world.look("shop")
@@ -169,7 +170,7 @@ def test_slices_that_move_are_dealt_out_again_once_they_are_cleared(world: World
     assert placed(world, "blog") == {"r1": 4}
 
 
-def test_who_gave_slices_up_may_have_them_back_before_they_are_cleared(world: World) -> None:
+def test_a_namespace_may_get_its_slices_back_before_they_are_cleared(world: World) -> None:
     world.views = {"r1": world.views["r1"]}
     for slices in (4, 1, 4):
         world.want("shop", slices)
@@ -180,7 +181,7 @@ def test_who_gave_slices_up_may_have_them_back_before_they_are_cleared(world: Wo
     assert entry.status.clearing == {}
 
 
-def test_a_super_cluster_that_is_gone_for_good_has_nothing_to_clear(world: World) -> None:
+def test_a_removed_super_cluster_has_nothing_to_clear(world: World) -> None:
     world.want("shop", 2)
     world.look("shop")
     entry = world.meta.entry("shop")
@@ -220,7 +221,7 @@ def step(world: World, chance: Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_nobody_ever_holds_more_than_there_is(world: World, seed: int) -> None:
+def test_the_capacity_is_never_exceeded(world: World, seed: int) -> None:
     chance = Random(seed)
     for _ in range(40):
         step(world, chance)

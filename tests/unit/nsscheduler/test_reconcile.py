@@ -7,13 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcsync.api import names
+from vcsync.api.fields import Quantity
 from vcsync.api.objects import VirtualCluster
 from vcsync.api.specs import VirtualClusterSpec, VirtualClusterStatus
 from vcsync.nsscheduler.commit import commit
-from vcsync.nsscheduler.reconcile import Facts, Wish, counted_hard, entry_of, reconcile
+from vcsync.nsscheduler.reconcile import Inputs, Plan, counted_hard, default_quota, reconcile
 from vcsync.scheduling.ledger import Entry, Ledger
 from vcsync.scheduling.resources import from_quantities
 from vcsync.scheduling.snapshot import Health, SuperView
+from vcsync.tenancy.distribution import entry_of
 
 from .fakes import NAMESPACE, ROOT, Interrupted, Meta, Tenant
 
@@ -45,7 +47,7 @@ class Stage:
         metadata["annotations"] = {key: value for key, value in annotations.items() if value is not None}
         self.tenant.put(NAMESPACE, {"metadata": metadata})
 
-    def facts(self) -> Facts:
+    def inputs(self) -> Inputs:
         entry = self.meta.entry()
         ledger = Ledger()
         for key, other in self.others._entries.items():
@@ -59,7 +61,7 @@ class Stage:
             spec=VirtualClusterSpec(**self.spec),
             status=VirtualClusterStatus(cluster_namespace=ROOT),
         )
-        return Facts(
+        return Inputs(
             KEY,
             owner,
             self.tenant.read(NAMESPACE),
@@ -72,11 +74,11 @@ class Stage:
             "2026-01-01T00:00:00Z",
         )
 
-    def turn(self) -> Wish:
-        facts = self.facts()
-        wish = reconcile(facts)
-        asyncio.run(commit(facts, wish, self.meta.functions(), self.tenant.door()))
-        return wish
+    def turn(self) -> Plan:
+        inputs = self.inputs()
+        plan = reconcile(inputs)
+        asyncio.run(commit(inputs, plan, self.meta.ledger(), self.tenant.control_plane()))
+        return plan
 
     def drained(self, *super_ids: str) -> None:
         """The syncers of these super clusters take their finalizers off."""
@@ -109,7 +111,7 @@ def writes(stage: Stage) -> list[str]:
 
 def test_a_quota_becomes_placements_ledger_first_and_mirror_last(stage):
     stage.tenant.hards = [SMALL]
-    wish = stage.turn()
+    plan = stage.turn()
     assert writes(stage) == ["create", "status", "namespace"]
     assert stage.placements() == {"r1": 1, "r2": 1} == stage.mirror()
     entry = stage.meta.entry()
@@ -117,12 +119,12 @@ def test_a_quota_becomes_placements_ledger_first_and_mirror_last(stage):
     size = dict(entry.spec.slice_size)
     assert (entry.spec.slices, size["cpu"], size["memory"]) == (2, "100m", "100Mi")
     assert entry.spec.namespace_uid == "uid-1"
-    assert wish.event == ("Normal", "Scheduled", "2 slices placed (r1: 1, r2: 1)")
+    assert plan.event == ("Normal", "Scheduled", "2 slices placed (r1: 1, r2: 1)")
     [condition] = entry.status.conditions
     assert (condition.type, condition.status, condition.reason) == ("Placed", "True", "Scheduled")
 
 
-def test_finalizers_stand_before_slices_are_given(stage):
+def test_finalizers_are_written_before_slices(stage):
     stage.tenant.hards = [{"cpu": "100m", "memory": "100Mi"}]
     stage.turn()
     stage.tenant.hards = [SMALL]
@@ -140,12 +142,12 @@ def test_nothing_is_written_when_nothing_differs(stage):
     stage.tenant.hards = [SMALL]
     stage.turn()
     done = writes(stage)
-    wish = stage.turn()
+    plan = stage.turn()
     assert writes(stage) == done
-    assert wish.event is None
+    assert plan.event is None
 
 
-def test_what_others_use_changes_no_status_by_itself(stage):
+def test_the_use_of_other_namespaces_alone_changes_no_status(stage):
     stage.tenant.hards = [SMALL]
     stage.views = {"r1": view("r1", "100m")}
     stage.turn()
@@ -155,17 +157,17 @@ def test_what_others_use_changes_no_status_by_itself(stage):
     assert writes(stage) == done
 
 
-def test_what_does_not_fit_waits_with_a_reason_for_operators_and_one_for_the_tenant(stage):
+def test_waiting_slices_have_a_reason_for_operators_and_one_for_the_tenant(stage):
     stage.tenant.hards = [SMALL]
     stage.views = {"r1": view("r1", "120m")}
-    wish = stage.turn()
+    plan = stage.turn()
     entry = stage.meta.entry()
     assert stage.placements() == {"r1": 1} == stage.mirror()
     assert entry.status.waiting == 1
-    assert wish.waiting
+    assert plan.waiting
     [condition] = entry.status.conditions
     assert condition.message == "1 of 2 slices wait: r1: cpu 100m asked, 20m of 120m free; placed: r1: 1"
-    assert wish.event == (
+    assert plan.event == (
         "Warning",
         "FailedScheduling",
         "1 of 2 slices wait: r1: too little cpu free for a slice; placed: r1: 1",
@@ -174,11 +176,25 @@ def test_what_does_not_fit_waits_with_a_reason_for_operators_and_one_for_the_ten
     assert (explained.super_cluster, explained.slices, explained.refused_by) == ("r1", 1, ("Capacity",))
 
 
-def test_without_quota_nothing_is_placed_and_the_reason_is_told(stage):
-    wish = stage.turn()
-    assert (wish.reason, stage.placements(), stage.mirror()) == ("NoQuota", None, None)
+def test_without_quota_nothing_is_placed_and_an_event_says_why(stage):
+    plan = stage.turn()
+    assert (plan.reason, stage.placements(), stage.mirror()) == ("NoQuota", None, None)
     assert writes(stage) == []
-    assert wish.event[:2] == ("Warning", "NoQuota")
+    assert plan.event[:2] == ("Warning", "NoQuota")
+
+
+@pytest.mark.parametrize(
+    ("hards", "what"),
+    [
+        ([], "it has no ResourceQuota on cpu or memory"),
+        ([{"pods": "5"}], "it has no ResourceQuota on cpu or memory"),
+        ([{"cpu": "0", "memory": "0"}], "its ResourceQuota allows no cpu and memory"),
+    ],
+)
+def test_the_event_of_a_namespace_without_slices_names_the_missing_quota(stage, hards, what):
+    stage.tenant.hards = hards
+    message = f"nothing is placed: {what}; create one, e.g. with hard.cpu and hard.memory"
+    assert stage.turn().event == ("Warning", "NoQuota", message)
 
 
 def test_a_default_quota_is_assumed_and_shown(stage):
@@ -193,14 +209,30 @@ def test_a_default_quota_is_assumed_and_shown(stage):
     assert names.DEFAULT_QUOTA not in stage.tenant.objects[NAMESPACE]["metadata"]["annotations"]
 
 
+@pytest.mark.parametrize(
+    ("namespace", "placed"),
+    [
+        ("default", True),
+        ("kube-system", True),
+        ("kube-public", False),
+        ("kube-node-lease", False),
+        ("vcsync-system", False),
+    ],
+)
+def test_empty_namespaces_have_no_default_quota(namespace: str, placed: bool) -> None:
+    two = {"cpu": Quantity("2")}
+    owner = VirtualCluster(name="acme", spec=VirtualClusterSpec(default_quota=two))
+    assert default_quota(owner, namespace) == (two if placed else {})
+
+
 def test_a_removed_quota_clears_the_entry_but_only_if_the_server_confirms_it(stage):
     stage.tenant.hards = [SMALL]
     stage.turn()
-    facts = stage.facts()
-    stale = Facts(*(getattr(facts, name) if name != "hards" else () for name in Facts.__struct_fields__))
-    wish = reconcile(stale)
-    assert wish.delete
-    asyncio.run(commit(stale, wish, stage.meta.functions(), stage.tenant.door()))
+    inputs = stage.inputs()
+    stale = Inputs(*(getattr(inputs, name) if name != "hards" else () for name in Inputs.__struct_fields__))
+    plan = reconcile(stale)
+    assert plan.delete
+    asyncio.run(commit(stale, plan, stage.meta.ledger(), stage.tenant.control_plane()))
     assert not stage.meta.entry().deleting  # the cache had been wrong
     stage.turn()
     stage.tenant.hards = []
@@ -215,9 +247,9 @@ def test_a_quota_that_comes_back_while_syncers_clear_waits_for_them(stage):
     stage.tenant.hards = []
     stage.turn()
     stage.tenant.hards = [SMALL]
-    wish = stage.turn()
-    assert wish.reason == "Draining"
-    assert "r1, r2" in wish.message
+    plan = stage.turn()
+    assert plan.reason == "Draining"
+    assert "r1, r2" in plan.message
     assert stage.mirror() is None
     stage.drained("r1", "r2")
     assert stage.meta.entry() is None
@@ -225,7 +257,7 @@ def test_a_quota_that_comes_back_while_syncers_clear_waits_for_them(stage):
     assert stage.mirror() == {"r1": 1, "r2": 1}
 
 
-def test_an_entry_goes_with_its_namespace_and_its_namesake_gets_a_new_one(stage):
+def test_an_entry_is_deleted_with_its_namespace_and_created_for_a_new_one(stage):
     stage.tenant.hards = [SMALL]
     stage.turn()
     stage.tenant.objects.clear()
@@ -238,7 +270,7 @@ def test_an_entry_goes_with_its_namespace_and_its_namesake_gets_a_new_one(stage)
     assert stage.meta.entry().spec.namespace_uid == "uid-2"
 
 
-def test_an_entry_of_a_former_namesake_is_deleted(stage):
+def test_an_entry_of_an_earlier_namespace_of_the_same_name_is_deleted(stage):
     stage.tenant.hards = [SMALL]
     stage.turn()
     stage.tenant.put(NAMESPACE, {"metadata": {"uid": "uid-2"}})
@@ -249,15 +281,15 @@ def test_an_entry_of_a_former_namesake_is_deleted(stage):
 def test_a_namespace_missing_in_the_cache_only_keeps_its_entry(stage):
     stage.tenant.hards = [SMALL]
     stage.turn()
-    facts = stage.facts()
-    stale = Facts(
-        *(getattr(facts, name) if name != "namespace" else None for name in Facts.__struct_fields__)
+    inputs = stage.inputs()
+    stale = Inputs(
+        *(getattr(inputs, name) if name != "namespace" else None for name in Inputs.__struct_fields__)
     )
-    asyncio.run(commit(stale, reconcile(stale), stage.meta.functions(), stage.tenant.door()))
+    asyncio.run(commit(stale, reconcile(stale), stage.meta.ledger(), stage.tenant.control_plane()))
     assert not stage.meta.entry().deleting
 
 
-def test_a_namespace_on_its_way_out_keeps_its_placement_although_its_quotas_go(stage):
+def test_a_terminating_namespace_keeps_its_placement_without_quotas(stage):
     stage.tenant.hards = [SMALL]
     stage.turn()
     stage.tenant.hards = []
@@ -271,13 +303,13 @@ def test_a_namespace_on_its_way_out_keeps_its_placement_although_its_quotas_go(s
 @pytest.mark.parametrize(
     ("annotation", "says"), [("{", "not JSON"), ('{"cpu":"1","memory":"0"}', "field 'memory'")]
 )
-def test_a_bad_slice_annotation_moves_nothing_and_is_told_once(stage, annotation, says):
+def test_an_invalid_slice_annotation_moves_nothing_and_gets_one_event(stage, annotation, says):
     stage.tenant.hards = [SMALL]
     stage.turn()
     stage.annotate(annotation)
-    wish = stage.turn()
-    assert wish.event[:2] == ("Warning", "InvalidSlice")
-    assert says in wish.event[2]
+    plan = stage.turn()
+    assert plan.event[:2] == ("Warning", "InvalidSlice")
+    assert says in plan.event[2]
     assert stage.placements() == {"r1": 1, "r2": 1} == stage.mirror()
     [condition] = stage.meta.entry().status.conditions
     assert (condition.status, condition.reason) == ("False", "InvalidSlice")
@@ -288,14 +320,34 @@ def test_a_bad_slice_annotation_moves_nothing_and_is_told_once(stage, annotation
     assert stage.turn().reason == "Scheduled"
 
 
-def test_a_bad_slice_annotation_before_the_first_placement_places_nothing(stage):
+def test_an_invalid_slice_annotation_before_the_first_placement_places_nothing(stage):
     stage.tenant.hards = [SMALL]
     stage.annotate("[]")
     assert stage.turn().reason == "InvalidSlice"
     assert stage.placements() is None
 
 
-def test_an_operators_pins_survive_and_count(stage):
+@pytest.mark.parametrize("placed", [True, False])
+def test_the_mirror_follows_the_ledger_while_a_slice_annotation_is_invalid(stage, placed):
+    if placed:
+        stage.tenant.hards = [SMALL]
+        stage.turn()
+    stage.tenant.hards = [SMALL]
+    stage.tenant.patch(
+        NAMESPACE,
+        {
+            "metadata": {
+                "annotations": {names.PLACEMENTS: '{"x":1}'},
+                "labels": {names.placement_label("x"): "1"},
+            }
+        },
+    )
+    stage.annotate("{")
+    stage.turn()
+    assert stage.mirror() == ({"r1": 1, "r2": 1} if placed else None)
+
+
+def test_an_operators_pins_are_kept_and_applied(stage):
     stage.tenant.hards = [SMALL]
     stage.turn()
     stage.meta.patch(NAMESPACE, {"spec": {"pins": {"r2": 2}}})
@@ -313,14 +365,14 @@ def test_the_operators_cap_counts_all_namespaces_of_the_tenant(stage):
         ("foreign", "other"), Entry(from_quantities({"cpu": "300m", "memory": "1Mi"}), {"r1": 1})
     )
     stage.tenant.hards = [SMALL]
-    wish = stage.turn()
+    plan = stage.turn()
     assert sum(stage.placements().values()) == 1
-    assert wish.event[2] == (
+    assert plan.event[2] == (
         "1 of 2 slices wait: the tenant's quota: cpu 200m asked, 100m left to this namespace; placed: r2: 1"
     )
 
 
-def test_a_smaller_slice_deals_anew_in_proportion(stage):
+def test_a_smaller_slice_keeps_the_proportions(stage):
     stage.tenant.hards = [SMALL]
     stage.turn()
     stage.annotate('{"cpu":"50m","memory":"50Mi"}')
@@ -389,7 +441,7 @@ def change(stage: Stage, step: str) -> None:
 
 
 @given(steps, st.integers(0, 4), st.booleans())
-def test_an_interruption_at_any_write_leaves_a_state_from_which_all_goes_on(todo, crash, in_tenant):
+def test_reconciling_recovers_from_an_interruption_at_any_write(todo, crash, in_tenant):
     stage = Stage()
     stage.tenant.hards = [SMALL]
     for step in ["grow", *todo]:
@@ -434,16 +486,16 @@ def test_a_slice_has_the_pods_of_its_share_of_the_pool(stage):
     assert stage.placements() == {"r1": 1, "r2": 1}
 
 
-def test_what_others_hold_of_the_pods_is_not_given_away(stage):
+def test_pods_of_other_namespaces_are_not_distributed_again(stage):
     stage.views = {"r1": view("r1", memory="1000Mi", pods="100")}
     stage.others.put((ROOT, "other"), Entry(from_quantities({"pods": "85"}), {"r1": 1}))
     stage.tenant.hards = [SMALL]
-    wish = stage.turn()
-    assert (slots(stage), stage.placements(), wish.status.waiting) == ("10", {"r1": 1}, 1)
-    assert "pods 10 asked, 5 of 100 free" in wish.message
+    plan = stage.turn()
+    assert (slots(stage), stage.placements(), plan.status.waiting) == ("10", {"r1": 1}, 1)
+    assert "pods 10 asked, 5 of 100 free" in plan.message
 
 
-def test_nodes_that_come_and_go_do_not_change_a_namespace_but_another_pool_does(stage):
+def test_small_changes_of_the_pool_do_not_change_the_pods_of_a_slice(stage):
     stage.tenant.hards = [SMALL]
     for pods, found in (("100", "10"), ("110", "10"), ("200", "20"), ("170", "20"), ("100", "10")):
         stage.views = {"r1": view("r1", memory="1000Mi", pods=pods)}
@@ -462,7 +514,7 @@ def test_nodes_that_come_and_go_do_not_change_a_namespace_but_another_pool_does(
         ),
     ],
 )
-def test_while_the_pool_is_not_well_nobodys_pods_change(stage, views):
+def test_the_pods_of_slices_are_kept_while_the_pool_is_not_healthy(stage, views):
     stage.views = {"r1": view("r1", memory="1000Mi", pods="100")}
     stage.tenant.hards = [SMALL]
     stage.turn()
@@ -472,7 +524,7 @@ def test_while_the_pool_is_not_well_nobodys_pods_change(stage, views):
     assert slots(stage) == "10"
 
 
-def test_slices_of_before_are_kept_when_they_get_their_pods(stage):
+def test_present_slices_are_kept_when_they_get_a_number_of_pods(stage):
     stage.tenant.hards = [{"cpu": "1", "memory": "1000Mi"}]
     stage.views = {"r1": view("r1", memory="1000Mi")}
     stage.turn()
@@ -483,7 +535,7 @@ def test_slices_of_before_are_kept_when_they_get_their_pods(stage):
     assert (slots(stage), stage.placements()) == ("10", {"r1": 10})
 
 
-def test_the_operator_says_how_many_pods_a_slice_has():
+def test_the_operator_may_set_the_pods_of_a_slice():
     stage = Stage(slice_size={"cpu": "200m", "memory": "200Mi", "pods": "30"})
     stage.views = {"r1": view("r1", pods="100")}
     stage.tenant.hards = [SMALL]
@@ -494,20 +546,20 @@ def test_the_operator_says_how_many_pods_a_slice_has():
     assert slots(stage) == "30"
 
 
-def test_a_tenant_does_not_say_how_many_pods_a_slice_has(stage):
+def test_a_tenant_cannot_set_the_pods_of_a_slice(stage):
     stage.annotate('{"cpu":"100m","memory":"100Mi","pods":"1000"}')
     stage.tenant.hards = [SMALL]
     assert stage.turn().reason == "InvalidSlice"
 
 
-def test_many_tiny_slices_get_no_more_pods_than_the_tenants_cap_brings_with_it():
+def test_tiny_slices_get_no_more_pods_than_the_tenants_cap_allows():
     stage = Stage(quota={"cpu": "200m", "memory": "200Mi"})
     stage.views = {"r1": view("r1", memory="1000Mi", pods="100")}
     stage.annotate('{"cpu":"1m","memory":"1Mi"}')
     stage.tenant.hards = [SMALL]
-    wish = stage.turn()
+    plan = stage.turn()
     assert (slots(stage), stage.placements()) == ("1", {"r1": 26})
-    assert "the tenant's quota: pods 200 asked, 26 left to this namespace" in wish.message
+    assert "the tenant's quota: pods 200 asked, 26 left to this namespace" in plan.message
 
 
 def test_slices_that_kept_their_pods_leave_room_for_the_rest_of_the_cap():
@@ -529,7 +581,7 @@ def test_the_operators_cap_may_name_pods():
     assert stage.placements() == {"r1": 2}
 
 
-def test_a_slice_bounds_objects_as_operators_say_and_they_are_not_dealt_out():
+def test_objects_of_a_slice_are_limited_and_not_distributed():
     stage = Stage(
         slice_size={"cpu": "200m", "memory": "200Mi", "services.nodeports": "8", "services": "1k", "gpu": "1"}
     )
@@ -551,3 +603,44 @@ def test_a_slice_bounds_objects_as_operators_say_and_they_are_not_dealt_out():
     before = len(writes(stage))
     stage.turn()
     assert len(writes(stage)) == before, "nothing is left to write"
+
+
+@pytest.mark.parametrize("annotation", [SLICE, "invalid", '{"cpu":"0","memory":"1Gi"}'])
+@pytest.mark.parametrize("hards", [[SMALL], [], [{"cpu": "many"}]])
+def test_a_suspended_tenant_keeps_nothing_whatever_it_wrote(
+    stage: Stage, annotation: str, hards: list[dict[str, str]]
+) -> None:
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    placed = stage.placements()
+    assert placed
+    stage.spec["suspended"] = True
+    stage.annotate(annotation)
+    stage.tenant.hards = hards
+    plan = stage.turn()
+    assert (plan.reason, plan.waiting) == ("Suspended", True)
+    assert stage.placements() == {}
+    assert stage.mirror() is None
+    entry = stage.meta.entry()
+    assert entry is not None
+    assert {names.drain_finalizer(super_id) for super_id in placed} == set(entry.finalizers)
+    assert set(entry.status.clearing) == set(placed)
+    assert [condition.reason for condition in entry.status.conditions] == ["Suspended"]
+    assert plan.event is not None
+    assert stage.turn().event is None
+    done = writes(stage)
+    stage.turn()
+    assert writes(stage) == done
+    stage.drained(*placed)
+    stage.spec["suspended"] = False
+    stage.annotate(SLICE)
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    assert stage.placements()
+
+
+def test_a_suspended_tenant_gets_no_first_slices(stage: Stage) -> None:
+    stage.spec["suspended"] = True
+    stage.tenant.hards = [SMALL]
+    assert stage.turn().reason == "Suspended"
+    assert stage.meta.entry() is None

@@ -1,4 +1,4 @@
-"""A placement goes at a word of its tenant; without one only a few do at once, and only if the control plane is the tenant's."""
+"""Placements are removed after an observed request; without one only a few are, after a proof of the control plane."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from vcsync.kube.cache import Change
-from vcsync.kube.envelope import Envelope
 from vcsync.nsscheduler.withdrawal import PLACEMENTS, Withdrawal
-from vcsync.tenancy.brake import Braked, Gate
+from vcsync.objects.envelope import Envelope
+from vcsync.tenancy.brake import Braked, DeletionLimiter, Releases
 from vcsync.tenancy.proof import WrongControlPlane
 
 
@@ -19,9 +19,12 @@ class Bench:
 
     def __init__(self, lost: int, placed: int) -> None:
         self.own = True
-        self.gate = Gate(0.3, small=3, released=lambda _: None, clock=lambda: 0.0)
+        self.limiter = DeletionLimiter(
+            0.3, small=3, released=lambda _: None, releases=Releases(), clock=lambda: 0.0
+        )
 
-        async def prove() -> None:
+        async def prove(lists: int) -> None:
+            assert lists == 2
             if not self.own:
                 raise WrongControlPlane("it is another one")
 
@@ -29,12 +32,12 @@ class Bench:
             return lost, placed
 
         handle: Any = SimpleNamespace(key="acme", prove=prove)
-        self.withdrawal = Withdrawal(handle, self.gate, count)
+        self.withdrawal = Withdrawal(handle, self.limiter, count, lambda: 2)
 
     async def asks(self, what: str, *hards: dict[str, str]) -> None:
         placement = SimpleNamespace(spec=SimpleNamespace(namespace_uid="ns-1"))
-        facts: Any = SimpleNamespace(key=("acme", "shop"), placement=placement, hards=hards)
-        await self.withdrawal.require(facts, what)
+        inputs: Any = SimpleNamespace(key=("acme", "shop"), placement=placement, hards=hards)
+        await self.withdrawal.require(inputs, what)
 
 
 def namespace() -> Envelope:
@@ -46,24 +49,24 @@ def quota(spec: bytes = b"{}") -> Envelope:
 
 
 @pytest.mark.parametrize("what", ["namespace", "quota"])
-async def test_many_at_once_wait_for_an_operator(what: str) -> None:
+async def test_many_removals_wait_for_an_operator(what: str) -> None:
     bench = Bench(lost=10, placed=10)
 
     with pytest.raises(Braked, match="vcsync brake release acme"):
         await bench.asks(what)
 
 
-async def test_a_few_may_go_while_nobody_watched() -> None:
+async def test_few_removals_need_no_observed_request() -> None:
     await Bench(lost=3, placed=3).asks("namespace")
 
 
-async def test_a_namespace_that_was_seen_to_end_takes_its_placement_along() -> None:
+async def test_an_observed_deletion_of_a_namespace_removes_its_placement() -> None:
     bench = Bench(lost=10, placed=10)
     bench.withdrawal.namespace_changed(Change(namespace(), None, reported=True))
     await bench.asks("namespace")
 
 
-async def test_one_that_a_list_lacks_was_not_seen_to_end() -> None:
+async def test_a_namespace_missing_from_a_list_was_not_observed_to_be_deleted() -> None:
     bench = Bench(lost=10, placed=10)
     bench.withdrawal.namespace_changed(Change(namespace(), None))
     with pytest.raises(Braked):
@@ -77,7 +80,7 @@ async def test_one_that_a_list_lacks_was_not_seen_to_end() -> None:
         Change(quota(b'{"hard":{"cpu":"1"}}'), quota(b'{"hard":{"cpu":"0"}}')),
     ],
 )
-async def test_a_quota_that_was_seen_to_go_or_change_takes_the_placement_along(change: Change) -> None:
+async def test_an_observed_deletion_or_change_of_a_quota_removes_the_placement(change: Change) -> None:
     bench = Bench(lost=10, placed=10)
     bench.withdrawal.quota_changed(change)
     await bench.asks("quota")
@@ -92,7 +95,7 @@ async def test_a_quota_that_was_seen_to_go_or_change_takes_the_placement_along(c
     ],
     ids=["it appeared", "another went", "it changed"],
 )
-async def test_a_quota_that_a_list_lacks_was_not_seen_to_go(before: Change) -> None:
+async def test_a_quota_missing_from_a_list_was_not_observed_to_be_deleted(before: Change) -> None:
     bench = Bench(lost=10, placed=10)
     bench.withdrawal.quota_changed(before)
     bench.withdrawal.quota_changed(Change(quota(), None))
@@ -100,11 +103,11 @@ async def test_a_quota_that_a_list_lacks_was_not_seen_to_go(before: Change) -> N
         await bench.asks("quota")
 
 
-async def test_a_quota_of_nothing_is_a_word_of_the_tenant() -> None:
+async def test_a_quota_of_zero_is_a_request_of_the_tenant() -> None:
     await Bench(lost=10, placed=10).asks("quota", {"cpu": "0"})
 
 
-async def test_another_control_plane_takes_nothing() -> None:
+async def test_a_wrong_control_plane_removes_nothing() -> None:
     bench = Bench(lost=1, placed=10)
     bench.own = False
     bench.withdrawal.namespace_changed(Change(namespace(), None, reported=True))
@@ -112,9 +115,9 @@ async def test_another_control_plane_takes_nothing() -> None:
         await bench.asks("namespace")
 
 
-async def test_a_namespace_that_keeps_its_placement_lets_the_brake_go() -> None:
+async def test_a_namespace_that_keeps_its_placement_releases_the_brake() -> None:
     bench = Bench(lost=10, placed=10)
     with pytest.raises(Braked):
         await bench.asks("namespace")
     bench.withdrawal.settled("shop")
-    assert not bench.gate.is_braked("acme", PLACEMENTS)
+    assert not bench.limiter.is_braked("acme", PLACEMENTS)

@@ -3,7 +3,8 @@ import json
 import pytest
 
 from vcsync.api.names import SUPER_CLUSTER
-from vcsync.kube.envelope import parse
+from vcsync.objects.envelope import parse
+from vcsync.podscheduler import pods
 from vcsync.podscheduler.pods import assignment, read, slim, unschedulable
 
 
@@ -21,7 +22,7 @@ def envelope(**fields):
 WAITING = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
 
 
-def test_a_pod_is_kept_without_what_scheduling_does_not_need():
+def test_the_record_of_a_pod_has_only_the_fields_for_scheduling():
     whole = envelope(
         metadata={
             "labels": {"app": "x", SUPER_CLUSTER: "r1"},
@@ -37,7 +38,7 @@ def test_a_pod_is_kept_without_what_scheduling_does_not_need():
     assert (kept.status, kept.rest, kept.owners) == (b"", b"", ())
     pod = read(kept, 3.0)
     assert (pod.key, pod.uid, pod.version, pod.seen_at) == (("shop", "p"), "u", "7", 3.0)
-    assert (pod.label, pod.annotation, pod.told) == ("r1", "r2", "no room")
+    assert (pod.label, pod.annotation, pod.waiting_message) == ("r1", "r2", "no room")
     assert pod.needs.requests == {"cpu": 1000, "pods": 1000}
 
 
@@ -47,7 +48,7 @@ def test_labels_of_one_super_cluster_are_shared():
 
 
 @pytest.mark.parametrize(
-    ("conditions", "told"),
+    ("conditions", "message"),
     [
         ([], ""),
         ([WAITING], "no room"),
@@ -56,12 +57,12 @@ def test_labels_of_one_super_cluster_are_shared():
         ([{"type": "Ready", "message": '"PodScheduled"'}], ""),
     ],
 )
-def test_what_a_pod_was_told_is_read_from_its_condition(conditions, told):
-    assert read(slim(envelope(status={"conditions": conditions})), 0).told == told
+def test_the_waiting_message_is_read_from_the_condition(conditions, message):
+    assert read(slim(envelope(status={"conditions": conditions})), 0).waiting_message == message
 
 
 @pytest.mark.parametrize("spec", [[], {"containers": [{"resources": {"requests": {"cpu": "much"}}}]}])
-def test_a_pod_that_cannot_be_read_is_left_alone(spec):
+def test_a_pod_that_cannot_be_read_counts_as_gated(spec):
     assert read(slim(envelope(spec=spec)), 0).needs.gated
 
 
@@ -69,7 +70,7 @@ def test_deletion_is_seen():
     assert read(slim(envelope(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})), 0).deleting
 
 
-def test_patches_name_the_very_pod_they_are_for():
+def test_patches_contain_the_uid_of_the_pod():
     pod = read(slim(envelope()), 0)
     assert assignment(pod, "r1") == {
         "metadata": {
@@ -87,3 +88,31 @@ def test_patches_name_the_very_pod_they_are_for():
         "False",
         "Unschedulable",
     )
+
+
+@pytest.mark.parametrize("where", ["", "n.r1"])
+def test_a_bound_pod_has_no_waiting_message(where):
+    spec = {"nodeName": where} if where else {}
+    assert read(slim(envelope(spec=spec, status={"conditions": [WAITING]})), 0).waiting_message == (
+        "" if where else "no room"
+    )
+
+
+def test_an_assignment_to_no_super_cluster_removes_label_and_annotation():
+    pod = read(slim(envelope(metadata={"labels": {SUPER_CLUSTER: "r1"}})), 0)
+    metadata = assignment(pod, None)["metadata"]
+    assert (metadata["labels"], metadata["annotations"]) == ({SUPER_CLUSTER: None}, {SUPER_CLUSTER: None})
+
+
+def test_a_condition_has_its_message_and_the_time_of_its_change():
+    [condition] = unschedulable(read(slim(envelope()), 0), "no room", "2026-01-01T00:00:00Z")["status"][
+        "conditions"
+    ]
+    assert (condition["message"], condition["lastTransitionTime"]) == ("no room", "2026-01-01T00:00:00Z")
+
+
+def test_label_values_beyond_the_limit_of_shared_ones_are_read(monkeypatch):
+    monkeypatch.setattr(pods, "_MOST_SHARED", 0)
+    one, other = (slim(envelope(metadata={"labels": {SUPER_CLUSTER: "unseen"}})) for _ in range(2))
+    assert one.labels == other.labels == {SUPER_CLUSTER: "unseen"}
+    assert one.labels is not other.labels

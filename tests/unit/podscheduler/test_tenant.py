@@ -5,11 +5,11 @@ import pytest
 
 from vcsync.api.names import SUPER_CLUSTER
 from vcsync.kube.cache import Cache
-from vcsync.kube.envelope import Envelope, parse
 from vcsync.kube.errors import Conflict, NotFound, ServerError, Status
-from vcsync.kube.patches import merge_patch
+from vcsync.objects.envelope import Envelope, parse
+from vcsync.objects.merge_patch import merge_patch
 from vcsync.podscheduler.pods import Pod, slim
-from vcsync.podscheduler.tenant import PodDoor, TenantPods
+from vcsync.podscheduler.tenant import NEW_NAMESPACE_SECONDS, Outcome, TenantPods
 from vcsync.scheduling.snapshot import Health, SuperView
 
 NS = "shop"
@@ -30,8 +30,7 @@ class Tenant:
         self.version = 0
         self.now = 0.0
         self.later: list[tuple[tuple[str, str], float]] = []
-        door = PodDoor(self.patch, self.patch_status, self.gone, self.emit)
-        self.pods = TenantPods(door, lambda: self.views, self.add, self.add_after, lambda: self.now)
+        self.pods = TenantPods(self, lambda: self.views, self.add, self.add_after, lambda: self.now)
 
     # The API server
 
@@ -57,7 +56,7 @@ class Tenant:
         if change is not None:
             self.pods.observe(change)
 
-    # What the scheduler gets
+    # The arguments of the scheduler
 
     def add(self, item: tuple[str, str], urgent: bool) -> None:
         if (item, urgent) not in self.queue:
@@ -70,7 +69,7 @@ class Tenant:
         self.patches.append((name, patch))
         if self.fail:
             raise self.fail.pop()
-        if name not in self.objects:
+        if namespace != NS or name not in self.objects:
             raise NotFound(Status(404))
         present = self.objects[name]["metadata"]
         if patch["metadata"]["resourceVersion"] != present["resourceVersion"]:
@@ -81,7 +80,7 @@ class Tenant:
         self.patches.append((name, patch))
         if self.fail:
             raise self.fail.pop()
-        if name not in self.objects:
+        if namespace != NS or name not in self.objects:
             raise NotFound(Status(404))
         self.store(name, self.objects[name] | {"status": patch["status"]})
 
@@ -93,7 +92,7 @@ class Tenant:
     def emit(self, pod: Pod, message: str) -> None:
         self.events.append((pod.name, message))
 
-    # What tests do
+    # Steps of tests
 
     async def settle(self) -> None:
         for _ in range(100):
@@ -148,7 +147,7 @@ async def test_nothing_is_decided_before_all_pods_are_counted():
     assert tenant.home("new") == "r2"
 
 
-async def test_a_pod_that_does_not_fit_is_told_once_and_tried_when_something_is_freed(tenant):
+async def test_a_pod_that_does_not_fit_gets_one_event_and_is_tried_when_room_is_freed(tenant):
     for name in ("a", "b", "c"):
         tenant.create(name, "100m")
     await tenant.settle()
@@ -165,7 +164,7 @@ async def test_a_pod_that_does_not_fit_is_told_once_and_tried_when_something_is_
     assert tenant.home("c") == "r2"
 
 
-async def test_after_a_restart_nobody_is_told_the_same_again(tenant):
+async def test_a_restart_does_not_repeat_events(tenant):
     tenant.create("large", "150m")
     await tenant.settle()
     again = Tenant()
@@ -179,7 +178,7 @@ async def test_after_a_restart_nobody_is_told_the_same_again(tenant):
     assert again.home("large") == "r1"
 
 
-async def test_a_pod_made_with_its_namespace_is_told_nothing_while_slices_are_being_dealt():
+async def test_a_pod_in_a_new_namespace_gets_no_event_before_slices_are_distributed():
     tenant = Tenant()
     tenant.pods.begin()
     tenant.create("p")
@@ -192,7 +191,7 @@ async def test_a_pod_made_with_its_namespace_is_told_nothing_while_slices_are_be
     assert (len(tenant.patches), tenant.events) == (1, [])
 
 
-async def test_a_pod_without_slices_that_could_not_be_told_is_told_the_next_time():
+async def test_a_report_to_a_pod_without_slices_that_failed_is_repeated():
     tenant = Tenant()
     tenant.pods.begin()
     tenant.create("p")
@@ -220,7 +219,7 @@ async def test_pods_wait_for_slices_and_move_with_them(tenant):
     assert tenant.home("p") == "r1"
 
 
-async def test_a_pod_that_waits_is_no_super_clusters(tenant):
+async def test_a_waiting_pod_has_no_label(tenant):
     tenant.create("p", "150m", labels={SUPER_CLUSTER: "r1"})
     tenant.pods.grant(NS, SIZE, {"r2": 1})  # where it was put has lost its slices, and the other has no room
     await tenant.settle()
@@ -247,17 +246,17 @@ async def test_pods_wait_for_a_super_cluster_to_come_back(tenant):
 
 
 @pytest.mark.parametrize("error", [Conflict(Status(409)), ServerError(Status(500))])
-async def test_a_failed_write_gives_the_share_back_and_the_pod_is_tried_again(tenant, error):
+async def test_a_failed_write_frees_the_share_and_the_pod_is_tried_again(tenant, error):
     tenant.create("p", "100m")
     tenant.fail = [error]
     with pytest.raises(type(error)):
         await tenant.settle()
-    assert tenant.pods.book.share(NS, "r1").used["cpu"] == 0
+    assert tenant.pods.accounting.share(NS, "r1").used["cpu"] == 0
     await tenant.pods.schedule((NS, "p"))  # as the work queue does after its backoff
     assert tenant.home("p") == "r1"
 
 
-async def test_a_pod_that_could_not_be_told_is_told_the_next_time(tenant):
+async def test_a_report_that_failed_is_repeated(tenant):
     tenant.create("p", "150m")
     tenant.fail = [ServerError(Status(500))]
     with pytest.raises(ServerError):
@@ -271,17 +270,17 @@ async def test_a_pod_deleted_meanwhile_is_forgotten(tenant):
     tenant.create("p", "100m")
     del tenant.objects["p"]
     await tenant.settle()
-    assert tenant.pods.book.pods == {}
-    assert tenant.pods.book.share(NS, "r1").used["cpu"] == 0
+    assert tenant.pods.accounting.pods == {}
+    assert tenant.pods.accounting.share(NS, "r1").used["cpu"] == 0
 
 
-async def test_a_tampered_label_of_a_bound_pod_is_put_right(tenant):
+async def test_a_changed_label_of_a_bound_pod_is_repaired(tenant):
     tenant.create("p", labels={SUPER_CLUSTER: "r2"}, nodeName="node.r1")
     await tenant.settle()
     assert tenant.home("p") == "r1"
 
 
-async def test_a_gated_pod_is_left_alone_until_its_gates_open(tenant):
+async def test_a_gated_pod_is_ignored_until_its_gates_are_removed(tenant):
     tenant.create("p", schedulingGates=[{"name": "wait"}])
     await tenant.settle()
     assert (tenant.patches, tenant.home("p")) == ([], "")
@@ -290,7 +289,7 @@ async def test_a_gated_pod_is_left_alone_until_its_gates_open(tenant):
     assert tenant.home("p") == "r1"
 
 
-async def test_a_namesake_of_a_waiting_pod_is_told_itself_though_nobody_saw_the_other_go(tenant):
+async def test_a_new_pod_with_the_name_of_a_waiting_pod_gets_its_own_event(tenant):
     tenant.create("web-0", "150m")
     await tenant.settle()
     anew = tenant.objects["web-0"]
@@ -300,3 +299,117 @@ async def test_a_namesake_of_a_waiting_pod_is_told_itself_though_nobody_saw_the_
     await tenant.settle()
     assert "150m asked" in tenant.objects["web-0"]["status"]["conditions"][0]["message"]
     assert [name for name, _ in tenant.events] == ["web-0", "web-0"]
+
+
+async def test_a_pod_without_slices_gets_its_event_after_the_delay():
+    tenant = Tenant()
+    tenant.now = 10.0
+    tenant.pods.begin()
+    tenant.create("p")
+    tenant.now = 10.5
+    await tenant.settle()
+    assert tenant.later == [((NS, "p"), 10.0 + NEW_NAMESPACE_SECONDS)]
+    tenant.now = 10.0 + NEW_NAMESPACE_SECONDS
+    await tenant.pods.schedule((NS, "p"))
+    assert [name for name, _ in tenant.events] == ["p"]
+
+
+@pytest.mark.parametrize("where", ["label", "annotation"])
+async def test_half_of_an_assignment_is_removed_from_a_waiting_pod(tenant, where):
+    tenant.create("p", "150m", labels={SUPER_CLUSTER: "r1"} if where == "label" else {})
+    if where == "annotation":
+        tenant.objects["p"]["metadata"]["annotations"] = {SUPER_CLUSTER: "r1"}
+        tenant.store("p", tenant.objects["p"])
+    tenant.pods.grant(NS, SIZE, {"r2": 1})
+    await tenant.settle()
+    metadata = tenant.objects["p"]["metadata"]
+    assert (metadata["labels"], metadata.get("annotations", {})) == ({}, {})
+
+
+async def test_a_pod_with_smaller_requests_makes_room_for_waiting_pods(tenant):
+    tenant.create("a", "100m")
+    tenant.create("b", "100m")
+    tenant.create("c", "60m")
+    await tenant.settle()
+    assert tenant.home("c") == ""
+    smaller = tenant.objects["a"]
+    smaller["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "40m"
+    tenant.store("a", smaller)
+    await tenant.settle()
+    assert tenant.home("c") == tenant.home("a")
+
+
+async def test_slices_of_another_namespace_do_not_enqueue_a_pod(tenant):
+    tenant.create("p", "150m")
+    await tenant.settle()
+    tenant.pods.grant("other", SIZE, {"r1": 2})
+    assert tenant.queue == []
+
+
+async def test_an_outcome_contains_its_latency(tenant):
+    tenant.now = 5.0
+    tenant.create("p")
+    tenant.now = 7.5
+    outcome = await tenant.pods.schedule((NS, "p"))
+    assert (outcome.kind, outcome.super_id, outcome.latency) == ("assigned", "r1", 2.5)
+    assert outcome.decision is not None
+    assert await tenant.pods.schedule((NS, "p")) == Outcome("left")
+    assert await tenant.pods.schedule((NS, "nobody")) == Outcome("left")
+    tenant.create("large", "150m")
+    waits = await tenant.pods.schedule((NS, "large"))
+    assert (waits.kind, waits.super_id, waits.latency) == ("waiting", "", 0.0)
+    assert waits.decision is not None
+
+
+async def test_waiting_pods_are_scheduled_after_new_pods(tenant):
+    tenant.create("p", "150m")
+    assert tenant.queue == [((NS, "p"), True)]
+    await tenant.settle()
+    tenant.pods.pool_changed()
+    assert tenant.queue == [((NS, "p"), False)]
+    await tenant.settle()
+    tenant.pods.grant(NS, SIZE, {"r1": 1})
+    assert tenant.queue == [((NS, "p"), False)]
+
+
+async def test_nothing_is_enqueued_before_all_pods_are_counted():
+    tenant = Tenant()
+    tenant.pods.grant(NS, SIZE, {"r1": 1})
+    tenant.create("old", "100m", labels={SUPER_CLUSTER: "r1"})
+    tenant.create("new", "100m")
+    await tenant.pods.schedule((NS, "new"))
+    tenant.delete("old")
+    tenant.pods.pool_changed()
+    assert tenant.queue == []
+
+
+async def test_pods_of_a_suspended_tenant_wait_for_that_reason():
+    tenant = Tenant()
+    suspended = [False]
+    tenant.pods = TenantPods(
+        tenant,
+        lambda: tenant.views,
+        tenant.add,
+        tenant.add_after,
+        lambda: tenant.now,
+        suspended=lambda: suspended[0],
+    )
+    tenant.pods.begin()
+    tenant.create("p")
+    tenant.now += NEW_NAMESPACE_SECONDS
+    await tenant.settle()
+    assert "needs a ResourceQuota" in tenant.events[-1][1]
+    suspended[0] = True
+    tenant.pods.pool_changed()
+    await tenant.settle()
+    said = "the tenant is suspended: nothing runs until its operator resumes it"
+    assert tenant.events[-1] == ("p", said)
+    assert tenant.objects["p"]["status"]["conditions"][0]["message"] == said
+    count = len(tenant.events)
+    tenant.pods.pool_changed()
+    await tenant.settle()
+    assert len(tenant.events) == count
+    suspended[0] = False
+    tenant.pods.grant(NS, SIZE, {"r1": 1})
+    await tenant.settle()
+    assert tenant.home("p") == "r1"

@@ -55,7 +55,7 @@ def test_cheap_takes_the_lowest_price_first():
     assert place(views, 4, policy="cheap").placements == {"r1": 1, "r2": 3}
 
 
-def test_what_fits_is_placed_and_the_rest_waits_with_reasons():
+def test_slices_that_do_not_fit_wait_with_reasons():
     decision = place(pool(view("r1", 1), view("r2", 2)), 5)
     assert decision.placements == {"r1": 1, "r2": 2}
     assert decision.waiting == 2
@@ -76,7 +76,7 @@ def deal(views, slices, *, allocated=None, **fields):
     return place_slices(views, allocated or {}, SliceRequest(slices, WITH_PODS, **fields))
 
 
-def test_no_more_slices_go_where_their_pods_have_no_room():
+def test_slices_are_limited_by_the_pods_that_a_super_cluster_can_take():
     decision = deal(pool(with_pods("r1", 9), with_pods("r2", 8)), 5, allocated={"r2": {"pods": 1000}})
     assert (decision.placements, decision.waiting) == ({"r1": 2, "r2": 1}, 2)
     assert decision.reasons() == "r1: pods 4 asked, 1 of 9 free; r2: pods 4 asked, 3 of 8 free"
@@ -88,14 +88,14 @@ def test_a_slice_may_have_more_pods_than_one_node_takes():
     assert deal(views, 1).placements == {"r1": 1}
 
 
-def test_no_slice_is_lost_to_the_pods_it_has_from_now_on():
+def test_a_larger_number_of_pods_per_slice_removes_no_slice():
     views = pool(with_pods("r1", 9))
     for before in (SIZE, SIZE | {"pods": 1000}):
         assert deal(views, 5, current={"r1": 5}, current_size=before).placements == {"r1": 5}
         assert deal(views, 6, current={"r1": 5}, current_size=before).placements == {"r1": 5}
 
 
-def test_the_tenants_cap_on_pods_bounds_new_slices_only():
+def test_the_tenants_cap_on_pods_limits_only_new_slices():
     views = pool(with_pods("r1", 90))
     cap = {"cpu": 900, "memory": 900, "pods": 10_000}
     decision = deal(views, 5, tenant_free=cap)
@@ -104,7 +104,7 @@ def test_the_tenants_cap_on_pods_bounds_new_slices_only():
     assert deal(views, 5, tenant_free=cap, current={"r1": 4}).placements == {"r1": 4}
 
 
-def test_tenants_do_not_read_how_much_others_left_free():
+def test_reasons_for_tenants_do_not_show_free_capacity():
     decision = place(pool(view("r1", 1)), 5)
     assert decision.reasons(public=True) == "r1: too little cpu and memory free for a slice"
 
@@ -134,7 +134,7 @@ def test_a_resource_that_a_super_cluster_does_not_report_has_no_room():
         ({"largest_node": {"cpu": 99}}, "LargestNode"),
     ],
 )
-def test_new_slices_keep_away_and_present_ones_stay(fields, filter_name):
+def test_a_filter_excludes_new_slices_and_keeps_present_ones(fields, filter_name):
     views = pool(view("r1", **fields), view("r2", 3))
     fresh = place(views, 2)
     assert fresh.placements == {"r2": 2}
@@ -149,7 +149,7 @@ def test_a_drained_super_cluster_gets_no_new_slices():
     assert refused(fresh, "r1") == ["Drain"]
 
 
-def test_slices_leave_a_drained_super_cluster_as_far_as_others_have_room():
+def test_slices_leave_a_drained_super_cluster_if_others_have_room():
     assert place(pool(view("r1", draining=True), view("r2", 9)), 4, current={"r1": 4}).placements == {"r2": 4}
     tight = place(pool(view("r1", draining=True), view("r2", 3)), 4, current={"r1": 2, "r2": 2})
     assert (tight.placements, tight.waiting) == ({"r1": 1, "r2": 3}, 0)
@@ -160,7 +160,7 @@ def test_pinned_slices_stay_on_a_drained_super_cluster():
     assert decision.placements == {"r1": 1, "r2": 3}
 
 
-def test_a_preference_taint_makes_it_the_last_choice_only():
+def test_a_super_cluster_with_a_preference_taint_is_the_last_choice():
     views = pool(view("r1", taints=(Taint("old", "", "PreferNoSchedule"),)), view("r2", 2))
     assert place(views, 3).placements == {"r1": 1, "r2": 2}
 
@@ -176,7 +176,7 @@ def test_slices_stay_on_a_super_cluster_that_shrank_below_them():
     assert decision.waiting == 0
 
 
-def test_slices_of_a_super_cluster_that_is_gone_are_placed_anew():
+def test_slices_of_a_removed_super_cluster_are_placed_again():
     assert place(pool(view("r2")), 2, current={"r1": 2}).placements == {"r2": 2}
 
 
@@ -190,11 +190,11 @@ def test_slices_of_a_super_cluster_that_is_gone_are_placed_anew():
         pytest.param({"r1": 1, "r2": 1}, 0, {}, {}, id="all"),
     ],
 )
-def test_a_shrinking_quota_gives_slices_back_in_a_fixed_order(current, slices, fields, left):
+def test_a_shrinking_quota_removes_slices_in_a_fixed_order(current, slices, fields, left):
     assert place(pool(view("r1"), view("r2", **fields)), slices, current=current).placements == left
 
 
-def test_pins_come_first_and_are_the_last_to_go():
+def test_pins_are_placed_first_and_removed_last():
     views = pool(view("r1"), view("r2"), view("r3"))
     assert place(views, 3, pins={"r3": 2}).placements == {"r1": 1, "r3": 2}
     shrunk = place(views, 2, current={"r1": 1, "r3": 2}, pins={"r3": 2})
@@ -212,13 +212,13 @@ def test_pins_tolerate_taints_but_nothing_else():
     assert place(views, 2, pins={"r3": 2}).placements == {"r1": 2}
 
 
-def test_a_pin_that_has_no_room_does_not_hold_the_rest_up():
+def test_a_pin_without_room_does_not_delay_other_slices():
     views = pool(view("r1"), view("r2", 1))
     assert place(views, 3, pins={"r2": 3}).placements == {"r1": 2, "r2": 1}
     assert place(views, 1, pins={"gone": 1}).placements == {"r1": 1}
 
 
-def test_the_tenants_cap_bounds_all_slices_of_the_namespace():
+def test_the_tenants_cap_limits_all_slices_of_a_namespace():
     decision = place(pool(view("r1"), view("r2")), 4, tenant_free={"cpu": 250})
     assert decision.placements == {"r1": 1, "r2": 1}
     assert decision.waiting == 2
@@ -297,7 +297,7 @@ def test_every_slice_is_placed_or_waits(situation):
 
 
 @given(situations())
-def test_new_slices_never_exceed_capacity_or_go_where_they_must_not(situation):
+def test_new_slices_never_exceed_capacity_or_ignore_a_filter(situation):
     views, allocated, request = situation
     decision = place_slices(views, allocated, request)
     for entry in decision.explanation:
@@ -347,7 +347,7 @@ def test_more_capacity_never_places_less(situation, super_id, more):
 
 
 @given(situations(), st.integers(0, 10))
-def test_asking_for_more_takes_nothing_away(situation, more):
+def test_a_larger_request_removes_no_slice(situation, more):
     views, allocated, request = situation
     request = replace(request, pins={})
     before = place_slices(views, allocated, request).placements

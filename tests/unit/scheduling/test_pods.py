@@ -98,12 +98,12 @@ def test_requests_are_counted_as_the_kubernetes_scheduler_does(name):
     assert pod_requests(json.dumps(spec).encode()) == requests
 
 
-def test_an_absent_spec_asks_for_the_room_of_a_pod_alone():
+def test_an_empty_spec_requests_one_pod_and_nothing_else():
     assert pod_requests(b"") == {}
     assert pod_needs(b"") == PodNeeds({"pods": 1000})
 
 
-def test_what_is_no_spec_is_refused():
+def test_an_invalid_spec_is_refused():
     with pytest.raises(msgspec.ValidationError):
         pod_requests(b"[]")
 
@@ -150,7 +150,7 @@ def hosts(*names):
         ({"nodeSelector": {"tenancy.x-k8s.io/superclusterid": "r1"}, **affinity(hosts("b.r2"))}, ()),
     ],
 )
-def test_virtual_nodes_that_a_pod_insists_on_choose_the_super_cluster(spec, supers):
+def test_required_virtual_nodes_select_the_super_cluster(spec, supers):
     assert pod_needs(json.dumps(spec).encode()).supers == supers
 
 
@@ -166,7 +166,7 @@ def test_a_virtual_nodes_name_ends_in_its_super_cluster(node, super_id):
     assert super_of_node(node) == super_id
 
 
-def test_needs_survive_the_cache():
+def test_needs_can_be_encoded_and_decoded():
     needs = pod_needs(b'{"nodeName":"n.r1","containers":[{"resources":{"requests":{"cpu":"1"}}}]}')
     assert msgspec.json.decode(msgspec.json.encode(needs), type=PodNeeds) == needs
 
@@ -188,6 +188,6 @@ def test_needs_survive_the_cache():
                                         (("In", "r3"), ("NotIn", "r1"))]}), {"r3"}),
     ],
 )  # fmt: skip
-def test_a_pod_may_keep_away_from_super_clusters(spec, accepted):
+def test_a_pod_may_exclude_super_clusters(spec, accepted):
     needs = pod_needs(json.dumps(spec).encode())
     assert {super_id for super_id in ("r1", "r2", "r3") if needs.accepts(super_id)} == accepted

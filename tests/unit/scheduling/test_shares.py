@@ -38,7 +38,7 @@ def test_the_share_that_stays_least_used_wins():
     assert pick(shares, needs(50)).super_id == "r2"
 
 
-def test_a_pod_too_large_for_any_share_waits_and_is_told_what_is_missing_where():
+def test_a_pod_too_large_for_every_share_waits_with_the_reason_for_each():
     shares = [share_of("r1", 1, SIZE), share_of("r2", 1, SIZE)]
     decision = pick(shares, needs(150))
     assert decision.super_id is None
@@ -53,12 +53,12 @@ def test_without_slices_a_pod_waits_for_a_quota():
     )
 
 
-def test_a_pod_that_asks_for_nothing_fits_a_full_share_and_spreads_by_number():
+def test_a_pod_without_requests_fits_a_full_share_and_spreads_by_number():
     shares = [Share("r1", {"cpu": 100}, {"cpu": 100}, 3), Share("r2", {"cpu": 100}, {"cpu": 100}, 2)]
     assert pick(shares, needs()).super_id == "r2"
 
 
-def test_what_slices_are_not_made_of_is_not_bounded():
+def test_resources_that_slices_lack_are_not_limited():
     assert pick([share_of("r1", 1, SIZE)], PodNeeds({"nvidia.com/gpu": 4000})).super_id == "r1"
 
 

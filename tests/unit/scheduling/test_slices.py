@@ -9,7 +9,7 @@ from vcsync.scheduling.slices import (
     MAX_SLICES,
     InvalidQuota,
     InvalidSlice,
-    pods_beside,
+    proportional_pods,
     quota_from_hards,
     slice_count,
     slice_from_annotation,
@@ -109,7 +109,7 @@ def test_a_bad_annotation_names_field_and_remedy(text, says):
         pytest.param((50, 50 * MI), (100, 100 * MI), 1, id="smaller than a slice"),
         pytest.param((101, 1), (100, 100 * MI), 2, id="a fraction more"),
         pytest.param((0, 0), (100, 100 * MI), 0, id="nothing"),
-        pytest.param((MAX_SLICES, 1), (1, 1), MAX_SLICES, id="as many as are dealt"),
+        pytest.param((MAX_SLICES, 1), (1, 1), MAX_SLICES, id="as many as are allowed"),
     ],
 )
 def test_slice_count_is_exact(quota, size, count):
@@ -117,13 +117,13 @@ def test_slice_count_is_exact(quota, size, count):
     assert slice_count(*named) == count
 
 
-def test_a_dimension_without_quota_asks_for_no_slices():
+def test_a_dimension_without_quota_needs_no_slices():
     assert slice_count({"cpu": 500}, {"cpu": 100, "memory": MI}) == 5
     assert slice_count({}, {"cpu": 100, "memory": MI}) == 0
 
 
-def test_too_many_slices_are_refused_with_a_size_that_would_do():
-    with pytest.raises(InvalidSlice, match=r"makes 1500 slices .* at least cpu 3, memory 1Mi") as caught:
+def test_too_many_slices_are_refused_with_a_size_that_is_allowed():
+    with pytest.raises(InvalidSlice, match=r"needs 1500 slices .* at least cpu 3, memory 1Mi") as caught:
         slice_count({"cpu": 3_000_000, "memory": 1000 * MI}, {"cpu": 2000, "memory": MI})
     assert "slice" in str(caught.value)
     assert slice_count({"cpu": 3_000_000, "memory": 1000 * MI}, {"cpu": 3000, "memory": MI}) == 1000
@@ -136,13 +136,13 @@ quantities = st.integers(0, 10**9).map(lambda thousandths: f"{thousandths}m")
 @given(
     st.lists(st.dictionaries(st.sampled_from(["cpu", "requests.cpu", "limits.cpu"]), quantities), max_size=5)
 )
-def test_no_bound_is_looser_than_the_quota(hards):
+def test_the_quota_is_at_most_each_limit(hards):
     bounds = [int(text[:-1]) for hard in hards for text in hard.values()]
     assert quota_from_hards(hards).get("cpu") == (min(bounds) if bounds else None)
 
 
 @given(amounts, amounts, st.integers(1, 10**15), st.integers(1, 10**15))
-def test_slices_hold_the_quota_and_not_one_too_many(cpu, memory, cpu_size, memory_size):
+def test_the_number_of_slices_is_the_smallest_that_holds_the_quota(cpu, memory, cpu_size, memory_size):
     quota, size = {"cpu": cpu, "memory": memory}, {"cpu": cpu_size, "memory": memory_size}
     try:
         count = slice_count(quota, size)
@@ -196,14 +196,14 @@ def test_a_slice_has_room_for_its_share_of_the_pods(size, pods):
 
 
 @pytest.mark.parametrize("missing", ["cpu", "memory", "pods"])
-def test_nobody_knows_the_share_of_what_is_not_told(missing):
+def test_without_all_amounts_of_the_whole_the_share_of_pods_is_unknown(missing):
     whole = {name: amount for name, amount in WHOLE.items() if name != missing}
     assert slice_pods(DEFAULT, whole) == {}
     assert slice_pods(DEFAULT, whole | {missing: 0}) == {}
 
 
 @pytest.mark.parametrize(("kept", "pods"), [(None, 13), (12, 12), (16, 16), (10, 13), (18, 13), (1, 13)])
-def test_a_slice_keeps_its_pods_while_they_are_nearly_right(kept, pods):
+def test_a_slice_keeps_its_number_of_pods_within_a_quarter(kept, pods):
     size = {"cpu": 2000, "memory": 8192 * MI}
     assert slice_pods(size, WHOLE, kept and kept * 1000) == {"pods": pods * 1000}
 
@@ -215,8 +215,8 @@ def test_a_slice_keeps_its_pods_while_they_are_nearly_right(kept, pods):
 def test_all_parts_of_a_whole_have_no_more_pods_than_the_whole(parts, pods):
     cpu, memory = (sum(amounts) for amounts in zip(*parts, strict=True))
     whole = {"cpu": cpu, "memory": memory, "pods": pods * 1000}
-    assert sum(pods_beside({"cpu": each[0], "memory": each[1]}, whole) for each in parts) <= pods * 1000
-    assert pods_beside(whole, whole) == pods * 1000
+    assert sum(proportional_pods({"cpu": each[0], "memory": each[1]}, whole) for each in parts) <= pods * 1000
+    assert proportional_pods(whole, whole) == pods * 1000
 
 
 @pytest.mark.parametrize(
@@ -228,13 +228,13 @@ def test_all_parts_of_a_whole_have_no_more_pods_than_the_whole(parts, pods):
         pytest.param({"cpu": 1, "memory": 1}, 1, id="never none"),
     ],
 )
-def test_objects_go_with_the_size_of_a_slice(size, ports):
+def test_objects_are_in_proportion_to_the_size_of_a_slice(size, ports):
     assert slice_objects(size, DEFAULT | {"services.nodeports": 20_000}) == {
         "services.nodeports": ports * 1000
     }
 
 
-def test_the_tenants_own_slice_says_how_many_objects_before_that_of_all():
+def test_the_tenants_own_slice_takes_precedence_for_objects():
     own = {"cpu": 1000, "memory": 2048 * MI, "services": 7000}
     common = DEFAULT | {"services": 100_000, "secrets": 10_000, "gpu": 1000}
     assert slice_objects(DEFAULT, own, common) == {"services": 14_000, "secrets": 10_000}

@@ -3,27 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcsync.scheduling.ledger import Entry, Ledger
-from vcsync.scheduling.snapshot import Health, InvalidHeadroom, capacity_to_deal, judge_health
-
-
-@pytest.mark.parametrize(
-    ("silent_for", "reachable", "ready", "health"),
-    [
-        (None, True, True, Health.UNKNOWN),
-        (0, True, True, Health.READY),
-        (74, True, True, Health.READY),
-        (75, True, True, Health.SUSPECT),
-        (0, False, True, Health.SUSPECT),
-        (0, True, False, Health.SUSPECT),
-        (300, True, True, Health.LOST),
-        (300, False, False, Health.LOST),
-    ],
-)
-def test_health_follows_heartbeats_and_conditions(silent_for, reachable, ready, health):
-    judged = judge_health(
-        silent_for=silent_for, reachable=reachable, ready=ready, suspect_after=75, lost_after=300
-    )
-    assert judged is health
+from vcsync.scheduling.snapshot import InvalidHeadroom, distributable
 
 
 @pytest.mark.parametrize(
@@ -37,20 +17,20 @@ def test_health_follows_heartbeats_and_conditions(silent_for, reachable, ready, 
         ({"cpu": "100%"}, {"cpu": 0, "memory": 1001}),
     ],
 )
-def test_headroom_is_kept_back(headroom, capacity):
-    assert capacity_to_deal({"cpu": 4000, "memory": 1001}, headroom, {}) == capacity
+def test_headroom_is_subtracted(headroom, capacity):
+    assert distributable({"cpu": 4000, "memory": 1001}, headroom, {}) == capacity
 
 
-def test_what_headroom_leaves_is_dealt_out_as_often_as_the_operator_dares():
+def test_overcommit_multiplies_the_amounts_without_headroom():
     allocatable = {"cpu": 4000, "pods": 110_000}
-    dealt = capacity_to_deal(allocatable, {"pods": "10"}, {"pods": "250%"})
+    dealt = distributable(allocatable, {"pods": "10"}, {"pods": "250%"})
     assert dealt == {"cpu": 4000, "pods": 250_000}
 
 
 @pytest.mark.parametrize("text", ["x%", "much", "-1", "-5%"])
 def test_bad_headroom_names_the_field(text):
     with pytest.raises(InvalidHeadroom, match=r"spec.headroom.cpu"):
-        capacity_to_deal({"cpu": 4000}, {"cpu": text}, {})
+        distributable({"cpu": 4000}, {"cpu": text}, {})
 
 
 entries = st.builds(

@@ -1,4 +1,4 @@
-"""Addresses of Pods and of load balancers: everybody has one of their own."""
+"""Addresses of Pods and of load balancers are unique."""
 
 from ipaddress import ip_address, ip_network
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcsync.kube.envelope import encode, parse
+from vcsync.objects.envelope import encode, parse
 from vcsync.simulate.addresses import NETWORKS, Addresses, network_of
 from vcsync.simulate.balancers import Balancers
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 30), st.integers(0, 3)), max_size=60))
-def test_no_two_pods_have_one_address(history: list[tuple[bool, int, int]]) -> None:
+def test_no_two_pods_share_an_address(history: list[tuple[bool, int, int]]) -> None:
     addresses = Addresses(per_node=100)
     held: dict[str, str] = {}
     for comes, number, node in history:
@@ -29,7 +29,7 @@ def test_no_two_pods_have_one_address(history: list[tuple[bool, int, int]]) -> N
     assert len(set(held.values())) == len(held)
 
 
-def test_a_pod_keeps_the_address_that_its_status_tells() -> None:
+def test_a_pod_keeps_the_address_in_its_status() -> None:
     addresses = Addresses(per_node=100)
     addresses.hold("old", "10.0.0.1")
     assert addresses.take("new", 0) == "10.0.0.2"
@@ -57,7 +57,7 @@ def address(report: Any) -> str:
     return str(report["loadBalancer"]["ingress"][0]["ip"])
 
 
-def test_every_load_balancer_has_an_address_of_its_own_the_same_for_the_same_seed() -> None:
+def test_load_balancer_addresses_are_unique_and_depend_on_the_seed() -> None:
     one, again, other = Balancers(1), Balancers(1), Balancers(2)
     first = [address(one.report(service(f"s{number}"))) for number in range(2000)]
     assert len(set(first)) == 2000
@@ -66,7 +66,7 @@ def test_every_load_balancer_has_an_address_of_its_own_the_same_for_the_same_see
     assert all(ip_address(each) in ip_network("198.18.0.0/15") for each in first)
 
 
-def test_an_address_that_is_there_is_kept_and_one_that_is_asked_for_given() -> None:
+def test_existing_and_requested_addresses_are_kept() -> None:
     balancers = Balancers(1)
     there = service("s", {"loadBalancer": {"ingress": [{"ip": "198.18.0.9"}]}})
     balancers.see(there)
@@ -74,7 +74,7 @@ def test_an_address_that_is_there_is_kept_and_one_that_is_asked_for_given() -> N
     assert address(balancers.report(service("t", loadBalancerIP="192.0.2.7"))) == "192.0.2.7"
 
 
-def test_what_is_no_load_balancer_of_ours_has_none() -> None:
+def test_other_services_get_no_address() -> None:
     balancers = Balancers(1)
     assert balancers.report(service("s", type="ClusterIP")) is None
     assert balancers.report(service("s", loadBalancerClass="x.io/y")) is None
@@ -84,6 +84,7 @@ def test_what_is_no_load_balancer_of_ours_has_none() -> None:
 
 def test_pods_of_different_clusters_have_different_addresses() -> None:
     assert sorted(map(network_of, range(NETWORKS))) == list(range(NETWORKS))
+    assert network_of(NETWORKS - 1) == 0, "where Services have their addresses"
     clusters = [Addresses(100, network_of(number)) for number in range(8)]
     ranges = [ip_network(each.range_of(node)) for each in clusters for node in (0, 1, 9_999)]
     assert len(set(ranges)) == len(ranges)
@@ -93,7 +94,7 @@ def test_pods_of_different_clusters_have_different_addresses() -> None:
 
 
 @given(st.integers(0, 255), st.integers(1, 500_000), st.integers(0, 20_000))
-def test_a_freed_address_of_any_network_is_given_again(network: int, per_node: int, node: int) -> None:
+def test_a_freed_address_is_reused(network: int, per_node: int, node: int) -> None:
     addresses = Addresses(per_node, network)
     first = addresses.take("one", node)
     assert addresses.take("two", node) != first

@@ -1,17 +1,27 @@
-"""What containers that pretend would say."""
+"""The simulated output of containers."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from vcsync.simulate.canned import KEPT_LINES, Asked, Life, count, ends, lines, past, say, written
+from vcsync.simulate.canned import (
+    KEPT_LINES,
+    ContainerRun,
+    LogOptions,
+    count,
+    ends,
+    lines,
+    past,
+    say,
+    written,
+)
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def life(*command: str, until: datetime | None = None) -> Life:
-    return Life("p", "c", BEGAN, until, command)
+def life(*command: str, until: datetime | None = None) -> ContainerRun:
+    return ContainerRun("p", "c", BEGAN, until, command)
 
 
 def after(seconds: float) -> datetime:
@@ -33,7 +43,7 @@ def after(seconds: float) -> datetime:
         ([], [], 0, 0),
     ],
 )
-def test_a_command_says_what_it_would(command: Any, text: Any, code: int, seconds: float) -> None:
+def test_the_simulated_output_of_commands(command: Any, text: Any, code: int, seconds: float) -> None:
     said = say(command, "p")
     assert (list(said.text), said.code, said.seconds) == (text, code, seconds)
 
@@ -48,7 +58,9 @@ def test_a_command_says_what_it_would(command: Any, text: Any, code: int, second
         (["sh"], False, True),
     ],
 )
-def test_what_else_a_command_would_do_is_known_or_not(command: Any, known: bool, reads: bool) -> None:
+def test_unknown_commands_and_commands_that_read_are_recognized(
+    command: Any, known: bool, reads: bool
+) -> None:
     said = say(command, "p")
     assert (said.known, said.reads) == (known, reads)
 
@@ -56,41 +68,41 @@ def test_what_else_a_command_would_do_is_known_or_not(command: Any, known: bool,
 @pytest.mark.parametrize(
     ("line", "code"), [("exit", 0), ("exit 4", 4), ("ls", None), ("exit 300", 44), ("", None)]
 )
-def test_a_line_may_ask_a_shell_to_end(line: str, code: int | None) -> None:
+def test_an_exit_line_ends_a_shell(line: str, code: int | None) -> None:
     assert ends(line) == code
 
 
-def test_a_container_whose_command_says_nothing_says_a_line_each_second() -> None:
-    found = past(life(), after(2.5), Asked())
+def test_a_container_without_output_logs_one_line_per_second() -> None:
+    found = past(life(), after(2.5), LogOptions())
     assert [each.text for each in found] == ["p c: line 1", "p c: line 2", "p c: line 3"]
     assert found[2].at == after(2)
     assert count(life(until=after(1)), after(60)) == 2
 
 
-def test_one_whose_command_says_something_says_nothing_else() -> None:
-    assert [each.text for each in past(life("echo", "hi"), after(60), Asked())] == ["hi"]
+def test_a_container_with_output_logs_only_its_output() -> None:
+    assert [each.text for each in past(life("echo", "hi"), after(60), LogOptions())] == ["hi"]
 
 
 def test_a_log_is_the_same_every_time_it_is_read() -> None:
-    whole = past(life(), after(100), Asked())
-    assert whole[:51] == past(life(), after(50), Asked())
+    whole = past(life(), after(100), LogOptions())
+    assert whole[:51] == past(life(), after(50), LogOptions())
     assert list(lines(life(), 51, after(100))) == whole[51:]
 
 
-def test_of_a_log_a_part_can_be_asked_for() -> None:
-    tail = past(life(), after(9), Asked(tail=2))
+def test_a_part_of_a_log_can_be_requested() -> None:
+    tail = past(life(), after(9), LogOptions(tail=2))
     assert [each.text for each in tail] == ["p c: line 9", "p c: line 10"]
-    assert [each.at for each in past(life(), after(9), Asked(since=after(8)))] == [after(8), after(9)]
-    assert past(life(), after(9), Asked(tail=0)) == []
+    assert [each.at for each in past(life(), after(9), LogOptions(since=after(8)))] == [after(8), after(9)]
+    assert past(life(), after(9), LogOptions(tail=0)) == []
 
 
 def test_old_lines_are_gone() -> None:
-    found = past(life(), after(10 * KEPT_LINES), Asked())
+    found = past(life(), after(10 * KEPT_LINES), LogOptions())
     assert len(found) == KEPT_LINES
     assert found[-1].text == f"p c: line {10 * KEPT_LINES + 1}"
 
 
-def test_a_line_tells_its_time_if_asked() -> None:
-    [line] = past(life("echo", "hi"), after(1), Asked())
+def test_a_line_can_have_a_timestamp() -> None:
+    [line] = past(life("echo", "hi"), after(1), LogOptions())
     assert written(line, timestamps=True) == b"2026-01-01T00:00:00.000000000Z hi\n"
     assert written(line, timestamps=False) == b"hi\n"

@@ -1,4 +1,4 @@
-"""The door to a server: shut, nobody gets through or stays; opened, all is as before."""
+"""The door to a server: shut, it closes all connections; open, it forwards them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -38,7 +38,7 @@ async def test_an_open_door_lets_everything_through(echo: int) -> None:
         assert await said(door.port, long) == long
 
 
-async def test_a_shut_door_cuts_off_and_an_opened_one_lets_through_again(echo: int) -> None:
+async def test_a_shut_door_closes_connections_and_an_opened_one_accepts_them_again(echo: int) -> None:
     async with Door("127.0.0.1", echo) as door:
         reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
         writer.write(b"hello")
@@ -52,6 +52,6 @@ async def test_a_shut_door_cuts_off_and_an_opened_one_lets_through_again(echo: i
         assert await said(door.port, b"x") == b"x"
 
 
-async def test_a_server_that_is_not_there_is_like_a_shut_door() -> None:
+async def test_an_absent_server_acts_like_a_shut_door() -> None:
     async with Door("127.0.0.1", 1) as door:
         assert await said(door.port, b"x") in (b"", b"cut off")

@@ -1,4 +1,4 @@
-"""The pretend scheduler: which node a Pod goes to, and why to none."""
+"""The simulated scheduler: the node for a Pod, or the reasons why none fits."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vcsync.kube.envelope import encode, parse
-from vcsync.simulate.fitting import Nodes, wish
+from vcsync.objects.envelope import encode, parse
+from vcsync.simulate.fitting import Nodes, needs_of
 
 
 def node(name: str, cpu: str = "4", taints: Any = None, **labels: str) -> Any:
@@ -24,40 +24,40 @@ def node(name: str, cpu: str = "4", taints: Any = None, **labels: str) -> Any:
 
 def pod(cpu: str = "1", **spec: Any) -> Any:
     container = {"name": "c", "resources": {"requests": {"cpu": cpu}}, "ports": spec.pop("ports", [])}
-    return wish(parse(encode({"metadata": {"name": "p"}, "spec": {"containers": [container], **spec}})))
+    return needs_of(parse(encode({"metadata": {"name": "p"}, "spec": {"containers": [container], **spec}})))
 
 
 def cluster(*nodes: Any) -> Nodes:
     made = Nodes()
     for each in nodes:
-        made.see_node(each)
+        made.update_node(each)
     return made
 
 
-def test_the_emptiest_node_is_taken() -> None:
+def test_the_emptiest_node_is_chosen() -> None:
     nodes = cluster(node("a"), node("b"))
-    nodes.place("one", "a", pod())
+    nodes.add("one", "a", pod())
     assert nodes.choose(pod()) == "b"
 
 
-def test_what_has_ended_frees_its_room() -> None:
+def test_a_finished_pod_frees_its_resources() -> None:
     nodes = cluster(node("a", cpu="1"))
-    nodes.place("one", "a", pod())
+    nodes.add("one", "a", pod())
     assert nodes.choose(pod()) == {"Insufficient cpu": 1}
-    assert nodes.lift("one")
+    assert nodes.remove("one")
     assert nodes.choose(pod()) == "a"
 
 
-def test_who_was_refused_is_taken_as_soon_as_there_is_room_for_it() -> None:
+def test_a_refused_pod_is_scheduled_once_resources_are_free() -> None:
     nodes = cluster(node("a", cpu="1"))
-    nodes.place("one", "a", pod())
+    nodes.add("one", "a", pod())
     assert nodes.choose(pod("500m")) == nodes.choose(pod("500m")) == {"Insufficient cpu": 1}
-    assert nodes.see_node(node("b", cpu="1"))
+    assert nodes.update_node(node("b", cpu="1"))
     assert nodes.choose(pod("500m")) == "b"
-    assert not nodes.see_node(node("b", cpu="1"))
-    nodes.lose_node("b")
+    assert not nodes.update_node(node("b", cpu="1"))
+    nodes.remove_node("b")
     assert nodes.choose(pod("500m")) == {"Insufficient cpu": 1}
-    assert nodes.see_node(node("a", cpu="2"))
+    assert nodes.update_node(node("a", cpu="2"))
     assert nodes.choose(pod("500m")) == "a"
 
 
@@ -69,9 +69,9 @@ def test_the_same_pods_in_the_same_order_get_the_same_nodes(pods: list[tuple[str
             found = nodes.choose(pod(cpu))
             chosen.append(found)
             if isinstance(found, str):
-                nodes.place(f"u{number}", found, pod(cpu))
+                nodes.add(f"u{number}", found, pod(cpu))
             if goes:
-                nodes.lift(f"u{number // 2}")
+                nodes.remove(f"u{number // 2}")
         return chosen
 
     assert story() == story()
@@ -115,14 +115,14 @@ def test_a_node_refuses_for_a_reason(where: Any, needs: Any, refused: str) -> No
         assert chosen == "a"
 
 
-def test_a_host_port_is_given_once_per_node() -> None:
+def test_a_host_port_is_used_once_per_node() -> None:
     nodes = cluster(node("a"))
     needs = pod(ports=[{"containerPort": 80, "hostPort": 80}])
-    nodes.place("one", "a", needs)
+    nodes.add("one", "a", needs)
     assert nodes.choose(needs) == {"node(s) didn't have free ports for the requested pod ports": 1}
 
 
-def test_a_cordoned_node_and_one_without_its_kubelet_take_nothing() -> None:
+def test_cordoned_and_unready_nodes_accept_no_pods() -> None:
     body = {"metadata": {"name": "a"}, "spec": {"unschedulable": True}}
     nodes = cluster(parse(encode(body)), parse(encode({"metadata": {"name": "b"}})))
     assert nodes.choose(pod()) == {"node(s) were unschedulable": 1, "node(s) were not ready": 1}
@@ -137,7 +137,7 @@ def test_no_node_is_ever_overcommitted(asked: list[int]) -> None:
         needs = pod(cpu=f"{cpu}m")
         chosen = nodes.choose(needs)
         if isinstance(chosen, str):
-            nodes.place(str(number), chosen, needs)
+            nodes.add(str(number), chosen, needs)
             used[chosen] += cpu
         else:
             assert all(cpu + each > 4000 for each in used.values()) or "Too many pods" in chosen

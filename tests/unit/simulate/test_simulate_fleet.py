@@ -1,13 +1,13 @@
-"""Hollow nodes kept alive: registered once, reported of, said anew when somebody doubts it."""
+"""Hollow nodes: registration, reports, and repeated reports after another client has overwritten them."""
 
 import asyncio
 from typing import Any
 
 from vcsync.kube.cache import Cache
-from vcsync.kube.envelope import Envelope, encode, parse
 from vcsync.kube.errors import NotFound, Status
-from vcsync.kube.patches import merge_patch
 from vcsync.kube.resources import NODES, Resource
+from vcsync.objects.envelope import Envelope, encode, parse
+from vcsync.objects.merge_patch import merge_patch
 from vcsync.simulate.fleet import Fleet, pace
 from vcsync.simulate.nodes import Shape
 
@@ -15,7 +15,7 @@ STATE = "hollow.tenancy.x-k8s.io/state"
 
 
 class Api:
-    """A cluster's API, as far as nodes' kubelets speak to it, and what is seen of it."""
+    """The part of a cluster's API that kubelets use for nodes; records all writes."""
 
     def __init__(self) -> None:
         self.bodies: dict[tuple[str, str], dict[str, Any]] = {}
@@ -50,16 +50,16 @@ class Api:
         before = self.bodies[resource.plural, name]
         return self.put(resource, merge_patch(before, patch))
 
-    # As a reflector
+    # The interface of a reflector
     def observe(self, _envelope: Envelope) -> None:
         pass
 
     def status_of(self, name: str, type_: str = "Ready") -> str:
-        told = self.bodies["nodes", name]["status"]["conditions"]
-        return str(next(each["status"] for each in told if each["type"] == type_))
+        conditions = self.bodies["nodes", name]["status"]["conditions"]
+        return str(next(each["status"] for each in conditions if each["type"] == type_))
 
     def keep(self, fleet: Fleet, name: str = "node-0") -> list[str]:
-        """What is asked of the API when it is time to look at a node."""
+        """Return the writes of one check of a node."""
         self.asked.clear()
         asyncio.run(fleet.keep(name))
         return self.asked
@@ -84,13 +84,13 @@ def test_a_node_registers_reports_and_has_a_lease() -> None:
     assert api.keep(fleet) == []
 
 
-def test_nobody_elses_nodes_are_kept() -> None:
+def test_nodes_of_others_are_ignored() -> None:
     api, fleet = made()
     assert api.keep(fleet, "node-2") == []
     assert api.keep(fleet, "other") == []
 
 
-def test_a_node_that_was_deleted_stays_away_until_somebody_makes_it() -> None:
+def test_a_deleted_node_stays_deleted_until_it_is_created_again() -> None:
     api, fleet = made()
     api.keep(fleet)
     api.drop_node("node-0")
@@ -103,7 +103,7 @@ def test_a_node_that_was_deleted_stays_away_until_somebody_makes_it() -> None:
     assert api.status_of("node-0") == "True"
 
 
-def test_what_somebody_else_says_of_a_node_is_put_right() -> None:
+def test_a_status_overwritten_by_others_is_reported_again() -> None:
     api, fleet = made()
     api.keep(fleet)
     doubted = [{"type": "Ready", "status": "Unknown"}]
@@ -112,7 +112,7 @@ def test_what_somebody_else_says_of_a_node_is_put_right() -> None:
     assert api.status_of("node-0") == "True"
 
 
-def test_a_node_that_is_down_says_so_once_and_is_silent() -> None:
+def test_a_node_that_is_down_reports_it_once_and_then_sends_no_heartbeats() -> None:
     api, fleet = made()
     api.keep(fleet)
     api.put(NODES, merge_patch(api.bodies["nodes", "node-0"], {"metadata": {"annotations": {STATE: "down"}}}))
@@ -125,12 +125,12 @@ def test_a_node_that_is_down_says_so_once_and_is_silent() -> None:
     assert api.status_of("node-0") == "True"
 
 
-def test_many_nodes_beat_more_rarely() -> None:
+def test_many_nodes_send_heartbeats_less_often() -> None:
     assert pace(10).beat == 30
     assert pace(5000).beat == 2500
 
 
-def test_a_restart_says_nothing_that_was_said_before() -> None:
+def test_a_restart_does_not_repeat_reports() -> None:
     api, fleet = made()
     api.keep(fleet)
     again = begun(api)

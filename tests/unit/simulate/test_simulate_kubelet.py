@@ -1,4 +1,4 @@
-"""The pretend kubelet: a Pod's story, the same for the same seed."""
+"""The simulated kubelet: the life of a Pod, which is the same for the same seed."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from vcsync.kube.envelope import encode, parse
+from vcsync.objects.envelope import encode, parse
 from vcsync.simulate.chance import Latency
-from vcsync.simulate.kubelet import JOB_LABEL, Habits, began, next_step, span
+from vcsync.simulate.kubelet import JOB_LABEL, KubeletBehaviour, began, next_step, span
 from vcsync.simulate.nodes import MEMORY
 from vcsync.simulate.reports import Place, Status
 
@@ -34,8 +34,8 @@ def pod(
     return parse(encode({"metadata": metadata, "spec": spec, "status": status or {}}))
 
 
-def step(of: Any, passed: float = 0, habits: Habits | None = None, place: Place = PLACE) -> Any:
-    return next_step(of, place, NOW - timedelta(seconds=passed), NOW, habits or Habits())
+def step(of: Any, passed: float = 0, behaviour: KubeletBehaviour | None = None, place: Place = PLACE) -> Any:
+    return next_step(of, place, NOW - timedelta(seconds=passed), NOW, behaviour or KubeletBehaviour())
 
 
 def running(restarts: int = 0, **further: Any) -> dict[str, Any]:
@@ -56,6 +56,14 @@ def running(restarts: int = 0, **further: Any) -> dict[str, Any]:
     }
 
 
+def stored(patch: dict[str, Any]) -> dict[str, Any]:
+    """Return the status that an API server stores for a patch of a Pod without a status: null removes a field."""
+    conditions = [
+        {name: value for name, value in each.items() if value is not None} for each in patch["conditions"]
+    ]
+    return {**patch, "conditions": conditions}
+
+
 def condition(status: dict[str, Any], type_: str) -> Any:
     return next((each for each in status["conditions"] if each["type"] == type_), None)
 
@@ -70,24 +78,24 @@ def test_a_bound_pod_runs_with_addresses_and_ready_containers() -> None:
     assert status["podIPs"] == [{"ip": "10.0.0.1"}]
 
 
-def test_it_takes_as_long_as_its_latency_says() -> None:
-    habits = Habits(start=Latency(2.0, 2.0))
-    assert step(pod(), 0.5, habits).after == pytest.approx(1.5)
-    assert step(pod(), 5, habits).after == 0
+def test_the_start_takes_the_configured_latency() -> None:
+    behaviour = KubeletBehaviour(start=Latency(2.0, 2.0))
+    assert step(pod(), 0.5, behaviour).after == pytest.approx(1.5)
+    assert step(pod(), 5, behaviour).after == 0
 
 
-def test_what_happens_by_chance_hangs_on_the_seed_and_the_name_only() -> None:
-    habits = Habits(seed=3, start=Latency(1.0, 9.0))
-    first = step(pod(metadata={"uid": "a"}), habits=habits).after
-    assert step(pod(metadata={"uid": "b"}), habits=habits).after == first
-    assert step(pod(metadata={"name": "other"}), habits=habits).after != first
-    assert step(pod(), habits=Habits(seed=4, start=Latency(1.0, 9.0))).after != first
+def test_random_behaviour_depends_only_on_seed_and_name() -> None:
+    behaviour = KubeletBehaviour(seed=3, start=Latency(1.0, 9.0))
+    first = step(pod(metadata={"uid": "a"}), behaviour=behaviour).after
+    assert step(pod(metadata={"uid": "b"}), behaviour=behaviour).after == first
+    assert step(pod(metadata={"name": "other"}), behaviour=behaviour).after != first
+    assert step(pod(), behaviour=KubeletBehaviour(seed=4, start=Latency(1.0, 9.0))).after != first
 
 
 # ---- Readiness ---------------------------------------------------------------------------
 
 
-def test_a_readiness_gate_holds_back_ready_until_it_is_open() -> None:
+def test_a_readiness_gate_delays_ready() -> None:
     gates = [{"conditionType": "net"}]
     started = step(pod(readinessGates=gates)).status
     assert condition(started, "Ready")["reason"] == "ReadinessGatesNotReady"
@@ -97,20 +105,22 @@ def test_a_readiness_gate_holds_back_ready_until_it_is_open() -> None:
     assert condition(step(pod(opened, readinessGates=gates)).status, "Ready")["status"] == "True"
 
 
-def test_containers_tell_what_they_have_been_given() -> None:
+def test_containers_report_allocated_resources() -> None:
     amounts = {"requests": {"cpu": "10m"}, "limits": {"cpu": "20m"}}
-    (told,) = step(pod({"phase": "Pending"}, container={"resources": amounts})).status["containerStatuses"]
-    assert told["resources"] == amounts
-    assert told["allocatedResources"] == {"cpu": "10m"}
+    (reported,) = step(pod({"phase": "Pending"}, container={"resources": amounts})).status[
+        "containerStatuses"
+    ]
+    assert reported["resources"] == amounts
+    assert reported["allocatedResources"] == {"cpu": "10m"}
     larger = {"requests": {"cpu": "30m"}, "limits": {"cpu": "30m"}}
     resized = pod(running(), container={"resources": larger}, metadata={"generation": 2})
-    (told,) = step(resized).status["containerStatuses"]
-    assert told["resources"] == larger
-    (told,) = step(pod({"phase": "Pending"})).status["containerStatuses"]
-    assert "resources" not in told
+    (reported,) = step(resized).status["containerStatuses"]
+    assert reported["resources"] == larger
+    (reported,) = step(pod({"phase": "Pending"})).status["containerStatuses"]
+    assert "resources" not in reported
 
 
-def test_times_that_nobody_has_told_do_not_matter() -> None:
+def test_missing_times_do_not_matter() -> None:
     status = running()
     status["containerStatuses"][0]["state"] = {"running": {"startedAt": None}}
     assert step(pod(status)) is None
@@ -129,14 +139,14 @@ def test_a_readiness_probe_delays_ready() -> None:
     assert later["containerStatuses"][0]["ready"]
 
 
-def test_a_probe_by_a_command_that_fails_never_lets_it_get_ready() -> None:
+def test_a_failing_readiness_command_prevents_ready() -> None:
     probed = {"readinessProbe": FAILING}
     started = step(pod(container=probed)).status
     assert condition(started, "ContainersReady")["status"] == "False"
     assert step(pod(started, container=probed), 1e6) is None
 
 
-def test_a_liveness_probe_that_fails_restarts_its_container() -> None:
+def test_a_failing_liveness_probe_restarts_the_container() -> None:
     probed = {
         "livenessProbe": {**FAILING, "initialDelaySeconds": 5, "periodSeconds": 2, "failureThreshold": 3}
     }
@@ -146,7 +156,7 @@ def test_a_liveness_probe_that_fails_restarts_its_container() -> None:
     assert (container["restartCount"], container["lastState"]["terminated"]["exitCode"]) == (1, 137)
 
 
-def test_a_pod_whose_node_was_silent_is_ready_again() -> None:
+def test_a_pod_becomes_ready_again_after_its_node_was_silent() -> None:
     silent = running(
         conditions=[{"type": "ContainersReady", "status": "True"}, {"type": "Ready", "status": "False"}]
     )
@@ -156,17 +166,17 @@ def test_a_pod_whose_node_was_silent_is_ready_again() -> None:
 def test_a_new_spec_is_reported_as_seen() -> None:
     seen = step(pod(running(observedGeneration=1), metadata={"generation": 2}))
     assert seen.status["observedGeneration"] == 2
-    # or who waits for a condition of the new spec, as kubectl does, waits for ever
-    told = {each["type"]: each["observedGeneration"] for each in seen.status["conditions"]}
-    assert told == {"ContainersReady": 2, "Ready": 2}
+    # Otherwise kubectl would wait forever for a condition of the new spec.
+    reported = {each["type"]: each["observedGeneration"] for each in seen.status["conditions"]}
+    assert reported == {"ContainersReady": 2, "Ready": 2}
 
 
 # ---- Init containers ---------------------------------------------------------------------
 
 
 def ephemeral(status: dict[str, Any]) -> Any:
-    [told] = status["ephemeralContainerStatuses"]
-    return told["name"], told["state"]
+    [reported] = status["ephemeralContainerStatuses"]
+    return reported["name"], reported["state"]
 
 
 def test_an_ephemeral_container_runs_once_it_is_seen_until_the_pod_ends() -> None:
@@ -188,7 +198,7 @@ def test_an_ephemeral_container_runs_once_it_is_seen_until_the_pod_ends() -> Non
     assert (name, state["terminated"]["startedAt"], state["terminated"]["exitCode"]) == ("d", TIME, 1)
 
 
-def test_init_containers_take_their_time_and_then_the_pod_runs() -> None:
+def test_a_pod_runs_after_its_init_containers() -> None:
     init = [{"name": "i", "command": ["sleep", "3"]}, {"name": "s", "restartPolicy": "Always"}]
     found = step(pod(initContainers=init), 1)
     assert found.after == 2
@@ -197,7 +207,7 @@ def test_init_containers_take_their_time_and_then_the_pod_runs() -> None:
     assert "running" in sidecar["state"]
 
 
-def test_an_init_container_that_fails_is_tried_again_with_pauses() -> None:
+def test_a_failing_init_container_is_restarted_with_backoff() -> None:
     init = [{"name": "i", "command": ["false"]}, {"name": "j"}]
     failed = step(pod(initContainers=init))
     assert (failed.after, failed.status["phase"]) == (0, "Pending")
@@ -208,7 +218,7 @@ def test_an_init_container_that_fails_is_tried_again_with_pauses() -> None:
     assert (again.after, again.status["initContainerStatuses"][0]["restartCount"]) == (10, 2)
 
 
-def test_an_init_container_that_fails_ends_a_pod_that_is_never_restarted() -> None:
+def test_a_failing_init_container_fails_a_pod_with_restart_policy_never() -> None:
     init = [{"name": "i", "command": ["sh", "-c", "exit 4"]}]
     failed = step(pod(initContainers=init, restartPolicy="Never")).status
     assert failed["phase"] == "Failed"
@@ -239,7 +249,7 @@ def test_a_jobs_pod_sleeps_as_long_as_it_says(command: Any) -> None:
     assert (found.after, found.status["phase"]) == (20, "Succeeded")
 
 
-def test_a_pod_that_is_not_restarted_ends_as_its_script_would() -> None:
+def test_a_pod_with_restart_policy_never_ends_as_its_script_would() -> None:
     command = ["sh", "-c", "echo hi; sleep 2; exit 3"]
     found = step(pod(running(), command=command, restartPolicy="Never"))
     assert (found.after, found.status["phase"]) == (2, "Failed")
@@ -252,11 +262,11 @@ def test_a_pod_that_is_not_restarted_ends_as_its_script_would() -> None:
     ("command", "policy"),
     [(None, "Never"), (["nginx"], "Never"), (["sh", "-c", "exit 3"], "Always"), (["sh"], "OnFailure")],
 )
-def test_what_is_to_run_on_does(command: Any, policy: str) -> None:
+def test_other_pods_keep_running(command: Any, policy: str) -> None:
     assert step(pod(running(), command=command, restartPolicy=policy)) is None
 
 
-def test_a_container_that_fails_is_started_again_with_growing_pauses() -> None:
+def test_a_failing_container_is_restarted_with_growing_backoff() -> None:
     failing: dict[str, Any] = {"job": True, "command": ["/bin/false"], "restartPolicy": "OnFailure"}
     [container] = step(pod(running(), **failing)).status["containerStatuses"]
     assert (container["restartCount"], container["ready"]) == (1, True)
@@ -266,14 +276,14 @@ def test_a_container_that_fails_is_started_again_with_growing_pauses() -> None:
 def test_a_pod_ends_at_its_deadline() -> None:
     soon = pod(running(), activeDeadlineSeconds=30)
     assert (step(soon).after, step(soon).status) == (30, None)
-    over = next_step(soon, PLACE, NOW, NOW + timedelta(seconds=30), Habits())
+    over = next_step(soon, PLACE, NOW, NOW + timedelta(seconds=30), KubeletBehaviour())
     assert over is not None
     assert over.status is not None
     assert (over.status["phase"], over.status["reason"]) == ("Failed", "DeadlineExceeded")
 
 
 @pytest.mark.parametrize(("quality", "goes"), [("BestEffort", True), ("Burstable", False)])
-def test_a_node_under_pressure_evicts_who_asked_for_nothing(quality: str, goes: bool) -> None:
+def test_a_node_under_pressure_evicts_best_effort_pods(quality: str, goes: bool) -> None:
     found = step(pod(running(qosClass=quality)), place=Place("172.16.0.1", "10.0.0.1", MEMORY))
     assert (found is not None) == goes
     if found is not None:
@@ -288,38 +298,39 @@ def deleted(**further: Any) -> dict[str, Any]:
     return {"deletionTimestamp": TIME, "deletionGracePeriodSeconds": 3, **further}
 
 
-def test_a_deleted_pod_goes_within_its_grace() -> None:
-    habits = Habits(stop=Latency(100.0, 100.0))
-    found = step(pod(running(), metadata=deleted()), 1, habits)
+def test_a_deleted_pod_ends_within_its_grace_period() -> None:
+    behaviour = KubeletBehaviour(stop=Latency(100.0, 100.0))
+    found = step(pod(running(), metadata=deleted()), 1, behaviour)
     assert (found.gone, found.after) == (True, 2)
 
 
-def test_a_deleted_pod_that_others_hold_ends_first() -> None:
+def test_a_deleted_pod_with_finalizers_ends_first() -> None:
     held = deleted(finalizers=["x/y"])
     ended = step(pod(running(), metadata=held))
     assert (ended.gone, ended.status["phase"]) == (False, "Failed")
-    assert step(pod(ended.status, metadata=held)).gone
-    assert step(pod(ended.status, metadata={**held, "deletionGracePeriodSeconds": 0})) is None
+    assert step(pod(stored(ended.status), metadata=held)).gone
+    assert step(pod(stored(ended.status), metadata={**held, "deletionGracePeriodSeconds": 0})) is None
 
 
 # ---- Chance ------------------------------------------------------------------------------
 
 
-def test_an_unlucky_pod_fails_once_and_the_same_ones_every_time() -> None:
-    habits = Habits(seed=7, failing=0.5)
+def test_the_same_seed_fails_the_same_pods_once() -> None:
+    behaviour = KubeletBehaviour(seed=7, failing=0.5)
 
     def unlucky() -> list[bool]:
         found = (
-            step(pod(running(), metadata={"name": f"p{number}"}), habits=habits) for number in range(200)
+            step(pod(running(), metadata={"name": f"p{number}"}), behaviour=behaviour)
+            for number in range(200)
         )
         return [each is not None for each in found]
 
     assert unlucky() == unlucky()
     assert 60 < sum(unlucky()) < 140
-    assert step(pod(running(restarts=1)), habits=Habits(failing=1.0)) is None
+    assert step(pod(running(restarts=1)), behaviour=KubeletBehaviour(failing=1.0)) is None
 
 
-def test_latencies_keep_to_their_quantiles() -> None:
+def test_latencies_have_the_configured_quantiles() -> None:
     drawn = sorted(Latency(1.0, 4.0).draw(1, number) for number in range(4000))
     assert drawn[2000] == pytest.approx(1.0, rel=0.1)
     assert drawn[3960] == pytest.approx(4.0, rel=0.3)
@@ -328,7 +339,7 @@ def test_latencies_keep_to_their_quantiles() -> None:
 # ---- A kubelet that comes back -----------------------------------------------------------
 
 
-def test_a_kubelet_that_comes_back_knows_since_when_from_the_status() -> None:
+def test_a_restarted_kubelet_reads_times_from_the_status() -> None:
     later = NOW + timedelta(hours=1)
     decoded = Status(phase="Pending")
     assert began(decoded, later) == later
@@ -337,6 +348,6 @@ def test_a_kubelet_that_comes_back_knows_since_when_from_the_status() -> None:
     assert began(msgspec.json.decode(from_status, type=Status), later) == NOW
 
 
-def test_a_restart_begins_a_new_span() -> None:
+def test_a_restart_of_a_container_restarts_the_time() -> None:
     spans = {span(pod(), msgspec.convert(running(restarts=number), Status)) for number in (0, 1, 1)}
     assert len(spans) == 2

@@ -1,4 +1,4 @@
-"""What hollow kubelets serve, over TLS: to API servers of their cluster only."""
+"""The server of hollow kubelets: TLS, and only the API servers of their cluster as clients."""
 
 import ssl
 import time
@@ -11,11 +11,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from vcsync.cli.hollow_kubelets import CERTIFICATE, KEY, kubelet_tls
-from vcsync.controlplane.tenants import pki
-from vcsync.controlplane.tenants.records import Authority
+from vcsync.apiserver.tenants import pki
+from vcsync.apiserver.tenants.records import Authority
+from vcsync.cli.hollow.kubelets import CERTIFICATE, KEY, kubelet_tls
 from vcsync.kube.connector import Connector
-from vcsync.kube.envelope import Envelope, encode, parse
+from vcsync.objects.envelope import Envelope, encode, parse
 from vcsync.simulate.kubelet_server import CALLER, KubeletServer
 
 HOST = "127.0.0.1"
@@ -42,7 +42,7 @@ def pod(*command: str) -> Envelope:
 async def calling(
     folder: Path, authority: Authority, *command: str, user: str = CALLER
 ) -> AsyncIterator[Any]:
-    """Serve for one Pod, and give what asks as a user: a path, and what upgrades it."""
+    """Serve one Pod; yield a function that sends a request for a path, with `socket` to open a WebSocket."""
     found = {("n", "p"): pod(*command)}
     server = KubeletServer(lambda namespace, name: found.get((namespace, name)), lambda: NOW)
     tls = kubelet_tls({CERTIFICATE: authority.certificate, KEY: authority.key}, HOST)
@@ -99,7 +99,7 @@ async def test_only_an_api_server_is_answered(tmp_path: Path, authority: Authori
         ("/run/n/p/c", 404, "404 page not found\n"),
     ],
 )
-async def test_each_question_has_its_answer(
+async def test_responses_of_the_kubelet(
     tmp_path: Path, authority: Authority, path: str, status: int, text: str
 ) -> None:
     async with calling(tmp_path, authority) as ask:
@@ -108,7 +108,7 @@ async def test_each_question_has_its_answer(
     assert found[1].startswith(text)
 
 
-async def test_exec_over_a_websocket_sends_back_what_is_typed(tmp_path: Path, authority: Authority) -> None:
+async def test_exec_over_a_websocket_echoes_input(tmp_path: Path, authority: Authority) -> None:
     path = "/exec/n/p/c?command=cat&input=1&output=1"
     async with (
         calling(tmp_path, authority) as ask,
@@ -122,7 +122,7 @@ async def test_exec_over_a_websocket_sends_back_what_is_typed(tmp_path: Path, au
         assert await socket.receive_bytes() == b'\x03{"metadata":{},"status":"Success"}'
 
 
-async def test_a_protocol_that_is_not_known_is_ended_at_once(tmp_path: Path, authority: Authority) -> None:
+async def test_an_unknown_protocol_is_closed_immediately(tmp_path: Path, authority: Authority) -> None:
     async with (
         calling(tmp_path, authority) as ask,
         ask.socket("/exec/n/p/c?command=cat&input=1", protocols=("v1.nobody",)) as socket,

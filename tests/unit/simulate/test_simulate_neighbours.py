@@ -1,13 +1,13 @@
-"""The pretend scheduler's regard for other Pods: affinity, anti-affinity and spread, by topology and namespace."""
+"""The simulated scheduler: affinity, anti-affinity and spread, by topology and namespace."""
 
 from typing import Any
 
 import pytest
 
-from vcsync.kube.envelope import Envelope, encode, parse
+from vcsync.objects.envelope import Envelope, encode, parse
 from vcsync.simulate import neighbours
-from vcsync.simulate.fitting import Nodes, wish
-from vcsync.simulate.neighbours import Neighbours, minds_others
+from vcsync.simulate.fitting import Nodes, needs_of
+from vcsync.simulate.neighbours import PlacedPods, depends_on_other_pods
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 NAMESPACES = {"shop": {"team": "red"}, "bank": {"team": "blue"}, "park": {}}
@@ -55,31 +55,31 @@ def spread(app: str, key: str = HOST, **more: Any) -> dict[str, Any]:
 
 
 class Town:
-    """Nodes a and b in the east, c in the west, d without a zone; Pods by the node they stand on."""
+    """Nodes a and b in the east, c in the west, d without a zone; Pods by their node."""
 
     def __init__(self, **standing: list[Envelope]) -> None:
         self.nodes = Nodes()
         for name, zone in PLACES.items():
-            self.nodes.see_node(node(name, **{HOST: name, ZONE: zone}))
-        self.nodes.see_node(node("d", **{HOST: "d"}))
-        self.neighbours = Neighbours(lambda namespace: NAMESPACES[namespace])
+            self.nodes.update_node(node(name, **{HOST: name, ZONE: zone}))
+        self.nodes.update_node(node("d", **{HOST: "d"}))
+        self.neighbours = PlacedPods(lambda namespace: NAMESPACES[namespace])
         for where, pods in standing.items():
             for each in pods:
-                self.neighbours.place(each, where)
+                self.neighbours.add(each, where)
 
     def answers(self, newcomer: Envelope) -> dict[str, str]:
-        """Why each node refuses a Pod."""
-        refuses = self.neighbours.refusal(newcomer, wish(newcomer), self.nodes.by_name)
+        """Return the reason why each node refuses a Pod."""
+        refuses = self.neighbours.refusal(newcomer, needs_of(newcomer), self.nodes.by_name)
         return {name: refuses(each) if refuses else "" for name, each in self.nodes.by_name.items()}
 
     def takes(self, newcomer: Envelope) -> str:
-        """The nodes a Pod may go to."""
+        """Return the nodes that fit a Pod."""
         return "".join(sorted(name for name, reason in self.answers(newcomer).items() if not reason))
 
 
-def test_who_minds_nobody_goes_anywhere() -> None:
+def test_a_pod_without_terms_fits_every_node() -> None:
     town = Town(a=[pod("web", app="web")])
-    assert town.neighbours.refusal(pod("new"), wish(pod("new")), town.nodes.by_name) is None
+    assert town.neighbours.refusal(pod("new"), needs_of(pod("new")), town.nodes.by_name) is None
 
 
 @pytest.mark.parametrize(
@@ -106,11 +106,11 @@ def test_who_minds_nobody_goes_anywhere() -> None:
         (pod("new", "bank", **apart(term())), "abcd"),
     ],
 )
-def test_where_a_pod_may_go(newcomer: Envelope, expected: str) -> None:
+def test_nodes_that_fit_a_pod(newcomer: Envelope, expected: str) -> None:
     assert Town(a=[pod("web", app="web")], c=[pod("far", app="far")]).takes(newcomer) == expected
 
 
-def test_a_term_without_selector_concerns_nobody() -> None:
+def test_a_term_without_selector_selects_no_pods() -> None:
     town = Town(a=[pod("web", app="web")])
     anything = {"topologyKey": HOST}
     assert town.takes(pod("new", **apart(anything))) == "abcd"
@@ -122,20 +122,20 @@ def test_all_terms_must_be_met_by_the_same_pods() -> None:
     assert town.takes(pod("new", **near(term("web", ZONE), term("db", ZONE)))) == ""
 
 
-def test_who_stands_there_keeps_others_away() -> None:
+def test_anti_affinity_of_existing_pods_applies() -> None:
     hermit = pod("hermit", **apart(term("web", ZONE)))
     town = Town(a=[hermit])
     answers = town.answers(pod("new", app="web"))
     assert answers == {"a": neighbours.REPELLED, "b": neighbours.REPELLED, "c": "", "d": ""}
     assert town.takes(pod("new", app="db")) == "abcd"
     assert town.takes(pod("new", "bank", app="web")) == "abcd"
-    town.neighbours.lift(hermit)
+    town.neighbours.remove(hermit)
     assert town.takes(pod("new", app="web")) == "abcd"
 
 
-def test_who_has_changed_its_labels_counts_as_it_is_now() -> None:
+def test_changed_labels_apply() -> None:
     town = Town(a=[pod("web", app="web")])
-    town.neighbours.place(pod("web", app="db"), "a")
+    town.neighbours.add(pod("web", app="db"), "a")
     assert town.takes(pod("new", **apart(term("web")))) == "abcd"
     assert town.takes(pod("new", **apart(term("db")))) == "bcd"
 
@@ -164,7 +164,7 @@ def test_nodes_that_a_pod_does_not_select_do_not_count_for_its_spread() -> None:
     assert town.takes(pod("new", app="web", **spread("web", nodeAffinityPolicy="Ignore"), **east)) == "cd"
 
 
-def test_reasons_are_kube_schedulers() -> None:
+def test_reasons_are_those_of_kube_scheduler() -> None:
     town = Town(a=[pod("web", app="web")])
     assert town.answers(pod("new", **near(term("db"))))["a"] == "node(s) didn't match pod affinity rules"
     assert (
@@ -175,8 +175,8 @@ def test_reasons_are_kube_schedulers() -> None:
     assert answers["d"] == "node(s) didn't match pod topology spread constraints (missing required label)"
 
 
-def test_only_those_who_want_company_find_a_place_when_others_come() -> None:
-    assert minds_others(pod("new", **near(term("db"))))
-    assert minds_others(pod("new", **spread("db")))
-    assert not minds_others(pod("new", **apart(term("db"))))
-    assert not minds_others(pod("new"))
+def test_only_pods_with_affinity_or_spread_depend_on_other_pods() -> None:
+    assert depends_on_other_pods(pod("new", **near(term("db"))))
+    assert depends_on_other_pods(pod("new", **spread("db")))
+    assert not depends_on_other_pods(pod("new", **apart(term("db"))))
+    assert not depends_on_other_pods(pod("new"))

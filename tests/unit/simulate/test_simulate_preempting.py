@@ -1,11 +1,11 @@
-"""Pods of lower priority make room: as few and as low ones as will do, and only where that helps."""
+"""Preemption: as few Pods as necessary, of the lowest priorities, and only if it helps."""
 
 from typing import Any
 
 import pytest
 
-from vcsync.kube.envelope import Envelope, encode, parse
-from vcsync.simulate.fitting import Nodes, wish
+from vcsync.objects.envelope import Envelope, encode, parse
+from vcsync.simulate.fitting import Nodes, needs_of
 from vcsync.simulate.preempting import Victims, priority, victims
 
 
@@ -35,11 +35,11 @@ def chosen(
 ) -> tuple[str, list[str]] | None:
     world = Nodes()
     for each in nodes:
-        world.see_node(each)
+        world.update_node(each)
     for each in standing:
-        world.place(each.uid, parse_node(each), wish(each))
+        world.add(each.uid, parse_node(each), needs_of(each))
     before = {name: dict(each.used) for name, each in world.by_name.items()}
-    found = victims(wanted, wish(wanted), world.by_name.values(), standing, None)
+    found = victims(wanted, needs_of(wanted), world.by_name.values(), standing, None)
     assert {name: each.used for name, each in world.by_name.items()} == before
     return None if found is None else (found.node, [each.name for each in found.pods])
 
@@ -50,12 +50,12 @@ def parse_node(each: Envelope) -> str:
     )
 
 
-def test_the_lowest_of_all_goes() -> None:
+def test_the_pod_of_lowest_priority_is_evicted() -> None:
     standing = [pod("low", 1, on="a"), *(pod(f"middle-{index}", 5, on=on) for index, on in enumerate("abb"))]
     assert chosen(pod("high", 9), *standing) == ("a", ["low"])
 
 
-def test_as_few_go_as_will_do() -> None:
+def test_as_few_pods_as_necessary_are_evicted() -> None:
     standing = [pod("one", 1, "1", on="a"), pod("two", 1, "1", on="a"), pod("large", 1, "2", on="a")]
     nodes = (node("a"),)
     assert chosen(pod("high", 9, "1"), *standing, nodes=nodes) == ("a", ["two"])
@@ -73,26 +73,26 @@ def test_as_few_go_as_will_do() -> None:
     ],
     ids=lambda each: str(each.name),
 )
-def test_nobody_goes_in_vain(wanted: Envelope) -> None:
+def test_no_pod_is_evicted_if_that_does_not_help(wanted: Envelope) -> None:
     standing = [pod(f"p{index}", 5, on=on) for index, on in enumerate("aabb")]
     assert chosen(wanted, *standing) is None
 
 
-def test_where_somebody_goes_already_nobody_else_has_to() -> None:
+def test_a_node_with_terminating_pods_needs_no_evictions() -> None:
     standing = [pod("going", 5, on="b", going=True), pod("stays", 5, on="b"), pod("low", 1, "4", on="a")]
     assert chosen(pod("high", 9), *standing) == ("b", [])
 
 
-def test_what_a_node_is_refused_for_besides_stays() -> None:
+def test_other_reasons_to_refuse_a_node_still_apply() -> None:
     world = Nodes()
-    world.see_node(node("a"))
+    world.update_node(node("a"))
     low = pod("low", 1, "4", on="a")
-    world.place("low", "a", wish(low))
+    world.add("low", "a", needs_of(low))
     wanted = pod("high", 9)
     nodes = list(world.by_name.values())
-    assert victims(wanted, wish(wanted), nodes, [low], lambda _: "alone") is None
-    assert victims(wanted, wish(wanted), nodes, [low], lambda _: "") == Victims("a", (low,))
+    assert victims(wanted, needs_of(wanted), nodes, [low], lambda _: "alone") is None
+    assert victims(wanted, needs_of(wanted), nodes, [low], lambda _: "") == Victims("a", (low,))
 
 
-def test_priorities_below_zero_make_nobody_go() -> None:
+def test_negative_priorities_do_not_preempt() -> None:
     assert priority(pod("low", -5)) == 0

@@ -1,4 +1,4 @@
-"""Exec at a container that pretends, and what a kubelet knows of containers."""
+"""Exec in simulated containers, and a container's runs."""
 
 import asyncio
 from typing import Any
@@ -6,15 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from vcsync.kube.envelope import encode, parse
-from vcsync.simulate.lives import Refused, asked_of, life_of, running
+from vcsync.objects.envelope import encode, parse
+from vcsync.simulate.container_runs import Refused, container_run, log_options, running
 from vcsync.simulate.sessions import ERROR, STDERR, STDOUT, execute, status
 
 BEGAN, ENDED = "2026-01-01T00:00:00Z", "2026-01-01T00:00:05Z"
 
 
 class Typed:
-    """A client that types some pieces, and what it is shown."""
+    """A client that sends some input, and the output that it receives."""
 
     def __init__(self, *pieces: bytes) -> None:
         self._pieces = list(pieces)
@@ -42,7 +42,7 @@ def test_a_command_is_answered_on_its_streams() -> None:
     assert found == {STDOUT: b"out\n", STDERR: b"err\n", "code": 3}
 
 
-def test_a_terminal_has_one_stream_and_its_own_ends_of_lines() -> None:
+def test_a_terminal_has_one_stream_and_crlf_line_ends() -> None:
     assert run("sh", "-c", "echo a; echo b >&2", tty=True) == {STDOUT: b"a\r\nb\r\n", "code": 0}
 
 
@@ -54,18 +54,18 @@ def test_a_terminal_has_one_stream_and_its_own_ends_of_lines() -> None:
         ((b"a\rexit 2\r",), True, b"a\r\nexit 2\r\n", 2),
     ],
 )
-def test_a_shell_sends_back_what_is_typed_until_it_is_to_end(
+def test_a_shell_echoes_input_until_it_exits(
     typed: tuple[bytes, ...], tty: bool, shown: bytes, code: int
 ) -> None:
     assert run("sh", typed=typed, stdin=True, tty=tty) == {STDOUT: shown, "code": code}
 
 
-def test_what_does_not_read_ends_by_itself() -> None:
+def test_a_command_that_does_not_read_ends_by_itself() -> None:
     assert run("echo", "hi", typed=(b"never read",), stdin=True) == {STDOUT: b"hi\n", "code": 0}
     assert run("cat", typed=(b"not asked for",)) == {"code": 0}
 
 
-def test_how_a_command_ended_is_told_as_kubelets_do() -> None:
+def test_exit_codes_are_reported_as_by_kubelets() -> None:
     assert status(0) == {"metadata": {}, "status": "Success"}
     failed = status(7)
     assert (failed["status"], failed["reason"]) == ("Failure", "NonZeroExitCode")
@@ -76,30 +76,30 @@ def test_how_a_command_ended_is_told_as_kubelets_do() -> None:
 
 
 def pod(state: Any = None, last: Any = None) -> Any:
-    told = {"name": "c", "state": state or {}, "lastState": last or {}}
+    container_status = {"name": "c", "state": state or {}, "lastState": last or {}}
     body = {
         "metadata": {"name": "p", "namespace": "n"},
         "spec": {"containers": [{"name": "c", "command": ["echo"], "args": ["hi"]}]},
-        "status": {"containerStatuses": [told]},
+        "status": {"containerStatuses": [container_status]},
     }
     return parse(encode(body))
 
 
-def test_a_containers_runs_are_known_by_its_status() -> None:
+def test_a_containers_runs_come_from_its_status() -> None:
     ended = {"terminated": {"startedAt": BEGAN, "finishedAt": ENDED}}
     both = pod({"running": {"startedAt": ENDED}}, ended)
-    now, before = life_of(both, "c", previous=False), life_of(both, "c", previous=True)
+    now, before = container_run(both, "c", previous=False), container_run(both, "c", previous=True)
     assert now.until is None
     assert (before.until, now.command) == (now.began, ("echo", "hi"))
     assert running(both, "c") == now
 
 
-def test_an_ephemeral_container_can_be_entered() -> None:
-    told = {"name": "d", "state": {"running": {"startedAt": BEGAN}}}
+def test_exec_works_in_an_ephemeral_container() -> None:
+    container_status = {"name": "d", "state": {"running": {"startedAt": BEGAN}}}
     body = {
         "metadata": {"name": "p", "namespace": "n"},
         "spec": {"containers": [{"name": "c"}], "ephemeralContainers": [{"name": "d", "command": ["echo"]}]},
-        "status": {"ephemeralContainerStatuses": [told]},
+        "status": {"ephemeralContainerStatuses": [container_status]},
     }
     assert running(parse(encode(body)), "d").command == ("echo",)
 
@@ -112,23 +112,23 @@ def test_an_ephemeral_container_can_be_entered() -> None:
         ("c", True, 400, 'previous terminated container "c" in pod "p" not found'),
     ],
 )
-def test_what_there_is_not_is_refused_in_a_kubelets_words(
+def test_missing_containers_have_the_kubelets_messages(
     container: str, previous: bool, code: int, message: str
 ) -> None:
     with pytest.raises(Refused, match=message) as caught:
-        life_of(pod(), container, previous=previous)
+        container_run(pod(), container, previous=previous)
     assert caught.value.status == code
 
 
-def test_only_what_runs_can_be_entered() -> None:
+def test_exec_needs_a_running_container() -> None:
     with pytest.raises(Refused) as caught:
         running(pod({"terminated": {"startedAt": BEGAN, "finishedAt": ENDED}}), "c")
     assert (caught.value.status, str(caught.value)) == (500, 'container not found ("c")')
 
 
-def test_a_query_that_makes_no_sense_is_refused() -> None:
-    now = life_of(pod({"running": {"startedAt": BEGAN}}), "c", previous=False).began
-    assert asked_of({"tailLines": "3", "sinceSeconds": "60"}.get, now).tail == 3
+def test_an_invalid_query_is_refused() -> None:
+    now = container_run(pod({"running": {"startedAt": BEGAN}}), "c", previous=False).began
+    assert log_options({"tailLines": "3", "sinceSeconds": "60"}.get, now).tail == 3
     for wrong in ({"tailLines": "x"}, {"sinceTime": "noon"}, {"sinceSeconds": "9" * 30}):
         with pytest.raises(Refused):
-            asked_of(wrong.get, now)
+            log_options(wrong.get, now)

@@ -1,4 +1,4 @@
-"""SPDY as kubelets speak it."""
+"""The part of SPDY that kubelets use."""
 
 import asyncio
 import hashlib
@@ -53,7 +53,7 @@ def data(number: int, text: bytes, flags: int = 0) -> bytes:
 
 
 def talk(*pieces: bytes) -> tuple[bytes, dict[str, bytes]]:
-    """Serve a client that sends these; each stream is sent back what it says, in upper case."""
+    """Serve a client that sends these frames; each stream echoes its input in upper case."""
     pipe, heard = Pipe(pieces), {}
 
     async def run() -> None:
@@ -82,7 +82,7 @@ def test_the_dictionary_is_the_specifications() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 7, 1000])
-def test_streams_carry_bytes_both_ways_however_they_are_cut(cut: int) -> None:
+def test_streams_carry_bytes_both_ways_for_any_split_of_the_data(cut: int) -> None:
     client = Client()
     sent = (
         client.open(1, {"streamType": "data", "port": "80"})
@@ -101,7 +101,7 @@ def test_a_ping_is_sent_back() -> None:
     assert talk(ping)[0] == ping
 
 
-def test_what_is_not_known_is_passed_over_and_goaway_ends_it() -> None:
+def test_unknown_frames_are_ignored_and_goaway_ends_the_connection() -> None:
     settings, window = control(4, bytes(12)), control(9, bytes(8))
     client = Client()
     back, heard = talk(settings, window, data(9, b"nobody"), control(7, bytes(8)), client.open(1, {}))
@@ -122,21 +122,21 @@ def test_a_stream_that_is_reset_ends() -> None:
         struct.pack("!HHI", 0x8003, 1, 0xFFFFFF),
     ],
 )
-def test_what_is_no_spdy_is_refused(sent: bytes) -> None:
+def test_data_that_is_not_spdy_is_refused(sent: bytes) -> None:
     with pytest.raises(ExceptionGroup) as caught:
         talk(sent)
     assert caught.group_contains(SpdyError)
 
 
 @given(st.lists(st.binary(max_size=60), max_size=6))
-def test_whatever_comes_ends_well_or_is_refused(pieces: list[bytes]) -> None:
+def test_any_data_is_accepted_or_refused(pieces: list[bytes]) -> None:
     try:
         talk(*(each for each in pieces if each))
     except* SpdyError:
         pass
 
 
-def test_headers_cannot_unpack_to_anything() -> None:
+def test_the_size_of_decompressed_headers_is_limited() -> None:
     pack = zlib.compressobj(zdict=DICTIONARY)
     packed = pack.compress(bytes(10_000_000)) + pack.flush(zlib.Z_SYNC_FLUSH)
     with pytest.raises(ExceptionGroup) as caught:

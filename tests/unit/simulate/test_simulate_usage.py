@@ -1,4 +1,4 @@
-"""What hollow Pods would use is the same share of their requests each time, and tells nothing of others."""
+"""Simulated usage of hollow Pods: a constant share of their requests."""
 
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcsync.kube.client import Client
-from vcsync.kube.envelope import Envelope, encode, parse
 from vcsync.kube.errors import NotFound, ServerError, Status
-from vcsync.kube.quantity import milli
+from vcsync.objects.envelope import Envelope, encode, parse
+from vcsync.objects.quantity import milli
 from vcsync.simulate.usage import LEAST, MOST, Measured, pod_metrics
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -45,7 +45,7 @@ def used(found: Envelope) -> dict[str, str]:
 
 
 @given(name=st.text("abc", min_size=1), cpu=st.integers(100, 10_000), memory=st.integers(16, 4096))
-def test_a_pod_uses_a_share_of_what_it_requests(name: str, cpu: int, memory: int) -> None:
+def test_a_pod_uses_a_share_of_its_requests(name: str, cpu: int, memory: int) -> None:
     requests = {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}
     first = used(pod(name, **requests))
     assert first == used(pod(name, **requests))
@@ -53,13 +53,13 @@ def test_a_pod_uses_a_share_of_what_it_requests(name: str, cpu: int, memory: int
         assert LEAST - 0.01 <= milli(first[resource]) / milli(asked) <= MOST + 0.01
 
 
-def test_who_requests_nothing_uses_a_little() -> None:
+def test_a_pod_without_requests_uses_a_little() -> None:
     found = used(pod())
     assert 0 < milli(found["cpu"]) < 100
     assert 0 < milli(found["memory"]) < milli("64Mi")
 
 
-def test_a_pods_metrics_say_when_and_which_container() -> None:
+def test_metrics_have_times_and_containers() -> None:
     metrics = pod_metrics(pod(), NOW)
     assert metrics is not None
     assert metrics["metadata"]["name"] == "web"
@@ -76,7 +76,7 @@ def test_a_pods_metrics_say_when_and_which_container() -> None:
         {"state": {}},
     ],
 )
-def test_what_does_not_run_or_is_real_is_not_told_of(status: dict[str, Any]) -> None:
+def test_pods_that_do_not_run_or_are_real_have_no_metrics(status: dict[str, Any]) -> None:
     containers = [{"name": "app"}, {"name": "other"}]
     other = {"name": "other", "containerID": "hollow://u/other", "state": {"running": {}}}
     metrics = pod_metrics(of("web", containers, [{"name": "app", **status}, other]), NOW)
@@ -85,12 +85,12 @@ def test_what_does_not_run_or_is_real_is_not_told_of(status: dict[str, Any]) -> 
     assert pod_metrics(of("web", containers, [{"name": "app", **status}]), NOW) is None
 
 
-# Asked of a cluster
+# LogOptions of a cluster
 
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What a cluster's API answers by path."""
+    """Responses of a cluster's API by path."""
     answers: dict[str, Any] = {}
 
     async def request(_self: Client, _method: str, path: str, **_: Any) -> bytes:
@@ -111,20 +111,20 @@ def cluster() -> Measured:
     return Measured.__new__(Measured)
 
 
-async def test_hollow_pods_are_told_of_where_nobody_measures(api: dict[str, Any]) -> None:
+async def test_hollow_pods_have_metrics_without_a_metrics_server(api: dict[str, Any]) -> None:
     api["acme-shop"] = [pod("a"), pod("b", "containerd"), pod("c")]
     found = msgspec.json.decode(await cluster().request("GET", PATH))
     assert found["kind"] == "PodMetricsList"
     assert [each["metadata"]["name"] for each in found["items"]] == ["a", "c"]
 
 
-async def test_a_metrics_servers_word_counts(api: dict[str, Any]) -> None:
+async def test_a_metrics_server_has_precedence(api: dict[str, Any]) -> None:
     api["acme-shop"] = [pod("a")]
     api[PATH] = {"items": []}
     assert msgspec.json.decode(await cluster().request("GET", PATH)) == {"items": []}
 
 
-async def test_a_cluster_without_hollow_pods_answers_as_it_does(api: dict[str, Any]) -> None:
+async def test_answers_of_a_cluster_without_hollow_pods_are_unchanged(api: dict[str, Any]) -> None:
     api["acme-shop"] = [pod("a", "containerd")]
     with pytest.raises(NotFound):
         await cluster().request("GET", PATH)
@@ -134,7 +134,7 @@ async def test_a_cluster_without_hollow_pods_answers_as_it_does(api: dict[str, A
 
 
 @pytest.mark.parametrize("path", [f"{PATH}/web", "/api/v1/namespaces/acme-shop/pods/web", "/version"])
-async def test_what_else_is_not_there_is_not_there(api: dict[str, Any], path: str) -> None:
+async def test_other_missing_paths_stay_missing(api: dict[str, Any], path: str) -> None:
     api["acme-shop"] = [pod("a")]
     with pytest.raises(NotFound):
         await cluster().request("GET", path)

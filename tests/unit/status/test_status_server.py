@@ -1,4 +1,4 @@
-"""The status endpoint: what it answers and that one broken role hides no other."""
+"""The status endpoint: its responses, and that one failing role does not hide others."""
 
 import asyncio
 import json
@@ -13,6 +13,7 @@ import pytest
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from vcsync.fairqueue import ObjectName
 from vcsync.status import StatusServer
 from vcsync.status import sources as sources_module
 from vcsync.status.plain import plain
@@ -39,6 +40,21 @@ class Role:
         for number in range(self.series):
             family.add_metric([f"t{number}"], float(number))
         return [family]
+
+
+class RememberingRole(Role):
+    """A source with a transition of one object."""
+
+    def __init__(self, when: str) -> None:
+        super().__init__()
+        self.when = when
+
+    def timeline(self, tenant: str, name: ObjectName) -> list[dict[str, Any]]:
+        if (tenant, name) != ("acme", ObjectName("pods", "default", "web-0")):
+            return []
+        return [
+            {"time": self.when, "controller": "c", "reconcile": "ab-1", "what": "created", "version": "17"}
+        ]
 
 
 class BrokenRole(Role):
@@ -68,12 +84,12 @@ def test_listen_addresses_are_split(text: str, expected: tuple[str, int]) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "8080", "host:", "host:http", "host:65536", "::1:80", "host:-1", "h:²"])
-def test_malformed_listen_addresses_are_refused_by_name(text: str) -> None:
+def test_malformed_listen_addresses_are_refused(text: str) -> None:
     with pytest.raises(ListenAddressError, match="listen address"):
         parse_listen(text)
 
 
-async def test_readiness_follows_the_sources_and_gives_the_reason() -> None:
+async def test_readiness_is_that_of_all_sources_with_reasons() -> None:
     role = Role(is_ready=False, reason="caches of 2 tenants fill")
     async with StatusServer("127.0.0.1:0", {"syncer/r1": role, "nsscheduler": Role()}) as server:
         assert await get(server, "/healthz") == (200, "ok\n")
@@ -85,7 +101,7 @@ async def test_readiness_follows_the_sources_and_gives_the_reason() -> None:
         assert (await get(server, "/readyz"))[0] == 200
 
 
-async def test_sources_may_come_and_go_while_it_runs() -> None:
+async def test_sources_can_be_added_and_removed_while_the_server_runs() -> None:
     sources = {"syncer/r1": Role()}
     async with StatusServer("127.0.0.1:0", sources) as server:
         sources["syncer/r2"] = Role()
@@ -93,7 +109,7 @@ async def test_sources_may_come_and_go_while_it_runs() -> None:
         assert (await get(server, "/readyz"))[1] == "[+] syncer/r2\n"
 
 
-async def test_status_shows_every_role_even_when_one_is_broken() -> None:
+async def test_status_contains_all_roles_even_if_one_fails() -> None:
     async with StatusServer("127.0.0.1:0", {"a": Role(), "b": BrokenRole()}) as server:
         document = json.loads((await get(server, "/status"))[1])
     assert document["roles"]["a"] == {"ready": True, "reason": "", "tenants": {"acme": {"synced": True}}}
@@ -119,11 +135,11 @@ class Point(msgspec.Struct):
         (datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02T00:00:00Z"),
     ],
 )
-def test_whatever_a_role_tells_has_a_json_form(value: object, expected: object) -> None:
+def test_all_values_have_a_json_form(value: object, expected: object) -> None:
     assert plain(value) == expected
 
 
-async def test_metrics_of_roles_are_merged_and_told_apart() -> None:
+async def test_metrics_of_roles_are_merged_with_a_source_label() -> None:
     async with StatusServer("127.0.0.1:0", {"a": Role(), "b": Role(), "c": BrokenRole()}) as server:
         text = (await get(server, "/metrics"))[1]
     families = {family.name: family for family in text_string_to_metric_families(text)}
@@ -155,7 +171,7 @@ async def test_an_address_in_use_is_refused_with_the_remedy() -> None:
                 pass
 
 
-async def test_there_is_nothing_else_to_read_or_write() -> None:
+async def test_other_paths_and_methods_are_refused() -> None:
     async with StatusServer("127.0.0.1:0", {}) as server:
         assert (await get(server, "/nowhere"))[0] == 404
         async with (
@@ -165,7 +181,7 @@ async def test_there_is_nothing_else_to_read_or_write() -> None:
             assert answer.status == 405
 
 
-async def test_the_page_is_html_that_may_load_nothing() -> None:
+async def test_the_page_is_html_with_a_content_security_policy() -> None:
     async with (
         StatusServer("127.0.0.1:0", {"syncer/r1": Role(), "broken": BrokenRole()}) as server,
         aiohttp.ClientSession() as session,
@@ -176,10 +192,10 @@ async def test_the_page_is_html_that_may_load_nothing() -> None:
     assert answer.content_type == "text/html"
     assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
     assert "syncer/r1" in text
-    assert "cannot say: RuntimeError: no state yet" in text
+    assert "state is unknown: RuntimeError: no state yet" in text
 
 
-async def test_a_long_state_is_told_in_steps() -> None:
+async def test_a_long_state_is_converted_in_steps() -> None:
     taken, most = 0, 0
 
     class LongRole(Role):
@@ -200,7 +216,31 @@ async def test_a_long_state_is_told_in_steps() -> None:
             await asyncio.sleep(0)
 
     turns = asyncio.create_task(other())
-    told = await sources_module.statuses({"syncer": LongRole()})
+    states = await sources_module.statuses({"syncer": LongRole()})
     turns.cancel()
-    assert [each["number"] for each in told["syncer"]["tenants"]] == list(range(10 * STEP_ITEMS))
+    assert [each["number"] for each in states["syncer"]["tenants"]] == list(range(10 * STEP_ITEMS))
     assert 1 < most <= STEP_ITEMS + 1
+
+
+async def test_the_timeline_of_an_object_is_merged_from_all_roles() -> None:
+    sources = {"one": RememberingRole("2026-01-02"), "two": RememberingRole("2026-01-01"), "three": Role()}
+    async with StatusServer("127.0.0.1:0", sources) as server:
+        code, text = await get(server, "/timeline?tenant=vc-acme&tenant=acme&object=pods/default/web-0")
+        _, of_another = await get(server, "/timeline?tenant=acme&object=pods/default/web-1")
+
+    transitions = json.loads(text)["transitions"]
+    assert code == 200
+    assert [(each["source"], each["time"]) for each in transitions] == [
+        ("two", "2026-01-01"),
+        ("one", "2026-01-02"),
+    ]
+    assert json.loads(of_another) == {"transitions": []}
+
+
+@pytest.mark.parametrize("query", ["", "?tenant=acme", "?object=pods/default/web", "?tenant=acme&object=web"])
+async def test_a_timeline_without_tenant_or_object_is_refused_with_the_parameters(query: str) -> None:
+    async with StatusServer("127.0.0.1:0", {"one": RememberingRole("2026-01-01")}) as server:
+        code, text = await get(server, f"/timeline{query}")
+
+    assert code == 400
+    assert text.startswith("give tenant=NAME and object=")

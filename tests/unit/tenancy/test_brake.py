@@ -1,4 +1,4 @@
-"""How many deletions that nobody was seen to ask for pass, and what an operator's word does."""
+"""The limit on deletions without an observed request, and the effect of an operator's release."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -6,33 +6,52 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcsync.tenancy.brake import RELEASE_SECONDS, WINDOW_SECONDS, Braked, Gate, released_at
+from vcsync.tenancy.brake import (
+    NEVER,
+    RELEASE_SECONDS,
+    WINDOW_SECONDS,
+    Braked,
+    DeletionLimiter,
+    Releases,
+    released_at,
+)
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PODS = "pods in super cluster r1"
 
 
 class Bench:
-    """A gate, and what the caches say at the time."""
+    """A limiter, and the numbers of objects in the caches."""
 
     def __init__(self, share: float = 0.3, small: int = 20) -> None:
         self.wanted, self.standing, self.seconds = 0, 0, 0.0
-        self.release: dict[str, datetime] = {}
+        self.step = timedelta()
+        self.release: dict[str, datetime | None] = {}
         self.counts = 0
-        self.told = ""
-        self.gate = Gate(
-            share,
-            small=small,
-            released=self.release.get,
+        self.message = ""
+        self.releases = Releases(clock=lambda: self.seconds, now=self._now)
+        self._share, self._small = share, small
+        self.begin()
+
+    def begin(self) -> None:
+        """Build a limiter as a new term does, without the state of the term before."""
+        self.limiter = DeletionLimiter(
+            self._share,
+            small=self._small,
+            released=lambda tenant: self.release.get(tenant, NEVER),
+            releases=self.releases,
             clock=lambda: self.seconds,
-            now=lambda: NOW + timedelta(seconds=self.seconds),
+            now=self._now,
         )
+
+    def _now(self) -> datetime:
+        return NOW + timedelta(seconds=self.seconds) + self.step
 
     async def passes(self, item: object, tenant: str = "acme") -> bool:
         try:
-            await self.gate.require(tenant, PODS, item, self._count)
+            await self.limiter.require(tenant, PODS, item, self._count)
         except Braked as braked:
-            self.told = str(braked)
+            self.message = str(braked)
             return False
         return True
 
@@ -52,22 +71,24 @@ class Bench:
         (200, 200, False),
     ],
 )
-async def test_a_large_share_of_many_brakes_before_the_first_goes(wanted: int, of: int, passes: bool) -> None:
+async def test_a_large_share_of_many_objects_brakes_before_the_first_deletion(
+    wanted: int, of: int, passes: bool
+) -> None:
     bench = Bench()
     bench.wanted, bench.standing = wanted, of
 
     assert await bench.passes("first") is passes
-    assert bool(bench.gate.braked) is not passes
-    assert ("vcsync brake release acme" in bench.told) is not passes
+    assert bool(bench.limiter.braked) is not passes
+    assert ("vcsync brake release acme" in bench.message) is not passes
 
 
-async def test_one_by_one_no_more_go_within_the_window_than_at_once() -> None:
+async def test_single_deletions_within_the_window_are_limited_like_simultaneous_ones() -> None:
     bench = Bench()
     for number in range(200):
         bench.wanted, bench.standing = 1, 200 - number
         if not await bench.passes(number):
             break
-        bench.seconds += 6.0  # so that what is wanted is counted anew each time
+        bench.seconds += 6.0  # so that the wanted deletions are counted again each time
     assert 20 <= number < 80
     bench.seconds += 10 * WINDOW_SECONDS
     assert not await bench.passes("later"), "a brake does not let go by itself"
@@ -88,26 +109,110 @@ async def test_tenants_do_not_brake_each_other() -> None:
     assert await bench.passes("web", "umbrella")
 
 
-async def test_an_operators_word_releases_and_counts_for_a_while() -> None:
+async def test_an_operators_release_is_valid_for_a_limited_time() -> None:
     bench = Bench()
     bench.wanted = bench.standing = 200
     assert not await bench.passes(1)
     bench.release["acme"] = NOW
     assert await bench.passes(1)
-    assert not bench.gate.braked
+    assert not bench.limiter.braked
     bench.seconds = RELEASE_SECONDS + 1
     assert not await bench.passes(2)
 
 
-async def test_the_brake_lets_go_when_what_was_refused_is_wanted_no_more() -> None:
+@pytest.mark.parametrize("step", [timedelta(hours=1), timedelta(hours=-1)])
+async def test_a_release_while_deletions_wait_is_valid_despite_wrong_clocks(step: timedelta) -> None:
+    bench = Bench()
+    bench.step = step
+    bench.wanted = bench.standing = 200
+    assert not await bench.passes(1)
+    bench.release["acme"] = NOW
+    assert await bench.passes(1)
+    bench.seconds = RELEASE_SECONDS + 1
+    assert not await bench.passes(2)
+    bench.release["acme"] = NOW + timedelta(seconds=bench.seconds)
+    assert await bench.passes(2), "a second word counts as the first"
+
+
+@pytest.mark.parametrize("before", [None, NOW])
+async def test_an_old_release_that_is_read_late_or_restored_from_a_backup_is_not_valid(
+    before: datetime | None,
+) -> None:
+    bench = Bench()
+    bench.wanted = bench.standing = 200
+    bench.seconds = RELEASE_SECONDS + 1
+    bench.release["acme"] = before
+    assert not await bench.passes(1)
+    bench.release["acme"] = NOW - timedelta(days=1)
+    assert not await bench.passes(1)
+
+
+async def test_an_expired_release_is_not_valid_again_when_the_clock_is_set_back() -> None:
+    bench = Bench()
+    bench.wanted = bench.standing = 200
+    bench.release["acme"] = NOW
+    assert await bench.passes(1)
+    bench.seconds = RELEASE_SECONDS + 3600
+    bench.step = -timedelta(seconds=bench.seconds)
+    assert not await bench.passes(2)
+
+
+@pytest.mark.parametrize("step", [timedelta(hours=1), timedelta(hours=-1)])
+async def test_a_release_keeps_its_remaining_time_in_a_later_term(step: timedelta) -> None:
+    bench = Bench()
+    bench.step = step
+    bench.wanted = bench.standing = 200
+    assert not await bench.passes(1)
+    bench.release["acme"] = NOW
+    assert await bench.passes(1)
+    bench.begin()
+    bench.seconds = RELEASE_SECONDS - 1
+    assert await bench.passes(2)
+    bench.begin()
+    bench.seconds = RELEASE_SECONDS + 1
+    assert not await bench.passes(3)
+
+
+async def test_a_release_between_two_terms_is_valid_from_the_first_check() -> None:
+    bench = Bench()
+    bench.step = timedelta(hours=1)
+    bench.wanted = bench.standing = 200
+    assert not await bench.passes(1)
+    bench.begin()
+    bench.release["acme"] = NOW
+    assert await bench.passes(1)
+
+
+async def test_an_expired_release_is_not_valid_in_a_later_term_whose_clock_is_set_back() -> None:
+    bench = Bench()
+    bench.wanted = bench.standing = 200
+    bench.release["acme"] = NOW
+    assert await bench.passes(1)
+    bench.begin()
+    bench.seconds = RELEASE_SECONDS + 3600
+    bench.step = -timedelta(seconds=bench.seconds)
+    assert not await bench.passes(2)
+
+
+async def test_a_release_that_expired_under_another_leader_is_not_valid() -> None:
+    bench = Bench()
+    bench.wanted = bench.standing = 200
+    assert not await bench.passes(1)
+    bench.release["acme"] = NOW + timedelta(hours=1)
+    bench.begin()
+    bench.seconds = timedelta(hours=10).total_seconds()
+    assert not await bench.passes(1)
+
+
+async def test_the_brake_is_released_when_the_refused_deletions_are_no_longer_wanted() -> None:
     bench = Bench()
     bench.wanted = bench.standing = 200
     assert not await bench.passes(1)
     assert not await bench.passes(2)
-    bench.gate.unwanted("acme", PODS, 1)
-    assert bench.gate.is_braked("acme", PODS)
-    bench.gate.unwanted("acme", PODS, 2)
-    assert not bench.gate.is_braked("acme", PODS)
+    bench.limiter.unwanted("acme", PODS, 1)
+    assert bench.limiter.is_braked("acme", PODS)
+    bench.limiter.unwanted("acme", PODS, 2)
+    assert not bench.limiter.is_braked("acme", PODS)
     bench.wanted = 1
     assert await bench.passes(3)
 
@@ -118,7 +223,7 @@ async def test_with_a_share_of_one_everything_passes() -> None:
     assert all([await bench.passes(number) for number in range(1000)])
 
 
-async def test_what_is_wanted_is_counted_seldom() -> None:
+async def test_a_count_of_wanted_deletions_is_reused() -> None:
     bench = Bench()
     bench.wanted, bench.standing = 19, 1000
     for number in range(19):
@@ -127,7 +232,7 @@ async def test_what_is_wanted_is_counted_seldom() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.floats(0, 300)), max_size=60), st.integers(21, 300))
-async def test_however_they_come_no_more_than_the_share_goes_in_a_window(
+async def test_in_any_order_no_more_than_the_share_is_deleted_within_the_window(
     steps: list[tuple[int, float]], standing: int
 ) -> None:
     bench = Bench()
@@ -143,9 +248,101 @@ async def test_however_they_come_no_more_than_the_share_goes_in_a_window(
 
 
 @pytest.mark.parametrize("text", ["", None, "soon", "2026-01-01T00:00:00"])
-def test_a_release_that_cannot_be_read_is_none(text: str | None) -> None:
-    assert released_at(text) is None
+def test_a_release_that_cannot_be_parsed_is_ignored(text: str | None) -> None:
+    assert released_at(text) == NEVER
 
 
 def test_a_release_is_a_time() -> None:
     assert released_at("2026-01-01T00:00:00Z") == NOW
+
+
+async def test_a_brake_has_its_tenant_its_numbers_and_the_remedy() -> None:
+    bench = Bench()
+    bench.wanted, bench.standing, bench.seconds = 150, 200, 60.0
+    assert not await bench.passes("web")
+    [brake] = bench.limiter.braked.values()
+    assert (brake.since, brake.tenant, brake.what) == (NOW + timedelta(minutes=1), "acme", PODS)
+    assert (brake.wanted, brake.of) == (150, 200)
+    assert brake.remedy.endswith("release them with 'vcsync brake release acme'")
+    assert bench.message == f"150 of 200 {PODS} would be deleted without an observed request: {brake.remedy}"
+
+
+async def test_a_brake_for_all_tenants_is_released_for_all() -> None:
+    bench = Bench()
+    bench.wanted = bench.standing = 200
+    assert not await bench.passes("namespace", "")
+    assert bench.message.endswith(
+        "check that the meta cluster is complete; if the deletions are right, release them with "
+        "'vcsync brake release --all'"
+    )
+
+
+async def test_single_deletions_are_counted_with_earlier_ones() -> None:
+    bench = Bench(small=3)
+    bench.wanted, bench.standing = 1, 10
+    for number in range(3):
+        assert await bench.passes(number)
+    assert not await bench.passes("fourth")
+    [brake] = bench.limiter.braked.values()
+    assert (brake.wanted, brake.of) == (4, 13)
+
+
+async def test_the_brake_is_released_when_no_object_of_its_kind_is_to_be_deleted() -> None:
+    bench = Bench()
+    bench.wanted = bench.standing = 200
+    assert not await bench.passes("web", "acme")
+    assert not await bench.passes("web", "umbrella")
+    bench.limiter.settled("acme", "other objects")
+    assert bench.limiter.is_braked("acme", PODS)
+    bench.limiter.settled("acme", PODS)
+    assert not bench.limiter.is_braked("acme", PODS)
+    assert bench.limiter.is_braked("umbrella", PODS)
+
+
+async def test_the_state_of_a_tenant_is_forgotten_with_it() -> None:
+    bench = Bench()
+    bench.wanted = bench.standing = 200
+    assert not await bench.passes("web", "acme")
+    assert not await bench.passes("web", "umbrella")
+    bench.limiter.forget("acme")
+    assert [tenant for tenant, _ in bench.limiter.braked] == ["umbrella"]
+    bench.wanted = 1
+    assert await bench.passes("web", "acme")
+
+
+async def test_a_kind_of_objects_may_have_its_own_limit() -> None:
+    bench = Bench(small=20)
+    bench.wanted = bench.standing = 10
+
+    async def count() -> tuple[int, int]:
+        return 10, 10
+
+    with pytest.raises(Braked):
+        await bench.limiter.require("acme", "Namespaces", "n", count, small=5)
+    await bench.limiter.require("acme", "ConfigMaps", "c", count)
+
+
+@pytest.mark.parametrize("option", ["--all", "--super-cluster r1"])
+async def test_a_brake_without_tenant_names_the_option_that_releases_it(option: str) -> None:
+    async def count() -> tuple[int, int]:
+        return 200, 200
+
+    limiter = DeletionLimiter(
+        0.3, released=lambda _: None, releases=Releases(), clock=lambda: 0.0, release_others=option
+    )
+    with pytest.raises(Braked, match=f"'vcsync brake release {option}'"):
+        await limiter.require("", "namespaces", 1, count)
+
+
+async def test_a_caller_may_set_the_number_of_deletions_that_pass() -> None:
+    async def count() -> tuple[int, int]:
+        return 1, 2
+
+    limiter = DeletionLimiter(0.3, released=lambda _: None, releases=Releases(), clock=lambda: 0.0)
+    await limiter.require("acme", "pods", 1, count)
+    with pytest.raises(Braked):
+        await limiter.require("acme", "tenants", 1, count, small=0)
+    limiter.settled("acme", "pods")
+    assert limiter.is_braked("acme", "tenants")
+    limiter.settled("acme", "tenants")
+    assert not limiter.braked

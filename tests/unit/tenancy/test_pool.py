@@ -3,9 +3,12 @@ from typing import Any
 
 import pytest
 
+from vcsync.api.objects import SuperCluster
+from vcsync.api.specs import SuperClusterSpec
 from vcsync.kube.cache import Change
-from vcsync.kube.envelope import Envelope, parse
+from vcsync.objects.envelope import Envelope, parse
 from vcsync.scheduling.snapshot import Health, Taint
+from vcsync.syncer.heartbeat import capacity, status_patch
 from vcsync.tenancy import Patience, Pool
 from vcsync.tenancy import pool as pool_module
 
@@ -61,7 +64,7 @@ def stage() -> Stage:
     return Stage()
 
 
-def test_a_super_cluster_becomes_what_the_schedulers_need(stage):
+def test_a_super_cluster_becomes_a_view(stage):
     stage.report(
         0,
         headroom={"cpu": "25%"},
@@ -78,7 +81,7 @@ def test_a_super_cluster_becomes_what_the_schedulers_need(stage):
     assert view.price == {"cpu": 50_000}
 
 
-def test_silence_makes_suspect_then_lost_and_a_heartbeat_heals(stage):
+def test_a_silent_super_cluster_is_suspect_then_lost_until_its_next_heartbeat(stage):
     stage.report(0)
     assert stage.health() is Health.READY
     stage.passes(74)
@@ -91,7 +94,7 @@ def test_silence_makes_suspect_then_lost_and_a_heartbeat_heals(stage):
     assert stage.health() is Health.READY
 
 
-def test_who_never_reported_is_unknown(stage):
+def test_a_super_cluster_that_never_reported_is_unknown(stage):
     stage.report(None)
     assert stage.health() is Health.UNKNOWN
 
@@ -102,7 +105,7 @@ def test_a_restart_does_not_make_a_dead_super_cluster_look_alive(stage):
     assert stage.health() is Health.LOST
 
 
-def test_a_syncers_wrong_clock_does_not_matter_once_it_was_seen(stage):
+def test_a_syncers_wrong_clock_does_not_matter_after_its_first_heartbeat(stage):
     stage.now = 1000
     stage.report(0)
     stage.passes(10)
@@ -114,13 +117,13 @@ def test_a_syncers_wrong_clock_does_not_matter_once_it_was_seen(stage):
     assert stage.health() is Health.SUSPECT
 
 
-def test_a_syncer_ahead_of_time_is_taken_as_new(stage):
+def test_a_heartbeat_from_the_future_counts_as_new(stage):
     stage.report(600)
     assert stage.health() is Health.READY
 
 
 @pytest.mark.parametrize("kind", ["Reachable", "Ready"])
-def test_a_syncer_that_says_it_is_not_well_is_believed(stage, kind):
+def test_a_condition_that_is_not_true_makes_a_super_cluster_suspect(stage, kind):
     condition = {
         "type": kind,
         "status": "False",
@@ -131,7 +134,7 @@ def test_a_syncer_that_says_it_is_not_well_is_believed(stage, kind):
     assert stage.health() is Health.SUSPECT
 
 
-def test_nobody_grows_suspect_while_we_are_blind(stage):
+def test_no_super_cluster_becomes_suspect_without_connection_to_the_meta_cluster(stage):
     blind_since: list[float | None] = [None]
     reflector = type("Reflector", (), {"synced": True, "stale_since": property(lambda _: blind_since[0])})()
     stage.pool.reflector = reflector
@@ -148,7 +151,7 @@ def test_nobody_grows_suspect_while_we_are_blind(stage):
     assert stage.health() is Health.SUSPECT
 
 
-def test_only_differences_are_told(stage):
+def test_only_differences_are_reported(stage):
     stage.report(0)
     assert stage.changes == 1
     stage.report(10)
@@ -167,7 +170,7 @@ def test_only_differences_are_told(stage):
         ({"status": {"allocatable": {"cpu": "much"}}}, "'much' is not a quantity"),
     ],
 )
-def test_what_cannot_be_read_keeps_its_view_and_is_a_problem(stage, broken, says):
+def test_an_unreadable_super_cluster_keeps_its_view_and_is_a_problem(stage, broken, says):
     stage.report(0)
     view = stage.pool.views["r1"]
     stage.report(1, **broken)
@@ -177,27 +180,28 @@ def test_what_cannot_be_read_keeps_its_view_and_is_a_problem(stage, broken, says
     assert stage.pool.problems == {}
 
 
-def test_what_has_not_reported_lately_or_has_no_nodes_yet_is_waited_for(stage: Stage) -> None:
+def without_nodes(*, reachable: bool) -> dict[str, Any]:
+    """The status that a syncer writes of a super cluster of which it knows no node."""
+    status: dict[str, Any] = status_patch(
+        SuperCluster(name="r1", spec=SuperClusterSpec(id="r1")),
+        capacity(()),
+        allocated={},
+        reachable=reachable,
+        why_unreachable="it is down",
+        identity="here",
+        version="",
+        now="2026-01-01T00:00:00Z",
+    )["status"]
+    del status["heartbeatTime"]
+    return status
+
+
+def test_super_clusters_without_recent_report_or_without_nodes_are_waited_for(stage: Stage) -> None:
     stage.report(None, name="new")
     stage.report(0, name="fresh")
-    stage.report(0, name="empty", status={"allocatable": {}})
+    stage.report(0, name="empty", status=without_nodes(reachable=True))
     stage.report(None, name="cordoned", cordoned=True)
-    stage.report(
-        0,
-        name="broken",
-        status={
-            "allocatable": {},
-            "conditions": [
-                {
-                    "type": "Reachable",
-                    "status": "False",
-                    "reason": "Down",
-                    "message": "it is",
-                    "lastTransitionTime": "2026-01-01T00:00:00Z",
-                }
-            ],
-        },
-    )
+    stage.report(0, name="broken", status=without_nodes(reachable=False))
     assert stage.pool.unreported() == ["empty", "new"]
     stage.report(1, name="new")
     stage.report(1, name="empty")
@@ -206,10 +210,10 @@ def test_what_has_not_reported_lately_or_has_no_nodes_yet_is_waited_for(stage: S
     assert stage.pool.unreported() == ["broken", "empty", "fresh", "new"]
 
 
-async def test_those_that_begin_wait_for_first_heartbeats_a_few_seconds_at_most(
+async def test_the_wait_for_first_heartbeats_is_limited(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
+    reports: list[str] = []
 
     async def sleep(_seconds: float) -> None:
         stage.now += 1
@@ -219,10 +223,60 @@ async def test_those_that_begin_wait_for_first_heartbeats_a_few_seconds_at_most(
     monkeypatch.setattr(pool_module.asyncio, "sleep", sleep)
     stage.report(None)
     stage.report(None, name="r2")
-    await stage.pool.wait_reported(told.append, 5)
+    await stage.pool.wait_reported(reports.append, 5)
     assert stage.now == 5
-    assert told[0] == "waiting up to 5 seconds for the first heartbeat of r1, r2"
-    assert told[-1] == "waiting up to 5 seconds for the first heartbeat of r1"
+    assert reports[0] == "waiting up to 5 seconds for the first heartbeat of r1, r2"
+    assert reports[-1] == "waiting up to 5 seconds for the first heartbeat of r1"
     stage.report(5)
-    await stage.pool.wait_reported(told.append, 5)
+    await stage.pool.wait_reported(reports.append, 5)
     assert stage.now == 5, "everyone has reported: nothing is waited for"
+
+
+@pytest.mark.parametrize("how", ["asked", "deleted"])
+def test_a_super_cluster_that_is_to_go_is_drained(stage: Stage, how: str) -> None:
+    if how == "asked":
+        stage.report(0, drain=True)
+    else:
+        body = {
+            "metadata": {"name": "r1", "resourceVersion": "1", "deletionTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"id": "r1"},
+        }
+        stage.pool.observe(Change(None, parse(json.dumps(body).encode())))
+    assert stage.pool.views["r1"].draining
+
+
+@pytest.mark.parametrize(
+    ("spec", "reported", "taken_out"),
+    [({}, True, {"r1"}), ({"drain": True}, False, {"r1"}), ({}, False, set())],
+)
+def test_a_missing_super_cluster_was_not_taken_out_unless_it_was_to_be_drained(
+    stage: Stage, spec: dict[str, Any], reported: bool, taken_out: set[str]
+) -> None:
+    stage.report(0, **spec)
+    stage.report(0, name="r2")
+    stage.pool.observe(Change(stage.seen["r1"], None, reported))
+    assert stage.pool.taken_out == taken_out
+    assert set(stage.pool.views) == {"r2"}
+    stage.report(0)
+    assert stage.pool.taken_out == set(), "it is back"
+
+
+def test_a_super_cluster_that_was_never_readable_was_not_taken_out(stage: Stage) -> None:
+    stage.report(0, id="other")
+    stage.pool.observe(Change(stage.seen["r1"], None))
+    assert (stage.pool.taken_out, stage.pool.problems) == (set(), {})
+
+
+def test_a_judgement_says_why(stage: Stage) -> None:
+    stage.report(0)
+    assert stage.pool.judgement("r1").word == "Ready"
+    stage.passes(80)
+    judgement = stage.pool.judgement("r1")
+    assert (judgement.word, judgement.reason) == ("Suspect", "no heartbeat for 80s")
+
+
+def test_an_unreadable_super_cluster_is_not_a_change(stage: Stage) -> None:
+    stage.report(0)
+    stage.report(1, status={"allocatable": {"cpu": "much"}})
+    stage.passes(1)
+    assert stage.changes == 1

@@ -4,9 +4,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from vcsync.api import names
 from vcsync.api.objects import VirtualCluster
+from vcsync.api.specs import VirtualClusterStatus
 from vcsync.kube.errors import NotFound, Status
 from vcsync.tenancy.proof import WrongControlPlane, prove
 
@@ -35,11 +37,21 @@ async def test_another_or_an_emptied_control_plane_is_refused_with_the_remedy(ui
         await prove(server, record(**{names.CONTROL_PLANE_UID: "its-own"}))
 
 
-async def test_its_own_is_believed() -> None:
+async def test_the_registered_control_plane_is_accepted() -> None:
     server: Any = Server("its-own")
     await prove(server, record(**{names.CONTROL_PLANE_UID: "its-own"}))
 
 
-async def test_a_record_without_a_uid_proves_nothing() -> None:
-    server: Any = Server(None)
-    await prove(server, record())
+@pytest.mark.parametrize(("uid", "found"), [(None, ""), ("first", "first")])
+async def test_without_a_record_any_control_plane_is_accepted(uid: str | None, found: str) -> None:
+    server: Any = Server(uid)
+    assert await prove(server, record()) == found
+
+
+async def test_the_first_control_plane_is_accepted_until_an_operator_registers_another() -> None:
+    first = VirtualClusterStatus(control_plane_uid="first")
+    another: Any = Server("another")
+    with pytest.raises(WrongControlPlane):
+        await prove(another, replace(record(), status=first))
+    accepted = replace(record(**{names.CONTROL_PLANE_UID: "another"}), status=first)
+    assert await prove(another, accepted) == "another"

@@ -3,22 +3,27 @@ import base64
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from vcsync.api import names
+from vcsync.api.resources import VIRTUAL_CLUSTERS
 from vcsync.fairqueue import Backoff
 from vcsync.kube.breaker import BreakerState
-from vcsync.kube.envelope import Envelope, ListPage, WatchEvent, parse
 from vcsync.kube.errors import NotFound, ServerError, Status, Unauthorized, Unreachable
 from vcsync.kube.transport import ClientStatistics
+from vcsync.objects.envelope import Envelope, ListPage, WatchEvent, parse
 from vcsync.tenancy import TenantHandle, TenantRegistry, TenantState
+from vcsync.tenancy.caches import CachesNotSynced
+from vcsync.tenancy.proof import WrongControlPlane
 from vcsync.tenancy.registry import TenantTooLarge
+from vcsync.tenancy.status import troubles_metric
 
 
 class MetaServer:
-    """A meta cluster in memory, with what the registry and its reflector use of a client."""
+    """A meta cluster in memory, with the methods of a client that the registry and its reflector use."""
 
     name = "meta"
 
@@ -100,6 +105,10 @@ class FakeClient:
         self.closed = False
         self.on_unauthorized_callbacks: list[Callable[[], None]] = []
         self.trouble: tuple[str | None, float | None] = (None, None)
+        self.last_success_at = 1.0
+
+    async def get(self, *_: object) -> Envelope:
+        return Envelope("kube-system", uid="uid-of-another")
 
     async def version(self) -> dict[str, Any]:
         if self.kubeconfig == "hangs":
@@ -119,7 +128,7 @@ class FakeClient:
             callback()
 
     def statistics(self) -> ClientStatistics:
-        return ClientStatistics({}, 0, 0, BreakerState.CLOSED, *self.trouble, 1.0)
+        return ClientStatistics({}, 0, 0, BreakerState.CLOSED, *self.trouble, self.last_success_at)
 
     async def __aenter__(self) -> "FakeClient":
         return self
@@ -129,7 +138,7 @@ class FakeClient:
 
 
 class Stage:
-    """A registry at work, and a diary of what tenants' tasks lived through."""
+    """A running registry, and a diary of the starts and ends of tenants' tasks."""
 
     def __init__(self) -> None:
         self.meta = MetaServer()
@@ -152,7 +161,7 @@ class Stage:
             self.diary.append(f"end {handle.key}")
 
     async def parting(self) -> None:
-        """What a task still does when it is cancelled."""
+        """The steps of a task when it is cancelled."""
 
     def make_client(self, kubeconfig: bytes, key: str) -> FakeClient:
         self.clients.append(FakeClient(kubeconfig, key))
@@ -225,7 +234,7 @@ async def test_stopping_ends_all_tasks(stage):
     assert stage.clients[0].closed
 
 
-async def test_one_tenants_failure_is_its_own(stage):
+async def test_a_failure_of_one_tenant_does_not_affect_others(stage):
     failures = ["first", "second"]
 
     async def behave(handle):
@@ -270,7 +279,7 @@ async def test_changed_credentials_swap_the_connection_of_that_tenant_only(stage
         assert [client.closed for client in stage.clients] == [True, False, False]
 
 
-async def test_credentials_are_looked_at_again_after_a_while_and_when_the_object_changes(stage):
+async def test_credentials_are_read_again_after_an_interval_and_when_the_object_changes(stage):
     stage.meta.credentials("a", "1")
     stage.meta.put("a")
     async with stage.running(refresh_seconds=0.01):
@@ -285,18 +294,18 @@ async def test_credentials_are_looked_at_again_after_a_while_and_when_the_object
         await stage.reads("start root-a 2", "end root-a", "start root-a 3")
 
 
-async def test_credentials_that_cannot_be_reread_leave_the_connection_alone(stage):
+async def test_the_connection_remains_if_credentials_cannot_be_read_again(stage):
     stage.meta.credentials("a", "1")
     stage.meta.put("a")
     async with stage.running(refresh_seconds=0.01) as registry:
         await stage.reads("start root-a 1")
         stage.meta.broken = ServerError(Status(500, "", "no"))
         await stage.until(lambda: registry.statistics()[0].last_error)
-        assert "credentials cannot be re-read" in registry.statistics()[0].last_error
+        assert "credentials cannot be re-read: ServerError" in registry.statistics()[0].last_error
         assert stage.diary == ["start root-a 1"]
 
 
-async def test_refused_credentials_are_shown_and_told_until_there_are_others(stage, monkeypatch):
+async def test_refused_credentials_are_reported_until_they_are_replaced(stage, monkeypatch):
     monkeypatch.setattr("vcsync.tenancy.registry._RECHECK_SECONDS", 0.0)
     stage.meta.credentials("a", "1")
     stage.meta.put("a")
@@ -309,7 +318,17 @@ async def test_refused_credentials_are_shown_and_told_until_there_are_others(sta
         for text in (stage.meta.events[0]["message"], registry.statistics()[0].last_error):
             assert "401" in text
             assert "put a valid kubeconfig into Secret root-a/kubeconfig-syncer" in text
-        assert stage.meta.events[0]["involvedObject"]["name"] == "a"
+        assert (stage.meta.events[0]["type"], stage.meta.events[0]["reason"]) == (
+            "Warning",
+            "CredentialsRefused",
+        )
+        assert stage.meta.events[0]["involvedObject"] == {
+            "apiVersion": VIRTUAL_CLUSTERS.api_version,
+            "kind": "VirtualCluster",
+            "namespace": "vcsync",
+            "name": "a",
+            "uid": "uid-a",
+        }
         assert stage.diary == ["start root-a 1"], "streams that are up go on"
         stage.meta.credentials("a", "2")
         stage.meta.put("a", labels={"touched": "true"})
@@ -318,16 +337,16 @@ async def test_refused_credentials_are_shown_and_told_until_there_are_others(sta
     assert len(stage.meta.events) == 1
 
 
-async def test_unusable_credentials_and_virtual_clusters_are_told(stage):
+async def test_unusable_credentials_and_virtual_clusters_are_reported(stage):
     stage.meta.secrets["root-a", "kubeconfig-syncer"] = {}
     stage.meta.put("a")
     stage.meta.put("b", key="root-a")
     async with stage.running():
         await stage.until(lambda: len(stage.meta.events) >= 2)
-    told = {event["reason"]: event["message"] for event in stage.meta.events}
-    assert "has no key 'kubeconfig'" in told["CredentialsInvalid"]
-    assert "put a valid kubeconfig into Secret root-a/kubeconfig-syncer" in told["CredentialsInvalid"]
-    assert "give it another status.clusterNamespace" in told["Refused"]
+    messages = {event["reason"]: event["message"] for event in stage.meta.events}
+    assert "has no key 'kubeconfig'" in messages["CredentialsInvalid"]
+    assert "put a valid kubeconfig into Secret root-a/kubeconfig-syncer" in messages["CredentialsInvalid"]
+    assert "give it another status.clusterNamespace" in messages["Refused"]
 
 
 async def test_credentials_are_found_in_the_agreed_order(stage):
@@ -365,7 +384,7 @@ async def test_a_malformed_secret_is_named_and_not_repeated(stage, data, says):
         assert says in registry.statistics()[0].last_error
 
 
-async def test_only_so_many_tenants_connect_at_once(stage):
+async def test_the_number_of_tenants_in_set_up_is_limited(stage):
     hold = asyncio.Event()
 
     async def behave(_handle):
@@ -383,7 +402,7 @@ async def test_only_so_many_tenants_connect_at_once(stage):
         await stage.until(lambda: len(stage.diary) == 5)
 
 
-async def test_tenants_that_do_not_answer_take_no_place_from_those_that_do_however_many(stage):
+async def test_tenants_that_do_not_answer_use_no_set_up_slots(stage):
     for number in range(100):
         stage.meta.credentials(f"hangs{number}", "hangs")
         stage.meta.put(f"hangs{number}")
@@ -402,7 +421,7 @@ async def test_a_tenant_that_cannot_be_reached_is_served_as_soon_as_it_can(stage
         await stage.reads("start root-a unreachable")
 
 
-async def test_a_tenant_that_does_not_get_ready_holds_nobody_up_for_long(stage):
+async def test_a_tenant_that_does_not_get_ready_releases_its_slot(stage):
     async def behave(_handle):
         await asyncio.Event().wait()
 
@@ -412,6 +431,26 @@ async def test_a_tenant_that_does_not_get_ready_holds_nobody_up_for_long(stage):
         stage.meta.put(key)
     async with stage.running(connecting=1, setup_seconds=0.01):
         await stage.until(lambda: len(stage.diary) == 2)
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+async def test_a_tenant_that_stops_answering_in_set_up_releases_its_slot_early(stage, monkeypatch, goes_on):
+    monkeypatch.setattr("vcsync.tenancy.registry._SILENT_SECONDS", 0.01)
+
+    async def behave(handle):
+        while goes_on and handle.key == "root-a":
+            handle.client.last_success_at += 1.0
+            await asyncio.sleep(0)
+        await asyncio.Event().wait()
+
+    stage.behave = behave
+    for key in ("a", "b"):
+        stage.meta.credentials(key, "x")
+        stage.meta.put(key)
+    async with stage.running(connecting=1, setup_seconds=1000):
+        await stage.until(lambda: len(stage.diary) == (1 if goes_on else 2))
+        await asyncio.sleep(0.05)
+        assert len(stage.diary) == (1 if goes_on else 2)
 
 
 async def test_a_cluster_key_belongs_to_one_virtual_cluster_until_that_goes(stage):
@@ -429,7 +468,7 @@ async def test_a_cluster_key_belongs_to_one_virtual_cluster_until_that_goes(stag
         assert not [each for each in registry.statistics() if each.state is TenantState.REFUSED]
 
 
-async def test_a_namesake_with_another_uid_is_another_tenant(stage):
+async def test_a_virtual_cluster_with_the_same_name_and_another_uid_is_another_tenant(stage):
     stage.meta.credentials("a", "x")
     stage.meta.put("a")
     async with stage.running():
@@ -456,8 +495,8 @@ async def test_two_tasks_for_one_key_never_overlap(stage):
 async def test_tasks_see_changes_of_their_virtual_cluster(stage):
     stage.meta.credentials("a", "x")
     stage.meta.put("a")
-    told = []
-    async with stage.running(on_change=lambda change: told.append(change.new.name)):
+    changed = []
+    async with stage.running(on_change=lambda change: changed.append(change.new.name)):
         await stage.reads("start root-a x")
         handle = stage.handles["root-a"]
         assert handle.virtual_cluster.spec.weight == 1
@@ -465,7 +504,7 @@ async def test_tasks_see_changes_of_their_virtual_cluster(stage):
         async with asyncio.timeout(5):
             await handle.changed.wait()
         assert handle.virtual_cluster.spec.weight == 7
-        assert told == ["a", "a"]
+        assert changed == ["a", "a"]
 
 
 async def test_an_unreadable_virtual_cluster_is_refused_and_a_served_one_stays_as_it_was(stage):
@@ -488,7 +527,7 @@ async def test_only_accepted_tenants_are_served(stage):
         await stage.reads("start root-b x")
 
 
-async def test_unauthorized_ends_in_backoff_and_reads_anew(stage):
+async def test_unauthorized_ends_in_backoff_and_reads_credentials_again(stage):
     async def behave(handle):
         if handle.client.kubeconfig == "old":
             stage.meta.credentials("a", "new")
@@ -501,7 +540,29 @@ async def test_unauthorized_ends_in_backoff_and_reads_anew(stage):
         await stage.reads("start root-a old", "end root-a", "start root-a new")
 
 
-async def test_a_tenant_that_is_too_large_is_told_on_its_virtual_cluster_and_tried_again(stage):
+async def test_refused_credentials_are_reported_once_although_sessions_fail(stage, monkeypatch):
+    monkeypatch.setattr("vcsync.tenancy.registry._RECHECK_SECONDS", 0.0)
+    reported = asyncio.Event()
+
+    async def behave(_handle):
+        stage.clients[-1].refuse()
+        await reported.wait()
+        raise CachesNotSynced("could not read within 120 s: pods")
+
+    stage.behave = behave
+    stage.meta.credentials("a", "1")
+    stage.meta.put("a")
+    async with stage.running(refresh_seconds=1000) as registry:
+        await stage.until(lambda: stage.meta.events)
+        reported.set()
+        await stage.until(lambda: len(stage.clients) >= 5)
+        assert registry.statistics()[0].failures >= 3
+    reasons = [event["reason"] for event in stage.meta.events]
+    assert reasons == ["CredentialsRefused", "CachesNotSynced"]
+    assert stage.meta.events[1]["message"] == ("syncer: CachesNotSynced: could not read within 120 s: pods")
+
+
+async def test_a_tenant_that_is_too_large_is_reported_and_tried_again(stage):
     async def behave(_handle: TenantHandle) -> None:
         raise ExceptionGroup("tasks", [TenantTooLarge("it has more than 256 MiB")])
 
@@ -514,7 +575,134 @@ async def test_a_tenant_that_is_too_large_is_told_on_its_virtual_cluster_and_tri
         assert stage.meta.events[0]["message"] == "it has more than 256 MiB"
         assert stage.meta.events[0]["involvedObject"]["name"] == "a"
         assert "256 MiB" in registry.statistics()[0].last_error
+        (trouble,) = registry.troubles()
+        assert (trouble.tenant, trouble.type, trouble.message) == (
+            "root-a",
+            "TenantTooLarge",
+            "it has more than 256 MiB",
+        )
         stage.behave = None
         await stage.until(
             lambda: stage.state("a") is TenantState.READY or stage.state("root-a") is TenantState.READY
         )
+        assert registry.troubles() == []
+
+
+async def test_a_control_plane_that_was_not_registered_is_reported_and_not_served(stage: Stage) -> None:
+    stage.meta.credentials("a", "1")
+    stage.meta.put("a", annotations={names.CONTROL_PLANE_UID: "its-own"})
+    async with stage.running() as registry:
+        await stage.until(lambda: stage.meta.events)
+        assert stage.meta.events[0]["reason"] == "WrongControlPlane"
+        assert stage.meta.events[0]["involvedObject"]["name"] == "a"
+        assert "now uid-of-another" in stage.meta.events[0]["message"]
+        assert "now uid-of-another" in registry.statistics()[0].last_error
+        assert stage.diary == []
+        stage.meta.put("a", annotations={names.CONTROL_PLANE_UID: "uid-of-another"})
+        await stage.reads("start root-a 1")
+
+
+async def test_a_failure_is_shown_with_its_age_and_the_age_of_the_state(stage: Stage) -> None:
+    now = [100.0]
+    stage.meta.put("a")
+    async with stage.running(clock=lambda: now[0], backoff=Backoff(base=1000.0, cap=1000.0)) as registry:
+        await stage.until(lambda: stage.state("root-a") is TenantState.BACKOFF)
+        now[0] += 5
+        [shown] = registry.statistics()
+        assert (shown.since, shown.last_error_age, shown.failures) == (5.0, 5.0, 1)
+
+
+async def test_an_error_of_the_connection_is_shown_until_something_succeeds(stage: Stage) -> None:
+    stage.meta.credentials("a", "1")
+    stage.meta.put("a")
+    async with stage.running() as registry:
+        await stage.until(lambda: stage.state("root-a") is TenantState.READY)
+        stage.clients[0].trouble = ("GET /api: reset", 1.5)
+        assert registry.statistics()[0].last_error == "GET /api: reset"
+        stage.clients[0].trouble = ("GET /api: reset", 0.5)  # the last success was at 1.0
+        assert registry.statistics()[0].last_error == ""
+
+
+async def test_a_tenant_that_is_not_served_has_no_handle(stage: Stage) -> None:
+    async with stage.running() as registry:
+        assert registry.handle("root-nobody") is None
+
+
+async def test_a_connection_is_named_after_its_tenant_and_writes_in_its_roles_name(stage: Stage) -> None:
+    kubeconfig = {
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    served: asyncio.Future[TenantHandle] = asyncio.get_running_loop().create_future()
+
+    async def serve(handle: TenantHandle) -> None:
+        served.set_result(handle)
+        await asyncio.Event().wait()
+
+    stage.meta.credentials("a", json.dumps(kubeconfig))
+    stage.meta.put("a")
+    registry = TenantRegistry(stage.meta, "syncer", serve, setup_seconds=0.01)  # type: ignore[arg-type]
+    task = asyncio.create_task(registry.run())
+    try:
+        async with asyncio.timeout(20):
+            client = (await served).client
+        assert client.name == "tenant/root-a"
+        assert client._manager == {"fieldManager": "vcsync/syncer"}
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+async def test_a_wrong_control_plane_is_reported_until_the_right_one_answers(stage):
+    found = {"uid": "another"}
+
+    async def get(*_: object) -> Any:
+        return SimpleNamespace(uid=found["uid"])
+
+    def make_client(kubeconfig: bytes, key: str) -> FakeClient:
+        client = FakeClient(kubeconfig, key)
+        client.get = get
+        return client
+
+    stage.make_client = make_client
+    stage.meta.credentials("a", "1")
+    stage.meta.put("a", annotations={names.CONTROL_PLANE_UID: "own"})
+    async with stage.running() as registry:
+        await stage.until(registry.troubles)
+        (trouble,) = registry.troubles()
+        assert (trouble.tenant, trouble.type) == ("root-a", "WrongControlPlane")
+        assert "vcsync tenant accept a" in trouble.message
+        metric = {each.labels["type"]: each.value for each in troubles_metric(registry).samples}
+        assert metric == {"WrongControlPlane": 1.0, "TenantTooLarge": 0.0}
+        found["uid"] = "own"
+        await stage.until(lambda: stage.state("root-a") is TenantState.READY)
+        assert registry.troubles() == []
+
+
+async def test_a_proof_is_not_reused_after_another_list(stage):
+    """An exchanged control plane could have emptied a small tenant within two seconds of the last proof."""
+    found = {"uid": "own"}
+
+    async def get(*_: object) -> Any:
+        return SimpleNamespace(uid=found["uid"])
+
+    def make_client(kubeconfig: bytes, key: str) -> FakeClient:
+        client = FakeClient(kubeconfig, key)
+        client.get = get
+        return client
+
+    stage.make_client = make_client
+    stage.meta.credentials("a", "1")
+    stage.meta.put("a", annotations={names.CONTROL_PLANE_UID: "own"})
+    async with stage.running(clock=lambda: 100.0):
+        await stage.until(lambda: stage.state("root-a") is TenantState.READY)
+        handle = stage.handles["root-a"]
+        await handle.prove(2)
+        found["uid"] = "another"
+        await handle.prove(2)
+        with pytest.raises(WrongControlPlane):
+            await handle.prove(3)
+        with pytest.raises(WrongControlPlane):
+            await handle.prove(3)

@@ -1,4 +1,4 @@
-"""What is synced, one module per kind: pure functions from two cached objects to a plan. No I/O, no clock."""
+"""The synced kinds, one module for each: pure functions from two cached objects to a plan. No I/O, no clock."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,31 +1,34 @@
-"""ConfigMaps: content goes down; the tenant's `kube-root-ca.crt` under a name of its own."""
+"""ConfigMaps: their content is copied down. The tenant's `kube-root-ca.crt` gets another name in the super cluster."""
 
 from __future__ import annotations
 
 from vcsync.api import names
-from vcsync.kube.envelope import Envelope
 from vcsync.kube.resources import CONFIG_MAPS
+from vcsync.objects.envelope import Envelope
 from vcsync.syncer.kinds import metadata
 from vcsync.syncer.kinds.data import plan_content
 from vcsync.syncer.kinds.plan import EMPTY, Kind, Parts, Plan, TenantContext, View
 
 
 def super_name(name: str) -> str | None:
-    """The super cluster publishes its own root CA under `kube-root-ca.crt`, so the tenant's has another name there."""
+    """Return a ConfigMap's name in the super cluster; None if the name is reserved there.
+
+    The super cluster publishes its own root CA as `kube-root-ca.crt`, so the tenant's has another name there.
+    """
     if name == names.TENANT_ROOT_CA:
         return None
     return names.TENANT_ROOT_CA if name == names.ROOT_CA else name
 
 
 def tenant_name(name: str) -> str | None:
-    """The reverse of `super_name`."""
+    """Return a ConfigMap's name in the tenant: the reverse of `super_name`."""
     if name == names.ROOT_CA:
         return None
     return names.ROOT_CA if name == names.TENANT_ROOT_CA else name
 
 
 def plan(v: Envelope | None, p: Envelope | None, context: TenantContext, view: View) -> Plan:
-    """Keep the super ConfigMap's data as the tenant's."""
+    """Keep the super ConfigMap's data equal to the tenant's."""
     if v is None:
         if p is None or (name := tenant_name(p.name)) is None:
             return EMPTY

@@ -1,13 +1,13 @@
-"""What ConfigMaps and Secrets share: content outside spec that goes down as it is, and may be immutable."""
+"""The common part of ConfigMaps and Secrets: content outside of spec that is copied down, and may be immutable."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from vcsync.kube.envelope import Envelope, untyped
-from vcsync.kube.patches import create_merge_patch
 from vcsync.kube.resources import Resource
+from vcsync.objects.envelope import Envelope, untyped
+from vcsync.objects.merge_patch import create_merge_patch
 from vcsync.syncer.kinds import metadata
 from vcsync.syncer.kinds.plan import EMPTY, Create, Delete, Plan, TenantContext, View
 
@@ -23,17 +23,17 @@ def plan_content(  # noqa: PLR0911 - each return is a case of its own
     fixed: frozenset[str],
     name: str = "",
 ) -> Plan:
-    """Keep p's top-level fields as v's.
+    """Keep p's top-level fields equal to v's.
 
     Args:
-        resource: of both.
+        resource: the resource of both objects.
         v: the tenant's object.
-        p: the super cluster's object, if any.
-        context: the tenant.
+        p: the super cluster's object; None if it does not exist.
+        context: the tenant's settings.
         view: the caches.
-        content: the top-level fields p should have, where they are not v's own.
-        fixed: fields that cannot change: a difference means that p is made anew.
-        name: p's name where it is not v's.
+        content: the top-level fields that p should have; None for v's own.
+        fixed: fields that cannot be changed. If one differs, p is deleted and created again.
+        name: p's name, if it differs from v's.
     """
     if p is None:
         if v.deleting:

@@ -1,4 +1,4 @@
-"""Endpoints a tenant writes by hand, for Services without selector; all others each cluster makes by itself."""
+"""Endpoints that a tenant writes for Services without selector. Controllers of each cluster write all others."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from vcsync.kube.envelope import Envelope, decode, encode, untyped
 from vcsync.kube.resources import ENDPOINTS, SERVICES
+from vcsync.objects.envelope import Envelope, decode, encode, untyped
 from vcsync.syncer.kinds import metadata
 from vcsync.syncer.kinds.plan import (
     EMPTY,
@@ -31,16 +31,16 @@ class _ServiceSpec(Struct):
 def plan(  # noqa: PLR0911 - each return is a case of its own
     v: Envelope | None, p: Envelope | None, context: TenantContext, view: View
 ) -> Plan:
-    """Keep the super Endpoints' subsets as the tenant's, if nobody else makes them.
+    """Keep the super Endpoints' subsets equal to the tenant's, unless a controller writes them.
 
-    An address's targetRef and nodeName speak of the tenant's objects and do not go down.
+    An address's targetRef and nodeName refer to the tenant's objects and are not copied down.
     """
     if v is None:
         return EMPTY if p is None else metadata.orphan(ENDPOINTS, p, p.name, context, view)
     if is_api_service(v.namespace, v.name):
         return EMPTY
-    if _made_by_a_controller(v, view):
-        return _hand_over(v, p, context)
+    if _written_by_controller(v, view):
+        return _leave_to_controller(v, p, context)
     subsets = _subsets(v)
     if p is None:
         if v.deleting:
@@ -54,7 +54,7 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
             "subsets": subsets,
         }
         return Plan((Create("super", ENDPOINTS, body["metadata"]["namespace"], body),))
-    # When a selector is taken away, what the super cluster's controller had made stays behind: it is ours then.
+    # When a Service loses its selector, the Endpoints of the super cluster's controller remain. They are adopted.
     left_behind = view.super(SERVICES, p.namespace, p.name) is not None
     adopt = view if left_behind else None
     unsettled = metadata.settle_identity(ENDPOINTS, v, p, context, adopt=adopt)
@@ -65,7 +65,7 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
     return Plan(metadata.super_patch(ENDPOINTS, p, changes, {} if same else {"subsets": subsets or None}))
 
 
-def _made_by_a_controller(v: Envelope, view: View) -> bool:
+def _written_by_controller(v: Envelope, view: View) -> bool:
     placement = view.placement(v.namespace)
     if placement is not None and placement.name_server_only:
         return False  # the Pods are in other super clusters: no controller here could find them
@@ -73,8 +73,8 @@ def _made_by_a_controller(v: Envelope, view: View) -> bool:
     return service is not None and bool(decode(service.spec, _ServiceSpec).selector)
 
 
-def _hand_over(v: Envelope, p: Envelope | None, context: TenantContext) -> Plan:
-    """Leave the Endpoints of a Service with selector to the super cluster's controller, which makes them anew."""
+def _leave_to_controller(v: Envelope, p: Envelope | None, context: TenantContext) -> Plan:
+    """Delete p, so that the super cluster's controller creates the Endpoints of a Service with selector."""
     if p is None or p.deleting or metadata.identify(v, p, context) is not metadata.Identity.OURS:
         return EMPTY
     return Plan((Delete("super", ENDPOINTS, p.namespace, p.name, p.uid),))
@@ -91,7 +91,7 @@ def _subsets(envelope: Envelope) -> list[dict[str, Any]]:
 
 
 def _addresses(subsets: list[dict[str, Any]]) -> frozenset[tuple[str, bytes, bytes]]:
-    """What the subsets say, whatever the API server's way of packing them."""
+    """Return all (field, address, port) of subsets, since an API server may group them in another way."""
     return frozenset(_expand(subsets))
 
 

@@ -1,4 +1,4 @@
-"""Events about super objects, told again in the tenant about the tenant's objects, in the tenant's words."""
+"""Translates Events about objects of a super cluster into Events about the tenant's objects."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from vcsync.api import names
-from vcsync.kube.envelope import Envelope, decode, untyped
 from vcsync.kube.resources import EVENTS
+from vcsync.objects.envelope import Envelope, decode, untyped
 from vcsync.syncer.kinds.plan import TenantContext
 
 Json = dict[str, Any]
@@ -37,7 +37,7 @@ _COUNTED: Final[tuple[str, ...]] = ("count", "lastTimestamp", "series", "message
 
 
 class Regarding(Struct, frozen=True, rename="camel"):
-    """What an Event speaks of, as the super cluster names it (`involvedObject`)."""
+    """The object that an Event is about (`involvedObject`), by its names in the super cluster."""
 
     kind: str = ""
     namespace: str = ""
@@ -56,9 +56,9 @@ class TenantEvent(Struct, frozen=True):
     body: Json
     """The whole Event, to create it."""
     update: Json
-    """The merge patch for when it stands already."""
+    """The merge patch to update it if it exists."""
     repeated: bool
-    """Whether it has happened more than once, so that it probably stands already."""
+    """Whether it has occurred more than once, so that it probably exists in the tenant."""
 
 
 class _Series(Struct, rename="camel"):
@@ -80,12 +80,12 @@ class _NodeName(Struct, rename="camel"):
 
 
 def regarding(event: Envelope) -> Regarding:
-    """What an Event of the super cluster speaks of."""
+    """Return the object that an Event of the super cluster is about."""
     return decode(event.rest, _Event).involved_object
 
 
 def event_time(event: Envelope) -> datetime | None:
-    """When an Event last happened; None if it does not say."""
+    """Return when an Event last occurred; None if it has no valid time."""
     decoded = decode(event.rest, _Event)
     observed = decoded.series.last_observed_time if decoded.series is not None else ""
     for text in (observed, decoded.last_timestamp, decoded.event_time, decoded.first_timestamp):
@@ -107,8 +107,8 @@ def event_up(event: Envelope, v: Envelope, context: TenantContext) -> TenantEven
 
     Args:
         event: the Event, in a super namespace.
-        v: the tenant's object that stands for what it speaks of. The caller has checked that they belong together.
-        context: the tenant.
+        v: the tenant's counterpart of the object that the Event is about. The caller has checked that they are a pair.
+        context: the tenant's settings.
     """
     theirs: Json = untyped(event.rest)
     decoded = decode(event.rest, _Event)
@@ -139,7 +139,7 @@ def event_up(event: Envelope, v: Envelope, context: TenantContext) -> TenantEven
 
 
 def _nodes(theirs: Json, v: Envelope, context: TenantContext) -> dict[str, str]:
-    """The super cluster's node names that an Event may mention -> what the tenant calls them."""
+    """Return the super cluster's node names that an Event may mention -> the names of their virtual nodes."""
     found = {(theirs.get("source") or {}).get("host") or ""}
     if scheduled := _SCHEDULED.match(theirs.get("message") or ""):
         found.add(scheduled["node"])
@@ -153,7 +153,7 @@ def _bound_node(v: Envelope) -> str:
     try:
         return decode(v.spec, _NodeName).node_name
     except msgspec.ValidationError:
-        return ""  # another kind's spec that calls something else so
+        return ""  # the spec of another kind, in which the field has another meaning
 
 
 def _translate_reporter(rest: Json, nodes: dict[str, str]) -> None:
@@ -166,16 +166,16 @@ def _translate_reporter(rest: Json, nodes: dict[str, str]) -> None:
 
 
 def _message(message: str, renamed: dict[str, str], context: TenantContext) -> str:
-    """The message with names as the tenant knows them.
+    """Return a message with the tenant's names.
 
-    Only whole names are replaced: a cluster key may well be a word that also is part of an image's name.
+    Only whole names are replaced: a cluster key may be a word that is also a part of an image's name.
     """
     for name, replacement in renamed.items():
-        if name in message:  # most names are not, and a pattern is dear to make
+        if name in message:  # most names are not, and a pattern is expensive to compile
             message = _replace_name(message, name, replacement)
     if context.key not in message:
         return message
-    # What is left of the cluster key stands before other namespaces of the tenant.
+    # The remaining occurrences of the cluster key are prefixes of other namespaces of the tenant.
     return _key_prefix(context.key).sub("", message)
 
 
@@ -185,11 +185,11 @@ def _replace_name(text: str, name: str, replacement: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _whole_word(name: str) -> re.Pattern[str]:
-    """A name where it stands as a whole word (a full stop may end it)."""
+    """Return a pattern that matches a name as a whole word. A full stop may follow it."""
     return re.compile(rf"(?<![{_NAME_CHARACTERS}]){re.escape(name)}(?![A-Za-z0-9_-]|\.[A-Za-z0-9])")
 
 
 @lru_cache(maxsize=4096)
 def _key_prefix(key: str) -> re.Pattern[str]:
-    """A cluster key before the name of one of the tenant's namespaces."""
+    """Return a pattern that matches a cluster key as the prefix of one of the tenant's namespaces."""
     return re.compile(rf"(?<![{_NAME_CHARACTERS}/]){re.escape(key)}-(?=[a-z0-9])")

@@ -1,4 +1,4 @@
-"""Whose a super object is, and how labels and annotations travel between the two sides."""
+"""Ownership of objects in a super cluster, and the labels and annotations that are copied between the two sides."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from vcsync.api import names
-from vcsync.kube.envelope import Envelope
 from vcsync.kube.resources import NAMESPACES, Resource
+from vcsync.objects.envelope import Envelope
 from vcsync.syncer.kinds.plan import (
     EMPTY,
     Action,
@@ -26,17 +26,17 @@ from vcsync.syncer.kinds.plan import (
 )
 
 NAME_TAKEN = "NameTaken"
-"""Event reason: the super cluster has an object of that name which is not ours."""
+"""Event reason: the super cluster has an object of that name which vcsync did not create."""
 RESERVED_NAME = "ReservedName"
 """Event reason: the tenant uses a name that the syncer needs for itself."""
 RESERVED_NAMES = "ReservedNames"
-"""Event reason: the tenant has set labels, annotations or finalizers that mean something only when we set them."""
+"""Event reason: the tenant has set labels, annotations or finalizers that have a meaning only if vcsync sets them."""
 POLICY_REFUSED = "PolicyRefused"
 """Event and condition reason: the operator's policy does not allow this."""
 RETRY_SECONDS = 60.0
-"""How long an item waits for something no watch will tell us about, e.g. a foreign object to go away."""
+"""Seconds that an item waits for a change that no watch reports, such as the deletion of a foreign object."""
 
-_MOST_NAMES_TOLD = 8
+_MAX_NAMES_REPORTED = 8
 
 _IN_TENANTS = frozenset(
     {
@@ -50,20 +50,20 @@ _IN_TENANTS = frozenset(
     }
 )
 _DOMAINS_IN_TENANTS = (names.PLACEMENT_DOMAIN, names.INGRESS_DOMAIN)
-"""What of ours stands in tenants rightfully: theirs to set, or set by us."""
+"""Keys and domains of vcsync that are valid on tenants' objects: tenants may set them, or vcsync sets them."""
 _OWN_PREFIXES = ("tenancy.x-k8s.io", "transparency.tenancy.x-k8s.io")
 
 
 class Identity(Enum):
-    """What a super object is to a tenant object of the same name."""
+    """The relation of a super object to a tenant object of the same name."""
 
-    OURS = "it stands for exactly this object"
-    OUTDATED = "it stands for an object of this tenant and name that has been replaced"
-    FOREIGN = "it is nothing of this tenant's"
+    OURS = "it is the copy of this object"
+    OUTDATED = "it is the copy of an earlier object of this tenant with the same name"
+    FOREIGN = "it does not belong to this tenant"
 
 
 def identify(v: Envelope, p: Envelope, context: TenantContext) -> Identity:
-    """Apply the identity rule: ours only if `tenancy.x-k8s.io/uid` and `/cluster` say so."""
+    """Apply the identity rule: p is v's copy only if the annotations `tenancy.x-k8s.io/uid` and `/cluster` match."""
     if p.annotations.get(names.CLUSTER) != context.key or belongs_elsewhere(
         p, context.key, v.namespace or v.name
     ):
@@ -72,12 +72,12 @@ def identify(v: Envelope, p: Envelope, context: TenantContext) -> Identity:
 
 
 def belongs_elsewhere(p: Envelope, key: str, namespace: str) -> bool:
-    """Tell whether a super object is another namespace's than this one's: cut and hashed, two may have one name.
+    """Return whether a super object belongs to another namespace whose super namespace has the same hashed name.
 
     Args:
         p: the super cluster's object, or its namespace.
-        key: cluster key of the tenant that asks.
-        namespace: the namespace that asks, as the tenant calls it.
+        key: cluster key of the tenant.
+        namespace: the tenant's namespace.
     """
     owner, stated = p.annotations.get(names.CLUSTER, ""), p.annotations.get(names.NAMESPACE, "")
     if not owner or not stated or (owner, stated) == (key, namespace):
@@ -85,11 +85,11 @@ def belongs_elsewhere(p: Envelope, key: str, namespace: str) -> bool:
     return names.super_namespace(owner, stated) == (p.namespace or p.name)
 
 
-# --- Which keys travel -----------------------------------------------------------------------------------
+# --- Keys that are copied --------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=16384)
-def _is_ours_or_opaque_by_default(key: str) -> bool:
+def _is_reserved_or_opaque_by_default(key: str) -> bool:
     if key.startswith(_OWN_PREFIXES):
         return True
     domain, slash, _ = key.partition("/")
@@ -107,39 +107,42 @@ def _within(domain: str, domains: tuple[str, ...]) -> bool:
 
 
 def is_stripped(key: str, context: TenantContext) -> bool:
-    """Tell whether a tenant's label or annotation with this key stays in the tenant.
+    """Return whether a tenant's label or annotation with this key is not copied down.
 
-    That is: our own prefixes (a tenant may write them, they mean nothing then), the VirtualCluster's opaque prefixes, and
-    kubernetes.io and k8s.io with their subdomains, other than the domains of workload labels that selectors use.
-    The same for every kind.
+    These are vcsync's own prefixes (a tenant may write them without effect), the VirtualCluster's opaque prefixes, and
+    kubernetes.io and k8s.io with their subdomains, except for the domains of workload labels that selectors use. The rule
+    is the same for every kind.
     """
-    return _is_ours_or_opaque_by_default(key) or key.startswith(context.opaque_prefixes)
+    return _is_reserved_or_opaque_by_default(key) or key.startswith(context.opaque_prefixes)
 
 
 def is_ignored(key: str, context: TenantContext) -> bool:
-    """Tell whether a key on a super object is none of the tenant's business, so that it is neither changed nor removed."""
+    """Return whether a key on a super object belongs to the super cluster, so that it is neither changed nor removed."""
     return is_stripped(key, context) or key.startswith(context.transparent_prefixes)
 
 
-def travelling(values: Mapping[str, str], context: TenantContext) -> dict[str, str]:
-    """The part of a tenant object's labels or annotations that goes down."""
+def copied(values: Mapping[str, str], context: TenantContext) -> dict[str, str]:
+    """Return the labels or annotations of a tenant's object that are copied down."""
     opaque = context.opaque_prefixes
     return {
         key: value
         for key, value in values.items()
-        if not _is_ours_or_opaque_by_default(key) and not key.startswith(opaque)
+        if not _is_reserved_or_opaque_by_default(key) and not key.startswith(opaque)
     }
 
 
 def reserved_by_tenant(v: Envelope) -> list[str]:
-    """Labels, annotations and finalizers of our domains on a tenant's object that mean nothing there, a few in words."""
+    """Return labels, annotations and finalizers of vcsync's domains that have no effect on a tenant's object.
+
+    Each is a text like `label KEY`. At most `_MAX_NAMES_REPORTED` are returned.
+    """
     found = [
-        f"{what} {key}"
-        for what, keys in (("label", v.labels), ("annotation", v.annotations), ("finalizer", v.finalizers))
+        f"{part} {key}"
+        for part, keys in (("label", v.labels), ("annotation", v.annotations), ("finalizer", v.finalizers))
         for key in sorted(keys)
         if _is_reserved(key)
     ]
-    return found[:_MOST_NAMES_TOLD]
+    return found[:_MAX_NAMES_REPORTED]
 
 
 @lru_cache(maxsize=16384)
@@ -152,13 +155,13 @@ def _is_reserved(key: str) -> bool:
     )
 
 
-# --- What we add -----------------------------------------------------------------------------------------
+# --- Keys that vcsync adds -------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4096)
 def _own_labels(vc_name: str, vc_namespace: str) -> dict[str, str]:
     labels = {names.CONTROLLED: names.TRUE}
-    # Object names are valid label values but for their length.
+    # An object name is a valid label value unless it is too long.
     if len(vc_name) <= names.MAX_LABEL_LENGTH:
         labels[names.VC_NAME] = vc_name
     if len(vc_namespace) <= names.MAX_LABEL_LENGTH:
@@ -167,12 +170,12 @@ def _own_labels(vc_name: str, vc_namespace: str) -> dict[str, str]:
 
 
 def own_labels(context: TenantContext) -> dict[str, str]:
-    """The labels every super object of this tenant carries. Shared: not to be changed."""
+    """Return the labels of every super object of this tenant. The result is shared and must not be changed."""
     return _own_labels(context.vc_name, context.vc_namespace)
 
 
 def own_annotations(v: Envelope, context: TenantContext) -> dict[str, str]:
-    """The annotations that say whose a super object is."""
+    """Return the annotations that identify the owner of a super object."""
     return {
         names.CLUSTER: context.key,
         names.UID: v.uid,
@@ -183,20 +186,20 @@ def own_annotations(v: Envelope, context: TenantContext) -> dict[str, str]:
 
 
 def desired_labels(v: Envelope, context: TenantContext) -> dict[str, str]:
-    """The labels a super object should have, as far as we say."""
-    return travelling(v.labels, context) | own_labels(context)
+    """Return the labels that a super object should have, besides those of the super cluster."""
+    return copied(v.labels, context) | own_labels(context)
 
 
 def desired_annotations(v: Envelope, context: TenantContext) -> dict[str, str]:
-    """The annotations a super object should have, as far as we say."""
-    return travelling(v.annotations, context) | own_annotations(v, context)
+    """Return the annotations that a super object should have, besides those of the super cluster."""
+    return copied(v.annotations, context) | own_annotations(v, context)
 
 
 def super_metadata(v: Envelope, context: TenantContext, *, name: str = "") -> dict[str, Any]:
-    """`metadata` of the super object to create for a namespaced tenant object.
+    """Return `metadata` of the super object to create for a namespaced tenant object.
 
-    The tenant's ownerReferences would mean nothing in the super cluster (or the wrong thing to its garbage collector):
-    they become an annotation.
+    The tenant's ownerReferences become an annotation, since the super cluster's garbage collector would not find the
+    owners and would delete the object.
     """
     annotations = desired_annotations(v, context)
     if v.owners:
@@ -223,9 +226,9 @@ def _owners_text(v: Envelope) -> str:
 def map_patch(
     desired: Mapping[str, str], actual: Mapping[str, str], context: TenantContext
 ) -> dict[str, str | None]:
-    """The merge patch that makes a super object's labels or annotations what we want; empty if they are.
+    """Return the merge patch of a super object's labels or annotations; empty if they are as desired.
 
-    Keys outside `desired` are removed, except those which `is_ignored` leaves to the super cluster.
+    Keys outside of `desired` are removed, except for those that `is_ignored` leaves to the super cluster.
     """
     get = actual.get
     patch: dict[str, str | None] = {key: value for key, value in desired.items() if get(key) != value}
@@ -243,14 +246,14 @@ def metadata_patch(
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The difference of labels and annotations as a part of `metadata` in a merge patch; empty if there is none.
+    """Return the difference of labels and annotations, as `metadata` of a merge patch; empty if there is none.
 
     Args:
         v: the tenant's object.
-        p: the super cluster's.
-        context: the tenant.
-        labels: what p should have, where it is not `desired_labels`.
-        annotations: what p should have, where it is not `desired_annotations`.
+        p: the super cluster's object.
+        context: the tenant's settings.
+        labels: the labels that p should have; None for `desired_labels`.
+        annotations: the annotations that p should have; None for `desired_annotations`.
     """
     patch: dict[str, Any] = {}
     wanted = desired_labels(v, context) if labels is None else labels
@@ -265,12 +268,12 @@ def metadata_patch(
 _TRANSPARENCY = names.TRANSPARENT_CLUSTER_IP.partition("/")[0]
 
 
-_SPOKEN_FOR = frozenset({names.TRANSPARENT_CLUSTER_IP})
+_WRITTEN_BY_KINDS = frozenset({names.TRANSPARENT_CLUSTER_IP})
 """Keys that a kind writes by its own rule."""
 
 
 def upward_metadata(v: Envelope, p: Envelope, context: TenantContext) -> dict[str, Any]:
-    """Labels and annotations of p under transparent prefixes that v lacks or has otherwise, as a part of `metadata`."""
+    """Return labels and annotations of p with transparent prefixes that differ on v, as `metadata` of a merge patch."""
     prefixes = (*context.transparent_prefixes, _TRANSPARENCY)
     patch: dict[str, Any] = {}
     if changed := _upward(p.labels, v.labels, prefixes):
@@ -287,20 +290,22 @@ def _upward(
     return {
         key: theirs[key]
         for key in transparent
-        if tenants.get(key) != theirs[key] and not key.startswith(names.GROUP) and key not in _SPOKEN_FOR
+        if tenants.get(key) != theirs[key]
+        and not key.startswith(names.GROUP)
+        and key not in _WRITTEN_BY_KINDS
     }
 
 
-# --- Steps that all namespaced kinds share ---------------------------------------------------------------
+# --- Common steps of namespaced kinds --------------------------------------------------------------------
 
 
 def super_patch(
     resource: Resource, p: Envelope, metadata: Mapping[str, Any], fields: Mapping[str, Any]
 ) -> tuple[Action, ...]:
-    """A merge patch of a super object with UID precondition, or nothing if nothing differs.
+    """Return a merge patch of a super object with UID precondition; empty if nothing differs.
 
     Args:
-        resource: of p.
+        resource: p's resource.
         p: the object.
         metadata: changed parts of `metadata` (labels, annotations).
         fields: changed top-level fields.
@@ -312,7 +317,7 @@ def super_patch(
 
 
 def super_namespace_wait(v: Envelope, context: TenantContext, view: View) -> Wait | None:
-    """Why nothing can be created for v yet: its super namespace is not there. None if it is."""
+    """Return a Wait if v's super namespace does not exist or cannot be used yet; None if it can."""
     name = names.super_namespace(context.key, v.namespace)
     namespace = view.super(NAMESPACES, "", name)
     dependency = (Dependency("super", NAMESPACES, "", name),)
@@ -332,13 +337,13 @@ def super_namespace_wait(v: Envelope, context: TenantContext, view: View) -> Wai
 
 
 def orphan(resource: Resource, p: Envelope, name: str, context: TenantContext, view: View) -> Plan:
-    """What to do with a super object whose tenant object is absent.
+    """Return the plan for a super object whose tenant object does not exist.
 
     Args:
-        resource: of p.
+        resource: p's resource.
         p: the super object.
-        name: what the object is called in the tenant.
-        context: the tenant.
+        name: the object's name in the tenant.
+        context: the tenant's settings.
         view: the caches.
     """
     if p.annotations.get(names.CLUSTER) != context.key or p.deleting:
@@ -352,15 +357,15 @@ def orphan(resource: Resource, p: Envelope, name: str, context: TenantContext, v
 def settle_identity(
     resource: Resource, v: Envelope, p: Envelope, context: TenantContext, *, adopt: View | None = None
 ) -> Plan | None:
-    """What to do before p may be compared with v; None if p is ours and stays.
+    """Return the plan before p can be compared with v; None if p is v's copy and is not being deleted.
 
     Args:
-        resource: of both.
+        resource: the resource of both objects.
         v: the tenant's object.
         p: the super cluster's object of the corresponding name.
-        context: the tenant.
-        adopt: the caches, if an object without an owner is taken over (the caller's patch then writes our annotations),
-            provided that the namespace it stands in is this tenant's.
+        context: the tenant's settings.
+        adopt: the caches, if an object without owner is adopted, provided that its namespace is this tenant's. The caller's
+            patch then writes the annotations of ownership. None if such an object is foreign.
     """
     identity = identify(v, p, context)
     if identity is Identity.FOREIGN:
@@ -381,7 +386,7 @@ def settle_identity(
 
 
 def name_taken(resource: Resource, p: Envelope) -> Plan:
-    """Report an object that is in the way and is not ours to touch."""
+    """Report a foreign object that has the name. It is not changed."""
     message = (
         f"the cluster your Pods run on already has a {resource.kind} named {p.name} in this namespace that does not "
         "belong to you; use another name, or ask the operator to remove it"

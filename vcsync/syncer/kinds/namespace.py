@@ -1,6 +1,7 @@
 """Namespaces: a tenant namespace placed here becomes a super namespace with a ResourceQuota of exactly its slices.
 
-A tenant namespace that is being deleted drains in the tenant first; its super namespace goes when it is gone.
+The objects of a tenant namespace that is being deleted are deleted in the tenant first. The super namespace is deleted
+when the tenant namespace is gone.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import msgspec
 from msgspec import Struct
 
 from vcsync.api import names
-from vcsync.kube import quantity
-from vcsync.kube.envelope import Envelope, decode
 from vcsync.kube.resources import NAMESPACES, RESOURCE_QUOTAS, SERVICES
+from vcsync.objects import quantity
+from vcsync.objects.envelope import Envelope, decode
 from vcsync.syncer.kinds import metadata
 from vcsync.syncer.kinds.plan import (
     EMPTY,
@@ -40,9 +41,9 @@ class _QuotaSpec(Struct, gc=False):
 def plan(  # noqa: PLR0911 - each return is a case of its own
     v: Envelope | None, p: Envelope | None, context: TenantContext, view: View
 ) -> Plan:
-    """Keep a super namespace and its quota as the ledger says.
+    """Keep a super namespace and its quota equal to the ledger's entry.
 
-    The labels include the cluster key: Pod affinity terms of this tenant are confined to namespaces that carry it.
+    The labels include the cluster key, since Pod affinity terms of this tenant are restricted to namespaces with it.
     """
     if v is None:
         if p is None:
@@ -56,7 +57,7 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
             return EMPTY
         return _create(v, context, placement)
     if metadata.belongs_elsewhere(p, context.key, v.name):
-        return _too_like(v, p, context)
+        return _name_collision(v, p, context)
     if (unsettled := metadata.settle_identity(NAMESPACES, v, p, context)) is not None:
         return unsettled
     changes = metadata.metadata_patch(
@@ -71,15 +72,15 @@ def _name_server(view: View) -> Envelope | None:
 
 
 def _namespace_of_name_server(service: Envelope) -> tuple[str, str] | None:
-    """A name server that comes may need its namespace where that has no slices."""
+    """Return the namespace of a name server: a new one may need it on super clusters where it has no slices."""
     is_one = service.key == (names.TENANT_DNS_NAMESPACE, names.TENANT_DNS_SERVICE)
     return ("", service.namespace) if is_one else None
 
 
-def _too_like(v: Envelope, p: Envelope, context: TenantContext) -> Plan:
-    """Leave alone what stands for another namespace: the hash that ends long names has come out the same."""
+def _name_collision(v: Envelope, p: Envelope, context: TenantContext) -> Plan:
+    """Report a super namespace that belongs to another namespace, since the hashes of both long names are equal."""
     message = (
-        "where your Pods run, this namespace cannot be told from another one whose name is nearly the same; "
+        "where your Pods run, this namespace cannot be distinguished from another one with a similar name; "
         "use another name, or a shorter one"
     )
     return Plan(
@@ -113,7 +114,7 @@ def _labels(v: Envelope, context: TenantContext) -> dict[str, str]:
 
 
 def _annotations(v: Envelope, context: TenantContext, placement: Placement) -> dict[str, str]:
-    return metadata.travelling(v.annotations, context) | {
+    return metadata.copied(v.annotations, context) | {
         **metadata.own_annotations(v, context),
         names.NAMESPACE: v.name,
         names.VC_UID: context.vc_uid,

@@ -1,4 +1,4 @@
-"""Virtual nodes: what a tenant sees of a node its Pods run on. Pure; the engine makes, refreshes and removes them."""
+"""Virtual nodes: the Nodes that a tenant sees for the nodes of its Pods. Pure; the engine writes and removes them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from vcsync.api import names
-from vcsync.kube.envelope import Envelope, decode, untyped
+from vcsync.api.without_effect import CORDONED, LABELLED, TAINTED, chosen_labels, scheduling_taints
 from vcsync.kube.resources import NODES
+from vcsync.objects.conditions import Condition
+from vcsync.objects.envelope import Envelope, decode, untyped
 from vcsync.syncer.kinds.plan import TenantContext
 
 Json = dict[str, Any]
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 NODE_REMOVED: Final = "NodeRemoved"
-"""Reason of a virtual node's Ready condition: what it stands for is gone."""
+"""Reason of a virtual node's Ready condition: the super cluster's node is gone."""
 _COPIED_LABELS: Final = ("kubernetes.io/os", "kubernetes.io/arch")
 _TAINT_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 _PUBLIC_NODE_INFO: Final = (
@@ -29,7 +31,18 @@ _PUBLIC_NODE_INFO: Final = (
     "architecture",
 )
 _PRIVATE_NODE_INFO: Final = ("machineID", "systemUUID", "bootID")
-"""Fields the API demands, by which tenants could recognise a machine: shown empty."""
+"""Fields that the API requires, by which tenants could recognise a machine. They are empty."""
+NO_KUBELET_PORT: Final = 65536
+"""An invalid port, so that no API server connects to it.
+
+Addresses of virtual nodes belong to another network. For logs and exec, a tenant's own kube-apiserver would connect to any
+host with that address, send its client certificate, and wait long if there is no answer.
+"""
+NO_KUBELET_HOST: Final = "logs-do-not-reach-the-clusters-of-your-operator.invalid"
+"""The host name that a kube-apiserver names first when it cannot call that port, and so the reason that `kubectl logs` prints.
+
+The name is never resolved: Go refuses the port first, and no name ends in `.invalid` (RFC 2606).
+"""
 
 
 class _Spec(Struct):
@@ -37,21 +50,16 @@ class _Spec(Struct):
     taints: list[Json] = field(default_factory=list)
 
 
-class _Condition(Struct, gc=False):
-    type: str = ""
-    status: str = ""
-
-
 class _Status(Struct):
-    conditions: list[_Condition] = field(default_factory=list)
+    conditions: list[Condition] = field(default_factory=list)
 
 
 def virtual_node(p: Envelope, context: TenantContext) -> Json:
-    """The Node to create in the tenant for a super cluster's node.
+    """Return the Node to create in the tenant for a super cluster's node.
 
     Args:
         p: the super cluster's node.
-        context: the tenant; says which taints the operator shows.
+        context: the tenant's settings, with the taints that the operator shows.
 
     Raises:
         InvalidName: the virtual node's name would be too long.
@@ -68,14 +76,14 @@ def virtual_node(p: Envelope, context: TenantContext) -> Json:
         "kind": NODES.kind,
         "metadata": {"name": name, "labels": _labels(p, name, context.super_id)},
         "spec": spec,
-        "status": _status(p, name),
+        "status": _status(p),
     }
 
 
 def node_status_patch(v: Envelope, p: Envelope, now: str) -> Json | None:
-    """The merge patch of a virtual node (subresource status) if its node differs materially; None if not.
+    """Return the merge patch of a virtual node (subresource status) if its node differs; None if it does not.
 
-    Heartbeat times of conditions do not count: the virtual node's Lease beats for it.
+    Heartbeat times of conditions are ignored, since the virtual node's Lease is its heartbeat.
 
     Args:
         v: the virtual node.
@@ -83,7 +91,7 @@ def node_status_patch(v: Envelope, p: Envelope, now: str) -> Json | None:
         now: RFC 3339 time, which becomes the heartbeat time of the conditions if they are written.
     """
     have: Json = untyped(v.status)
-    want = _status(p, v.name)
+    want = _status(p)
     patch: Json = {}
     for resources in ("capacity", "allocatable"):
         if changed := _map_change(want.get(resources) or {}, have.get(resources) or {}):
@@ -92,21 +100,23 @@ def node_status_patch(v: Envelope, p: Envelope, now: str) -> Json | None:
         patch["nodeInfo"] = changed
     if want["addresses"] != (have.get("addresses") or []):
         patch["addresses"] = want["addresses"]
+    if want["daemonEndpoints"] != have.get("daemonEndpoints"):
+        patch["daemonEndpoints"] = want["daemonEndpoints"]
     if _material(want["conditions"]) != _material(have.get("conditions") or []):
         patch["conditions"] = [{**condition, "lastHeartbeatTime": now} for condition in want["conditions"]]
     return {"status": patch} if patch else None
 
 
 def readiness(node: Envelope) -> str:
-    """The status of a node's Ready condition, "" if it has none."""
+    """Return the status of a node's Ready condition; "" if it has none."""
     conditions = decode(node.status, _Status).conditions
     return next((each.status for each in conditions if each.type == "Ready"), "")
 
 
 def node_gone_patch(v: Envelope, now: str) -> Json | None:
-    """The merge patch (subresource status) of a virtual node whose node has been removed; None if it says so already.
+    """Return the merge patch (subresource status) of a virtual node whose node has been removed; None if it is up to date.
 
-    Its Pods are still the tenant's until the super cluster has ended them; the node is taken away after.
+    The virtual node remains until the super cluster has deleted its Pods.
 
     Args:
         v: the virtual node.
@@ -128,14 +138,14 @@ def node_gone_patch(v: Envelope, now: str) -> Json | None:
 
 
 def node_patch(v: Envelope, p: Envelope, context: TenantContext) -> Json | None:
-    """The merge patch of a virtual node's spec and labels, None if nothing of ours differs.
+    """Return the merge patch of a virtual node's spec and labels; None if they are up to date.
 
-    What the tenant and its node controller add (other labels, other taints) stays.
+    Other labels and taints, which the tenant and its node controller add, are kept.
 
     Args:
         v: the virtual node.
         p: the super cluster's node.
-        context: the tenant.
+        context: the tenant's settings.
     """
     patch: Json = {}
     labels = _map_change(_labels(p, v.name, context.super_id), v.labels, remove=False)
@@ -154,10 +164,32 @@ def node_patch(v: Envelope, p: Envelope, context: TenantContext) -> Json | None:
     return patch or None
 
 
+def without_effect(old: Envelope, new: Envelope, p: Envelope, context: TenantContext) -> list[str]:
+    """Return messages for the tenant about changes of a virtual node that have no effect.
+
+    Fields that are copied from the super cluster's node are not reported, since the syncer writes them.
+
+    Args:
+        old: the virtual node before the change.
+        new: the virtual node.
+        p: the super cluster's node.
+        context: the tenant's settings, with the taints that the operator shows.
+    """
+    before, after, theirs = (decode(each.spec, _Spec) for each in (old, new, p))
+    cordoned = after.unschedulable and not before.unschedulable and not theirs.unschedulable
+    messages = [CORDONED] if cordoned else []
+    taints = scheduling_taints(after.taints) - scheduling_taints(before.taints)
+    if any(key not in context.node_taint_keys for key, _ in taints):
+        messages.append(TAINTED)
+    shown = _labels(p, new.name, context.super_id)
+    labels = chosen_labels(new.labels) - chosen_labels(old.labels)
+    return [*messages, LABELLED] if labels - shown.items() else messages
+
+
 def _labels(p: Envelope, name: str, super_id: str) -> dict[str, str]:
     labels = {names.VIRTUAL_NODE: names.TRUE, names.SUPER_CLUSTER_ID: super_id}
     labels.update((label, p.labels[label]) for label in _COPIED_LABELS if label in p.labels)
-    if len(name) <= names.MAX_LABEL_LENGTH:  # a label's value may be shorter than a node's name
+    if len(name) <= names.MAX_LABEL_LENGTH:  # a node's name may be longer than a label's value
         labels[HOSTNAME_LABEL] = name
     return labels
 
@@ -170,7 +202,7 @@ def _shown_taints(taints: list[Json], context: TenantContext) -> list[Json]:
     ]
 
 
-def _status(p: Envelope, name: str) -> Json:
+def _status(p: Envelope) -> Json:
     theirs: Json = untyped(p.status)
     info = theirs.get("nodeInfo") or {}
     addresses = [address for address in theirs.get("addresses") or () if address.get("type") == "InternalIP"]
@@ -178,7 +210,8 @@ def _status(p: Envelope, name: str) -> Json:
         "capacity": theirs.get("capacity") or {},
         "allocatable": theirs.get("allocatable") or {},
         "conditions": theirs.get("conditions") or [],
-        "addresses": [*addresses, {"type": "Hostname", "address": name}],
+        "addresses": [*addresses, {"type": "Hostname", "address": NO_KUBELET_HOST}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": NO_KUBELET_PORT}},
         "nodeInfo": {
             **{key: info.get(key, "") for key in _PUBLIC_NODE_INFO},
             **dict.fromkeys(_PRIVATE_NODE_INFO, ""),

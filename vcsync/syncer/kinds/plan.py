@@ -1,9 +1,9 @@
-"""The language between the kinds (which decide) and the engine (which acts): actions as data, and what a decision may read.
+"""The interface between the kinds, which decide, and the engine, which acts: actions as data, and the inputs of a decision.
 
-A kind's `plan(v, p, context, view)` is level-based: it looks at the tenant's object `v` and the super cluster's object `p`
-as the caches have them and says what to do next, in both directions. The same inputs give the same plan, and a pair that
-has settled gives `EMPTY`. The engine executes the actions in order, stops at the first that fails, observes the
-answers in its caches and reconciles the item again when something it reads has changed.
+A kind's `plan(v, p, context, view)` is level-based: it compares the cached objects `v` of the tenant and `p` of the super
+cluster, and returns the next actions in both directions. The same inputs give the same plan, and a settled pair gives
+`EMPTY`. The engine executes the actions in order, stops at the first that fails, observes the answers in its caches, and
+reconciles the item again when one of its inputs has changed.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 from vcsync.api.specs import PodPolicy, ServicePolicy
-from vcsync.kube.envelope import Envelope
 from vcsync.kube.resources import Resource
+from vcsync.objects.envelope import Envelope
 
 Side = Literal["tenant", "super"]
 
@@ -23,9 +23,9 @@ Side = Literal["tenant", "super"]
 class Create(Struct, frozen=True):
     """Create an object.
 
-    When the API answers AlreadyExists, the engine reads the object live and plans again with it: the name may be
-    held by an object the caches do not select (no controlled label), for instance the super cluster's own `default`
-    ServiceAccount, which is adopted, or by a stranger, which is reported and left alone.
+    When the API answers AlreadyExists, the engine reads the object live and plans again with it. The caches may not select
+    it, since it has no controlled label. The super cluster's own `default` ServiceAccount, for instance, is adopted; a
+    foreign object is reported and not changed.
     """
 
     side: Side
@@ -33,7 +33,7 @@ class Create(Struct, frozen=True):
     namespace: str
     """Namespace on that side; "" for cluster scoped resources."""
     body: dict[str, Any]
-    """The whole object, apiVersion and kind included."""
+    """The whole object, including apiVersion and kind."""
 
 
 class Patch(Struct, frozen=True):
@@ -52,10 +52,10 @@ class Patch(Struct, frozen=True):
 class Delete(Struct, frozen=True):
     """Delete an object, with UID precondition.
 
-    With `confirm` the engine first reads the *source* live, that is the item's object on the other side: the deletion is
-    only right if the source is absent, is being deleted, or is another one (its UID is not the one the doomed pair shares:
-    `tenancy.x-k8s.io/uid` of the super object equals the UID of the tenant object). If it is there after all, the cache
-    was behind: nothing is deleted. If it cannot be read, nothing is deleted either.
+    With `confirm` the engine first reads the *source* live, which is the item's object on the other side. The deletion is
+    right only if the source does not exist, is being deleted, or has another UID than the pair (`tenancy.x-k8s.io/uid` of
+    the super object is the UID of the tenant object). If the source exists, the cache was outdated and nothing is deleted.
+    If it cannot be read, nothing is deleted either.
     """
 
     side: Side
@@ -78,7 +78,7 @@ class Bind(Struct, frozen=True):
 
 
 class EnsureNode(Struct, frozen=True):
-    """Make sure the tenant has the virtual node of this node (see `node.virtual_node`); precedes a Bind."""
+    """Create the virtual node of this node in the tenant unless it exists (see `node.virtual_node`), before a Bind."""
 
     node: str
     """Name of the node in the super cluster."""
@@ -93,7 +93,7 @@ class Notify(Struct, frozen=True):
 
 
 class TokenSource(Struct, frozen=True):
-    """One ServiceAccount token a Pod wants mounted."""
+    """One ServiceAccount token that a Pod mounts."""
 
     key: str
     """Key in the token Secret."""
@@ -105,7 +105,7 @@ class TokenSource(Struct, frozen=True):
 class RequestToken(Struct, frozen=True):
     """Request tokens from the tenant's API, bound to the Pod, and put them into the Pod's token Secret in the super cluster.
 
-    The request bodies and the Secret are made by `token.token_request`, `token.secret_body` and `token.secret_patch`.
+    `token.token_request`, `token.secret_body` and `token.secret_patch` return the request bodies and the Secret.
     """
 
     namespace: str
@@ -134,17 +134,17 @@ class Dependency(Struct, frozen=True):
 
 
 class Wait(Struct, frozen=True):
-    """Why an item is not settled though there is nothing more to do now."""
+    """The reason why an item is not settled although no action is possible now."""
 
     reason: str
-    """One sentence for people; shown by `vcsync explain` and the status page."""
+    """One sentence for people, which `vcsync explain` and the status page show."""
     on: tuple[Dependency, ...] = ()
     after: float | None = None
-    """Seconds until the item is worth another look even if nothing changes; None: only when something changes."""
+    """Seconds until the item is reconciled again even if nothing changes; None to wait for a change."""
 
 
 class Plan(Struct, frozen=True):
-    """What to do now, in order, and what the item then waits for."""
+    """The actions to execute now, in order, and the reason why the item waits afterwards; None if it does not."""
 
     actions: tuple[Action, ...] = ()
     wait: Wait | None = None
@@ -154,7 +154,7 @@ EMPTY = Plan()
 
 
 class TenantContext(Struct, frozen=True, kw_only=True):
-    """What a plan needs to know of the tenant and of this super cluster."""
+    """The settings of the tenant and of this super cluster that plans use."""
 
     key: str
     """Cluster key: the tenant's name in every super cluster."""
@@ -163,7 +163,7 @@ class TenantContext(Struct, frozen=True, kw_only=True):
     vc_uid: str
     super_id: str
     api_host: str
-    """Where Pods reach the tenant's API: an IP address or a DNS name."""
+    """The address at which Pods reach the tenant's API: an IP address or a DNS name."""
     api_port: int
     cluster_domain: str = ""
     opaque_prefixes: tuple[str, ...] = ()
@@ -171,18 +171,18 @@ class TenantContext(Struct, frozen=True, kw_only=True):
     policy: PodPolicy = PodPolicy()
     service_policy: ServicePolicy = ServicePolicy()
     priority_classes: Mapping[str, str] = {}
-    """The tenant's PriorityClass name -> the super cluster's; what is not named here is dropped."""
+    """The tenant's PriorityClass name -> the super cluster's. Other PriorityClasses are dropped."""
     runtime_classes: Mapping[str, str] = {}
-    """The tenant's RuntimeClass name -> the super cluster's with the same handler; "" if that offers none."""
+    """The tenant's RuntimeClass name -> the super cluster's with the same handler; "" if it has none. Follows changes."""
     dns_nameserver: str = ""
-    """ClusterIP, in this super cluster, of the tenant's `kube-system/kube-dns`; "" when it has none here."""
+    """ClusterIP of the tenant's `kube-system/kube-dns` in this super cluster; "" if it has none here."""
     dns_options: tuple[tuple[str, str], ...] = (("ndots", "5"),)
     node_taint_keys: frozenset[str] = frozenset()
     """Keys of node taints that the operator shows to tenants on virtual nodes."""
 
 
 class Placement(Struct, frozen=True):
-    """What the ledger says about one tenant namespace."""
+    """The ledger's entry of one tenant namespace."""
 
     placements: Mapping[str, int]
     """Super cluster id -> slices, of all super clusters of the namespace."""
@@ -191,27 +191,27 @@ class Placement(Struct, frozen=True):
     hard: Mapping[str, str]
     """`hard` of the ResourceQuota here: slices on this super cluster times slice size, e.g. {"requests.cpu": "4"}."""
     name_server_only: bool = False
-    """No slices are here: only the tenant's name server is reached here, by a Service with the tenant's own Endpoints."""
+    """Whether the namespace has no slices here, and only the Service and the Endpoints of the name server are synced."""
 
 
 class View(Protocol):
-    """What a plan may read beside its pair: the caches, nothing live."""
+    """The caches that a plan may read besides its pair. Nothing is read live."""
 
     def tenant(self, resource: Resource, namespace: str, name: str) -> Envelope | None:
-        """The tenant's object, by its tenant namespace."""
+        """Return the tenant's object, by its tenant namespace."""
 
     def super(self, resource: Resource, namespace: str, name: str) -> Envelope | None:
-        """The super cluster's object, by its super namespace."""
+        """Return the super cluster's object, by its super namespace."""
 
     def placement(self, namespace: str) -> Placement | None:
-        """The ledger's entry of a tenant namespace; None when it has no slices here."""
+        """Return the ledger's entry of a tenant namespace; None if it has no slices here."""
 
     def deletion_seen(self, resource: Resource, namespace: str, name: str, uid: str) -> bool:
-        """Whether the tenant's watch itself reported the deletion of exactly this object (so no live read is needed)."""
+        """Return whether the tenant's watch reported the deletion of exactly this object, so that no live read is needed."""
 
 
 class Parts(Struct, frozen=True):
-    """Which raw parts of an object a cache has to keep for a kind."""
+    """The raw parts of an object that a cache has to keep for a kind."""
 
     spec: bool = True
     status: bool = True
@@ -223,14 +223,14 @@ class Related(Struct, frozen=True):
     side: Side
     resource: Resource
     item: Callable[[Envelope], tuple[str, str] | None]
-    """(tenant namespace, name) of the item to reconcile when this object changes; None: none of ours."""
+    """Returns (tenant namespace, name) of the item to reconcile when this object changes; None if there is none."""
 
 
 PlanFunction = Callable[[Envelope | None, Envelope | None, TenantContext, View], Plan]
 
 
 def same_name(name: str) -> str | None:
-    """The mapping of kinds whose objects keep their names."""
+    """Return the name unchanged, for kinds whose objects keep their names."""
     return name
 
 
@@ -242,16 +242,16 @@ class Kind(Struct, frozen=True, kw_only=True):
     resource: Resource
     plan: PlanFunction
     super_name: Callable[[str], str | None] = same_name
-    """Tenant's object name -> the super cluster's; None: this name has no counterpart there (the plan gets p=None).
+    """The tenant's object name -> the super cluster's; None if it has no counterpart there (the plan gets p=None).
 
-    Namespaces are special: their super name needs the cluster key (`names.super_namespace`), the engine maps them.
+    The engine maps Namespaces itself, since their super name needs the cluster key (`names.super_namespace`).
     """
     tenant_name: Callable[[str], str | None] = same_name
-    """The super cluster's object name -> the tenant's; None: not an item of this kind."""
+    """The super cluster's object name -> the tenant's; None if it is not an item of this kind."""
     tenant_parts: Parts = Parts()
     super_parts: Parts = Parts()
     digested: bool = False
-    """Whether the tenant's objects may be large and are kept as digests; the engine reads them to plan."""
+    """Whether the tenant's objects may be large and are cached as digests. The engine reads them to plan."""
     upward: bool = False
-    """Whether anything of p travels up (a change of p is work even when p is healthy)."""
+    """Whether parts of p are copied up, so that a change of p needs a reconcile even if p is as desired."""
     related: tuple[Related, ...] = ()

@@ -1,4 +1,4 @@
-"""Pods: created, changed and deleted downward; bound, described and ended upward."""
+"""Pods: created, updated and deleted downward; bound, updated in their status and deleted upward."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from vcsync.api import names
-from vcsync.kube.envelope import Envelope, decode, untyped
+from vcsync.api import names, without_effect
 from vcsync.kube.resources import PODS, SECRETS
+from vcsync.objects.conditions import Condition
+from vcsync.objects.envelope import Envelope, decode, untyped
 from vcsync.syncer.kinds import (
     metadata,
     pod_convert,
     pod_depends,
+    pod_ephemeral,
     pod_policy,
     pod_status,
     pod_update,
@@ -40,43 +42,37 @@ from vcsync.syncer.kinds.pod_update import PodSpec, pod_spec
 from vcsync.syncer.kinds.token import TERMINAL_PHASES
 
 NODE_MISMATCH: Final = "NodeMismatch"
-"""Event reason: the tenant's Pod is bound to a node other than the one it runs on."""
+"""Event reason: the tenant's Pod is not bound to the node on which it runs."""
 ENDED_UNSEEN: Final = "the Pod was deleted and runs no more; how its containers ended is not known"
-_REASONS_TOLD = 10
+"""Message of the status of a deleted Pod whose containers' exit codes are unknown."""
+_MAX_REASONS = 10
 _NO_GATES: Final[frozenset[str]] = frozenset()
-
-
-class _Condition(Struct, gc=False):
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
 
 
 class _Status(Struct):
     phase: str = ""
-    conditions: list[_Condition] = []
+    conditions: list[Condition] = []
 
 
 def plan(v: Envelope | None, p: Envelope | None, context: TenantContext, view: View) -> Plan:
-    """Decide what a Pod needs next, in both directions."""
+    """Return the next actions for a Pod, in both directions."""
     if v is None:
         return EMPTY if p is None else _orphan(p, context, view)
     if p is None:
-        return _alone(v, context, view)
+        return _without_super_pod(v, context, view)
     identity = metadata.identify(v, p, context)
     if identity is not Identity.OURS:
         return metadata.settle_identity(PODS, v, p, context) or EMPTY
     if v.deleting or p.deleting:
-        return _ending(v, p, context)
-    return _standing(v, p, context, view)
+        return _deleting(v, p, context)
+    return _both(v, p, context, view)
 
 
 # --- Without the tenant's Pod ----------------------------------------------------------------------------
 
 
 def _orphan(p: Envelope, context: TenantContext, view: View) -> Plan:
-    """The tenant's Pod is gone: so goes what stands for it, and its tokens (which its API server has revoked)."""
+    """Delete the copy of a Pod that is gone in the tenant, and its tokens, which the tenant's API server has revoked."""
     removal = metadata.orphan(PODS, p, p.name, context, view)
     if not removal.actions:
         return removal
@@ -95,7 +91,7 @@ def _orphan(p: Envelope, context: TenantContext, view: View) -> Plan:
 # --- Without the super cluster's Pod ---------------------------------------------------------------------
 
 
-def _alone(  # noqa: PLR0911 - each return is a case of its own
+def _without_super_pod(  # noqa: PLR0911 - each return is a case of its own
     v: Envelope, context: TenantContext, view: View
 ) -> Plan:
     if v.deleting:
@@ -118,17 +114,20 @@ def _alone(  # noqa: PLR0911 - each return is a case of its own
     if wait is not None:
         return Plan(wait=wait)
     account = spec.get("serviceAccountName") or "default"
+    scheduler = spec.get("schedulerName") or without_effect.DEFAULT_SCHEDULER
     try:
         body, tokens = pod_convert.convert(v, spec, context, view, node=node or "")
     except pod_convert.Refused as refused:
         return _refuse(v, status, [str(refused)], refused.on)
     create = Create("super", PODS, body["metadata"]["namespace"], body)
     before: tuple[Action, ...] = (EnsureNode(node),) if node else ()
-    return Plan((*before, *token.request_for(v, account, tokens, context, view), create))
+    own = scheduler != without_effect.DEFAULT_SCHEDULER
+    after = (Notify("Warning", without_effect.REASON, without_effect.SCHEDULER_NAME),) if own else ()
+    return Plan((*before, *token.request_for(v, account, tokens, context, view), create, *after))
 
 
 def _finish_deletion(v: Envelope, context: TenantContext, view: View) -> Plan:
-    """Nothing runs any more: the tenant's Pod may go, unless it is only held by finalizers."""
+    """Remove a tenant's Pod that no longer runs, unless only finalizers keep it."""
     virtual_node: str = untyped(v.spec).get("nodeName", "")
     if virtual_node and names.split_virtual_node(virtual_node, context.super_id) is None:
         return _bound_elsewhere(virtual_node, context)
@@ -138,18 +137,19 @@ def _finish_deletion(v: Envelope, context: TenantContext, view: View) -> Plan:
     if secret is not None and not secret.deleting:
         actions.append(Delete("super", SECRETS, namespace, secret.name, secret.uid))
     if v.finalizers and virtual_node and not _has_ended(v):
-        # Who holds it may wait for that, as Jobs do; the kubelet's word may have gone with the super cluster's Pod.
-        told = {"metadata": {"uid": v.uid}, "status": {"phase": "Failed", "message": ENDED_UNSEEN}}
-        actions.append(Patch("tenant", PODS, v.namespace, v.name, v.uid, told, "strategic", "status"))
-    # A real API server writes grace period 0 first and removes the object then; cut off in between (by the end of the
-    # client that asked), it leaves an object that nothing but another deletion removes.
+        # The owner of a finalizer may wait for a terminal phase, as the Job controller does. The kubelet's last report may
+        # have been lost with the super cluster's Pod.
+        failed = {"metadata": {"uid": v.uid}, "status": {"phase": "Failed", "message": ENDED_UNSEEN}}
+        actions.append(Patch("tenant", PODS, v.namespace, v.name, v.uid, failed, "strategic", "status"))
+    # kube-apiserver writes grace period 0 first and removes the object then. If the client's connection ends in between,
+    # the object remains until it is deleted again.
     if v.deletion_grace_seconds != 0 or not v.finalizers:
         actions.append(Delete("tenant", PODS, v.namespace, v.name, v.uid, grace_seconds=0))
     return Plan(tuple(actions))
 
 
 def _is_scheduled(status: _Status) -> bool:
-    """Whether nodeName came by a Binding (which sets the condition), not with the Pod itself."""
+    """Return whether a Binding set nodeName, which also sets the condition, and not the creator of the Pod."""
     return any(
         condition.type == pod_status.POD_SCHEDULED and condition.status == "True"
         for condition in status.conditions
@@ -157,14 +157,14 @@ def _is_scheduled(status: _Status) -> bool:
 
 
 def _lost(v: Envelope, virtual_node: str, node: str | None, context: TenantContext) -> Plan:
-    """A bound Pod is never created again: what ran has gone, and its controller makes another."""
+    """Delete a bound Pod whose copy is gone. It is never created again; its controller creates another one."""
     if node is None:
         return _bound_elsewhere(virtual_node, context)
     return Plan((Delete("tenant", PODS, v.namespace, v.name, v.uid, grace_seconds=0, confirm=True),))
 
 
 def _bound_elsewhere(virtual_node: str, context: TenantContext) -> Plan:
-    """Its label is wrong (tenants can write it): it is another syncer's to make or to end."""
+    """Wait, since the Pod's label is wrong (tenants can write it) and another syncer is responsible for the Pod."""
     return Plan(
         wait=Wait(f"the Pod is bound to {virtual_node}, which is not in super cluster {context.super_id}")
     )
@@ -181,17 +181,17 @@ def _refusals(spec: dict[str, Any], virtual_node: str, node: str | None, context
 
 
 def _refuse(v: Envelope, status: _Status, reasons: list[str], on: tuple[Dependency, ...] = ()) -> Plan:
-    """Tell the tenant why a Pod does not run, once.
+    """Report once to the tenant why a Pod does not run.
 
     Args:
         v: the tenant's Pod.
         status: its status.
-        reasons: why.
-        on: what may change that.
+        reasons: the reasons.
+        on: objects whose changes may remove the reasons.
     """
-    message = "; ".join(reasons[:_REASONS_TOLD])
-    if len(reasons) > _REASONS_TOLD:
-        message += f"; and {len(reasons) - _REASONS_TOLD} more"
+    message = "; ".join(reasons[:_MAX_REASONS])
+    if len(reasons) > _MAX_REASONS:
+        message += f"; and {len(reasons) - _MAX_REASONS} more"
     wait = Wait(message, on)
     for condition in status.conditions:
         if condition.type == pod_status.POD_SCHEDULED and (
@@ -199,13 +199,13 @@ def _refuse(v: Envelope, status: _Status, reasons: list[str], on: tuple[Dependen
             == ("False", metadata.POLICY_REFUSED, message)
         ):
             return Plan(wait=wait)
-    told = {
+    refused = {
         "type": pod_status.POD_SCHEDULED,
         "status": "False",
         "reason": metadata.POLICY_REFUSED,
         "message": message,
     }
-    body = {"metadata": {"uid": v.uid}, "status": {"conditions": [told]}}
+    body = {"metadata": {"uid": v.uid}, "status": {"conditions": [refused]}}
     return Plan(
         (
             Patch("tenant", PODS, v.namespace, v.name, v.uid, body, "strategic", "status"),
@@ -215,27 +215,27 @@ def _refuse(v: Envelope, status: _Status, reasons: list[str], on: tuple[Dependen
     )
 
 
-# --- Both, one being deleted -----------------------------------------------------------------------------
+# --- With both Pods, one being deleted -------------------------------------------------------------------
 
 
-def _ending(v: Envelope, p: Envelope, context: TenantContext) -> Plan:
-    """Follow the side that ends: each side's deletion reaches the other with its grace period."""
+def _deleting(v: Envelope, p: Envelope, context: TenantContext) -> Plan:
+    """Delete the Pod on the other side too, with the same grace period."""
     want, have = pod_spec(v), pod_spec(p)
     actions = _status(v, p, want, have, context, spec_settled=False)
     if v.deleting:
         actions += _delete_super(v, p)
     elif not _has_ended(p) and not _has_ended(v):
-        # At least 1: with 0 the tenant's would be gone before p has stopped.
+        # At least 1: with 0 the tenant's Pod would be gone before the containers of p have stopped.
         grace = max(1, p.deletion_grace_seconds or 0)
         actions += (Delete("tenant", PODS, v.namespace, v.name, v.uid, grace_seconds=grace, confirm=True),)
-    # A finished Pod that the super cluster tidies away stays in the tenant, for the tenant to tidy.
+    # A finished Pod that the super cluster removes is kept in the tenant until the tenant removes it.
     return Plan(actions)
 
 
 def _delete_super(v: Envelope, p: Envelope) -> tuple[Action, ...]:
-    """Delete p with v's grace period; again, if the tenant has shortened it since.
+    """Delete p with v's grace period, and again if the tenant has shortened it since.
 
-    Never with 0, by which p would vanish before the kubelet has stopped its containers: 1 is as fast and confirmed.
+    The grace period is at least 1: with 0, p would be gone before the kubelet has stopped its containers.
     """
     grace = v.deletion_grace_seconds
     if grace is not None:
@@ -251,23 +251,26 @@ def _has_ended(envelope: Envelope) -> bool:
     return decode(envelope.status, _Status).phase in TERMINAL_PHASES
 
 
-# --- Both standing ---------------------------------------------------------------------------------------
+# --- With both Pods --------------------------------------------------------------------------------------
 
 
-def _standing(v: Envelope, p: Envelope, context: TenantContext, view: View) -> Plan:
+def _both(v: Envelope, p: Envelope, context: TenantContext, view: View) -> Plan:
     want, have = pod_spec(v), pod_spec(p)
     if want.node_name and have.node_name:
         virtual_node = names.virtual_node_name(have.node_name, context.super_id)
         if want.node_name != virtual_node:
             return _mismatch(v, want.node_name, virtual_node)
     gates = _gates(want)
-    down, spec_settled = pod_update.update(v, p, want, have, context)
+    existing = frozenset(container.name for container in have.ephemeral_containers)
+    wanted = [container.name for container in want.ephemeral_containers]
+    ephemeral = pod_ephemeral.check(v, wanted, existing, context)
+    down, spec_settled = pod_update.update(v, p, want, have, context, ephemeral=ephemeral)
     if names.TOKENS in p.annotations:
         down += _missing_tokens(v, p, want, context, view)
     if gates and (conditions := pod_status.gates_down(v, p, gates)):
         body = {"metadata": {"uid": p.uid}, "status": {"conditions": conditions}}
         down += (Patch("super", PODS, p.namespace, p.name, p.uid, body, "strategic", "status"),)
-    up = _status(v, p, want, have, context, spec_settled=spec_settled)
+    up = _status(v, p, want, have, context, spec_settled=spec_settled, refused=ephemeral.refused)
     actions = down + up
     return Plan(actions) if actions else EMPTY
 
@@ -279,7 +282,7 @@ def _gates(spec: PodSpec) -> frozenset[str]:
 
 
 def _mismatch(v: Envelope, bound: str, runs_on: str) -> Plan:
-    """Somebody but us bound the tenant's Pod. Neither binding can change: it must be made anew."""
+    """Delete a Pod that another client than the syncer has bound to another node, since no binding can be changed."""
     message = f"the Pod was bound to {bound} but runs on {runs_on}; it is deleted, do not bind Pods yourself"
     return Plan(
         (
@@ -306,18 +309,21 @@ def _status(
     context: TenantContext,
     *,
     spec_settled: bool,
+    refused: tuple[dict[str, Any], ...] = (),
 ) -> tuple[Action, ...]:
-    """Bind the tenant's Pod where p is, and bring up what differs of metadata and status."""
+    """Bind the tenant's Pod to p's virtual node, and copy differences of metadata and status up."""
     actions: tuple[Action, ...] = ()
     binding = bool(have.node_name) and not want.node_name and not v.deleting
     if binding:
         virtual_node = names.virtual_node_name(have.node_name, context.super_id)
         actions = (EnsureNode(have.node_name), Bind(v.namespace, v.name, v.uid, virtual_node))
-    # Transparent metadata travels with the status: one write, and no right to patch a tenant's Pods needed.
+    # Transparent metadata is written with the status: this needs one write, and no permission to patch a tenant's Pods.
     changes = metadata.upward_metadata(v, p, context)
     status = None
-    if have.node_name or not want.node_name:  # else p, as cached, is older than v's binding
-        status = pod_status.status_up(v, p, _gates(want), context, spec_settled=spec_settled, binding=binding)
+    if have.node_name or not want.node_name:  # otherwise the cached p is older than v's binding
+        status = pod_status.status_up(
+            v, p, _gates(want), context, spec_settled=spec_settled, binding=binding, refused=refused
+        )
     if changes or status:
         body: dict[str, Any] = {"metadata": {**changes, "uid": v.uid}}
         if status:

@@ -1,4 +1,4 @@
-"""Where a Pod wants to be: affinity, spread and node selection, in terms of this tenant and of real nodes."""
+"""Converts a Pod's affinity, topology spread and node selection for the nodes and namespaces of a super cluster."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from vcsync.syncer.kinds.plan import TenantContext, View
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
-"""Label the API server puts on every Namespace: its name."""
+"""Label of every Namespace with its name, which the API server sets."""
 _NODE_NAME_FIELD: Final = "metadata.name"
 _NEGATIONS: Final = frozenset({"NotIn", "DoesNotExist"})
-"""Operators by which nodes without a label qualify."""
+"""Operators that nodes without the label satisfy."""
 
 
-def convert_placement_wishes(
+def convert_constraints(
     spec: dict[str, Any], labels: Mapping[str, str], context: TenantContext, view: View
 ) -> None:
-    """Translate affinity, topologySpreadConstraints and nodeSelector of a spec of our own, in place.
+    """Convert affinity, topologySpreadConstraints and nodeSelector of a spec in place.
 
     Args:
         spec: the spec to change.
         labels: the tenant Pod's labels.
-        context: the tenant.
+        context: the tenant's settings.
         view: the caches.
     """
     if affinity := spec.get("affinity"):
@@ -42,7 +42,7 @@ def convert_placement_wishes(
         _node_selector(selector, context, view)
 
 
-# --- Pods near Pods --------------------------------------------------------------------------------------
+# --- Pod affinity ----------------------------------------------------------------------------------------
 
 
 def _pod_terms(terms: dict[str, Any], labels: Mapping[str, str], context: TenantContext) -> None:
@@ -54,7 +54,7 @@ def _pod_terms(terms: dict[str, Any], labels: Mapping[str, str], context: Tenant
 
 
 def _pod_term(term: dict[str, Any], labels: Mapping[str, str], context: TenantContext) -> None:
-    """Confine a term to this tenant's Pods. A term without labelSelector matches nothing and may stay so."""
+    """Restrict a term to this tenant's Pods. A term without labelSelector matches nothing and is not changed."""
     _drop_merged_keys(term, labels)
     if (selector := term.get("labelSelector")) is not None:
         selector["matchLabels"] = {**(selector.get("matchLabels") or {}), names.CLUSTER: context.key}
@@ -76,7 +76,7 @@ def _pod_term(term: dict[str, Any], labels: Mapping[str, str], context: TenantCo
 def _drop_merged_keys(term: dict[str, Any], labels: Mapping[str, str]) -> None:
     """Drop the matchLabelKeys that the tenant's API server has merged into the selector already.
 
-    The super cluster's API server would refuse a key that stands in both (KEP-3633, KEP-3243).
+    The super cluster's API server would refuse a key that is in both (KEP-3633, KEP-3243).
     """
     for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
         keys = term.get(field)
@@ -96,16 +96,16 @@ def _drop_merged_keys(term: dict[str, Any], labels: Mapping[str, str]) -> None:
             del term[field]
 
 
-# --- Pods on nodes ---------------------------------------------------------------------------------------
+# --- Node affinity ---------------------------------------------------------------------------------------
 
 
 def _real_name(virtual: str, context: TenantContext) -> str:
-    """The node behind a virtual node's name; a name of another super cluster stays and matches nothing here."""
+    """Return the name of a virtual node's node. A name of another super cluster is returned as it is and matches none."""
     return names.split_virtual_node(virtual, context.super_id) or virtual
 
 
 def _hostname(virtual: str, context: TenantContext, view: View) -> str:
-    """The hostname label of the node behind a virtual node, which need not be the node's name."""
+    """Return the hostname label of a virtual node's node, which may differ from the node's name."""
     name = names.split_virtual_node(virtual, context.super_id)
     if name is None:
         return virtual
@@ -114,7 +114,7 @@ def _hostname(virtual: str, context: TenantContext, view: View) -> str:
 
 
 def _virtual_labels(context: TenantContext) -> dict[str, str]:
-    """The labels that every virtual node of this super cluster has and no real node."""
+    """Return the labels that every virtual node of this super cluster has, and no real node has."""
     return {names.VIRTUAL_NODE: names.TRUE, names.SUPER_CLUSTER_ID: context.super_id}
 
 
@@ -129,14 +129,14 @@ def _node_selector(selector: dict[str, str], context: TenantContext, view: View)
 def _node_affinity(affinity: dict[str, Any], context: TenantContext, view: View) -> None:
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     if required:
-        # Terms are alternatives: one that every node here satisfies makes the others void.
+        # Terms are alternatives: if every node here satisfies one of them, the requirement has no effect.
         terms = required.get("nodeSelectorTerms") or ()
-        void = [_node_term(term, context, view) for term in terms]
-        if any(void):
+        satisfied = [_node_term(term, context, view) for term in terms]
+        if any(satisfied):
             del affinity["requiredDuringSchedulingIgnoredDuringExecution"]
     preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution")
     if preferred:
-        # A preference that every node here satisfies prefers none.
+        # A preference that every node here satisfies has no effect.
         left = [term for term in preferred if not _node_term(term.get("preference") or {}, context, view)]
         if left:
             affinity["preferredDuringSchedulingIgnoredDuringExecution"] = left
@@ -145,7 +145,7 @@ def _node_affinity(affinity: dict[str, Any], context: TenantContext, view: View)
 
 
 def _node_term(term: dict[str, Any], context: TenantContext, view: View) -> bool:
-    """Translate one term in place; True if nothing is left of it because every node here satisfies it."""
+    """Convert one term in place. Return whether it is empty afterwards, because every node here satisfies it."""
     for requirement in term.get("matchFields") or ():
         if requirement.get("key") == _NODE_NAME_FIELD:
             requirement["values"] = [_real_name(value, context) for value in requirement.get("values") or ()]
@@ -166,14 +166,17 @@ def _node_term(term: dict[str, Any], context: TenantContext, view: View) -> bool
 
 
 def _for_real_nodes(requirement: dict[str, Any], context: TenantContext) -> dict[str, Any]:
-    """A requirement that no virtual node of this super cluster meets, so that no real node does, which lacks the label."""
+    """Return a requirement that no real node satisfies if no virtual node of this super cluster does.
+
+    Real nodes lack the label, so they would satisfy a negation.
+    """
     if requirement.get("key") in _virtual_labels(context) and requirement.get("operator") in _NEGATIONS:
         return {"key": requirement["key"], "operator": "Exists"}
     return requirement
 
 
 def _always_true(requirement: Mapping[str, Any], context: TenantContext) -> bool:
-    """Whether a requirement on a label that only virtual nodes have is met by all of this super cluster's."""
+    """Return whether all virtual nodes of this super cluster satisfy a requirement on a label that only those have."""
     value = _virtual_labels(context).get(requirement.get("key", ""))
     if value is None:
         return False

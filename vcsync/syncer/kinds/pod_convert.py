@@ -1,4 +1,4 @@
-"""A tenant's Pod as its super cluster gets it."""
+"""Converts a tenant's Pod into the Pod to create in the super cluster."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from functools import lru_cache
 from typing import Any, Final
 
 from vcsync.api import names
-from vcsync.kube.envelope import Envelope
 from vcsync.kube.resources import PODS
+from vcsync.objects.envelope import Envelope
 from vcsync.syncer.kinds import metadata, pod_downward, token
 from vcsync.syncer.kinds.plan import Dependency, TenantContext, TokenSource, View
-from vcsync.syncer.kinds.pod_affinity import convert_placement_wishes
+from vcsync.syncer.kinds.pod_affinity import convert_constraints
 from vcsync.syncer.kinds.runtime import runtime_class_dependency
 
 DEFAULT_TOKEN_SECONDS: Final = 3600
-"""Lifetime of a projected token that names none (core/v1 ServiceAccountTokenProjection)."""
+"""Default lifetime of a projected token in seconds (core/v1 ServiceAccountTokenProjection)."""
 MAX_ANNOTATION_BYTES: Final = 256 * 1024
-"""Most that all annotations of one object may have together (apimachinery ValidateAnnotations)."""
+"""Largest size of all annotations of one object together (apimachinery ValidateAnnotations)."""
 MAX_NAMESERVERS: Final = 3
-"""Most that a Pod's dnsConfig may have (core validation MaxDNSNameservers)."""
+"""Largest number of name servers in a Pod's dnsConfig (core validation MaxDNSNameservers)."""
 QUOTA_RESOURCES: Final = ("cpu", "memory")
-"""Resources the super namespace's ResourceQuota counts, so that every container must request them."""
+"""Resources that the super namespace's ResourceQuota limits, so that every container must request them."""
 _ZERO: Final = "0"
 
 Json = dict[str, Any]
 
 
 class Refused(Exception):
-    """The Pod cannot go down; the text names the field and the remedy.
+    """The Pod cannot be created in the super cluster. The text names the field and the remedy.
 
     Attributes:
-        on: what may change that, beside the Pod.
+        on: other objects whose changes may permit it.
     """
 
     def __init__(self, message: str, on: tuple[Dependency, ...] = ()) -> None:
@@ -43,17 +43,17 @@ class Refused(Exception):
 def convert(
     v: Envelope, spec: Json, context: TenantContext, view: View, *, node: str = ""
 ) -> tuple[Json, tuple[TokenSource, ...]]:
-    """The Pod to create, and the tokens its Secret must carry.
+    """Return the Pod to create, and the tokens of its Secret.
 
     Args:
         v: the tenant's Pod.
         spec: its decoded spec, which becomes part of the result and must not be shared.
-        context: the tenant.
+        context: the tenant's settings.
         view: the caches.
-        node: the node in the super cluster, if the tenant may choose it and has.
+        node: the node in the super cluster, if the tenant may choose it and does; "" otherwise.
 
     Raises:
-        Refused: the super cluster's API could not take it.
+        Refused: the super cluster's API would refuse the Pod.
     """
     body_metadata = metadata.super_metadata(v, context)
     annotations: dict[str, str] = body_metadata["annotations"]
@@ -67,7 +67,7 @@ def convert(
         convert_container(container, v, context)
     for container in spec.get("initContainers") or ():
         convert_container(container, v, context)
-    convert_placement_wishes(spec, v.labels, context, view)
+    convert_constraints(spec, v.labels, context, view)
     _convert_dns(spec, v, context)
     _convert_fields(spec, context, node)
     body = {"apiVersion": PODS.api_version, "kind": PODS.kind, "metadata": body_metadata, "spec": spec}
@@ -75,7 +75,7 @@ def convert(
 
 
 def token_sources(spec: Json, v: Envelope, context: TenantContext) -> tuple[TokenSource, ...]:
-    """The tokens a Pod's Secret must carry; `spec` is not to be used afterwards."""
+    """Return the tokens of a Pod's Secret. `spec` is changed and must not be used afterwards."""
     return _convert_volumes(spec, v, context, {})
 
 
@@ -83,7 +83,7 @@ def _check_size(annotations: Mapping[str, str]) -> None:
     size = sum(len(key) + len(value.encode(errors="replace")) for key, value in annotations.items())
     if size > MAX_ANNOTATION_BYTES:
         raise Refused(
-            f"metadata.annotations and what downward API volumes repeat of them have {size} bytes, "
+            f"metadata.annotations and their copies for downward API volumes have {size} bytes, "
             f"{MAX_ANNOTATION_BYTES} are allowed; shorten metadata.annotations"
         )
 
@@ -98,7 +98,7 @@ _DROPPED: Final = (
     "priority",
     "preemptionPolicy",
     "overhead",
-    # Not part of a new Pod: added by its subresource when the Pod stands.
+    # Not part of a new Pod: they are added by a subresource of an existing Pod.
     "ephemeralContainers",
 )
 
@@ -132,7 +132,7 @@ def _offered(runtime_class: str, context: TenantContext) -> str:
 
 @lru_cache(maxsize=1024)
 def _api_alias(host: str, cluster_domain: str) -> Json | None:
-    """The /etc/hosts entry for the tenant's API, if it is reached by address."""
+    """Return the /etc/hosts entry for the tenant's API; None if Pods reach it by a DNS name."""
     try:
         address = ipaddress.ip_address(host.strip("[]"))
     except ValueError:
@@ -144,9 +144,9 @@ def _api_alias(host: str, cluster_domain: str) -> Json | None:
 
 
 def _convert_dns(spec: Json, v: Envelope, context: TenantContext) -> None:
-    """Names are resolved by the tenant's name server; the super cluster's would tell its Services.
+    """Use the tenant's name server for a Pod that uses cluster DNS, since the super cluster's knows other Services.
 
-    Only where the Pod asked for cluster DNS. Without a name server of the tenant here: the node's own (`Default`).
+    Without a name server of the tenant here, the Pod uses the node's (`Default`).
     """
     if not uses_cluster_dns(spec, v.labels):
         return
@@ -170,7 +170,7 @@ def _convert_dns(spec: Json, v: Envelope, context: TenantContext) -> None:
 
 
 def uses_cluster_dns(spec: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Whether a Pod asks for the name server of its cluster, which is the tenant's."""
+    """Return whether a Pod uses the name server of its cluster, which is the tenant's."""
     policy = spec.get("dnsPolicy", "ClusterFirst")
     clustered = policy == "ClusterFirstWithHostNet" or (
         policy == "ClusterFirst" and not spec.get("hostNetwork")
@@ -223,7 +223,7 @@ def _convert_projection(
 
 
 def _rename_root_ca(reference: Json) -> None:
-    """The super cluster's own root CA stands under the name by which the tenant calls its own."""
+    """Refer to the tenant's root CA by its name in the super cluster, which has its own root CA under the usual name."""
     if reference.get("name") == names.ROOT_CA:
         reference["name"] = names.TENANT_ROOT_CA
 
@@ -241,7 +241,7 @@ def _convert_items(downward: Json, v: Envelope, context: TenantContext, annotati
 def convert_container(
     container: Json, v: Envelope, context: TenantContext, *, ephemeral: bool = False
 ) -> None:
-    """Translate one container of our own in place: API endpoint, downward API, root CA, resource requests."""
+    """Convert one container in place: API endpoint, downward API, root CA and resource requests."""
     env: list[Json] = container.get("env") or []
     container["env"] = _convert_env(env, v, context)
     for source in container.get("envFrom") or ():
@@ -252,21 +252,24 @@ def convert_container(
 
 
 def _convert_env(env: list[Json], v: Envelope, context: TenantContext) -> list[Json]:
-    """The API endpoint first, so that the tenant's own variables can refer to it; never overriding one of the tenant's."""
+    """Return the environment with the API endpoint first, so that other variables can refer to it.
+
+    Variables of the same name that the tenant sets are kept.
+    """
     endpoint = _api_environment(context.api_host, context.api_port)
     if not env:
         return list(endpoint)
-    given = {entry.get("name") for entry in env}
-    converted = [entry for entry in endpoint if entry["name"] not in given]
-    helped = False
+    defined = {entry.get("name") for entry in env}
+    converted = [entry for entry in endpoint if entry["name"] not in defined]
+    has_node_variable = False
     for entry in env:
         source = entry.get("valueFrom")
         if not source:
             converted.append(entry)
         elif source.get("fieldRef"):
             entries = pod_downward.env_entries(entry, v, context)
-            converted.extend(entries[1:] if helped and len(entries) > 1 else entries)
-            helped = helped or len(entries) > 1
+            converted.extend(entries[1:] if has_node_variable and len(entries) > 1 else entries)
+            has_node_variable = has_node_variable or len(entries) > 1
         else:
             if (reference := source.get("configMapKeyRef")) is not None:
                 _rename_root_ca(reference)
@@ -276,7 +279,10 @@ def _convert_env(env: list[Json], v: Envelope, context: TenantContext) -> list[J
 
 @lru_cache(maxsize=1024)
 def _api_environment(host: str, port: int) -> tuple[Json, ...]:
-    """What the kubelet would say of Service `default/kubernetes`, with the tenant's endpoint. Shared: not to be changed."""
+    """Return the kubelet's variables of Service `default/kubernetes`, with the tenant's endpoint.
+
+    The result is shared and must not be changed.
+    """
     bare = host.strip("[]")
     url = f"tcp://[{bare}]:{port}" if ":" in bare else f"tcp://{bare}:{port}"
     values = {
@@ -293,10 +299,10 @@ def _api_environment(host: str, port: int) -> tuple[Json, ...]:
 
 
 def with_requests(resources: Mapping[str, Any]) -> Json:
-    """Container resources that the super namespace's quota accepts.
+    """Return container resources that the super namespace's quota accepts.
 
-    The quota over requests.cpu and requests.memory makes both compulsory. A container with neither request nor limit of
-    one (a limit stands for the request too) requests zero of it, which the kubelet's quality of service classes ignore.
+    The quota over requests.cpu and requests.memory makes both compulsory. A container without request and limit of one of
+    them requests zero (a limit counts as a request, too). The kubelet's quality of service classes ignore zero requests.
     """
     requests = resources.get("requests") or {}
     limits = resources.get("limits") or {}

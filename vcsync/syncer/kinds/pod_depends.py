@@ -1,4 +1,4 @@
-"""What must stand in the super cluster before a Pod is created there, so that it starts instead of failing and retrying."""
+"""The objects that must exist in the super cluster before a Pod is created there, so that it starts without retries."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vcsync.api import names
-from vcsync.kube.envelope import untyped
 from vcsync.kube.resources import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, SERVICES, Resource
+from vcsync.objects.envelope import untyped
 from vcsync.syncer.kinds import configmap, pod_convert, secret
 from vcsync.syncer.kinds.plan import Dependency, TenantContext, View, Wait
 from vcsync.syncer.kinds.runtime import runtime_class_dependency
@@ -19,17 +19,17 @@ Json = Mapping[str, Any]
 def dependencies_wait(
     namespace: str, labels: Mapping[str, str], spec: Json, context: TenantContext, view: View
 ) -> Wait | None:
-    """Why a Pod cannot be created yet; None if all it needs is there.
+    """Return a Wait for the objects that a Pod needs and the super cluster lacks; None if it has all of them.
 
-    It waits for its ServiceAccount, and for the Secrets and ConfigMaps it names that the tenant has and the super cluster
-    does not have yet. What the tenant does not have either is left to the kubelet to report, as in any cluster. A Pod that
-    uses cluster DNS waits for the tenant's name server besides: its dnsPolicy cannot be changed later.
+    The Pod waits for its ServiceAccount, and for the Secrets and ConfigMaps that it names, if they exist in the tenant. If
+    one does not exist in the tenant, the kubelet reports that, as in any cluster. A Pod that uses cluster DNS also waits for
+    the tenant's name server, since its dnsPolicy cannot be changed later.
 
     Args:
         namespace: the tenant's namespace.
         labels: the tenant Pod's labels.
         spec: the tenant Pod's spec.
-        context: the tenant.
+        context: the tenant's settings.
         view: the caches.
     """
     runtime_class = spec.get("runtimeClassName")
@@ -61,7 +61,7 @@ def dependencies_wait(
 
 
 def _name_server_is_to_come(context: TenantContext, view: View) -> bool:
-    """Whether the tenant has a DNS Service that gets an address here, and has not got it yet."""
+    """Return whether the tenant has a DNS Service that gets an address here, but has none yet."""
     if context.dns_nameserver:
         return False
     namespace, name = names.TENANT_DNS_NAMESPACE, names.TENANT_DNS_SERVICE
@@ -70,7 +70,7 @@ def _name_server_is_to_come(context: TenantContext, view: View) -> bool:
 
 
 def _references(spec: Json) -> Iterator[tuple[Resource, str]]:
-    """The Secrets and ConfigMaps a Pod needs: (resource, tenant's name), optional ones left out."""
+    """Yield the Secrets and ConfigMaps that a Pod needs, except for optional ones, as (resource, tenant's name)."""
     for reference in spec.get("imagePullSecrets") or ():
         if name := reference.get("name"):
             yield SECRETS, name

@@ -1,7 +1,7 @@
-"""The downward API: what a container is told about its Pod is what the tenant's API says about it.
+"""The downward API: containers get the fields of the tenant's Pod, and not those of the super cluster's Pod.
 
-Environment variables get literal values. Files follow changes, so they are pointed at annotations of the super Pod that hold the
-tenant's values and are kept up to date.
+Environment variables get literal values. Files follow changes, so they refer to annotations of the super Pod that contain
+the tenant's values and are kept up to date.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from vcsync.api import names
-from vcsync.kube.envelope import Envelope
+from vcsync.objects.envelope import Envelope
 from vcsync.syncer.kinds.metadata import is_stripped
 from vcsync.syncer.kinds.plan import TenantContext
 
@@ -20,7 +20,7 @@ ALL_LABELS: Final = names.DOWNWARD_PREFIX + "labels"
 ALL_ANNOTATIONS: Final = names.DOWNWARD_PREFIX + "annotations"
 
 NODE_VARIABLE: Final = "VCSYNC_NODE_NAME"
-"""Environment variable put in front of one with `spec.nodeName`, which then says the virtual node's name."""
+"""Environment variable with the node's name, from which a variable with `spec.nodeName` gets the virtual node's name."""
 
 _HASH_LENGTH = 16
 _WHOLE: Final = {"metadata.labels": ALL_LABELS, "metadata.annotations": ALL_ANNOTATIONS}
@@ -38,7 +38,7 @@ _ESCAPES: Final = {
 
 
 def quote(text: str) -> str:
-    """Quote as Go's `%q` does, which is what the kubelet writes into label and annotation files."""
+    """Quote as Go's `%q` does, as the kubelet writes label and annotation files."""
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return '"' + "".join(map(_quoted, text)) + '"'
@@ -56,12 +56,15 @@ def _quoted(char: str) -> str:
 
 
 def format_map(values: Mapping[str, str]) -> str:
-    """Labels or annotations as the kubelet writes them into a file: sorted lines `key="value"`."""
+    """Return labels or annotations as the kubelet writes them into a file: sorted lines `key="value"`."""
     return "\n".join(f"{key}={quote(values[key])}" for key in sorted(values))
 
 
 def env_entries(entry: Mapping[str, Any], v: Envelope, context: TenantContext) -> list[dict[str, Any]]:
-    """The environment entries for one of the tenant's that has a `fieldRef`: the same one if it means the same there."""
+    """Return the environment entries for a tenant's entry with a `fieldRef`.
+
+    It is the same entry if the field has the same value in the super cluster.
+    """
     path = entry["valueFrom"]["fieldRef"].get("fieldPath", "")
     value: str | None = None
     if path == "metadata.namespace":
@@ -83,13 +86,13 @@ def env_entries(entry: Mapping[str, Any], v: Envelope, context: TenantContext) -
 
 
 def field_path(path: str, v: Envelope, context: TenantContext, extra: dict[str, str]) -> str:
-    """The field of the super Pod that holds what `path` says of the tenant's.
+    """Return the field of the super Pod that has the value of `path` of the tenant's Pod.
 
     Args:
         path: `fieldPath` of an item of a downward API volume.
         v: the tenant's Pod.
-        context: the tenant.
-        extra: receives the annotations the super Pod needs for it.
+        context: the tenant's settings.
+        extra: receives the annotations that the super Pod needs for it.
     """
     if path == "metadata.namespace":
         return _annotation_path(names.NAMESPACE)
@@ -108,7 +111,7 @@ def field_path(path: str, v: Envelope, context: TenantContext, extra: dict[str, 
 
 
 def volume_items(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every item of the Pod's downward API volumes and projections."""
+    """Yield every item of the Pod's downward API volumes and projections."""
     for volume in spec.get("volumes") or ():
         if (source := volume.get("downwardAPI")) is not None:
             yield from source.get("items") or ()
@@ -118,7 +121,7 @@ def volume_items(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def extra_annotations(spec: Mapping[str, Any], v: Envelope, context: TenantContext) -> dict[str, str]:
-    """The annotations that the super Pod needs for the downward API volumes of the tenant's."""
+    """Return the annotations that the super Pod needs for the downward API volumes of the tenant's Pod."""
     extra: dict[str, str] = {}
     for item in volume_items(spec):
         if (reference := item.get("fieldRef")) is not None:
@@ -131,7 +134,7 @@ def _annotation_path(key: str) -> str:
 
 
 def _subscript(path: str) -> tuple[str, str] | None:
-    """`metadata.labels['key']` as (metadata.labels, key)."""
+    """Split `metadata.labels['key']` into (metadata.labels, key); None for other paths."""
     field, bracket, rest = path.partition("['")
     if not bracket or field not in _WHOLE or not rest.endswith("']"):
         return None

@@ -1,4 +1,4 @@
-"""What a tenant's Pod may not ask of the nodes it shares with others. Nothing is dropped in silence."""
+"""Checks a tenant's Pod against the operator's policy for nodes that tenants share. Every refusal is reported."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from vcsync.api.specs import PodPolicy
+from vcsync.objects import images
 
 Spec = Mapping[str, Any]
 
@@ -33,7 +34,7 @@ SAFE_CAPABILITIES: Final = frozenset(
 SAFE_SELINUX_TYPES: Final = frozenset(
     {"", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"}
 )
-"""The SELinux types of "baseline"; others may be of processes that nothing confines."""
+"""The SELinux types that "baseline" allows. Other types may be unconfined."""
 
 UNCONFINED: Final = "Unconfined"
 
@@ -42,12 +43,12 @@ _HOOKS: Final = ("postStart", "preStop")
 _ACTIONS: Final = ("httpGet", "tcpSocket")
 
 _OWN_VOLUMES: Final = frozenset({"emptyDir", "configMap", "secret", "downwardAPI", "projected", "image"})
-"""Volumes of nothing but the Pod's own namespace or registry."""
+"""Volumes whose content comes only from the Pod's namespace or from a registry."""
 _OTHERWISE_CHECKED: Final = frozenset({"hostPath", "persistentVolumeClaim", "ephemeral"})
 
 CONTROL_PLANE_TAINT_DOMAIN: Final = "node-role.kubernetes.io"
 _CONDITION_TAINTS: Final = "node.kubernetes.io/"
-"""What Kubernetes says of nodes by itself; every Pod tolerates some of it for a while."""
+"""Prefix of the taints that Kubernetes sets by node conditions. Every Pod tolerates some of them for a while."""
 
 _UNSUPPORTED_VOLUMES: Final[Mapping[str, str]] = {
     "persistentVolumeClaim": "use emptyDir, or a volume type that needs no claim and is allowed here",
@@ -60,11 +61,11 @@ _UNSUPPORTED_PROJECTIONS: Final[Mapping[str, str]] = {
 
 
 def refusals(spec: Spec, policy: PodPolicy) -> Iterator[str]:
-    """Everything in a Pod's spec that may not go down: the field's path, what is wrong and the remedy.
+    """Yield the refusals of a Pod's spec: the path of the field, the reason and the remedy.
 
     Args:
         spec: the tenant Pod's spec.
-        policy: the operator's.
+        policy: the operator's policy.
     """
     for allowed, check in _CHECKS:
         if not allowed(policy):
@@ -72,26 +73,41 @@ def refusals(spec: Spec, policy: PodPolicy) -> Iterator[str]:
     for index, toleration in enumerate(spec.get("tolerations") or ()):
         if refusal := toleration_refusal(toleration, f"spec.tolerations[{index}]", policy):
             yield refusal
+    for each in images.outside(spec, {}, policy.image_registries):
+        yield _of_registry(each, policy)
     yield from _unsupported(spec)
 
 
+def image_refusal(container: str, image: str, policy: PodPolicy) -> str | None:
+    """Return why the new image of a container is refused; None if it is allowed."""
+    if not policy.image_registries or images.is_allowed(image, policy.image_registries):
+        return None
+    return _of_registry(f'container "{container}" uses image {image!r}', policy)
+
+
+def _of_registry(use: str, policy: PodPolicy) -> str:
+    return f"{use}, which is not allowed here; use images of {', '.join(policy.image_registries)}"
+
+
 def container_refusals(container: Spec, path: str, policy: PodPolicy) -> Iterator[str]:
-    """What of one container may not go down (for ephemeral containers, which come later than their Pod)."""
+    """Yield the refusals of one container, for ephemeral containers, which are added later than their Pod."""
     if policy.privileged != "Allow":
         yield from _privileged_container(container, path)
     if policy.host_port != "Allow":
         yield from _host_ports(container, path)
     if policy.host_network != "Allow":
         yield from _called_hosts(container, path)
+    if refusal := image_refusal(container.get("name") or "", container.get("image") or "", policy):
+        yield refusal
 
 
 def toleration_refusal(toleration: Spec, path: str, policy: PodPolicy) -> str | None:
-    """Why a toleration may not go down; None if it may."""
+    """Return why a toleration is refused; None if it is allowed."""
     key = toleration.get("key") or ""
     control_plane = policy.control_plane_tolerations == "Allow"
     if not key and not (control_plane and policy.tolerations is None):
-        what = "every taint" if control_plane else "every taint, those of control plane nodes too"
-        return f"{path} tolerates {what}, which is not allowed here; name the taint in key"
+        taints = "every taint" if control_plane else "every taint, those of control plane nodes too"
+        return f"{path} tolerates {taints}, which is not allowed here; name the taint in key"
     if key == CONTROL_PLANE_TAINT_DOMAIN or key.startswith(CONTROL_PLANE_TAINT_DOMAIN + "/"):
         if control_plane:
             return None
@@ -116,7 +132,7 @@ def _host_network(spec: Spec) -> Iterator[str]:
 
 
 def _called_hosts(container: Spec, path: str) -> Iterator[str]:
-    """Hosts that the kubelet is to call, from the node's network: its loopback, its cloud's metadata, all it reaches."""
+    """Refuse hosts in probes and hooks: the kubelet calls them from the node's network, which reaches loopback and metadata."""
     handlers = [(name, container.get(name)) for name in _HANDLED]
     hooks = container.get("lifecycle") or {}
     handlers += [(f"lifecycle.{name}", hooks.get(name)) for name in _HOOKS]
@@ -181,7 +197,7 @@ def _privileged_container(container: Spec, path: str) -> Iterator[str]:
 
 
 def _unconfined(security: Spec | None, path: str) -> Iterator[str]:
-    """What of a Pod's or container's security context takes the kernel's confinement away."""
+    """Refuse fields of a security context that remove a confinement by the kernel."""
     if not security:
         return
     path = f"{path}.securityContext"

@@ -1,4 +1,4 @@
-"""Pod status on its way up, and readiness gates on their way down."""
+"""Copies a Pod's status up to the tenant, and conditions of readiness gates down to the super cluster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from vcsync.api import names
-from vcsync.kube.envelope import Envelope, untyped
+from vcsync.objects.envelope import Envelope, untyped
+from vcsync.syncer.kinds import pod_ephemeral
 from vcsync.syncer.kinds.plan import TenantContext
 
 Json = dict[str, Any]
@@ -14,7 +15,7 @@ Json = dict[str, Any]
 POD_SCHEDULED: Final = "PodScheduled"
 
 _IMMUTABLE: Final = "qosClass"
-"""Each API server decides it when it creates the Pod; it cannot change."""
+"""A field that each API server sets at the creation of the Pod, and that cannot change."""
 _TIMES_AND_GENERATION: Final = ("lastTransitionTime", "lastProbeTime", "observedGeneration")
 _SPECIAL: Final = frozenset({_IMMUTABLE, "conditions", "observedGeneration", "nominatedNodeName"})
 
@@ -27,24 +28,28 @@ def status_up(
     *,
     spec_settled: bool,
     binding: bool,
+    refused: tuple[Json, ...] = (),
 ) -> Json | None:
-    """The merge patch of the tenant Pod's `status`, of top-level fields that differ; None if none does.
+    """Return the merge patch of the tenant Pod's `status`, with the top-level fields that differ; None if none does.
 
     Args:
         v: the tenant's Pod.
-        p: the super cluster's.
-        gates: condition types of the tenant Pod's readiness gates: the tenant's to set.
-        context: the tenant.
-        spec_settled: whether p's spec is what v's asks for. Only then can what the kubelet observed be said to be v's
-            present generation.
-        binding: whether a Binding goes before this patch; it makes PodScheduled true by itself.
+        p: the super cluster's Pod.
+        gates: condition types of the tenant Pod's readiness gates, which only the tenant sets.
+        context: the tenant's settings.
+        spec_settled: whether p's spec is up to date. Only then is the generation that the kubelet observed v's present
+            generation.
+        binding: whether a Binding precedes this patch. It sets PodScheduled to true.
+        refused: statuses of ephemeral containers that the policy refuses.
     """
-    if v.status == p.status and v.generation == p.generation:
+    if v.status == p.status and v.generation == p.generation and not refused:
         return None
     have: Json = untyped(v.status)
     want: Json = untyped(p.status)
     if p.namespace.encode() in p.status:
-        _speak_tenant(want, p.namespace, v.namespace)
+        _rename_namespace(want, p.namespace, v.namespace)
+    if statuses := pod_ephemeral.with_refused(have, want, refused):
+        want[pod_ephemeral.STATUSES] = statuses
     patch = {
         field: want.get(field)
         for field in have | want
@@ -65,17 +70,17 @@ def status_up(
     return patch or None
 
 
-def _speak_tenant(value: Any, super_namespace: str, namespace: str) -> None:
-    """Let the messages in a status name the namespace as the tenant calls it, in place."""
+def _rename_namespace(value: Any, super_namespace: str, namespace: str) -> None:
+    """Replace the super namespace by the tenant's namespace in all messages of a status, in place."""
     if isinstance(value, dict):
         message = value.get("message")
         if isinstance(message, str):
             value["message"] = message.replace(super_namespace, namespace)
         for child in value.values():
-            _speak_tenant(child, super_namespace, namespace)
+            _rename_namespace(child, super_namespace, namespace)
     elif isinstance(value, list):
         for child in value:
-            _speak_tenant(child, super_namespace, namespace)
+            _rename_namespace(child, super_namespace, namespace)
 
 
 def _generation(holder: Mapping[str, Any]) -> int:
@@ -84,9 +89,9 @@ def _generation(holder: Mapping[str, Any]) -> int:
 
 
 def _observed_generation(have: Json, want: Json, patch: Json, observed: int | None) -> None:
-    """Translate KEP-5067's observedGeneration: generations of the two objects count separately.
+    """Translate KEP-5067's observedGeneration, since the generations of both objects are independent.
 
-    Until the kubelet has observed p's latest, what v said before stays true.
+    Until the kubelet has observed p's latest generation, v's earlier value remains.
     """
     if "observedGeneration" in want and observed and have.get("observedGeneration") != observed:
         patch["observedGeneration"] = observed
@@ -125,7 +130,7 @@ def _conditions(
 
 
 def _translated(condition: Json, before: Json | None, p_generation: int, v_generation: int | None) -> Json:
-    """A condition with its observedGeneration in the tenant's counting; without one if that is not known."""
+    """Return a condition with the tenant's observedGeneration, or without one if it is not known."""
     if "observedGeneration" not in condition:
         return condition
     translated = dict(condition)
@@ -147,10 +152,10 @@ def _after_binding(conditions: list[Json]) -> list[Json]:
 
 
 def _comparable(conditions: list[Json]) -> dict[Any, Json]:
-    """Conditions as far as a difference is worth a write.
+    """Return the parts of conditions whose difference needs a write, by type.
 
-    The tenant's API server sets PodScheduled itself when the Pod is bound, at another moment and generation than the super
-    cluster's did: that difference means nothing.
+    The tenant's API server sets PodScheduled itself when the Pod is bound, so its time and generation differ from those of
+    the super cluster and are ignored.
     """
     comparable = {}
     for condition in conditions:
@@ -159,7 +164,7 @@ def _comparable(conditions: list[Json]) -> dict[Any, Json]:
         comparable[kind] = {
             field: value
             for field, value in condition.items()
-            if field not in ignored and value is not None and value != ""  # as if absent
+            if field not in ignored and value is not None and value != ""  # the same as absent
         }
     return comparable
 
@@ -168,21 +173,21 @@ def _comparable(conditions: list[Json]) -> dict[Any, Json]:
 
 
 def gates_down(v: Envelope, p: Envelope, gates: frozenset[str]) -> list[Json]:
-    """The readiness gate conditions of v that p lacks or has otherwise, to be set on p's status."""
+    """Return the readiness gate conditions of v that differ on p, to be written to p's status."""
     if not gates:
         return []
     theirs = {condition.get("type"): condition for condition in untyped(p.status).get("conditions") or ()}
     missing = []
     for condition in untyped(v.status).get("conditions") or ():
         kind = condition.get("type")
-        if kind in gates and not _says_the_same(condition, theirs.get(kind)):
+        if kind in gates and not _equal(condition, theirs.get(kind)):
             missing.append(
                 {field: value for field, value in condition.items() if field != "observedGeneration"}
             )
     return missing
 
 
-def _says_the_same(one: Json, other: Json | None) -> bool:
+def _equal(one: Json, other: Json | None) -> bool:
     return other is not None and all(
         (one.get(field) or "") == (other.get(field) or "") for field in ("status", "reason", "message")
     )

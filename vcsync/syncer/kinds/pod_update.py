@@ -1,7 +1,7 @@
-"""What may change of a Pod that stands: the difference between the tenant's and the super cluster's, as patches.
+"""Updates an existing Pod in the super cluster: returns patches for the fields that differ from the tenant's Pod.
 
-Only fields a tenant can change and we own are compared, decoded by types that name nothing else: most reconciles find
-no difference.
+Only fields that a tenant can change and that the syncer owns are compared. They are decoded by types without other fields,
+since most reconciles find no difference.
 """
 
 from __future__ import annotations
@@ -12,20 +12,21 @@ from typing import Any
 from msgspec import Raw, Struct, field
 from msgspec.json import Decoder
 
-from vcsync.api import names
-from vcsync.kube import quantity
-from vcsync.kube.envelope import Envelope, untyped
+from vcsync.api import names, without_effect
 from vcsync.kube.resources import PODS
+from vcsync.objects import quantity
+from vcsync.objects.envelope import Envelope, untyped
 from vcsync.syncer.kinds import metadata, pod_downward
 from vcsync.syncer.kinds.plan import Action, Notify, Patch, TenantContext
-from vcsync.syncer.kinds.pod_convert import convert_container, with_requests
-from vcsync.syncer.kinds.pod_policy import container_refusals, toleration_refusal
+from vcsync.syncer.kinds.pod_convert import with_requests
+from vcsync.syncer.kinds.pod_ephemeral import Ephemeral
+from vcsync.syncer.kinds.pod_policy import image_refusal, toleration_refusal
 
 _NOTHING = Raw(b"")
 
 
 class Container(Struct, gc=False):
-    """What can change of a container."""
+    """The fields of a container that can change."""
 
     name: str
     image: str = ""
@@ -39,7 +40,7 @@ class EphemeralContainer(Struct, gc=False):
 
 
 class Toleration(Struct, frozen=True, gc=False, rename="camel"):
-    """One toleration, comparable."""
+    """One toleration, with defaults, for comparison."""
 
     key: str = ""
     operator: str = "Equal"
@@ -49,13 +50,13 @@ class Toleration(Struct, frozen=True, gc=False, rename="camel"):
 
 
 class ReadinessGate(Struct, gc=False, rename="camel"):
-    """A condition type the tenant sets."""
+    """A readiness gate, whose condition the tenant sets."""
 
     condition_type: str
 
 
 class PodSpec(Struct, rename="camel"):
-    """The part of a Pod's spec that matters once it stands."""
+    """The fields of an existing Pod's spec that plans read."""
 
     containers: list[Container] = field(default_factory=list)
     init_containers: list[Container] = field(default_factory=list)
@@ -73,21 +74,28 @@ _decode_tolerations = Decoder(list[Toleration]).decode
 
 
 def pod_spec(envelope: Envelope) -> PodSpec:
-    """Decode what matters of a standing Pod's spec."""
+    """Decode the fields of an existing Pod's spec that plans read."""
     return _decode_spec(envelope.spec) if envelope.spec else PodSpec()
 
 
 def update(
-    v: Envelope, p: Envelope, want: PodSpec, have: PodSpec, context: TenantContext
+    v: Envelope,
+    p: Envelope,
+    want: PodSpec,
+    have: PodSpec,
+    context: TenantContext,
+    *,
+    ephemeral: Ephemeral,
 ) -> tuple[tuple[Action, ...], bool]:
-    """The patches that bring p up to v, and whether p's spec was as v's asks already.
+    """Return the patches that make p equal to v, and whether p's spec is up to date already.
 
     Args:
         v: the tenant's Pod.
-        p: the super cluster's.
+        p: the super cluster's Pod.
         want: v's spec.
         have: p's spec.
-        context: the tenant.
+        context: the tenant's settings.
+        ephemeral: the result for ephemeral containers that p lacks.
     """
     refused: list[str] = []
     spec: dict[str, Any] = {}
@@ -95,7 +103,7 @@ def update(
         ("containers", want.containers, have.containers),
         ("initContainers", want.init_containers, have.init_containers),
     ):
-        if images := _images(wanted, actual):
+        if images := _images(wanted, actual, context, refused):
             spec[name] = images
     if want.active_deadline_seconds != have.active_deadline_seconds:
         spec["activeDeadlineSeconds"] = want.active_deadline_seconds
@@ -107,7 +115,7 @@ def update(
         spec["tolerations"] = tolerations
     resizes = [*_resizes("containers", want.containers, have.containers)]
     resizes += _resizes("initContainers", want.init_containers, have.init_containers)
-    ephemeral = _ephemeral(v, want, have, context, refused)
+    refused += ephemeral.reasons
     changes, notices = _metadata(v, p, context, refused)
     actions: list[Action] = []
     if changes or spec:
@@ -120,10 +128,11 @@ def update(
         for name, container in resizes:
             resized.setdefault(name, []).append(container)
         actions.append(_subresource(p, {"spec": resized}, "resize"))
-    if ephemeral:
-        body = {"spec": {"ephemeralContainers": ephemeral}}
+    if ephemeral.added:
+        body = {"spec": {"ephemeralContainers": list(ephemeral.added)}}
         actions.append(_subresource(p, body, "ephemeralcontainers"))
-    return (*actions, *notices), not (spec or resizes or ephemeral)
+        actions.append(Notify("Warning", without_effect.REASON, without_effect.DEBUGGED))
+    return (*actions, *notices), not (spec or resizes or ephemeral.added)
 
 
 def _subresource(p: Envelope, body: dict[str, Any], subresource: str) -> Patch:
@@ -143,13 +152,13 @@ def _metadata(
     if any(key.startswith(names.DOWNWARD_PREFIX) for key in p.annotations):
         annotations |= pod_downward.extra_annotations(untyped(v.spec), v, context)
     notices: tuple[Notify, ...] = ()
-    told = p.annotations.get(names.REFUSED)
+    reported = p.annotations.get(names.REFUSED)
     if refused:
         text = annotations[names.REFUSED] = "; ".join(refused)
-        if text != told:
+        if text != reported:
             notices = (Notify("Warning", metadata.POLICY_REFUSED, text),)
     changes = metadata.metadata_patch(v, p, context, labels=labels, annotations=annotations)
-    if told is not None and not refused:
+    if reported is not None and not refused:
         changes.setdefault("annotations", {})[names.REFUSED] = None
     return changes, notices
 
@@ -157,22 +166,28 @@ def _metadata(
 # --- Spec ------------------------------------------------------------------------------------------------
 
 
-def _images(wanted: list[Container], actual: list[Container]) -> list[dict[str, str]]:
-    """Images to change, by container name. What a super-side webhook added (sidecars) is left alone."""
+def _images(
+    wanted: list[Container], actual: list[Container], context: TenantContext, refused: list[str]
+) -> list[dict[str, str]]:
+    """Return the images to change, by container name. Sidecars that a webhook of the super cluster added are ignored."""
     images = {container.name: container.image for container in actual}
-    return [
-        {"name": container.name, "image": container.image}
-        for container in wanted
-        if images.get(container.name, container.image) != container.image
-    ]
+    changes: list[dict[str, str]] = []
+    for container in wanted:
+        if images.get(container.name, container.image) == container.image:
+            continue
+        if refusal := image_refusal(container.name, container.image, context.policy):
+            refused.append(refusal)
+        else:
+            changes.append({"name": container.name, "image": container.image})
+    return changes
 
 
 def _tolerations(
     wanted: Raw, actual: Raw, context: TenantContext, refused: list[str]
 ) -> list[dict[str, Any]]:
-    """All tolerations p should have, if v has others; empty if it has not.
+    """Return all tolerations that p should have; empty if p has those of v.
 
-    What is there can only gain company or change its tolerationSeconds (core validation).
+    Tolerations can only be added, or change their tolerationSeconds (core validation).
     """
     have = _decode_tolerations(actual) if actual else []
     want = _decode_tolerations(wanted) if wanted else []
@@ -181,7 +196,7 @@ def _tolerations(
         return []
     result: list[dict[str, Any]] = untyped(bytes(actual)) if actual else []
     raw_want = untyped(bytes(wanted))
-    # What v has not any more (tolerationSeconds changed) gives its place to what differs in nothing else.
+    # A toleration whose tolerationSeconds changed is replaced in its place.
     places = {
         _without_seconds(toleration): place for place, toleration in enumerate(have) if toleration not in want
     }
@@ -206,7 +221,7 @@ def _without_seconds(toleration: Toleration) -> tuple[str, str, str, str]:
 def _resizes(
     name: str, wanted: list[Container], actual: list[Container]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Containers of p whose resources are not what v asks for (KEP-1287)."""
+    """Yield (field, container) for each container of p whose resources differ from v's (KEP-1287)."""
     have = {container.name: container.resources for container in actual}
     for container in wanted:
         raw = have.get(container.name)
@@ -223,7 +238,7 @@ def _resources(raw: Raw) -> dict[str, Any]:
 
 
 def _resource_change(want: dict[str, Any], have: dict[str, Any]) -> dict[str, dict[str, str]]:
-    """The requests and limits that v sets and p has otherwise; what the super cluster added by itself stays."""
+    """Return the requests and limits of v that differ on p. Amounts that the super cluster added are kept."""
     change: dict[str, dict[str, str]] = {}
     for part in ("requests", "limits"):
         actual = have.get(part) or {}
@@ -237,27 +252,3 @@ def _same_amount(want: str, have: str | None) -> bool:
     if want == have:
         return True
     return have is not None and quantity.milli(want) == quantity.milli(have)
-
-
-def _ephemeral(
-    v: Envelope,
-    want: PodSpec,
-    have: PodSpec,
-    context: TenantContext,
-    refused: list[str],
-) -> list[dict[str, Any]]:
-    """Ephemeral containers to add. They are checked like all others: they come after the Pod has passed."""
-    standing = {container.name for container in have.ephemeral_containers}
-    if all(container.name in standing for container in want.ephemeral_containers):
-        return []
-    added = []
-    for index, container in enumerate(untyped(v.spec).get("ephemeralContainers") or ()):
-        if container.get("name") in standing:
-            continue
-        reasons = list(container_refusals(container, f"spec.ephemeralContainers[{index}]", context.policy))
-        if reasons:
-            refused.extend(reasons)
-            continue
-        convert_container(container, v, context, ephemeral=True)
-        added.append(container)
-    return added

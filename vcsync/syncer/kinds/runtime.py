@@ -1,4 +1,4 @@
-"""Which RuntimeClass of a super cluster stands for a tenant's: one with the same handler."""
+"""Maps a tenant's RuntimeClasses to the super cluster's with the same handler."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from vcsync.kube.envelope import Envelope, decode
 from vcsync.kube.resources import RUNTIME_CLASSES
+from vcsync.objects.envelope import Envelope, decode
 from vcsync.syncer.kinds.plan import Dependency
 
 
@@ -16,14 +16,15 @@ class _RuntimeClass(Struct, gc=False):
 
 
 def runtime_classes(theirs: Iterable[Envelope], here: Iterable[Envelope]) -> dict[str, str]:
-    """The tenant's RuntimeClass name -> the super cluster's, "" where that has none with its handler.
+    """Return the tenant's RuntimeClass name -> the super cluster's; "" if it has none with the handler.
 
-    A handler is set up on nodes (KEP-585), so the super cluster's classes say which there are; their names, overhead and
-    node selection are the operator's, those of the tenant's classes the tenant's.
+    Handlers are configured on nodes (KEP-585), so only the super cluster's classes show which handlers exist. Names, overhead
+    and node selection differ: the operator chooses those of the super cluster, and the tenant its own.
 
     Args:
         theirs: the tenant's RuntimeClasses.
-        here: the super cluster's. Of several with one handler the one named as the tenant's counts, else the first by name.
+        here: the super cluster's RuntimeClasses. Among several with the same handler, the class with the tenant's name is
+            used, else the first by name.
     """
     by_handler: dict[str, list[str]] = {}
     for runtime_class in here:
@@ -38,10 +39,10 @@ def runtime_classes(theirs: Iterable[Envelope], here: Iterable[Envelope]) -> dic
 
 
 def runtime_class_dependency(name: str) -> Dependency:
-    """What a Pod that names a RuntimeClass waits for.
+    """Return the dependency of a Pod that names a RuntimeClass.
 
-    It stands for the pair: whoever waits is woken as soon as the class has another counterpart here than before,
-    whichever side has changed.
+    The dependency represents the pair: Pods that wait for it are woken when the class gets another counterpart in the super
+    cluster, whichever side has changed.
     """
     return Dependency("tenant", RUNTIME_CLASSES, "", name)
 

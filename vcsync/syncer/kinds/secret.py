@@ -1,12 +1,12 @@
-"""Secrets: content goes down; types which the super cluster would give a meaning of its own do not."""
+"""Secrets: their content is copied down. Types for which the super cluster has controllers become Opaque."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from vcsync.api import names
-from vcsync.kube.envelope import Envelope, untyped
 from vcsync.kube.resources import SECRETS
+from vcsync.objects.envelope import Envelope, untyped
 from vcsync.syncer.kinds import metadata
 from vcsync.syncer.kinds.data import plan_content
 from vcsync.syncer.kinds.plan import EMPTY, Kind, Parts, Plan, TenantContext, View
@@ -21,21 +21,21 @@ HARMLESS_TYPES: Final = frozenset(
         "kubernetes.io/ssh-auth",
     }
 )
-"""Built-in types that only promise a form of the data, which the tenant's API server has checked already.
+"""Built-in types that only require a form of the data, which the tenant's API server has checked already.
 
-Every other built-in type goes down as Opaque: of a ServiceAccount token Secret the super cluster would fill in
-(or delete) tokens of *its* ServiceAccount, a bootstrap token would let machines join.
+Every other built-in type becomes Opaque. Otherwise the super cluster would put tokens of *its* ServiceAccount into a
+ServiceAccount token Secret or delete the Secret, and a bootstrap token would let machines join.
 """
 _RESERVED_DOMAINS: Final = ("kubernetes.io", "k8s.io")
 
 
 def super_name(name: str) -> str | None:
-    """Names of token Secrets are ours."""
+    """Return a Secret's name in the super cluster; None for names of token Secrets, which are reserved."""
     return None if name.startswith(names.TOKEN_SECRET_PREFIX) else name
 
 
 def super_type(secret_type: str) -> str:
-    """The type of the super Secret for a tenant Secret of this type."""
+    """Return the type of the super Secret for a tenant Secret of this type."""
     if secret_type in HARMLESS_TYPES:
         return secret_type
     domain = secret_type.partition("/")[0]
@@ -45,7 +45,7 @@ def super_type(secret_type: str) -> str:
 
 
 def plan(v: Envelope | None, p: Envelope | None, context: TenantContext, view: View) -> Plan:
-    """Keep the super Secret's data as the tenant's."""
+    """Keep the super Secret's data equal to the tenant's."""
     if v is None:
         if p is None or super_name(p.name) is None:
             return EMPTY

@@ -1,8 +1,8 @@
-"""Services: what the tenant decides goes down, what a super cluster allocates stays there or comes up as an annotation.
+"""Services: the tenant's settings are copied down. Values that a super cluster allocates stay there or become annotations.
 
-Addresses, node ports and health check ports belong to the API server that allocates them. With several super clusters every
-one of them contributes its load balancer addresses; each syncer writes its own contribution and the union of all, so the
-order of writing does not matter.
+Addresses, node ports and health check ports belong to the API server that allocates them. With several super clusters, each
+of them contributes its load balancer addresses. Each syncer writes its own contribution and the union of all, so the order
+of the writes does not matter.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from vcsync.api import names
-from vcsync.kube.envelope import Envelope, untyped
 from vcsync.kube.resources import SERVICES
+from vcsync.objects.envelope import Envelope, untyped
 from vcsync.syncer.kinds import metadata
 from vcsync.syncer.kinds.plan import (
     EMPTY,
@@ -37,7 +37,7 @@ LOAD_BALANCER: Final = "LoadBalancer"
 NODE_PORT: Final = "NodePort"
 
 _ALLOCATED: Final = ("clusterIP", "clusterIPs", "healthCheckNodePort", "ipFamilies")
-"""Fields of spec that the super cluster fills in by itself."""
+"""Fields of spec that the super cluster sets."""
 
 _DEFAULTS: Final[Mapping[str, Any]] = {
     "type": "ClusterIP",
@@ -51,7 +51,7 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
     "sessionAffinityConfig": {},
     "loadBalancerSourceRanges": [],
 }
-"""What an absent field means, so that two API servers of different age do not look different for ever."""
+"""The values of absent fields, so that API servers of two versions, which set other defaults, do not always differ."""
 
 _COMPARED: Final = (
     "type",
@@ -78,7 +78,7 @@ class _IngressPort(Struct, omit_defaults=True):
 
 
 class _Ingress(Struct, omit_defaults=True, rename={"ip_mode": "ipMode"}):
-    """One load balancer address; decoding by this type keeps what a tenant wrote there by hand within the API's form."""
+    """One load balancer address. The type drops fields that a tenant wrote by hand and the API does not have."""
 
     ip: str = ""
     hostname: str = ""
@@ -95,14 +95,14 @@ class _Status(Struct, rename="camel"):
 
 
 def is_api_service(namespace: str, name: str) -> bool:
-    """Whether this is the Service of the API server itself, which every cluster has of its own."""
+    """Return whether this is the Service of the API server itself, which every cluster has."""
     return namespace == "default" and name == "kubernetes"
 
 
 def plan(  # noqa: PLR0911 - each return is a case of its own
     v: Envelope | None, p: Envelope | None, context: TenantContext, view: View
 ) -> Plan:
-    """Keep the super Service's spec as the tenant's, and bring up its address and load balancer status."""
+    """Keep the super Service's spec equal to the tenant's, and copy its address and load balancer status up."""
     if v is None:
         return EMPTY if p is None else metadata.orphan(SERVICES, p, p.name, context, view)
     if is_api_service(v.namespace, v.name):
@@ -110,7 +110,7 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
     spec: dict[str, Any] = untyped(v.spec)
     placement = view.placement(v.namespace)
     if placement is not None and placement.name_server_only:
-        spec.pop("selector", None)  # none of its Pods is here: the tenant's Endpoints tell where they are
+        spec.pop("selector", None)  # none of its Pods is here; the tenant's Endpoints have their addresses
     if p is None:
         return _create(v, spec, context, view)
     if (unsettled := metadata.settle_identity(SERVICES, v, p, context)) is not None:
@@ -128,7 +128,7 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
 
 
 def _refusal(spec: Mapping[str, Any], context: TenantContext) -> str | None:
-    """What of a Service reaches for addresses that may be others', and what to do instead."""
+    """Return why a Service is refused, since it uses addresses that may belong to others, and the remedy; None if not."""
     if spec.get("externalIPs"):
         return (
             "spec.externalIPs is not allowed: it could catch other tenants' traffic; use a Service of type "
@@ -172,12 +172,12 @@ def _create(v: Envelope, spec: dict[str, Any], context: TenantContext, view: Vie
 
 
 def convert(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The spec to create in the super cluster: without anything the tenant's API server allocated."""
+    """Return the spec to create in the super cluster, without the values that the tenant's API server allocated."""
     converted = {field: value for field, value in spec.items() if field not in _ALLOCATED}
     if _is_headless(spec):
         converted["clusterIP"] = HEADLESS
     if converted.get("ipFamilyPolicy") == "SingleStack":
-        del converted["ipFamilyPolicy"]  # the default of the tenant's API server, not a wish
+        del converted["ipFamilyPolicy"]  # the default of the tenant's API server, not a choice of the tenant
     if "ports" in converted:
         converted["ports"] = [
             {field: value for field, value in port.items() if field != "nodePort"}
@@ -187,7 +187,7 @@ def convert(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def has_address(spec: Mapping[str, Any]) -> bool:
-    """Whether a Service of this spec gets an address of its own in each cluster."""
+    """Return whether a Service of this spec gets an address in each cluster."""
     return spec.get("type") != EXTERNAL_NAME and not _is_headless(spec)
 
 
@@ -231,7 +231,7 @@ def _meaning(field: str, value: Any) -> Any:
 
 
 def _follows_from_type(field: str, wanted: Mapping[str, Any]) -> bool:
-    """Whether the API server drops the field by itself when the type changes, so that we need not (and may not) say it."""
+    """Return whether the API server drops the field itself when the type changes, so that the patch must not name it."""
     if wanted.get(field) is not None:
         return False
     return (
@@ -241,14 +241,14 @@ def _follows_from_type(field: str, wanted: Mapping[str, Any]) -> bool:
 
 
 def _map_change(want: Mapping[str, str], have: Mapping[str, str]) -> dict[str, str | None] | None:
-    """The merge patch of a map of strings; None if nothing differs."""
+    """Return the merge patch of a map of strings; None if nothing differs."""
     change: dict[str, str | None] = {key: value for key, value in want.items() if have.get(key) != value}
     change.update((key, None) for key in have if key not in want)
     return change or None
 
 
 def _ports(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The ports as the tenant means them: with the API's defaults, without node ports."""
+    """Return the ports with the API's defaults and without node ports, for comparison."""
     ports = []
     for port in spec.get("ports") or ():
         normal = {field: value for field, value in port.items() if field != "nodePort"}
@@ -259,7 +259,7 @@ def _ports(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _with_node_ports(ports: list[dict[str, Any]], actual: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Keep the node ports the super cluster has allocated: by name, else by number and protocol."""
+    """Keep the node ports that the super cluster has allocated, by port name, else by number and protocol."""
     by_name: dict[Any, int] = {}
     by_number: dict[Any, int] = {}
     for port in actual.get("ports") or ():
@@ -315,7 +315,7 @@ def _upward(
 
 
 def _address_up(v: Envelope, actual: Mapping[str, Any]) -> dict[str, str | None]:
-    """The ClusterIP that works here, for the tenant's DNS. Of several super clusters the first placed one tells it."""
+    """Return the annotation with the ClusterIP here, for the tenant's DNS. Only the first super cluster in order writes it."""
     address = actual.get("clusterIP")
     if not address or address == HEADLESS or actual.get("type") == EXTERNAL_NAME:
         return {names.TRANSPARENT_CLUSTER_IP: None} if names.TRANSPARENT_CLUSTER_IP in v.annotations else {}
@@ -327,7 +327,10 @@ def _address_up(v: Envelope, actual: Mapping[str, Any]) -> dict[str, str | None]
 def _contribution(
     v: Envelope, own: list[_Ingress], placed: list[str], super_id: str
 ) -> dict[str, str | None]:
-    """Our annotation for the union of several; the first placed super cluster also clears those of departed ones."""
+    """Return this super cluster's annotation for the union of several.
+
+    The first super cluster in order also removes the annotations of former ones.
+    """
     changes: dict[str, str | None] = {}
     key = names.INGRESS_PREFIX + super_id
     wanted = msgspec.json.encode(own).decode() if own and len(placed) > 1 else None
@@ -364,7 +367,7 @@ def _ingress(status: bytes) -> list[_Ingress]:
 
 
 def _lenient(decode: Callable[[], list[_Ingress]]) -> list[_Ingress]:
-    """A tenant may write anything into annotations; what is no list of addresses counts as none."""
+    """Decode a list of addresses. Invalid text counts as empty, since a tenant may write anything into annotations."""
     try:
         return decode()
     except (msgspec.DecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""ServiceAccounts: names and image pull secrets go down; tokens never come from the super cluster."""
+"""ServiceAccounts: names and image pull secrets are copied down. Tokens never come from the super cluster."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from vcsync.kube.envelope import Envelope, decode
 from vcsync.kube.resources import SERVICE_ACCOUNTS
+from vcsync.objects.envelope import Envelope, decode
 from vcsync.syncer.kinds import metadata
 from vcsync.syncer.kinds.plan import EMPTY, Create, Kind, Parts, Plan, TenantContext, View
 
 DEFAULT = "default"
-"""Every namespace of the super cluster gets a ServiceAccount of this name by itself; it is adopted."""
+"""The ServiceAccount that the super cluster creates in every namespace. It is adopted."""
 
 
 class _Account(Struct, gc=False):

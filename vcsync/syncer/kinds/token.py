@@ -1,8 +1,8 @@
-"""Tokens of the tenant's ServiceAccounts in the super cluster: one Secret per Pod, renewed like a kubelet would.
+"""Tokens of the tenant's ServiceAccounts in the super cluster: one Secret for each Pod, renewed as by a kubelet.
 
-A Pod's projected token would be issued by the super cluster's API server, which the tenant's does not trust (and which
-should trust no tenant). So every `serviceAccountToken` source becomes a Secret source; the Secret's content is requested from the
-*tenant's* API, bound to the tenant's Pod: it dies with the Pod. Pure logic; the engine requests, stores and keeps the timer.
+The super cluster's API server would issue a Pod's projected token, but the tenant's API server does not accept its tokens. So
+every `serviceAccountToken` source becomes a Secret source. The tokens in the Secret come from the *tenant's* API and are
+bound to the tenant's Pod, so they become invalid with it. Pure logic; the engine sends the requests and keeps the timer.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from vcsync.api import names
-from vcsync.kube.envelope import Envelope, decode
 from vcsync.kube.resources import SECRETS
+from vcsync.objects.envelope import Envelope, decode
+from vcsync.objects.times import time_text
 from vcsync.syncer.kinds import metadata
 from vcsync.syncer.kinds.plan import (
     EMPTY,
@@ -34,7 +35,7 @@ from vcsync.syncer.kinds.plan import (
 RENEW_AFTER_SHARE: Final = 0.8
 """Share of a token's lifetime after which the kubelet renews it (kubelet token manager)."""
 RENEW_AFTER: Final = timedelta(hours=24)
-"""The kubelet renews a token of this age whatever its lifetime."""
+"""Age at which the kubelet renews a token, whatever its lifetime."""
 TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
 
 _ANNOTATION_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
@@ -45,7 +46,9 @@ class Granted(Struct, frozen=True):
 
     token: str
     expires: datetime
-    """`status.expirationTimestamp`, with time zone."""
+    """`status.expirationTimestamp`, with time zone, by the clock of the tenant's API server."""
+    seconds: int
+    """`spec.expirationSeconds` of the answer: its lifetime, independent of any clock."""
 
     def __repr__(self) -> str:
         """Never show the token."""
@@ -57,7 +60,12 @@ class _TokenStatus(Struct, rename="camel"):
     expiration_timestamp: datetime
 
 
+class _TokenSpec(Struct, rename="camel"):
+    expiration_seconds: int
+
+
 class _TokenAnswer(Struct):
+    spec: _TokenSpec
     status: _TokenStatus
 
 
@@ -71,17 +79,17 @@ class _PodStatus(Struct):
 
 
 def secret_name(pod_uid: str) -> str:
-    """Name of a Pod's token Secret."""
+    """Return the name of a Pod's token Secret."""
     return names.TOKEN_SECRET_PREFIX + pod_uid
 
 
 def encode_contents(service_account: str, tokens: tuple[TokenSource, ...]) -> str:
-    """Whose tokens, and which, as the text of annotation `TOKENS`."""
+    """Return the text of annotation `TOKENS`: the ServiceAccount and the tokens of a Secret."""
     return msgspec.json.encode(_Contents(service_account, tokens)).decode()
 
 
 def _decode_contents(text: str) -> _Contents | None:
-    """The reverse of `encode_contents`; None if somebody in the super cluster has defaced the annotation."""
+    """Decode the text of `encode_contents`; None if the annotation was changed in the super cluster and is invalid."""
     try:
         contents = msgspec.json.decode(text, type=_Contents)
     except msgspec.DecodeError:
@@ -92,7 +100,7 @@ def _decode_contents(text: str) -> _Contents | None:
 def request_for(
     v: Envelope, service_account: str, tokens: tuple[TokenSource, ...], context: TenantContext, view: View
 ) -> tuple[RequestToken, ...]:
-    """The request for a Pod's tokens, or nothing if its token Secret is there."""
+    """Return the request for a Pod's tokens; empty if its token Secret exists."""
     namespace = names.super_namespace(context.key, v.namespace)
     name = secret_name(v.uid)
     if not tokens or view.super(SECRETS, namespace, name) is not None:
@@ -115,7 +123,7 @@ def request_for(
 
 
 def token_request(action: RequestToken, source: TokenSource) -> dict[str, Any]:
-    """The TokenRequest to POST to the tenant's `serviceaccounts/<service_account>/token`."""
+    """Return the TokenRequest to POST to the tenant's `serviceaccounts/<service_account>/token`."""
     spec: dict[str, Any] = {
         "expirationSeconds": source.expiration_seconds,
         "boundObjectRef": {
@@ -134,21 +142,21 @@ def granted(answer: bytes) -> Granted:
     """Read the tenant API's answer.
 
     Raises:
-        msgspec.DecodeError: it is no TokenRequest with a token.
+        msgspec.DecodeError: it is not a TokenRequest with a token.
     """
-    status = msgspec.json.decode(answer, type=_TokenAnswer).status
-    return Granted(status.token, status.expiration_timestamp)
+    found = msgspec.json.decode(answer, type=_TokenAnswer)
+    return Granted(found.status.token, found.status.expiration_timestamp, found.spec.expiration_seconds)
 
 
 def secret_body(
     action: RequestToken, tokens: Mapping[str, Granted], context: TenantContext, *, issued: datetime
 ) -> dict[str, Any]:
-    """The token Secret to create.
+    """Return the token Secret to create.
 
     Args:
         action: the request.
-        tokens: key of each token source -> what was granted.
-        context: the tenant.
+        tokens: key of each token source -> the token.
+        context: the tenant's settings.
         issued: when the tokens were requested, with time zone.
     """
     return {
@@ -167,7 +175,7 @@ def secret_body(
                 names.VC_NAMESPACE: context.vc_namespace,
                 names.POD_NAME: action.pod_name,
                 names.TOKENS: encode_contents(action.service_account, action.tokens),
-                **_times(tokens, issued),
+                **_times(action, tokens, issued),
             },
         },
         "data": _data(tokens),
@@ -175,9 +183,9 @@ def secret_body(
 
 
 def secret_patch(action: RequestToken, tokens: Mapping[str, Granted], *, issued: datetime) -> Patch:
-    """The patch that renews a token Secret; arguments as for `secret_body`."""
+    """Return the patch that renews a token Secret. The arguments are those of `secret_body`."""
     body = {
-        "metadata": {"uid": action.secret_uid, "annotations": _times(tokens, issued)},
+        "metadata": {"uid": action.secret_uid, "annotations": _times(action, tokens, issued)},
         "data": _data(tokens),
     }
     return Patch("super", SECRETS, action.super_namespace, action.secret_name, action.secret_uid, body)
@@ -187,24 +195,36 @@ def _data(tokens: Mapping[str, Granted]) -> dict[str, str]:
     return {key: base64.b64encode(grant.token.encode()).decode() for key, grant in tokens.items()}
 
 
-def _times(tokens: Mapping[str, Granted], issued: datetime) -> dict[str, str]:
+def _times(action: RequestToken, tokens: Mapping[str, Granted], issued: datetime) -> dict[str, str]:
     expires = min(grant.expires for grant in tokens.values())
+    lifetime = timedelta(seconds=min(grant.seconds for grant in tokens.values()))
+    due = renew_at(issued, min(lifetime, _shortest(action.tokens)))
     return {
-        names.TOKEN_EXPIRES: expires.astimezone(UTC).strftime(_ANNOTATION_FORMAT),
-        names.TOKEN_RENEW: renew_at(issued, expires).astimezone(UTC).strftime(_ANNOTATION_FORMAT),
+        names.TOKEN_EXPIRES: time_text(expires),
+        names.TOKEN_RENEW: time_text(due),
     }
 
 
-def renew_at(issued: datetime, expires: datetime) -> datetime:
-    """When to renew a token: at 80 % of its lifetime, or when it is a day old, whichever comes first."""
-    return issued + min((expires - issued) * RENEW_AFTER_SHARE, RENEW_AFTER)
+def renew_at(issued: datetime, lifetime: timedelta) -> datetime:
+    """Return when to renew a token: at 80 % of its lifetime, or when it is a day old, whichever comes first.
+
+    Args:
+        issued: when it was issued, by this process's clock, which may differ from that of the server.
+        lifetime: the token's lifetime.
+    """
+    return issued + min(lifetime * RENEW_AFTER_SHARE, RENEW_AFTER)
 
 
-# --- Keeping ---------------------------------------------------------------------------------------------
+def _shortest(sources: tuple[TokenSource, ...]) -> timedelta:
+    """Return the shortest requested lifetime of a Secret's tokens."""
+    return timedelta(seconds=min(source.expiration_seconds for source in sources))
+
+
+# --- Renewal and removal ---------------------------------------------------------------------------------
 
 
 def pod_of(secret: Envelope) -> tuple[str, str] | None:
-    """(tenant namespace, name) of the Pod a token Secret belongs to; None if it is no token Secret."""
+    """Return (tenant namespace, name) of the Pod of a token Secret; None for other Secrets."""
     namespace, name = secret.annotations.get(names.NAMESPACE), secret.annotations.get(names.POD_NAME)
     if not secret.name.startswith(names.TOKEN_SECRET_PREFIX) or not namespace or not name:
         return None
@@ -212,13 +232,13 @@ def pod_of(secret: Envelope) -> tuple[str, str] | None:
 
 
 def plan(secret: Envelope, v: Envelope | None, context: TenantContext, *, now: datetime) -> Plan:
-    """What a token Secret needs: renewal when due, deletion when its Pod has ended or is gone, else a look when due.
+    """Return the plan of a token Secret: renewal when due, or deletion when its Pod has ended or is gone.
 
     Args:
         secret: the token Secret in the super cluster.
-        v: the tenant's Pod that `pod_of` names, if the tenant has one.
-        context: the tenant.
-        now: the present, with time zone.
+        v: the tenant's Pod that `pod_of` names; None if it does not exist.
+        context: the tenant's settings.
+        now: the current time, with time zone.
     """
     if secret.annotations.get(names.CLUSTER) != context.key or secret.deleting:
         return EMPTY
@@ -228,12 +248,14 @@ def plan(secret: Envelope, v: Envelope | None, context: TenantContext, *, now: d
     if decode(v.status, _PodStatus).phase in TERMINAL_PHASES:
         return Plan((Delete("super", SECRETS, secret.namespace, secret.name, secret.uid),))
     due = _parse_time(secret.annotations.get(names.TOKEN_RENEW))
-    if due is not None and now < due:
-        # The Secret's state is good; the wait is only for the clock.
-        return Plan(wait=Wait("the token is renewed in time", after=(due - now).total_seconds()))
     contents = _decode_contents(secret.annotations.get(names.TOKENS, ""))
+    # No renewal can be due later than this, unless the clock was set back after the token was issued.
+    latest = renew_at(now, _shortest(contents.tokens)) if contents is not None else due
+    if due is not None and latest is not None and now < due <= latest:
+        # The Secret is up to date; it waits until the renewal is due.
+        return Plan(wait=Wait("the token is renewed in time", after=(due - now).total_seconds()))
     if contents is None:
-        # Defaced beyond use: made anew from the Pod, which still waits for it.
+        # The annotation is invalid. The Secret is deleted and created again from its Pod.
         return Plan((Delete("super", SECRETS, secret.namespace, secret.name, secret.uid),))
     return Plan(
         (

@@ -1,4 +1,4 @@
-"""An API server of paper behind the client's verbs, and caches that are filled by hand: the engine without a network."""
+"""An API server in memory behind the client's verbs, and caches that tests fill: the engine without a network."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from datetime import datetime
 from typing import Any
 
 from vcsync.kube.cache import Cache, Change
-from vcsync.kube.envelope import Envelope, parse
 from vcsync.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Status
-from vcsync.kube.patches import merge_patch
 from vcsync.kube.resources import Resource
-from vcsync.tenancy.brake import Gate
+from vcsync.objects.envelope import Envelope, parse
+from vcsync.objects.merge_patch import merge_patch
+from vcsync.syncer.caches import item_of
+from vcsync.syncer.kinds.plan import Kind
+from vcsync.tenancy.brake import DeletionLimiter, Releases
 
 Key = tuple[str, str, str]
 """plural, namespace, name"""
@@ -26,9 +28,9 @@ def refusal(
     return kind(Status(code=code, reason=reason or kind.__name__, message=message), endpoint=endpoint)
 
 
-def paper_gate(released: datetime | None = None) -> Gate:
-    """A gate that brakes when more than a third, and more than twenty, are to go."""
-    return Gate(0.3, released=lambda _: released, clock=lambda: 0.0)
+def paper_limiter(released: datetime | None = None) -> DeletionLimiter:
+    """A limiter that brakes when more than a third, and more than twenty, are to go."""
+    return DeletionLimiter(0.3, released=lambda _: released, releases=Releases(), clock=lambda: 0.0)
 
 
 async def believed() -> None:
@@ -36,7 +38,7 @@ async def believed() -> None:
 
 
 class PaperApi:
-    """Stores objects as dicts, keeps UIDs and versions, honours UID preconditions; fails when told to."""
+    """Stores objects as dicts, keeps UIDs and versions, honours UID preconditions; fails on demand."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -153,8 +155,8 @@ class PaperReflector:
     def observe(self, envelope: Envelope) -> Change | None:
         return self.cache.observe(envelope)
 
-    def observe_gone(self, namespace: str, name: str, uid: str, *, for_good: bool = True) -> Change | None:
-        return self.cache.observe_gone(namespace, name, uid, for_good=for_good)
+    def observe_gone(self, namespace: str, name: str, uid: str, *, final: bool = True) -> Change | None:
+        return self.cache.observe_gone(namespace, name, uid, final=final)
 
 
 class PaperCaches:
@@ -173,6 +175,9 @@ class PaperCaches:
 
     def items(self, resource: Resource, namespace: str | None = None) -> Any:
         return self.reflectors[resource].cache.items(namespace)
+
+    def items_in(self, super_namespace: str, kind: Kind) -> Any:
+        return (item_of(kind, envelope) for envelope in self.items(kind.resource, super_namespace))
 
 
 def _envelope(stored: Mapping[str, Any]) -> Envelope:

@@ -1,4 +1,4 @@
-"""What an answer to our own write shows is news like any other: it may hold what somebody else wrote just before."""
+"""Answers to the syncer's own writes are treated like events, since they may contain changes by other clients."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import pytest
 from engine_paper import PaperApi
 
 from vcsync.api import names
-from vcsync.kube.envelope import Envelope
 from vcsync.kube.resources import RESOURCE_QUOTAS, SERVICES
+from vcsync.objects.envelope import Envelope
 from vcsync.syncer.caches import SuperCaches
 from vcsync.syncer.kinds import KINDS
 from vcsync.syncer.kinds.plan import Side
+from vcsync.syncer.tenant_objects import TenantObjects
 from vcsync.syncer.waiting import Item
-from vcsync.syncer.world import World
 
 KEY = "vcsync-1a2b3c-acme"
 SERVICE = Item("services", "shop", "front")
 
 
 @pytest.mark.parametrize(("side", "namespace"), [("tenant", "shop"), ("super", f"{KEY}-shop")])
-def test_an_answer_makes_its_item_work_again(side: Side, namespace: str) -> None:
+def test_an_answer_enqueues_its_item(side: Side, namespace: str) -> None:
     asked: list[Item] = []
 
     def enqueue(tenant: str, item: Item) -> None:
-        world.enqueue(tenant, item)
+        objects.enqueue(tenant, item)
 
     here = SuperCaches(
         PaperApi("r1"),  # type: ignore[arg-type]
@@ -34,17 +34,17 @@ def test_an_answer_makes_its_item_work_again(side: Side, namespace: str) -> None
         wake=lambda *_: None,
         on_node=lambda _: None,
     )
-    world = World(
+    objects = TenantObjects(
         PaperApi("tenant"),  # type: ignore[arg-type]
         key=KEY,
         super_id="r1",
-        here=here,
+        super_caches=here,
         ledger=SimpleNamespace(open=lambda *_: True),  # type: ignore[arg-type]
         kinds=KINDS,
         enqueue=lambda _, item: asked.append(item),
         wake=lambda *_: None,
     )
-    world.ready = True
+    objects.ready = True
     answer = Envelope(
         "front",
         namespace,
@@ -53,11 +53,11 @@ def test_an_answer_makes_its_item_work_again(side: Side, namespace: str) -> None
         labels={names.CONTROLLED: names.TRUE},
         annotations={names.CLUSTER: KEY, names.NAMESPACE: "shop"},
     )
-    world.observe(side, SERVICES, answer)
+    objects.observe(side, SERVICES, answer)
     assert SERVICE in asked
 
 
-def test_pairs_that_lack_a_side_or_are_going_come_before_those_that_stand() -> None:
+def test_pairs_that_lack_a_side_or_are_being_deleted_come_first() -> None:
     here = SuperCaches(
         PaperApi("r1"),  # type: ignore[arg-type]
         KINDS,
@@ -65,11 +65,11 @@ def test_pairs_that_lack_a_side_or_are_going_come_before_those_that_stand() -> N
         wake=lambda *_: None,
         on_node=lambda _: None,
     )
-    world = World(
+    objects = TenantObjects(
         PaperApi("tenant"),  # type: ignore[arg-type]
         key=KEY,
         super_id="r1",
-        here=here,
+        super_caches=here,
         ledger=SimpleNamespace(open=lambda *_: True),  # type: ignore[arg-type]
         kinds=KINDS,
         enqueue=lambda *_: None,
@@ -77,14 +77,14 @@ def test_pairs_that_lack_a_side_or_are_going_come_before_those_that_stand() -> N
     )
 
     def tenant_service(name: str, deleting: str | None = None) -> None:
-        world.observe(
+        objects.observe(
             "tenant", SERVICES, Envelope(name, "shop", f"v-{name}", "7", deletion_timestamp=deleting)
         )
 
     def super_service(name: str) -> None:
         labels = {names.CONTROLLED: names.TRUE}
         annotations = {names.CLUSTER: KEY, names.NAMESPACE: "shop"}
-        world.observe(
+        objects.observe(
             "super",
             SERVICES,
             Envelope(name, f"{KEY}-shop", f"p-{name}", "7", labels=labels, annotations=annotations),
@@ -99,13 +99,13 @@ def test_pairs_that_lack_a_side_or_are_going_come_before_those_that_stand() -> N
     settled = {
         name
         for name in ("new", "lost", "standing", "going")
-        if world.looks_settled(Item("services", "shop", name))
+        if objects.looks_settled(Item("services", "shop", name))
     }
 
     assert settled == {"standing"}
 
 
-def test_what_is_used_of_a_quota_makes_no_namespace_work() -> None:
+def test_the_usage_of_a_quota_enqueues_no_namespace() -> None:
     asked: list[Item] = []
     woken: list[object] = []
     here = SuperCaches(

@@ -1,4 +1,4 @@
-"""A Pod is bound once: the watch may be behind with what our own binding did."""
+"""A Pod is bound once, although the watch may report the binding later."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine_paper import PaperApi, refusal
 
 from vcsync.kube.errors import Conflict
 from vcsync.kube.resources import PODS
-from vcsync.syncer.act import BINDING_SECONDS, Hands, Stale
+from vcsync.syncer.executor import BINDING_SECONDS, Executor, Stale
 from vcsync.syncer.kinds.plan import Bind
 
 TENANT = "tenant"
@@ -21,7 +21,7 @@ class Bench:
         self.now = 1000.0
         self.tenant = PaperApi(TENANT)
         self.observed: list[str] = []
-        self.hands = Hands(
+        self.executor = Executor(
             tenant_client=self.tenant,  # type: ignore[arg-type]
             super_client=PaperApi("r1"),  # type: ignore[arg-type]
             caches=SimpleNamespace(
@@ -33,7 +33,7 @@ class Bench:
         )
 
     async def bind(self, uid: str) -> None:
-        await self.hands.carry_out(
+        await self.executor.execute(
             Bind("shop", "web", uid, "node-1.r1"),
             None,  # type: ignore[arg-type]
             confirm=_nothing,
@@ -56,7 +56,7 @@ def bench() -> Bench:
     return bench
 
 
-async def test_a_plan_made_before_the_watch_tells_of_the_binding_does_not_bind_again(bench: Bench) -> None:
+async def test_a_binding_is_not_repeated_before_the_watch_reports_it(bench: Bench) -> None:
     await bench.bind("u1")
     await bench.bind("u1")
     assert bench.bindings == 1
@@ -68,14 +68,14 @@ async def test_another_pod_of_the_same_name_is_bound(bench: Bench) -> None:
     assert bench.bindings == 2
 
 
-async def test_a_binding_that_the_watch_never_shows_is_tried_again(bench: Bench) -> None:
+async def test_a_binding_that_the_watch_never_reports_is_repeated(bench: Bench) -> None:
     await bench.bind("u1")
     bench.now += BINDING_SECONDS
     await bench.bind("u1")
     assert bench.bindings == 2
 
 
-async def test_a_refused_binding_is_not_taken_for_done(bench: Bench) -> None:
+async def test_a_refused_binding_is_repeated(bench: Bench) -> None:
     bench.tenant.failures["create binding pods"] = refusal(Conflict, "already assigned", TENANT, code=409)
     with pytest.raises(Stale):
         await bench.bind("u1")
@@ -83,3 +83,21 @@ async def test_a_refused_binding_is_not_taken_for_done(bench: Bench) -> None:
     del bench.tenant.failures["create binding pods"]
     await bench.bind("u1")
     assert bench.bindings == 2
+
+
+async def test_a_binding_names_the_pod_by_its_uid_and_the_virtual_node(bench: Bench) -> None:
+    sent: list[tuple[Any, ...]] = []
+
+    async def create_raw(*arguments: Any, **options: Any) -> bytes:
+        sent.append((*arguments, options))
+        return b"{}"
+
+    bench.tenant.create_raw = create_raw  # type: ignore[method-assign]
+    await bench.bind("u1")
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u1"},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "node-1.r1"},
+    }
+    assert sent == [(PODS, body, "shop", {"name": "web", "subresource": "binding"})]

@@ -1,4 +1,4 @@
-"""Large contents are read when they are written, and not kept."""
+"""Large objects are cached as digests, and read when they are written."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from test_engine_reconcile import KEY, MAP, PLACE, Scene
 
 from vcsync.api import names
-from vcsync.kube.envelope import Envelope
 from vcsync.kube.errors import Unreachable
 from vcsync.kube.resources import CONFIG_MAPS, SECRETS
+from vcsync.objects.envelope import Envelope
 from vcsync.syncer.caches import TenantCaches
 from vcsync.syncer.digests import WHOLE_BYTES, digest, is_digest, with_digest
 from vcsync.syncer.kinds import KINDS
@@ -26,7 +26,7 @@ def envelope(**fields: Any) -> Envelope:
     return Envelope("settings", "shop", "u", "7", **fields)
 
 
-def test_what_is_small_is_kept_as_it_is() -> None:
+def test_small_objects_are_cached_unchanged() -> None:
     small = envelope(rest=b'{"data":{"a":"b"}}', labels={"app": "web"})
     assert with_digest(small) == small
     assert not is_digest(small)
@@ -40,7 +40,7 @@ def test_what_is_small_is_kept_as_it_is() -> None:
         envelope(labels={"a": "x" * WHOLE_BYTES}),
     ],
 )
-def test_of_what_is_large_only_a_digest_is_kept(large: Envelope) -> None:
+def test_large_objects_are_cached_as_digests(large: Envelope) -> None:
     kept = with_digest(large)
     assert is_digest(kept)
     assert (kept.key, kept.uid, kept.resource_version) == (large.key, "u", "7")
@@ -69,13 +69,13 @@ def test_digests_differ_exactly_where_objects_do(
 
 
 @pytest.mark.parametrize("resource", [CONFIG_MAPS, SECRETS])
-async def test_a_tenants_caches_keep_no_large_content(resource: Any) -> None:
+async def test_a_tenants_caches_contain_no_large_objects(resource: Any) -> None:
     caches = TenantCaches(
         PaperApi("tenant"),  # type: ignore[arg-type]
         tenant=KEY,
         super_id="r1",
         kinds=KINDS,
-        is_open=lambda *_: True,
+        is_placed=lambda *_: True,
         enqueue=lambda *_: None,
         wake=lambda *_: None,
         on_pod=lambda _: None,
@@ -91,14 +91,14 @@ class Digested(Scene):
 
     def __init__(self) -> None:
         super().__init__()
-        kind = self.world.kinds["configmaps"]
-        kinds = dict(self.world.kinds)
+        kind = self.objects.kinds["configmaps"]
+        kinds = dict(self.objects.kinds)
         kinds["configmaps"] = Kind(name=kind.name, resource=kind.resource, plan=kind.plan, digested=True)
-        self.world.kinds = kinds
+        self.objects.kinds = kinds
         self.seen: list[bytes] = []
         self.plans["configmaps"] = self.plan
-        observe = self.theirs.reflectors[CONFIG_MAPS].observe
-        self.theirs.reflectors[CONFIG_MAPS].observe = lambda found: observe(with_digest(found))  # type: ignore[method-assign]
+        observe = self.tenant_caches.reflectors[CONFIG_MAPS].observe
+        self.tenant_caches.reflectors[CONFIG_MAPS].observe = lambda found: observe(with_digest(found))  # type: ignore[method-assign]
 
     def plan(self, v: Envelope | None, p: Envelope | None) -> Plan:
         assert v is not None
@@ -115,7 +115,7 @@ class Digested(Scene):
             "data": {"a": text * WHOLE_BYTES},
         }
         stored = self.tenant.put(CONFIG_MAPS, body)
-        self.theirs.reflectors[CONFIG_MAPS].observe(stored)
+        self.tenant_caches.reflectors[CONFIG_MAPS].observe(stored)
         return stored
 
     def reads(self) -> int:
@@ -127,7 +127,7 @@ def scene() -> Digested:
     return Digested()
 
 
-async def test_a_large_object_is_read_to_be_written_and_not_again_while_nothing_has_changed(
+async def test_a_large_object_is_read_only_when_it_is_written(
     scene: Digested,
 ) -> None:
     stored = scene.large()
@@ -146,17 +146,17 @@ async def test_a_large_object_is_read_to_be_written_and_not_again_while_nothing_
     assert scene.seen[-1] == changed.rest
 
 
-async def test_what_changed_in_the_super_cluster_is_compared_with_the_whole(scene: Digested) -> None:
+async def test_a_change_in_the_super_cluster_is_compared_with_the_whole_object(scene: Digested) -> None:
     scene.large()
     await scene.reconciler.reconcile(MAP)
-    scene.here.reflectors[CONFIG_MAPS].observe(
+    scene.super_caches.reflectors[CONFIG_MAPS].observe(
         scene.super.put(CONFIG_MAPS, scene.super.objects[CONFIG_MAPS.plural, PLACE, "settings"])
     )
     await scene.reconciler.reconcile(MAP)
     assert scene.reads() == 2
 
 
-async def test_nothing_is_decided_while_the_content_cannot_be_read(scene: Digested) -> None:
+async def test_an_item_is_retried_while_the_content_cannot_be_read(scene: Digested) -> None:
     scene.large()
     scene.tenant.failures["get configmaps"] = Unreachable("cut", endpoint="tenant")  # type: ignore[assignment]
     with pytest.raises(Unreachable):
@@ -165,9 +165,9 @@ async def test_nothing_is_decided_while_the_content_cannot_be_read(scene: Digest
     assert scene.super.writes() == []
 
 
-async def test_one_that_has_gone_meanwhile_waits_for_the_watch_to_say_so(scene: Digested) -> None:
+async def test_a_deleted_large_object_waits_for_the_report_of_the_watch(scene: Digested) -> None:
     scene.large()
     del scene.tenant.objects[CONFIG_MAPS.plural, "shop", "settings"]
     scene.plans["configmaps"] = lambda v, p: pytest.fail("nothing can be planned of it")
     assert await scene.reconciler.reconcile(MAP) == 2.0
-    assert scene.theirs.get(CONFIG_MAPS, "shop", "settings") is not None
+    assert scene.tenant_caches.get(CONFIG_MAPS, "shop", "settings") is not None

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from engine_paper import PaperApi, PaperCaches, paper_gate
+from engine_paper import PaperApi, PaperCaches, paper_limiter
 
 from vcsync.api import names
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS
-from vcsync.kube.envelope import Envelope
 from vcsync.kube.resources import CONFIG_MAPS, ENDPOINTS, NAMESPACES, PODS, RESOURCE_QUOTAS, SERVICES
-from vcsync.syncer.drain import LONGEST_GRACE_SECONDS, MOST_REFUSALS, Drain
+from vcsync.objects.envelope import Envelope
+from vcsync.syncer.drain import BRAKED_SECONDS, LONGEST_GRACE_SECONDS, MOST_REFUSALS, Drain
 from vcsync.syncer.ledger import Holding, Ledger
 
 KEY = "vcsync-1a2b3c-acme"
@@ -23,18 +23,18 @@ class World:
         self.meta, self.super = PaperApi("meta"), PaperApi("r1")
         self.caches = PaperCaches(NAMESPACES, PODS)
         self.ledger = Ledger(self.meta, "r1", lambda *_: None)
-        self.told: list[tuple[str, str]] = []
-        self.gate = paper_gate()
+        self.reported: list[tuple[str, str]] = []
+        self.limiter = paper_limiter()
         self.drain = Drain(
             meta=self.meta,
             super_client=self.super,
             super_id="r1",
             caches=self.caches,
             ledger=self.ledger,
-            tell=lambda tenant, pod: self.told.append((tenant, pod.name)),
+            on_deleted=lambda tenant, pod: self.reported.append((tenant, pod.name)),
             evict=self.evict,
             clock=lambda: self.now,
-            gate=self.gate,
+            limiter=self.limiter,
         )
         self.now = 0.0
         self.asked: list[str] = []
@@ -74,11 +74,11 @@ class World:
         self.ledger.reflector.observe(placed)
         return placed
 
-    def hold_namespace(self, **labels: str) -> None:
+    def hold_namespace(self, namespace: str = "shop", **labels: str) -> None:
         meta = {
-            "name": SUPER_NAMESPACE,
+            "name": names.super_namespace(KEY, namespace),
             "labels": labels or {names.CONTROLLED: names.TRUE},
-            "annotations": {names.CLUSTER: KEY, names.NAMESPACE: "shop"},
+            "annotations": {names.CLUSTER: KEY, names.NAMESPACE: namespace},
         }
         self.caches.reflectors[NAMESPACES].observe(self.super.put(NAMESPACES, {"metadata": meta}))
 
@@ -114,31 +114,31 @@ async def test_losing_a_placement_drains_pods_before_the_namespace(world: World)
     assert await world.drain.step(KEY, "shop") is not None
     assert world.super.writes() == [("delete", "pods", SUPER_NAMESPACE, "web")]
     assert "Pods" in world.drain.reasons[(KEY, "shop")]
-    assert world.told == [(KEY, "web")]
+    assert world.reported == [(KEY, "web")]
     world.caches.reflectors[PODS].observe_gone(pod.namespace, pod.name, pod.uid)
     assert await world.drain.step(KEY, "shop") is not None
     assert not world.super.has(NAMESPACES, SUPER_NAMESPACE)
     assert world.finalizers() == [names.drain_finalizer("r1")]
 
 
-async def test_the_finalizer_goes_last_and_leaves_those_of_others(world: World) -> None:
+async def test_the_finalizer_is_removed_last_and_others_are_kept(world: World) -> None:
     world.place({"r2": 1}, names.drain_finalizer("r1"), names.drain_finalizer("r2"))
     assert await world.drain.step(KEY, "shop") is None
     assert world.finalizers() == [names.drain_finalizer("r2")]
     assert world.drain.reasons == {}
 
 
-async def test_a_pod_that_is_going_already_is_waited_for_not_deleted_again(world: World) -> None:
+async def test_a_pod_being_deleted_is_not_deleted_again(world: World) -> None:
     world.place({}, names.drain_finalizer("r1"))
     world.hold_pod("web", deleting=True)
     assert await world.drain.step(KEY, "shop") is not None
     assert world.super.writes() == []
-    assert world.told == []
+    assert world.reported == []
 
 
 @pytest.mark.parametrize("deleting", [True, False])
 @pytest.mark.parametrize(("grace", "asked"), [(7200, None), (2**63 - 1, LONGEST_GRACE_SECONDS)])
-async def test_a_pod_that_wants_years_to_end_gets_a_day(
+async def test_the_grace_period_of_a_drained_pod_is_limited(
     world: World, deleting: bool, grace: int, asked: int | None
 ) -> None:
     world.place({}, names.drain_finalizer("r1"))
@@ -147,7 +147,7 @@ async def test_a_pod_that_wants_years_to_end_gets_a_day(
     assert world.super.graces == ([] if deleting and asked is None else [asked])
 
 
-async def test_a_strangers_namespace_of_that_name_is_left_alone(world: World) -> None:
+async def test_a_foreign_namespace_of_that_name_is_kept(world: World) -> None:
     world.place({}, names.drain_finalizer("r1"))
     world.hold_namespace(team="other")
     assert await world.drain.step(KEY, "shop") is None
@@ -155,7 +155,7 @@ async def test_a_strangers_namespace_of_that_name_is_left_alone(world: World) ->
     assert world.finalizers() == []
 
 
-async def test_another_namespace_that_maps_on_the_same_name_is_left_alone() -> None:
+async def test_another_namespace_with_the_same_hashed_name_is_kept() -> None:
     one, other = (f"{'x' * 45}-{number}" for number in ("00416", "00744"))
     place = names.super_namespace(KEY, one)
     assert names.super_namespace(KEY, other) == place
@@ -169,7 +169,7 @@ async def test_another_namespace_that_maps_on_the_same_name_is_left_alone() -> N
     assert world.super.writes() == []
 
 
-async def test_an_orphan_is_cleared_only_when_the_ledger_read_live_does_not_know_it(world: World) -> None:
+async def test_an_orphan_is_removed_after_a_live_read_of_the_ledger(world: World) -> None:
     world.hold_namespace()
     world.meta.put(
         NAMESPACE_PLACEMENTS,
@@ -192,7 +192,40 @@ async def test_an_orphan_is_cleared_only_when_the_ledger_read_live_does_not_know
     assert not world.super.has(NAMESPACES, SUPER_NAMESPACE)
 
 
-async def test_a_finalizer_that_only_precedes_a_placement_is_left_alone(world: World) -> None:
+async def test_a_ledger_that_lost_its_entries_removes_no_namespaces(world: World) -> None:
+    for number in range(40):
+        world.hold_namespace(f"n{number}")
+    assert await world.drain.step(KEY, "n0") == BRAKED_SECONDS
+    assert world.super.writes() == []
+    assert world.drain.reasons[KEY, "n0"].startswith(
+        "40 of 40 namespaces in super cluster r1 that the ledger does not know would be deleted"
+    )
+    for number in range(40):
+        world.place({"r1": 1}, names.drain_finalizer("r1"), namespace=f"n{number}")
+    assert await world.drain.step(KEY, "n0") is None
+    assert world.drain.reasons == {}
+    assert not world.limiter.braked, "the brake lets go when the ledger knows them again"
+
+
+async def test_a_namespace_missing_only_in_the_cache_is_not_an_orphan(world: World) -> None:
+    for number in range(40):
+        world.hold_namespace(f"n{number}")
+    world.place({"r1": 1}, names.drain_finalizer("r1"), namespace="n0")
+    world.ledger.reflector.observe_gone(KEY, "n0", "np-n0", final=False)
+    assert await world.drain.step(KEY, "n0") is None
+    assert not world.limiter.braked
+
+
+async def test_few_orphans_among_many_namespaces_are_removed(world: World) -> None:
+    world.hold_namespace("orphan")
+    for number in range(40):
+        world.hold_namespace(f"n{number}")
+        world.place({"r1": 1}, names.drain_finalizer("r1"), namespace=f"n{number}")
+    assert await world.drain.step(KEY, "orphan") is not None
+    assert world.super.writes() == [("delete", "namespaces", "", names.super_namespace(KEY, "orphan"))]
+
+
+async def test_a_finalizer_before_a_placement_is_kept(world: World) -> None:
     world.place({}, names.drain_finalizer("r1"))
     behind = world.ledger.entry(KEY, "shop")
     placed = world.meta.objects[(NAMESPACE_PLACEMENTS.plural, KEY, "shop")]
@@ -203,7 +236,7 @@ async def test_a_finalizer_that_only_precedes_a_placement_is_left_alone(world: W
     assert world.finalizers() == [names.drain_finalizer("r1")]
 
 
-async def test_a_drain_stops_when_the_namespace_is_placed_again_meanwhile(
+async def test_a_drain_stops_when_the_namespace_is_placed_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.place({"r2": 1}, names.drain_finalizer("r1"))
@@ -233,7 +266,7 @@ async def test_a_drain_stops_when_the_namespace_is_placed_again_meanwhile(
     assert names.drain_finalizer("r1") in world.finalizers()
 
 
-async def test_the_name_server_stays_for_pods_of_other_namespaces_when_its_own_loses_its_slices(
+async def test_the_name_server_is_kept_for_other_namespaces(
     world: World,
 ) -> None:
     place = names.super_namespace(KEY, "kube-system")
@@ -260,6 +293,27 @@ async def test_the_name_server_stays_for_pods_of_other_namespaces_when_its_own_l
     assert entry.holding is Holding.NAME_SERVER
 
 
+async def test_a_replaced_object_does_not_stop_the_removal_of_others(world: World) -> None:
+    place = names.super_namespace(KEY, "kube-system")
+    world.caches = PaperCaches(NAMESPACES, PODS, CONFIG_MAPS)
+    world.drain._caches = world.caches  # type: ignore[assignment]
+    world.place({"r1": 1}, names.drain_finalizer("r1"))
+    world.place({"r2": 1}, names.drain_finalizer("r1"), namespace="kube-system")
+    meta = {"namespace": place, "labels": {names.CONTROLLED: names.TRUE}, "annotations": {names.CLUSTER: KEY}}
+    for name in ("exchanged", "gone", "stands"):
+        held = world.super.put(CONFIG_MAPS, {"metadata": {"name": name, **meta}})
+        world.caches.reflectors[CONFIG_MAPS].observe(held)
+    world.super.put(CONFIG_MAPS, {"metadata": {"name": "exchanged", "uid": "another", **meta}})
+    del world.super.objects["configmaps", place, "gone"]
+    await world.drain.step(KEY, "kube-system")
+    assert world.super.has(CONFIG_MAPS, "exchanged", place), (
+        "it is another object than the one that was judged"
+    )
+    assert not world.super.has(CONFIG_MAPS, "stands", place)
+    known = [each.name for each in world.caches.reflectors[CONFIG_MAPS].cache.items(place)]
+    assert known == ["exchanged", "stands"], "of what is gone no watch may ever tell"
+
+
 GIVEN_UP = {"r1": {"cpu": "2"}}
 
 
@@ -273,7 +327,7 @@ GIVEN_UP = {"r1": {"cpu": "2"}}
         ({}, {}, False),
     ],
 )
-async def test_slices_are_given_back_once_pods_use_no_more_than_what_is_left(
+async def test_slices_are_freed_when_the_usage_is_within_the_rest(
     world: World, hard: dict[str, str], used: dict[str, str], given_back: bool
 ) -> None:
     drain, clear = names.drain_finalizer("r1"), names.clear_finalizer("r1")
@@ -290,14 +344,14 @@ async def test_slices_are_given_back_once_pods_use_no_more_than_what_is_left(
     assert bool(world.drain.reasons) is not given_back
 
 
-async def test_a_finalizer_that_only_precedes_what_is_to_be_given_back_is_left_alone(world: World) -> None:
+async def test_a_finalizer_before_a_clearing_is_kept(world: World) -> None:
     drain, clear = names.drain_finalizer("r1"), names.clear_finalizer("r1")
     world.place({"r1": 3}, drain, clear)
     assert await world.drain.step(KEY, "shop") is None
     assert world.finalizers() == [drain, clear]
 
 
-async def test_what_was_to_be_given_back_goes_with_the_rest(world: World) -> None:
+async def test_a_drain_removes_the_clear_finalizer_too(world: World) -> None:
     world.place({"r2": 1}, names.drain_finalizer("r1"), names.clear_finalizer("r1"), clearing=GIVEN_UP)
     assert await world.drain.step(KEY, "shop") is None
     assert world.finalizers() == []
@@ -321,13 +375,13 @@ def deleted(world: World) -> list[str]:
     return [call[3] for call in world.super.writes() if call[:2] == ("delete", "pods")]
 
 
-async def test_pods_end_as_budgets_allow_and_what_waits_is_told(world: World) -> None:
+async def test_budgets_delay_evictions_and_the_reason_is_shown(world: World) -> None:
     leaving(world, "a", "b")
     world.budgets["b"] = BUDGET
     assert await world.drain.step(KEY, "shop") is not None
     assert deleted(world) == ["a"]
     assert world.drain.reasons[KEY, "shop"] == (
-        f"2 Pods are still to end; waits for PodDisruptionBudgets: {BUDGET}"
+        f"2 Pods have not ended yet; waits for PodDisruptionBudgets: {BUDGET}"
     )
     world.budgets.clear()
     await world.drain.step(KEY, "shop")
@@ -335,7 +389,7 @@ async def test_pods_end_as_budgets_allow_and_what_waits_is_told(world: World) ->
 
 
 @pytest.mark.parametrize(("spec", "patience"), [({}, 3600), ({"evictionSeconds": 60}, 60)])
-async def test_no_budget_holds_pods_for_longer_than_the_operator_lets_it(
+async def test_budgets_are_ignored_after_the_operators_limit(
     world: World, spec: dict[str, Any], patience: int
 ) -> None:
     leaving(world, "a", **spec)
@@ -348,14 +402,14 @@ async def test_no_budget_holds_pods_for_longer_than_the_operator_lets_it(
     assert deleted(world) == ["a"]
 
 
-async def test_an_operator_may_have_pods_wait_for_no_budget(world: World) -> None:
+async def test_an_operator_may_disable_budgets(world: World) -> None:
     leaving(world, "a", evictionSeconds=0)
     world.budgets["a"] = BUDGET
     await world.drain.step(KEY, "shop")
     assert (world.asked, deleted(world)) == ([], ["a"])
 
 
-async def test_a_namespace_that_goes_itself_waits_for_no_budget(world: World) -> None:
+async def test_a_deleted_namespace_ignores_budgets(world: World) -> None:
     placed = world.place({"r1": 1}, names.drain_finalizer("r1"))
     stored = world.meta.objects[NAMESPACE_PLACEMENTS.plural, KEY, "shop"]
     stored["metadata"]["deletionTimestamp"] = "2026-05-01T12:00:00Z"
@@ -367,7 +421,7 @@ async def test_a_namespace_that_goes_itself_waits_for_no_budget(world: World) ->
     assert (world.asked, deleted(world)) == ([], ["a"])
 
 
-async def test_pods_that_have_ended_or_end_already_are_not_asked_about(world: World) -> None:
+async def test_pods_that_have_ended_or_are_being_deleted_are_not_evicted(world: World) -> None:
     leaving(world)
     world.hold_pod("ends", deleting=True)
     ended = {
@@ -380,7 +434,7 @@ async def test_pods_that_have_ended_or_end_already_are_not_asked_about(world: Wo
     assert (world.asked, deleted(world)) == ([], ["ended"])
 
 
-async def test_many_that_wait_keep_no_others_from_being_asked(world: World) -> None:
+async def test_many_refused_evictions_do_not_block_others(world: World) -> None:
     pods = [f"held-{number:02}" for number in range(MOST_REFUSALS + 5)]
     leaving(world, *pods, "other")
     world.budgets = dict.fromkeys(pods, BUDGET)
@@ -389,3 +443,16 @@ async def test_many_that_wait_keep_no_others_from_being_asked(world: World) -> N
     assert deleted(world) == []
     await world.drain.step(KEY, "shop")
     assert deleted(world) == ["other"]
+
+
+async def test_a_suspended_tenant_has_no_budgets(world: World) -> None:
+    leaving(world, "a")
+    stored = world.meta.objects[NAMESPACE_PLACEMENTS.plural, KEY, "shop"]
+    since = "2026-01-01T00:00:00Z"
+    stored["status"]["conditions"] = [
+        {"type": "Placed", "status": "False", "reason": "Suspended", "lastTransitionTime": since}
+    ]
+    world.ledger.reflector.observe(world.meta.put(NAMESPACE_PLACEMENTS, stored))
+    world.budgets["a"] = BUDGET
+    await world.drain.step(KEY, "shop")
+    assert (world.asked, deleted(world)) == ([], ["a"])

@@ -1,4 +1,4 @@
-"""A syncer works only on the super cluster it is for."""
+"""A syncer works only on its own super cluster."""
 
 import pytest
 from engine_paper import PaperApi
@@ -22,7 +22,7 @@ def marked(super_id: str) -> PaperApi:
     return api
 
 
-async def test_the_right_cluster_passes() -> None:
+async def test_the_intended_cluster_is_accepted() -> None:
     await check_identity(marked("r1"), "r1")
 
 

@@ -1,4 +1,4 @@
-"""What a NamespacePlacement means to one super cluster."""
+"""The entries of NamespacePlacements for one super cluster."""
 
 import json
 from typing import Any
@@ -7,10 +7,18 @@ import pytest
 from engine_paper import PaperApi
 
 from vcsync.api import names
-from vcsync.kube.envelope import Envelope, parse
 from vcsync.kube.resources import CONFIG_MAPS, ENDPOINTS, NAMESPACES, PODS, SERVICES, Resource
-from vcsync.syncer.ledger import Holding, Ledger, entry_of, hard_of, holds, room_of
-from vcsync.syncer.room import LEAST
+from vcsync.objects.envelope import Envelope, parse
+from vcsync.syncer.ledger import (
+    Holding,
+    Ledger,
+    byte_limit_of,
+    entry_of,
+    hard_of,
+    holds,
+    name_server_entry,
+)
+from vcsync.syncer.store_budget import LEAST_BYTES
 
 KEY = "vcsync-1a2b3c-acme"
 
@@ -21,6 +29,7 @@ def placement(
     deleting: bool = False,
     version: int = 1,
     name: str = "shop",
+    status: dict[str, Any] | None = None,
     **spec: Any,
 ) -> Envelope:
     meta: dict[str, Any] = {
@@ -44,7 +53,7 @@ def placement(
         },
     }
     if placements is not None:
-        body["status"] = {"placements": placements}
+        body["status"] = {"placements": placements, **(status or {})}
     return parse(json.dumps(body).encode())
 
 
@@ -67,7 +76,7 @@ DRAIN = names.drain_finalizer("r1")
         (placement({"r1": 2}, deleting=True), None),
     ],
 )
-def test_holding_follows_status_and_finalizer(envelope: Envelope, holding: Holding | None) -> None:
+def test_the_holding_depends_on_status_and_finalizer(envelope: Envelope, holding: Holding | None) -> None:
     entry = entry_of(envelope, "r1")
     assert (entry.holding if entry else None) is holding
 
@@ -79,69 +88,80 @@ def test_the_quota_in_the_super_cluster_is_exactly_the_slices() -> None:
     assert entry.placement.placements == {"r1": 3, "r2": 1}
 
 
+def test_freed_amounts_count_as_distributed_until_they_are_cleared() -> None:
+    def allocated(*finalizers: str) -> dict[str, int]:
+        envelope = placement({"r1": 1}, DRAIN, *finalizers, status={"clearing": {"r1": {"cpu": "2"}}})
+        entry = entry_of(envelope, "r1")
+        assert entry is not None
+        return {name: entry.allocated[name] for name in ("cpu",)}
+
+    assert allocated() == {"cpu": 500}
+    assert allocated(names.clear_finalizer("r1")) == {"cpu": 2500}
+
+
 def test_slices_of_thousandths_add_up_exactly() -> None:
     assert hard_of(3, {"cpu": "333m"}) == {"requests.cpu": "999m"}
 
 
-def test_the_quota_in_the_super_cluster_bounds_pods_that_request_nothing_and_other_objects() -> None:
+def test_the_quota_in_the_super_cluster_limits_pods_and_other_objects() -> None:
     size = {"cpu": "1", "pods": "14", "services.nodeports": "20"}
     assert hard_of(3, size) == {"requests.cpu": "3", "pods": "42", "services.nodeports": "60"}
 
 
-def test_whose_namespace_it_is_comes_from_the_placements_place_not_from_its_spec() -> None:
+def test_tenant_and_namespace_are_those_of_the_placements_metadata() -> None:
     entry = entry_of(placement({"r1": 1}, tenant="vcsync-ffffff-other", namespace="kube-system"), "r1")
     assert entry is not None
     assert (entry.tenant, entry.namespace) == (KEY, "shop")
 
 
 def test_changes_are_reported_once_and_only_when_they_matter() -> None:
-    told: list[tuple[str, str]] = []
-    ledger = Ledger(PaperApi("meta"), "r1", lambda *key: told.append(key) if key[1] == "shop" else None)
+    changed: list[tuple[str, str]] = []
+    ledger = Ledger(PaperApi("meta"), "r1", lambda *key: changed.append(key) if key[1] == "shop" else None)
     ledger.reflector.observe(placement({"r1": 1}, DRAIN, version=1))
     ledger.reflector.observe(placement({"r1": 1}, DRAIN, version=2))
-    assert told == [(KEY, "shop")]
+    assert changed == [(KEY, "shop")]
     assert ledger.open(KEY, "shop", PODS, "web")
     ledger.reflector.observe(placement({"r2": 1}, DRAIN, version=3))
-    assert told == [(KEY, "shop")] * 2
+    assert changed == [(KEY, "shop")] * 2
     assert ledger.open(KEY, "shop", PODS, "web"), "what is being drained must be seen until it is gone"
     ledger.reflector.observe(placement({"r2": 1}, version=4))
-    assert told == [(KEY, "shop")] * 3
+    assert changed == [(KEY, "shop")] * 3
     assert not ledger.open(KEY, "shop", PODS, "web")
     assert list(ledger.entries()) == []
 
 
-def test_a_placement_that_cannot_be_read_changes_nothing() -> None:
+def test_an_unreadable_placement_changes_nothing() -> None:
     ledger = Ledger(PaperApi("meta"), "r1", lambda *_: None)
     ledger.reflector.observe(placement({"r1": 1}, DRAIN, version=1))
     ledger.reflector.observe(placement({"r1": 1}, DRAIN, version=2, sliceSize={"cpu": "much"}))
     assert ledger.open(KEY, "shop", PODS, "web")
 
 
-def test_bytes_of_slices_are_no_quota_of_an_api_server_but_room_for_objects() -> None:
+def test_bytes_of_slices_are_not_in_the_quota() -> None:
     size = {"cpu": "1", "object-bytes": "8Mi"}
     assert hard_of(3, size) == {"requests.cpu": "3"}
-    assert room_of(3, size) == 24 << 20
-    assert room_of(1, {"object-bytes": "4Ki"}) == LEAST
-    assert room_of(1, {"cpu": "1"}) is None
+    assert byte_limit_of(3, size) == 24 << 20
+    assert byte_limit_of(1, {"object-bytes": "4Ki"}) == LEAST_BYTES
+    assert byte_limit_of(1, {"cpu": "1"}) is None
 
 
-def test_a_tenants_room_is_that_of_all_its_namespaces() -> None:
+def test_a_tenants_byte_limit_is_the_sum_of_its_namespaces() -> None:
     ledger = Ledger(PaperApi("meta"), "r1", lambda *_: None)  # type: ignore[arg-type]
     size = {"cpu": "1", "object-bytes": "8Mi"}
     seen = ledger.reflector.observe
     seen(placement({"r1": 2}, DRAIN, version=1, sliceSize=size))
-    assert ledger.room(KEY) == 16 << 20
+    assert ledger.byte_limit(KEY) == 16 << 20
     seen(placement({"r1": 3}, DRAIN, version=2, sliceSize=size))
-    assert ledger.room(KEY) == 24 << 20
+    assert ledger.byte_limit(KEY) == 24 << 20
     seen(placement({"r2": 3}, DRAIN, version=3, sliceSize=size))
-    assert ledger.room(KEY) <= LEAST
+    assert ledger.byte_limit(KEY) <= LEAST_BYTES
     ledger.reflector.observe_gone(KEY, "shop", "np-shop")
-    assert ledger.room(KEY) == 0
+    assert ledger.byte_limit(KEY) == 0
 
 
-def test_the_name_server_is_here_as_long_as_any_namespace_has_slices() -> None:
-    told: list[tuple[str, str]] = []
-    ledger = Ledger(PaperApi("meta"), "r1", lambda *key: told.append(key))  # type: ignore[arg-type]
+def test_the_name_server_is_kept_while_any_namespace_has_slices() -> None:
+    changed: list[tuple[str, str]] = []
+    ledger = Ledger(PaperApi("meta"), "r1", lambda *key: changed.append(key))  # type: ignore[arg-type]
     system = (KEY, "kube-system")
 
     def holding() -> Holding | None:
@@ -152,23 +172,24 @@ def test_the_name_server_is_here_as_long_as_any_namespace_has_slices() -> None:
     assert holding() is None
     seen(placement({"r1": 1}, DRAIN, version=1))
     assert holding() is Holding.NAME_SERVER
-    assert told == [(KEY, "shop"), system]
+    assert changed == [(KEY, "shop"), system]
     entry = ledger.entry(*system)
     assert entry is not None
     assert set(entry.placement.hard.values()) == {"0"}, "nothing may run there"
+    assert (entry.placement.placements, entry.placement.slice_size) == ({}, {})
     seen(placement({"r1": 1}, DRAIN, version=2, name="kube-system"))
     assert holding() is Holding.PLACED
     seen(placement({"r2": 1}, DRAIN, version=3, name="kube-system"))
     assert holding() is Holding.DRAINING
     seen(placement({"r2": 1}, version=4, name="kube-system"))
     assert holding() is Holding.NAME_SERVER
-    told.clear()
+    changed.clear()
     seen(placement({"r2": 1}, DRAIN, version=5))
     assert holding() is None
-    assert told == [(KEY, "shop"), system]
+    assert changed == [(KEY, "shop"), system]
 
 
-def test_of_the_name_servers_namespace_only_its_service_and_endpoints_pass() -> None:
+def test_only_service_and_endpoints_of_the_name_servers_namespace_are_synced() -> None:
     ledger = Ledger(PaperApi("meta"), "r1", lambda *_: None)  # type: ignore[arg-type]
     ledger.reflector.observe(placement({"r1": 1}, DRAIN, version=1))
 
@@ -183,3 +204,17 @@ def test_of_the_name_servers_namespace_only_its_service_and_endpoints_pass() -> 
     assert not passes(SERVICES, "metrics-server")
     assert not passes(CONFIG_MAPS, "kube-dns")
     assert not passes(PODS, "kube-dns")
+
+
+def test_slices_of_another_tenant_need_no_name_server() -> None:
+    ledger = Ledger(PaperApi("meta"), "r1", lambda *_: None)  # type: ignore[arg-type]
+    ledger.reflector.observe(placement({"r1": 1}, DRAIN))
+    assert ledger.needs_name_server(KEY)
+    assert not ledger.needs_name_server("vcsync-ffffff-other")
+
+
+def test_a_namespace_with_only_the_name_server_has_no_other_quota() -> None:
+    entry = name_server_entry(KEY)
+    assert (entry.tenant, entry.namespace, entry.slices) == (KEY, names.TENANT_DNS_NAMESPACE, 0)
+    assert entry.placement.name_server_only
+    assert set(entry.placement.hard.values()) == {"0"}

@@ -1,4 +1,4 @@
-"""No tenant takes more of a syncer's memory than it may, whatever its control plane holds."""
+"""The limit on the memory that one tenant's objects take in a syncer."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcsync.kube.cache import Cache, Change
-from vcsync.kube.envelope import Envelope
 from vcsync.kube.resources import CONFIG_MAPS, SERVICES
+from vcsync.objects.envelope import Envelope
 from vcsync.syncer.caches import TenantCaches, _Side
 from vcsync.syncer.kinds import KINDS
-from vcsync.syncer.memory import ARRIVING, OVERHEAD, Memory, size
+from vcsync.syncer.memory import LISTED_TIMES, OVERHEAD_BYTES, MemoryLimit, size
 from vcsync.tenancy.registry import TenantTooLarge
 
 
@@ -23,8 +23,8 @@ def service(name: str, version: int = 1, spec: int = 0) -> Envelope:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 50)), max_size=30))
-def test_what_is_kept_is_counted_through_any_changes(changes: list[tuple[str, int]]) -> None:
-    memory, cache = Memory(1 << 30), Cache()
+def test_the_bytes_of_cached_objects_are_counted_through_any_changes(changes: list[tuple[str, int]]) -> None:
+    memory, cache = MemoryLimit(1 << 30), Cache()
     for version, (name, spec) in enumerate(changes, 1):
         old = cache.get("shop", name)
         if spec == 0 and old is not None:
@@ -32,48 +32,50 @@ def test_what_is_kept_is_counted_through_any_changes(changes: list[tuple[str, in
         else:
             change = cache.observe(service(name, version, spec)) if old or spec else None
         if change is not None:
-            assert memory.changed(SERVICES, change)
+            assert memory.count_change(SERVICES, change)
     assert memory.kept == sum(size(envelope) for envelope in cache.items())
 
 
-def test_too_much_is_told_with_what_helps() -> None:
-    memory = Memory(2 << 20)
-    assert memory.changed(SERVICES, Change(None, service("a", spec=2 << 20))) is False
+def test_the_error_names_the_limit_and_the_remedy() -> None:
+    memory = MemoryLimit(2 << 20)
+    assert memory.count_change(SERVICES, Change(None, service("a", spec=2 << 20))) is False
     assert "2 MiB" in str(memory.too_large())
     assert "--memory-per-tenant" in str(memory.too_large())
 
 
-def test_a_list_is_not_taken_in_whole_before_it_is_found_too_large() -> None:
-    memory = Memory(10 * OVERHEAD)
-    for number in range(10 * ARRIVING):
-        memory.arrives(SERVICES, service(str(number)))
-    memory.arrives(CONFIG_MAPS, service("other"))
+def test_a_list_that_is_too_large_is_not_read_to_its_end() -> None:
+    memory = MemoryLimit(10 * OVERHEAD_BYTES)
+    for number in range(10 * LISTED_TIMES):
+        memory.count_listed(SERVICES, service(str(number)))
+    memory.count_listed(CONFIG_MAPS, service("other"))
     with pytest.raises(TenantTooLarge):
-        memory.arrives(SERVICES, service("one more"))
+        memory.count_listed(SERVICES, service("one more"))
 
 
-def test_the_same_list_again_is_no_more_than_before() -> None:
-    memory, cache = Memory(10 * OVERHEAD), Cache()
+def test_a_repeated_list_is_not_counted_twice() -> None:
+    memory, cache = MemoryLimit(10 * OVERHEAD_BYTES), Cache()
     for version in range(1, 6):
         for number in range(8):
-            memory.arrives(SERVICES, service(str(number), version))
+            memory.count_listed(SERVICES, service(str(number), version))
         for number in range(8):
             change = cache.observe(service(str(number), version))
             assert change is not None
-            assert memory.changed(SERVICES, change)
+            assert memory.count_change(SERVICES, change)
 
 
-async def test_a_tenant_with_too_much_ends_its_session_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tenant_that_is_too_large_ends_its_session_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     caches = TenantCaches(
         PaperApi("tenant"),  # type: ignore[arg-type]
         tenant="key",
         super_id="r1",
         kinds=KINDS,
-        is_open=lambda *_: True,
+        is_placed=lambda *_: True,
         enqueue=lambda *_: None,
         wake=lambda *_: None,
         on_pod=lambda _: None,
-        memory=10 * OVERHEAD,
+        memory=10 * OVERHEAD_BYTES,
     )
     began = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Reconciling one tenant's items: what happens when an API says no, or the caches were behind."""
+"""Reconciling one tenant's items: errors of APIs, outdated caches, and deletions."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from engine_paper import PaperApi, PaperCaches, PaperReflector, believed, paper_gate, refusal
+from engine_paper import PaperApi, PaperCaches, PaperReflector, believed, paper_limiter, refusal
 
 from vcsync.api import names
-from vcsync.kube.envelope import Envelope
 from vcsync.kube.errors import ApiError, Forbidden, Invalid, NotFound, Unreachable
 from vcsync.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SECRETS, Resource
-from vcsync.syncer.act import Hands
+from vcsync.objects.envelope import Envelope
 from vcsync.syncer.drift import DriftLedger
+from vcsync.syncer.executor import Executor
 from vcsync.syncer.kinds.plan import (
     EMPTY,
     Create,
@@ -30,9 +30,9 @@ from vcsync.syncer.kinds.plan import (
 )
 from vcsync.syncer.ledger import Entry, Holding
 from vcsync.syncer.reconcile import REFUSED_AGAIN_SECONDS, Busy, Reconciler, SliceExhausted
-from vcsync.syncer.room import Room
-from vcsync.syncer.waiting import Item, WaitingRoom
-from vcsync.syncer.world import World
+from vcsync.syncer.store_budget import StoreBudget
+from vcsync.syncer.tenant_objects import TenantObjects
+from vcsync.syncer.waiting import Item, ParkedItems
 from vcsync.tenancy.proof import WrongControlPlane
 
 KEY = "vcsync-1a2b3c-acme"
@@ -48,6 +48,7 @@ CONTEXT = TenantContext(
 )
 POD = Item("pods", "shop", "web")
 MAP = Item("configmaps", "shop", "settings")
+SHOP = Item("namespaces", "", "shop")
 
 PlanOf = Callable[[Envelope | None, Envelope | None], Plan]
 
@@ -60,36 +61,41 @@ class Scene:
         self.plans: dict[str, PlanOf] = {}
         self.notices: list[Notify] = []
         self.enqueued: list[Item] = []
-        self.waiting, self.drift = WaitingRoom(), DriftLedger()
+        self.waiting, self.drift = ParkedItems(), DriftLedger()
         self.holding: Holding | None = Holding.PLACED
         self.bytes, self.whole = 0, 4 << 20
         self.room: int | None = 4 << 20
-        self.gate, self.prove = paper_gate(), believed
+        self.limiter, self.prove = paper_limiter(), believed
         self.lost = (0, 1)
+        self.lost_of: dict[str, tuple[int, int]] = {}
         kinds = {
             resource.plural: Kind(
                 name=resource.plural,
                 resource=resource,
                 plan=lambda v, p, _context, _view, name=resource.plural: self.plans[name](v, p),
             )
-            for resource in (PODS, CONFIG_MAPS)
+            for resource in (PODS, CONFIG_MAPS, NAMESPACES)
         }
-        self.theirs = PaperCaches(PODS, CONFIG_MAPS)
-        self.here = PaperCaches(PODS, CONFIG_MAPS, NAMESPACES)
-        self.world = PaperWorld(self, kinds)
+        self.tenant_caches = PaperCaches(PODS, CONFIG_MAPS, NAMESPACES)
+        self.super_caches = PaperCaches(PODS, CONFIG_MAPS, NAMESPACES)
+        self.objects = PaperObjects(self, kinds)
+        self.noted: list[tuple[Item, str, str]] = []
         self.reconciler = Reconciler(
-            world=self.world,
-            hands=Hands(
-                tenant_client=self.tenant, super_client=self.super, caches=self.world, ensure_node=_no_node
+            objects=self.objects,
+            executor=Executor(
+                tenant_client=self.tenant, super_client=self.super, caches=self.objects, ensure_node=_no_node
             ),
             context=lambda: CONTEXT,
             tenant_endpoint="tenant",
             notify=lambda _kind, _item, _v, notice: self.notices.append(notice),
-            room=Room(held=lambda _: self.bytes, whole=lambda: self.whole, clock=lambda: 0.0),
+            budget=StoreBudget(
+                stored=lambda _: self.bytes, tenant_limit=lambda: self.whole, clock=lambda: 0.0
+            ),
             waiting=self.waiting,
             drift=self.drift,
-            gate=self.gate,
+            limiter=self.limiter,
             prove=self.prove,
+            note=lambda item, what, version: self.noted.append((item, what, version)),
             clock=itertools.count(1.0).__next__,
         )
 
@@ -98,7 +104,7 @@ class Scene:
             resource, {"metadata": {"name": name, "namespace": "shop", **meta}, "spec": {}}
         )
         if cached:
-            self.theirs.reflectors[resource].observe(stored)
+            self.tenant_caches.reflectors[resource].observe(stored)
         return stored
 
     def p(self, resource: Resource, name: str, of: str, *, cached: bool = True) -> Envelope:
@@ -107,16 +113,16 @@ class Scene:
             resource, {"metadata": {"name": name, "namespace": PLACE, "annotations": annotations}, "spec": {}}
         )
         if cached:
-            self.here.reflectors[resource].observe(stored)
+            self.super_caches.reflectors[resource].observe(stored)
         return stored
 
 
-class PaperWorld(World):
-    """A world over caches filled by hand."""
+class PaperObjects(TenantObjects):
+    """A objects over caches filled by hand."""
 
     def __init__(self, scene: Scene, kinds: dict[str, Kind]) -> None:
         self.key, self.super_id, self.kinds = KEY, "r1", kinds
-        self.theirs, self.here = scene.theirs, scene.here
+        self.tenant_caches, self.super_caches = scene.tenant_caches, scene.super_caches
         self._scene = scene
         self.ready = True
 
@@ -129,11 +135,11 @@ class PaperWorld(World):
             return None
         return Entry("t", "shop", "ns", holding, 1, None, "np", self._scene.room)
 
-    async def lost(self, kind: Kind, side: str) -> tuple[int, int]:
-        return self._scene.lost
+    async def count_orphans(self, kind: Kind, side: str) -> tuple[int, int]:
+        return self._scene.lost_of.get(kind.name, self._scene.lost)
 
     def _reflector(self, side: str, resource: Resource) -> PaperReflector | None:
-        return (self.theirs if side == "tenant" else self.here).reflectors.get(resource)
+        return (self.tenant_caches if side == "tenant" else self.super_caches).reflectors.get(resource)
 
 
 async def _no_node(_node: str, _context: TenantContext) -> None:
@@ -155,14 +161,23 @@ def creating(resource: Resource, name: str) -> Plan:
     return Plan((Create("super", resource, PLACE, body),))
 
 
-async def test_what_was_created_stands_in_the_cache_before_the_watch_tells(scene: Scene) -> None:
+async def test_a_created_object_is_cached_before_the_watch_reports_it(scene: Scene) -> None:
     scene.v(CONFIG_MAPS, "settings")
     scene.plans["configmaps"] = lambda v, p: creating(CONFIG_MAPS, "settings") if p is None else EMPTY
     assert await scene.reconciler.reconcile(MAP) is None
-    assert scene.here.get(CONFIG_MAPS, PLACE, "settings") is not None
+    assert scene.super_caches.get(CONFIG_MAPS, PLACE, "settings") is not None
 
 
-async def test_a_name_that_stands_is_planned_again_with_what_stands_there(scene: Scene) -> None:
+async def test_actions_are_in_the_timeline_with_the_version_of_the_object(
+    scene: Scene,
+) -> None:
+    v = scene.v(CONFIG_MAPS, "settings")
+    scene.plans["configmaps"] = lambda v, p: creating(CONFIG_MAPS, "settings") if p is None else EMPTY
+    await scene.reconciler.reconcile(MAP)
+    assert scene.noted == [(MAP, "creating the ConfigMap in the super cluster", v.resource_version)]
+
+
+async def test_an_existing_object_of_the_name_is_read_and_planned_again(scene: Scene) -> None:
     scene.v(CONFIG_MAPS, "settings")
     stranger = scene.super.put(CONFIG_MAPS, {"metadata": {"name": "settings", "namespace": PLACE}})
     seen: list[Envelope | None] = []
@@ -192,10 +207,10 @@ async def test_a_conflict_rereads_and_plans_again(scene: Scene) -> None:
     scene.plans["configmaps"] = plan
     assert old.uid != new.uid
     assert await scene.reconciler.reconcile(MAP) is None
-    assert scene.here.get(CONFIG_MAPS, PLACE, "settings").uid == "another"  # type: ignore[union-attr]
+    assert scene.super_caches.get(CONFIG_MAPS, PLACE, "settings").uid == "another"  # type: ignore[union-attr]
 
 
-async def test_an_object_that_changes_all_the_time_is_retried_not_spun_on(scene: Scene) -> None:
+async def test_an_object_that_changes_all_the_time_is_retried_with_backoff(scene: Scene) -> None:
     scene.v(CONFIG_MAPS, "settings")
     scene.super.failures["patch configmaps"] = refusal(NotFound, "gone", "r1", code=404)
     scene.plans["configmaps"] = lambda v, p: Plan(
@@ -221,13 +236,13 @@ async def test_a_pod_is_deleted_once_its_source_is_confirmed_gone(scene: Scene) 
     assert not scene.super.has(PODS, "web", PLACE)
 
 
-async def test_a_cache_that_was_behind_deletes_nothing(scene: Scene) -> None:
+async def test_an_outdated_cache_deletes_nothing(scene: Scene) -> None:
     v = scene.v(PODS, "web", cached=False, labels={names.SUPER_CLUSTER: "r1"})
     scene.p(PODS, "web", v.uid)
     scene.plans["pods"] = deleting_p
     await scene.reconciler.reconcile(POD)
     assert scene.super.has(PODS, "web", PLACE)
-    assert scene.theirs.get(PODS, "shop", "web") is not None, "the cache has caught up"
+    assert scene.tenant_caches.get(PODS, "shop", "web") is not None, "the cache has caught up"
 
 
 async def test_a_pod_of_the_same_name_is_another_pod(scene: Scene) -> None:
@@ -255,10 +270,10 @@ async def test_a_tenant_that_relabels_a_running_pod_does_not_end_it(scene: Scene
     assert await scene.reconciler.reconcile(POD) is not None
     assert scene.super.has(PODS, "web", PLACE)
     assert names.SUPER_CLUSTER in scene.waiting.reason(KEY, POD).reason  # type: ignore[union-attr]
-    assert scene.theirs.get(PODS, "shop", "web") is None, "it is not in our selection"
+    assert scene.tenant_caches.get(PODS, "shop", "web") is None, "it is not in our selection"
 
 
-async def test_a_pod_that_was_moved_before_it_ran_leaves(scene: Scene) -> None:
+async def test_a_pod_that_was_moved_before_it_ran_is_removed(scene: Scene) -> None:
     v = scene.v(PODS, "web", cached=False, labels={names.SUPER_CLUSTER: "r2"})
     scene.p(PODS, "web", v.uid)
     scene.plans["pods"] = deleting_p
@@ -266,7 +281,7 @@ async def test_a_pod_that_was_moved_before_it_ran_leaves(scene: Scene) -> None:
     assert not scene.super.has(PODS, "web", PLACE)
 
 
-async def test_the_tenants_pod_is_not_ended_while_its_copy_stands(scene: Scene) -> None:
+async def test_the_tenants_pod_is_kept_while_its_copy_exists(scene: Scene) -> None:
     v = scene.v(PODS, "web")
     scene.p(PODS, "web", v.uid, cached=False)
     scene.plans["pods"] = lambda v, p: (
@@ -276,13 +291,13 @@ async def test_the_tenants_pod_is_not_ended_while_its_copy_stands(scene: Scene) 
     assert scene.tenant.has(PODS, "web", "shop")
 
 
-async def test_the_tenants_pod_begins_to_end_with_its_copy(scene: Scene) -> None:
+async def test_the_tenants_pod_terminates_with_its_copy(scene: Scene) -> None:
     v = scene.v(PODS, "web")
     annotations = {names.CLUSTER: KEY, names.NAMESPACE: "shop", names.UID: v.uid}
     ending = {"name": "web", "namespace": PLACE, "annotations": annotations}
     ending["deletionTimestamp"] = "2026-05-01T12:00:00Z"
     p = scene.super.put(PODS, {"metadata": ending, "spec": {}})
-    scene.here.reflectors[PODS].observe(p)
+    scene.super_caches.reflectors[PODS].observe(p)
     scene.plans["pods"] = lambda v, p: (
         Plan((Delete("tenant", PODS, "shop", "web", v.uid, 60, confirm=True),)) if v and p else EMPTY
     )
@@ -300,7 +315,7 @@ async def test_the_tenants_pod_begins_to_end_with_its_copy(scene: Scene) -> None
         (refusal(Forbidden, "admission webhook denied", "r1"), "FailedCreate"),
     ],
 )
-async def test_a_refused_object_is_told_in_the_tenant_and_not_spun_on(
+async def test_a_refused_object_is_reported_in_the_tenant_and_retried_later(
     scene: Scene, error: ApiError, reason: str
 ) -> None:
     scene.v(CONFIG_MAPS, "settings")
@@ -315,7 +330,7 @@ async def test_a_refused_object_is_told_in_the_tenant_and_not_spun_on(
     assert "was refused" in scene.waiting.reason(KEY, MAP).reason  # type: ignore[union-attr]
 
 
-async def test_who_waits_for_a_refused_object_is_told_why_and_looks_again_when_it_is_no_longer_wanted(
+async def test_dependents_of_a_refused_object_report_the_reason_and_are_woken(
     scene: Scene,
 ) -> None:
     scene.v(PODS, "web")
@@ -336,12 +351,12 @@ async def test_who_waits_for_a_refused_object_is_told_why_and_looks_again_when_i
     ] == [("WaitsFor", True, True)]
 
     scene.enqueued.clear()
-    scene.theirs.reflectors[CONFIG_MAPS].observe_gone("shop", "settings", v.uid)
+    scene.tenant_caches.reflectors[CONFIG_MAPS].observe_gone("shop", "settings", v.uid)
     await scene.reconciler.reconcile(MAP)
     assert POD in scene.enqueued
 
 
-async def test_names_of_ours_on_a_tenants_object_are_reported_once_when_it_is_made(scene: Scene) -> None:
+async def test_reserved_names_on_a_tenants_object_are_reported_once(scene: Scene) -> None:
     scene.v(
         CONFIG_MAPS,
         "settings",
@@ -372,7 +387,7 @@ async def test_no_name_of_the_super_cluster_reaches_the_tenant(scene: Scene) -> 
     assert "shop" in scene.notices[0].message
 
 
-async def test_slices_that_are_still_in_use_are_waited_for_without_alarm(scene: Scene) -> None:
+async def test_a_pod_waits_for_slices_that_are_still_in_use(scene: Scene) -> None:
     scene.v(PODS, "web")
     scene.super.failures["create pods"] = refusal(Forbidden, "exceeded quota: vcsync-slices", "r1")
     scene.plans["pods"] = lambda v, p: creating(PODS, "web")
@@ -381,7 +396,7 @@ async def test_slices_that_are_still_in_use_are_waited_for_without_alarm(scene: 
     assert scene.notices == []
 
 
-async def test_objects_that_slices_have_no_room_for_are_told_in_the_tenant_with_a_remedy(
+async def test_objects_beyond_the_quota_are_reported_with_a_remedy(
     scene: Scene,
 ) -> None:
     scene.v(CONFIG_MAPS, "settings")
@@ -393,7 +408,7 @@ async def test_objects_that_slices_have_no_room_for_are_told_in_the_tenant_with_
     assert "remove another ConfigMap, or have the namespace hold more slices" in notice.message
 
 
-async def test_objects_for_whose_bytes_there_is_no_room_are_told_in_the_tenant_with_a_remedy(
+async def test_objects_beyond_the_byte_limit_are_reported_with_a_remedy(
     scene: Scene,
 ) -> None:
     scene.v(CONFIG_MAPS, "settings")
@@ -411,7 +426,7 @@ async def test_objects_for_whose_bytes_there_is_no_room_are_told_in_the_tenant_w
     assert scene.super.has(CONFIG_MAPS, "settings", PLACE)
 
 
-async def test_who_writes_more_than_is_cleared_away_waits_and_is_told_why(scene: Scene) -> None:
+async def test_too_fast_writes_wait_with_the_reason(scene: Scene) -> None:
     scene.v(CONFIG_MAPS, "settings", annotations={"much": "x" * 10_000})
     scene.p(CONFIG_MAPS, "settings", "tenant-1")
     scene.room = scene.whole = 5_000
@@ -420,10 +435,10 @@ async def test_who_writes_more_than_is_cleared_away_waits_and_is_told_why(scene:
     )
     assert await scene.reconciler.reconcile(MAP) is None
     assert (await scene.reconciler.reconcile(MAP) or 0) > 0
-    assert "more is written than is cleared away" in str(scene.waiting.reason(KEY, MAP))
+    assert "the tenant writes faster than the store removes" in str(scene.waiting.reason(KEY, MAP))
 
 
-async def test_a_missing_super_namespace_is_waited_for(scene: Scene) -> None:
+async def test_an_item_waits_for_a_missing_super_namespace(scene: Scene) -> None:
     scene.v(CONFIG_MAPS, "settings")
     scene.super.failures["create configmaps"] = refusal(NotFound, "namespace not found", "r1", code=404)
     scene.plans["configmaps"] = lambda v, p: creating(CONFIG_MAPS, "settings")
@@ -436,7 +451,7 @@ async def test_a_missing_super_namespace_is_waited_for(scene: Scene) -> None:
 # --- placements ---
 
 
-async def test_nothing_is_made_in_a_namespace_that_is_drained(scene: Scene) -> None:
+async def test_nothing_is_created_in_a_drained_namespace(scene: Scene) -> None:
     scene.holding = Holding.DRAINING
     scene.v(PODS, "web")
     scene.plans["pods"] = lambda v, p: creating(PODS, "web")
@@ -445,7 +460,7 @@ async def test_nothing_is_made_in_a_namespace_that_is_drained(scene: Scene) -> N
     assert "has no slices" in scene.waiting.reason(KEY, POD).reason  # type: ignore[union-attr]
 
 
-async def test_what_the_ledger_does_not_place_here_is_left_alone(scene: Scene) -> None:
+async def test_objects_that_are_not_placed_here_are_ignored(scene: Scene) -> None:
     scene.holding = None
     scene.v(CONFIG_MAPS, "settings")
     scene.plans["configmaps"] = lambda v, p: creating(CONFIG_MAPS, "settings")
@@ -454,7 +469,7 @@ async def test_what_the_ledger_does_not_place_here_is_left_alone(scene: Scene) -
 
 
 @pytest.mark.parametrize("holding", [Holding.DRAINING, None])
-async def test_a_tenants_pod_ends_even_after_the_ledger_has_let_go_of_its_namespace(
+async def test_a_tenants_pod_is_deleted_even_without_a_ledger_entry(
     scene: Scene, holding: Holding | None
 ) -> None:
     """The drain does not wait for tenants: one that could not be reached meanwhile learns of it later."""
@@ -467,7 +482,7 @@ async def test_a_tenants_pod_ends_even_after_the_ledger_has_let_go_of_its_namesp
     assert not scene.tenant.has(PODS, "web", "shop")
 
 
-async def test_nothing_is_made_of_a_pod_whose_namespace_is_not_placed_here(scene: Scene) -> None:
+async def test_a_pod_is_not_created_without_a_placement(scene: Scene) -> None:
     scene.holding = None
     scene.v(PODS, "web")
     scene.plans["pods"] = lambda v, p: creating(PODS, "web")
@@ -475,7 +490,7 @@ async def test_nothing_is_made_of_a_pod_whose_namespace_is_not_placed_here(scene
     assert scene.super.calls == []
 
 
-async def test_a_repair_of_what_only_the_super_cluster_changed_is_remembered(scene: Scene) -> None:
+async def test_a_repair_of_drift_is_recorded(scene: Scene) -> None:
     v = scene.v(CONFIG_MAPS, "settings")
     p = scene.p(CONFIG_MAPS, "settings", v.uid)
     scene.plans["configmaps"] = lambda v, p: EMPTY
@@ -489,7 +504,7 @@ async def test_a_repair_of_what_only_the_super_cluster_changed_is_remembered(sce
     assert [repair.what for repair in scene.drift.latest()] == ["data.a"]
 
 
-async def test_what_has_gone_takes_nothing_of_a_namespace_along_that_maps_on_the_same_name(
+async def test_a_deletion_keeps_objects_of_a_namespace_with_the_same_hashed_name(
     scene: Scene,
 ) -> None:
     one, other = (f"{'x' * 45}-{number}" for number in ("00416", "00744"))
@@ -497,20 +512,20 @@ async def test_what_has_gone_takes_nothing_of_a_namespace_along_that_maps_on_the
     assert names.super_namespace(KEY, other) == place
     annotations = {names.CLUSTER: KEY, names.NAMESPACE: one, names.UID: "of-one"}
     meta = {"name": "web", "namespace": place, "annotations": annotations}
-    scene.here.reflectors[PODS].observe(scene.super.put(PODS, {"metadata": meta, "spec": {}}))
-    kind = scene.world.kinds["pods"]
-    assert scene.world.pair(kind, Item("pods", one, "web"), {}).p is not None
-    assert scene.world.pair(kind, Item("pods", other, "web"), {}) == (None, None)
+    scene.super_caches.reflectors[PODS].observe(scene.super.put(PODS, {"metadata": meta, "spec": {}}))
+    kind = scene.objects.kinds["pods"]
+    assert scene.objects.pair(kind, Item("pods", one, "web"), {}).p is not None
+    assert scene.objects.pair(kind, Item("pods", other, "web"), {}) == (None, None)
 
 
-async def test_what_comes_back_with_its_namespace_is_no_repair(scene: Scene) -> None:
+async def test_objects_of_a_recreated_namespace_are_not_repairs(scene: Scene) -> None:
     v = scene.v(CONFIG_MAPS, "settings")
     p = scene.p(CONFIG_MAPS, "settings", v.uid)
     scene.plans["configmaps"] = lambda v, p: EMPTY if p else creating(CONFIG_MAPS, "settings")
     await scene.reconciler.reconcile(MAP)
     scene.holding = None
     del scene.super.objects[CONFIG_MAPS.plural, PLACE, "settings"]
-    scene.here.reflectors[CONFIG_MAPS].observe_gone(PLACE, "settings", p.uid)
+    scene.super_caches.reflectors[CONFIG_MAPS].observe_gone(PLACE, "settings", p.uid)
     await scene.reconciler.reconcile(MAP)
     scene.holding = Holding.PLACED
     await scene.reconciler.reconcile(MAP)
@@ -518,7 +533,20 @@ async def test_what_comes_back_with_its_namespace_is_no_repair(scene: Scene) -> 
     assert scene.drift.total == 0
 
 
-async def test_nothing_is_kept_of_what_the_ledger_has_let_go_of(scene: Scene) -> None:
+async def test_the_state_of_an_object_gone_on_both_sides_is_removed(scene: Scene) -> None:
+    v = scene.v(CONFIG_MAPS, "settings")
+    p = scene.p(CONFIG_MAPS, "settings", v.uid)
+    scene.plans["configmaps"] = lambda v, p: EMPTY
+    await scene.reconciler.reconcile(MAP)
+    scene.tenant_caches.reflectors[CONFIG_MAPS].observe_gone("shop", "settings", v.uid)
+    await scene.reconciler.reconcile(MAP)
+    assert MAP in scene.reconciler._settled, "one side stands"
+    scene.super_caches.reflectors[CONFIG_MAPS].observe_gone(PLACE, "settings", p.uid)
+    await scene.reconciler.reconcile(MAP)
+    assert not scene.reconciler._settled
+
+
+async def test_the_state_of_an_object_without_ledger_entry_is_removed(scene: Scene) -> None:
     scene.v(CONFIG_MAPS, "settings")
     scene.plans["configmaps"] = lambda v, p: creating(CONFIG_MAPS, "settings") if p is None else EMPTY
     await scene.reconciler.reconcile(MAP)
@@ -534,7 +562,7 @@ async def test_nothing_is_kept_of_what_the_ledger_has_let_go_of(scene: Scene) ->
     assert not scene.reconciler._refusals
 
 
-async def test_other_slices_and_what_goes_with_a_finished_pod_are_no_repairs(
+async def test_changed_slices_and_tokens_of_finished_pods_are_not_repairs(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     v = scene.v(PODS, "web")
@@ -551,7 +579,7 @@ async def test_other_slices_and_what_goes_with_a_finished_pod_are_no_repairs(
     )
     placed = Placement({"r1": 2}, {}, {"pods": "2"})
     entry = Entry("t", "shop", "ns", Holding.PLACED, 2, placed, "np")
-    monkeypatch.setattr(scene.world, "entry", lambda _: entry)
+    monkeypatch.setattr(scene.objects, "entry", lambda _: entry)
     await scene.reconciler.reconcile(POD)
     assert scene.drift.total == 0, "its namespace has other slices than when both agreed"
     await scene.reconciler.reconcile(POD)
@@ -562,7 +590,7 @@ def _delete_without_source(p: Envelope | None, v: Envelope | None) -> Plan:
     return Plan((Delete("super", PODS, PLACE, "web", p.uid, confirm=True),)) if v is None and p else EMPTY
 
 
-async def test_too_many_deletions_that_nobody_asked_for_wait_for_an_operator(scene: Scene) -> None:
+async def test_too_many_unobserved_deletions_wait_for_an_operator(scene: Scene) -> None:
     scene.p(PODS, "web", "gone")
     scene.plans["pods"] = lambda v, p: _delete_without_source(p, v)
     scene.lost = (200, 200)
@@ -578,18 +606,56 @@ async def test_too_many_deletions_that_nobody_asked_for_wait_for_an_operator(sce
     assert len(scene.tenant.calls) == reads, "nothing is asked of a control plane that is not believed anyway"
 
 
-async def test_what_the_watch_has_told_of_is_no_reason_to_brake(scene: Scene) -> None:
+def _lost_namespace(scene: Scene) -> Envelope:
+    annotations = {names.CLUSTER: KEY, names.NAMESPACE: "shop", names.UID: "ns"}
+    stored = scene.super.put(NAMESPACES, {"metadata": {"name": PLACE, "annotations": annotations}})
+    scene.super_caches.reflectors[NAMESPACES].observe(stored)
+    scene.plans["namespaces"] = lambda v, p: (
+        Plan((Delete("super", NAMESPACES, "", PLACE, p.uid, confirm=True),)) if v is None and p else EMPTY
+    )
+    return stored
+
+
+async def test_a_namespace_with_too_many_objects_waits_for_an_operator(scene: Scene) -> None:
+    """A control plane that was restored lacks a namespace with all that is in it."""
+    _lost_namespace(scene)
+    scene.p(PODS, "web", "gone")
+    scene.lost_of = {"namespaces": (1, 5), "pods": (200, 200), "configmaps": (0, 0)}
+
+    assert await scene.reconciler.reconcile(SHOP) == 60.0
+
+    assert scene.super.has(NAMESPACES, PLACE)
+    parked = scene.waiting.reason(KEY, SHOP)
+    assert parked is not None
+    assert "200 of 200 pods in super cluster r1 would be deleted" in parked.reason
+
+
+@pytest.mark.parametrize("departed", [{"gone"}, {"ns"}])
+async def test_a_namespace_whose_objects_were_observed_to_be_deleted_is_deleted(
+    scene: Scene, departed: set[str]
+) -> None:
+    _lost_namespace(scene)
+    scene.p(PODS, "web", "gone")
+    scene.lost_of = {"namespaces": (1, 5), "pods": (200, 200), "configmaps": (0, 0)}
+    scene.tenant_caches.departed |= departed
+
+    assert await scene.reconciler.reconcile(SHOP) is None
+
+    assert not scene.super.has(NAMESPACES, PLACE)
+
+
+async def test_observed_deletions_are_not_braked(scene: Scene) -> None:
     scene.p(PODS, "web", "gone")
     scene.plans["pods"] = lambda v, p: _delete_without_source(p, v)
     scene.lost = (200, 200)
-    scene.theirs.departed.add("gone")
+    scene.tenant_caches.departed.add("gone")
 
     assert await scene.reconciler.reconcile(POD) is None
 
     assert not scene.super.has(PODS, "web", PLACE)
 
 
-async def test_nothing_goes_because_another_control_plane_does_not_know_it(scene: Scene) -> None:
+async def test_a_wrong_control_plane_deletes_nothing(scene: Scene) -> None:
     async def other() -> None:
         raise WrongControlPlane("the control plane is not the one that was registered")
 
@@ -605,15 +671,15 @@ async def test_nothing_goes_because_another_control_plane_does_not_know_it(scene
     assert "not the one that was registered" in parked.reason
 
 
-async def test_the_brake_lets_go_when_the_objects_are_there_again(scene: Scene) -> None:
+async def test_the_brake_is_released_when_the_objects_are_back(scene: Scene) -> None:
     p = scene.p(PODS, "web", "back")
     scene.plans["pods"] = lambda v, p: _delete_without_source(p, v)
     scene.lost = (200, 200)
     await scene.reconciler.reconcile(POD)
-    assert scene.gate.braked
+    assert scene.limiter.braked
 
     scene.v(PODS, "web", uid="back")
     await scene.reconciler.reconcile(POD)
 
-    assert not scene.gate.braked
+    assert not scene.limiter.braked
     assert scene.super.has(PODS, p.name, PLACE)

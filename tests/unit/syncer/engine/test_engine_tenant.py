@@ -1,4 +1,4 @@
-"""One tenant's session: what happens while its caches are being filled is not forgotten."""
+"""One tenant's session: changes during the filling of caches are not lost."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from engine_paper import PaperApi, believed, paper_gate
+from engine_paper import PaperApi, believed, paper_limiter
 
 from vcsync.api import names
 from vcsync.api.specs import VirtualClusterSpec
-from vcsync.kube.envelope import Envelope, OwnerReference
+from vcsync.api.without_effect import CORDONED, REASON
 from vcsync.kube.errors import (
     Forbidden,
     KubeError,
@@ -20,15 +20,17 @@ from vcsync.kube.errors import (
     StatusCause,
     StatusDetails,
     TooManyRequests,
+    Unauthorized,
     Unreachable,
 )
-from vcsync.kube.resources import PODS
-from vcsync.syncer.caches import SuperCaches
+from vcsync.kube.resources import CONFIG_MAPS, PODS, SECRETS, Resource
+from vcsync.objects.envelope import Envelope, OwnerReference
+from vcsync.syncer.caches import TOKENS, SuperCaches
 from vcsync.syncer.drift import DriftLedger
 from vcsync.syncer.kinds import KINDS
 from vcsync.syncer.kinds.plan import Notify
 from vcsync.syncer.tenant import NODE, REFILL, TenantSync
-from vcsync.syncer.waiting import Item, WaitingRoom
+from vcsync.syncer.waiting import Item, ParkedItems
 
 Session = Callable[..., tuple[TenantSync, list[Item]]]
 
@@ -50,20 +52,23 @@ async def session() -> Session:
             client=PaperApi("tenant"),
             virtual_cluster=record,
             changed=asyncio.Event(),
-            prove=believed,
+            prove=lambda _lists: believed(),
         )
         arguments: dict[str, Any] = {
             "server": "https://10.0.0.1:6443",
             "super_client": PaperApi("r1"),
-            "here": here,
+            "super_caches": here,
             "super_id": "r1",
-            "ledger": SimpleNamespace(open=lambda *_: True, entries=lambda _: iter(())),
+            "ledger": SimpleNamespace(
+                open=lambda *_: True, entries=lambda _: iter(()), entry=lambda *_: None
+            ),
             "kinds": KINDS,
             "enqueue": lambda _, item: asked.append(item),
             "wake": lambda *_: None,
-            "waiting": WaitingRoom(),
+            "waiting": ParkedItems(),
             "drift": DriftLedger(),
-            "gate": paper_gate(),
+            "limiter": paper_limiter(),
+            "note": lambda *_: None,
             "on_changed": lambda _: None,
             "clock": lambda: 0.0,
         }
@@ -72,7 +77,7 @@ async def session() -> Session:
     return make
 
 
-async def test_a_namespace_that_is_placed_while_the_caches_fill_is_followed_once_they_are(
+async def test_a_placement_during_the_filling_of_caches_is_followed_later(
     session: Session,
 ) -> None:
     tenant, asked = session()
@@ -84,10 +89,10 @@ async def test_a_namespace_that_is_placed_while_the_caches_fill_is_followed_once
     assert asked[-1] == Item(REFILL, "other", "")
 
 
-async def test_nodes_that_changed_while_nobody_looked_are_refreshed(session: Session) -> None:
+async def test_nodes_that_changed_before_the_session_are_refreshed(session: Session) -> None:
     tenant, asked = session()
     labels = {names.VIRTUAL_NODE: names.TRUE, names.SUPER_CLUSTER_ID: "r1"}
-    tenant.world.theirs.nodes.observe(Envelope("node-0.r1", "", "uid", "7", labels=labels))
+    tenant.objects.tenant_caches.nodes.observe(Envelope("node-0.r1", "", "uid", "7", labels=labels))
     tenant.begin()
     assert Item(NODE, "", "node-0") in asked
 
@@ -98,10 +103,10 @@ def shown(version: str, ready: str) -> Envelope:
     return Envelope("node-0.r1", "", "uid", version, labels=labels, status=status.encode())
 
 
-async def test_a_node_that_the_tenant_has_given_up_is_looked_at_again(session: Session) -> None:
+async def test_a_node_that_the_tenant_marked_as_unknown_is_refreshed(session: Session) -> None:
     """Its controller does so when it hears no beat for a while; that they come again is not enough for it."""
     tenant, asked = session()
-    nodes = tenant.world.theirs.nodes
+    nodes = tenant.objects.tenant_caches.nodes
     nodes.observe(shown("7", "True"))
     tenant.begin()
     asked.clear()
@@ -111,10 +116,10 @@ async def test_a_node_that_the_tenant_has_given_up_is_looked_at_again(session: S
     assert asked == [Item(NODE, "", "node-0")]
 
 
-async def test_a_pods_controller_is_told_what_keeps_its_pods_from_running(session: Session) -> None:
+async def test_a_pods_controller_gets_an_event_why_its_pods_do_not_run(session: Session) -> None:
     tenant, _ = session()
-    told: list[tuple[str, str, str, str]] = []
-    tenant._recorder.emit = lambda regarding, _type, reason, message, *, now: told.append(  # type: ignore[method-assign]
+    emitted: list[tuple[str, str, str, str]] = []
+    tenant._recorder.emit = lambda regarding, _type, reason, message, *, now: emitted.append(  # type: ignore[method-assign]
         (regarding.kind, regarding.name, reason, message)
     )
     owners = (
@@ -127,19 +132,19 @@ async def test_a_pods_controller_is_told_what_keeps_its_pods_from_running(sessio
         tenant._notify(
             pod, Item("pods", "shop", name), Envelope(name, "shop", name, "7", owners=owners), refused
         )
-    assert told == [
+    assert emitted == [
         ("Pod", "report-1", "PolicyRefused", refused.message),
         ("Job", "report", "PolicyRefused", f"Pods of it do not run: {refused.message}"),
         ("Pod", "report-2", "PolicyRefused", refused.message),
         ("Job", "report", "PolicyRefused", f"Pods of it do not run: {refused.message}"),
     ], "what is the same is counted on one Event"
-    told.clear()
+    emitted.clear()
     tenant._notify(pod, Item("pods", "shop", "alone"), Envelope("alone", "shop", "u", "7"), refused)
     other = Notify("Warning", "ReservedNames", "without effect")
     tenant._notify(pod, Item("pods", "shop", "x"), Envelope("x", "shop", "x", "7", owners=owners), other)
     config = Envelope("settings", "shop", "u", "7", owners=owners)
     tenant._notify(KINDS["configmaps"], Item("configmaps", "shop", "settings"), config, refused)
-    assert [kind for kind, *_ in told] == ["Pod", "Pod", "ConfigMap"]
+    assert [kind for kind, *_ in emitted] == ["Pod", "Pod", "ConfigMap"]
 
 
 HELD = Status(
@@ -158,25 +163,206 @@ HELD = Status(
         (Forbidden(Status(403, message="no right"), endpoint="tenant"), ""),
         (
             Unreachable("cut", endpoint="tenant"),
-            "its control plane does not say whether Pod web may end: tenant: cut",
+            "its control plane did not answer the eviction of Pod web: tenant: cut",
         ),
     ],
 )
-async def test_a_tenant_is_asked_whether_a_pod_may_end(
-    session: Session, error: KubeError | None, waits_for: str
+async def test_a_pod_is_evicted_in_the_tenant(
+    session: Session, monkeypatch: pytest.MonkeyPatch, error: KubeError | None, waits_for: str
 ) -> None:
     tenant, _ = session()
     api: PaperApi = tenant.handle.client  # type: ignore[assignment]
     stored = api.put(
         PODS, {"metadata": {"name": "web", "namespace": "shop", "labels": {names.SUPER_CLUSTER: "r1"}}}
     )
-    tenant.world.theirs.reflectors[PODS].observe(stored)
+    tenant.objects.tenant_caches.reflectors[PODS].observe(stored)
     if error is not None:
         api.failures["create eviction pods"] = error  # type: ignore[assignment]
     annotations = {names.NAMESPACE: "shop", names.UID: stored.uid}
+    noted: list[tuple[Item, str, str]] = []
+    monkeypatch.setattr(tenant, "_note", lambda *each: noted.append(each))
     assert await tenant.evict(Envelope("web", "key-shop", "p", "7", annotations=annotations)) == waits_for
     assert ("create eviction", "pods", "shop", "web") in api.calls
+    evicted = (Item("pods", "shop", "web"), "evicted", stored.resource_version)
+    assert noted == ([] if error else [evicted])
     api.calls.clear()
     another = {names.NAMESPACE: "shop", names.UID: "another"}
     assert await tenant.evict(Envelope("web", "key-shop", "p", "7", annotations=another)) == ""
     assert api.calls == []
+
+
+@pytest.mark.parametrize(
+    ("operators", "before", "after", "has_event"),
+    [
+        (False, False, True, True),
+        (False, True, True, False),
+        (False, True, False, False),
+        (True, False, True, False),  # shown by ourselves
+    ],
+)
+async def test_a_cordon_by_the_tenant_is_reported_as_without_effect(
+    session: Session,
+    monkeypatch: pytest.MonkeyPatch,
+    operators: bool,
+    before: bool,
+    after: bool,
+    has_event: bool,
+) -> None:
+    tenant, _ = session()
+    events: list[tuple[str, str, str]] = []
+    monkeypatch.setattr(
+        tenant._recorder,
+        "emit",
+        lambda about, _, reason, message, **__: events.append((about.name, reason, message)),
+    )
+
+    def node(name: str, version: str, cordoned: bool) -> Envelope:
+        labels = {names.VIRTUAL_NODE: names.TRUE, names.SUPER_CLUSTER_ID: "r1"}
+        return Envelope(
+            name, "", "uid", version, labels=labels, spec=b'{"unschedulable":true}' if cordoned else b"{}"
+        )
+
+    tenant._super_caches.nodes.observe(node("node-0", "1", operators))
+    tenant.objects.tenant_caches.nodes.observe(node("node-0.r1", "7", before))
+    tenant.objects.tenant_caches.nodes.observe(node("node-0.r1", "8", after))
+    assert events == ([("node-0.r1", REASON, CORDONED)] if has_event else [])
+
+
+async def test_a_proof_is_not_reused_after_a_list(session: Session) -> None:
+    tenant, _ = session()
+    asked: list[int] = []
+
+    async def prove(lists: int) -> None:
+        asked.append(lists)
+
+    tenant.handle.prove = prove  # type: ignore[method-assign]
+    await tenant.reconciler._prove()
+    for reflector in tenant.objects.tenant_caches.all():
+        reflector._replace_cache([], "5")
+    await tenant.reconciler._prove()
+    assert asked == [0, len(list(tenant.objects.tenant_caches.all()))]
+
+
+@pytest.mark.parametrize(("endpoint", "reported"), [("tenant", 1), ("r1", 0)])
+async def test_refused_credentials_are_reported(
+    session: Session, monkeypatch: pytest.MonkeyPatch, endpoint: str, reported: int
+) -> None:
+    """Its session then asks for new ones; those of the super cluster are no affair of the tenant's."""
+    tenant, _ = session()
+    tenant.begin()
+    refused: list[None] = []
+    tenant.handle.refused = lambda: refused.append(None)  # type: ignore[method-assign]
+
+    async def reconcile(_: Item) -> None:
+        raise Unauthorized(Status(401), endpoint=endpoint)
+
+    monkeypatch.setattr(tenant.reconciler, "reconcile", reconcile)
+    with pytest.raises(Unauthorized):
+        await tenant.reconcile(Item("pods", "shop", "web"))
+    assert len(refused) == reported
+
+
+async def test_objects_of_a_namespace_are_enqueued_when_its_slices_change(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tenant, asked = session()
+    for resource, namespace, name in (
+        (CONFIG_MAPS, "shop", "settings"),
+        (CONFIG_MAPS, "other", "settings"),
+        (PODS, "shop", "web"),
+    ):
+        labels = {names.SUPER_CLUSTER: "r1"}
+        tenant.objects.tenant_caches.reflectors[resource].observe(
+            Envelope(name, namespace, f"{namespace}-{name}", "7", labels=labels)
+        )
+    tenant.begin()
+    asked.clear()
+    listed: list[str] = []
+
+    async def refill(namespace: str) -> None:
+        listed.append(namespace)
+
+    monkeypatch.setattr(tenant.objects.tenant_caches, "refill", refill)
+    await tenant.placement_changed("shop")
+    assert listed == ["shop"]
+    assert asked[0] == Item("namespaces", "", "shop"), "the others need it"
+    assert sorted(asked[1:]) == [Item("configmaps", "shop", "settings"), Item("pods", "shop", "web")]
+
+
+def token_secret(renew: str) -> Envelope:
+    """The Secret in the super cluster with the token of Pod web."""
+    return Envelope(
+        f"{names.TOKEN_SECRET_PREFIX}uid-web",
+        names.super_namespace("key", "shop"),
+        "s",
+        "7",
+        labels={names.CONTROLLED: names.TRUE},
+        annotations={
+            names.CLUSTER: "key",
+            names.NAMESPACE: "shop",
+            names.UID: "uid-web",
+            names.POD_NAME: "web",
+            names.TOKEN_RENEW: renew,
+        },
+    )
+
+
+TOKEN = Item(TOKENS, "shop", f"{names.TOKEN_SECRET_PREFIX}uid-web")
+
+
+def hold(tenant: TenantSync, resource: Resource, envelope: Envelope) -> None:
+    tenant.objects.super_caches.reflectors[resource].observe(envelope)
+
+
+async def test_a_token_is_reconciled_again_when_it_is_due(session: Session) -> None:
+    tenant, _ = session()
+    labels = {names.SUPER_CLUSTER: "r1"}
+    pod = Envelope("web", "shop", "uid-web", "7", labels=labels, status=b'{"phase":"Running"}')
+    tenant.objects.tenant_caches.reflectors[PODS].observe(pod)
+    hold(tenant, SECRETS, token_secret("2999-01-01T00:00:00Z"))
+    tenant.begin()
+    waits = await tenant.reconcile(TOKEN)
+    assert waits is not None
+    assert waits > 0
+
+
+async def test_a_token_is_kept_while_its_pod_exists_despite_outdated_caches(session: Session) -> None:
+    tenant, _ = session()
+    api: PaperApi = tenant.handle.client  # type: ignore[assignment]
+    labels = {names.SUPER_CLUSTER: "r1"}
+    api.put(PODS, {"metadata": {"name": "web", "namespace": "shop", "uid": "uid-web", "labels": labels}})
+    hold(tenant, SECRETS, token_secret("2999-01-01T00:00:00Z"))
+    tenant.begin()
+    waits = await tenant.reconcile(TOKEN)
+    assert waits, "it is looked at again"
+    assert (
+        tenant.objects.super_caches.get(SECRETS, names.super_namespace("key", "shop"), TOKEN.name) is not None
+    )
+
+
+async def test_a_changed_token_secret_enqueues_its_item(session: Session) -> None:
+    """So that it is renewed in time, whatever its Pod does meanwhile."""
+    asked: list[tuple[str, Item]] = []
+    here = SuperCaches(
+        PaperApi("r1"),  # type: ignore[arg-type]
+        KINDS,
+        enqueue=lambda tenant, item: asked.append((tenant, item)),
+        wake=lambda *_: None,
+        on_node=lambda _: None,
+    )
+    here.reflectors[SECRETS].observe(token_secret("2999-01-01T00:00:00Z"))
+    assert ("key", TOKEN) in asked
+
+
+async def test_a_changed_pod_enqueues_its_token(session: Session) -> None:
+    """One that has ended needs it no more."""
+    tenant, asked = session()
+    hold(tenant, SECRETS, token_secret("2999-01-01T00:00:00Z"))
+    tenant.begin()
+    asked.clear()
+    for name in ("web", "other"):
+        labels = {names.SUPER_CLUSTER: "r1"}
+        tenant.objects.tenant_caches.reflectors[PODS].observe(
+            Envelope(name, "shop", f"uid-{name}", "7", labels=labels)
+        )
+    assert [item for item in asked if item.kind == TOKENS] == [TOKEN]

@@ -1,25 +1,26 @@
-"""Events told again: each once, the newest first state kept, and what stood before a restart without haste."""
+"""Events for tenants: each is written once, in its newest state, and earlier ones after recent ones."""
 
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 import pytest
 from engine_paper import PaperApi, refusal
 
-from vcsync.kube.envelope import Envelope
-from vcsync.kube.errors import AlreadyExists
+from vcsync.kube.cache import Change
+from vcsync.kube.errors import AlreadyExists, Gone, Status
 from vcsync.kube.resources import EVENTS
+from vcsync.objects.envelope import Envelope
 from vcsync.syncer import tenant_events
 from vcsync.syncer.kinds.event import TenantEvent
 from vcsync.syncer.tenant_events import Destination, NotYet, TenantEvents
 
 
-def super_event(name: str) -> Envelope:
-    body = {"lastTimestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
+def super_event(name: str, ahead: timedelta = timedelta()) -> Envelope:
+    body = {"lastTimestamp": (datetime.now(UTC) + ahead).strftime("%Y-%m-%dT%H:%M:%SZ")}
     return Envelope(name, "vcsync-1-acme-shop", f"uid-{name}", "5", rest=msgspec.json.encode(body))
 
 
@@ -59,17 +60,17 @@ class Desk:
         tenant = owner(event)
         if tenant in self.not_yet:
             raise NotYet
-        told = TenantEvent(
+        translated = TenantEvent(
             "shop", event.name, {"metadata": {"name": event.name}}, {"count": 2}, self.repeated
         )
-        return Destination(tenant, self.bad if tenant == "bad" else self.tenant, told)  # type: ignore[arg-type]
+        return Destination(tenant, self.bad if tenant == "bad" else self.tenant, translated)  # type: ignore[arg-type]
 
-    def arrive(self, *names: str) -> None:
+    def arrive(self, *names: str, ahead: timedelta = timedelta()) -> None:
         for name in names:
-            assert self.events._take(super_event(name)) is False, "Events are not cached"
+            self.events._take(Change(None, super_event(name, ahead)))
 
     def synced(self) -> None:
-        self.events.reflector._synced.set()
+        self.events.reflector._state.listed("5")
 
     async def tell(self, count: int) -> None:
         """Write until so many Events have been written or dropped."""
@@ -93,7 +94,7 @@ def owner(event: Envelope) -> str:
     return "bad" if event.name.startswith("bad") else "acme"
 
 
-async def test_what_stood_before_the_watch_is_told_one_by_one() -> None:
+async def test_earlier_events_are_written_one_at_a_time() -> None:
     desk = Desk()
     desk.arrive(*(f"old-{number}" for number in range(20)))
     desk.synced()
@@ -102,7 +103,7 @@ async def test_what_stood_before_the_watch_is_told_one_by_one() -> None:
     assert desk.tenant.most == 1
 
 
-async def test_news_do_not_wait_behind_what_stood_before() -> None:
+async def test_recent_events_do_not_wait_for_earlier_ones() -> None:
     desk = Desk()
     desk.arrive(*(f"old-{number}" for number in range(20)))
     desk.synced()
@@ -111,7 +112,34 @@ async def test_news_do_not_wait_behind_what_stood_before() -> None:
     assert desk.tenant.has(EVENTS, "new", "shop")
 
 
-async def test_a_newer_state_of_an_event_that_stood_replaces_it() -> None:
+async def test_recent_events_are_copied_despite_wrong_clocks() -> None:
+    desk = Desk()
+    desk.arrive("stood", ahead=timedelta(minutes=-1))
+    desk.arrive("old", ahead=timedelta(minutes=-3))
+    desk.synced()
+    desk.arrive("behind", ahead=timedelta(hours=-1))
+    desk.arrive("ahead", ahead=timedelta(hours=1))
+    await desk.tell(3)
+    assert {
+        name for name in ("stood", "old", "behind", "ahead") if desk.tenant.has(EVENTS, name, "shop")
+    } == {
+        "stood",
+        "behind",
+        "ahead",
+    }
+
+
+async def test_events_of_a_later_list_are_limited_by_age() -> None:
+    desk = Desk()
+    desk.synced()
+    desk.events.reflector._state.failed(Gone(Status(410, "Expired", ""), endpoint="r1"), 0.0)
+    desk.arrive("old", ahead=timedelta(minutes=-3))
+    desk.arrive("stood")
+    await desk.tell(1)
+    assert not desk.tenant.has(EVENTS, "old", "shop")
+
+
+async def test_a_newer_state_replaces_an_earlier_event() -> None:
     desk = Desk()
     desk.arrive("same")
     desk.synced()
@@ -121,17 +149,17 @@ async def test_a_newer_state_of_an_event_that_stood_replaces_it() -> None:
     assert [call[0] for call in desk.tenant.calls] == ["create"]
 
 
-async def test_an_event_told_before_a_restart_costs_one_request_and_is_left_alone() -> None:
+async def test_an_event_copied_before_a_restart_needs_one_request() -> None:
     desk = Desk()
     desk.synced()
-    desk.tenant.put(EVENTS, {"metadata": {"name": "told"}}, "shop")
-    desk.arrive("told")
+    desk.tenant.put(EVENTS, {"metadata": {"name": "copied"}}, "shop")
+    desk.arrive("copied")
     await desk.tell(1)
     assert [call[0] for call in desk.tenant.calls] == ["create"]
 
 
 @pytest.mark.parametrize(("stands", "calls"), [(True, ["patch"]), (False, ["patch", "create"])])
-async def test_a_repeated_event_is_counted_up_or_made(stands: bool, calls: list[str]) -> None:
+async def test_a_repeated_event_is_updated_or_created(stands: bool, calls: list[str]) -> None:
     desk = Desk(repeated=True)
     desk.synced()
     if stands:
@@ -151,7 +179,7 @@ async def test_a_refused_event_is_dropped_and_counted() -> None:
     assert (desk.events.written, desk.events.dropped) == (0, 1)
 
 
-async def test_a_tenant_whose_control_plane_hangs_keeps_no_other_ones_events_waiting() -> None:
+async def test_a_control_plane_that_hangs_does_not_delay_other_tenants_events() -> None:
     desk = Desk()
     desk.arrive(*(f"bad-old-{number}" for number in range(50)), "old")
     desk.synced()
@@ -162,7 +190,7 @@ async def test_a_tenant_whose_control_plane_hangs_keeps_no_other_ones_events_wai
     assert desk.bad.most <= tenant_events.WRITERS + 1
 
 
-async def test_a_tenant_that_is_never_synced_keeps_no_other_ones_events_waiting() -> None:
+async def test_a_tenant_that_is_never_synced_does_not_delay_other_tenants_events() -> None:
     desk = Desk()
     desk.not_yet.add("bad")
     desk.synced()
@@ -172,7 +200,7 @@ async def test_a_tenant_that_is_never_synced_keeps_no_other_ones_events_waiting(
     assert desk.tenant.has(EVENTS, "new", "shop")
 
 
-async def test_a_tenant_with_too_many_events_loses_its_own_and_nobody_elses() -> None:
+async def test_a_tenant_with_too_many_events_loses_only_its_own() -> None:
     desk = Desk()
     desk.synced()
     desk.arrive("new", *(f"bad-{number}" for number in range(tenant_events.BACKLOG + 10)))
@@ -181,16 +209,16 @@ async def test_a_tenant_with_too_many_events_loses_its_own_and_nobody_elses() ->
     assert desk.tenant.has(EVENTS, "new", "shop")
 
 
-async def test_nothing_is_kept_of_a_tenant_whose_events_are_written() -> None:
+async def test_the_queue_of_a_tenant_is_removed_when_its_events_are_written() -> None:
     desk = Desk()
     desk.arrive("old")
     desk.synced()
     desk.arrive("new")
     await desk.tell(2)
-    assert desk.events._news == desk.events._stood == {}
+    assert desk.events._recent == desk.events._earlier == {}
 
 
-async def test_a_client_that_was_closed_meanwhile_ends_nothing_for_others(
+async def test_a_closed_client_does_not_affect_other_tenants(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     desk = Desk()

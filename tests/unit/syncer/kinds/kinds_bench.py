@@ -1,4 +1,4 @@
-"""Two API servers of paper: they carry out plans as far as the kinds can tell the difference."""
+"""Two API servers in memory that execute plans, with the behaviour that the kinds depend on."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from vcsync.api import names
-from vcsync.kube.envelope import Envelope, parse
-from vcsync.kube.patches import merge_patch
 from vcsync.kube.resources import NAMESPACES, NODES, PODS, SECRETS, SERVICE_ACCOUNTS, Resource
+from vcsync.objects.envelope import Envelope, parse
+from vcsync.objects.merge_patch import merge_patch
 from vcsync.syncer.kinds import KINDS, token
 from vcsync.syncer.kinds.plan import (
     Action,
@@ -174,10 +174,10 @@ class Bench:
                 return plans
             plans.append(plan)
             for action in plan.actions:
-                self.carry_out(action)
+                self.execute(action)
         raise AssertionError(f"{kind_name} {namespace}/{name} does not settle: {plans[-1].actions}")
 
-    def carry_out(self, action: Action) -> None:
+    def execute(self, action: Action) -> None:
         match action:
             case Create():
                 assert action.body["metadata"].get("namespace", "") == action.namespace
@@ -206,7 +206,9 @@ class Bench:
                 self.notices.append(action)
             case RequestToken():
                 grants = {
-                    source.key: token.Granted("t", NOW + timedelta(seconds=source.expiration_seconds))
+                    source.key: token.Granted(
+                        "t", NOW + timedelta(seconds=source.expiration_seconds), source.expiration_seconds
+                    )
                     for source in action.tokens
                 }
                 self.put("super", SECRETS, token.secret_body(action, grants, self.context, issued=NOW))

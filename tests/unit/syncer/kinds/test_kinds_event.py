@@ -1,4 +1,4 @@
-"""Events, told again in the tenant's words."""
+"""The translation of Events for tenants."""
 
 import json
 from datetime import UTC, datetime
@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from kinds_bench import CONTEXT, KEY, super_ns
 
-from vcsync.kube.envelope import Envelope, parse
+from vcsync.objects.envelope import Envelope, parse
 from vcsync.syncer.kinds.event import event_time, event_up, regarding
 
 POD = Envelope("web", "shop", "v-uid", spec=b'{"nodeName":"node-1.r1"}')
@@ -44,11 +44,11 @@ def event(message: str = "m", **fields: Any) -> Envelope:
     return parse(json.dumps(body).encode())
 
 
-def test_an_event_speaks_of_the_tenants_object() -> None:
-    told = event_up(event(), POD, CONTEXT)
-    assert (told.namespace, told.name, told.repeated) == ("shop", "web.17", False)
-    assert told.body["metadata"] == {"name": "web.17", "namespace": "shop"}
-    assert told.body["involvedObject"] == {
+def test_an_event_is_about_the_tenants_object() -> None:
+    translated = event_up(event(), POD, CONTEXT)
+    assert (translated.namespace, translated.name, translated.repeated) == ("shop", "web.17", False)
+    assert translated.body["metadata"] == {"name": "web.17", "namespace": "shop"}
+    assert translated.body["involvedObject"] == {
         "kind": "Pod",
         "namespace": "shop",
         "name": "web",
@@ -56,14 +56,14 @@ def test_an_event_speaks_of_the_tenants_object() -> None:
         "apiVersion": "v1",
         "fieldPath": "spec.containers{app}",
     }
-    assert told.body["source"] == {"component": "kubelet", "host": "node-1.r1"}
-    assert told.body["reportingInstance"] == "node-1.r1"
-    assert told.body["reportingComponent"] == "kubelet"
+    assert translated.body["source"] == {"component": "kubelet", "host": "node-1.r1"}
+    assert translated.body["reportingInstance"] == "node-1.r1"
+    assert translated.body["reportingComponent"] == "kubelet"
     assert regarding(event()).name == "web"
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "expected"),
     [
         (
             f"Successfully assigned {super_ns('shop')}/web to node-1",
@@ -83,21 +83,21 @@ def test_an_event_speaks_of_the_tenants_object() -> None:
         ("\\1 \\g<0> node-1", "\\1 \\g<0> node-1.r1"),
     ],
 )
-def test_names_in_messages_are_the_tenants(message: str, told: str) -> None:
-    assert event_up(event(message), POD, CONTEXT).body["message"] == told
+def test_names_in_messages_are_the_tenants(message: str, expected: str) -> None:
+    assert event_up(event(message), POD, CONTEXT).body["message"] == expected
 
 
-def test_a_cluster_key_that_is_a_common_word_leaves_messages_alone() -> None:
+def test_a_cluster_key_that_is_a_common_word_does_not_change_messages() -> None:
     context = msgspec.structs.replace(CONTEXT, key="web")
     message = "Pulling image web/app:1 on web, see /var/web-data"
     assert event_up(event(message), POD, context).body["message"] == message
 
 
-def test_repeats_update_what_counts() -> None:
+def test_a_repeated_event_updates_its_count() -> None:
     series = {"count": 9, "lastObservedTime": "2026-05-01T12:05:00.000000Z"}
-    told = event_up(event(count=4, series=series), POD, CONTEXT)
-    assert told.repeated
-    assert told.update == {
+    translated = event_up(event(count=4, series=series), POD, CONTEXT)
+    assert translated.repeated
+    assert translated.update == {
         "count": 4,
         "lastTimestamp": "2026-05-01T12:00:01Z",
         "series": series,
@@ -115,13 +115,13 @@ def test_repeats_update_what_counts() -> None:
         ({"lastTimestamp": "rubbish", "firstTimestamp": None}, 0),
     ],
 )
-def test_when_an_event_happened(fields: dict[str, Any], minute: int) -> None:
+def test_the_time_of_an_event(fields: dict[str, Any], minute: int) -> None:
     moment = event_time(event(**fields))
     assert moment is not None
     assert moment.replace(second=0, microsecond=0) == datetime(2026, 5, 1, 12, minute, tzinfo=UTC)
 
 
-def test_an_event_may_say_nothing_where_it_could_say_when() -> None:
+def test_an_event_may_have_no_time() -> None:
     raw = b'{"metadata":{"name":"e","creationTimestamp":"2026-01-01T00:00:00Z"},"series":{"lastObservedTime":null,"count":null}}'
 
     assert event_time(parse(raw)) == datetime(2026, 1, 1, tzinfo=UTC)

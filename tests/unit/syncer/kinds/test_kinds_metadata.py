@@ -1,4 +1,4 @@
-"""Whose an object is, and which labels and annotations travel."""
+"""Ownership of objects, and the labels and annotations that are copied."""
 
 import msgspec
 import pytest
@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from kinds_bench import CONTEXT, KEY, Bench, super_ns
 
 from vcsync.api import names
-from vcsync.kube.envelope import Envelope, OwnerReference
 from vcsync.kube.resources import CONFIG_MAPS
+from vcsync.objects.envelope import Envelope, OwnerReference
 from vcsync.syncer.kinds import metadata
 from vcsync.syncer.kinds.plan import Delete, Notify
 
@@ -44,12 +44,12 @@ OWN_CONTEXT = msgspec.structs.replace(
         ("mesh.acme.com/x", False),
     ],
 )
-def test_which_keys_stay_in_the_tenant(key: str, stripped: bool) -> None:
+def test_keys_that_are_not_copied(key: str, stripped: bool) -> None:
     assert metadata.is_stripped(key, OWN_CONTEXT) is stripped
-    assert (key in metadata.travelling({key: "v"}, OWN_CONTEXT)) is not stripped
+    assert (key in metadata.copied({key: "v"}, OWN_CONTEXT)) is not stripped
 
 
-def test_an_object_going_down_says_whose_it_is() -> None:
+def test_a_copied_object_names_its_owner() -> None:
     v = Envelope(
         "x",
         "shop",
@@ -78,14 +78,14 @@ def test_an_object_going_down_says_whose_it_is() -> None:
     assert "ownerReferences" not in result
 
 
-def test_a_name_too_long_for_a_label_stands_in_the_annotation_only() -> None:
+def test_a_name_too_long_for_a_label_is_only_in_the_annotation() -> None:
     context = msgspec.structs.replace(CONTEXT, vc_name="n" * 64)
     result = metadata.super_metadata(Envelope("x", "shop", "u1"), context)
     assert names.VC_NAME not in result["labels"]
     assert result["annotations"][names.VC_NAME] == "n" * 64
 
 
-def test_the_super_cluster_keeps_its_own_keys_and_loses_strange_ones() -> None:
+def test_keys_of_the_super_cluster_are_kept_and_others_removed() -> None:
     actual = {
         "a": "1",
         "strange": "x",
@@ -97,7 +97,7 @@ def test_the_super_cluster_keeps_its_own_keys_and_loses_strange_ones() -> None:
     assert patch == {"a": "2", "b": "3", "strange": None}
 
 
-def test_transparent_keys_come_up_and_are_never_removed_above() -> None:
+def test_transparent_keys_are_copied_up_and_never_removed_in_the_tenant() -> None:
     p = Envelope(
         "x",
         labels={"mesh.acme.com/a": "1", "app": "no"},
@@ -128,7 +128,7 @@ MAPS = st.dictionaries(KEYS, st.text(max_size=8), max_size=6)
 
 
 @given(MAPS, MAPS, MAPS)
-def test_whatever_a_tenant_writes_our_identity_stands_and_one_patch_settles(
+def test_any_metadata_of_a_tenant_keeps_the_owner_and_settles_with_one_patch(
     labels: dict[str, str], annotations: dict[str, str], other: dict[str, str]
 ) -> None:
     v = Envelope("x", "shop", "u1", labels=labels, annotations=annotations)
@@ -153,7 +153,7 @@ def test_whatever_a_tenant_writes_our_identity_stands_and_one_patch_settles(
 # --- Identity, on a kind without particulars ---
 
 
-def test_a_stranger_of_the_same_name_is_reported_and_left_alone(bench: Bench) -> None:
+def test_a_foreign_object_of_the_same_name_is_reported_and_kept(bench: Bench) -> None:
     bench.put(
         "super",
         CONFIG_MAPS,
@@ -168,7 +168,7 @@ def test_a_stranger_of_the_same_name_is_reported_and_left_alone(bench: Bench) ->
 
 
 @pytest.mark.parametrize("annotation", [names.CLUSTER, names.UID])
-def test_another_tenants_object_is_never_touched(bench: Bench, annotation: str) -> None:
+def test_another_tenants_object_is_never_changed(bench: Bench, annotation: str) -> None:
     v = bench.put("tenant", CONFIG_MAPS, {"metadata": {"name": "c"}})
     annotations = {names.CLUSTER: "other-tenant", names.UID: v["metadata"]["uid"]}
     bench.put(
@@ -181,7 +181,7 @@ def test_another_tenants_object_is_never_touched(bench: Bench, annotation: str) 
     assert bench.plan("configmaps", "shop", "c").actions == ()
 
 
-def test_what_stands_for_a_replaced_object_is_deleted_only_if_the_source_really_changed(bench: Bench) -> None:
+def test_a_copy_of_a_replaced_object_is_deleted_after_confirmation(bench: Bench) -> None:
     bench.put("tenant", CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"k": "1"}})
     bench.settle("configmaps", "shop", "c")
     bench.remove("tenant", CONFIG_MAPS, "c")
@@ -197,7 +197,7 @@ def test_what_stands_for_a_replaced_object_is_deleted_only_if_the_source_really_
 
 
 @pytest.mark.parametrize("seen", [True, False])
-def test_an_unseen_deletion_is_confirmed(bench: Bench, seen: bool) -> None:
+def test_an_unobserved_deletion_is_confirmed(bench: Bench, seen: bool) -> None:
     bench.put("tenant", CONFIG_MAPS, {"metadata": {"name": "c"}})
     bench.settle("configmaps", "shop", "c")
     bench.remove("tenant", CONFIG_MAPS, "c", seen=seen)
@@ -206,7 +206,7 @@ def test_an_unseen_deletion_is_confirmed(bench: Bench, seen: bool) -> None:
     assert delete.confirm is not seen
 
 
-def test_lost_marks_of_ours_are_put_back(bench: Bench) -> None:
+def test_removed_annotations_of_the_owner_are_restored(bench: Bench) -> None:
     bench.put("tenant", CONFIG_MAPS, {"metadata": {"name": "c", "labels": {"a": "b"}}})
     bench.settle("configmaps", "shop", "c")
     bench.edit("super", CONFIG_MAPS, "c", {"metadata": {"labels": None}})
@@ -219,7 +219,7 @@ def test_lost_marks_of_ours_are_put_back(bench: Bench) -> None:
     }
 
 
-def test_nothing_is_created_before_its_namespace_stands(bench: Bench) -> None:
+def test_nothing_is_created_before_its_namespace_exists(bench: Bench) -> None:
     bench.put("tenant", CONFIG_MAPS, {"metadata": {"name": "c", "namespace": "other"}})
     plan = bench.plan("configmaps", "other", "c")
     assert plan.actions == ()

@@ -1,4 +1,4 @@
-"""Virtual nodes: what is shown, what is not, and when it is refreshed."""
+"""Virtual nodes: the fields that tenants see, and the updates of these fields."""
 
 import copy
 import json
@@ -9,9 +9,16 @@ import pytest
 from kinds_bench import CONTEXT
 
 from vcsync.api import names
-from vcsync.kube.envelope import Envelope, parse
-from vcsync.kube.patches import merge_patch
-from vcsync.syncer.kinds.node import node_gone_patch, node_patch, node_status_patch, virtual_node
+from vcsync.api.without_effect import CORDONED, LABELLED, TAINTED
+from vcsync.objects.envelope import Envelope, parse
+from vcsync.objects.merge_patch import merge_patch
+from vcsync.syncer.kinds.node import (
+    node_gone_patch,
+    node_patch,
+    node_status_patch,
+    virtual_node,
+    without_effect,
+)
 
 Json = dict[str, Any]
 LATER = "2026-05-01T13:00:00Z"
@@ -77,7 +84,7 @@ def envelope(body: Json) -> Envelope:
     return parse(json.dumps(body).encode())
 
 
-def test_a_virtual_node_shows_the_node_but_not_its_identity() -> None:
+def test_a_virtual_node_does_not_reveal_the_identity_of_its_node() -> None:
     shown = virtual_node(envelope(node()), SHOWING)
     assert shown["metadata"] == {
         "name": "node-1.r1",
@@ -92,13 +99,24 @@ def test_a_virtual_node_shows_the_node_but_not_its_identity() -> None:
     assert shown["spec"] == {"taints": [{"key": "gpu", "effect": "NoSchedule"}]}
     assert shown["status"]["addresses"] == [
         {"type": "InternalIP", "address": "10.0.0.1"},
-        {"type": "Hostname", "address": "node-1.r1"},
+        {"type": "Hostname", "address": "logs-do-not-reach-the-clusters-of-your-operator.invalid"},
     ]
     info = shown["status"]["nodeInfo"]
     assert (info["machineID"], info["systemUUID"], info["bootID"]) == ("", "", "")
     assert info["kubeletVersion"] == "v1.35.0"
-    assert set(shown["status"]) == {"capacity", "allocatable", "conditions", "addresses", "nodeInfo"}
+    fields = {"capacity", "allocatable", "conditions", "addresses", "daemonEndpoints", "nodeInfo"}
+    assert set(shown["status"]) == fields
     assert virtual_node(envelope(node()), CONTEXT)["spec"] == {}
+
+
+def test_no_api_server_can_call_the_address_of_a_virtual_node() -> None:
+    """Not even of one that was made by an earlier version: any number below this one is a port."""
+    port = {"kubeletEndpoint": {"Port": 65536}}
+    made = virtual_node(envelope(node()), CONTEXT)
+    assert made["status"]["daemonEndpoints"] == port
+    made["status"]["daemonEndpoints"] = {"kubeletEndpoint": {"Port": 0}}
+    patch = node_status_patch(envelope(made), envelope(node()), LATER)
+    assert patch == {"status": {"daemonEndpoints": port}}
 
 
 def test_a_hostname_too_long_for_a_label_is_left_out() -> None:
@@ -133,7 +151,10 @@ NOT_READY = [{**node()["status"]["conditions"][0], "status": "Unknown", "reason"
             {
                 "addresses": [
                     {"type": "InternalIP", "address": "10.0.0.2"},
-                    {"type": "Hostname", "address": "node-1.r1"},
+                    {
+                        "type": "Hostname",
+                        "address": "logs-do-not-reach-the-clusters-of-your-operator.invalid",
+                    },
                 ]
             },
         ),
@@ -149,7 +170,7 @@ def test_only_material_changes_are_written(status: Json, patched: Json | None) -
         assert node_status_patch(envelope(after), p, LATER) is None
 
 
-def test_cordon_and_shown_taints_follow_and_the_tenants_own_stay() -> None:
+def test_cordon_and_shown_taints_are_copied_and_the_tenants_own_kept() -> None:
     v_body = virtual_node(envelope(node()), SHOWING)
     v_body["metadata"]["labels"] |= {"mine": "1", names.SUPER_CLUSTER_ID: "forged"}
     v_body["spec"]["taints"].append({"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"})
@@ -174,7 +195,7 @@ def test_cordon_and_shown_taints_follow_and_the_tenants_own_stay() -> None:
     assert node_patch(shown(node()), envelope(node()), SHOWING) is None
 
 
-def test_a_node_that_is_removed_is_said_to_be_once() -> None:
+def test_a_removed_node_is_reported_once() -> None:
     before = shown(node())
     patch = node_gone_patch(before, LATER)
     assert patch is not None
@@ -187,3 +208,46 @@ def test_a_node_that_is_removed_is_said_to_be_once() -> None:
     again = node_status_patch(envelope(after), envelope(node()), LATER)
     assert again is not None
     assert again["status"]["conditions"][0]["status"] == "True"
+
+
+@pytest.mark.parametrize(
+    ("change", "messages"),
+    [
+        ({"spec": {"unschedulable": True}}, [CORDONED]),
+        ({"spec": {"taints": [{"key": "mine", "effect": "NoSchedule"}]}}, [TAINTED]),
+        ({"spec": {"taints": [{"key": "mine", "effect": "PreferNoSchedule"}]}}, [TAINTED]),
+        ({"metadata": {"labels": {"disk": "ssd"}}}, [LABELLED]),
+        ({"metadata": {"labels": {"kubernetes.io/os": "windows"}}}, [LABELLED]),
+        (
+            {
+                "metadata": {"labels": {"disk": "ssd"}},
+                "spec": {"unschedulable": True, "taints": [{"key": "mine", "effect": "NoSchedule"}]},
+            },
+            [CORDONED, TAINTED, LABELLED],
+        ),
+        # What has an effect, what Kubernetes writes itself, what the operator shows.
+        ({"spec": {"taints": [{"key": "mine", "effect": "NoExecute"}]}}, []),
+        ({"spec": {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]}}, []),
+        ({"spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]}}, []),
+        ({"metadata": {"labels": {"beta.kubernetes.io/os": "linux"}}}, []),
+        ({"metadata": {"annotations": {"note": "x"}}}, []),
+    ],
+)
+def test_changes_of_a_virtual_node_without_effect_are_reported_once(
+    change: Json, messages: list[str]
+) -> None:
+    plain = virtual_node(envelope(node()), CONTEXT)  # with no taint
+    before, after = envelope(plain), envelope(merge_patch(plain, change))
+    assert without_effect(before, after, envelope(node()), SHOWING) == messages
+    assert without_effect(after, after, envelope(node()), SHOWING) == []
+    assert without_effect(after, before, envelope(node()), SHOWING) == []
+
+
+def test_writes_of_the_syncer_to_a_virtual_node_are_not_reported() -> None:
+    old = virtual_node(envelope(node()), CONTEXT)
+    body = node()
+    body["spec"]["unschedulable"] = True
+    body["metadata"]["labels"]["kubernetes.io/arch"] = "amd64"
+    new = merge_patch(old, node_patch(envelope(old), envelope(body), SHOWING) or {})
+    assert new["spec"]["unschedulable"] is True
+    assert without_effect(envelope(old), envelope(new), envelope(body), SHOWING) == []

@@ -1,4 +1,4 @@
-"""A Pod's life, both directions together."""
+"""The life of a Pod, in both directions."""
 
 import copy
 from typing import Any
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kinds_bench import CONTEXT, NODE, Bench, super_ns
 
 from vcsync.api import names
+from vcsync.api.without_effect import DEBUGGED, SCHEDULER_NAME
 from vcsync.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS
 from vcsync.syncer.kinds.plan import (
     Bind,
@@ -30,7 +31,7 @@ def make(bench: Bench, spec: Json | None = None, **meta: Any) -> Json:
 
 
 def running(bench: Bench, spec: Json | None = None, **meta: Any) -> None:
-    """A Pod that has come down, runs and has been told so."""
+    """A Pod that was created in the super cluster, runs, and whose status is up to date."""
     make(bench, spec, **meta)
     bench.settle("pods", "shop", "web")
     bench.schedule("web")
@@ -67,7 +68,7 @@ def mark(bench: Bench, side: str, grace: int) -> None:
 # --- From creation to running ---
 
 
-def test_a_pod_goes_down_binds_and_reports(bench: Bench) -> None:
+def test_a_pod_is_created_bound_and_reported(bench: Bench) -> None:
     make(bench, {"volumes": [TOKEN_VOLUME]}, labels={"app": "web"})
     assert kinds_of(actions(bench)) == [RequestToken, Create]
     assert len(bench.settle("pods", "shop", "web")) == 1
@@ -78,8 +79,8 @@ def test_a_pod_goes_down_binds_and_reports(bench: Bench) -> None:
     assert v_of(bench)["spec"]["nodeName"] == f"{NODE}.r1"
     assert bench.ensured == [NODE]
     bench.run("web")
-    (told,) = bench.settle("pods", "shop", "web")
-    (patch,) = told.actions
+    (plan,) = bench.settle("pods", "shop", "web")
+    (patch,) = plan.actions
     assert isinstance(patch, Patch)
     assert patch.subresource == "status"
     assert set(patch.patch["status"]) == {"phase", "podIP", "podIPs", "conditions", "observedGeneration"}
@@ -89,7 +90,7 @@ def test_a_pod_goes_down_binds_and_reports(bench: Bench) -> None:
     assert actions(bench) == ()
 
 
-def test_a_pod_that_runs_already_when_it_is_bound_is_told_in_the_same_plan(bench: Bench) -> None:
+def test_the_status_of_a_running_pod_is_written_with_its_binding(bench: Bench) -> None:
     make(bench)
     bench.settle("pods", "shop", "web")
     bench.schedule("web")
@@ -99,7 +100,7 @@ def test_a_pod_that_runs_already_when_it_is_bound_is_told_in_the_same_plan(bench
     assert v_of(bench)["status"]["phase"] == "Running"
 
 
-def test_an_unschedulable_pod_says_why(bench: Bench) -> None:
+def test_an_unschedulable_pod_has_the_reason(bench: Bench) -> None:
     make(bench)
     bench.settle("pods", "shop", "web")
     condition = {
@@ -179,7 +180,7 @@ NEEDS: Json = {
 }
 
 
-def test_a_pod_waits_for_what_the_tenant_has_and_the_super_cluster_has_not(bench: Bench) -> None:
+def test_a_pod_waits_for_objects_that_only_the_tenant_has(bench: Bench) -> None:
     make(bench, NEEDS)
     assert kinds_of(actions(bench)) == [Create]  # nothing of it is in the tenant either
     wanted = [
@@ -195,10 +196,21 @@ def test_a_pod_waits_for_what_the_tenant_has_and_the_super_cluster_has_not(bench
     assert kinds_of(actions(bench)) == [Create]
 
 
+@pytest.mark.parametrize(("named", "notified"), [("own", True), ("default-scheduler", False), ("", False)])
+def test_a_pod_with_another_scheduler_gets_an_event(bench: Bench, named: str, notified: bool) -> None:
+    make(bench, {"schedulerName": named} if named else {})
+    (created,) = bench.settle("pods", "shop", "web")
+    assert kinds_of(created.actions) == [Create, *[Notify] * notified]
+    assert p_of(bench)["spec"]["schedulerName"] == "default-scheduler"
+    assert [(each.reason, each.message) for each in bench.notices] == [
+        ("WithoutEffect", SCHEDULER_NAME)
+    ] * notified
+
+
 # --- Policy ---
 
 
-def test_a_refusal_is_told_once_and_lifted_with_the_policy(bench: Bench) -> None:
+def test_a_refusal_is_reported_once_and_ends_with_the_policy(bench: Bench) -> None:
     make(bench, {"hostNetwork": True, "hostPID": True})
     (plan,) = bench.settle("pods", "shop", "web")
     assert kinds_of(plan.actions) == [Patch, Notify]
@@ -235,7 +247,56 @@ def test_a_node_named_by_the_tenant_is_used_only_if_allowed_and_here(bench: Benc
     assert "spec.nodeName" in bench.plan("pods", "shop", "far").actions[-1].message
 
 
-def test_annotations_too_big_are_refused_not_retried(bench: Bench) -> None:
+FROM_TEAM = PodPolicy(image_registries=("registry.example.com/team",))
+
+
+@pytest.mark.parametrize(
+    ("spec", "use"),
+    [
+        ({"containers": [{"name": "c", "image": "nginx"}]}, "container \"c\" uses image 'nginx'"),
+        (
+            {"initContainers": [{"name": "i", "image": "registry.example.com/teams/x"}]},
+            "container \"i\" uses image 'registry.example.com/teams/x'",
+        ),
+        (
+            {"volumes": [{"name": "v", "image": {"reference": "evil.org/registry.example.com/team/x"}}]},
+            "volume \"v\" uses image 'evil.org/registry.example.com/team/x'",
+        ),
+    ],
+)
+def test_images_of_other_registries_are_refused(bench: Bench, spec: Json, use: str) -> None:
+    bench.context = msgspec.structs.replace(CONTEXT, policy=FROM_TEAM)
+    make(bench, {"containers": [{"name": "c", "image": "registry.example.com/team/a:1"}], **spec})
+    bench.settle("pods", "shop", "web")
+    assert not bench.has("super", PODS, "web")
+    (condition,) = v_of(bench)["status"]["conditions"]
+    assert condition["reason"] == "PolicyRefused"
+    assert (
+        condition["message"] == f"{use}, which is not allowed here; use images of registry.example.com/team"
+    )
+
+
+def test_an_image_that_changes_to_another_registry_is_refused_and_the_old_one_stays(bench: Bench) -> None:
+    bench.context = msgspec.structs.replace(CONTEXT, policy=FROM_TEAM)
+    running(bench, {"containers": [{"name": "app", "image": "registry.example.com/team/a:1"}]})
+    v_of(bench)["spec"]["containers"][0]["image"] = "nginx"
+    bench.settle("pods", "shop", "web")
+    assert p_of(bench)["spec"]["containers"][0]["image"] == "registry.example.com/team/a:1"
+    assert "'nginx'" in p_of(bench)["metadata"]["annotations"][names.REFUSED]
+    assert bench.notices[-1].reason == "PolicyRefused"
+    assert actions(bench) == ()
+    v_of(bench)["spec"]["containers"][0]["image"] = "registry.example.com/team/a:2"
+    bench.settle("pods", "shop", "web")
+    assert p_of(bench)["spec"]["containers"][0]["image"] == "registry.example.com/team/a:2"
+
+
+def test_a_pod_that_runs_stays_when_the_registries_change(bench: Bench) -> None:
+    running(bench, {"containers": [{"name": "app", "image": "nginx"}]})
+    bench.context = msgspec.structs.replace(CONTEXT, policy=FROM_TEAM)
+    assert actions(bench) == ()
+
+
+def test_too_large_annotations_are_refused_and_not_retried(bench: Bench) -> None:
     items = [{"path": "a", "fieldRef": {"fieldPath": "metadata.annotations"}}]
     make(
         bench, {"volumes": [{"name": "v", "downwardAPI": {"items": items}}]}, annotations={"a": "x" * 200_000}
@@ -248,7 +309,7 @@ def test_annotations_too_big_are_refused_not_retried(bench: Bench) -> None:
 # --- Changes ---
 
 
-def test_images_metadata_deadline_and_tolerations_follow(bench: Bench) -> None:
+def test_images_metadata_deadline_and_tolerations_are_updated(bench: Bench) -> None:
     spec = {
         "containers": [{"name": "app", "image": "a:1"}, {"name": "log", "image": "l:1"}],
         "initContainers": [{"name": "init", "image": "i:1"}],
@@ -289,11 +350,13 @@ def test_a_toleration_of_the_control_plane_added_later_is_refused_once(bench: Be
     v_of(bench)["spec"]["tolerations"] = [toleration, {"key": "ok", "operator": "Exists"}]
     (plan,) = bench.settle("pods", "shop", "web")
     assert kinds_of(plan.actions) == [Patch, Notify]
+    (notice,) = [each for each in plan.actions if isinstance(each, Notify)]
+    assert (notice.type, notice.reason) == ("Warning", "PolicyRefused")
     assert p_of(bench)["spec"]["tolerations"] == [{"key": "ok", "operator": "Exists"}]
     assert "spec.tolerations[0]" in p_of(bench)["metadata"]["annotations"][names.REFUSED]
 
 
-def test_a_container_the_super_cluster_took_away_is_not_patched_back(bench: Bench) -> None:
+def test_a_container_that_the_super_cluster_removed_is_not_restored(bench: Bench) -> None:
     running(bench, {"containers": [{"name": "app", "image": "a:1"}, {"name": "log", "image": "l:1"}]})
     del p_of(bench)["spec"]["containers"][1]
     assert actions(bench) == ()
@@ -327,7 +390,7 @@ def test_resources_are_resized_by_their_subresource(bench: Bench) -> None:
     }
 
 
-def test_ephemeral_containers_come_later_converted_and_checked(bench: Bench) -> None:
+def test_ephemeral_containers_are_converted_and_checked(bench: Bench) -> None:
     make(bench, {"ephemeralContainers": [{"name": "first", "image": "d"}]})
     created, added = bench.settle("pods", "shop", "web")
     assert "ephemeralContainers" not in created.actions[0].body["spec"]
@@ -344,11 +407,62 @@ def test_ephemeral_containers_come_later_converted_and_checked(bench: Bench) -> 
     assert down[1]["targetContainerName"] == "app"
     assert {"name": "KUBERNETES_SERVICE_HOST", "value": "10.9.8.7"} in down[1]["env"]
     assert "resources" not in down[1]
-    assert [notice.reason for notice in bench.notices] == ["PolicyRefused"]
-    assert "spec.ephemeralContainers[1]" in bench.notices[0].message
+    # Two are added and reported as without attach; the third one is refused.
+    assert [notice.reason for notice in bench.notices] == ["WithoutEffect", "WithoutEffect", "PolicyRefused"]
+    assert bench.notices[0].message == DEBUGGED
+    assert "spec.ephemeralContainers[1]" in bench.notices[-1].message
 
 
-def test_downward_api_files_follow_the_tenants_labels(bench: Bench) -> None:
+REFUSED_CONTAINER = {"name": "root", "image": "d", "securityContext": {"privileged": True}}
+
+
+def refused(bench: Bench) -> Json:
+    """A running Pod with an ephemeral container that the policy refuses; the status of that container."""
+    running(bench)
+    bench.edit("tenant", PODS, "web", {"spec": {"ephemeralContainers": [REFUSED_CONTAINER]}})
+    bench.settle("pods", "shop", "web")
+    (status,) = v_of(bench)["status"]["ephemeralContainerStatuses"]
+    return dict(status)
+
+
+def test_a_refused_ephemeral_container_is_terminated(bench: Bench) -> None:
+    status = refused(bench)
+    assert (status["name"], status["image"], status["ready"]) == ("root", "d", False)
+    ended = status["state"]["terminated"]
+    assert (ended["reason"], ended["exitCode"]) == ("PolicyRefused", 128)
+    assert "spec.ephemeralContainers[0].securityContext.privileged" in ended["message"]
+    assert "ephemeralContainers" not in p_of(bench)["spec"]
+
+
+def test_fields_that_the_api_server_adds_to_a_refused_status_are_ignored(bench: Bench) -> None:
+    refused(bench)
+    (status,) = v_of(bench)["status"]["ephemeralContainerStatuses"]
+    status["lastState"] = {}
+    status["state"]["terminated"] |= {"startedAt": None, "finishedAt": None}
+    assert actions(bench) == ()
+
+
+def test_a_refused_ephemeral_container_remains_terminated(bench: Bench) -> None:
+    refused(bench)
+    bench.context = msgspec.structs.replace(CONTEXT, policy=PodPolicy(privileged="Allow"))
+    other = {"name": "second", "image": "d"}
+    bench.edit("tenant", PODS, "web", {"spec": {"ephemeralContainers": [REFUSED_CONTAINER, other]}})
+    bench.settle("pods", "shop", "web")
+    # kube-apiserver lets no ephemeral container leave `terminated`: the first one cannot start any more.
+    assert [each["name"] for each in p_of(bench)["spec"]["ephemeralContainers"]] == ["second"]
+    runs = {"name": "second", "image": "d", "state": {"running": {}}}
+    bench.edit("super", PODS, "web", {"status": {"ephemeralContainerStatuses": [runs]}})
+    for _ in range(2):
+        bench.settle("pods", "shop", "web")
+        statuses = v_of(bench)["status"]["ephemeralContainerStatuses"]
+        assert [(each["name"], *each["state"]) for each in statuses] == [
+            ("second", "running"),
+            ("root", "terminated"),
+        ]
+        mark(bench, "tenant", 30)
+
+
+def test_downward_api_files_are_updated_with_the_tenants_labels(bench: Bench) -> None:
     items = [
         {"path": "l", "fieldRef": {"fieldPath": "metadata.labels"}},
         {"path": "z", "fieldRef": {"fieldPath": "metadata.labels['k8s.io/zone']"}},
@@ -360,12 +474,12 @@ def test_downward_api_files_follow_the_tenants_labels(bench: Bench) -> None:
     )
     bench.edit("tenant", PODS, "web", {"metadata": {"labels": {"a": "2", "k8s.io/zone": "y"}}})
     bench.settle("pods", "shop", "web")
-    told = [
+    values = [
         value
         for key, value in p_of(bench)["metadata"]["annotations"].items()
         if key.startswith(names.DOWNWARD_PREFIX)
     ]
-    assert sorted(told) == ['a="2"\nk8s.io/zone="y"', "y"]
+    assert sorted(values) == ['a="2"\nk8s.io/zone="y"', "y"]
 
 
 def test_a_lost_token_secret_is_requested_again(bench: Bench) -> None:
@@ -385,7 +499,7 @@ def condition_of(pod: Json, kind: str) -> Json:
     return next(condition for condition in pod["status"]["conditions"] if condition["type"] == kind)
 
 
-def test_readiness_gates_are_the_tenants_to_set(bench: Bench) -> None:
+def test_only_the_tenant_sets_readiness_gates(bench: Bench) -> None:
     running(bench, {"readinessGates": [{"conditionType": "acme/ok"}]})
     v_of(bench)["status"]["conditions"].append({"type": "acme/ok", "status": "True", "observedGeneration": 7})
     (plan,) = bench.settle("pods", "shop", "web")
@@ -398,7 +512,7 @@ def test_readiness_gates_are_the_tenants_to_set(bench: Bench) -> None:
     assert condition_of(v_of(bench), "acme/ok")["status"] == "True"
 
 
-def test_observed_generation_is_told_in_the_tenants_counting(bench: Bench) -> None:
+def test_the_observed_generation_is_translated(bench: Bench) -> None:
     running(bench)
     assert v_of(bench)["status"]["observedGeneration"] == v_of(bench)["metadata"]["generation"]
     bench.edit("tenant", PODS, "web", {"metadata": {"generation": 41}})
@@ -413,7 +527,7 @@ def test_observed_generation_is_told_in_the_tenants_counting(bench: Bench) -> No
     assert condition_of(v_of(bench), "Ready")["observedGeneration"] == 42
 
 
-def test_the_nominated_node_is_told_by_its_virtual_name(bench: Bench) -> None:
+def test_the_nominated_node_has_its_virtual_name(bench: Bench) -> None:
     make(bench)
     bench.settle("pods", "shop", "web")
     bench.edit("super", PODS, "web", {"status": {"nominatedNodeName": NODE}})
@@ -424,7 +538,7 @@ def test_the_nominated_node_is_told_by_its_virtual_name(bench: Bench) -> None:
     assert "nominatedNodeName" not in v_of(bench)["status"]
 
 
-def test_a_cached_super_pod_older_than_the_binding_takes_nothing_back(bench: Bench) -> None:
+def test_an_outdated_super_pod_does_not_change_the_status(bench: Bench) -> None:
     make(bench)
     bench.settle("pods", "shop", "web")
     old = copy.deepcopy(p_of(bench))
@@ -434,7 +548,7 @@ def test_a_cached_super_pod_older_than_the_binding_takes_nothing_back(bench: Ben
     assert actions(bench) == ()
 
 
-def test_transparent_metadata_comes_up_with_the_status(bench: Bench) -> None:
+def test_transparent_metadata_is_copied_up_with_the_status(bench: Bench) -> None:
     bench.context = msgspec.structs.replace(CONTEXT, transparent_prefixes=("mesh.acme.com",))
     running(bench)
     bench.edit("super", PODS, "web", {"metadata": {"annotations": {"mesh.acme.com/ip": "10.1.1.1"}}})
@@ -446,7 +560,7 @@ def test_transparent_metadata_comes_up_with_the_status(bench: Bench) -> None:
 # --- Ends ---
 
 
-def test_a_deletion_goes_down_with_its_grace_and_the_pod_leaves_when_it_has_stopped(bench: Bench) -> None:
+def test_a_deletion_keeps_its_grace_period_and_the_pod_is_removed_when_it_has_stopped(bench: Bench) -> None:
     running(bench, {"volumes": [TOKEN_VOLUME]})
     mark(bench, "tenant", 45)
     (delete,) = actions(bench)
@@ -469,21 +583,21 @@ def test_a_deletion_goes_down_with_its_grace_and_the_pod_leaves_when_it_has_stop
     assert not bench.has("tenant", PODS, "web")
 
 
-def test_the_kubelet_always_has_a_second_to_confirm(bench: Bench) -> None:
+def test_the_grace_period_is_at_least_one_second(bench: Bench) -> None:
     running(bench)
     mark(bench, "tenant", 0)
     (delete,) = actions(bench)
     assert delete.grace_seconds == 1
 
 
-def test_a_pod_held_by_finalizers_only_is_left_to_them(bench: Bench) -> None:
+def test_a_pod_that_only_finalizers_keep_is_not_deleted_again(bench: Bench) -> None:
     make(bench)
     bench.edit("tenant", PODS, "web", {"metadata": {"finalizers": ["example.com/held"]}})
     mark(bench, "tenant", 0)
     assert actions(bench) == ()
 
 
-def test_a_pod_that_ran_and_is_held_by_finalizers_is_told_to_have_ended(bench: Bench) -> None:
+def test_a_pod_kept_by_finalizers_gets_a_terminal_phase(bench: Bench) -> None:
     running(bench)
     bench.edit("tenant", PODS, "web", {"metadata": {"finalizers": ["batch.kubernetes.io/job-tracking"]}})
     mark(bench, "tenant", 0)
@@ -495,7 +609,7 @@ def test_a_pod_that_ran_and_is_held_by_finalizers_is_told_to_have_ended(bench: B
     assert actions(bench) == ()
 
 
-def test_how_a_held_pod_ended_stays_told(bench: Bench) -> None:
+def test_the_terminal_phase_of_a_kept_pod_remains(bench: Bench) -> None:
     running(bench)
     bench.edit("super", PODS, "web", {"status": {"phase": "Succeeded"}})
     bench.settle("pods", "shop", "web")
@@ -505,20 +619,20 @@ def test_how_a_held_pod_ended_stays_told(bench: Bench) -> None:
     assert actions(bench) == ()
 
 
-def test_a_pod_left_by_an_immediate_deletion_that_was_cut_off_is_deleted_again(bench: Bench) -> None:
+def test_a_pod_left_by_an_interrupted_deletion_is_deleted_again(bench: Bench) -> None:
     make(bench)
     mark(bench, "tenant", 0)
     (delete,) = actions(bench)
     assert (delete.side, delete.resource, delete.grace_seconds) == ("tenant", PODS, 0)
 
 
-def test_a_pod_that_ends_in_another_super_cluster_is_left_to_it_whatever_its_label_says(bench: Bench) -> None:
+def test_a_pod_bound_to_another_super_cluster_is_ignored_despite_its_label(bench: Bench) -> None:
     make(bench, {"nodeName": "node-1.r2"})
     mark(bench, "tenant", 30)
     assert actions(bench) == ()
 
 
-def test_a_pod_gone_from_the_tenant_goes_with_its_tokens(bench: Bench) -> None:
+def test_a_pod_that_is_gone_in_the_tenant_is_deleted_with_its_tokens(bench: Bench) -> None:
     running(bench, {"volumes": [TOKEN_VOLUME]})
     bench.remove("tenant", PODS, "web", seen=False)
     deletes = actions(bench)
@@ -529,7 +643,7 @@ def test_a_pod_gone_from_the_tenant_goes_with_its_tokens(bench: Bench) -> None:
     assert [delete.side for delete in deletes] == ["super", "super"]
 
 
-def test_a_deletion_in_the_super_cluster_reaches_the_tenant_confirmed(bench: Bench) -> None:
+def test_a_deletion_in_the_super_cluster_is_confirmed_and_copied_up(bench: Bench) -> None:
     running(bench)
     mark(bench, "super", 12)
     (delete,) = actions(bench)
@@ -538,21 +652,21 @@ def test_a_deletion_in_the_super_cluster_reaches_the_tenant_confirmed(bench: Ben
     assert v_of(bench)["metadata"]["deletionGracePeriodSeconds"] == 12
 
 
-def test_a_lost_pod_ends_in_the_tenant_after_a_live_look(bench: Bench) -> None:
+def test_a_lost_pod_is_deleted_in_the_tenant_after_a_live_read(bench: Bench) -> None:
     running(bench)
     bench.remove("super", PODS, "web")
     (delete,) = actions(bench)
     assert (delete.side, delete.grace_seconds, delete.confirm) == ("tenant", 0, True)
 
 
-def test_an_unbound_pod_that_vanished_is_made_again(bench: Bench) -> None:
+def test_an_unbound_pod_that_is_missing_is_created_again(bench: Bench) -> None:
     make(bench)
     bench.settle("pods", "shop", "web")
     bench.remove("super", PODS, "web")
     assert kinds_of(actions(bench)) == [Create]
 
 
-def test_a_finished_pod_outlives_its_super_pod(bench: Bench) -> None:
+def test_a_finished_pod_is_kept_without_its_super_pod(bench: Bench) -> None:
     running(bench)
     bench.edit("super", PODS, "web", {"status": {"phase": "Succeeded"}})
     mark(bench, "super", 0)
@@ -563,7 +677,7 @@ def test_a_finished_pod_outlives_its_super_pod(bench: Bench) -> None:
     assert v_of(bench)["status"]["phase"] == "Succeeded"
 
 
-def test_a_replaced_pod_first_clears_the_old_one(bench: Bench) -> None:
+def test_the_copy_of_a_replaced_pod_is_deleted_first(bench: Bench) -> None:
     running(bench)
     bench.remove("tenant", PODS, "web")
     make(bench)
@@ -577,7 +691,7 @@ def test_a_replaced_pod_first_clears_the_old_one(bench: Bench) -> None:
     assert kinds_of(actions(bench)) == [Create]
 
 
-def test_a_pod_bound_by_somebody_else_is_made_anew(bench: Bench) -> None:
+def test_a_pod_bound_by_another_client_is_deleted(bench: Bench) -> None:
     make(bench)
     bench.settle("pods", "shop", "web")
     v_of(bench)["spec"]["nodeName"] = "elsewhere.r1"
@@ -690,7 +804,7 @@ def test_the_same_inputs_give_the_same_plan_and_are_not_changed(bench: Bench) ->
     assert bench.objects == before
 
 
-def test_the_account_is_waited_for_by_its_super_name(bench: Bench) -> None:
+def test_a_pod_waits_for_its_account_in_the_super_cluster(bench: Bench) -> None:
     make(bench)
     bench.remove("super", SERVICE_ACCOUNTS, "default")
     assert wait_of(bench) == {("serviceaccounts", "default")}

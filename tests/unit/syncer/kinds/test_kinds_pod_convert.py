@@ -1,4 +1,4 @@
-"""How a tenant's Pod is rewritten for its super cluster."""
+"""The conversion of a tenant's Pod for its super cluster."""
 
 import json
 from typing import Any
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from kinds_bench import CONTEXT, KEY, NODE, Bench, super_ns
 
 from vcsync.api import names
-from vcsync.kube.envelope import parse
 from vcsync.kube.resources import NODES
+from vcsync.objects.envelope import parse
 from vcsync.syncer.kinds import pod_convert, pod_downward, pod_policy
 from vcsync.syncer.kinds.plan import PodPolicy, TenantContext, TokenSource
 
@@ -113,7 +113,7 @@ def test_every_token_source_has_its_own_key_audience_and_lifetime() -> None:
     ]
 
 
-def test_the_root_ca_is_found_wherever_it_is_named() -> None:
+def test_every_reference_to_the_root_ca_is_converted() -> None:
     reference = {"name": "kube-root-ca.crt"}
     container = {
         "name": "app",
@@ -156,7 +156,7 @@ VOLUME = st.one_of(
 
 
 @given(st.lists(VOLUME, max_size=6), st.booleans())
-def test_no_token_of_the_super_cluster_whatever_the_volumes(volumes: list[Json], automount: bool) -> None:
+def test_no_volume_gets_a_token_of_the_super_cluster(volumes: list[Json], automount: bool) -> None:
     named = [{"name": f"v{index}", **volume} for index, volume in enumerate(volumes)]
     wanted = json.dumps(named).count('"serviceAccountToken"')
     body, tokens = convert({"volumes": named, "automountServiceAccountToken": automount})
@@ -169,7 +169,7 @@ def test_no_token_of_the_super_cluster_whatever_the_volumes(volumes: list[Json],
 # --- API endpoint ---
 
 
-def test_containers_are_told_the_tenants_api() -> None:
+def test_containers_get_the_tenants_api_endpoint() -> None:
     spec = converted(
         {"containers": [{"name": "a"}], "initContainers": [{"name": "b", "restartPolicy": "Always"}]}
     )
@@ -197,7 +197,7 @@ def test_containers_are_told_the_tenants_api() -> None:
     ]
 
 
-def test_a_tenants_own_variables_win_and_may_refer_to_ours() -> None:
+def test_a_tenants_variables_take_precedence_and_may_refer_to_others() -> None:
     own = [
         {"name": "KUBERNETES_SERVICE_HOST", "value": "mine"},
         {"name": "URL", "value": "https://$(KUBERNETES_SERVICE_PORT)"},
@@ -251,7 +251,7 @@ def field_ref(path: str) -> Json:
         ("spec.serviceAccountName", None),
     ],
 )
-def test_variables_say_what_the_tenants_api_says(path: str, value: str | None) -> None:
+def test_variables_have_the_values_of_the_tenants_pod(path: str, value: str | None) -> None:
     spec = converted(
         {"containers": [{"name": "a", "env": [{"name": "X", "valueFrom": field_ref(path)}]}]},
         labels={"topology.kubernetes.io/zone": "z$1", "app": "web"},
@@ -261,7 +261,7 @@ def test_variables_say_what_the_tenants_api_says(path: str, value: str | None) -
     assert said == (field_ref(path) if value is None else value)
 
 
-def test_the_node_variable_says_the_virtual_nodes_name() -> None:
+def test_the_node_variable_has_the_virtual_nodes_name() -> None:
     variables = [{"name": name, "valueFrom": field_ref("spec.nodeName")} for name in ("NODE", "NODE2")]
     container = converted({"containers": [{"name": "a", "env": variables}]})["containers"][0]
     said = env(container)
@@ -273,7 +273,7 @@ def test_the_node_variable_says_the_virtual_nodes_name() -> None:
 
 
 @pytest.mark.parametrize("projected", [True, False])
-def test_files_are_pointed_at_what_the_tenants_api_says(projected: bool) -> None:
+def test_files_refer_to_the_values_of_the_tenants_pod(projected: bool) -> None:
     paths = [
         "metadata.namespace",
         "metadata.uid",
@@ -295,7 +295,7 @@ def test_files_are_pointed_at_what_the_tenants_api_says(projected: bool) -> None
     holder = converted_volume["projected"]["sources"][0] if projected else converted_volume
     annotations = body["metadata"]["annotations"]
 
-    def told(index: int) -> str:
+    def value_of(index: int) -> str:
         path = holder["downwardAPI"]["items"][index]["fieldRef"]["fieldPath"]
         prefix = "metadata.annotations['"
         return (
@@ -304,7 +304,7 @@ def test_files_are_pointed_at_what_the_tenants_api_says(projected: bool) -> None
             else str(path)
         )
 
-    assert [told(index) for index in range(len(paths))] == [
+    assert [value_of(index) for index in range(len(paths))] == [
         "shop",
         UID,
         "metadata.name",
@@ -335,7 +335,7 @@ def test_values_are_quoted_as_the_kubelet_does(text: str, quoted: str) -> None:
     assert pod_downward.quote(text) == quoted
 
 
-def test_annotations_that_would_not_fit_twice_are_refused() -> None:
+def test_annotations_whose_copies_are_too_large_are_refused() -> None:
     volume = {
         "name": "v",
         "downwardAPI": {"items": [{"path": "a", "fieldRef": {"fieldPath": "metadata.annotations"}}]},
@@ -449,11 +449,11 @@ def affinity(term: Json) -> Json:
         ),
     ],
 )
-def test_pod_terms_are_confined_to_the_tenant(term: Json, result: Json) -> None:
+def test_pod_terms_are_restricted_to_the_tenant(term: Json, result: Json) -> None:
     assert affinity(term) == result
 
 
-def test_a_pod_carries_its_tenants_key_whatever_label_it_had() -> None:
+def test_a_pod_has_its_tenants_key_as_label() -> None:
     body, _ = convert({}, labels={names.CLUSTER: "other", "a": "b"})
     assert body["metadata"]["labels"][names.CLUSTER] == KEY
     assert body["metadata"]["labels"]["a"] == "b"
@@ -502,7 +502,7 @@ def test_virtual_node_names_become_real_ones() -> None:
     )
 
 
-def test_a_requirement_every_node_here_meets_disappears() -> None:
+def test_a_requirement_that_every_node_here_satisfies_is_removed() -> None:
     met = {"matchExpressions": [{"key": names.SUPER_CLUSTER_ID, "operator": "In", "values": ["r1", "r2"]}]}
     other = {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}
     spec = converted({"affinity": node_terms(met, other)})
@@ -518,13 +518,13 @@ def test_a_requirement_every_node_here_meets_disappears() -> None:
         {"key": names.VIRTUAL_NODE, "operator": "DoesNotExist"},
     ],
 )
-def test_a_requirement_no_node_here_meets_stays_so_on_nodes_without_the_label(negation: Json) -> None:
+def test_a_requirement_that_no_virtual_node_satisfies_matches_no_real_node(negation: Json) -> None:
     never = {"matchExpressions": [{"key": negation["key"], "operator": "Exists"}]}
     spec = converted({"affinity": node_terms({"matchExpressions": [negation]})})
     assert spec["affinity"] == node_terms(never)
 
 
-def test_spread_constraints_stay_but_merged_keys_are_not_sent_twice() -> None:
+def test_merged_keys_of_spread_constraints_are_removed() -> None:
     constraint = {
         "maxSkew": 1,
         "topologyKey": "zone",
@@ -538,7 +538,7 @@ def test_spread_constraints_stay_but_merged_keys_are_not_sent_twice() -> None:
 # --- Other fields ---
 
 
-def test_scheduling_fields_are_the_super_clusters() -> None:
+def test_scheduling_fields_belong_to_the_super_cluster() -> None:
     spec = converted(
         {
             "nodeName": "x",
@@ -571,7 +571,7 @@ def test_scheduling_fields_are_the_super_clusters() -> None:
     assert spec["resources"] == {"limits": {"cpu": "2"}}
 
 
-def test_a_mapped_priority_class_goes_down_by_its_super_name() -> None:
+def test_a_mapped_priority_class_has_its_super_name() -> None:
     context = msgspec.structs.replace(CONTEXT, priority_classes={"high": "tenant-high"})
     spec = converted({"priorityClassName": "high", "priority": 1000}, context=context)
     assert spec["priorityClassName"] == "tenant-high"
@@ -591,7 +591,7 @@ def test_a_mapped_priority_class_goes_down_by_its_super_name() -> None:
         ({"limits": {"cpu": "1", "memory": "1Gi"}}, {"limits": {"cpu": "1", "memory": "1Gi"}}),
     ],
 )
-def test_the_quota_finds_a_request_in_every_container(resources: Json, result: Json) -> None:
+def test_every_container_has_requests_for_the_quota(resources: Json, result: Json) -> None:
     spec = converted(
         {
             "containers": [{"name": "a", "resources": resources}],
@@ -643,7 +643,9 @@ def test_dns_policies(spec: Json, labels: dict[str, str], context: TenantContext
 
 # --- Policy ---
 
-PERMISSIONS = [name for name in PodPolicy.__struct_fields__ if name != "tolerations"]
+PERMISSIONS = [
+    name for name in PodPolicy.__struct_fields__ if name not in ("tolerations", "image_registries")
+]
 ALLOW_ALL = PodPolicy(**dict.fromkeys(PERMISSIONS, "Allow"))
 
 HOSTILE: list[tuple[str, Json, str]] = [
@@ -732,7 +734,7 @@ HOSTILE: list[tuple[str, Json, str]] = [
 
 
 @pytest.mark.parametrize("policy", [PodPolicy(), ALLOW_ALL])
-def test_nodes_are_kept_for_those_whom_the_operator_means(policy: PodPolicy) -> None:
+def test_tolerations_are_checked_against_the_policy(policy: PodPolicy) -> None:
     limited = msgspec.structs.replace(policy, tolerations=("spot",))
     kept = {
         "spot": True,
@@ -749,7 +751,7 @@ def test_nodes_are_kept_for_those_whom_the_operator_means(policy: PodPolicy) -> 
 
 
 @pytest.mark.parametrize(("field", "spec", "path"), HOSTILE)
-def test_what_reaches_for_the_node_is_refused_unless_allowed(field: str, spec: Json, path: str) -> None:
+def test_access_to_the_node_is_refused_unless_allowed(field: str, spec: Json, path: str) -> None:
     (reason,) = pod_policy.refusals(spec, PodPolicy())
     assert reason.startswith(path)
     assert list(pod_policy.refusals(spec, msgspec.structs.replace(PodPolicy(), **{field: "Allow"}))) == []
@@ -776,7 +778,7 @@ def test_what_reaches_for_the_node_is_refused_unless_allowed(field: str, spec: J
         ({"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims"),
     ],
 )
-def test_what_cannot_be_synced_is_refused_under_any_policy(spec: Json, path: str) -> None:
+def test_unsupported_fields_are_refused_under_any_policy(spec: Json, path: str) -> None:
     (reason,) = pod_policy.refusals(spec, ALLOW_ALL)
     assert reason.startswith(path)
 
@@ -817,7 +819,7 @@ def test_an_ordinary_restricted_pod_passes() -> None:
 
 @given(st.dictionaries(st.text("abc./-", min_size=1, max_size=8), st.text(max_size=20), max_size=5))
 @settings(max_examples=60)
-def test_any_value_stays_on_its_line_in_files(labels: dict[str, str]) -> None:
+def test_any_value_is_one_line_in_files(labels: dict[str, str]) -> None:
     text = pod_downward.format_map(labels)
     assert len(text.split("\n")) == max(1, len(labels))
     assert all(char == "\n" or ord(char) >= 0x20 for char in text)

@@ -1,4 +1,4 @@
-"""Pods wait for the tenant's name server: what a Pod is created with it keeps for life."""
+"""Pods wait for the tenant's name server, since their dnsPolicy cannot be changed later."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def test_a_pod_waits_for_the_tenants_name_server(dns: Bench) -> None:
     assert wait.on == (Dependency("super", SERVICES, super_ns("kube-system"), "kube-dns"),)
 
 
-def test_a_pod_waits_no_longer_once_it_is_here(dns: Bench) -> None:
+def test_a_pod_is_created_when_the_name_server_exists(dns: Bench) -> None:
     assert wait_of(dns, CLUSTER_FIRST, context=HERE) is None
 
 
-def test_without_a_name_server_of_the_tenant_nothing_is_waited_for(bench: Bench) -> None:
+def test_without_a_name_server_of_the_tenant_pods_do_not_wait(bench: Bench) -> None:
     assert wait_of(bench, CLUSTER_FIRST) is None
 
 
@@ -62,7 +62,7 @@ def test_without_a_name_server_of_the_tenant_nothing_is_waited_for(bench: Bench)
         (CLUSTER_FIRST, {names.DISABLE_DNS_POLICY_MUTATION: names.TRUE}),
     ],
 )
-def test_pods_that_do_not_use_it_do_not_wait(
+def test_pods_without_cluster_dns_do_not_wait(
     dns: Bench, spec: dict[str, Any], labels: dict[str, str]
 ) -> None:
     assert wait_of(dns, spec, labels=labels) is None
@@ -71,9 +71,7 @@ def test_pods_that_do_not_use_it_do_not_wait(
 @pytest.mark.parametrize(
     "spec", [{"clusterIP": "None"}, {"type": "ExternalName", "externalName": "dns.example"}]
 )
-def test_a_name_server_that_never_gets_an_address_is_not_waited_for(
-    bench: Bench, spec: dict[str, Any]
-) -> None:
+def test_pods_do_not_wait_for_a_name_server_without_address(bench: Bench, spec: dict[str, Any]) -> None:
     bench.put("tenant", SERVICES, service(spec))
     assert wait_of(bench, CLUSTER_FIRST) is None
 
@@ -104,12 +102,12 @@ def have_name_server(bench: Bench) -> None:
         bench.settle(kind, name, "kube-dns" if name else "kube-system")
 
 
-def test_without_a_name_server_nothing_is_made_of_its_namespace(away: Bench) -> None:
+def test_without_a_name_server_its_namespace_is_not_created(away: Bench) -> None:
     away.settle("namespaces", "", "kube-system")
     assert not away.has("super", NAMESPACES, super_ns("kube-system"))
 
 
-def test_the_name_server_comes_to_super_clusters_where_its_namespace_has_no_slices(away: Bench) -> None:
+def test_the_name_server_is_synced_where_its_namespace_has_no_slices(away: Bench) -> None:
     have_name_server(away)
     place = super_ns("kube-system")
     assert away.get("super", RESOURCE_QUOTAS, names.SUPER_QUOTA_NAME, place)["spec"]["hard"] == {"pods": "0"}
@@ -121,7 +119,7 @@ def test_the_name_server_comes_to_super_clusters_where_its_namespace_has_no_slic
     ].get("annotations", {})
 
 
-def test_the_name_server_gets_its_own_pods_when_its_namespace_gets_slices_and_gives_them_up_again(
+def test_the_name_server_has_a_selector_only_while_its_namespace_has_slices(
     away: Bench,
 ) -> None:
     have_name_server(away)

@@ -1,4 +1,4 @@
-"""A tenant's RuntimeClass names a handler; the super cluster's class with that handler stands for it."""
+"""A tenant's RuntimeClass is mapped to the super cluster's class with the same handler."""
 
 import json
 
@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from kinds_bench import CONTEXT, Bench
 
-from vcsync.kube.envelope import Envelope, parse
+from vcsync.objects.envelope import Envelope, parse
 from vcsync.syncer.kinds import pod_convert, pod_depends
 from vcsync.syncer.kinds.runtime import runtime_class_dependency, runtime_classes
 
@@ -28,7 +28,7 @@ def runtime_class(name: str, handler: str) -> Envelope:
     ],
     ids=["by handler", "of the same name", "the first", "never by name alone", "only the tenant's"],
 )
-def test_a_class_stands_for_one_with_its_handler(
+def test_a_class_is_mapped_by_its_handler(
     theirs: list[tuple[str, str]], here: list[tuple[str, str]], chosen: dict[str, str]
 ) -> None:
     assert runtime_classes([runtime_class(*c) for c in theirs], [runtime_class(*c) for c in here]) == chosen
@@ -44,18 +44,18 @@ def converted(runtime: str) -> dict[str, object]:
     return body["spec"]
 
 
-def test_a_pod_runs_under_the_super_clusters_class() -> None:
+def test_a_pod_gets_the_super_clusters_class() -> None:
     assert converted("mine")["runtimeClassName"] == "sandboxed"
 
 
-def test_a_handler_that_no_class_offers_is_refused_rather_than_dropped() -> None:
+def test_a_missing_handler_is_refused() -> None:
     with pytest.raises(
         pod_convert.Refused, match="runtimeClassName lost: super cluster r1 has no RuntimeClass"
     ):
         converted("lost")
 
 
-def test_a_pod_waits_for_a_class_that_has_not_been_seen(bench: Bench) -> None:
+def test_a_pod_waits_for_an_unknown_class(bench: Bench) -> None:
     wait = pod_depends.dependencies_wait("shop", {}, {"runtimeClassName": "new"}, OFFERED, bench)
     assert wait is not None
     assert wait.reason == "the tenant has no RuntimeClass new"
@@ -63,7 +63,7 @@ def test_a_pod_waits_for_a_class_that_has_not_been_seen(bench: Bench) -> None:
     assert wait is None or "RuntimeClass" not in wait.reason
 
 
-def test_who_lacks_a_class_waits_for_that_class_alone(bench: Bench) -> None:
+def test_a_pod_waits_for_its_class_only(bench: Bench) -> None:
     wait = pod_depends.dependencies_wait("shop", {}, {"runtimeClassName": "new"}, OFFERED, bench)
     assert wait is not None
     assert wait.on == (runtime_class_dependency("new"),)

@@ -1,4 +1,4 @@
-"""Services, down and up."""
+"""Services, in both directions."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ def make(bench: Bench, **spec: Any) -> dict[str, Any]:
     return stored
 
 
-def test_what_the_tenants_api_allocated_stays_there(bench: Bench) -> None:
+def test_values_that_the_tenants_api_allocated_are_not_copied(bench: Bench) -> None:
     v = bench.put(
         "tenant",
         SERVICES,
@@ -74,7 +74,7 @@ def test_what_the_tenants_api_allocated_stays_there(bench: Bench) -> None:
         ({"ipFamilyPolicy": "SingleStack", "clusterIP": "10.0.0.1"}, {}),
     ],
 )
-def test_what_goes_down_of_addresses(spec: dict[str, Any], kept: dict[str, Any]) -> None:
+def test_addresses_that_are_copied(spec: dict[str, Any], kept: dict[str, Any]) -> None:
     assert service.convert(spec) == kept
 
 
@@ -93,7 +93,7 @@ def test_external_ips_are_refused_on_creation_and_later(bench: Bench) -> None:
     assert [type(action) for action in bench.plan("services", "shop", "web").actions] == [Notify]
 
 
-def test_an_address_of_a_load_balancer_is_the_tenants_choice_only_if_the_operator_allows_it(
+def test_a_load_balancer_address_needs_the_operators_permission(
     bench: Bench,
 ) -> None:
     spec = {"type": "LoadBalancer", "ports": PORTS, "loadBalancerIP": "192.0.2.9"}
@@ -113,9 +113,7 @@ def test_an_address_of_a_load_balancer_is_the_tenants_choice_only_if_the_operato
     ("kind", "policy"),
     [("LoadBalancer", {"load_balancer": "Refuse"}), ("NodePort", {"node_port": "Refuse"})],
 )
-def test_the_operator_may_refuse_services_that_reach_outside(
-    bench: Bench, kind: str, policy: dict[str, Any]
-) -> None:
+def test_the_operator_may_refuse_external_services(bench: Bench, kind: str, policy: dict[str, Any]) -> None:
     bench.context = msgspec.structs.replace(CONTEXT, service_policy=ServicePolicy(**policy))
     bench.put("tenant", SERVICES, {"metadata": {"name": "front"}, "spec": {"type": kind, "ports": PORTS}})
     (notice,) = bench.plan("services", "shop", "front").actions
@@ -126,7 +124,7 @@ def test_the_operator_may_refuse_services_that_reach_outside(
         assert not any(isinstance(each, Notify) for each in bench.plan("services", "shop", "b").actions)
 
 
-def test_node_ports_of_the_super_cluster_survive_changes(bench: Bench) -> None:
+def test_node_ports_of_the_super_cluster_are_kept(bench: Bench) -> None:
     make(bench, type="NodePort")
     before = {port["name"]: port["nodePort"] for port in bench.get("super", SERVICES, "web")["spec"]["ports"]}
     changed = [
@@ -149,13 +147,13 @@ def test_a_changed_selector_is_patched_key_by_key(bench: Bench) -> None:
     assert plan.actions[0].patch["spec"] == {"selector": {"a": "9", "b": None}}
 
 
-def test_an_older_api_server_that_knows_fewer_defaults_is_no_difference(bench: Bench) -> None:
+def test_missing_defaults_of_an_older_api_server_are_not_a_difference(bench: Bench) -> None:
     make(bench)
     bench.edit("tenant", SERVICES, "web", {"spec": {"internalTrafficPolicy": None, "sessionAffinity": None}})
     assert bench.plan("services", "shop", "web").actions == ()
 
 
-def test_between_headless_and_not_the_service_is_made_anew(bench: Bench) -> None:
+def test_a_service_that_becomes_headless_is_recreated(bench: Bench) -> None:
     make(bench)
     bench.objects[bench.key("super", SERVICES, "", "web")]["spec"]["clusterIP"] = "None"
     plans = bench.settle("services", "shop", "web")
@@ -163,7 +161,7 @@ def test_between_headless_and_not_the_service_is_made_anew(bench: Bench) -> None
     assert bench.get("super", SERVICES, "web")["spec"]["clusterIP"] != "None"
 
 
-def test_the_address_that_works_comes_up(bench: Bench) -> None:
+def test_the_cluster_ip_of_the_super_cluster_is_copied_up(bench: Bench) -> None:
     make(bench)
     address = bench.get("super", SERVICES, "web")["spec"]["clusterIP"]
     annotations = bench.get("tenant", SERVICES, "web")["metadata"]["annotations"]
@@ -191,7 +189,7 @@ def ingress(bench: Bench) -> list[str]:
     return [entry["ip"] for entry in status.get("loadBalancer", {}).get("ingress", [])]
 
 
-def test_several_super_clusters_contribute_their_addresses_without_flapping(bench: Bench) -> None:
+def test_several_super_clusters_contribute_their_addresses(bench: Bench) -> None:
     bench.placements["shop"] = Placement({"r2": 1, "r1": 1}, {}, {})
     make(bench, type="LoadBalancer")
     other = other_syncer(bench)
@@ -217,7 +215,7 @@ def test_several_super_clusters_contribute_their_addresses_without_flapping(benc
     )
 
 
-def test_a_departed_super_clusters_contribution_is_cleared(bench: Bench) -> None:
+def test_a_former_super_clusters_contribution_is_removed(bench: Bench) -> None:
     bench.placements["shop"] = Placement({"r1": 1, "r2": 1}, {}, {})
     make(bench, type="LoadBalancer")
     bench.edit(
@@ -235,7 +233,7 @@ def test_a_departed_super_clusters_contribution_is_cleared(bench: Bench) -> None
 
 
 @pytest.mark.parametrize("garbage", ["", "{}", "null", "[1]", '[{"ip": 5}]', "[[[[", "\x00"])
-def test_garbage_in_a_contribution_is_no_contribution(bench: Bench, garbage: str) -> None:
+def test_an_invalid_contribution_is_ignored(bench: Bench, garbage: str) -> None:
     bench.placements["shop"] = Placement({"r1": 1, "r2": 1}, {}, {})
     make(bench, type="LoadBalancer")
     bench.edit(
@@ -244,7 +242,7 @@ def test_garbage_in_a_contribution_is_no_contribution(bench: Bench, garbage: str
     assert bench.plan("services", "shop", "web").actions == ()
 
 
-def test_a_service_that_no_longer_balances_loses_its_addresses(bench: Bench) -> None:
+def test_a_service_without_load_balancer_loses_its_addresses(bench: Bench) -> None:
     make(bench, type="LoadBalancer")
     bench.edit("super", SERVICES, "web", {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}})
     bench.settle("services", "shop", "web")

@@ -24,7 +24,7 @@ from vcsync.syncer.kinds.secret import super_type
 # --- Namespaces ---
 
 
-def test_a_placed_namespace_comes_down_with_a_quota_of_its_slices(bench: Bench) -> None:
+def test_a_placed_namespace_is_created_with_a_quota_of_its_slices(bench: Bench) -> None:
     bench.placements["web"] = Placement(
         {"r1": 3, "r2": 1}, {"cpu": "2", "memory": "4Gi"}, {"requests.cpu": "6"}
     )
@@ -63,7 +63,7 @@ def test_a_placed_namespace_comes_down_with_a_quota_of_its_slices(bench: Bench) 
     )
 
 
-def test_the_quota_is_kept_exact_but_spelling_does_not_matter(bench: Bench) -> None:
+def test_the_quota_is_kept_and_equal_quantities_are_not_written(bench: Bench) -> None:
     quota = names.SUPER_QUOTA_NAME
     bench.edit("super", RESOURCE_QUOTAS, quota, {"spec": {"hard": {"requests.cpu": "4000m"}}})
     assert bench.plan("namespaces", "", "shop").actions == ()
@@ -94,7 +94,7 @@ def test_an_unplaced_namespace_is_not_created(bench: Bench) -> None:
     assert plan.wait is not None
 
 
-def test_a_terminating_namespace_stays_until_the_tenants_is_gone(bench: Bench) -> None:
+def test_a_super_namespace_is_kept_until_the_tenants_is_gone(bench: Bench) -> None:
     bench.edit("tenant", NAMESPACES, "shop", {"metadata": {"deletionTimestamp": "2026-05-01T12:00:00Z"}})
     assert bench.plan("namespaces", "", "shop").actions == ()
     bench.remove("tenant", NAMESPACES, "shop")
@@ -107,7 +107,7 @@ ONE, OTHER = (f"{'x' * 45}-{number}" for number in ("01151", "01699"))
 """Two of the tenant's namespaces whose super namespaces have the same name: what is cut off has the same hash."""
 
 
-def test_a_namespace_that_maps_on_another_ones_name_leaves_it_alone_and_is_told(bench: Bench) -> None:
+def test_a_namespace_with_the_hashed_name_of_another_is_reported(bench: Bench) -> None:
     assert super_ns(ONE) == super_ns(OTHER)
     bench.place(ONE)
     bench.placements[OTHER] = bench.placements[ONE]
@@ -123,7 +123,7 @@ def test_a_namespace_that_maps_on_another_ones_name_leaves_it_alone_and_is_told(
 
 
 @pytest.mark.parametrize("kind", ["configmaps", "pods", "secrets", "services", "serviceaccounts"])
-def test_what_stands_for_a_namesake_in_such_a_namespace_is_left_alone(bench: Bench, kind: str) -> None:
+def test_objects_of_a_namespace_with_the_same_hashed_name_are_kept(bench: Bench, kind: str) -> None:
     bench.place(ONE)
     for namespace in (ONE, OTHER):
         bench.put(
@@ -135,7 +135,7 @@ def test_what_stands_for_a_namesake_in_such_a_namespace_is_left_alone(bench: Ben
     assert plan.wait is not None
 
 
-def test_a_defaced_namespace_annotation_is_put_right(bench: Bench) -> None:
+def test_a_changed_namespace_annotation_is_repaired(bench: Bench) -> None:
     place = super_ns("shop")
     bench.edit("super", NAMESPACES, place, {"metadata": {"annotations": {names.NAMESPACE: "elsewhere"}}})
     bench.settle("namespaces", "", "shop")
@@ -145,7 +145,7 @@ def test_a_defaced_namespace_annotation_is_put_right(bench: Bench) -> None:
 # --- ServiceAccounts ---
 
 
-def test_a_service_account_comes_down_without_secrets_and_automount(bench: Bench) -> None:
+def test_a_service_account_is_copied_without_secrets_and_automount(bench: Bench) -> None:
     bench.put(
         "tenant",
         SERVICE_ACCOUNTS,
@@ -182,7 +182,7 @@ def test_the_super_clusters_default_account_is_adopted(bench: Bench) -> None:
     assert p["automountServiceAccountToken"] is False
 
 
-def test_no_other_account_is_adopted_nor_another_tenants_default(bench: Bench) -> None:
+def test_only_the_tenants_default_account_is_adopted(bench: Bench) -> None:
     bench.put("tenant", SERVICE_ACCOUNTS, {"metadata": {"name": "robot"}})
     bench.put("super", SERVICE_ACCOUNTS, {"metadata": {"name": "robot", "namespace": super_ns("shop")}})
     assert isinstance(bench.plan("serviceaccounts", "shop", "robot").actions[0], Notify)
@@ -201,7 +201,7 @@ def test_nothing_is_adopted_in_a_namespace_that_is_not_the_tenants(bench: Bench)
 # --- ConfigMaps ---
 
 
-def test_data_goes_down_and_is_repaired(bench: Bench) -> None:
+def test_data_is_copied_and_repaired(bench: Bench) -> None:
     bench.put(
         "tenant",
         CONFIG_MAPS,
@@ -216,7 +216,7 @@ def test_data_goes_down_and_is_repaired(bench: Bench) -> None:
     }
 
 
-def test_an_immutable_config_map_that_differs_is_made_anew(bench: Bench) -> None:
+def test_a_different_immutable_config_map_is_recreated(bench: Bench) -> None:
     bench.put("tenant", CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}, "immutable": True})
     bench.settle("configmaps", "shop", "c")
     bench.objects[bench.key("super", CONFIG_MAPS, "", "c")]["data"] = {"a": "2"}
@@ -225,7 +225,7 @@ def test_an_immutable_config_map_that_differs_is_made_anew(bench: Bench) -> None
     assert bench.get("super", CONFIG_MAPS, "c")["data"] == {"a": "1"}
 
 
-def test_the_tenants_root_ca_goes_down_under_its_own_name(bench: Bench) -> None:
+def test_the_tenants_root_ca_has_its_own_name(bench: Bench) -> None:
     bench.put(
         "super",
         CONFIG_MAPS,
@@ -237,7 +237,7 @@ def test_the_tenants_root_ca_goes_down_under_its_own_name(bench: Bench) -> None:
     assert bench.get("super", CONFIG_MAPS, names.TENANT_ROOT_CA)["data"] == {"ca.crt": "tenant"}
 
 
-def test_a_tenant_cannot_take_the_root_cas_place(bench: Bench) -> None:
+def test_a_tenant_cannot_use_the_name_of_the_root_ca(bench: Bench) -> None:
     bench.put("tenant", CONFIG_MAPS, {"metadata": {"name": names.ROOT_CA}, "data": {"ca.crt": "tenant"}})
     bench.settle("configmaps", "shop", names.ROOT_CA)
     bench.put("tenant", CONFIG_MAPS, {"metadata": {"name": names.TENANT_ROOT_CA}, "data": {"ca.crt": "evil"}})
@@ -282,7 +282,7 @@ def test_config_maps_settle_in_one_step(
         ("helm.sh/release.v1", "helm.sh/release.v1"),
     ],
 )
-def test_types_with_a_meaning_of_their_own_do_not_go_down(bench: Bench, tenants: str, supers: str) -> None:
+def test_types_with_controllers_become_opaque(bench: Bench, tenants: str, supers: str) -> None:
     assert super_type(tenants) == supers
     body: dict[str, Any] = {
         "metadata": {"name": "s", "annotations": {"kubernetes.io/service-account.name": "default"}},
@@ -298,7 +298,7 @@ def test_types_with_a_meaning_of_their_own_do_not_go_down(bench: Bench, tenants:
     assert "kubernetes.io/service-account.name" not in p["metadata"]["annotations"]
 
 
-def test_a_secret_whose_type_changed_is_made_anew(bench: Bench) -> None:
+def test_a_secret_whose_type_changed_is_recreated(bench: Bench) -> None:
     bench.put("tenant", SECRETS, {"metadata": {"name": "s"}, "type": "kubernetes.io/tls"})
     bench.settle("secrets", "shop", "s")
     bench.edit("super", SECRETS, "s", {"type": "Opaque"})
@@ -331,7 +331,7 @@ SUBSETS = [
 ]
 
 
-def test_hand_made_endpoints_go_down_without_references(bench: Bench) -> None:
+def test_endpoints_without_controller_are_copied_without_references(bench: Bench) -> None:
     bench.put("tenant", ENDPOINTS, {"metadata": {"name": "db"}, "subsets": SUBSETS})
     assert len(bench.settle("endpoints", "shop", "db")) == 1
     p = bench.get("super", ENDPOINTS, "db")
@@ -340,7 +340,7 @@ def test_hand_made_endpoints_go_down_without_references(bench: Bench) -> None:
     ]
 
 
-def test_packing_of_subsets_does_not_matter_but_addresses_do(bench: Bench) -> None:
+def test_only_the_addresses_of_subsets_are_compared(bench: Bench) -> None:
     bench.put("tenant", ENDPOINTS, {"metadata": {"name": "db"}, "subsets": SUBSETS})
     bench.settle("endpoints", "shop", "db")
     repacked = [
@@ -354,7 +354,7 @@ def test_packing_of_subsets_does_not_matter_but_addresses_do(bench: Bench) -> No
 
 
 @pytest.mark.parametrize(("selector", "synced"), [(None, True), ({}, True), ({"app": "x"}, False)])
-def test_endpoints_of_a_selecting_service_are_each_clusters_own(
+def test_endpoints_of_a_service_with_selector_are_not_copied(
     bench: Bench, selector: dict[str, str] | None, synced: bool
 ) -> None:
     spec = {"ports": [{"port": 80}]} | ({"selector": selector} if selector is not None else {})
@@ -363,7 +363,7 @@ def test_endpoints_of_a_selecting_service_are_each_clusters_own(
     assert bool(bench.plan("endpoints", "shop", "db").actions) is synced
 
 
-def test_a_new_selector_hands_the_endpoints_over_and_back(bench: Bench) -> None:
+def test_a_new_selector_leaves_the_endpoints_to_the_controller(bench: Bench) -> None:
     bench.put("tenant", SERVICES, {"metadata": {"name": "db"}, "spec": {"ports": [{"port": 80}]}})
     bench.put("tenant", ENDPOINTS, {"metadata": {"name": "db"}, "subsets": SUBSETS})
     bench.settle("services", "shop", "db")
@@ -378,7 +378,7 @@ def test_a_new_selector_hands_the_endpoints_over_and_back(bench: Bench) -> None:
     assert len(bench.get("super", ENDPOINTS, "db")["subsets"]) == 1
 
 
-def test_the_api_servers_own_service_and_endpoints_stay_up(bench: Bench) -> None:
+def test_the_api_servers_own_service_and_endpoints_are_not_copied(bench: Bench) -> None:
     bench.place("default")
     for resource, kind in ((SERVICES, "services"), (ENDPOINTS, "endpoints")):
         bench.put("tenant", resource, {"metadata": {"name": "kubernetes", "namespace": "default"}})

@@ -1,0 +1,119 @@
+"""Writes of custom resources: field ownership, the status subresource, and refusals."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+MERGE = {"Content_Type": "application/merge-patch+json"}
+APPLY = {"Content_Type": "application/apply-patch+yaml"}
+JSON_PATCH = {"Content_Type": "application/json-patch+json"}
+
+
+async def until(done):
+    """Wait until a condition holds."""
+    async with asyncio.timeout(20):
+        while not await done():
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def gadgets(api) -> dict[str, str]:
+    """Serve gadgets in two versions and return their paths. Only v1 has the subresources status and scale."""
+    properties = {
+        "spec": {"type": "object", "properties": {"size": {"type": "integer"}}},
+        "status": {"type": "object", "properties": {"made": {"type": "integer"}}},
+    }
+    schema = {"openAPIV3Schema": {"type": "object", "properties": properties}}
+    versions: list[dict[str, Any]] = [
+        {"name": name, "served": True, "storage": name == "v1", "schema": schema} for name in ("v1", "v2")
+    ]
+    versions[0]["subresources"] = {"status": {}, "scale": {
+        "specReplicasPath": ".spec.size", "statusReplicasPath": ".status.made",
+    }}  # fmt: skip
+    names = {"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"}
+    spec = {"group": "example.org", "scope": "Namespaced", "names": names, "versions": versions}
+    made = await api("POST", DEFINITIONS, {"metadata": {"name": "gadgets.example.org"}, "spec": spec})
+    assert made.status == 201, made.body
+    paths = {name: f"/apis/example.org/{name}/namespaces/default/gadgets" for name in ("v1", "v2")}
+
+    async def served() -> bool:
+        return [(await api("GET", path)).status for path in paths.values()] == [200, 200]
+
+    await until(served)
+    return paths
+
+
+def gadget(version: str = "v1", **content: Any) -> dict[str, Any]:
+    metadata = {"name": "g", **content.pop("metadata", {})}
+    return {"apiVersion": f"example.org/{version}", "kind": "Gadget", "metadata": metadata, **content}
+
+
+def owned(body: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the top-level fields that each manager owns."""
+    return {
+        each["manager"]: sorted(key for key in each["fieldsV1"] if key != "f:metadata")
+        for each in body["metadata"]["managedFields"]
+    }
+
+
+@pytest.mark.parametrize(("version", "fields"), [("v1", ["f:spec"]), ("v2", ["f:spec", "f:status"])])
+async def test_a_create_owns_the_status_only_where_it_is_no_subresource(api, gadgets, version, fields):
+    body = gadget(version, spec={"size": 1}, status={"made": 1})
+    found = await api("POST", f"{gadgets[version]}?fieldManager=me", body)
+    assert found.status == 201, found.body
+    assert owned(found.body) == {"me": fields}
+
+
+async def test_the_refusal_of_a_patch_that_removes_the_kind_shows_the_object(api, gadgets):
+    await api("POST", gadgets["v1"], gadget(spec={"size": 1}))
+    found = await api("PATCH", f"{gadgets['v1']}/g", [{"op": "remove", "path": "/kind"}], **JSON_PATCH)
+    assert found.status == 422
+    (cause,) = found.body["details"]["causes"]
+    shown = cause["message"].partition('Invalid value: "')[2]
+    assert shown.startswith('{\\"apiVersion\\":\\"example.org/v1\\"')
+    assert "Object 'Kind' is missing in '{" in cause["message"]
+
+
+async def test_a_strict_patch_with_an_unknown_field_is_refused(api, gadgets):
+    await api("POST", gadgets["v1"], gadget(spec={"size": 1}))
+    path = f"{gadgets['v1']}/g?fieldValidation=Strict"
+    found = await api("PATCH", path, {"spec": {"colour": "red"}}, **MERGE)
+    assert found.status == 422
+    assert 'strict decoding error: unknown field "spec.colour"' in found.body["message"]
+
+
+async def test_all_content_of_an_undefined_version_is_reported_as_unknown_fields(api, gadgets):
+    found = await api("POST", gadgets["v1"], gadget("v9", spec={"size": 1}))
+    assert found.status == 400
+    assert found.warnings == ['unknown field "spec"']
+
+
+async def test_applying_the_scale_of_a_custom_resource_fails_without_a_reason(api, gadgets):
+    await api("POST", gadgets["v1"], gadget(spec={"size": 1}))
+    scale = {
+        "apiVersion": "autoscaling/v1",
+        "kind": "Scale",
+        "metadata": {"name": "g"},
+        "spec": {"replicas": 2},
+    }
+    found = await api("PATCH", f"{gadgets['v1']}/g/scale?fieldManager=me", scale, **APPLY)
+    assert found.status == 500
+    assert "reason" not in found.body
+    assert found.body["message"].startswith("failed to create manager for existing fields: ")
+
+
+async def test_a_status_write_does_not_change_the_metadata(api, gadgets):
+    made = await api("POST", gadgets["v1"], gadget(spec={"size": 1}, metadata={"labels": {"a": "b"}}))
+    changed = {"labels": {"a": "c"}, "annotations": {"x": "y"}, "finalizers": ["example.org/f"]}
+    found = await api(
+        "PATCH", f"{gadgets['v1']}/g/status", {"metadata": changed, "status": {"made": 2}}, **MERGE
+    )
+    assert (found.status, found.body["status"]) == (200, {"made": 2})
+    written = ("resourceVersion", "managedFields")
+    before, after = (
+        {key: value for key, value in body["metadata"].items() if key not in written}
+        for body in (made.body, found.body)
+    )
+    assert after == before

@@ -1,1 +1,0 @@
-"""Makes `asked_plane` known to the tests of all rooms."""

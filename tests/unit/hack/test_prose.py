@@ -1,0 +1,60 @@
+"""The check of prose finds banned words in prose, and only there."""
+
+from pathlib import Path
+
+import pytest
+
+from hack import prose
+
+PYTHON = '''"""Waits for ever.
+
+Ends so much later.
+"""
+
+for_ever = 1  # it is no more
+SENT = f"{for_ever} is dear"
+'''
+MARKDOWN = """Text by whom?
+
+```console
+$ echo for ever
+```
+For ever and a day.
+"""
+
+
+def placed(tmp_path: Path, name: str, text: str) -> list[tuple[int, str]]:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return sorted((each.line, each.found) for each in prose.findings([path]))
+
+
+def test_words_are_found_in_docstrings_comments_and_messages_but_not_in_names(tmp_path: Path) -> None:
+    assert placed(tmp_path, "sample.py", PYTHON) == [
+        (1, "for ever"),
+        (3, "so much later"),
+        (6, "is no more"),
+        (7, "is dear"),
+    ]
+
+
+def test_blocks_of_code_in_documents_are_skipped(tmp_path: Path) -> None:
+    assert placed(tmp_path, "sample.md", MARKDOWN) == [(1, "by whom"), (6, "For ever")]
+
+
+@pytest.mark.parametrize("text", ["whoever is smallest", "recommended", "forever", "hence\n"])
+def test_only_whole_words_count(tmp_path: Path, text: str) -> None:
+    assert placed(tmp_path, "sample.md", text) == []
+
+
+def test_a_finding_names_the_place_and_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "sample.md"
+    path.write_text("\nIt waits for ever.\n", encoding="utf-8")
+    assert prose.main([str(path)]) == 1
+    assert capsys.readouterr().out == f"{path}:2: 'for ever': write 'forever'\n"
+
+
+def test_documents_and_sources_are_checked_but_neither_the_list_nor_quoted_references() -> None:
+    found = {str(path.relative_to(prose.ROOT)) for path in prose.sources(prose.ROOT)}
+    assert {"README.md", "CHANGELOG.md", "docs/design.md", "vcsync/api/names.py", "hack/generate.py"} <= found
+    assert not {"hack/prose.py", "docs/reference/virtualcluster.md"} & found

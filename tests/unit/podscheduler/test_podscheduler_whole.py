@@ -1,0 +1,398 @@
+"""The Pod scheduler as a whole against clusters in memory: its reads, writes, status and change of leader."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from memory_cluster import MemoryCluster, until
+
+from vcsync.api import names
+from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
+from vcsync.kube.errors import Forbidden, Status, Unauthorized
+from vcsync.kube.resources import EVENTS, PODS, SECRETS
+from vcsync.podscheduler import PodScheduler, leadership
+from vcsync.podscheduler.pods import FINISHED
+from vcsync.tenancy.caches import CACHE_SYNC_SECONDS
+
+ROOT = "root-acme"
+PLACED_LABEL = names.SUPER_CLUSTER
+
+
+class Stage:
+    """A meta cluster with one super cluster, where one namespace of one tenant holds two CPUs."""
+
+    def __init__(self) -> None:
+        self.meta, self.tenant = MemoryCluster("meta"), MemoryCluster("tenant")
+        self.super_cluster("r1")
+        kubeconfig = base64.b64encode(b"config").decode()
+        self.meta.put(
+            SECRETS, names.role_secret(names.ROLE_PODSCHEDULER), ROOT, data={"kubeconfig": kubeconfig}
+        )
+        self.virtual_cluster()
+        self.grant({"r1": 2})
+
+    def super_cluster(self, name: str, *, allocatable: str = "4", largest: str = "4", **spec: Any) -> None:
+        status = {
+            "allocatable": {"cpu": allocatable, "memory": "8Gi", "pods": "110"},
+            "largestNode": {"cpu": largest, "memory": "8Gi", "pods": "110"},
+            "heartbeatTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+        self.meta.put(SUPER_CLUSTERS, name, spec={"id": name, **spec}, status=status)
+
+    def virtual_cluster(self, weight: int = 3) -> None:
+        self.meta.put(
+            VIRTUAL_CLUSTERS,
+            "acme",
+            "vcsync",
+            spec={"weight": weight},
+            status={"phase": "Running", "clusterNamespace": ROOT},
+        )
+
+    def grant(self, placements: dict[str, int], namespace: str = "shop", **metadata: Any) -> None:
+        size = {"cpu": "1", "memory": "1Gi", "pods": "10"}
+        self.meta.put(
+            NAMESPACE_PLACEMENTS,
+            namespace,
+            ROOT,
+            metadata=metadata,
+            spec={
+                "virtualCluster": {"name": "acme", "namespace": "vcsync", "uid": "uid-acme"},
+                "tenant": ROOT,
+                "namespace": namespace,
+                "namespaceUID": f"uid-{namespace}",
+                "quota": {"cpu": "2"},
+                "sliceSize": size,
+                "slices": 2,
+            },
+            status={"placements": placements, "sliceSize": size},
+        )
+
+    def pod(self, name: str, cpu: str = "1", namespace: str = "shop", **spec: Any) -> None:
+        container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+        spec = {"containers": [container], **spec}
+        self.tenant.put(PODS, name, namespace, spec=spec, status={"phase": "Pending"})
+
+    def placed(self, name: str, namespace: str = "shop") -> str:
+        found = self.tenant.found(PODS, name, namespace)
+        assert found is not None
+        label: str = found["metadata"].get("labels", {}).get(PLACED_LABEL, "")
+        return label
+
+    def condition(self, name: str) -> dict[str, Any]:
+        found = self.tenant.found(PODS, name, "shop")
+        assert found is not None
+        conditions: list[dict[str, Any]] = found["status"].get("conditions", [])
+        return conditions[0] if conditions else {}
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[PodScheduler]:
+        scheduler = PodScheduler(
+            self.meta,  # type: ignore[arg-type]
+            identity="me",
+            leader_elect=False,
+            make_client=lambda _kubeconfig, _key: self.tenant,  # type: ignore[arg-type,return-value]
+        )
+        task = asyncio.create_task(scheduler.run())
+        try:
+            yield scheduler
+        finally:
+            task.cancel()
+            await asyncio.wait((task,))
+            assert task.cancelled(), task.exception()
+
+
+async def settled() -> None:
+    """Let everything that is under way come to rest."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def stage() -> Stage:
+    return Stage()
+
+
+async def test_a_pod_is_assigned_to_the_super_cluster_with_slices_of_its_namespace(stage: Stage) -> None:
+    stage.pod("early")
+    async with stage.running() as scheduler:
+        await asyncio.sleep(0)
+        assert scheduler.ready() == (
+            False,
+            "reading SuperClusters and NamespacePlacements from the meta cluster",
+        )
+        await until(lambda: stage.placed("early"))
+        stage.pod("late")
+        await until(lambda: stage.placed("late"))
+    assert (stage.placed("early"), stage.placed("late")) == ("r1", "r1")
+    found = stage.tenant.found(PODS, "early", "shop")
+    assert found is not None
+    assert found["metadata"]["annotations"][PLACED_LABEL] == "r1"
+    assert stage.tenant.fields["pods"] == FINISHED, "finished Pods need no place"
+
+
+async def test_a_pod_that_does_not_fit_shows_the_reason_and_waits(stage: Stage) -> None:
+    stage.pod("large", cpu="3")
+    async with stage.running():
+        await until(lambda: stage.condition("large"))
+        await until(lambda: stage.tenant.all(EVENTS))
+        condition = stage.condition("large")
+        assert (condition["type"], condition["status"], condition["reason"]) == (
+            "PodScheduled",
+            "False",
+            "Unschedulable",
+        )
+        assert "cpu" in condition["message"]
+        written = datetime.strptime(condition["lastTransitionTime"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+        assert abs((datetime.now(UTC) - written).total_seconds()) < 600
+        [event] = stage.tenant.all(EVENTS)
+        subject = event["involvedObject"]
+        assert (subject["kind"], subject["apiVersion"]) == ("Pod", "v1")
+        assert (subject["name"], subject["namespace"], subject["uid"]) == ("large", "shop", "uid-large")
+        assert (event["reason"], event["type"]) == ("FailedScheduling", "Warning")
+        assert event["message"] == condition["message"]
+        stage.grant({"r1": 3})
+        await until(lambda: stage.placed("large"))
+
+
+async def test_a_deleted_pod_makes_room_for_a_waiting_one(stage: Stage) -> None:
+    stage.pod("first", cpu="2")
+    async with stage.running():
+        await until(lambda: stage.placed("first"))
+        stage.pod("second", cpu="2")
+        await until(lambda: stage.condition("second"))
+        stage.tenant.remove(PODS, "first", "shop")
+        await until(lambda: stage.placed("second"))
+
+
+@pytest.mark.parametrize("how", ["gone", "deleting", "moved"])
+async def test_removed_slices_take_no_more_pods(stage: Stage, how: str) -> None:
+    async with stage.running():
+        stage.pod("first")
+        await until(lambda: stage.placed("first"))
+        if how == "gone":
+            stage.meta.remove(NAMESPACE_PLACEMENTS, "shop", ROOT)
+        elif how == "deleting":
+            stage.grant({"r1": 2}, deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["x/y"])
+        else:
+            stage.grant({"r2": 2})
+        await settled()
+        stage.pod("second")
+        await until(lambda: stage.condition("second"))
+        assert not stage.placed("second")
+
+
+async def test_a_ledger_entry_that_cannot_be_read_changes_nothing(stage: Stage) -> None:
+    async with stage.running():
+        stage.pod("first")
+        await until(lambda: stage.placed("first"))
+        stage.meta.put(NAMESPACE_PLACEMENTS, "shop", ROOT, spec={"slices": "many"}, status={"placements": 3})
+        await settled()
+        stage.pod("second")
+        await until(lambda: stage.placed("second"))
+
+
+async def test_a_super_cluster_that_takes_pods_again_wakes_waiting_pods(stage: Stage) -> None:
+    stage.super_cluster("r1", cordoned=True)
+    stage.pod("web")
+    async with stage.running():
+        await until(lambda: stage.condition("web"))
+        stage.super_cluster("r1")
+        await until(lambda: stage.placed("web"))
+
+
+async def test_operators_see_tenants_pool_queues_and_decisions(stage: Stage) -> None:
+    stage.pod("web")
+    stage.pod("large", cpu="3")
+    async with stage.running() as scheduler:
+        await until(lambda: stage.placed("web") and stage.condition("large"))
+        await until(lambda: scheduler.explain_pod(ROOT, "shop", "web"))
+        await until(lambda: scheduler.explain_pod(ROOT, "shop", "large"))
+        assert scheduler.explain_pod(ROOT, "shop", "nobody") is None
+        assert scheduler.ready() == (True, "leading")
+        assert scheduler._terms.current is not None
+        scheduler._terms.current.work.add_after(ROOT, ("shop", "later"), 3600.0)
+        shown = scheduler.status()
+        metrics = {metric.name: metric for metric in scheduler.metrics()}
+        placed, waiting = (scheduler.explain_pod(ROOT, "shop", name) for name in ("web", "large"))
+    assert (shown["role"], shown["identity"], shown["leader"]) == ("podscheduler", "me", True)
+    tenant = shown["tenants"][ROOT]
+    assert (tenant["vc"], tenant["synced"], tenant["waiting"]) == ("vcsync/acme", True, 1)
+    assert tenant["kinds"] == {"pods": {"objects": 2, "synced": True}}
+    assert shown["superClusters"]["r1"]["health"] == "Ready"
+    assert shown["lastErrors"] == []
+    assert set(shown["queues"]) == {"pods", "delayed", "inProcess"}
+    values = {
+        name: {tuple(sample.labels.values()): sample.value for sample in metric.samples}
+        for name, metric in metrics.items()
+    }
+    assert values["vcsync_podscheduler_leading"] == {(): 1.0}
+    assert values["vcsync_podscheduler_waiting"] == {(ROOT,): 1.0}
+    decisions = values["vcsync_podscheduler_decisions"]
+    assert (set(decisions), decisions["assigned",]) == ({("assigned",), ("waiting",)}, 1.0)
+    assert (values["vcsync_podscheduler_queued"], values["vcsync_podscheduler_delayed"]) == (
+        {(): 0.0},
+        {(): 1.0},
+    )
+    assert all(isinstance(value, int | float) for each in values.values() for value in each.values())
+    labels = {
+        name: {label for sample in metric.samples for label in sample.labels}
+        for name, metric in metrics.items()
+    }
+    assert labels["vcsync_podscheduler_decisions"] == {"outcome"}
+    assert labels["vcsync_podscheduler_waiting"] == {"tenant"}
+    latency = {sample.name: sample.value for sample in metrics["vcsync_podscheduler_latency_seconds"].samples}
+    assert latency["vcsync_podscheduler_latency_seconds_count"] == 1
+    assert 0 < latency["vcsync_podscheduler_latency_seconds_sum"] < 600
+    assert all(metric.documentation for metric in metrics.values())
+    assert placed is not None
+    assert waiting is not None
+    assert (placed["outcome"], placed["superCluster"]) == ("assigned", "r1")
+    assert [(entry["id"], entry["refused"]) for entry in placed["superClusters"]] == [("r1", {})]
+    assert isinstance(placed["superClusters"][0]["score"], int)
+    assert (waiting["outcome"], waiting["superCluster"]) == ("waiting", None)
+    assert waiting["message"] == stage.condition("large")["message"]
+    assert waiting["superClusters"][0]["refused"]
+
+
+async def test_nothing_is_decided_before_every_super_cluster_has_reported(stage: Stage) -> None:
+    stage.meta.put(SUPER_CLUSTERS, "r2", spec={"id": "r2"}, status={})
+    stage.pod("web")
+    async with stage.running() as scheduler:
+        await until(lambda: "heartbeat of r2" in scheduler.ready()[1])
+        assert scheduler.ready()[0] is False
+        assert not stage.placed("web")
+        stage.super_cluster("r2")
+        await until(lambda: stage.placed("web"))
+
+
+async def test_a_changed_weight_of_a_tenant_applies_immediately(stage: Stage) -> None:
+    stage.pod("web")
+    async with stage.running() as scheduler:
+        await until(lambda: stage.placed("web"))
+        term = scheduler._terms.current
+        assert term is not None
+        assert term.work.queue._weights == {ROOT: 3}
+        stage.virtual_cluster(weight=7)
+        await until(lambda: term.work.queue._weights == {ROOT: 7})
+
+
+async def test_credentials_are_read_again_after_a_refused_write(stage: Stage) -> None:
+    refused: list[str] = []
+
+    def before(verb: str, plural: str, name: str) -> None:
+        if verb == "patch" and plural == "pods" and not refused:
+            refused.append(name)
+            raise Unauthorized(Status(401), endpoint="tenant")
+
+    reads: list[str] = []
+
+    def read(verb: str, plural: str, name: str) -> None:
+        if (verb, plural) == ("get", "secrets"):
+            reads.append(name)
+
+    stage.tenant.before = before
+    stage.meta.before = read
+    stage.pod("web")
+    async with stage.running():
+        await until(lambda: stage.placed("web"))
+        await until(lambda: len(reads) == 2)
+    assert refused == ["web"]
+
+
+def test_a_tenant_whose_pods_cannot_be_read_in_time_is_shown_with_the_reason_and_tried_again(
+    in_virtual_time: Callable[[Coroutine[Any, Any, Any]], None],
+) -> None:
+    async def main() -> None:
+        stage = Stage()
+
+        def before(verb: str, plural: str, name: str) -> None:
+            if (verb, plural) == ("list", "pods"):
+                raise Forbidden(Status(403, "Forbidden", "pods is forbidden"), endpoint="tenant")
+
+        stage.tenant.before = before
+        async with stage.running() as scheduler:
+            await asyncio.sleep(CACHE_SYNC_SECONDS / 2)
+            assert scheduler.status()["tenants"][ROOT]["state"] == "Connecting"
+            await asyncio.sleep(CACHE_SYNC_SECONDS / 2)
+            await until(lambda: stage.meta.all(EVENTS))
+            why = scheduler.status()["tenants"][ROOT]["lastError"]
+            assert why.startswith("CachesNotSynced: could not read within 120 s: pods (")
+            assert "pods is forbidden" in why
+            assert [event["message"] for event in stage.meta.all(EVENTS)] == [f"podscheduler: {why}"]
+            stage.tenant.before = lambda *_: None
+            await until(lambda: scheduler.status()["tenants"][ROOT]["state"] == "Ready")
+
+    in_virtual_time(main())
+
+
+async def test_a_pod_in_a_namespace_without_slices_is_scheduled_again_later(stage: Stage) -> None:
+    stage.pod("early", namespace="new")
+    async with stage.running() as scheduler:
+        await until(lambda: scheduler.explain_pod(ROOT, "new", "early"))
+        shown = scheduler.status()
+        assert (shown["queues"]["delayed"], shown["lastErrors"]) == (1, [])
+        stage.grant({"r1": 2}, "new")
+        await until(lambda: stage.placed("early", "new"))
+
+
+async def test_a_standby_shows_no_decisions(stage: Stage) -> None:
+    scheduler = PodScheduler(stage.meta, identity="me")  # type: ignore[arg-type]
+    assert scheduler.status() == {"role": "podscheduler", "identity": "me", "leader": False}
+    assert [metric.name for metric in scheduler.metrics()] == ["vcsync_podscheduler_leading"]
+    assert scheduler.explain_pod(ROOT, "shop", "web") is None
+
+
+async def test_a_repaired_label_is_shown_without_a_decision(stage: Stage) -> None:
+    stage.pod("web", nodeName="node.r1")
+    async with stage.running() as scheduler:
+        await until(lambda: scheduler.explain_pod(ROOT, "shop", "web"))
+        assert scheduler.explain_pod(ROOT, "shop", "web") == {"outcome": "assigned", "superCluster": "r1"}
+
+
+async def test_the_oldest_decisions_are_forgotten(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leadership, "_MOST_OUTCOMES", 2)
+    async with stage.running() as scheduler:
+        for name in ("a", "b", "c"):
+            stage.pod(name, cpu="100m")
+            await until(lambda name=name: scheduler.explain_pod(ROOT, "shop", name))  # type: ignore[misc]
+        assert scheduler.explain_pod(ROOT, "shop", "a") is None
+        assert scheduler.explain_pod(ROOT, "shop", "b") is not None
+
+
+async def test_items_of_a_tenant_that_is_not_connected_are_skipped(stage: Stage) -> None:
+    async with stage.running() as scheduler:
+        await until(lambda: scheduler.status().get("tenants"))
+        term = scheduler._terms.current
+        assert term is not None
+        await term._handle("root-nobody", ("shop", "web"))
+        assert (term.counts, list(term.outcomes)) == ({"assigned": 0, "waiting": 0}, [])
+
+
+@pytest.mark.parametrize(
+    ("change", "looks"),
+    [
+        pytest.param({"cordoned": True}, True, id="cordoned"),
+        pytest.param({"largest": "8"}, True, id="a larger node"),
+        pytest.param({"allocatable": "64"}, False, id="more room that slices stand for"),
+    ],
+)
+async def test_waiting_pods_are_scheduled_when_they_may_fit(
+    stage: Stage, change: dict[str, Any], looks: bool
+) -> None:
+    stage.pod("large", cpu="3")
+    async with stage.running() as scheduler:
+        await until(lambda: stage.condition("large"))
+        await until(lambda: scheduler.explain_pod(ROOT, "shop", "large"))
+        term = scheduler._terms.current
+        assert term is not None
+        await settled()
+        before = term.counts["waiting"]
+        stage.super_cluster("r1", **change)
+        await settled()
+        assert (term.counts["waiting"] > before) is looks

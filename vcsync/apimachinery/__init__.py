@@ -1,0 +1,1 @@
+"""The semantics of a Kubernetes API, independent of any server, storage or request. Pure."""

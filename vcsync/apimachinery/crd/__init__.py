@@ -1,0 +1,1 @@
+"""The rules of CustomResourceDefinitions and of the custom resources that they define."""

@@ -1,0 +1,26 @@
+"""The kind ValidatingWebhookConfiguration: the shared rules of `webhooks`; columns. Pure.
+
+Source: Kubernetes' `pkg/apis/admissionregistration/validation`,
+`pkg/registry/admissionregistration/validatingwebhookconfiguration` and `pkg/printers/internalversion`.
+"""
+
+from vcsync.apimachinery.kinds.admissionregistration.webhooks import (
+    default_configuration,
+    validate_configuration,
+)
+from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.wire import cells
+
+KIND = Kind(
+    group="admissionregistration.k8s.io",
+    kind="ValidatingWebhookConfiguration",
+    plural="validatingwebhookconfigurations",
+    generation=("webhooks",),
+    unconditional_update=False,
+    default=lambda found: default_configuration(found, mutating=False),
+    validate=lambda found: validate_configuration(found, mutating=False),
+    columns=cells.counted("Webhooks", "webhooks"),
+    any_finalizers=True,
+    repeats_finalizer_findings=True,
+    repeats_metadata_findings=False,
+)

@@ -1,0 +1,130 @@
+"""The kind APIService, which says what serves a group and version: validation, status and columns. Pure.
+
+Source: kube-aggregator's `pkg/apis/apiregistration/validation`, `pkg/apis/apiregistration/v1/defaults.go`,
+`pkg/registry/apiservice/strategy.go`.
+"""
+
+from datetime import datetime
+
+from vcsync.apimachinery import errors
+from vcsync.apimachinery.errors import FieldError
+from vcsync.apimachinery.kinds.defaults import fill
+from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.patch.resets import SPEC_AND_METADATA, STATUS
+from vcsync.apimachinery.strategy import Context
+from vcsync.apimachinery.validation import names
+from vcsync.apimachinery.validation.fields import Findings, Object, indexed, number, one_of, part, say, text
+from vcsync.apimachinery.wire import cells
+
+_HTTPS = 443
+_STATUSES = ("True", "False", "Unknown")
+_HIGHEST_GROUP = 20000
+_HIGHEST_VERSION = 1000
+_HIGHEST_PORT = 65535
+
+
+def _default(found: Object) -> None:
+    service = part(found, "spec").get("service")
+    if service is not None:
+        fill(service, {"port": _HTTPS})
+
+
+def _validate(found: Object) -> list[FieldError]:
+    spec = part(found, "spec")
+    return [*_name(found, spec), *_version(spec), *_target(spec)]
+
+
+def _name(found: Object, spec: Object) -> Findings:
+    wanted = f"{text(spec, 'version')}.{text(spec, 'group')}"
+    for key in ("generateName", "name"):
+        name = text(part(found, "metadata"), key)
+        if name and not names.path_segment(name) and name != wanted:
+            yield errors.wrong(f"metadata.{key}", name, f'must be `spec.version+"."+spec.group`: "{wanted}"')
+
+
+def _version(spec: Object) -> Findings:
+    group, version = text(spec, "group"), text(spec, "version")
+    if group:
+        yield from say("spec.group", group, names.dns_subdomain(group))
+    elif version != "v1":
+        yield errors.required("spec.group", "only v1 may have an empty group and it better be legacy kube")
+    yield from say("spec.version", version, names.dns_label_1035(version))
+    for key, highest in (("groupPriorityMinimum", _HIGHEST_GROUP), ("versionPriority", _HIGHEST_VERSION)):
+        given = number(spec, key)
+        if not 0 < given <= highest:
+            yield errors.wrong(f"spec.{key}", given, f"must be positive and less than {highest}")
+
+
+def _target(spec: Object) -> Findings:
+    service, insecure = spec.get("service"), spec.get("insecureSkipTLSVerify")
+    authority = text(spec, "caBundle")
+    if service is None:
+        if authority:
+            size = len(authority) * 3 // 4 - authority.count("=")
+            yield errors.wrong("spec.caBundle", f"{size} bytes", "local APIServices may not have a caBundle")
+        if insecure:
+            message = "local APIServices may not have insecureSkipTLSVerify"
+            yield errors.wrong("spec.insecureSkipTLSVerify", True, message)
+        return
+    for key in ("namespace", "name"):
+        if not text(service, key):
+            yield errors.required(f"spec.service.{key}")
+    port = number(service, "port")
+    if not 0 < port <= _HIGHEST_PORT:
+        message = "port is not valid: must be between 1 and 65535, inclusive"
+        yield errors.wrong("spec.service.port", port, message)
+    if insecure and authority:
+        yield errors.wrong("spec.insecureSkipTLSVerify", True, "may not be true if caBundle is present")
+
+
+def _status(new: Object, _: Object) -> list[FieldError]:
+    found: list[FieldError] = []
+    for each, here in indexed(part(new, "status"), "conditions", "status.conditions"):
+        found.extend(one_of(f"{here}.status", text(each, "status"), _STATUSES))
+    return found
+
+
+def _create(found: Object, context: Context) -> None:
+    """Set the condition Available on an APIService that this server itself serves, as kube-aggregator does at once."""
+    if part(found, "spec").get("service") is None:
+        state = {
+            "type": "Available",
+            "status": "True",
+            "lastTransitionTime": context.now,
+            "reason": "Local",
+            "message": "Local APIServices are always available",
+        }
+        found["status"] = {"conditions": [state]}
+
+
+def served_by(obj: cells.Object, _: datetime) -> str:
+    """Return the name of the Service behind an APIService."""
+    found = cells.look(obj, "spec.service")
+    return "Local" if found is None else f"{found.get('namespace', '')}/{found.get('name', '')}"
+
+
+def available(obj: cells.Object, _: datetime) -> str:
+    """Return whether an APIService is available, with the reason if it is not."""
+    found = cells.condition(obj, "Available")
+    if found is None:
+        return "Unknown"
+    status = found.get("status", "")
+    return str(status) if status == "True" else f"{status} ({found.get('reason', '')})"
+
+
+KIND = Kind(
+    group="apiregistration.k8s.io",
+    kind="APIService",
+    plural="apiservices",
+    status=True,
+    unconditional_update=False,
+    default=_default,
+    prepare_create=_create,
+    validate=_validate,
+    status_validate=_status,
+    validate_name=names.segment_name,
+    columns=cells.aged(Service=served_by, Available=available),
+    resets={"": STATUS, "status": SPEC_AND_METADATA},
+    any_finalizers=True,
+    repeats_finalizer_findings=True,
+)

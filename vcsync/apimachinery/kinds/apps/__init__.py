@@ -1,0 +1,1 @@
+"""The kinds of the API group `apps`, one file per kind."""

@@ -1,0 +1,1 @@
+"""The kinds of the API group `autoscaling`, one file per kind."""

@@ -1,0 +1,1 @@
+"""The kinds of the API group `batch`, one file per kind."""

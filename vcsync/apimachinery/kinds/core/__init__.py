@@ -1,0 +1,1 @@
+"""The kinds of the core API group, one file per kind."""

@@ -1,0 +1,31 @@
+"""The kind PodTemplate: defaults, validation, warnings and columns. Pure.
+
+Source: Kubernetes' `pkg/registry/core/pod/strategy.go` and `ValidatePodCreate`.
+"""
+
+from vcsync.apimachinery.kinds.core import pod_defaults, pod_validation, pod_warnings
+from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.validation.fields import Object, part
+from vcsync.apimachinery.wire import cells
+
+
+def _template_default(found: Object) -> None:
+    pod_defaults.template(found.get("template"))
+
+
+KIND = Kind(
+    group="",
+    kind="PodTemplate",
+    plural="podtemplates",
+    generation=("template",),
+    pod_spec=("template", "spec"),
+    default=_template_default,
+    validate=lambda found: list(pod_validation.template("template", part(found, "template"))),
+    warnings=lambda new, _: pod_warnings.template_warnings("template", part(new, "template")),
+    columns={
+        "Name": cells.name,
+        **cells.containers_of("template"),
+        "Pod Labels": cells.labels_at("template.metadata.labels"),
+    },
+    returned_on_deletion=True,
+)

@@ -1,0 +1,1 @@
+"""The kinds of the API group `policy`, one file per kind."""

@@ -1,0 +1,27 @@
+"""The kind ClusterRoleBinding: the shared rules of `bindings`, cluster-scoped. Pure.
+
+Source: Kubernetes' `pkg/apis/rbac/validation`,
+`pkg/registry/rbac/clusterrolebinding` and `pkg/printers/internalversion`.
+"""
+
+from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.rbac.bindings import (
+    BINDING_COLUMNS,
+    default_binding,
+    validate_binding,
+    validate_binding_update,
+)
+from vcsync.apimachinery.validation import names
+
+KIND = Kind(
+    group="rbac.authorization.k8s.io",
+    kind="ClusterRoleBinding",
+    plural="clusterrolebindings",
+    create_on_update=True,
+    default=default_binding,
+    validate=lambda found: list(validate_binding(found, namespaced=False)),
+    validate_update=validate_binding_update(False),
+    validate_name=names.segment_name,
+    columns=BINDING_COLUMNS,
+    repeats_finalizer_findings=True,
+)

@@ -1,0 +1,36 @@
+"""The kind DeviceClass: validation and columns. Pure.
+
+Source: Kubernetes' `pkg/apis/resource/validation`,
+`pkg/registry/resource/deviceclass` and `pkg/printers/internalversion`.
+"""
+
+from vcsync.apimachinery import errors
+from vcsync.apimachinery.kinds.core.resources import is_extended
+from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.resource.claim_spec import configuration, selectors
+from vcsync.apimachinery.validation import names
+from vcsync.apimachinery.validation.fields import Findings, Object, indexed, part
+from vcsync.apimachinery.wire import cells
+
+
+def _class(found: Object) -> Findings:
+    spec = part(found, "spec")
+    yield from selectors("spec.selectors", spec)
+    for each, here in indexed(spec, "config", "spec.config"):
+        yield from configuration(here, each)
+    extended = spec.get("extendedResourceName")
+    if extended is not None and not is_extended(extended):
+        yield errors.wrong("spec.extendedResourceName", extended, "must be a valid extended resource name")
+
+
+KIND = Kind(
+    group="resource.k8s.io",
+    kind="DeviceClass",
+    plural="deviceclasses",
+    generation=("spec",),
+    validate=lambda found: list(_class(found)),
+    validate_name=names.path_prefix_name,
+    columns=cells.aged(),
+    repeats_finalizer_findings=True,
+    returned_on_deletion=True,
+)

@@ -1,0 +1,1 @@
+"""Admission policies as objects: compiles their expressions, and finds errors in them."""

@@ -1,0 +1,1 @@
+"""Schemas of built-in kinds and custom resources: types, keys of lists, defaults."""

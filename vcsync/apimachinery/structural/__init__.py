@@ -1,0 +1,1 @@
+"""OpenAPI v3 structural schemas: pruning, defaulting, validation, correlation of old and new values."""

@@ -1,0 +1,78 @@
+"""Regular expressions of tenants: Go's syntax, linear time, bounded memory. Pure but for a cache."""
+
+from functools import lru_cache
+from typing import Any
+
+import re2
+
+_LONGEST = 64 * 1024
+_MEMORY = 4 << 20
+_WORDS = {
+    "missing )": "missing closing ): `{0}`",
+    "unexpected )": "unexpected ): `{0}`",
+    "missing ]": "missing closing ]: `{1}`",
+    "no argument for repetition operator": "missing argument to repetition operator: `{1}`",
+    "bad repetition operator": "invalid nested repetition operator: `{1}`",
+    "invalid repetition size": "invalid repeat count: `{1}`",
+    "invalid repeat count": "invalid repeat count: `{1}`",
+    "invalid escape sequence": "invalid escape sequence: `{1}`",
+    "invalid character class range": "invalid character class range: `{1}`",
+    "invalid perl operator": "invalid or unsupported Perl syntax: `{1}`",
+    "invalid named capture group": "invalid named capture: `{1}`",
+    "trailing \\": "trailing backslash at end of expression: ``",
+    "invalid UTF-8": "invalid UTF-8: `{0}`",
+}
+
+
+class InvalidPattern(ValueError):
+    """The text is not a regular expression. The message is Go's."""
+
+
+class _Searcher:
+    """A compiled expression."""
+
+    def __init__(self, compiled: Any) -> None:
+        self.compiled = compiled
+
+    def found_in(self, text: str) -> bool:
+        """Return whether the expression matches anywhere in the text."""
+        return self.compiled.search(text.encode("utf-8", "replace")) is not None
+
+    def all_in(self, text: str, most: int = -1) -> list[str]:
+        """Return the matches in the text, at most `most` of them, or all if it is negative."""
+        found: list[str] = []
+        if most == 0:
+            return found
+        for match in self.compiled.finditer(text.encode("utf-8", "replace")):
+            found.append(match.group().decode("utf-8", "replace"))
+            if len(found) == most:
+                break
+        return found
+
+
+@lru_cache(maxsize=2048)
+def _compiled(pattern: str) -> _Searcher | str:
+    if len(pattern) > _LONGEST:
+        return "expression nests too deeply: ``"
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _MEMORY
+    try:
+        return _Searcher(re2.compile(pattern.encode("utf-8", "replace"), options))
+    except re2.error as problem:
+        said = problem.args[0] if problem.args else b""
+        text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+        what, _, where = text.partition(": ")
+        return _WORDS.get(what, "{2}").format(pattern, where, text)
+
+
+def compiled(pattern: str) -> _Searcher:
+    """Compile an expression.
+
+    Raises:
+        InvalidPattern: the text is not a regular expression. The message is that of Go's regexp package.
+    """
+    found = _compiled(pattern)
+    if isinstance(found, str):
+        raise InvalidPattern(f"error parsing regexp: {found}")
+    return found

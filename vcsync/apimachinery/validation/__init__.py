@@ -1,0 +1,1 @@
+"""Validation rules that many kinds share: names, labels, fields."""

@@ -1,0 +1,1 @@
+"""Wire formats: content negotiation, JSON, YAML, protobuf, Tables and partial objects. Pure."""

@@ -1,0 +1,206 @@
+"""Tables, as `kubectl get` shows them, built from columns and cells. Pure."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+import msgspec
+
+from vcsync.apimachinery.errors import StatusError, bad_request
+from vcsync.apimachinery.tenant_marks import tenant_of
+from vcsync.apimachinery.wire import cells, jsonpath
+from vcsync.apimachinery.wire.cells import Cell, Object
+
+INCLUDES = frozenset({"", "None", "Metadata", "Object"})
+TENANT_COLUMN = {
+    "name": "Tenant",
+    "type": "string",
+    "format": "",
+    "description": "Tenant of the object",
+    "priority": 0,
+}
+"""Definition of the first column in Tables of all tenants."""
+
+
+class Column(Protocol):
+    """A printer column of a custom resource, as in its definition. `json_path` is the path of the value."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def type(self) -> str: ...  # noqa: D102
+    @property
+    def format(self) -> str: ...  # noqa: D102
+    @property
+    def description(self) -> str: ...  # noqa: D102
+    @property
+    def priority(self) -> int: ...  # noqa: D102
+    @property
+    def json_path(self) -> str: ...  # noqa: D102
+
+
+def include_object(query: str) -> str:
+    """Check the query parameter `includeObject`, and return it.
+
+    Raises:
+        StatusError: 400.
+    """
+    if query in INCLUDES:
+        return query
+    quoted = msgspec.json.encode(query).decode()
+    detail = f"includeObject: Invalid value: {quoted}: must be 'Metadata', 'Object', 'None', or empty"
+    raise bad_request(f"Unable to convert to Table as requested: {detail}")
+
+
+def custom_table(
+    columns: Sequence[Column],
+    objects: Sequence[Object],
+    *,
+    now: datetime,
+    metadata: Object,
+    include: str = "",
+    version: str = "v1",
+    headers: bool = True,
+    tenants: bool = False,
+) -> dict[str, Any]:
+    """Return the Table of custom resources.
+
+    Args:
+        columns: Columns of the definition, including that of the name.
+        objects: Objects in any version.
+        now: Time that ages are relative to.
+        metadata: Metadata of the list, or the resourceVersion of a single object.
+        include: Part of the object in each row: `Object`, `None`, otherwise its metadata.
+        version: Version of `meta.k8s.io`.
+        headers: Whether the Table has column definitions. Only the first event of a watch has them.
+        tenants: Whether the first column is `TENANT_COLUMN`.
+    """
+    ordered = [*tenant_cells(shown=tenants), *(_custom_cell(column) for column in columns)]
+    definitions = [
+        {
+            "name": column.name,
+            "type": column.type,
+            "format": column.format,
+            "description": column.description,
+            "priority": column.priority,
+        }
+        for column in columns
+    ]
+    rows = [row(obj, ordered, [], now=now, include=include, version=version) for obj in objects]
+    return table([*tenant_columns(shown=tenants), *definitions] if headers else None, rows, metadata, version)
+
+
+def tenant_columns(*, shown: bool) -> list[dict[str, Any]]:
+    """Return the definitions of the columns that Tables of all tenants have besides those of the kind."""
+    return [dict(TENANT_COLUMN)] if shown else []
+
+
+def tenant_cells(*, shown: bool) -> list[Cell]:
+    """Return the functions of the cells below `tenant_columns`."""
+    return [_tenant_cell] if shown else []
+
+
+def _tenant_cell(obj: Object, _now: datetime) -> str:
+    return tenant_of(obj.get("metadata") or {})
+
+
+def refused(resource: str) -> StatusError:
+    """Return the 406 for a resource without Tables (`pods`, `scales.autoscaling`)."""
+    return StatusError(
+        406, "NotAcceptable", f"the resource {resource} does not support being converted to a Table"
+    )
+
+
+def table(columns: Any, rows: Any, metadata: Object, version: str) -> dict[str, Any]:
+    """Return a Table.
+
+    Args:
+        columns: Column definitions, or None.
+        rows: Rows, or None.
+        metadata: Metadata of the list, or the resourceVersion of a single object.
+        version: Version of `meta.k8s.io`.
+    """
+    return {
+        "kind": "Table",
+        "apiVersion": f"meta.k8s.io/{version}",
+        "metadata": dict(metadata),
+        "columnDefinitions": columns,
+        "rows": rows,
+    }
+
+
+def row(
+    obj: Object,
+    ordered: Sequence[Cell],
+    conditions: list[dict[str, str]],
+    *,
+    now: datetime,
+    include: str,
+    version: str,
+) -> dict[str, Any]:
+    """Return one row of a Table.
+
+    Args:
+        obj: The object.
+        ordered: Functions of its cells, in order.
+        conditions: Conditions of the row.
+        now: Time that ages are relative to.
+        include: Part of the object in the row: `Object`, `None`, otherwise its metadata.
+        version: Version of `meta.k8s.io`.
+    """
+    made: dict[str, Any] = {"cells": [cell(obj, now) for cell in ordered]}
+    if conditions:
+        made["conditions"] = conditions
+    carried: Any = obj
+    if include == "None":
+        carried = None
+    elif include != "Object":
+        carried = {
+            "kind": "PartialObjectMetadata",
+            "apiVersion": f"meta.k8s.io/{version}",
+            "metadata": obj.get("metadata", {}),
+        }
+    made["object"] = carried
+    return made
+
+
+def _custom_cell(column: Column) -> Cell:
+    path, kind = column.json_path, column.type
+
+    def cell(obj: Object, now: datetime) -> Any:
+        try:
+            found, value = jsonpath.first(path, obj)
+        except jsonpath.BadPath:
+            return None
+        if not found:
+            return None
+        return _text(value) if kind == "string" else _typed(kind, value, now)
+
+    return cell
+
+
+def _typed(kind: str, value: Any, now: datetime) -> Any:
+    """Return a value as shown in a column of a type, or None if the value has another type."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if kind == "integer" and number:
+        return int(value)
+    if kind == "number" and number:
+        return value
+    if kind == "boolean" and isinstance(value, bool):
+        return value
+    if kind == "date" and isinstance(value, str):
+        return cells.ago(value, now) if not value or cells.moment(value) else "<invalid>"
+    return None
+
+
+def _text(value: Any) -> str:
+    """Format a value as Go's templates do."""
+    if value is None:
+        return "<no value>"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < 1e21 else repr(value)
+    return msgspec.json.encode(value, order="sorted").decode()

@@ -1,0 +1,1 @@
+"""Admission: plug-ins, policies, webhooks and quotas that change or refuse writes."""

@@ -1,0 +1,1 @@
+"""Custom resources per tenant: the catalogue, conversion, and the controller of definitions."""

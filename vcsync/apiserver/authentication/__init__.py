@@ -1,0 +1,1 @@
+"""Authentication: from the credentials of a request to its caller."""

@@ -1,0 +1,1 @@
+"""Authorization: RBAC, node authorization, escalation and impersonation rules."""

@@ -1,0 +1,158 @@
+"""RBAC rules: match requests, cover other rules, and are formatted for messages. Pure.
+
+Behaviour: kubernetes `pkg/apis/rbac/v1/evaluation_helpers.go`, component-helpers `auth/rbac/validation` and
+kubernetes `pkg/registry/rbac/validation/policy_compact.go`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from vcsync.apiserver.request.caller import Asked, quoted
+
+EVERY = "*"
+MAX_ATOMS = 100_000
+"""Most single permissions of a role that is checked for escalation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One entry of a role's `rules`."""
+
+    verbs: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    urls: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return the rule as messages about escalation show it."""
+        parts = (
+            ("APIGroups", self.groups),
+            ("Resources", self.resources),
+            ("NonResourceURLs", self.urls),
+            ("ResourceNames", self.names),
+            ("Verbs", self.verbs),
+        )
+        return "{" + ", ".join(f"{title}:{quoted_all(values)}" for title, values in parts if values) + "}"
+
+
+FULL_AUTHORITY = (
+    Rule(verbs=(EVERY,), groups=(EVERY,), resources=(EVERY,)),
+    Rule(verbs=(EVERY,), urls=(EVERY,)),
+)
+
+
+def quoted_all(values: Iterable[str]) -> str:
+    """Return texts as Go's `%q` formats a slice: `["a" "b"]`."""
+    return "[" + " ".join(map(quoted, values)) + "]"
+
+
+def parse_rules(rules: Sequence[Mapping[str, Any]] | None) -> tuple[Rule, ...]:
+    """Parse the `rules` of a role. Missing fields and null are empty."""
+
+    def texts(rule: Mapping[str, Any], key: str) -> tuple[str, ...]:
+        return tuple(rule.get(key) or ())
+
+    return tuple(
+        Rule(
+            texts(rule, "verbs"),
+            texts(rule, "apiGroups"),
+            texts(rule, "resources"),
+            texts(rule, "resourceNames"),
+            texts(rule, "nonResourceURLs"),
+        )
+        for rule in rules or ()
+    )
+
+
+def allows(rule: Rule, asked: Asked) -> bool:
+    """Return whether a rule allows a request."""
+    if EVERY not in rule.verbs and asked.verb not in rule.verbs:
+        return False
+    if not asked.resource_request:
+        return any(url_covers(url, asked.path) for url in rule.urls)
+    if EVERY not in rule.groups and asked.group not in rule.groups:
+        return False
+    if rule.names and asked.name not in rule.names:
+        return False
+    return _resource_matches(rule.resources, asked.resource, asked.subresource)
+
+
+def _resource_matches(resources: tuple[str, ...], resource: str, subresource: str) -> bool:
+    if EVERY in resources:
+        return True
+    if not subresource:
+        return resource in resources
+    return f"{resource}/{subresource}" in resources or f"*/{subresource}" in resources
+
+
+def url_covers(pattern: str, url: str) -> bool:
+    """Return whether a rule's URL, which may end with `*`, covers another."""
+    return pattern in (EVERY, url) or (pattern.endswith("*") and url.startswith(pattern.rstrip("*")))
+
+
+def missing(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
+    """Return the single permissions of `wanted` that `held` does not cover, in their order.
+
+    Raises:
+        ValueError: `wanted` has too many permissions to check.
+    """
+    found = []
+    for count, atom in enumerate(atom for rule in wanted for atom in _atoms(rule)):
+        if count >= MAX_ATOMS:
+            raise ValueError(f"the role grants more than {MAX_ATOMS} permissions")
+        if not any(_covers(rule, atom) for rule in held):
+            found.append(atom)
+    return found
+
+
+def _atoms(rule: Rule) -> Iterable[Rule]:
+    """Split a rule into rules with one verb and one resource, name or URL."""
+    names_apart: list[tuple[str, ...]] = [(name,) for name in rule.names] or [()]
+    for group in rule.groups:
+        for resource in rule.resources:
+            for verb in rule.verbs:
+                for names in names_apart:
+                    yield Rule((verb,), (group,), (resource,), names)
+    for url in rule.urls:
+        for verb in rule.verbs:
+            yield Rule((verb,), urls=(url,))
+
+
+def _covers(rule: Rule, atom: Rule) -> bool:
+    def within(held: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
+        return EVERY in held or all(each in held for each in wanted)
+
+    return (
+        within(rule.verbs, atom.verbs)
+        and within(rule.groups, atom.groups)
+        and all(_resource_covered(rule.resources, each) for each in atom.resources)
+        and all(any(_url_within(held, each) for held in rule.urls) for each in atom.urls)
+        and (not rule.names or (bool(atom.names) and all(each in rule.names for each in atom.names)))
+    )
+
+
+def _resource_covered(held: tuple[str, ...], resource: str) -> bool:
+    if EVERY in held or resource in held:
+        return True
+    _, slash, subresource = resource.partition("/")
+    return bool(slash) and f"*/{subresource}" in held
+
+
+def _url_within(held: str, url: str) -> bool:
+    return held == url or (held.endswith("*") and url.startswith(held.rstrip("*")))
+
+
+def compact(rules: Iterable[Rule]) -> list[Rule]:
+    """Merge rules of one group and resource that differ only in verbs, for messages."""
+    merged: dict[Rule, Rule] = {}
+    others: list[Rule] = []
+    for rule in rules:
+        if rule.urls or len(rule.groups) != 1 or len(rule.resources) != 1 or len(rule.names) > 1:
+            others.append(rule)
+            continue
+        key = replace(rule, verbs=())
+        before = merged.get(key)
+        merged[key] = replace(rule, verbs=(before.verbs if before else ()) + rule.verbs)
+    return [*others, *merged.values()]

@@ -1,0 +1,1 @@
+"""The resources of a tenant, and the discovery documents that list them."""

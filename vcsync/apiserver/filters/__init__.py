@@ -1,0 +1,1 @@
+"""The filter chain that every request passes through before its handler."""

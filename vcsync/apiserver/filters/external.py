@@ -1,0 +1,44 @@
+"""The filter for external tenants: their requests are forwarded, and their own API servers authorize them."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from vcsync.apiserver.handlers.exchange import Incoming
+from vcsync.apiserver.request.caller import UNAUTHENTICATED, Caller
+from vcsync.apiserver.request.reply import Reply, Stream
+from vcsync.apiserver.request.request_info import Query, RequestInfo
+
+
+class ExternalControlPlanes(Protocol):
+    """Forwards requests; see `vcsync.gateway.forward.Forwarder`."""
+
+    def serves(self, tenant: str) -> bool:
+        """Tell whether the requests of a tenant are forwarded."""
+        ...
+
+    async def impersonate(self, caller: Caller, headers: Mapping[str, str], tenant: str) -> Caller:
+        """Return the user that a caller of the tenant acts as, as its API server allows.
+
+        Raises:
+            StatusError: 403, it does not; 503 or 504, it cannot be asked.
+        """
+        ...
+
+    async def forward(
+        self, incoming: Incoming, info: RequestInfo, query: Query, tenant: str, caller: Caller
+    ) -> Reply | Stream:
+        """Forward a request as a user of the tenant, and return the answer.
+
+        Raises:
+            StatusError: 400 or 403, the request cannot be forwarded; 503 or 504, the API server does not answer.
+        """
+        ...
+
+
+def is_forwarded(external: ExternalControlPlanes | None, tenant: str, caller: Caller) -> bool:
+    """Tell whether a request is forwarded.
+
+    Those of unauthenticated callers are not. They are answered as for a tenant that does not exist, so that they neither
+    reach an external API server nor reveal that there is one.
+    """
+    return external is not None and external.serves(tenant) and UNAUTHENTICATED not in caller.user.groups

@@ -1,0 +1,1 @@
+"""Grants: permissions of a tenant's users in another tenant."""

@@ -1,0 +1,1 @@
+"""Request handlers: resource verbs, subresources, and paths that are not resources."""

@@ -1,0 +1,60 @@
+"""A response on a connection of its own, whose bytes are read as they come. Upgraded connections begin with one."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+RESPONSE_SECONDS = 30.0
+"""Timeout until a server has sent the head of its response."""
+MAX_HEAD_BYTES = 32 * 1024
+"""Longest head of a response. The reader of the connection must be opened with this limit."""
+MAX_ERROR_BYTES = 50_000
+"""Bytes that are read of the body of an error response."""
+
+
+@dataclass(slots=True)
+class RawResponse:
+    """A response whose body has not been read.
+
+    Attributes:
+        status: HTTP status code.
+        headers: Headers as (name, value).
+        reader: Delivers the bytes after the head.
+        writer: Sends bytes to the server, for upgraded connections.
+    """
+
+    status: int
+    headers: Sequence[tuple[str, str]]
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    def header(self, name: str) -> str:
+        """Return the value of a header by its name in lower case, or an empty text."""
+        return next((value for key, value in self.headers if key.lower() == name), "")
+
+    async def text(self) -> str:
+        """Return the beginning of the body of an error response. Empty if it cannot be read."""
+        try:
+            async with asyncio.timeout(RESPONSE_SECONDS):
+                body = await self.reader.read(MAX_ERROR_BYTES)
+        except (OSError, TimeoutError):
+            body = b""
+        return body.decode(errors="replace").strip()
+
+
+async def read_head(reader: asyncio.StreamReader) -> tuple[int, Sequence[tuple[str, str]]]:
+    """Return status code and headers of a response.
+
+    Raises:
+        OSError: The connection broke, or the response is not HTTP.
+        TimeoutError: There is no head within `RESPONSE_SECONDS`.
+    """
+    try:
+        async with asyncio.timeout(RESPONSE_SECONDS):
+            head = await reader.readuntil(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
+        status = first.removeprefix("HTTP/1.").split(" ", 2)[1]
+        pairs = [line.partition(":")[::2] for line in lines]
+        return int(status), [(key.strip(), value.strip()) for key, value in pairs]
+    except (EOFError, ValueError, IndexError, asyncio.LimitOverrunError) as error:
+        raise ConnectionError("the response is not HTTP") from error

@@ -1,0 +1,1 @@
+"""What an operator does with tenants: create, rotate, sign for, export and delete them."""

@@ -1,0 +1,1 @@
+"""The words that all parts of the API server share: scope, caller, options, request info, claims."""

@@ -1,0 +1,1 @@
+"""Access reviews, TokenReview and SelfSubjectReview."""

@@ -1,0 +1,1 @@
+"""The HTTP server: listeners, TLS, connections, bodies, streams, and in-process requests."""

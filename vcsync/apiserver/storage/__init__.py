@@ -1,0 +1,1 @@
+"""The storage of control planes: one interface, implemented with SQLite and with etcd."""

@@ -1,0 +1,1 @@
+"""Which tenants exist: their records, keys and certificate authorities."""

@@ -1,0 +1,1 @@
+"""The watch cache: one watch of the store for the watches of all clients."""

@@ -1,0 +1,1 @@
+"""Shared parts of all commands: entry point, options, settings file, errors, output."""

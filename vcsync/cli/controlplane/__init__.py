@@ -1,0 +1,1 @@
+"""`vcsync run controlplane`, `vcsync backup` and `vcsync restore`."""

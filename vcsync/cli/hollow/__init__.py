@@ -1,0 +1,1 @@
+"""`vcsync run hollow` and `vcsync hollow`: simulated super clusters."""

@@ -1,0 +1,1 @@
+"""Registration of clusters in the pool: identity, accounts, tokens, kubeconfigs, manifests."""

@@ -1,0 +1,1 @@
+"""`vcsync run`: the long-running roles."""

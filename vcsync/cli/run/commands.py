@@ -1,0 +1,391 @@
+"""`vcsync run ...`: runs the long-running roles, one alone or all in one process."""
+
+import asyncio
+import dataclasses
+import re
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import structlog
+
+from vcsync.api.fields import PositiveQuantity
+from vcsync.api.names import (
+    META_ROLES,
+    ROLE_NSSCHEDULER,
+    ROLE_PODSCHEDULER,
+    ROLE_SYNCER,
+    ROLE_TENANTS,
+    ROLES,
+    require_super_id,
+)
+from vcsync.cli.command.common import (
+    log_options,
+    meta_kubeconfig,
+    meta_option,
+    parse_amounts,
+    require_slice,
+    status_option,
+)
+from vcsync.cli.command.config import config_option
+from vcsync.cli.command.errors import WrongInputError
+from vcsync.cli.command.help import example
+from vcsync.cli.controllers.commands import controllers
+from vcsync.cli.controlplane.commands import controlplane
+from vcsync.cli.hollow.commands import hollow
+from vcsync.cli.run import pool_role
+from vcsync.cli.run.roles import (
+    Settings,
+    Tuning,
+    make_nsscheduler,
+    make_podscheduler,
+    make_syncer,
+    make_tenants,
+)
+from vcsync.cli.run.supervision import Keeper, MakeRole
+from vcsync.process import lifetime, logs, loop
+from vcsync.process.signals import until_signalled
+from vcsync.scheduling.scores import POLICIES
+from vcsync.scheduling.slices import DEFAULT_SLICE, DIMENSIONS, OBJECTS, PODS
+from vcsync.status import StatusServer, StatusSource
+from vcsync.status.server import parse_listen
+from vcsync.status.sources import readiness
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_TUNING = frozenset(each.name for each in dataclasses.fields(Tuning))
+
+_log = structlog.get_logger(__name__)
+
+
+def options(*group: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """Return a decorator that adds several options, shown in this order."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(group):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+role_options = options(
+    meta_option,
+    status_option,
+    click.option(
+        "--leader-elect/--no-leader-elect",
+        default=True,
+        show_default=True,
+        help="Work only while holding the Lease, so that replicas stand by.",
+    ),
+    click.option(
+        "--identity", help="Beginning of the name in the Lease and the status (default: host name)."
+    ),
+    log_options(),
+)
+brake_option = click.option(
+    "--brake-share",
+    type=click.FloatRange(0, 1),
+    default=Tuning.brake_share,
+    show_default=True,
+    help="Largest share of a tenant's objects that may vanish together without the brake holding their deletion; 1: any.",
+)
+syncer_options = options(
+    click.option(
+        "--patrol-seconds",
+        type=click.FloatRange(min=1),
+        default=Tuning.patrol_seconds,
+        show_default=True,
+        help="Seconds between two full comparisons of a super cluster with its tenants.",
+    ),
+    click.option(
+        "--memory-per-tenant",
+        type=click.IntRange(min=1),
+        default=Tuning.memory_per_tenant,
+        show_default=True,
+        metavar="MIB",
+        help="MiB of a syncer's memory that one tenant's objects may take; one with more is not synced.",
+    ),
+)
+nsscheduler_options = options(
+    click.option(
+        "--policy",
+        type=click.Choice(sorted(POLICIES)),
+        default=Tuning.policy,
+        show_default=True,
+        help="How slices are distributed: evenly, on few super clusters, or on cheap ones.",
+    ),
+    click.option(
+        "--default-slice",
+        multiple=True,
+        metavar="RESOURCE=AMOUNT",
+        default=[",".join(f"{name}={amount}" for name, amount in DEFAULT_SLICE.items())],
+        show_default=True,
+        help="Slice of namespaces for which neither they nor their tenant set one.",
+    ),
+)
+tenants_options = options(
+    click.option(
+        "--control-plane",
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False),
+        help="Kubeconfig of the server that has embedded control planes for Tenants (default: the meta cluster).",
+    ),
+)
+patience_options = options(
+    click.option(
+        "--suspect-after",
+        type=click.FloatRange(min=1),
+        default=Tuning.suspect_after,
+        show_default=True,
+        help="Seconds without a heartbeat after which a super cluster gets no new slices.",
+    ),
+    click.option(
+        "--lost-after",
+        type=click.FloatRange(min=1),
+        default=Tuning.lost_after,
+        show_default=True,
+        help="Seconds without a heartbeat after which a super cluster gets no new Pods either.",
+    ),
+)
+
+
+@click.group(
+    epilog=example(
+        "vcsync run all",
+    )
+)
+def run() -> None:
+    """Run the control plane, the syncers and schedulers; Ctrl-C or SIGTERM ends them gracefully."""
+
+
+run.add_command(controlplane)
+run.add_command(controllers)
+run.add_command(hollow)
+
+
+@run.command(
+    epilog=example(
+        "vcsync run syncer --super-cluster r1 --meta roles/syncer.kubeconfig",
+    )
+)
+@config_option("syncer")
+@click.option("--super-cluster", required=True, metavar="ID", help="The super cluster to serve.")
+@click.option("--shard", metavar="I/N", help="Serve only the I-th of N parts of the tenants (1/4 ... 4/4).")
+@syncer_options
+@brake_option
+@role_options
+def syncer(super_cluster: str, shard: str | None, log_level: str, log_format: str, **given: Any) -> None:
+    """Run the syncer of one super cluster: it copies objects down and status up."""
+    require_super_id(super_cluster)
+    part = parse_shard(shard)
+    settings = _settings((ROLE_SYNCER,), **given)
+    make = make_syncer(settings, super_cluster, part)
+    _serve(_one(settings, f"{ROLE_SYNCER}/{super_cluster}", make), log_level, log_format)
+
+
+@run.command(
+    epilog=example(
+        "vcsync run nsscheduler --meta roles/nsscheduler.kubeconfig",
+    )
+)
+@config_option("nsscheduler")
+@nsscheduler_options
+@brake_option
+@patience_options
+@role_options
+def nsscheduler(log_level: str, log_format: str, **given: Any) -> None:
+    """Run the namespace scheduler: it distributes the quota of namespaces over the super clusters."""
+    settings = _settings((ROLE_NSSCHEDULER,), **given)
+    _serve(_one(settings, ROLE_NSSCHEDULER, make_nsscheduler(settings)), log_level, log_format)
+
+
+@run.command(
+    epilog=example(
+        "vcsync run podscheduler --meta roles/podscheduler.kubeconfig",
+    )
+)
+@config_option("podscheduler")
+@patience_options
+@role_options
+def podscheduler(log_level: str, log_format: str, **given: Any) -> None:
+    """Run the pod scheduler: it chooses the super cluster of every Pod."""
+    settings = _settings((ROLE_PODSCHEDULER,), **given)
+    _serve(_one(settings, ROLE_PODSCHEDULER, make_podscheduler(settings)), log_level, log_format)
+
+
+@run.command(
+    epilog=example(
+        "vcsync run tenants --meta roles/tenants.kubeconfig",
+        "vcsync run tenants --meta meta.kubeconfig --control-plane plane/tenants.kubeconfig",
+    )
+)
+@config_option("tenant-controller")
+@tenants_options
+@role_options
+def tenants(log_level: str, log_format: str, **given: Any) -> None:
+    """Run the tenant controller: it creates and registers the control planes of Tenants, and deletes them with the Tenants."""
+    settings = _settings((ROLE_TENANTS,), **given)
+    _serve(_one(settings, ROLE_TENANTS, make_tenants(settings)), log_level, log_format)
+
+
+@run.command(
+    name="all",
+    epilog=example(
+        "vcsync run all --kubeconfigs roles --log-format console",
+    ),
+)
+@config_option("all")
+@click.option(
+    "--kubeconfigs",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder written by 'vcsync install --kubeconfigs': every role uses its own credentials.",
+)
+@syncer_options
+@brake_option
+@nsscheduler_options
+@patience_options
+@tenants_options
+@role_options
+def all_(kubeconfigs: Path | None, log_level: str, log_format: str, **given: Any) -> None:
+    """Run every role in this process: both schedulers, the tenant controller, and a syncer for each super cluster.
+
+    When super clusters are added or removed, their syncers start or stop. A role that fails is
+    restarted after a pause; /status shows it.
+    """
+    roles: tuple[str, ...] = META_ROLES
+    if kubeconfigs is not None and not (kubeconfigs / f"{ROLE_TENANTS}.kubeconfig").is_file():
+        roles = ROLES  # An earlier version wrote the folder.
+    settings = _settings(roles, kubeconfigs=kubeconfigs, **given)
+    _serve(_all(settings), log_level, log_format)
+
+
+def _settings(
+    roles: tuple[str, ...],
+    *,
+    meta: str | None,
+    listen: str,
+    leader_elect: bool,
+    identity: str | None,
+    kubeconfigs: Path | None = None,
+    control_plane: str | None = None,
+    **tuning: Any,
+) -> Settings:
+    """Create the settings from the options.
+
+    Raises:
+        WrongInputError: The folder lacks a role's kubeconfig, or options contradict each other.
+    """
+    parse_listen(listen)
+    own = tuning_of(tuning)
+    if kubeconfigs is None:
+        by_role: dict[str, str | None] = dict.fromkeys(roles, meta_kubeconfig(meta))
+    else:
+        by_role = {role: str(kubeconfigs / f"{role}.kubeconfig") for role in roles}
+        missing = [path for path in by_role.values() if path and not Path(path).is_file()]
+        if missing:
+            raise WrongInputError(f"{missing[0]} does not exist; 'vcsync install --kubeconfigs' writes it")
+    name = lifetime.begin(identity or socket.gethostname())
+    return Settings(by_role, listen, leader_elect, name, own, control_plane)
+
+
+def tuning_of(given: Mapping[str, Any]) -> Tuning:
+    """Return the options about decisions of roles; other options are ignored.
+
+    Raises:
+        WrongInputError: They contradict each other.
+    """
+    found = {name: value for name, value in given.items() if name in _TUNING}
+    if "default_slice" in found:
+        found["default_slice"] = parse_amounts(
+            "--default-slice",
+            found["default_slice"],
+            kind=PositiveQuantity,
+            known=(*DIMENSIONS, PODS, *OBJECTS),
+        )
+        require_slice("--default-slice", found["default_slice"])
+    tuning = Tuning(**found)
+    if tuning.suspect_after >= tuning.lost_after:
+        raise WrongInputError(
+            f"--suspect-after {tuning.suspect_after:g} must be less than --lost-after {tuning.lost_after:g}"
+        )
+    return tuning
+
+
+def parse_shard(text: str | None) -> tuple[int, int]:
+    """Parse ``i/n`` with 1 <= i <= n; without a text it is 1/1, everything.
+
+    Raises:
+        WrongInputError: It is malformed.
+    """
+    if text is None:
+        return 1, 1
+    match = re.fullmatch(r"([1-9]\d{0,3})/([1-9]\d{0,3})", text, re.ASCII)
+    if match is None or int(match[1]) > int(match[2]):
+        raise WrongInputError(f"--shard {text!r}: give I/N with I from 1 to N, for instance 1/4")
+    return int(match[1]), int(match[2])
+
+
+# ---- Processes -------------------------------------------------------------------------
+
+
+def _serve(main: Coroutine[Any, Any, None], log_level: str, log_format: str) -> None:
+    """Run until SIGTERM or Ctrl-C, then shut down gracefully."""
+    logs.configure(log_level, "console" if log_format == "console" else "json")
+    loop.run(until_signalled(main))
+
+
+async def _one(settings: Settings, name: str, make: MakeRole) -> None:
+    """Run one role; its failure ends the process, whose supervisor restarts it."""
+    async with (
+        make() as role,
+        StatusServer(settings.listen, {name: role}) as server,
+        _settling({name: role}),
+    ):
+        _log.info(
+            "role starts", role=name, identity=settings.identity, status=f"http://{server.address}/status"
+        )
+        await role.run()
+    _log.info("role ended", role=name)
+
+
+async def _all(settings: Settings) -> None:
+    """Run all roles until cancelled."""
+    async with (
+        Keeper() as keeper,
+        StatusServer(settings.listen, keeper.sources) as server,
+        _settling(keeper.sources),
+    ):
+        _log.info("all roles start", identity=settings.identity, status=f"http://{server.address}/status")
+        keeper.start(ROLE_NSSCHEDULER, make_nsscheduler(settings))
+        keeper.start(ROLE_PODSCHEDULER, make_podscheduler(settings))
+        if ROLE_TENANTS in settings.kubeconfigs:
+            keeper.start(ROLE_TENANTS, make_tenants(settings))
+        else:
+            _log.warning(
+                "Tenant objects have no effect: the folder has no kubeconfig of their controller; run 'vcsync install "
+                "--kubeconfigs' again"
+            )
+        keeper.start(pool_role.NAME, pool_role.make_pool(settings, keeper))
+        await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def _settling(sources: Mapping[str, StatusSource]) -> AsyncIterator[None]:
+    """Freeze the filled caches while the roles run, so that the garbage collector skips them."""
+
+    async def settle() -> None:
+        while not readiness(sources)[0]:  # noqa: ASYNC110  roles tell when asked
+            await asyncio.sleep(1.0)
+        loop.tune_gc()
+
+    task = asyncio.create_task(settle(), name="settling")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))

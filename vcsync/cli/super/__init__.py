@@ -1,0 +1,1 @@
+"""`vcsync super`: the super clusters of the pool."""

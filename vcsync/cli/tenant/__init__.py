@@ -1,0 +1,1 @@
+"""`vcsync tenant`: tenants and their control planes."""

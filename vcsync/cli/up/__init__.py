@@ -1,0 +1,1 @@
+"""`vcsync up` and `vcsync setup`: the whole system."""

@@ -1,0 +1,1 @@
+"""Approval, signing and cleaning of CertificateSigningRequests."""

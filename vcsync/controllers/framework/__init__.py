@@ -1,0 +1,1 @@
+"""The framework of all controllers: engine, mirrors, plans, committer."""

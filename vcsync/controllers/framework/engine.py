@@ -1,0 +1,199 @@
+"""Runs the controllers of all tenants: one watch per resource, one fair queue over all tenants, one committer."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, NamedTuple
+
+import structlog
+
+from vcsync.controllers.framework.commit import Committer
+from vcsync.controllers.framework.mirror import Key, Mirror, Project
+from vcsync.controllers.framework.plan import Controller, Outcome, Plan, View, Watch
+from vcsync.controllers.framework.reporting import Reporter
+from vcsync.controllers.framework.worker import ReconcileContext, Worker
+from vcsync.fairqueue import FairQueue, ObjectName, WorkerPool
+from vcsync.kube.cache import Change
+from vcsync.kube.client import Client
+from vcsync.kube.resources import Resource
+from vcsync.tenancy.caches import wait_for_caches
+from vcsync.tenancy.status import skipped_objects
+
+WORKERS = 64
+PER_TENANT = 8
+"""Maximum number of one tenant's objects in progress: more than one, so that one that waits does not delay the others."""
+LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+"""Characters of generated suffixes, as in Kubernetes: without vowels, so that they form no words."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Item(NamedTuple):
+    """One object to be reconciled by one controller."""
+
+    controller: str
+    namespace: str
+    name: str
+
+
+class Engine:
+    """Runs controllers for all tenants of an embedded control plane.
+
+    Args:
+        server: client of the control plane, as a system caller.
+        controllers: the controllers to run.
+        serves: returns whether a tenant's controllers run here; other tenants bring their own controller manager.
+        projects: functions that reduce the objects of a resource before they are stored.
+        per_tenant: maximum number of one tenant's objects in progress.
+    """
+
+    def __init__(
+        self,
+        server: Client,
+        controllers: Sequence[Controller | Worker],
+        *,
+        serves: Callable[[str], bool] = lambda _tenant: True,
+        projects: Mapping[Resource, Project] | None = None,
+        per_tenant: int = PER_TENANT,
+    ) -> None:
+        self._controllers = {each.name: each for each in controllers}
+        self._server = server
+        self._serves = serves
+        everywhere = server.across_tenants()
+        self.mirrors = {
+            resource: Mirror(everywhere, resource, (projects or {}).get(resource), fields=fields)
+            for resource, fields in _resources(controllers).items()
+        }
+        self.reporter = Reporter(server)
+        self.work: WorkerPool[Item] = WorkerPool(
+            "controllers",
+            self._handle,
+            workers=WORKERS,
+            queue=FairQueue(limit=per_tenant),
+            controller_of=lambda item: item.controller,
+        )
+        self._committer = Committer(server, self.mirrors, self.reporter, self.work.timeline)
+        for resource, mirror in self.mirrors.items():
+            mirror.subscribe(self._waker(self._watches(resource)))
+
+    async def run(self) -> None:
+        """Reconcile until cancelled, after all mirrors are filled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.reporter.run(), name="events")
+                for mirror in self.mirrors.values():
+                    tasks.create_task(mirror.reflector.run(), name=mirror.resource.plural)
+                await wait_for_caches([mirror.reflector for mirror in self.mirrors.values()])
+                _log.info("controllers began", controllers=len(self._controllers))
+                await self.work.run()
+        finally:
+            for each in self._controllers.values():
+                if isinstance(each, Worker) and each.close is not None:
+                    await each.close()
+
+    def synced(self) -> bool:
+        """Return whether all mirrors are filled."""
+        return all(mirror.reflector.synced for mirror in self.mirrors.values())
+
+    def status(self) -> dict[str, Any]:
+        """Return the state of the role as plain JSON values."""
+        queue = self.work.queue.statistics()
+        return {
+            "controllers": sorted(self._controllers),
+            "mirrors": {
+                mirror.resource.plural: {
+                    "objects": len(mirror.reflector.cache),
+                    "synced": mirror.reflector.synced,
+                    **skipped_objects(mirror.reflector),
+                }
+                for mirror in self.mirrors.values()
+            },
+            "queue": {"queued": queue.queued, "delayed": queue.delayed, "inProcess": queue.in_process},
+        }
+
+    def view(self) -> View:
+        """Return the current state of all mirrors, and the time."""
+        return View(self.mirrors, datetime.now(UTC), _suffix)
+
+    def wake(self, controller: str, key: Key, after: float = 0.0) -> None:
+        """Schedule an object for a controller within some seconds, if the tenant's controllers run here."""
+        if self._serves(key.tenant):
+            self.work.add_after(key.tenant, Item(controller, key.namespace, key.name), after)
+
+    def end_tenant(self, tenant: str) -> None:
+        """Drop the queue of a tenant that is no longer served; reconciles in progress finish."""
+        self.work.queue.forget_group(tenant)
+        self.work.timeline.forget(tenant)
+
+    def begin_tenant(self, tenant: str) -> None:
+        """Queue all objects of a tenant that is served from now on."""
+        for resource, mirror in self.mirrors.items():
+            wake = self._waker(self._watches(resource))
+            for envelope in mirror.everything():
+                if envelope.tenant == tenant:
+                    wake(Change(None, envelope))
+
+    def _watches(self, resource: Resource) -> list[tuple[str, Watch]]:
+        """Return the controllers that watch a resource, with their watches."""
+        return [
+            (controller.name, watch)
+            for controller in self._controllers.values()
+            for watch in controller.watches
+            if watch.resource == resource
+        ]
+
+    def _waker(self, watches: Sequence[tuple[str, Watch]]) -> Callable[[Change], None]:
+        def wake(change: Change) -> None:
+            view = self.view()
+            for name, watch in watches:
+                for key in watch.keys(change, view):
+                    self.wake(name, key, watch.gather(change, view, key) if watch.gather else 0.0)
+
+        return wake
+
+    async def _handle(self, tenant: str, item: Item) -> float | None:
+        """Reconcile one object.
+
+        Raises:
+            KubeError: the first failure; the object is retried with backoff.
+        """
+        controller = self._controllers[item.controller]
+        if isinstance(controller, Worker):
+            emit = partial(self._committer.emit, controller.reporter, tenant)
+            note = partial(self._note, tenant)
+            context = ReconcileContext(self.view(), self._server.below(f"/tenants/{tenant}"), emit, note)
+            return await controller.work(context, Key(tenant, item.namespace, item.name))
+        plan = controller.plan(self.view(), Key(tenant, item.namespace, item.name))
+        outcome = await self._commit(controller, tenant, plan)
+        if outcome.failures:
+            raise outcome.failures[0].error
+        return plan.again
+
+    def _note(self, tenant: str, name: ObjectName, what: str, version: str) -> None:
+        self.work.timeline.add(tenant, name, what, now=time.time(), version=version)
+
+    async def _commit(self, controller: Controller, tenant: str, plan: Plan) -> Outcome:
+        outcome = await self._committer.steps(controller.reporter, tenant, plan.steps)
+        if plan.finish is None:
+            return outcome
+        last = await self._committer.steps(
+            controller.reporter, tenant, [[each] for each in plan.finish(self.view(), outcome)]
+        )
+        return Outcome(outcome.done, [*outcome.failures, *last.failures])
+
+
+def _resources(controllers: Iterable[Controller | Worker]) -> dict[Resource, str]:
+    """Return the watched resources with their field selectors: where two differ, all objects are watched."""
+    found: dict[Resource, str] = {}
+    for controller in controllers:
+        asked = [(watch.resource, watch.fields) for watch in controller.watches]
+        for resource, fields in (*asked, *((each, "") for each in controller.reads)):
+            found[resource] = fields if found.get(resource, fields) == fields else ""
+    return found
+
+
+def _suffix() -> str:
+    return "".join(random.choices(LETTERS, k=5))  # noqa: S311 - a name, no secret

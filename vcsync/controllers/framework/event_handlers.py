@@ -1,0 +1,74 @@
+"""Maps changes to the keys of controllers. Pure."""
+
+from collections.abc import Callable, Iterable
+
+from vcsync.controllers.framework import ownership
+from vcsync.controllers.framework.mirror import Key, key_of, namespace_of
+from vcsync.controllers.framework.plan import View
+from vcsync.kube.cache import Change
+from vcsync.kube.resources import PODS, Resource
+from vcsync.objects.envelope import Envelope
+from vcsync.objects.selectors import Selector
+
+
+def gathering(pace: float, most: float) -> Callable[[Change, View, Key], float]:
+    """Return a function for `Watch.gather`, for reconciles that read all Pods of a namespace, possibly thousands.
+
+    Args:
+        pace: Pods of a namespace per second of delay.
+        most: maximum in seconds.
+    """
+
+    def gathered(_change: Change, view: View, key: Key) -> float:
+        return min(view.of[PODS].count(key.tenant, key.namespace) / pace, most)
+
+    return gathered
+
+
+def own(change: Change, _look: View) -> Iterable[Key]:
+    """Return the key of the changed object itself, for the resource of the controller's keys."""
+    return [key_of(standing(change))]
+
+
+def owner(kind: str, group: str = "") -> Callable[[Change, View], Iterable[Key]]:
+    """Return a function that finds the controlling owner of this kind, before and after the change."""
+
+    def keys(change: Change, _look: View) -> Iterable[Key]:
+        found: dict[Key, None] = {}
+        for envelope in (change.old, change.new):
+            for each in () if envelope is None else envelope.owners:
+                of = each.apiVersion.rpartition("/")[0]
+                if each.controller and each.kind == kind and of == group:
+                    found[key_of(standing(change))._replace(name=each.name)] = None
+        return found
+
+    return keys
+
+
+def claimant(
+    resource: Resource, selector: Callable[[Envelope], Selector]
+) -> Callable[[Change, View], Iterable[Key]]:
+    """Return a function that finds the controllers of an object, past and current, or its possible adopters.
+
+    Args:
+        resource: resource of the owners.
+        selector: returns the selector of an owner.
+    """
+    controlling = owner(resource.kind, resource.group)
+
+    def keys(change: Change, view: View) -> Iterable[Key]:
+        controlled = list(controlling(change, view))
+        new = change.new
+        if controlled or new is None or ownership.controller_of(new) is not None:
+            return controlled
+        candidates = view.of[resource].within(new.tenant, namespace_of(new))
+        return [key_of(each) for each in candidates if selector(each).matches(new.labels)]
+
+    return keys
+
+
+def standing(change: Change) -> Envelope:
+    """Return the object in its current or last state."""
+    envelope = change.new or change.old
+    assert envelope is not None  # noqa: S101 - a change has one side at least
+    return envelope

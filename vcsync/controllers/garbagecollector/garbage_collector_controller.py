@@ -1,0 +1,376 @@
+"""The garbage collector: deletes objects whose owners are all gone, and dependents as their owners' deletion requests.
+
+It follows every resource of all tenants: mirrored resources through their mirrors, the others by their
+metadata only, and custom ones per tenant as definitions appear and disappear. Before anything is deleted,
+the API server must confirm that an object missing from the mirrors is gone.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import structlog
+from msgspec.structs import replace
+
+from vcsync.controllers.framework.definitions import resource_of, slim
+from vcsync.controllers.framework.event_handlers import standing
+from vcsync.controllers.framework.mirror import Key, Mirror
+from vcsync.controllers.framework.reporting import Reporter
+from vcsync.controllers.garbagecollector import garbage_collector_plan as gc_decide
+from vcsync.controllers.garbagecollector.garbage_collector_plan import (
+    Remove,
+    Standing,
+    Step,
+    decide,
+    needs_owners,
+)
+from vcsync.controllers.garbagecollector.graph import Graph, Node, Uid, goes_after_dependents, group_of
+from vcsync.fairqueue import FairQueue, ObjectName, WorkerPool
+from vcsync.kube.cache import Change
+from vcsync.kube.client import Client
+from vcsync.kube.discovery import discover
+from vcsync.kube.errors import Conflict, KubeError, NotFound, describe
+from vcsync.kube.events import ObjectRef
+from vcsync.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
+from vcsync.objects.envelope import Envelope, OwnerReference, strip
+from vcsync.tenancy.caches import wait_for_caches
+
+NAME = "garbage-collector-controller"
+IGNORED = frozenset({("", "events"), ("events.k8s.io", "events")})
+"""Resources with many objects that neither own objects nor have owners."""
+VERBS = frozenset({"delete", "list", "watch"})
+WORKERS = 32
+PER_TENANT = 8
+"""Maximum number of one tenant's objects in progress."""
+MOST_CUSTOM = 200
+"""Maximum number of followed custom resources of one tenant; each is a separate stream."""
+ATTEMPTS = 5
+"""Attempts of a step whose object changes meanwhile, before it is retried later."""
+MOST_ABSENT = 4096
+"""Number of remembered missing owners, so that their dependents need no request."""
+DISCOVERY_SECONDS = 2.0
+
+_log = structlog.get_logger(__name__)
+
+
+class UnknownKind(KubeError):
+    """The tenant does not have the owner's kind (yet), so the owner's state is unknown."""
+
+
+class Unresolvable(Exception):
+    """A cluster-scoped object names a namespaced owner: it is never collected."""
+
+
+class _Custom(NamedTuple):
+    resource: Resource
+    mirror: Mirror
+    task: asyncio.Task[None]
+
+
+class Collector:
+    """Collects the garbage of all tenants.
+
+    Args:
+        server: client of the control plane, as a system caller.
+        mirrors: existing mirrors.
+        reporter: reports Events; run by its owner.
+        serves: returns whether a tenant's garbage is collected here.
+        on_gone: called with every object of any kind that is gone; must return quickly.
+        per_tenant: maximum number of one tenant's objects in progress.
+    """
+
+    def __init__(
+        self,
+        server: Client,
+        mirrors: Mapping[Resource, Mirror],
+        reporter: Reporter,
+        *,
+        serves: Callable[[str], bool] = lambda _tenant: True,
+        on_gone: Callable[[Node], None] = lambda _node: None,
+        per_tenant: int = PER_TENANT,
+    ) -> None:
+        self._server = server
+        self._on_gone = on_gone
+        self._everywhere = server.across_tenants()
+        self._shared = {(each.group, each.plural): mirror for each, mirror in mirrors.items() if mirror.whole}
+        self._reporter = reporter
+        self._serves = serves
+        self._graph = Graph()
+        self._kinds: dict[tuple[str, str], Resource] = {}
+        self._mirrors: dict[Resource, Mirror] = {}
+        self._definitions = Mirror(self._everywhere, CUSTOM_RESOURCE_DEFINITIONS, slim)
+        self._custom: dict[str, dict[str, _Custom]] = {}
+        self._absent: OrderedDict[tuple[str, str, OwnerReference], None] = OrderedDict()
+        self._tasks: asyncio.TaskGroup | None = None
+        self._began = False
+        self.work: WorkerPool[str] = WorkerPool(
+            "garbage", self._handle, workers=WORKERS, queue=FairQueue(limit=per_tenant)
+        )
+
+    async def run(self) -> None:
+        """Collect until cancelled, after all built-in resources have been read."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            for resource in await self._builtin():
+                self._follow_builtin(tasks, resource)
+            self._definitions.subscribe(self._defined)
+            tasks.create_task(self._definitions.reflector.run(), name="definitions")
+            followed = (*self._mirrors.values(), self._definitions)
+            await wait_for_caches([mirror.reflector for mirror in followed])
+            self._began = True
+            for node in self._graph.everything():
+                if self._graph.concerns(node):
+                    self._add(node.id)
+            await self.work.run()
+
+    def synced(self) -> bool:
+        """Return whether all built-in resources have been read."""
+        return self._began
+
+    def status(self) -> dict[str, Any]:
+        """Return its contents and its queue as plain JSON values."""
+        queue = self.work.queue.statistics()
+        return {
+            "objects": len(self._graph),
+            "resources": len(self._mirrors),
+            "customResources": sum(map(len, self._custom.values())),
+            "queue": {"queued": queue.queued, "delayed": queue.delayed, "inProcess": queue.in_process},
+        }
+
+    def end_tenant(self, tenant: str) -> None:
+        """Stop collecting a tenant's garbage and following its custom resources."""
+        self.work.queue.forget_group(tenant)
+        self.work.timeline.forget(tenant)
+        for known in self._custom.pop(tenant, {}).values():
+            self._end_custom(known)
+
+    def begin_tenant(self, tenant: str) -> None:
+        """Start collecting a tenant's garbage."""
+        for definition in self._definitions.everything():
+            if definition.tenant == tenant:
+                self._defined(Change(None, definition))
+        for node in self._graph.everything():
+            if node.envelope.tenant == tenant and self._graph.concerns(node):
+                self._add(node.id)
+
+    # ---- Followed resources
+
+    async def _builtin(self) -> list[Resource]:
+        while True:
+            try:
+                discovery = await discover(self._everywhere)
+            except KubeError as error:
+                _log.info("garbage.discovery", **describe(error))
+                await asyncio.sleep(DISCOVERY_SECONDS)
+                continue
+            return [
+                each.resource
+                for each in discovery.resources
+                if each.verbs >= VERBS and (each.resource.group, each.resource.plural) not in IGNORED
+            ]
+
+    def _follow_builtin(self, tasks: asyncio.TaskGroup, resource: Resource) -> None:
+        mirror = self._shared.get((resource.group, resource.plural))
+        if mirror is None:
+            mirror = Mirror(self._everywhere.metadata_only(), resource, _slim)
+            tasks.create_task(mirror.reflector.run(), name=f"garbage {resource.plural}")
+        self._kinds[resource.group, resource.kind] = mirror.resource
+        self._mirrors[mirror.resource] = mirror
+        self._follow(mirror)
+
+    def _follow(self, mirror: Mirror) -> None:
+        def note(change: Change) -> None:
+            for uid in self._graph.change(mirror.resource, change):
+                self._add(uid)
+            if change.new is None:
+                self._on_gone(Node(mirror.resource, standing(change)))
+
+        mirror.subscribe(note)
+        for envelope in mirror.everything():
+            note(Change(None, envelope))
+
+    def _defined(self, change: Change) -> None:
+        """Start or stop following a custom resource, according to its current definition."""
+        definition = standing(change)
+        wanted = None if change.new is None else resource_of(change.new)
+        customs = self._custom.setdefault(definition.tenant, {})
+        known = customs.get(definition.name)
+        if known is not None and known.resource != wanted:
+            del customs[definition.name]
+            self._end_custom(known)
+        if wanted is not None and definition.name not in customs and self._serves(definition.tenant):
+            self._begin_custom(definition.tenant, definition.name, wanted)
+        if not customs:
+            del self._custom[definition.tenant]
+
+    def _begin_custom(self, tenant: str, definition: str, resource: Resource) -> None:
+        customs = self._custom[tenant]
+        if self._tasks is None or len(customs) >= MOST_CUSTOM:
+            _log.warning("garbage.custom_resources", tenant=tenant, definition=definition, most=MOST_CUSTOM)
+            return
+        client = self._of(tenant).metadata_only()
+        mirror = Mirror(client, resource, _slim, tenant=tenant)
+        task = self._tasks.create_task(mirror.reflector.run(), name=f"garbage {tenant} {resource.plural}")
+        customs[definition] = _Custom(resource, mirror, task)
+        self._follow(mirror)
+
+    def _end_custom(self, known: _Custom) -> None:
+        known.task.cancel()
+        for envelope in known.mirror.everything():
+            for uid in self._graph.change(known.resource, Change(envelope, None)):
+                self._add(uid)
+
+    # ---- One object
+
+    def _add(self, uid: Uid) -> None:
+        if self._began and self._serves(uid.tenant):
+            self.work.add(uid.tenant, uid.uid)
+
+    async def _handle(self, tenant: str, uid: str) -> float | None:
+        node = self._graph.get(Uid(tenant, uid))
+        if node is None:
+            return None
+        owners: dict[str, Standing] = {}
+        if needs_owners(node):
+            try:
+                for reference in node.envelope.owners:
+                    owners[reference.uid] = await self._standing(node, reference)
+            except Unresolvable:
+                return None
+        decision = decide(self._graph, node, owners)
+        for step in decision.steps:
+            await self._carry_out(step)
+        for each in decision.look_at:
+            self._add(each)
+        return None
+
+    async def _standing(self, node: Node, reference: OwnerReference) -> Standing:
+        """Determine the state of an owner. Only the API server can confirm that it does not exist.
+
+        Raises:
+            KubeError: the state cannot be determined now.
+            Unresolvable: the state can never be determined.
+        """
+        known = self._graph.owner(node, reference)
+        if known in ("solid", "waiting"):
+            return "solid" if known == "solid" else "waiting"
+        tenant = node.envelope.tenant
+        resource = self._kind(tenant, reference)
+        if known == "elsewhere" or (resource.namespaced and not node.namespace):
+            self._warn(node, reference)
+        if resource.namespaced and not node.namespace:
+            raise Unresolvable
+        place = (tenant, node.namespace, reference)
+        if place in self._absent:
+            return "dangling"
+        owner = await _found(
+            self._of(tenant), resource, reference.name, node.namespace if resource.namespaced else ""
+        )
+        if owner is None or owner.uid != reference.uid:
+            self._absent[place] = None
+            if len(self._absent) > MOST_ABSENT:
+                self._absent.popitem(last=False)
+            return "dangling"
+        return "waiting" if goes_after_dependents(owner) else "solid"
+
+    def _kind(self, tenant: str, reference: OwnerReference) -> Resource:
+        group = group_of(reference)
+        found = self._kinds.get((group, reference.kind))
+        customs = () if found is not None else self._custom.get(tenant, {}).values()
+        for each in customs:
+            if (each.resource.group, each.resource.kind) == (group, reference.kind):
+                found = each.resource
+        if found is None:
+            raise UnknownKind(f"no matches for kind {reference.kind!r} in version {reference.apiVersion!r}")
+        return found
+
+    def _warn(self, node: Node, reference: OwnerReference) -> None:
+        resource, envelope = node.resource, node.envelope
+        about = ObjectRef(resource.api_version, resource.kind, envelope.name, node.namespace, envelope.uid)
+        owner = (
+            f"[{reference.apiVersion}/{reference.kind}, namespace: {node.namespace}, "
+            f"name: {reference.name}, uid: {reference.uid}]"
+        )
+        self._reporter.emit(
+            envelope.tenant,
+            NAME,
+            about,
+            "Warning",
+            "OwnerRefInvalidNamespace",
+            f'ownerRef {owner} does not exist in namespace "{node.namespace}"',
+            now=time.time(),
+        )
+
+    async def _carry_out(self, step: Step) -> None:
+        """Apply one step to an object that may change meanwhile, or be gone.
+
+        Raises:
+            KubeError: it failed; Conflict: the object keeps changing, or has other owners by now.
+        """
+        node = step.node
+        client, latest = self._of(node.envelope.tenant), node.envelope
+        for attempt in range(ATTEMPTS):
+            try:
+                return await self._do(client, step, latest)
+            except NotFound:
+                return self._gone(node)
+            except Conflict:
+                if attempt == ATTEMPTS - 1:
+                    raise
+                found = await _found(client, node.resource, latest.name, node.namespace)
+                if found is None or found.uid != latest.uid:
+                    return self._gone(node)
+                if isinstance(step, Remove) and found.owners != latest.owners:
+                    raise
+                latest = found
+        return None
+
+    async def _do(self, client: Client, step: Step, latest: Envelope) -> None:
+        node = step.node
+        if isinstance(step, Remove):
+            left = await client.delete(
+                node.resource,
+                latest.name,
+                node.namespace,
+                uid=latest.uid,
+                resource_version=latest.resource_version,
+                propagation=step.propagation,
+            )
+            name = ObjectName(node.resource.plural, node.namespace, latest.name)
+            self.work.timeline.add(
+                node.envelope.tenant, name, "deleted", now=time.time(), version=latest.resource_version
+            )
+            if left is None:
+                self._gone(node)
+            return
+        patch = gc_decide.change(step, latest)
+        if patch is not None:
+            await client.patch(node.resource, latest.name, patch, node.namespace)
+
+    def _gone(self, node: Node) -> None:
+        """Update the mirror immediately, because the watch may be delayed."""
+        tenant, envelope = node.envelope.tenant, node.envelope
+        customs = self._custom.get(tenant, {}).values()
+        mirror = self._mirrors.get(node.resource) or next(
+            (each.mirror for each in customs if each.resource == node.resource), None
+        )
+        if mirror is not None:
+            mirror.observe_gone(Key(tenant, node.namespace, envelope.name), envelope.uid)
+
+    def _of(self, tenant: str) -> Client:
+        return self._server.below(f"/tenants/{tenant}")
+
+
+async def _found(client: Client, resource: Resource, name: str, namespace: str) -> Envelope | None:
+    """Get an object's metadata; None: it does not exist."""
+    try:
+        return await client.metadata_only().get(resource, name, namespace)
+    except NotFound:
+        return None
+
+
+def _slim(envelope: Envelope) -> Envelope:
+    """Return an object with only the fields that the collector needs."""
+    return replace(strip(envelope), labels={}, annotations={}, rest=b"")

@@ -1,0 +1,374 @@
+"""HorizontalPodAutoscalers: scales targets by metrics, within the limits of size and rate.
+
+Behaviour: Kubernetes' `pkg/controller/podautoscaler/horizontal.go`. As upstream, recent recommendations and changes are
+in memory only.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from vcsync.controllers.framework.event_handlers import standing
+from vcsync.controllers.framework.mirror import Key, key_of
+from vcsync.controllers.framework.plan import View, Watch
+from vcsync.controllers.framework.worker import ReconcileContext, Worker
+from vcsync.controllers.hpa.metrics import MetricResult, MetricUnavailable, Scaled, ask
+from vcsync.controllers.hpa.metrics_client import said
+from vcsync.controllers.hpa.objects import Reference, Spec, counted
+from vcsync.controllers.hpa.pool_metrics import PoolMetrics
+from vcsync.controllers.hpa.rates import Memory, normalize
+from vcsync.controllers.hpa.replicas import tolerances
+from vcsync.controllers.hpa.report import StatusReport
+from vcsync.kube.cache import Change
+from vcsync.kube.discovery import discover
+from vcsync.kube.errors import Conflict, KubeError
+from vcsync.kube.resources import (
+    DEPLOYMENTS,
+    HORIZONTAL_POD_AUTOSCALERS,
+    NAMESPACES,
+    PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    STATEFUL_SETS,
+    Resource,
+)
+from vcsync.objects.envelope import Envelope, decode
+from vcsync.objects.selectors import InvalidSelector, Selector, parse_selector
+
+NAME = "horizontal-pod-autoscaler-controller"
+REPORTER = "horizontal-pod-autoscaler"
+"""The source of Kubernetes' Events about HorizontalPodAutoscalers."""
+SYNC_SECONDS = 15.0
+"""`--horizontal-pod-autoscaler-sync-period`."""
+ATTEMPTS = 5
+KNOWN = {
+    (each.group, each.kind): each
+    for each in (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, REPLICATION_CONTROLLERS)
+}
+
+
+class _Replicas(Struct):
+    replicas: int = 0
+    selector: str = ""
+
+
+class _Scale(Struct):
+    spec: _Replicas = msgspec.field(default_factory=_Replicas)
+    status: _Replicas = msgspec.field(default_factory=_Replicas)
+
+
+class _Found(Struct, frozen=True):
+    """The scaled object and its current size."""
+
+    resource: Resource
+    scale: _Scale
+
+
+class Failed(Exception):
+    """Ends a reconcile whose failure has been recorded in the report."""
+
+
+class Autoscaler:
+    """Scales the targets of HorizontalPodAutoscalers of all tenants."""
+
+    def __init__(self, pool: PoolMetrics | None = None) -> None:
+        """Start without history; `pool` provides the usage of Pods if their tenant's API does not."""
+        self._pool = pool
+        self._memories: dict[Key, tuple[str, Memory]] = {}
+        self._selectors: dict[Key, Selector] = {}
+
+    async def work(self, context: ReconcileContext, key: Key) -> float | None:
+        """Reconcile one HorizontalPodAutoscaler.
+
+        Returns:
+            seconds until the next reconcile; None: it is gone.
+
+        Raises:
+            KubeError: its status could not be written.
+        """
+        found = context.view.of[HORIZONTAL_POD_AUTOSCALERS].get(*key)
+        if found is None:
+            self._memories.pop(key, None)
+            self._selectors.pop(key, None)
+            return None
+        uid, memory = self._memories.get(key, ("", Memory()))
+        if uid != found.uid:
+            memory = Memory()
+            self._memories[key] = (found.uid, memory)
+        visit = _Visit(context, found, memory, self._selectors, self._pool)
+        with suppress(Failed):
+            await visit.run()
+        await visit.report.write_status()
+        return SYNC_SECONDS
+
+
+class _Visit:
+    """One reconcile of one HorizontalPodAutoscaler."""
+
+    def __init__(
+        self,
+        context: ReconcileContext,
+        hpa: Envelope,
+        memory: Memory,
+        selectors: dict[Key, Selector],
+        pool: PoolMetrics | None,
+    ) -> None:
+        self._desk = context
+        self._key = key_of(hpa)
+        self._memory = memory
+        self._selectors = selectors
+        self._pool = pool
+        self._spec = decode(hpa.spec, Spec)
+        self.report = StatusReport(context, hpa)
+
+    @property
+    def _now(self) -> datetime:
+        return self._desk.view.now
+
+    async def run(self) -> None:
+        """Scale if metrics require it.
+
+        Raises:
+            Failed: the reconcile cannot continue.
+        """
+        found = await self._target()
+        self.report.condition(
+            "AbleToScale",
+            "True",
+            "SucceededGetScale",
+            "the HPA controller was able to get the target's current scale",
+        )
+        current = found.scale.spec.replicas
+        self._memory.begin(current, self._now)
+        desired, reason, metrics = await self._desired(found, current)
+        if desired != current:
+            await self._rescale(found, current, desired, reason, metrics)
+        self.report.set(current, desired, metrics, rescaled=desired != current)
+
+    # ---- The target --------------------------------------------------------------------
+
+    async def _target(self) -> _Found:
+        reference = self._spec.scale_target_ref
+        try:
+            resource = await self._resource_of(reference)
+            if resource is not None:
+                return _Found(resource, await self._scale(resource))
+        except KubeError as error:
+            raise self._no_scale(said(error)) from error
+        group = reference.api_version.rpartition("/")[0]
+        raise self._no_scale(f'no matches for kind "{reference.kind}" in group "{group}"')
+
+    def _no_scale(self, text: str) -> Failed:
+        self.report.emit("Warning", "FailedGetScale", text)
+        message = f"the HPA controller was unable to get the target's current scale: {text}"
+        self.report.condition("AbleToScale", "False", "FailedGetScale", message)
+        return Failed()
+
+    async def _resource_of(self, reference: Reference) -> Resource | None:
+        """Return the resource of an object; None: the tenant has no such kind.
+
+        Raises:
+            KubeError: discovery failed.
+        """
+        group = reference.api_version.rpartition("/")[0]
+        if (group, reference.kind) in KNOWN:
+            return KNOWN[group, reference.kind]
+        for each in (await discover(self._desk.client)).resources:
+            if (each.resource.group, each.resource.kind) == (group, reference.kind):
+                return each.resource
+        return None
+
+    async def _scale(self, resource: Resource) -> _Scale:
+        path = resource.path(
+            namespace=self._key.namespace if resource.namespaced else "",
+            name=self._spec.scale_target_ref.name,
+            subresource="scale",
+        )
+        return decode(await self._desk.client.request("GET", path), _Scale)
+
+    # ---- The desired size --------------------------------------------------------------
+
+    async def _desired(self, found: _Found, current: int) -> tuple[int, str, Any]:
+        """Return the desired size, the reason, and the metrics for the status."""
+        least, most = self._spec.min_replicas, self._spec.max_replicas
+        if not current:
+            text = "scaling is disabled since the replica count of the target is zero"
+            self.report.condition("ScalingActive", "False", "ScalingDisabled", text)
+            return 0, "", None
+        if current > most:
+            return most, "Current number of replicas above Spec.MaxReplicas", None
+        if current < least:
+            return least, "Current number of replicas below Spec.MinReplicas", None
+        asked, name, metrics = await self._ask(found, current)
+        reason = f"{name} above target" if asked > current else "All metrics below target"
+        normal = normalize(self._spec, self._memory, current, asked, self._now)
+        self.report.condition("AbleToScale", "True", *normal.able)
+        self.report.condition("ScalingLimited", str(normal.limited), *normal.limit)
+        return normal.replicas, reason if asked != current else "", metrics
+
+    async def _ask(self, found: _Found, current: int) -> tuple[int, str, list[Any]]:
+        """Evaluate all metrics; the largest result counts.
+
+        Raises:
+            Failed: too few of them are available.
+        """
+        wanted = self._spec.metrics or ()
+        scaled = self._scaled(found)
+        metrics: list[Any] = [{"type": ""} for _ in wanted]
+        most: MetricResult | None = None
+        silent: list[MetricUnavailable] = []
+        for index, metric in enumerate(wanted):
+            try:
+                each = await ask(scaled, metric)
+            except MetricUnavailable as error:
+                silent.append(error)
+                self.report.emit("Warning", error.reason, error.inner)
+                continue
+            metrics[index] = each.status
+            if most is None or each.replicas > most.replicas:
+                most = each
+        if most is None or (silent and most.replicas < current):
+            self._give_up(silent, len(wanted), current, metrics)
+        assert most is not None  # noqa: S101 - _give_up has raised otherwise
+        text = f"the HPA was able to successfully calculate a replica count from {most.name}"
+        self.report.condition("ScalingActive", "True", "ValidMetricFound", text)
+        return most.replicas, most.name, metrics
+
+    def _give_up(
+        self, silent: Sequence[MetricUnavailable], wanted: int, current: int, metrics: list[Any]
+    ) -> None:
+        first = silent[0]
+        text = f"the HPA was unable to compute the replica count: {first.inner}"
+        self.report.condition("ScalingActive", "False", first.reason, text)
+        self.report.set(current, self.report.desired, metrics, rescaled=False)
+        text = f"invalid metrics ({len(silent)} invalid out of {wanted}), first error is: {first}"
+        self.report.emit("Warning", "FailedComputeMetricsReplicas", text)
+        raise Failed
+
+    def _scaled(self, found: _Found) -> Scaled:
+        """Return the target with its Pods.
+
+        Raises:
+            Failed: its Pods cannot be determined.
+        """
+        text = found.scale.status.selector
+        current = found.scale.spec.replicas
+        if not text:
+            message = "the HPA target's scale is missing a selector"
+            raise self._bad_selector("SelectorRequired", "selector is required", message, current)
+        try:
+            selector = parse_selector(text)
+        except InvalidSelector as error:
+            message = f"couldn't convert selector into a corresponding internal selector object: {error}"
+            raise self._bad_selector("InvalidSelector", message, message, current) from error
+        self._selectors[self._key] = selector
+        everyone = self._desk.view.of[PODS].within(self._key.tenant, self._key.namespace)
+        mine = [pod for pod in everyone if selector.matches(pod.labels)]
+        others = self._others(mine)
+        if others:
+            named = " ".join(f"{{{each.name} {each.namespace}}}" for each in sorted({*others, self._key}))
+            message = f"pods by selector {text} are controlled by multiple HPAs: [{named}]"
+            raise self._bad_selector("AmbiguousSelector", message, message, current)
+        return Scaled(
+            self._key.namespace,
+            current,
+            found.scale.status.replicas,
+            text,
+            [counted(pod) for pod in mine],
+            tolerances(self._spec.behavior),
+            self._now,
+            self._desk.client,
+            self._resource_of,
+            partial(self._elsewhere, mine),
+        )
+
+    async def _elsewhere(self, mine: Sequence[Envelope]) -> Sequence[msgspec.Raw] | None:
+        if self._pool is None:
+            return None
+        return await self._pool.of_pods(self._desk.view, self._key.tenant, self._key.namespace, mine)
+
+    def _others(self, mine: Sequence[Envelope]) -> list[Key]:
+        """Return the other autoscalers that scale some of the same Pods."""
+        return [
+            key
+            for each in self._desk.view.of[HORIZONTAL_POD_AUTOSCALERS].within(
+                self._key.tenant, self._key.namespace
+            )
+            if (key := key_of(each)) != self._key
+            and (selector := self._selectors.get(key)) is not None
+            and any(selector.matches(pod.labels) for pod in mine)
+        ]
+
+    def _bad_selector(self, reason: str, text: str, message: str, current: int) -> Failed:
+        self.report.emit("Warning", reason, text)
+        condition = "AmbiguousSelector" if reason == "AmbiguousSelector" else "InvalidSelector"
+        self.report.condition("ScalingActive", "False", condition, message)
+        self.report.set(current, self.report.desired, None, rescaled=False)
+        self.report.emit("Warning", "FailedComputeMetricsReplicas", text)
+        return Failed()
+
+    # ---- Scaling and reporting ---------------------------------------------------------
+
+    async def _rescale(self, found: _Found, current: int, desired: int, reason: str, metrics: Any) -> None:
+        """Set the new size of the target.
+
+        Raises:
+            Failed: the write failed.
+        """
+        name = self._spec.scale_target_ref.name
+        namespace = self._key.namespace if found.resource.namespaced else ""
+        path = found.resource.path(namespace=namespace, name=name, subresource="scale")
+        patch = msgspec.json.encode({"spec": {"replicas": desired}})
+        for attempt in range(ATTEMPTS):
+            try:
+                await self._desk.client.request(
+                    "PATCH", path, body=patch, content_type="application/merge-patch+json"
+                )
+            except Conflict as error:
+                if attempt == ATTEMPTS - 1:
+                    self._not_rescaled(error, current, desired, reason, metrics)
+            except KubeError as error:
+                self._not_rescaled(error, current, desired, reason, metrics)
+            else:
+                break
+        text = f"the HPA controller was able to update the target scale to {desired}"
+        self.report.condition("AbleToScale", "True", "SucceededRescale", text)
+        self.report.emit("Normal", "SuccessfulRescale", f"New size: {desired}; reason: {reason}")
+        self._memory.scaled(self._spec.behavior, current, desired, self._now)
+
+    def _not_rescaled(self, error: KubeError, current: int, desired: int, reason: str, metrics: Any) -> None:
+        text = f"New size: {desired}; reason: {reason}; error: {said(error)}"
+        self.report.emit("Warning", "FailedRescale", text)
+        text = f"the HPA controller was unable to update the target scale: {said(error)}"
+        self.report.condition("AbleToScale", "False", "FailedUpdateScale", text)
+        self.report.set(current, self.report.desired, metrics, rescaled=False)
+        raise Failed from error
+
+
+def _keys(change: Change, _look: View) -> Iterable[Key]:
+    """Return an autoscaler that is new, gone, or has another spec; changes of its status need no reconcile."""
+    old, new = change.old, change.new
+    if old is not None and new is not None and (old.uid, old.spec) == (new.uid, new.spec):
+        return ()
+    return [key_of(standing(change))]
+
+
+def horizontal_pod_autoscaler(pool: PoolMetrics | None = None) -> Worker:
+    """Return the controller, without history.
+
+    Args:
+        pool: provides the usage of Pods if their tenant's API does not.
+    """
+    return Worker(
+        NAME,
+        (Watch(HORIZONTAL_POD_AUTOSCALERS, _keys),),
+        Autoscaler(pool).work,
+        reads=(PODS, NAMESPACES),
+        close=None if pool is None else pool.close,
+        reports=REPORTER,
+    )

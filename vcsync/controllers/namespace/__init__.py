@@ -1,0 +1,1 @@
+"""Empties and ends namespaces that are being deleted."""

@@ -1,0 +1,1 @@
+"""Networks of tenants, and their DNS Services."""

@@ -1,0 +1,1 @@
+"""Deletes Pods that no kubelet or owner will end."""

@@ -1,0 +1,1 @@
+"""ServiceAccounts and their tokens."""

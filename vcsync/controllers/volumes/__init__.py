@@ -1,0 +1,1 @@
+"""PersistentVolumes and their claims: binding, reclaiming, protection."""

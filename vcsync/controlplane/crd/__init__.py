@@ -1,1 +1,0 @@
-"""CustomResourceDefinitions and what is made of them: schemas, rules, versions, conditions, served resources."""

@@ -1,1 +1,0 @@
-"""Who asks, and whether they may: credentials, RBAC, access reviews, ServiceAccount tokens."""

@@ -1,1 +1,0 @@
-"""Where control planes keep their objects: one interface, SQLite and etcd behind it."""

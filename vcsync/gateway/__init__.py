@@ -1,0 +1,1 @@
+"""Forwards the requests of external tenants to their own API servers, as the users that were authenticated here."""

@@ -1,0 +1,221 @@
+"""Forwards authenticated requests to the API server of their tenant, and streams the answers."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import TypeVar
+
+import aiohttp
+import structlog
+from multidict import CIMultiDict
+from yarl import URL
+
+from vcsync.apimachinery.errors import StatusError, forbidden, method_not_allowed, unavailable
+from vcsync.apiserver.audit.request_log import HEADER, is_long_running
+from vcsync.apiserver.handlers.exchange import Incoming
+from vcsync.apiserver.request.caller import Caller
+from vcsync.apiserver.request.reply import Reply, Stream
+from vcsync.apiserver.request.request_info import Query, RequestInfo
+from vcsync.gateway.access import REVIEWS, impersonated_upstream
+from vcsync.gateway.bodies import AnswerBody, RequestBody, arrived_body
+from vcsync.gateway.failures import NO_DECISION, NO_LONGER, UNREACHED, credential_refused, unreachable
+from vcsync.gateway.headers import Pairs, body_length, joined, request_headers, response_headers
+from vcsync.gateway.impersonation import impersonation_headers
+from vcsync.gateway.paths import forwarded_target
+from vcsync.gateway.upgrades import UPGRADED, upgraded, wanted_protocol
+from vcsync.gateway.upstreams import Pool, Upstreams
+
+ANSWER_SECONDS = 75.0
+"""Time until an answer begins. An API server itself gives up after 60 seconds."""
+REVIEW_SECONDS = 10.0
+"""Timeout of a SubjectAccessReview."""
+MAX_REVIEW_BYTES = 64 * 1024
+OK, CREATED, UNAUTHORIZED, PROXY_UNAUTHORIZED = 200, 201, 401, 407
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+"""Methods that are forwarded. The target of others, such as CONNECT, would not be the path."""
+BODILESS = frozenset({"GET", "HEAD"})
+"""Methods whose requests are forwarded without a body."""
+EMPTY = frozenset({204, 304})
+"""Status codes of answers without a body."""
+JSON = "application/json"
+_Result = TypeVar("_Result")
+_log = structlog.get_logger(__name__)
+
+
+class Forwarder:
+    """Forwards requests; implements `filters.external.ExternalControlPlanes`.
+
+    Args:
+        upstreams: Connections to the API servers.
+    """
+
+    def __init__(self, upstreams: Upstreams) -> None:
+        self._upstreams = upstreams
+
+    def serves(self, tenant: str) -> bool:
+        """Tell whether the requests of a tenant are forwarded."""
+        return self._upstreams.serves(tenant)
+
+    async def impersonate(self, caller: Caller, headers: Mapping[str, str], tenant: str) -> Caller:
+        """Return the user that a caller of the tenant acts as, as its API server allows.
+
+        Raises:
+            StatusError: 403, it does not; 503 or 504, it cannot be asked.
+        """
+        pool = await self._pool(tenant)
+
+        async def review(body: bytes) -> bytes:
+            return await _review(pool, body)
+
+        return await impersonated_upstream(review, caller, headers, tenant)
+
+    async def forward(
+        self, incoming: Incoming, info: RequestInfo, query: Query, tenant: str, caller: Caller
+    ) -> Reply | Stream:
+        """Forward a request as a user of the tenant, and return the answer.
+
+        Raises:
+            StatusError: 400, 403 or 405, the request cannot be forwarded; 503 or 504, the API server does not answer.
+        """
+        if caller.system:
+            raise forbidden(
+                "users", "", caller.user.name, "name a user of this external control plane to act as (--as)"
+            )
+        if incoming.method not in METHODS:
+            raise method_not_allowed()
+        target = forwarded_target(incoming.method, incoming.path, incoming.query, info, query)
+        pool = await self._pool(tenant)
+        own = [*_credential(pool), *impersonation_headers(caller.user), (HEADER, incoming.audit_id)]
+        if info.subresource in UPGRADED and (protocol := wanted_protocol(incoming.headers)):
+            own += [each for each in request_headers(incoming.headers) if each[0].lower() == "user-agent"]
+            answer = upgraded(pool, incoming.method, target, incoming.headers, protocol, own)
+            return await _logged(pool, answer)
+        sent = _sent(pool, incoming, target, [*request_headers(incoming.headers), *own])
+        response = await _logged(pool, sent)
+        return _answer(pool, response, incoming.method, long_running=is_long_running(info))
+
+    async def _pool(self, tenant: str) -> Pool:
+        pool = await self._upstreams.pool(tenant)
+        if pool is None:
+            raise unavailable(NO_LONGER)
+        return pool
+
+
+def _credential(pool: Pool) -> Pairs:
+    return [("Authorization", f"Bearer {pool.upstream.token}")]
+
+
+async def _review(pool: Pool, body: bytes) -> bytes:
+    """Create a SubjectAccessReview and return the answer.
+
+    Raises:
+        StatusError: 503 or 504, the API server does not answer it.
+    """
+    headers = [*_credential(pool), ("Content-Type", JSON), ("Accept", JSON)]
+    try:
+        async with asyncio.timeout(REVIEW_SECONDS):
+            response = await _request(pool, "POST", REVIEWS, headers, body)
+            async with response:
+                answer = await _read(response)
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        raise unreachable(error) from error
+    if response.status == UNAUTHORIZED:
+        raise credential_refused()
+    if response.status != CREATED:
+        raise unavailable(NO_DECISION)
+    return answer
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """Return the body of an answer that must be short.
+
+    Raises:
+        ConnectionError: It is not.
+    """
+    body = bytearray()
+    while piece := await response.content.readany():
+        body += piece
+        if len(body) > MAX_REVIEW_BYTES:
+            raise ConnectionError("the answer is too long")
+    return bytes(body)
+
+
+async def _sent(pool: Pool, incoming: Incoming, target: str, headers: Pairs) -> aiohttp.ClientResponse:
+    """Send a request and return the answer, whose body follows.
+
+    Raises:
+        StatusError: The client does not send its body, or the API server does not answer.
+    """
+    body = None
+    length = 0 if incoming.method in BODILESS else body_length(incoming.headers)
+    if length != 0:
+        body = RequestBody(incoming.pieces or _whole(incoming))
+        headers = headers if length is None else [*headers, ("Content-Length", str(length))]
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            response = await _request(pool, incoming.method, target, headers, body)
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        if body is not None and body.error is not None:
+            raise body.error from error
+        raise unreachable(error) from error
+    if response.status in (UNAUTHORIZED, PROXY_UNAUTHORIZED) or response.status < OK:
+        response.close()
+        raise credential_refused() if response.status == UNAUTHORIZED else unreachable(ConnectionError())
+    return response
+
+
+async def _request(
+    pool: Pool, method: str, target: str, headers: Pairs, body: bytes | RequestBody | None
+) -> aiohttp.ClientResponse:
+    if pool.session.closed:
+        raise ConnectionAbortedError("the API server has been replaced")
+    return await pool.session.request(
+        method,
+        URL(pool.url + target, encoded=True),
+        headers=CIMultiDict(headers),
+        data=body,
+        allow_redirects=False,
+        server_hostname=pool.server_name,
+    )
+
+
+def _whole(incoming: Incoming) -> Callable[[], AsyncIterator[bytes]]:
+    """Return a function that yields a body which is in memory already."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield await incoming.read()
+
+    return pieces
+
+
+def _answer(
+    pool: Pool, response: aiohttp.ClientResponse, method: str, *, long_running: bool
+) -> Reply | Stream:
+    headers = joined(response_headers(response.headers.items()))
+    content_type = response.headers.get("Content-Type", "")
+    if method == "HEAD" or response.status in EMPTY:
+        response.release()
+        return Reply(response.status, [], content_type, headers)
+    is_stream = long_running and response.status == OK
+    if not is_stream and (arrived := arrived_body(response)) is not None:
+        return Reply(response.status, [arrived], content_type, headers, verbatim=True)
+    body = AnswerBody(response, pool.streams)
+    if is_stream:
+        return Stream(content_type, body, headers=headers)
+    return Reply(response.status, [], content_type, headers, rest=body, verbatim=True)
+
+
+async def _logged(pool: Pool, answer: Awaitable[_Result]) -> _Result:
+    """Return an answer. Log when the API server begins to fail, and when it answers again."""
+    try:
+        result = await answer
+    except StatusError as error:
+        if error.code in UNREACHED and not pool.failing:
+            pool.failing = True
+            _log.warning(
+                "an external control plane cannot be reached", tenant=pool.tenant, reason=error.message
+            )
+        raise
+    if pool.failing:
+        pool.failing = False
+        _log.info("an external control plane is reached again", tenant=pool.tenant)
+    return result

@@ -1,0 +1,1 @@
+"""Kubernetes values, pure: envelopes, quantities, selectors, taints, merge patches."""

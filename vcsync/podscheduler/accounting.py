@@ -1,0 +1,270 @@
+"""Counts one tenant's Pods by the share that they use, and decides what is to be done with each. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+from vcsync.podscheduler.pods import Key, Pod
+from vcsync.scheduling.resources import times
+from vcsync.scheduling.shares import PodDecision, Share, pick_super
+from vcsync.scheduling.snapshot import SuperView
+
+
+class Assign(Struct, frozen=True):
+    """Assign the Pod to a super cluster. `decision` is None if there was no choice."""
+
+    super_id: str
+    decision: PodDecision | None = None
+
+
+class Wait(Struct, frozen=True):
+    """Let the Pod wait. The reason is reported again when `signature` changes."""
+
+    decision: PodDecision
+    signature: tuple[object, ...]
+
+
+Verdict = Assign | Wait | None
+"""None means that nothing is to be done."""
+
+
+_UNREPORTED = ("unreported",)
+"""Signature of a Pod whose reason to wait has not been reported."""
+
+
+class Space(Struct):
+    """One namespace.
+
+    Attributes:
+        shares: super cluster -> share, for those with slices and those that still have Pods.
+        granted: super clusters on which it has slices.
+        waiting: name of each waiting Pod -> signature of the reason that was reported; the longest waiting first.
+    """
+
+    shares: dict[str, Share] = {}
+    granted: frozenset[str] = frozenset()
+    waiting: dict[str, tuple[object, ...]] = {}
+
+    def open_shares(self, without: str = "") -> Iterator[Share]:
+        """Iterate over the shares that new Pods may use, except for one."""
+        return (self.shares[super_id] for super_id in self.granted if super_id != without)
+
+
+class PodAccounting:
+    """The counts of a tenant's Pods. All amounts are in thousandths.
+
+    A Pod counts on the super cluster that it is bound to. A Pod that is not bound counts on the super cluster of a decision
+    that is being written, or else on that of its label.
+    """
+
+    def __init__(self) -> None:
+        self.pods: dict[Key, Pod] = {}
+        self._spaces: dict[str, Space] = {}
+        self._charges: dict[Key, tuple[str, Mapping[str, int]]] = {}
+        self._assumed: dict[Key, tuple[str, str]] = {}  # -> (uid, super cluster)
+
+    # Changes
+
+    def update(self, pod: Pod) -> bool:
+        """Update a Pod. Return whether that freed a part of a share."""
+        before = self.pods.get(pod.key)
+        self.pods[pod.key] = pod
+        namesake = before is not None and before.uid != pod.uid
+        if before is not None and not namesake:
+            pod.seen_at = before.seen_at
+        if namesake or pod.deleting or pod.needs.node or pod.needs.gated:
+            self._space(pod.namespace).waiting.pop(pod.name, None)
+        return self._charge(pod)
+
+    def remove(self, key: Key) -> bool:
+        """Remove a Pod. Return whether that freed a part of a share."""
+        self.pods.pop(key, None)
+        self._assumed.pop(key, None)
+        space = self._spaces.get(key[0])
+        if space is not None:
+            space.waiting.pop(key[1], None)
+        freed = self._release(key)
+        self._tidy(key[0])
+        return freed
+
+    def grant(self, namespace: str, size: Mapping[str, int], placements: Mapping[str, int]) -> bool:
+        """Set the slices of a namespace: their size, and their number by super cluster. Return whether that is a change."""
+        space = self._space(namespace)
+        granted = {super_id: times(size, slices) for super_id, slices in placements.items() if slices > 0}
+        if granted == {super_id: space.shares[super_id].capacity for super_id in space.granted}:
+            self._tidy(namespace)
+            return False
+        for super_id in sorted(space.granted - granted.keys()):
+            space.shares[super_id].capacity = {}
+        for super_id, capacity in granted.items():
+            self._share(namespace, super_id).capacity = capacity
+        space.granted = frozenset(granted)
+        self._tidy(namespace)
+        return True
+
+    # Decisions
+
+    def settled(self, pod: Pod, views: Mapping[str, SuperView]) -> bool:
+        """Return whether nothing is to be done with a Pod."""
+        if pod.needs.node:
+            # This includes Pods that are being deleted: only the syncer that the label names sees the Pod and deletes it.
+            return pod.bound_to not in views or pod.label == pod.annotation == pod.bound_to
+        if pod.deleting or pod.needs.gated:
+            return True
+        return self._keeps_label(pod) and pod.annotation == pod.label
+
+    def decide(self, pod: Pod, views: Mapping[str, SuperView]) -> Verdict:
+        """Decide on a Pod. This changes nothing; call `assume` or `wait` afterwards."""
+        if self.settled(pod, views):
+            return None
+        if pod.needs.node:
+            return Assign(pod.bound_to)
+        if self._keeps_label(pod):
+            return Assign(pod.label)
+        space = self._space(pod.namespace)
+        labelled = pod.label if pod.label in space.granted else ""
+        decision = pick_super(space.open_shares(without=labelled), pod.needs, views)
+        if decision.super_id is not None:
+            return Assign(decision.super_id, decision)
+        if labelled and self._selected(pod):
+            return None if pod.annotation == pod.label else Assign(pod.label)
+        signature = tuple(
+            (entry.super_id, *(refusal.filter for refusal in entry.refusals))
+            for entry in decision.explanation
+        )
+        return Wait(decision, signature)
+
+    def assume(self, pod: Pod, super_id: str) -> None:
+        """Count a Pod on the super cluster of a new decision, before the decision is written."""
+        self._assumed[pod.key] = (pod.uid, super_id)
+        self._space(pod.namespace).waiting.pop(pod.name, None)
+        self._charge(pod)
+
+    def settle(self, key: Key) -> bool:
+        """Count a Pod by its object again, after a decision was written or failed.
+
+        Returns:
+            Whether that freed a part of a share.
+        """
+        self._assumed.pop(key, None)
+        pod = self.pods.get(key)
+        return pod is not None and self._charge(pod)
+
+    def wait(self, pod: Pod, signature: tuple[object, ...]) -> None:
+        """Record that a Pod waits, and the signature of the reason that is reported."""
+        self._space(pod.namespace).waiting[pod.name] = signature
+
+    def reported(self, pod: Pod) -> tuple[object, ...] | None:
+        """Return the signature of the reason that this process reported for a Pod; None if the Pod does not wait."""
+        space = self._spaces.get(pod.namespace)
+        return None if space is None else space.waiting.get(pod.name)
+
+    def wait_unreported(self, pod: Pod) -> None:
+        """Record that a Pod waits, and that the reason has not been reported."""
+        self._space(pod.namespace).waiting[pod.name] = _UNREPORTED
+
+    def waiting(self, namespace: str) -> list[Key]:
+        """Return the waiting Pods of a namespace, the longest waiting first."""
+        space = self._spaces.get(namespace)
+        return [] if space is None else [(namespace, name) for name in space.waiting]
+
+    def waiting_count(self) -> int:
+        """Return how many Pods wait."""
+        return sum(len(space.waiting) for space in self._spaces.values())
+
+    def namespaces(self) -> list[str]:
+        """Return the namespaces with shares or Pods."""
+        return list(self._spaces)
+
+    def fitting(self, namespace: str) -> Iterable[Key]:
+        """Return the waiting Pods that together fit into the free part of the shares, the longest waiting first."""
+        space = self._spaces.get(namespace)
+        if space is None or not space.waiting:
+            return []
+        shares = [
+            Share(share.super_id, share.capacity, dict(share.used), share.pods)
+            for share in space.open_shares()
+        ]
+        found = []
+        for name in space.waiting:
+            pod = self.pods.get((namespace, name))
+            if pod is None:
+                continue
+            share = next((share for share in shares if share.fits(pod.needs.requests)), None)
+            if share is not None:
+                share.charge(pod.needs.requests)
+                found.append(pod.key)
+        return found
+
+    def share(self, namespace: str, super_id: str) -> Share | None:
+        """Return the share of a namespace on a super cluster; None if it has none."""
+        space = self._spaces.get(namespace)
+        return None if space is None else space.shares.get(super_id)
+
+    # Counting
+
+    def _keeps_label(self, pod: Pod) -> bool:
+        """Return whether a Pod may keep its label: its namespace has slices there, and the Pod fits into them."""
+        space = self._spaces.get(pod.namespace)
+        if space is None or pod.label not in space.granted or not self._selected(pod):
+            return False
+        share = space.shares[pod.label]
+        if self._charges.get(pod.key, ("",))[0] != pod.label:
+            return share.fits(pod.needs.requests)
+        return all(
+            share.used.get(name, 0) <= amount
+            for name, amount in share.capacity.items()
+            if pod.needs.requests.get(name)
+        )
+
+    def _selected(self, pod: Pod) -> bool:
+        return pod.needs.accepts(pod.label)
+
+    def _counts_at(self, pod: Pod) -> str:
+        uid, assumed = self._assumed.get(pod.key, ("", ""))
+        return pod.bound_to or (assumed if uid == pod.uid else "") or pod.label
+
+    def _charge(self, pod: Pod) -> bool:
+        """Count a Pod on its super cluster. Return whether that freed a part of its share on another one."""
+        place = self._counts_at(pod)
+        charge = self._charges.get(pod.key)
+        if charge is not None and charge == (place, pod.needs.requests):
+            return False
+        freed = self._release(pod.key)
+        if place:
+            self._share(pod.namespace, place).charge(pod.needs.requests)
+            self._charges[pod.key] = (place, pod.needs.requests)
+        return freed
+
+    def _release(self, key: Key) -> bool:
+        charge = self._charges.pop(key, None)
+        if charge is None:
+            return False
+        super_id, requests = charge
+        space = self._spaces[key[0]]
+        space.shares[super_id].release(requests)
+        if super_id not in space.granted and not space.shares[super_id].pods:
+            del space.shares[super_id]
+        return super_id in space.granted
+
+    def _space(self, namespace: str) -> Space:
+        space = self._spaces.get(namespace)
+        if space is None:
+            space = self._spaces[namespace] = Space({}, frozenset(), {})
+        return space
+
+    def _share(self, namespace: str, super_id: str) -> Share:
+        shares = self._space(namespace).shares
+        if super_id not in shares:
+            shares[super_id] = Share(super_id, {}, {})
+        return shares[super_id]
+
+    def _tidy(self, namespace: str) -> None:
+        space = self._spaces.get(namespace)
+        if space is None:
+            return
+        for super_id in [each for each, share in space.shares.items() if not share.pods]:
+            if super_id not in space.granted:
+                del space.shares[super_id]
+        if not (space.shares or space.waiting):
+            del self._spaces[namespace]

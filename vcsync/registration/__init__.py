@@ -1,0 +1,1 @@
+"""Registration of tenants and super clusters in the pool: identity, records, accounts, credentials."""

@@ -1,0 +1,240 @@
+"""Executes the actions of a plan on both APIs, in order, and passes the answers on to the caches."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Protocol
+
+from vcsync.kube.client import Client
+from vcsync.kube.errors import AlreadyExists, Conflict, NotFound
+from vcsync.kube.resources import PODS, SECRETS, SERVICE_ACCOUNTS, Resource
+from vcsync.objects.envelope import Envelope
+from vcsync.syncer.kinds import token
+from vcsync.syncer.kinds.plan import (
+    Action,
+    Bind,
+    Create,
+    Delete,
+    EnsureNode,
+    Notify,
+    Patch,
+    RequestToken,
+    Side,
+    TenantContext,
+)
+
+BINDING_SECONDS = 30.0
+"""Seconds to wait for the watch to report a binding. After that the Pod is bound again."""
+BINDINGS_REMEMBERED = 4096
+"""Number of Pods whose binding is remembered. The oldest is forgotten first."""
+
+
+class Stale(Exception):
+    """The plan was made from an outdated object. The caches have been updated, and the item is planned again."""
+
+
+class ObjectExists(Exception):
+    """An object with the name of a Create exists already. The item is planned again, with knowledge of that object.
+
+    Attributes:
+        action: the Create.
+        existing: the object that has the name.
+    """
+
+    def __init__(self, action: Create, existing: Envelope) -> None:
+        super().__init__(f"{action.resource.plural} {existing.name} exists already")
+        self.action = action
+        self.existing = existing
+
+
+class Caches(Protocol):
+    """Takes the answers to the executor's requests, so that caches have its writes before their watches report them."""
+
+    def observe(self, side: Side, resource: Resource, answer: Envelope) -> None:
+        """Take the present state of an object."""
+
+    def observe_gone(
+        self, side: Side, resource: Resource, namespace: str, name: str, uid: str, *, final: bool = True
+    ) -> None:
+        """Record that an object does not exist. `final` is false if only a read did not find it."""
+
+
+class Executor:
+    """Executes actions for one tenant on one super cluster.
+
+    Args:
+        tenant_client: client of the tenant's control plane.
+        super_client: client of the super cluster.
+        caches: takes the answers.
+        ensure_node: creates the virtual node of a super cluster's node if it does not exist.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        tenant_client: Client,
+        super_client: Client,
+        caches: Caches,
+        ensure_node: Callable[[str, TenantContext], Awaitable[None]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._clients: dict[Side, Client] = {"tenant": tenant_client, "super": super_client}
+        self._caches = caches
+        self._ensure_node = ensure_node
+        self._bound: OrderedDict[str, float] = OrderedDict()
+
+    async def execute(
+        self,
+        action: Action,
+        context: TenantContext,
+        *,
+        confirm: Callable[[Delete], Awaitable[None]],
+        notify: Callable[[Notify], None],
+    ) -> None:
+        """Execute one action and pass its answer on to the caches.
+
+        Args:
+            action: the action.
+            context: the tenant's settings for the kinds.
+            confirm: reads the source live before a deletion without an observed request, and raises Stale if the source
+                exists.
+            notify: emits an Event about the item's object in the tenant.
+
+        Raises:
+            Stale: the object has changed meanwhile. The cache has been updated.
+            ObjectExists: an object with the name of a Create exists already.
+            KubeError: the API refused the request or could not be reached.
+        """
+        match action:
+            case Create():
+                await self._create(action)
+            case Patch():
+                await self._patch(action)
+            case Delete():
+                if action.confirm:
+                    await confirm(action)
+                await self._delete(action)
+            case Bind():
+                await self._bind(action)
+            case EnsureNode():
+                await self._ensure_node(action.node, context)
+            case Notify():
+                notify(action)
+            case RequestToken():
+                await self._request_token(action, context)
+
+    async def reread(
+        self, side: Side, resource: Resource, namespace: str, name: str, uid: str
+    ) -> Envelope | None:
+        """Read an object live, and pass the answer on to its cache.
+
+        A missing object is not removed from the tenant's cache; only its watch reports that. A control plane that lost its
+        data answers 404 for one object after the other, and only a whole list shows how many objects are missing.
+
+        Returns:
+            The object, or None if it does not exist.
+        """
+        try:
+            answer = await self._clients[side].get(resource, name, namespace)
+        except NotFound:
+            if side == "super":
+                self._caches.observe_gone(side, resource, namespace, name, uid, final=False)
+            return None
+        self._caches.observe(side, resource, answer)
+        return answer
+
+    async def _create(self, action: Create) -> None:
+        name = action.body["metadata"]["name"]
+        try:
+            answer = await self._clients[action.side].create(action.resource, action.body, action.namespace)
+        except AlreadyExists:
+            existing = await self.reread(action.side, action.resource, action.namespace, name, "")
+            if existing is None:
+                raise Stale(f"{action.resource.plural} {name} was deleted before it could be read") from None
+            raise ObjectExists(action, existing) from None
+        self._caches.observe(action.side, action.resource, answer)
+
+    async def _patch(self, action: Patch) -> None:
+        client = self._clients[action.side]
+        try:
+            answer = await client.patch(
+                action.resource,
+                action.name,
+                action.patch,
+                action.namespace,
+                kind=action.kind,
+                subresource=action.subresource,
+            )
+        except (Conflict, NotFound) as error:
+            await self.reread(action.side, action.resource, action.namespace, action.name, action.uid)
+            raise Stale(str(error)) from error
+        self._caches.observe(action.side, action.resource, answer)
+
+    async def _delete(self, action: Delete) -> None:
+        client = self._clients[action.side]
+        try:
+            remaining = await client.delete(
+                action.resource,
+                action.name,
+                action.namespace,
+                uid=action.uid,
+                grace_seconds=action.grace_seconds,
+                propagation="Background",
+            )
+        except NotFound:
+            remaining = None
+        except Conflict as error:
+            await self.reread(action.side, action.resource, action.namespace, action.name, action.uid)
+            raise Stale(str(error)) from error
+        if remaining is None:
+            self._caches.observe_gone(action.side, action.resource, action.namespace, action.name, action.uid)
+        elif remaining.deleting and action.grace_seconds != 0:
+            # With a grace period of 0 the answer may show a Pod that is gone already. The watch reports the true state.
+            self._caches.observe(action.side, action.resource, remaining)
+
+    async def _bind(self, action: Bind) -> None:
+        """Bind a Pod once.
+
+        The answer does not contain the Pod, so the plan asks for the binding again until the watch shows it.
+        """
+        if self._clock() - self._bound.get(action.uid, -BINDING_SECONDS) < BINDING_SECONDS:
+            return
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": action.name, "namespace": action.namespace, "uid": action.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": action.node},
+        }
+        try:
+            await self._clients["tenant"].create_raw(
+                PODS, body, action.namespace, name=action.name, subresource="binding"
+            )
+        except (Conflict, NotFound) as error:
+            await self.reread("tenant", PODS, action.namespace, action.name, action.uid)
+            raise Stale(str(error)) from error
+        self._bound[action.uid] = self._clock()
+        if len(self._bound) > BINDINGS_REMEMBERED:
+            self._bound.popitem(last=False)
+
+    async def _request_token(self, action: RequestToken, context: TenantContext) -> None:
+        granted = {}
+        for source in action.tokens:
+            answer = await self._clients["tenant"].create_raw(
+                SERVICE_ACCOUNTS,
+                token.token_request(action, source),
+                action.namespace,
+                name=action.service_account,
+                subresource="token",
+            )
+            granted[source.key] = token.granted(answer)
+        now = datetime.now(UTC)
+        if action.secret_uid:
+            await self._patch(token.secret_patch(action, granted, issued=now))
+        else:
+            body = token.secret_body(action, granted, context, issued=now)
+            await self._create(Create("super", SECRETS, action.super_namespace, body))

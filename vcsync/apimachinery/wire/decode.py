@@ -110,13 +110,17 @@ def strict_error(kind: str, version: str, expected_kind: str, findings: tuple[st
 def read_options(body: bytes, content_type: str, kind: str = "DeleteOptions") -> Object:
     """Decode the options in the body of a DELETE. Without a body they are empty.
 
+    Their apiVersion may be any: typed clients send the group and version of the resource.
+
     Raises:
         StatusError: 400, 415.
     """
     if not body:
         return {}
     try:
-        return _read(body, body_format(content_type), Expected("meta.k8s.io", "v1", kind), look=False).object
+        expected = Expected(types.META_GROUP, "v1", kind)
+        form = body_format(content_type)
+        return _read(body, form, expected, look=False, find=types.find_options).object
     except _Undecodable as error:
         raise bad_request(str(error)) from None
 
@@ -186,9 +190,11 @@ def typed(group: str, version: str, kind: str, obj: Object) -> tuple[Object, lis
     return fitted, [f'unknown field "{path}"' for path in unknown if path != f"metadata.{tenant_marks.FIELD}"]
 
 
-def _read(body: bytes, form: Format, expected: Expected, *, look: bool) -> Decoded:
+def _read(
+    body: bytes, form: Format, expected: Expected, *, look: bool, find: types.Find = types.find
+) -> Decoded:
     try:
-        parsed = _parse(body, form, look=look, expected=expected)
+        parsed = _parse(body, form, look=look, expected=expected, find=find)
     except UNREADABLE as error:
         claimed = error.claimed if isinstance(error, protobuf.ProtobufError) else ("", "", "")
         prefix = "couldn't get version/kind; json parse error: " if isinstance(error, gojson.NotJSON) else ""
@@ -204,7 +210,7 @@ def _read(body: bytes, form: Format, expected: Expected, *, look: bool) -> Decod
         findings = [*strict, *parsed.duplicates]
         group, _, version = (obj.get("apiVersion") or "").rpartition("/")
     else:
-        fitted, unknown = _fit(obj, claimed, expected)
+        fitted, unknown = _fit(obj, claimed, expected, find)
         findings = [*strict, *(_in_order(body, parsed.duplicates, unknown) if look else ())]
         obj = fitted
     api_version = f"{group}/{version}" if group else version
@@ -225,10 +231,18 @@ def _rest(obj: Object) -> Object:
     return {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
 
 
-def _parse(body: bytes, form: Format, *, look: bool, expected: Expected | None = None) -> _Body:
+def _parse(
+    body: bytes,
+    form: Format,
+    *,
+    look: bool,
+    expected: Expected | None = None,
+    find: types.Find = types.find,
+) -> _Body:
     if form == "protobuf":
         default = expected or Expected("", "", "")
-        return _Body(protobuf.decode(body, default.group, default.version, default.kind), [], [])
+        decoded = protobuf.decode(body, default.group, default.version, default.kind, find=find)
+        return _Body(decoded, [], [])
     if form == "yaml":
         document = goyaml.loads(body)
         return _Body(document.value, [], document.duplicates if look else [])
@@ -274,10 +288,12 @@ def no_object(body: bytes) -> str:
     )
 
 
-def _fit(obj: Object, claimed: tuple[str, str, str], expected: Expected) -> tuple[Object, list[str]]:
+def _fit(
+    obj: Object, claimed: tuple[str, str, str], expected: Expected, find: types.Find
+) -> tuple[Object, list[str]]:
     group, version, kind = claimed
-    known = types.find(group, version, kind)
-    wanted = types.find(expected.group, expected.version, expected.kind)
+    known = find(group, version, kind)
+    wanted = find(expected.group, expected.version, expected.kind)
     if known is None or wanted is None:
         api_version = f"{group}/{version}" if group else version
         raise _Undecodable(
@@ -290,9 +306,7 @@ def _fit(obj: Object, claimed: tuple[str, str, str], expected: Expected) -> tupl
     if known.name != wanted.name:
         if kind == expected.kind and (group == expected.group or kind == "Event"):
             raise other_version(group, version, expected)
-        internal = expected.group.partition(".")[0] or "core"
-        names = f"converting ({version}.{kind}) to ({internal}.{expected.kind})"
-        raise _Undecodable(f"{names}: unknown conversion", claimed)
+        raise _Undecodable(_unknown_conversion(known, expected), claimed)
     return fitted, findings
 
 
@@ -315,8 +329,15 @@ def other_kind(obj: Object, expected: Expected, versions: Container[str]) -> str
         return ""
     if found is None:
         return f'no kind "{kind}" is registered for version "{api_version}" in scheme "{SCHEME}"'
-    internal = expected.group.partition(".")[0] or "core"
-    return f"converting ({version}.{kind}) to ({internal}.{expected.kind}): unknown conversion"
+    return _unknown_conversion(found, expected)
+
+
+def _unknown_conversion(found: types.Message, expected: Expected) -> str:
+    """Return Go's error about two types without a conversion. Options have no internal type."""
+    package = expected.group.partition(".")[0] or "core"
+    if expected.group == types.META_GROUP:
+        package = expected.version
+    return f"converting ({found.name.rpartition('/')[2]}) to ({package}.{expected.kind}): unknown conversion"
 
 
 def other_version(group: str, version: str, expected: Expected) -> StatusError:

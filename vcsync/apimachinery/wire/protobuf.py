@@ -109,7 +109,9 @@ def watch_frame(change: str, obj: bytes) -> bytes:
     return len(event).to_bytes(4, "big") + event
 
 
-def decode(data: bytes, group: str = "", version: str = "", kind: str = "") -> Object:
+def decode(
+    data: bytes, group: str = "", version: str = "", kind: str = "", *, find: types.Find = types.find
+) -> Object:
     """Decode an object in its envelope. Unknown fields are dropped; zero values are those of Go's JSON.
 
     Args:
@@ -117,6 +119,7 @@ def decode(data: bytes, group: str = "", version: str = "", kind: str = "") -> O
         group: Group, if the envelope has no apiVersion.
         version: Version, if the envelope has no apiVersion.
         kind: Kind, if the envelope has none.
+        find: Scheme in which the kind is looked up.
 
     Raises:
         ProtobufError: The bytes are not an object in its envelope.
@@ -136,7 +139,7 @@ def decode(data: bytes, group: str = "", version: str = "", kind: str = "") -> O
     if api_version:
         group, _, version = api_version.rpartition("/")
     kind = own_kind or kind
-    found = types.find(group, version, kind)
+    found = find(group, version, kind)
     api_version = f"{group}/{version}" if group else version
     if found is None:
         return {"kind": kind, "apiVersion": api_version}

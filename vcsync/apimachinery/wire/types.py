@@ -1,6 +1,7 @@
 """The built-in API types with their fields, numbers and JSON names, from a table generated of Go's types. Pure."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -8,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+META_GROUP = "meta.k8s.io"
 META = "meta/v1"
 """Package whose kinds (Status, DeleteOptions, WatchEvent, ...) belong to every group."""
 
@@ -24,8 +26,13 @@ EVERYWHERE = frozenset(
 )
 OF_META = frozenset({"PartialObjectMetadata", "PartialObjectMetadataList", "Table", "TableOptions"})
 """Kinds of both versions of `meta.k8s.io`."""
-UNVERSIONED = frozenset({"APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "List", "Status"})
-"""Kinds of `meta/v1` whose apiVersion is `v1`."""
+UNVERSIONED = frozenset({"APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"})
+"""Kinds of `meta/v1` that are registered for every apiVersion, whether its group exists or not."""
+UNVERSIONED_OPTIONS = UNVERSIONED | {"CreateOptions", "DeleteOptions", "UpdateOptions"}
+"""Kinds that the scheme of options registers for every apiVersion: typed clients send that of their own group.
+
+Source: `apimachinery/pkg/apis/meta/internalversion/register.go` in Kubernetes.
+"""
 
 _TYPE = re.compile(r"(?:\{(?P<key>\w+)\})?(?P<base>[^\[]+)(?P<list>\[\])?")
 
@@ -80,6 +87,10 @@ class Message:
         return self.name.rpartition(".")[2]
 
 
+Find = Callable[[str, str, str], Message | None]
+"""Scheme: returns the type of a group, version and kind, or None if it is not registered."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Table:
     groups: dict[tuple[str, str], str]
@@ -98,16 +109,25 @@ def message(name: str) -> Message:
 def find(group: str, version: str, kind: str) -> Message | None:
     """Return the type of a kind, or None if it is not built in."""
     table = _table()
+    if kind in UNVERSIONED:
+        return table.messages[f"{META}.{kind}"]
     package = table.groups.get((group, version))
     if package is None:
         return None
     found = table.messages.get(f"{package}.{kind}")
-    common = kind in EVERYWHERE or (kind in UNVERSIONED and package == "core/v1")
+    common = kind in EVERYWHERE or (kind == "List" and package == "core/v1")
     if (found is None or not found.kind) and (common or (kind in OF_META and package == "meta/v1beta1")):
         found = table.messages.get(f"{META}.{kind}")
     if found is None or not (found.kind or kind == "WatchEvent"):
         return None
     return found
+
+
+def find_options(group: str, version: str, kind: str) -> Message | None:
+    """Return the type of a kind in the scheme that decodes the options of requests, or None if it has no such kind."""
+    if kind in UNVERSIONED_OPTIONS:
+        return _table().messages[f"{META}.{kind}"]
+    return find(group, version, kind) if group == META_GROUP else None
 
 
 @cache

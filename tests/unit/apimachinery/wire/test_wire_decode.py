@@ -108,6 +108,19 @@ def test_another_version_of_the_kind_is_refused() -> None:
             'no kind "Foo" is registered for version "meta.k8s.io/v1" in scheme "pkg/runtime/scheme.go:111"',
         ),
         (
+            b'{"kind":"Pod","apiVersion":"v1"}',
+            'no kind "Pod" is registered for version "v1" in scheme "pkg/runtime/scheme.go:111"',
+        ),
+        (b'{"apiVersion":"a/b/c"}', "unexpected GroupVersion string: a/b/c"),
+        (
+            b'{"kind":"Status","apiVersion":"karpenter.sh/v9"}',
+            "converting (v1.Status) to (v1.DeleteOptions): unknown conversion",
+        ),
+        (
+            b'{"kind":"CreateOptions","apiVersion":"karpenter.sh/v1"}',
+            "converting (v1.CreateOptions) to (v1.DeleteOptions): unknown conversion",
+        ),
+        (
             b'{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":"x"}',
             "json: cannot unmarshal string into Go struct field DeleteOptions.gracePeriodSeconds of type int64",
         ),
@@ -119,10 +132,35 @@ def test_wrong_options_are_refused(body: bytes, message: str) -> None:
     assert (refusal.value.code, refusal.value.message) == (400, message)
 
 
-def test_options_of_any_group_are_accepted() -> None:
-    body = b'{"kind":"DeleteOptions","apiVersion":"apps/v1","gracePeriodSeconds":0}'
-    assert decode.read_options(body, "")["gracePeriodSeconds"] == 0
+@pytest.mark.parametrize(
+    "header",
+    [
+        {},
+        {"kind": "DeleteOptions"},
+        {"apiVersion": "other.example.org/v1"},
+        *(
+            {"kind": "DeleteOptions", "apiVersion": version}
+            for version in ("v1", "apps/v1", "meta.k8s.io/v1", "karpenter.sh/v1", "karpenter.sh/v9", "nope")
+        ),
+    ],
+)
+@pytest.mark.parametrize("form", ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"])
+def test_options_of_any_api_version_are_accepted(header: dict[str, str], form: str) -> None:
+    body = json.dumps({**header, "gracePeriodSeconds": 7}).encode()
+    if form == "application/vnd.kubernetes.protobuf":
+        message = protobuf.message("", "v1", "DeleteOptions", {"gracePeriodSeconds": 7})
+        body = protobuf.envelope(header.get("apiVersion", ""), header.get("kind", ""), message)
+    assert decode.read_options(body, form)["gracePeriodSeconds"] == 7
+
+
+def test_a_deletion_without_a_body_has_no_options() -> None:
     assert decode.read_options(b"", "") == {}
+
+
+def test_a_status_of_any_api_version_is_no_object_of_the_path() -> None:
+    body = b'{"kind":"Status","apiVersion":"karpenter.sh/v9"}'
+    with pytest.raises(StatusError, match=r"converting \(v1.Status\) to \(core.Pod\): unknown conversion"):
+        decode.read(body, "json", POD)
 
 
 @pytest.mark.parametrize(

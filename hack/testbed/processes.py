@@ -1,22 +1,24 @@
 """Starts servers, identifies them later by process id and start time, and stops them reliably."""
 
 import ctypes
+import fcntl
+import json
 import os
 import random
 import signal
 import socket
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 STOP_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _libc = ctypes.CDLL(None, use_errno=True)
-# Ports that `free_ports` has returned, whose users may not listen yet.
-_given_ports: set[int] = set()
 
 
 @dataclass(frozen=True)
@@ -161,26 +163,50 @@ def free_ports(count: int, reserved: Collection[int] = ()) -> list[int]:
     """Return distinct free TCP ports of the loopback address, none of them in `reserved`.
 
     They are below the range that the kernel uses for outgoing connections, so that a restarted server finds its port
-    free. A port is not returned twice while there are others, because its user may not listen on it yet.
+    free. A port that a running process of this user has got is not returned while there are others, because its user
+    may not listen yet.
     """
     first_ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     candidates = list(range(20_000, max(first_ephemeral, 24_000)))
     random.shuffle(candidates)
-    candidates.sort(key=_given_ports.__contains__)
     ports: list[int] = []
-    for port in candidates:
-        if len(ports) == count:
-            break
-        if port in reserved:
-            continue
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
+    with _claimed_ports() as claims:
+        candidates.sort(key=lambda port: str(port) in claims)
+        for port in candidates:
+            if len(ports) == count:
+                break
+            if port in reserved or not _is_free(port):
                 continue
             ports.append(port)
-    _given_ports.update(ports)
+            claims[str(port)] = [os.getpid(), start_time(os.getpid()) or 0]
     return ports
+
+
+@contextmanager
+def _claimed_ports() -> Iterator[dict[str, list[int]]]:
+    """Lock and open the record of ports: port -> process id and start time of the process that got it."""
+    record = Path(tempfile.gettempdir()) / f"vcsync-ports-{os.getuid()}.json"
+    with os.fdopen(os.open(record, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            claims: dict[str, list[int]] = json.loads(file.read())
+        except ValueError:  # it is new, or its writer was killed
+            claims = {}
+        alive = {pid: start_time(pid) for pid, _ in claims.values()}
+        claims = {port: [pid, begun] for port, (pid, begun) in claims.items() if alive[pid] == begun}
+        yield claims
+        file.seek(0)
+        file.write(json.dumps(claims))
+        file.truncate()
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def _other_threads(pid: int) -> bool:

@@ -7,17 +7,36 @@ The servers start once per session (about ten seconds). VCSYNC_TESTBED=<folder> 
 import gc
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from hack.testbed import BuildError, Cluster, TestBed, ensure
 from hack.testbed.faultproxy import FaultProxy
+from tests.real import waiting
 from tests.real.up_kit import Up
 
 BINARIES: pytest.StashKey[str] = pytest.StashKey()
+HERE = Path(__file__).parent
+USUAL_SECONDS = 12.0
+"""Time that the test bed needs to start on a quiet machine with two processors."""
+HEAVY = frozenset(
+    f"test_{name}"
+    for name in (
+        "api_crds", "attacks_gateway", "cli", "documents", "gateway", "gateway_streams", "identity_providers", "kube_connection",
+        "kube_reflector", "official_tests", "promises", "recorded", "request_limits", "restart", "rolling_restart",
+        "schedulers", "tenants_real_meta", "testbed", "up_real_super", "wrong_servers",
+    )
+)  # fmt: skip
+"""Modules beside those of pool/ whose tests start several kube-apiservers. Two such test beds at a time would be too many
+for two processors."""
+HEAVY_FIXTURES = frozenset({"testbed", "pool", "bed"})
+"""Fixtures that start them."""
 
 
 @pytest.fixture
@@ -41,6 +60,31 @@ def leaves_nothing_open(long_lived: None) -> Iterator[None]:
     """Attribute an unclosed connection or file to the test that opened it, not to a later one."""
     yield
     gc.collect()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the modules that need kube-apiservers, since they take longest."""
+    for item in items:
+        if HEAVY_FIXTURES.intersection(getattr(item, "fixturenames", ())) and not is_heavy(item.nodeid):
+            raise pytest.UsageError(f"{item.nodeid} starts kube-apiservers: add its module to HEAVY")
+    items.sort(key=lambda item: not is_heavy(item.nodeid))
+
+
+class HeavyTogether(LoadScopeScheduling):
+    """Distributes modules over workers, and gives all heavy ones to the same worker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "heavy" if is_heavy(nodeid) else nodeid.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """Replace the scheduler of pytest-xdist."""
+    return HeavyTogether(config, log)
+
+
+def is_heavy(node_id: str) -> bool:
+    """Return whether a test is in a heavy module."""
+    return node_id.startswith("tests/real/pool/") or Path(node_id.partition("::")[0]).stem in HEAVY
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -67,7 +111,9 @@ def testbed(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactor
         attached.let_go()
         return
     directory = tmp_path_factory.mktemp("testbed")
+    began = time.monotonic()
     with TestBed(supers=2, nodes=2, tenants=("acme", "umbrella"), directory=directory) as bed:
+        waiting.observe(time.monotonic() - began, USUAL_SECONDS)
         yield bed
 
 

@@ -1,11 +1,10 @@
 """Helpers for our controllers: run them as a process for a control plane, and wait for their effects."""
 
-import asyncio
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hack.embedded import ControlPlane
@@ -43,13 +42,6 @@ def _wait_ready(url: str) -> None:
         except OSError:
             assert time.monotonic() < end, "the controllers are not ready"
             time.sleep(0.05)
-
-
-async def until(happened: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until a condition is true."""
-    async with asyncio.timeout(PATIENCE):
-        while not await happened():
-            await asyncio.sleep(0.05)
 
 
 async def gone(client: Client, resource: Resource, name: str, namespace: str = "") -> bool:

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
-from waiting import eventually
 
 from hack.embedded import ControlPlane
 from hack.testbed import Cluster, ensure
+from tests.real.waiting import eventually
 
 DEADLINE = 60.0
 """Seconds in which a process ends, or a connection opens."""

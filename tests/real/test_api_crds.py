@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from hack.testbed import Cluster, KubectlError, TestBed
+from tests.real.waiting import eventually
 from vcsync.api import names
 from vcsync.api.conditions import set_condition
 from vcsync.api.crd import DEFINITIONS, crds
@@ -22,13 +22,6 @@ from vcsync.objects.envelope import parse
 
 CONFIG = Path(__file__).resolve().parents[2] / "config"
 NOW = "2026-01-01T00:00:00Z"
-
-
-def eventually(check: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tests.real.up_kit import Up, eventually, operator
+from tests.real.up_kit import Up, operator
+from tests.real.waiting import eventually
 
 OBJECTS = """
 apiVersion: apiextensions.k8s.io/v1
@@ -74,6 +75,7 @@ def uid(up: Up, tenant: str, what: str) -> str:
     return as_tenant(up, tenant, f"kubectl get {what} -n shop -o jsonpath='{{.metadata.uid}}'")
 
 
+@pytest.mark.core
 @pytest.mark.timeout(390)
 def test_a_tenant_moves_in_one_file_with_owners_and_without_what_is_made_anew(up: Up) -> None:
     up.start("--tenants", "")

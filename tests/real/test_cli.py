@@ -8,7 +8,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 import urllib.error
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ import yaml
 from hack.testbed import Cluster, TestBed
 from hack.testbed.binaries import locate
 from hack.testbed.processes import free_ports
+from tests.real.waiting import eventually
 from vcsync.api import names
 from vcsync.api.rbac import GRANTS, Grant, Side
 from vcsync.cli.command.main import main
@@ -655,14 +655,6 @@ def running_all(installed: Path, log: Path) -> Iterator[Roles]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def eventually(check: Callable[[], object], seconds: float = 60.0) -> None:
-    """Wait until a check holds."""
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline, "did not come to hold in time"
-        time.sleep(0.3)
 
 
 def test_a_tenant_from_registration_to_removal(

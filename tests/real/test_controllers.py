@@ -18,7 +18,8 @@ from cryptography.x509.oid import NameOID
 
 from hack.embedded import ControlPlane
 from hack.testbed import ensure
-from tests.real.controllers_kit import controllers, gone, until
+from tests.real.controllers_kit import controllers, gone
+from tests.real.waiting import soon
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
 from vcsync.kube.errors import NotFound
@@ -94,9 +95,9 @@ def deployment(name: str) -> dict[str, Any]:
 
 
 async def deployed(client: Client, name: str, namespace: str = "default") -> None:
-    await until(lambda: _settled(client, namespace))
+    await soon(lambda: _settled(client, namespace))
     await client.create(DEPLOYMENTS, deployment(name), namespace)
-    await until(lambda: _pods(client, name, namespace, 2))
+    await soon(lambda: _pods(client, name, namespace, 2))
 
 
 async def _settled(client: Client, namespace: str) -> bool:
@@ -119,7 +120,7 @@ async def test_the_deletion_of_a_namespace_deletes_all_objects_in_it(acme: Clien
             return False
         return True
 
-    await until(served)
+    await soon(served)
     held = {"metadata": {"name": "held", "finalizers": ["example.com/hold"]}}
     await acme.create(CONFIG_MAPS, held, "shop")
     await acme.delete(NAMESPACES, "shop")
@@ -128,17 +129,17 @@ async def test_the_deletion_of_a_namespace_deletes_all_objects_in_it(acme: Clien
         namespace = await acme.get(NAMESPACES, "shop")
         return b"example.com/hold in 1 resource instances" in namespace.status
 
-    await until(reported)
+    await soon(reported)
     assert await gone(acme, WIDGETS, "one", "shop")
     assert await gone(acme, DEPLOYMENTS, "web", "shop")
     await acme.patch(CONFIG_MAPS, "held", {"metadata": {"finalizers": None}}, "shop")
-    await until(lambda: gone(acme, NAMESPACES, "shop"))
+    await soon(lambda: gone(acme, NAMESPACES, "shop"))
 
 
 async def test_background_deletion_deletes_dependents_after_their_owner(acme: Client) -> None:
     await deployed(acme, "background")
     await acme.delete(DEPLOYMENTS, "background", "default", propagation="Background")
-    await until(lambda: _pods(acme, "background", "default", 0))
+    await soon(lambda: _pods(acme, "background", "default", 0))
     assert not await acme.list(REPLICA_SETS, "default", label_selector="app=background")
 
 
@@ -146,7 +147,7 @@ async def test_foreground_deletion_deletes_dependents_before_their_owner(acme: C
     await deployed(acme, "foreground")
     left = await acme.delete(DEPLOYMENTS, "foreground", "default", propagation="Foreground")
     assert left is not None
-    await until(lambda: gone(acme, DEPLOYMENTS, "foreground", "default"))
+    await soon(lambda: gone(acme, DEPLOYMENTS, "foreground", "default"))
     assert await _pods(acme, "foreground", "default", 0)
     assert not await acme.list(REPLICA_SETS, "default", label_selector="app=foreground")
 
@@ -154,7 +155,7 @@ async def test_foreground_deletion_deletes_dependents_before_their_owner(acme: C
 async def test_orphaned_dependents_remain_without_their_owner(acme: Client) -> None:
     await deployed(acme, "orphans")
     await acme.delete(DEPLOYMENTS, "orphans", "default", propagation="Orphan")
-    await until(lambda: gone(acme, DEPLOYMENTS, "orphans", "default"))
+    await soon(lambda: gone(acme, DEPLOYMENTS, "orphans", "default"))
     [replicas] = await acme.list(REPLICA_SETS, "default", label_selector="app=orphans")
     assert not replicas.owners
     assert await _pods(acme, "orphans", "default", 2)
@@ -173,7 +174,7 @@ async def test_custom_resources_can_be_owners_and_dependents(acme: Client) -> No
             return False
         return True
 
-    await until(served)
+    await soon(served)
     first = await acme.get(gears, "first", "default")
     owner = {"apiVersion": "example.com/v1", "kind": "Gear", "name": "first", "uid": first.uid}
     second = await acme.create(gears, {"metadata": {"name": "second", "ownerReferences": [owner]}}, "default")
@@ -181,7 +182,7 @@ async def test_custom_resources_can_be_owners_and_dependents(acme: Client) -> No
     third = {"metadata": {"name": "third", "ownerReferences": [owner]}}
     await acme.create(CONFIG_MAPS, third, "default")
     await acme.delete(gears, "first", "default")
-    await until(lambda: gone(acme, CONFIG_MAPS, "third", "default"))
+    await soon(lambda: gone(acme, CONFIG_MAPS, "third", "default"))
     assert await gone(acme, gears, "second", "default")
 
 
@@ -194,7 +195,7 @@ async def test_owners_in_another_namespace_or_with_another_uid_do_not_count(acme
         owners = [{**owner, "name": name, "uid": uid}]
         made = {"metadata": {"name": f"of-{name}", "ownerReferences": owners}}
         await acme.create(SECRETS, made, "default")
-        await until(lambda name=name: gone(acme, SECRETS, f"of-{name}", "default"))  # type: ignore[misc]
+        await soon(lambda name=name: gone(acme, SECRETS, f"of-{name}", "default"))  # type: ignore[misc]
     owners = [owner]
     await acme.create(CLUSTER_ROLES, {"metadata": {"name": "owned", "ownerReferences": owners}, "rules": []})
 
@@ -203,7 +204,7 @@ async def test_owners_in_another_namespace_or_with_another_uid_do_not_count(acme
         found = [each for each in events if b'"OwnerRefInvalidNamespace"' in each.rest]
         return any(b'"ClusterRole"' in each.rest for each in found) and len(found) > 1
 
-    await until(reported)
+    await soon(reported)
     assert not await gone(acme, CLUSTER_ROLES, "owned")
 
 
@@ -227,20 +228,20 @@ async def test_quotas_count_existing_objects_and_release_deleted_ones(acme: Clie
     async def reported(**wanted: str) -> bool:
         return wanted.items() <= (await used()).items()
 
-    await until(lambda: reported(pods="2", secrets="0"))
+    await soon(lambda: reported(pods="2", secrets="0"))
     assert (await used())["count/deployments.apps"] == "1"
     assert (await used())["requests.cpu"] == "0"
     await acme.create(SECRETS, {"metadata": {"name": "s"}}, "limited")
-    await until(lambda: reported(secrets="1"))
+    await soon(lambda: reported(secrets="1"))
     await acme.delete(SECRETS, "s", "limited")
-    await until(lambda: reported(secrets="0"))
+    await soon(lambda: reported(secrets="0"))
     await acme.patch(DEPLOYMENTS, "counted", {"spec": {"replicas": 0}}, "limited")
-    await until(lambda: reported(pods="0"))
+    await soon(lambda: reported(pods="0"))
 
 
 async def run(client: Client, name: str, address: str) -> None:
     """Write the status of a running Pod, like a kubelet."""
-    await until(lambda: _there(client, PODS, name))
+    await soon(lambda: _there(client, PODS, name))
     status = {
         "phase": "Running",
         "podIP": address,
@@ -257,7 +258,7 @@ async def _there(client: Client, resource: Resource, name: str) -> bool:
 async def test_pods_of_a_stateful_set_start_in_order_and_are_covered_by_service_and_budget(
     acme: Client,
 ) -> None:
-    await until(lambda: _settled(acme, "default"))
+    await soon(lambda: _settled(acme, "default"))
     labels, port = {"app": "db"}, {"name": "sql", "port": 5432}
     service = {"clusterIP": "None", "selector": labels, "ports": [port]}
     await acme.create(SERVICES, {"metadata": {"name": "db"}, "spec": service}, "default")
@@ -266,7 +267,7 @@ async def test_pods_of_a_stateful_set_start_in_order_and_are_covered_by_service_
     body = deployment("db")
     await acme.create(STATEFUL_SETS, {**body, "spec": {**body["spec"], "serviceName": "db"}}, "default")
     addresses = ["10.0.0.10", "10.0.0.11"]
-    await until(lambda: _there(acme, PODS, "db-0"))
+    await soon(lambda: _there(acme, PODS, "db-0"))
     assert await gone(acme, PODS, "db-1", "default")
     for number, address in enumerate(addresses):
         await run(acme, f"db-{number}", address)
@@ -285,7 +286,7 @@ async def test_pods_of_a_stateful_set_start_in_order_and_are_covered_by_service_
         ready = sorted(each["ip"] for each in subset.get("addresses") or ())
         return found == ready == addresses and allowed.get("disruptionsAllowed") == 1
 
-    await until(reached)
+    await soon(reached)
     complete = untyped((await acme.get(STATEFUL_SETS, "db", "default")).status)
     assert complete["currentRevision"] == complete["updateRevision"]
 
@@ -341,7 +342,7 @@ async def test_an_approved_certificate_authenticates(acme: Client, kubeconfig: P
     async def issued() -> bool:
         return bool(await certificate())
 
-    await until(issued)
+    await soon(issued)
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
@@ -371,17 +372,17 @@ async def test_the_token_in_a_secret_authenticates_while_its_account_exists(
     async def filled() -> bool:
         return sorted(await data()) == ["ca.crt", "namespace", "token"]
 
-    await until(filled)
+    await soon(filled)
     token = base64.b64decode((await data())["token"]).decode()
     found = await whoami(kubeconfig, "robot", token=token)
     assert found["username"] == "system:serviceaccount:default:robot"
     await acme.delete(SERVICE_ACCOUNTS, "robot", "default")
-    await until(lambda: gone(acme, SECRETS, "robot", "default"))
+    await soon(lambda: gone(acme, SECRETS, "robot", "default"))
 
 
 async def test_a_no_execute_taint_evicts_pods_that_do_not_tolerate_it(acme: Client, kubeconfig: Path) -> None:
     """The syncer writes virtual nodes and their taints; the operator does so here."""
-    await until(lambda: _settled(acme, "default"))
+    await soon(lambda: _settled(acme, "default"))
     admin = kubeconfig.parent / "data" / "admin.kubeconfig"
     async with Client(Connection.from_kubeconfig_file(admin), name="operator") as server:
         nodes = server.below("/tenants/acme")
@@ -396,14 +397,14 @@ async def test_a_no_execute_taint_evicts_pods_that_do_not_tolerate_it(acme: Clie
             await acme.create(PODS, {"metadata": {"name": name}, "spec": spec}, "default")
         taint = {"key": "own", "value": "yes", "effect": "NoExecute"}
         await nodes.patch(NODES, "mine", {"spec": {"taints": [taint]}})
-    await until(lambda: gone(acme, PODS, "weak", "default"))
+    await soon(lambda: gone(acme, PODS, "weak", "default"))
     assert not await gone(acme, PODS, "strong", "default")
 
     async def reported() -> bool:
         events = await acme.list(EVENTS, "default", field_selector="reason=TaintManagerEviction")
         return any(b"Marking for deletion Pod default/weak" in each.rest for each in events)
 
-    await until(reported)
+    await soon(reported)
 
 
 DAEMON_SET = """
@@ -432,17 +433,17 @@ async def test_daemon_sets_run_on_the_operators_nodes_and_are_refused_to_tenants
     admin = kubeconfig.parent / "data" / "admin.kubeconfig"
     async with Client(Connection.from_kubeconfig_file(admin), name="operator") as server:
         system = server.below("/tenants/system")
-        await until(lambda: _settled(system, "default"))
+        await soon(lambda: _settled(system, "default"))
         await _node(system, "one")
         await kubectl(admin, "apply", "-f", "-", input=DAEMON_SET)
-        await until(lambda: _pods(system, "daemon", "default", 1))
+        await soon(lambda: _pods(system, "daemon", "default", 1))
         [pod] = await system.list(PODS, "default", label_selector="app=daemon")
         await _bind(system, pod.name, "one")
         await run(system, pod.name, "10.0.0.1")
         await kubectl(admin, "rollout", "status", "daemonset/daemon", "--timeout=55s")
         await kubectl(admin, "set", "image", "daemonset/daemon", "c=j")
-        await until(lambda: gone(system, PODS, pod.name, "default"))
-        await until(lambda: _pods(system, "daemon", "default", 1))
+        await soon(lambda: gone(system, PODS, pod.name, "default"))
+        await soon(lambda: _pods(system, "daemon", "default", 1))
         history = await kubectl(admin, "rollout", "history", "daemonset/daemon")
         assert [line.split()[0] for line in history.splitlines()[2:4]] == ["1", "2"]
 

@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from hack.embedded import ControlPlane
-from tests.real.controllers_kit import controllers, there, until
+from tests.real.controllers_kit import controllers, there
+from tests.real.waiting import soon
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
 from vcsync.kube.errors import KubeError
@@ -47,7 +48,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 async def acme(plane: ControlPlane) -> AsyncIterator[Client]:
     path = plane.directory / "acme.kubeconfig"
     async with Client(Connection.from_kubeconfig_file(path), name="acme") as client:
-        await until(lambda: there(client, SERVICE_ACCOUNTS, "default", "default"))
+        await soon(lambda: there(client, SERVICE_ACCOUNTS, "default", "default"))
         yield client
 
 
@@ -79,7 +80,7 @@ async def test_a_tenant_with_its_own_controllers_is_not_managed(plane: ControlPl
 
         await client.create(REPLICA_SETS, replica_set("web", 2), "default")
         await asyncio.to_thread(plane.vcsync, "tenant", "set", "umbrella", "--controllers", "vcsync")
-        await until(seen)
+        await soon(seen)
         await asyncio.to_thread(plane.vcsync, "tenant", "set", "umbrella", "--controllers", "external")
         acme = Connection.from_kubeconfig_file(plane.directory / "acme.kubeconfig")
         async with Client(acme, name="acme") as other:
@@ -90,13 +91,14 @@ async def test_a_tenant_with_its_own_controllers_is_not_managed(plane: ControlPl
                 name = f"new-{next(numbers)}"
                 for each in (client, other):
                     await each.create(NAMESPACES, {"metadata": {"name": name}})
-                await until(lambda: there(other, SERVICE_ACCOUNTS, "default", name))
+                await soon(lambda: there(other, SERVICE_ACCOUNTS, "default", name))
                 return not await there(client, SERVICE_ACCOUNTS, "default", name)
 
             # The controllers may see the first namespace before they see the switch.
-            await until(left_alone)
+            await soon(left_alone)
 
 
+@pytest.mark.core
 async def test_claims_are_bound_and_used_claims_and_volumes_are_protected(acme: Client) -> None:
     size = {"storage": "1Gi"}
     access = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
@@ -117,7 +119,7 @@ async def test_claims_are_bound_and_used_claims_and_volumes_are_protected(acme: 
         ]
         return [untyped(each.status).get("phase") for each in found] == [of_claim, of_volume]
 
-    await until(lambda: phases("Bound", "Bound"))
+    await soon(lambda: phases("Bound", "Bound"))
     await acme.delete(PERSISTENT_VOLUMES, "v")
     assert await there(acme, PERSISTENT_VOLUMES, "v")
     await acme.delete(PERSISTENT_VOLUME_CLAIMS, "c", "default")
@@ -126,7 +128,7 @@ async def test_claims_are_bound_and_used_claims_and_volumes_are_protected(acme: 
         claims = await there(acme, PERSISTENT_VOLUME_CLAIMS, "c", "default")
         return not claims and not await there(acme, PERSISTENT_VOLUMES, "v")
 
-    await until(gone)
+    await soon(gone)
 
 
 def autoscaler(name: str) -> dict[str, Any]:
@@ -139,6 +141,7 @@ def autoscaler(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": spec}
 
 
+@pytest.mark.core
 async def test_metrics_determine_the_number_of_pods(acme: Client) -> None:
     await acme.create(REPLICA_SETS, replica_set("scaled", 1), "default")
     await acme.create(HORIZONTAL_POD_AUTOSCALERS, autoscaler("early"), "default")
@@ -155,8 +158,8 @@ async def test_metrics_determine_the_number_of_pods(acme: Client) -> None:
             (each["reason"], each["reportingComponent"]) for each in found
         }
 
-    await until(lacks_metrics)
-    await until(reported)
+    await soon(lacks_metrics)
+    await soon(reported)
     await acme.delete(HORIZONTAL_POD_AUTOSCALERS, "early", "default")
     await _serve_metrics(acme)
     await acme.create(HORIZONTAL_POD_AUTOSCALERS, autoscaler("late"), "default")
@@ -164,7 +167,7 @@ async def test_metrics_determine_the_number_of_pods(acme: Client) -> None:
     async def grown() -> bool:
         return bool(untyped((await acme.get(REPLICA_SETS, "scaled", "default")).spec)["replicas"] == 3)
 
-    await until(grown)
+    await soon(grown)
 
 
 async def _serve_metrics(client: Client) -> None:
@@ -186,7 +189,7 @@ async def _serve_metrics(client: Client) -> None:
     async def one() -> bool:
         return len(await client.list(PODS, "default", label_selector="app=scaled")) == 1
 
-    await until(one)
+    await soon(one)
     [pod] = await client.list(PODS, "default", label_selector="app=scaled")
     condition = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:01:00Z"}
     status = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z", "conditions": [condition]}
@@ -205,7 +208,7 @@ async def _serve_metrics(client: Client) -> None:
             return False
         return True
 
-    await until(made)
+    await soon(made)
 
 
 async def test_tenants_created_while_controllers_start_are_served(tmp_path: Path) -> None:
@@ -222,4 +225,4 @@ async def test_tenants_created_while_controllers_start_are_served(tmp_path: Path
             await starting
             for name in made:
                 space = server.below(f"/tenants/{name}")
-                await until(partial(there, space, SERVICE_ACCOUNTS, "default", "kube-public"))
+                await soon(partial(there, space, SERVICE_ACCOUNTS, "default", "kube-public"))

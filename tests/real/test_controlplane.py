@@ -7,10 +7,9 @@ import ssl
 import stat
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from cryptography.x509.oid import NameOID
 
 from hack.testbed import ensure, servers
 from hack.testbed.processes import Process, Spawner, free_ports, stop
+from tests.real.waiting import eventually
 
 READY_SECONDS = 60
 DEPLOYMENT = """
@@ -55,7 +55,7 @@ class ControlPlane:
         command += ["--listen", f"127.0.0.1:{self.port}", *self._options]
         process = self._spawner.start(command, log, self.folder)
         self._process = process
-        wait(lambda: not process.alive or self.call("/readyz", anonymous=True)[0] == 200)
+        eventually(lambda: not process.alive or self.call("/readyz", anonymous=True)[0] == 200)
         assert process.alive, log.read_text()[-2000:]
 
     def end(self) -> int | None:
@@ -63,7 +63,7 @@ class ControlPlane:
         process = self._process
         assert process is not None
         process.send(signal.SIGTERM)
-        wait(lambda: not process.alive)
+        eventually(lambda: not process.alive)
         return self._spawner.reap(process)
 
     def vcsync(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -167,13 +167,6 @@ def load_certificate(context: ssl.SSLContext, kubeconfig: Path) -> None:
     context.load_cert_chain(pem)
 
 
-def wait(until: Callable[[], bool], seconds: float = READY_SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    while not until():
-        assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.1)
-
-
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A running control plane."""
@@ -183,6 +176,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     found.end()
 
 
+@pytest.mark.core
 def test_a_tenants_admin_uses_kubectl_as_with_any_cluster(plane: ControlPlane) -> None:
     admin = plane.tenant("usual")
     assert "Username admin" in " ".join(plane.kubectl(admin, "auth", "whoami").split())
@@ -223,13 +217,13 @@ def test_the_service_kubernetes_and_its_endpoints_are_restored(plane: ControlPla
     assert "10.0.0.1" in before
     uids = plane.kubectl(admin, "get", *three, "-o=jsonpath={.items[*].metadata.uid}").split()
     plane.kubectl(admin, "delete", "--wait=false", *three)
-    wait(lambda: plane.try_kubectl(admin, "get", *three).returncode == 0)
+    eventually(lambda: plane.try_kubectl(admin, "get", *three).returncode == 0)
     assert plane.kubectl(admin, "get", *three, output_format) == before
     now = plane.kubectl(admin, "get", *three, "-o=jsonpath={.items[*].metadata.uid}").split()
     assert len(now) == 3
     assert not set(now) & set(uids)
     plane.kubectl(admin, "patch", "endpoints", "kubernetes", "--type=merge", "-p", '{"subsets": []}')
-    wait(lambda: plane.kubectl(admin, "get", *three, output_format) == before)
+    eventually(lambda: plane.kubectl(admin, "get", *three, output_format) == before)
 
 
 def test_requests_to_kubelets_are_refused_immediately_with_a_reason(plane: ControlPlane) -> None:
@@ -265,12 +259,12 @@ def test_rights_begin_and_end_with_bindings(plane: ControlPlane) -> None:
         in refused.stderr
     )
     plane.kubectl(admin, "create", "rolebinding", "viewers", "--clusterrole=view", "--group=devs")
-    wait(lambda: plane.try_kubectl(alice, *may).stdout.strip() == "yes")
+    eventually(lambda: plane.try_kubectl(alice, *may).stdout.strip() == "yes")
     refused = plane.try_kubectl(alice, "create", "rolebinding", "x", "--clusterrole=edit", "--user=alice")
     assert refused.returncode == 1
     assert plane.kubectl(admin, "get", "pods", "--as", "alice", "--as-group", "devs") == ""
     plane.kubectl(admin, "delete", "rolebinding", "viewers")
-    wait(lambda: plane.try_kubectl(alice, *may).stdout.strip() == "no")
+    eventually(lambda: plane.try_kubectl(alice, *may).stdout.strip() == "no")
 
 
 def test_service_account_tokens_are_valid_only_in_their_tenant(plane: ControlPlane) -> None:
@@ -357,7 +351,7 @@ def test_a_deleted_tenant_is_refused_immediately_and_waits_for_its_finalizers(pl
     operator = str(plane.data / "admin.kubeconfig")
     release = ["--server", f"{plane.url}/tenants/leaving", "-n", "shop", "patch", "configmap", "held"]
     plane.kubectl(operator, *release, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-    wait(lambda: plane.vcsync("tenant", "show", "leaving").returncode == 1)
+    eventually(lambda: plane.vcsync("tenant", "show", "leaving").returncode == 1)
     admin = plane.tenant("leaving")
     assert "shop" not in plane.kubectl(admin, "get", "namespaces", "-o", "name")
 
@@ -410,15 +404,15 @@ def test_two_processes_on_one_etcd_serve_the_same_tenants(tmp_path: Path, etcd: 
         two.start()
         admin = one.tenant("shared")
         elsewhere = ("--server", f"{two.url}/tenants/shared")
-        wait(lambda: two.call("/tenants/shared/api/v1/namespaces", kubeconfig=admin)[0] == 200)
+        eventually(lambda: two.call("/tenants/shared/api/v1/namespaces", kubeconfig=admin)[0] == 200)
         one.kubectl(admin, "create", "configmap", "c", "--from-literal=a=b")
         assert one.kubectl(admin, *elsewhere, "get", "configmap", "c", "-o", "jsonpath={.data.a}") == "b"
         alice = one.kubeconfig("shared", "--user", "alice")
         assert two.call("/tenants/shared/api/v1/pods", kubeconfig=alice)[0] == 403
         one.kubectl(admin, "create", "clusterrolebinding", "v", "--clusterrole=view", "--user=alice")
-        wait(lambda: two.call("/tenants/shared/api/v1/pods", kubeconfig=alice)[0] == 200)
+        eventually(lambda: two.call("/tenants/shared/api/v1/pods", kubeconfig=alice)[0] == 200)
         assert two.vcsync("tenant", "delete", "shared").returncode == 0
-        wait(lambda: one.call("/tenants/shared/api", kubeconfig=admin)[0] == 401)
+        eventually(lambda: one.call("/tenants/shared/api", kubeconfig=admin)[0] == 401)
     finally:
         one.end()
         two.end()
@@ -431,11 +425,11 @@ def test_a_controller_manager_signs_certificates_and_fills_token_secrets(
     spawner = Spawner(die_with_us=True)
     manager = start_manager(plane, "managed", tmp_path, spawner)
     try:
-        wait(lambda: plane.try_kubectl(admin, "get", "serviceaccount", "default").returncode == 0)
+        eventually(lambda: plane.try_kubectl(admin, "get", "serviceaccount", "default").returncode == 0)
         plane.kubectl(admin, "apply", "-f", "-", input=DEPLOYMENT)
-        wait(lambda: plane.kubectl(admin, "get", "pods", "-o", "name").count("pod/") == 2)
+        eventually(lambda: plane.kubectl(admin, "get", "pods", "-o", "name").count("pod/") == 2)
         plane.kubectl(admin, "apply", "--validate=false", "-f", "-", input=TOKEN_SECRET)
-        wait(lambda: bool(plane.kubectl(admin, "get", "secret", "tok", "-o", "jsonpath={.data.token}")))
+        eventually(lambda: bool(plane.kubectl(admin, "get", "secret", "tok", "-o", "jsonpath={.data.token}")))
         token = base64.b64decode(
             plane.kubectl(admin, "get", "secret", "tok", "-o", "jsonpath={.data.token}")
         ).decode()
@@ -512,7 +506,7 @@ def signed(plane: ControlPlane, admin: str) -> tuple[bytes, bytes]:
     def issued() -> str:
         return plane.kubectl(admin, "get", "csr", "zoe", "-o", "jsonpath={.status.certificate}")
 
-    wait(lambda: bool(issued()))
+    eventually(lambda: bool(issued()))
     form = serialization.PrivateFormat.TraditionalOpenSSL
     private = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
     return base64.b64decode(issued()), private

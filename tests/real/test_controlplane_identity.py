@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from jwt.algorithms import RSAAlgorithm
 from hack.embedded import ControlPlane
 from hack.testbed import ensure
 from hack.testbed.processes import free_ports
+from tests.real.waiting import eventually
 from vcsync.apiserver.tenants import pki
 
 KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -205,13 +206,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 def refused_elsewhere(done: subprocess.CompletedProcess[str]) -> bool:
     """Return whether another tenant refuses a credential; kubectl does not print more."""
     return done.returncode != 0 and "Forbidden" in done.stderr
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + DEADLINE
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_the_admin_is_in_the_tenants_group_and_not_in_system_masters(place: Place) -> None:

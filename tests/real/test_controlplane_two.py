@@ -15,6 +15,7 @@ from plane_kit import MERGE, Caller, calling, first
 
 from hack.embedded import ControlPlane
 from hack.etcd import Etcd
+from tests.real.waiting import soon
 
 TENANT = "/tenants/acme"
 CORE = f"{TENANT}/api/v1/namespaces/default"
@@ -46,13 +47,6 @@ async def callers(planes: list[ControlPlane]) -> AsyncIterator[list[Caller]]:
     kubeconfig = await asyncio.to_thread(planes[0].kubeconfig, "acme")
     async with AsyncExitStack() as stack:
         yield [await stack.enter_async_context(calling(plane, kubeconfig)) for plane in planes]
-
-
-async def soon(question: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until the other process has seen a write."""
-    async with asyncio.timeout(60):
-        while not await question():
-            await asyncio.sleep(0.05)
 
 
 async def at_both(callers: list[Caller], work: Callable[[Caller, int], Awaitable[Any]]) -> list[Any]:

@@ -3,8 +3,7 @@
 import itertools
 import json
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import yaml
 from hack.embedded import ControlPlane
 from hack.testbed import ensure
 from hack.webhooks import WebhookServer
+from tests.real.waiting import eventually
 from vcsync.apiserver.operator.folder import own_address
 
 CLUSTER_NETWORK = own_address()
@@ -112,13 +112,6 @@ def configuration(sort: str, namespace: str, hooks: WebhookServer, *paths: str, 
 def config_map(name: str, namespace: str, hook: str) -> Any:
     metadata = {"name": name, "namespace": namespace, "labels": {"hook": hook}}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-
-
-def eventually(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + EFFECT_SECONDS
-    while not reached():
-        assert time.monotonic() < deadline, "it did not take effect"
-        time.sleep(0.05)
 
 
 def in_effect(kubectl: Kubectl, namespace: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from plane_kit import Caller, calling
 from hack import etcd
 from hack.embedded import ControlPlane
 from hack.etcd import Etcd
+from tests.real.waiting import soon
 
 CONFIG_MAPS = "/tenants/acme/api/v1/namespaces/default/configmaps"
 
@@ -34,12 +35,6 @@ async def plane(members: list[Etcd], tmp_path: Path) -> AsyncIterator[ControlPla
         yield made
     finally:
         await asyncio.to_thread(made.stop)
-
-
-async def soon(question: Callable[[], Awaitable[bool]], seconds: float = 60) -> None:
-    async with asyncio.timeout(seconds):
-        while not await question():
-            await asyncio.sleep(0.1)
 
 
 async def test_one_lost_member_is_tolerated_and_the_loss_of_two_is_reported_without_loss_of_data(

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 import yaml
 from gateway_kit import DEADLINE, DOMAIN, Door, User, namespace_in, proxy
-from waiting import eventually
 
 from hack.embedded import ControlPlane, ControlPlaneError
 from hack.testbed import TestBed, ensure
 from hack.testbed.faultproxy import FaultProxy
+from tests.real.waiting import eventually
 
 GATEWAY = "system:serviceaccount:vcsync-system:vcsync-gateway"
 

@@ -16,10 +16,10 @@ import yaml
 from cryptography import x509
 from gateway_kit import DEADLINE, Door, User, namespace_in
 from kubelet_kit import NODE, POD, kubelet, node, node_status, pod, pod_status
-from waiting import eventually
 
 from hack.embedded import ControlPlane
 from hack.testbed import TestBed
+from tests.real.waiting import eventually
 from vcsync.apiserver.tenants import pki
 from vcsync.apiserver.tenants.records import Authority
 

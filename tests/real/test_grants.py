@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import eventually
 
 from hack.embedded import ControlPlane
 from hack.etcd import Etcd
 from hack.testbed import ensure
+from tests.real.waiting import eventually
 
 SECONDS = 100.0
 POLICY = """
@@ -158,7 +158,9 @@ def granted(world: World) -> Iterator[World]:
     eventually(lambda: not world.acme.kubectl("get", "tgo", "-o", "name"))
 
 
-@pytest.mark.parametrize("world", ["one process", "two processes on etcd"], indirect=True)
+@pytest.mark.parametrize(
+    "world", [pytest.param("one process", marks=pytest.mark.core), "two processes on etcd"], indirect=True
+)
 def test_a_grant_holds_once_the_home_tenant_has_accepted_it(world: World) -> None:
     assert "Forbidden" in world.guest.refused("get", "configmaps", "-n", "shop")
     world.umbrella.kubectl("apply", "-f", "-", stdin=GRANT)

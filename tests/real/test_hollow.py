@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.real.up_kit import Up, eventually
+from tests.real.up_kit import Up
+from tests.real.waiting import eventually
 
 SPDY = "KUBECTL_REMOTE_COMMAND_WEBSOCKETS=false KUBECTL_PORT_FORWARD_WEBSOCKETS=false "
 POD = """
@@ -67,6 +68,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Super]:
         made.end(signal.SIGTERM)
 
 
+@pytest.mark.core
 @pytest.mark.timeout(240)
 def test_logs_return_the_output_of_a_container(up: Super) -> None:
     up.pod("said", restartPolicy="Never", containers=[

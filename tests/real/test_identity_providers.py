@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import yaml
 from issuer_kit import CLIENT, DEVICE_GRANT, Issuer
-from waiting import eventually
 
 from hack.embedded import ControlPlane
 from hack.testbed import TestBed, ensure
 from hack.testbed.processes import free_ports
+from tests.real.waiting import eventually
 from vcsync.apiserver.tenants import pki
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,8 +6,7 @@ import json
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 from hack.embedded import ControlPlane
 from hack.etcd import Etcd
 from hack.testbed import ensure
+from tests.real.waiting import eventually
 
 SECONDS = 60.0
 """For usage to be written: `meter.FLUSH_SECONDS`, and time for a slow machine."""
@@ -54,13 +54,6 @@ def usage(plane: ControlPlane, tenant: str, *options: str) -> dict[str, Any]:
     return items[0] if items else {"reads": 0, "writes": 0, "watchSeconds": "0"}
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-
-
 def counts(plane: ControlPlane, tenant: str) -> tuple[int, int]:
     found = usage(plane, tenant)
     return found["reads"], found["writes"]
@@ -90,6 +83,7 @@ def test_known_requests_are_counted_exactly_over_restarts(plane: ControlPlane) -
     assert found["storageBytes"] > 2 * WRITES * 1000
 
 
+@pytest.mark.core
 def test_watches_are_counted_and_costs_are_shown(plane: ControlPlane, tmp_path: Path) -> None:
     beta = plane.create("beta")
     command = [KUBECTL, "--kubeconfig", str(beta), "get", "configmaps", "--watch-only"]

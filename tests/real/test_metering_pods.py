@@ -9,7 +9,8 @@ from decimal import Decimal
 
 import pytest
 
-from tests.real.up_kit import Up, eventually
+from tests.real.up_kit import Up
+from tests.real.waiting import eventually
 
 MIB = 2**20
 POD = {

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.real.up_kit import Up, eventually, operator
+from tests.real.up_kit import Up, operator
+from tests.real.waiting import eventually
 
 NAME_SERVER = """
 apiVersion: v1
@@ -55,6 +56,7 @@ REFUSED = (
 )
 
 
+@pytest.mark.core
 @pytest.mark.timeout(390)
 def test_networks_of_tenants(up: Up) -> None:
     up.start("--tenants", "acme", "--hollow", "r1", "--nodes", "1")

@@ -15,7 +15,8 @@ import pytest
 from hack.embedded import ControlPlane
 from hack.etcd import Etcd
 from hack.testbed import ensure
-from tests.real.up_kit import Up, eventually
+from tests.real.up_kit import Up
+from tests.real.waiting import eventually
 
 KUBECTL = str(ensure(["kubectl"])["kubectl"])
 CRDS = Path(__file__).parents[2] / "config" / "crd"
@@ -116,6 +117,7 @@ def pod(name: str, image: str = "registry.example.com/team/web:1", **spec: Any) 
     }
 
 
+@pytest.mark.core
 @pytest.mark.usefixtures("base")
 def test_a_policy_holds_in_a_tenant_and_only_there(
     plane: ControlPlane, operator: Kubectl, acme: Kubectl

@@ -18,12 +18,12 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
-from waiting import eventually
 
 from hack.attacks.client import Door
 from hack.attacks.world import door
 from hack.embedded import ControlPlane
 from hack.testbed import TestBed, ensure
+from tests.real.waiting import eventually
 
 ACME, BETA, OUTSIDE = "acme", "beta", "outside"
 TENANTS = (ACME, OUTSIDE)

@@ -9,7 +9,7 @@ import secrets
 import signal
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ from hack.etcd import Etcd
 from hack.parity import sides
 from hack.testbed import TestBed, ensure
 from tests.real.plane_kit import Caller
-from tests.real.up_kit import Up, eventually
+from tests.real.up_kit import Up
+from tests.real.waiting import eventually, soon
 from vcsync.kube.connector import Connector
 
 KUBECTL = str(ensure(["kubectl"])["kubectl"])
@@ -71,13 +72,6 @@ def kubectl(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[st
         capture_output=True, text=True, check=False, timeout=120,
         env={**os.environ, "HOME": str(kubeconfig.parent)},
     )  # fmt: skip
-
-
-async def soon(condition: Callable[[], Awaitable[Any]]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not await condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        await asyncio.sleep(0.2)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import json
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from hack.testbed import TestBed
+from tests.real.waiting import soon
 from vcsync.api import names
 from vcsync.api.crd import crds
 from vcsync.api.objects import NamespacePlacement, VirtualCluster
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
-from vcsync.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from vcsync.kube.errors import AlreadyExists, Conflict, NotFound
 from vcsync.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
     EVENTS,
@@ -39,23 +40,6 @@ from vcsync.podscheduler import PodScheduler
 
 SLICE = json.dumps({"cpu": "100m", "memory": "100Mi"})
 READY = ("Reachable", "Ready")
-
-
-async def eventually(check: Callable[[], Awaitable[Any]], seconds: float = 60) -> Any:
-    """Call `check` until it returns a true value, and return that; raise its last error after the time limit."""
-    error: AssertionError | KubeError | None = None
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            while True:
-                try:
-                    found = await check()
-                    if found:
-                        return found
-                    error = None
-                except (AssertionError, KubeError) as caught:
-                    error = caught
-                await asyncio.sleep(0.05)
-    raise error or AssertionError(f"not within {seconds} s")
 
 
 class World:
@@ -105,7 +89,7 @@ class World:
         async def account() -> Envelope:
             return await self.tenant.get(SERVICE_ACCOUNTS, "default", self.namespace)
 
-        await eventually(account)
+        await soon(account)
 
     async def report(self, super_id: str, cpu: str = "1", memory: str = "1Gi", **spec: Any) -> None:
         """Write the status of a super cluster, like its syncer."""
@@ -117,7 +101,7 @@ class World:
                 )
             return True
 
-        await eventually(create)
+        await soon(create)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         conditions = [
             {"type": kind, "status": "True", "reason": "Test", "lastTransitionTime": now} for kind in READY
@@ -144,7 +128,7 @@ class World:
             assert untyped(found.status).get("hard") == {"cpu": cpu, "memory": memory}
             return True
 
-        await eventually(admitted)
+        await soon(admitted)
 
     async def placements(self) -> dict[str, int] | None:
         """Return the placements that the tenant sees; annotation and labels must agree."""
@@ -166,7 +150,7 @@ class World:
             assert found == expected
             return True
 
-        await eventually(same)
+        await soon(same)
 
     async def entry(self) -> NamespacePlacement | None:
         try:
@@ -191,7 +175,7 @@ class World:
             assert pod.annotations.get(names.SUPER_CLUSTER, "") == found
             return found
 
-        found = await eventually(label)
+        found = await soon(label)
         assert isinstance(found, str)
         return found
 
@@ -202,7 +186,7 @@ class World:
             assert await self.placed(name) == super_id
             return True
 
-        return bool(await eventually(there))
+        return bool(await soon(there))
 
     async def waits(self, name: str, says: str) -> None:
         """Wait until a Pod's condition has the expected reason and no super cluster was chosen."""
@@ -216,7 +200,7 @@ class World:
             assert says in messages[0]
             return True
 
-        await eventually(reported)
+        await soon(reported)
 
     async def events(self, reason: str) -> list[Envelope]:
         found = await self.tenant.list(EVENTS, self.namespace)
@@ -297,7 +281,7 @@ async def test_the_walk_through(world: World) -> None:
     assert entry.status.placements == {a: 1, b: 1}
     assert entry.status.waiting == 0
     assert set(entry.finalizers) == {names.drain_finalizer(a), names.drain_finalizer(b)}
-    await eventually(lambda: world.events("Scheduled"))
+    await soon(lambda: world.events("Scheduled"))
 
     await world.pod("one", "100m", "100Mi")
     assert await world.placed("one") == a
@@ -331,7 +315,7 @@ async def test_a_tenant_gets_one_event_for_each_object_without_effect(still: Wor
             assert len(found) == count
             return found
 
-        found: dict[tuple[str, str], str] = await eventually(so_many)
+        found: dict[tuple[str, str], str] = await soon(so_many)
         return found
 
     kinds = [resource.kind for resource, _ in without_effect()]
@@ -360,7 +344,7 @@ async def test_a_tenant_gets_an_event_for_its_own_priority_class(still: World) -
 
     try:
         async with running(*schedulers(still.meta)):
-            assert "this one gives Pods no precedence there" in await eventually(message)
+            assert "this one gives Pods no precedence there" in await soon(message)
     finally:
         await still.tenant.delete(PRIORITY_CLASSES, name)
 
@@ -371,7 +355,7 @@ async def test_a_pod_too_large_for_any_share_waits_and_is_placed_when_the_slices
     await world.shows({a: 1, b: 1})
     await world.pod("large", "150m")
     await world.waits("large", f"{a}: cpu 150m asked, 100m of 100m free")
-    await eventually(lambda: world.events("FailedScheduling"))
+    await soon(lambda: world.events("FailedScheduling"))
     await world.quota("400m", "400Mi")
     await world.shows({a: 2, b: 2})
     assert await world.placed("large") in (a, b)
@@ -381,7 +365,7 @@ async def test_a_pod_too_large_for_any_share_waits_and_is_placed_when_the_slices
 async def test_a_pod_waits_for_the_quota_of_its_namespace(world: World) -> None:
     await world.pod("early")
     await world.waits("early", "holds no slices")
-    await eventually(lambda: world.events("NoQuota"))
+    await soon(lambda: world.events("NoQuota"))
     await world.quota("100m", "100Mi")
     assert await world.placed("early") in world.supers
 
@@ -411,7 +395,7 @@ async def test_removing_the_quota_clears_the_placement_once_the_syncers_are_done
         entry = await world.entry()
         return entry is not None and entry.deleting
 
-    await eventually(deleting)
+    await soon(deleting)
     await world.quota("100m", "100Mi")  # back again while the super clusters still clear
     await asyncio.sleep(0.5)
     await world.shows(None)
@@ -480,7 +464,7 @@ async def test_a_malformed_slice_annotation_is_reported_and_moves_nothing(world:
     await world.tenant.patch(
         NAMESPACES, world.namespace, {"metadata": {"annotations": {names.SLICE: '{"cpu":"0"}'}}}
     )
-    [event] = await eventually(lambda: world.events("InvalidSlice"))
+    [event] = await soon(lambda: world.events("InvalidSlice"))
     assert "field 'cpu': '0' must be more than zero" in untyped(event.rest)["message"]
     entry = await world.entry()
     assert entry is not None
@@ -500,7 +484,7 @@ async def test_slices_wait_for_capacity_and_are_placed_when_it_appears(world: Wo
     await asyncio.sleep(0.5)
     await world.quota("400m", "400Mi")
     await world.shows({a: 1, b: 1})
-    [event] = await eventually(lambda: world.events("FailedScheduling"))
+    [event] = await soon(lambda: world.events("FailedScheduling"))
     assert "2 of 4 slices wait" in untyped(event.rest)["message"]
     # The free capacity is visible only to operators.
     assert "of 100m free" not in untyped(event.rest)["message"]
@@ -530,14 +514,14 @@ async def test_a_restart_changes_nothing(still: World) -> None:
 
 async def test_a_deleted_virtual_cluster_is_released_when_its_ledger_is_empty(world: World) -> None:
     await world.quota("200m", "200Mi")
-    await eventually(world.placements)
+    await soon(world.placements)
     await world.meta.delete(VIRTUAL_CLUSTERS, world.vc, names.DEFAULT_VC_NAMESPACE)
 
     async def draining() -> bool:
         entry = await world.entry()
         return entry is not None and entry.deleting
 
-    await eventually(draining)
+    await soon(draining)
     still_there = VirtualCluster.from_envelope(
         await world.meta.get(VIRTUAL_CLUSTERS, world.vc, names.DEFAULT_VC_NAMESPACE)
     )
@@ -553,7 +537,7 @@ async def test_a_deleted_virtual_cluster_is_released_when_its_ledger_is_empty(wo
             return True
         return False
 
-    await eventually(gone)
+    await soon(gone)
 
 
 async def test_an_unreachable_tenant_does_not_delay_others(world: World, testbed: TestBed) -> None:
@@ -572,7 +556,7 @@ async def test_an_unreachable_tenant_does_not_delay_others(world: World, testbed
     await world.meta.patch(VIRTUAL_CLUSTERS, vc, status, names.DEFAULT_VC_NAMESPACE, subresource="status")
     try:
         await world.quota("200m", "200Mi")
-        await eventually(world.placements)
+        await soon(world.placements)
         await world.pod("one")
         assert await world.placed("one")
     finally:
@@ -589,10 +573,10 @@ async def test_a_standby_takes_over_and_both_report_their_state(still: World) ->
 
     async with running(pods):
         async with running(first):
-            await eventually(lambda: leads(first), 40)
+            await soon(lambda: leads(first), 40)
             async with running(second):
                 await still.quota("200m", "200Mi")
-                await eventually(still.placements)
+                await soon(still.placements)
                 await still.pod("large", "150m")
                 await still.waits("large", "150m asked")
                 assert not second.status()["leader"]
@@ -606,7 +590,7 @@ async def test_a_standby_takes_over_and_both_report_their_state(still: World) ->
                     pod = pods.explain_pod(still.root, still.namespace, "large")
                     return "" if pod is None else str(pod["outcome"])
 
-                await eventually(outcome)
+                await soon(outcome)
                 assert await outcome() == "waiting"
                 for role in (first, second, pods):
                     json.dumps(role.status())
@@ -616,7 +600,7 @@ async def test_a_standby_takes_over_and_both_report_their_state(still: World) ->
                 # Namespaces of earlier tests may still be going, with Pods that wait in them.
                 assert pods.status()["tenants"][still.root]["waiting"] >= 1
         async with running(second):
-            await eventually(lambda: leads(second), 40)
+            await soon(lambda: leads(second), 40)
             late = {
                 "metadata": {"resourceVersion": seen_by_first.resource_version},
                 "status": {"placements": {}},
@@ -649,7 +633,7 @@ async def test_no_decision_precedes_the_reports_of_all_super_clusters_or_the_tim
 
     try:
         async with running(roles[0]), running(roles[1]):
-            await eventually(reasons_and_began, 40)
+            await soon(reasons_and_began, 40)
     finally:
         await still.meta.delete(SUPER_CLUSTERS, silent)
     assert any(text.startswith("waiting up to") and silent in text for text in reasons)

@@ -4,8 +4,7 @@ import json
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,8 @@ import yaml
 from hack.generate import CONFIG
 from hack.testbed import ensure
 from hack.testbed.processes import Process, Spawner, free_ports, stop, wait_gone
+from tests.real.waiting import eventually
 
-SECONDS = 120.0
 COMPOSE = CONFIG / "compose"
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]
 
@@ -85,16 +84,6 @@ def split(tmp_path: Path) -> Iterator[Split]:
     made.close()
 
 
-def eventually(condition: Callable[[], object], state: Callable[[], object], logs: Path) -> None:
-    """Wait until a condition is met. A failure shows the state and the ends of the logs."""
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        if time.monotonic() > deadline:
-            log_ends = {log.name: log.read_text()[-1000:] for log in logs.glob("*.log")}
-            pytest.fail(f"the condition is not met in time: {state()}; {log_ends}")
-        time.sleep(0.2)
-
-
 @pytest.mark.timeout(390)
 def test_roles_in_separate_processes_share_one_file(split: Split) -> None:
     split.start("controlplane")
@@ -107,24 +96,24 @@ def test_roles_in_separate_processes_share_one_file(split: Split) -> None:
         pool = json.loads(split.kubectl("admin", "get", "superclusters", "-o", "json"))["items"]
         return [one.get("status", {}).get("nodes", {}).get("ready", 0) for one in pool]
 
-    # A super cluster gets slices by its capacity. Both get some only once each has reported its nodes.
-    eventually(lambda: nodes() == [3, 3], nodes, split.folder)
+    def all_reported() -> bool:
+        assert nodes() == [3, 3], nodes()
+        return True
+
+    eventually(all_reported, within=120)
     for tenant in ("acme", "umbrella"):
         split.kubectl(tenant, "create", "quota", "all", "--hard=cpu=8,memory=16Gi")
         split.kubectl(tenant, "create", "deployment", "web", "--image=nginx", "--replicas=4")
         split.kubectl(tenant, "set", "resources", "deployment", "web", "--requests=cpu=500m,memory=128Mi")
 
-    def places(tenant: str) -> list[str]:
+    def all_run(tenant: str) -> bool:
         pods = json.loads(split.kubectl(tenant, "get", "pods", "-o", "json"))["items"]
         running = [pod for pod in pods if pod["status"]["phase"] == "Running"]
-        return [pod["spec"]["nodeName"].rpartition(".")[2] for pod in running]
+        assert len(running) == len(pods) == 4, split.kubectl(tenant, "describe", "pods")[-3000:]
+        return {pod["spec"]["nodeName"].rpartition(".")[2] for pod in running} <= {"r1", "r2"}
 
     for tenant in ("acme", "umbrella"):
-        eventually(
-            lambda tenant=tenant: len(places(tenant)) == 4 and set(places(tenant)) == {"r1", "r2"},
-            lambda tenant=tenant: (places(tenant), split.kubectl(tenant, "describe", "pods")[-2000:]),
-            split.folder,
-        )
+        eventually(lambda tenant=tenant: all_run(tenant), within=120)
     assert "super cluster r1" in split.run("setup")  # again: it finds everything there
     assert split.end(*roles) == {0}
     assert split.end("controlplane") == {0}

@@ -5,7 +5,8 @@ import signal
 
 import pytest
 
-from tests.real.up_kit import Up, eventually, operator
+from tests.real.up_kit import Up, operator
+from tests.real.waiting import eventually
 
 TENANT = """
 apiVersion: tenancy.x-k8s.io/v1alpha1
@@ -117,6 +118,7 @@ def test_a_suspended_tenant_only_reads_and_resumes_with_all_it_had(up: Up) -> No
     ]
 
 
+@pytest.mark.core
 @pytest.mark.timeout(390)
 def test_a_tenant_that_a_command_registered_is_suspended_by_command(up: Up) -> None:
     up.start("--tenants", "acme")

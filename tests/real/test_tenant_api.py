@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.real.up_kit import Up, eventually, operator
+from tests.real.up_kit import Up, operator
+from tests.real.waiting import eventually
 
 OBJECTS = """
 apiVersion: tenancy.x-k8s.io/v1alpha1

@@ -16,7 +16,8 @@ import yaml
 
 from hack.embedded import ControlPlane
 from hack.etcd import Etcd
-from tests.real.up_kit import Up, eventually, operator
+from tests.real.up_kit import Up, operator
+from tests.real.waiting import eventually
 
 LIMIT, WRITES, AT_ONCE = 30, 90, 8
 MERGE = "application/merge-patch+json"
@@ -39,6 +40,7 @@ def quota(up: Up) -> dict[str, Any]:
     return found.get("resourceQuota", {})
 
 
+@pytest.mark.core
 @pytest.mark.timeout(390)
 def test_a_quota_over_all_namespaces_by_kubectl_alone(up: Up) -> None:
     up.start("--tenants", "")

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import subprocess
-import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -13,16 +12,10 @@ import pytest
 from hack.testbed import Cluster, KubectlError, TestBed, TestBedError, faults
 from hack.testbed.binaries import locate
 from hack.testbed.faultproxy import FaultProxy
+from tests.real.waiting import eventually
 
 CLUSTERS = ("meta", "r1", "r2", "acme", "umbrella")
 Kubectl = Callable[..., str]
-
-
-def eventually(check: Callable[[], object], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.05)
 
 
 def pod(name: str) -> dict[str, object]:
@@ -213,7 +206,7 @@ def test_a_restarted_kwok_manages_its_nodes_immediately(
     r2.start("kwok")
     path = f"/api/v1/namespaces/{namespace(r2)}/pods"
     r2.call("POST", path, pod("web"))
-    eventually(lambda: r2.call("GET", f"{path}/web")[1]["status"]["phase"] == "Running", seconds=15)
+    eventually(lambda: r2.call("GET", f"{path}/web")[1]["status"]["phase"] == "Running", within=15)
 
 
 def test_compaction_expires_continuations_of_older_revisions(

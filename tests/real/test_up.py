@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from hack.testbed import TestBed, ensure
-from tests.real.up_kit import VCSYNC, Up, eventually
+from hack.testbed import ensure
+from tests.real.up_kit import VCSYNC, Up
+from tests.real.waiting import eventually
 from vcsync.api import names
 from vcsync.objects.quantity import milli
 from vcsync.objects.readable_amounts import readable
@@ -69,6 +70,7 @@ def refused(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*VCSYNC, "up", *options], capture_output=True, text=True, check=False, timeout=90)
 
 
+@pytest.mark.core
 @pytest.mark.timeout(390)
 def test_the_printed_commands_work_and_objects_survive_a_crash(up: Up) -> None:
     up.start("--tenants", "acme,umbrella")
@@ -330,16 +332,3 @@ def test_a_defect_of_a_role_is_reported_and_does_not_end_other_roles(up: Up) -> 
     up.running(4)
     assert up.supers() == {"r1", "r2"}
     assert up.end(signal.SIGTERM) == 0
-
-
-@pytest.mark.timeout(390)
-def test_a_real_super_cluster_works_next_to_a_hollow_one(up: Up, tmp_path: Path) -> None:
-    with TestBed(supers=1, nodes=2, tenants=(), directory=tmp_path / "bed", embedded=("meta",)) as bed:
-        real = f"real={bed.supers['r1'].kubeconfig}"
-        up.start("--super-cluster", real, "--hollow", "pretended")
-        up.kubectl("create quota all --hard=cpu=8,memory=16Gi")
-        up.kubectl("create deployment web --image=nginx --replicas=4")
-        up.kubectl("set resources deployment web --requests=cpu=500m,memory=128Mi")
-        up.running(4)
-        assert up.supers() == {"real", "pretended"}
-        assert up.end(signal.SIGTERM) == 0

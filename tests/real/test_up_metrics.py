@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.real.up_kit import Up, eventually
+from tests.real.up_kit import Up
+from tests.real.waiting import eventually
 
 DEFINITION = {
     "apiVersion": "apiextensions.k8s.io/v1",

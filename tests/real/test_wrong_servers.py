@@ -7,7 +7,7 @@ import json
 import re
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pytest
 
 from hack.system import System
 from hack.testbed import Cluster, TestBed
+from tests.real.waiting import eventually
 from vcsync.api import names
 
 PODS = 25
@@ -31,14 +32,6 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     bed = TestBed(supers=1, nodes=2, tenants=("acme", "other"), directory=directory / "bed")
     with bed, System(bed, directory / "system") as found:
         yield found
-
-
-def eventually(check: Callable[[], Any], seconds: float = 90) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := check()):
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.5)
-    return found
 
 
 def listed(cluster: Cluster, *arguments: str) -> list[Json]:
@@ -139,7 +132,7 @@ def test_pods_unknown_to_a_restored_control_plane_run_until_an_operator_releases
 
     system.vcsync("brake", "release", "acme")
 
-    eventually(lambda: not standing(system), seconds=150)
+    eventually(lambda: not standing(system), within=150)
     eventually(lambda: braked(system) == [])
 
     system.vcsync("brake", "release", "--super-cluster", "r1")
@@ -171,7 +164,7 @@ def test_placements_of_lost_namespaces_remain_until_an_operator_releases_them(sy
 
     system.vcsync("brake", "release", "acme")
 
-    eventually(lambda: not placed(), seconds=150)
+    eventually(lambda: not placed(), within=150)
     eventually(lambda: not condition(system, "Braked"))
 
 
@@ -229,7 +222,7 @@ def test_another_control_plane_behind_the_credentials_is_not_served(system: Syst
             if each["reason"] == "WrongControlPlane"
         ]
 
-    warnings = eventually(events, seconds=150)
+    warnings = eventually(events, within=150)
     assert "vcsync tenant accept acme" in warnings[0]["message"]
     eventually(lambda: "vcsync tenant accept acme" in condition(system, "WrongControlPlane"))
     assert "vcsync tenant accept acme" in system.vcsync("status")
@@ -246,7 +239,7 @@ def test_another_control_plane_behind_the_credentials_is_not_served(system: Syst
         patch = json.dumps({"data": {names.KUBECONFIG_KEY: kubeconfig}})
         meta.kubectl("patch", "secret", secret, "-n", root, "--type=merge", "-p", patch)
     system.bed.tenants["acme"].kubectl("delete", "pod", "web-0", "-n", "stays", "--wait=false")
-    eventually(lambda: len(standing(system)) == 2, seconds=200)
+    eventually(lambda: len(standing(system)) == 2, within=200)
     eventually(lambda: not condition(system, "WrongControlPlane"))
 
 
@@ -279,14 +272,14 @@ def test_clocks_that_are_an_hour_wrong_neither_delete_objects_nor_stop_work(
         time.sleep(3)
         assert standing(system) == after
         system.vcsync("brake", "release", "acme")
-        eventually(lambda: len(standing(system)) == len(after) - PODS, seconds=150)
+        eventually(lambda: len(standing(system)) == len(after) - PODS, within=150)
     finally:
         for role in system.role_names:
             system.kill(role)
         system.ahead.clear()
         system.start()
     tenant.kubectl("delete", "namespace", "clocks", "hours", "--wait=false")
-    eventually(lambda: set(standing(system)) <= others, seconds=150)
+    eventually(lambda: set(standing(system)) <= others, within=150)
 
 
 @pytest.mark.timeout(380)

@@ -13,7 +13,8 @@ import pytest
 from hack.embedded import ControlPlane
 from hack.testbed import embedded
 from hack.testbed.processes import Process, Spawner, stop
-from tests.real.up_kit import Up, eventually
+from tests.real.up_kit import Up
+from tests.real.waiting import eventually
 from vcsync.api import names
 
 PODS = 21

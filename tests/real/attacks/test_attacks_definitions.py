@@ -1,12 +1,11 @@
 """A tenant's administrator, or a user who may define resources, tries to replace built-in resources by definitions."""
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from hack.attacks.world import ATTACKER, World
+from tests.real.waiting import eventually
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 BUILT_IN = (
@@ -35,13 +34,6 @@ def definition(group: str, plural: str, kind: str, approval: str, version: str) 
             ],
         },
     }
-
-
-def eventually(happened: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 @pytest.mark.parametrize("version", ["v1", "v9"])

@@ -5,8 +5,6 @@ The victim grants a role to a user of the attacker's tenant. A third tenant gran
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +13,7 @@ from hack.attacks.case import MERGE, RBAC, binding
 from hack.attacks.client import Answer, Door
 from hack.attacks.judge import hint, problem
 from hack.attacks.world import ATTACKER, NOBODY, VICTIM, World
+from tests.real.waiting import eventually
 
 ARGUMENTS = ("--tenant-grants",)
 TENANCY = "/apis/tenancy.x-k8s.io/v1alpha1"
@@ -41,15 +40,6 @@ def grant(name: str = "g", **spec: Any) -> dict[str, Any]:
     }
     head = {"apiVersion": "tenancy.x-k8s.io/v1alpha1", "kind": "TenantGrant", "metadata": {"name": name}}
     return {**head, "spec": {key: value for key, value in filled.items() if value is not None}}
-
-
-def eventually(condition: Callable[[], Any]) -> Any:
-    """Wait until a condition is true, and return its value."""
-    deadline = time.monotonic() + SECONDS
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
-    return found
 
 
 def made(answer: Answer, code: int = 201) -> Answer:

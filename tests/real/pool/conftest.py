@@ -9,6 +9,7 @@ controllers, too, the meta cluster is embedded, and kubectl is the only program 
 """
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,8 +19,11 @@ from pool_kit import Pool, Space
 from hack.system import System
 from hack.testbed import TestBed
 from hack.testbed.plan import Role
+from tests.real import waiting
 
 SETUP_AND_TEST_SECONDS = 240
+USUAL_SECONDS = 25.0
+"""Time that the servers and all roles need to start on a quiet machine with two processors."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -50,10 +54,12 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
         embedded_on_etcd=tenants == "embedded-etcd",
         ours=hollow,
     )
+    began = time.monotonic()
     with (
         bed,
         System(bed, directory / "system") as system,
     ):
+        waiting.observe(time.monotonic() - began, USUAL_SECONDS)
         yield Pool(bed, system)
 
 

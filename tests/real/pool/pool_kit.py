@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from hack.system import System
 from hack.testbed import Cluster, KubectlError, TestBed
+from tests.real.waiting import eventually
 from vcsync.api import names
 
 Json = dict[str, Any]
@@ -21,26 +21,6 @@ TWO_SLICES = {"cpu": "1", "memory": "1Gi"}
 SMALL = {"cpu": "10m", "memory": "16Mi"}
 IMAGE = "registry.k8s.io/pause:3.10"
 POLL_SECONDS = 0.1
-
-
-def eventually(check: Callable[[], T], seconds: float = 60) -> T:
-    """Call `check` until it returns a true value, and return that.
-
-    Raises:
-        AssertionError: it returned a false value, or raised AssertionError, for `seconds`; contains the last outcome.
-    """
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            found = check()
-            problem: AssertionError | None = None
-            if found:
-                return found
-        except (AssertionError, KubectlError) as error:
-            found, problem = None, AssertionError(str(error))
-        if time.monotonic() > deadline:
-            raise problem or AssertionError(f"not within {seconds} s; last: {found!r}")
-        time.sleep(POLL_SECONDS)
 
 
 def read(cluster: Cluster, path: str) -> Json | None:

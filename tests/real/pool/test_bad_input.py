@@ -22,7 +22,6 @@ from pool_kit import (
     annotation,
     condition,
     container,
-    eventually,
     items,
     phase,
     pod,
@@ -31,6 +30,7 @@ from pool_kit import (
 )
 
 from hack.testbed import Cluster, KubectlError
+from tests.real.waiting import eventually
 from vcsync.api import names
 
 STRANGE = '\x00\x07\x1b[31m\x7f\u0085\u2028\u2029\ufeff é 漢字 \U0001f600 \r\n\t"\\ </script> %s {0} $(HOME)'

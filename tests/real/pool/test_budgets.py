@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from pool_kit import Pool, deployment, eventually
+from pool_kit import Pool, deployment
+
+from tests.real.waiting import eventually
 
 
 @pytest.mark.timeout(400)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from pool_kit import SLICE, Pool, container, eventually, pod, quota
+from pool_kit import SLICE, Pool, container, pod, quota
 
+from tests.real.waiting import eventually
 from vcsync.api import names
 
 LARGE = {"cpu": "400m", "memory": "400Mi"}

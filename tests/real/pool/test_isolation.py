@@ -6,19 +6,9 @@ from typing import Any
 
 import pytest
 from hollow_kubelet import environment, files
-from pool_kit import (
-    Json,
-    Pool,
-    Space,
-    annotation,
-    condition,
-    container,
-    deployment,
-    eventually,
-    pod,
-    super_of,
-)
+from pool_kit import Json, Pool, Space, annotation, condition, container, deployment, pod, super_of
 
+from tests.real.waiting import eventually
 from vcsync.api import names
 
 FIELDS = (
@@ -46,6 +36,7 @@ def field_of(found: Json, path: str) -> str:
     return str(value)
 
 
+@pytest.mark.core
 def test_the_downward_api_has_the_tenants_values(pool: Pool, space: Space) -> None:
     variables = [
         {"name": f"FIELD_{position}", "valueFrom": {"fieldRef": {"fieldPath": path}}}
@@ -97,6 +88,7 @@ def test_the_downward_api_has_the_tenants_values(pool: Pool, space: Space) -> No
 EVERYONE: Json = {"labelSelector": {}, "namespaceSelector": {}, "topologyKey": "kubernetes.io/hostname"}
 
 
+@pytest.mark.core
 def test_a_tenant_can_neither_see_nor_repel_anothers_pods(pool: Pool) -> None:
     with pool.space("acme") as acme, pool.space("umbrella") as umbrella:
         acme.apply(deployment("wide", 2))
@@ -229,6 +221,7 @@ REFUSED: dict[str, Json] = {
 }
 
 
+@pytest.mark.core
 @pytest.mark.timeout(300)
 def test_fields_that_reach_beyond_the_sandbox_are_refused_with_a_reason(pool: Pool, space: Space) -> None:
     for field, spec in REFUSED.items():
@@ -309,6 +302,7 @@ def test_pods_may_only_tolerate_taints_that_the_operator_names(pool: Pool, space
     space.running("on-gpu")
 
 
+@pytest.mark.core
 def test_our_own_labels_have_no_effect_when_a_tenant_writes_them(pool: Pool, space: Space) -> None:
     body = pod("liar", on="r1", labels={names.CLUSTER: "other", names.CONTROLLED: "false", "app": "liar"})
     body["metadata"]["annotations"] = {

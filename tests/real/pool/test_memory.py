@@ -7,9 +7,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from pool_kit import Pool, eventually
+from pool_kit import Pool
 
 from hack.testbed.processes import Spawner, free_ports, wait_gone
+from tests.real.waiting import eventually
 from vcsync.api import names
 
 EACH = 200_000
@@ -61,7 +62,7 @@ def test_a_tenant_above_the_memory_limit_is_not_synced_until_it_is_below(pool: P
             space.apply(
                 {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "after"}, "data": {"a": "b"}}
             )
-            eventually(lambda: space.there("r1", "configmaps", "after"), seconds=90)
+            eventually(lambda: space.there("r1", "configmaps", "after"), within=90)
         finally:
             process.send(signal.SIGTERM)
             wait_gone([process], 30, spawner.reap)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from pool_kit import TWO_SLICES, Json, Pool, Space, deployment, eventually, pod, quota
+from pool_kit import TWO_SLICES, Json, Pool, Space, deployment, pod, quota
+
+from tests.real.waiting import eventually
 
 SERVICE: Json = {
     "apiVersion": "v1",

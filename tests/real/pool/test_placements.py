@@ -17,7 +17,6 @@ from pool_kit import (
     condition,
     container,
     deployment,
-    eventually,
     is_running,
     pod,
     quota,
@@ -27,6 +26,7 @@ from pool_kit import (
 )
 
 from hack.testbed import Cluster
+from tests.real.waiting import eventually
 from vcsync.api import names
 from vcsync.objects.quantity import milli
 from vcsync.syncer.pod_meter import WRITE_SECONDS
@@ -59,6 +59,7 @@ def test_a_new_placement_gets_all_objects_immediately(pool: Pool) -> None:
         eventually(lambda: space.there("r2", "serviceaccounts", "default"))
 
 
+@pytest.mark.core
 def test_losing_a_placement_drains_pods_first_then_the_rest_then_the_finalizer(pool: Pool) -> None:
     with pool.space() as space:
         config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "needed"}, "data": {"a": "b"}}
@@ -103,6 +104,7 @@ def _super_namespace(space: Space, super_id: str) -> Json | None:
     return read(space.pool.supers[super_id], f"/api/v1/namespaces/{space.super_name}")
 
 
+@pytest.mark.core
 def test_a_cordoned_super_cluster_keeps_its_slices_and_gets_no_new_ones(pool: Pool) -> None:
     with pool.space() as space:
         space.apply(deployment("web", 2))
@@ -116,6 +118,7 @@ def test_a_cordoned_super_cluster_keeps_its_slices_and_gets_no_new_ones(pool: Po
             pool.system.vcsync("super", "uncordon", "r2")
 
 
+@pytest.mark.core
 def test_a_namespace_without_a_quota_waits_with_a_reason(pool: Pool) -> None:
     space = pool.new_space()
     space.create()
@@ -142,6 +145,7 @@ def _namespace_events(space: Space, reason: str) -> list[Json]:
     return [each for each in found if each["reason"] == reason]
 
 
+@pytest.mark.core
 def test_the_operators_default_quota_applies_and_is_visible(pool: Pool) -> None:
     with pool.configured("umbrella", defaultQuota=TWO_SLICES):
         space = pool.new_space("umbrella")
@@ -171,6 +175,7 @@ def test_placement_annotations_are_restored_after_a_tenants_change(pool: Pool, s
     assert slices["spec"]["hard"]["requests.cpu"] == "500m"
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("plural", ["configmaps", "pods", "resourcequotas"])
 def test_changes_in_a_super_cluster_are_reverted(pool: Pool, space: Space, plural: str) -> None:
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "fixed"}, "data": {"a": "b"}}
@@ -299,6 +304,7 @@ def _ours(space: Space, super_id: str) -> dict[str, str]:
     }
 
 
+@pytest.mark.core
 def test_a_namespace_has_no_more_pods_than_its_slices_though_they_request_nothing(pool: Pool) -> None:
     nothing = {"requests": {"cpu": "0", "memory": "0"}}
     idle = [container(resources=nothing)]
@@ -323,6 +329,7 @@ def test_a_namespace_has_no_more_pods_than_its_slices_though_they_request_nothin
         eventually(lambda: sum(map(is_running, space.pods("idle"))) == 2 * room)
 
 
+@pytest.mark.core
 def test_node_ports_are_limited_by_slices_and_a_service_above_the_limit_gets_an_event(pool: Pool) -> None:
     def service(name: str, ports: int) -> Json:
         return {

@@ -14,7 +14,6 @@ from pool_kit import (
     condition,
     container,
     deployment,
-    eventually,
     is_running,
     items,
     phase,
@@ -25,6 +24,7 @@ from pool_kit import (
 )
 
 from hack.testbed import Cluster, KubectlError
+from tests.real.waiting import eventually
 from vcsync.api import names
 
 # --- Changes of an existing Pod
@@ -178,6 +178,7 @@ def _phase_is(space: Space, name: str, wanted: str) -> Json | None:
 # --- Deletion and eviction
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("grace", [1, 7, 120])
 def test_a_deletion_syncs_its_grace_period_and_ends_with_the_kubelet(
     pool: Pool, space: Space, grace: int
@@ -238,6 +239,7 @@ def test_a_name_can_be_used_again_after_force_deletion(pool: Pool, space: Space)
     assert standing["metadata"]["annotations"][names.UID] == second["metadata"]["uid"]
 
 
+@pytest.mark.core
 def test_an_eviction_in_a_super_cluster_reaches_the_tenant_and_the_pod_is_replaced(
     pool: Pool, space: Space
 ) -> None:
@@ -294,6 +296,7 @@ def test_eviction_by_the_tenant_is_a_deletion(space: Space) -> None:
     eventually(lambda: space.there(super_id, "pods", "leaves") is None)
 
 
+@pytest.mark.core
 def test_a_pod_that_vanished_from_a_super_cluster_is_replaced(pool: Pool, space: Space) -> None:
     space.apply(deployment("web", 2))
     victim = next(each for each in space.all_running("web", 2) if super_of(each) == "r1")["metadata"]
@@ -415,6 +418,7 @@ def test_a_finished_pod_keeps_its_result_and_frees_its_share(space: Space) -> No
     space.running("large")
 
 
+@pytest.mark.core
 def test_only_the_syncer_can_bind_pods(space: Space) -> None:
     """A Pod that its tenant binds to a node that the tenant created is refused, not run."""
     space.apply(pod("bound", labels={names.IGNORE_SYNC: "true"}))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 
-from pool_kit import Space, eventually, pod
+import pytest
+from pool_kit import Space, pod
 
 from hack.testbed import ensure
+from tests.real.waiting import eventually
 
 SECONDS = 60
 """Within which kubectl ends."""
@@ -30,6 +32,7 @@ def refused(space: Space, *arguments: str) -> str:
     return done.stderr
 
 
+@pytest.mark.core
 def test_requests_to_kubelets_are_refused_immediately_with_a_reason(space: Space) -> None:
     space.apply(pod("one", on="r1"))
     space.running("one")

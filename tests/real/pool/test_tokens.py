@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from hollow_kubelet import SERVICE_ACCOUNT, environment, files
-from pool_kit import Json, Pool, Space, annotation, container, eventually, pod, read
+from pool_kit import Json, Pool, Space, annotation, container, pod, read
 
 from hack.testbed import Cluster
+from tests.real.waiting import eventually
 from vcsync.api import names
 
 ROBOT: Json = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}}
@@ -55,6 +56,7 @@ def who_am_i(cluster: Cluster, folder: Path, mounted: dict[str, bytes], variable
     return user
 
 
+@pytest.mark.core
 def test_a_pod_calls_its_own_tenant_as_its_service_account(pool: Pool, space: Space, tmp_path: Path) -> None:
     space.apply(ROBOT)
     space.apply(pod("client", serviceAccountName="robot"))

@@ -6,8 +6,10 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from pool_kit import Json, Pool, Space, annotation, eventually, pod
+import pytest
+from pool_kit import Json, Pool, Space, annotation, pod
 
+from tests.real.waiting import eventually
 from vcsync.api import names
 
 
@@ -53,6 +55,7 @@ def super_event(space: Space, name: str, pod_name: str, count: int, super_id: st
     }
 
 
+@pytest.mark.core
 def test_events_and_their_counts_are_copied_with_the_tenants_names(space: Space) -> None:
     space.apply(pod("loops", on="r1"))
     mine = space.running("loops")
@@ -81,6 +84,7 @@ def test_events_and_their_counts_are_copied_with_the_tenants_names(space: Space)
     assert space.super_name not in scheduled["message"]
 
 
+@pytest.mark.core
 def test_load_balancer_addresses_are_copied_from_both_super_clusters(space: Space) -> None:
     space.apply(service("front", type="LoadBalancer", selector={"app": "front"}))
     addresses = {"r1": "192.0.2.11", "r2": "198.51.100.22"}

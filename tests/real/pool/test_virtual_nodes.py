@@ -8,8 +8,9 @@ import time
 from datetime import datetime, timedelta
 
 import pytest
-from pool_kit import Json, Pool, Space, condition, eventually, items, pod, read
+from pool_kit import Json, Pool, Space, condition, items, pod, read
 
+from tests.real.waiting import eventually
 from vcsync.api import names
 
 OURS = (
@@ -33,6 +34,7 @@ def lease_time(space: Space, node: str) -> str:
     return str(((found or {}).get("spec") or {}).get("renewTime", ""))
 
 
+@pytest.mark.core
 def test_a_virtual_node_has_the_fields_of_the_real_one(pool: Pool, space: Space) -> None:
     space.apply(pod("one", on="r1"), pod("two", on="r2"))
     for name, super_id in (("one", "r1"), ("two", "r2")):

@@ -14,7 +14,6 @@ from pool_kit import (
     condition,
     container,
     deployment,
-    eventually,
     items,
     pod,
     quota,
@@ -23,7 +22,10 @@ from pool_kit import (
 )
 
 from hack.testbed import Cluster
+from tests.real.waiting import eventually
 from vcsync.api import names
+
+pytestmark = pytest.mark.core
 
 HUNDRED = {"cpu": "100m", "memory": "100Mi"}
 

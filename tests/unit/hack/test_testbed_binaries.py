@@ -122,9 +122,56 @@ def test_missing_programs_are_built_once_with_the_pinned_flags(
     assert found["kwok"].read_text() == "built\n"
     (call,) = calls.read_text().splitlines()
     family = next(family for family in FAMILIES if family.name == "kwok")
-    assert call.startswith(f"{family.folder} 0 local build -p ")
+    assert call.startswith(f"{family.folder} 0 local build -v -p ")
     assert call.endswith("sigs.k8s.io/kwok/cmd/kwok")
     assert [line.split()[:2] for line in lines] == [["building", "kwok"], ["built", "kwok"]]
+
+
+def test_programs_of_one_module_are_built_by_one_call(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = tmp_path / "calls"
+    script = f"""
+        if [ "$1" = env ]; then echo go1.99; exit; fi
+        echo "$*" >> {calls}
+        while [ "$1" != -o ]; do shift; done
+        if [ -d "$2" ]; then
+            for package in "$@"; do case $package in k8s.io/*) echo $package > "$2/${{package##*/}}";; esac; done
+        else
+            echo alone > "$2"
+        fi
+    """
+    program(tmp_path / "bin" / "go", script)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+
+    found = binaries.ensure(["etcd", "kube-apiserver", "kube-scheduler", "e2e.test"])
+
+    assert {name: path.read_text().strip() for name, path in found.items()} == {
+        "etcd": "alone",
+        "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+        "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+        "e2e.test": "alone",
+    }
+    assert len(calls.read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("minor", "served"), [(34, False), (35, True), (36, True), (37, True), (38, False), (None, False)]
+)
+def test_a_kubectl_on_path_serves_if_its_minor_version_is_supported(
+    cache: Path, tmp_path: Path, minor: int | None, served: bool
+) -> None:
+    says = f"echo Client Version: v1.{minor}.2" if minor else "exit 1"
+    found = program(tmp_path / "bin" / "kubectl", says)
+    environ = {"PATH": str(tmp_path / "bin"), "VCSYNC_CACHE": str(tmp_path / "cache")}
+    assert (binaries.locate("kubectl", environ) == found) == served
+
+
+def test_a_built_kubectl_has_precedence_over_the_one_on_path(cache: Path, tmp_path: Path) -> None:
+    program(tmp_path / "bin" / "kubectl", "echo Client Version: v1.36.0")
+    environ = {"PATH": str(tmp_path / "bin"), "VCSYNC_CACHE": str(tmp_path / "cache")}
+    built = program(binaries.locate("kubectl", {**environ, "PATH": ""}))
+    assert binaries.locate("kubectl", environ) == built
 
 
 def test_a_failed_build_is_one_line_that_names_the_log(

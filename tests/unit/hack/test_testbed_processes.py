@@ -1,5 +1,6 @@
 """Processes are identified reliably, and none remains."""
 
+import json
 import os
 import signal
 import subprocess
@@ -99,6 +100,27 @@ def test_ports_are_free_distinct_and_outside_the_kernels_range() -> None:
 def test_a_port_is_returned_once_even_if_it_is_still_free() -> None:
     first = processes.free_ports(1000)
     assert not set(first) & set(processes.free_ports(1000))
+
+
+def test_ports_are_not_given_to_another_process_while_theirs_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes.tempfile, "gettempdir", lambda: str(tmp_path))
+    code = (
+        "import sys, tempfile; tempfile.gettempdir = lambda: sys.argv[1];"
+        "from hack.testbed.processes import free_ports; print(*free_ports(1000), flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        theirs = set(map(int, other.stdout.readline().split()))
+        assert not theirs & set(processes.free_ports(1000))
+        other.communicate("")
+    record = next(tmp_path.glob("vcsync-ports-*"))
+    processes.free_ports(1)
+    assert not theirs & set(map(int, json.loads(record.read_text())))
+    record.write_text("{")
+    assert len(processes.free_ports(1)) == 1
 
 
 def test_memory_of_a_process() -> None:

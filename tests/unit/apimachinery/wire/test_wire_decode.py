@@ -144,7 +144,9 @@ def test_wrong_options_are_refused(body: bytes, message: str) -> None:
         ),
     ],
 )
-@pytest.mark.parametrize("form", ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"])
+@pytest.mark.parametrize(
+    "form", ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"]
+)
 def test_options_of_any_api_version_are_accepted(header: dict[str, str], form: str) -> None:
     body = json.dumps({**header, "gracePeriodSeconds": 7}).encode()
     if form == "application/vnd.kubernetes.protobuf":

@@ -1,0 +1,36 @@
+"""One address for tenants with control planes of both kinds: kubectl needs only a kubeconfig of the door."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from pool_kit import Pool, Space, is_running, pod
+
+from hack.embedded import ControlPlane
+from tests.real.gateway_kit import Door
+from tests.real.waiting import eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.core
+
+
+def test_an_external_and_an_embedded_tenant_use_one_address(pool: Pool, space: Space, tmp_path: Path) -> None:
+    with ControlPlane(tmp_path) as plane:
+        door = Door(plane)
+        door.connect("outside", pool.cluster(space.tenant.name).kubeconfig)
+        plane.vcsync("tenant", "create", "inside")
+        outside, inside = door.user("outside", space.name), door.user("inside", "default")
+
+        outside.kubectl("apply", "-f", "-", stdin=json.dumps(pod("web")))
+        eventually(lambda: is_running(json.loads(outside.kubectl("get", "pod", "web", "-o", "json"))))
+        inside.kubectl("create", "configmap", "settings", "--from-literal=a=b")
+
+        assert outside.kubectl("get", "pods", "-o", "name") == "pod/web\n"
+        assert "settings" in inside.kubectl("get", "configmaps", "-o", "name")
+        assert "settings" not in outside.kubectl("get", "configmaps", "-o", "name")
+        assert "Forbidden" in inside.refused("get", "pods", "--server", f"{plane.url}/tenants/outside")
+        assert "Forbidden" in outside.refused("get", "pods", "--server", f"{plane.url}/tenants/inside")

@@ -12,7 +12,8 @@ Every scenario has its own namespace `{ns}`, which exists before its first step.
 replaced by a value that an earlier step kept. `{hooks}` is the URL of a webhook server (`hack.webhooks`) and
 `{hooks_ca}` its `caBundle`.
 
-`kinds.py` and `fields.py` generate further scenarios, one for each built-in kind. Reports name a step by its `label`
+`kinds.py` and `fields.py` generate further scenarios, one for each built-in kind, and `bodies.py` those of bodies that are
+not an object of their path. Reports name a step by its `label`
 if it has one, else by its position, verb and path.
 """
 
@@ -23,7 +24,7 @@ from typing import Any
 
 import yaml
 
-from hack.parity import fields, kinds
+from hack.parity import bodies, fields, kinds
 
 FOLDER = Path(__file__).parent / "corpus"
 VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
@@ -103,6 +104,7 @@ def load(folder: Path = FOLDER) -> list[Scenario]:
         documents = yaml.load_all(path.read_text(), Loader=yaml.CSafeLoader)
         found += [_scenario(path.stem, each) for each in documents if each is not None]
     found += [_scenario("kinds-all", each) for each in kinds.scenarios()]
+    found += [_scenario("bodies", each) for each in bodies.scenarios()]
     found += [_scenario(FIELDS, each) for each in fields.scenarios()]
     counted = Counter(each.name for each in found)
     twice = {name for name, count in counted.items() if count > 1}

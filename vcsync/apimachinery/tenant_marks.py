@@ -1,4 +1,4 @@
-"""How objects name their tenant in responses that cover several tenants. Pure.
+"""Marks that name the tenant of an object in responses that cover several tenants. Pure.
 
 Arktos has the field `metadata.tenant`. Typed clients of Kubernetes drop fields that they do not know, so that responses to
 other clients have an annotation. Neither is stored, and writes ignore both.

@@ -1,4 +1,4 @@
-"""What an archive leaves out, because a new control plane makes it itself or because it belongs to nodes. Pure."""
+"""Selection of the objects that an archive leaves out, because a new control plane makes them or they belong to nodes. Pure."""
 
 from typing import Any, Final
 

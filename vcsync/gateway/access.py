@@ -1,4 +1,4 @@
-"""Whether a user may act as another one in an external control plane, which its API server decides.
+"""Access checks for impersonation in external control planes, whose API servers decide.
 
 kube-apiserver authorizes impersonation by the verb `impersonate`. The gateway asks for the same decisions by
 SubjectAccessReviews, and then impersonates the final user itself. Constrained impersonation is not offered: its verbs

@@ -1,4 +1,4 @@
-"""What the roles say about a suspended tenant, and how they recognize its placements. Pure."""
+"""Suspended tenants: messages of the roles, and the mark of their placements. Pure."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What the tenant controller knows of a Tenant and decides about it: facts, problems, conditions and plans. Pure."""
+"""Facts, problems, conditions and plans of a Tenant. Pure."""
 
 from enum import Enum
 from typing import Final, Literal

@@ -47,12 +47,23 @@ class Decoded(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """The type that a body must have. `custom` is true for custom resources, whose fields only their schema knows."""
+    """The type that a body must have.
+
+    Attributes:
+        group: Its group.
+        version: Its version.
+        kind: Its kind.
+        custom: Whether it is a custom resource, whose fields only its schema knows.
+        also: Further apiVersions that the path accepts, in which the kind has the same form.
+        refused: Further apiVersions that Kubernetes knows for the kind, and that the path does not accept.
+    """
 
     group: str
     version: str
     kind: str
     custom: bool = False
+    also: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
 
 
 class _Body(NamedTuple):
@@ -193,6 +204,7 @@ def typed(group: str, version: str, kind: str, obj: Object) -> tuple[Object, lis
 def _read(
     body: bytes, form: Format, expected: Expected, *, look: bool, find: types.Find = types.find
 ) -> Decoded:
+    find = _with_others(find, expected)
     try:
         parsed = _parse(body, form, look=look, expected=expected, find=find)
     except UNREADABLE as error:
@@ -200,7 +212,7 @@ def _read(
         prefix = "couldn't get version/kind; json parse error: " if isinstance(error, gojson.NotJSON) else ""
         raise _Undecodable(f"{prefix}{error}", claimed) from None
     group, version, kind = claimed = _identity(parsed.value, expected)
-    if not version:
+    if not version and not expected.custom:
         raise _Undecodable(f"Object 'apiVersion' is missing in '{body.decode('utf-8', 'replace')}'", claimed)
     obj: Object = parsed.value or {}
     strict = [_YAML_ERRORS + "\n  ".join(parsed.yaml_duplicates)] if parsed.yaml_duplicates else []
@@ -213,7 +225,9 @@ def _read(
         fitted, unknown = _fit(obj, claimed, expected, find)
         findings = [*strict, *(_in_order(body, parsed.duplicates, unknown) if look else ())]
         obj = fitted
-    api_version = f"{group}/{version}" if group else version
+        if _api_version(group, version) in expected.also:
+            group, version = expected.group, expected.version
+    api_version = _api_version(group, version)
     metadata = {"metadata": obj["metadata"]} if "metadata" in obj else {}
     return Decoded(
         {"kind": kind, "apiVersion": api_version} | metadata | _rest(obj),
@@ -229,6 +243,24 @@ _YAML_ERRORS = "yaml: unmarshal errors:\n  "
 
 def _rest(obj: Object) -> Object:
     return {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
+
+
+def _with_others(find: types.Find, expected: Expected) -> types.Find:
+    """Return a scheme that knows the expected kind in all its apiVersions."""
+    others = expected.also + expected.refused
+    if not others:
+        return find
+
+    def found(group: str, version: str, kind: str) -> types.Message | None:
+        if kind == expected.kind and _api_version(group, version) in others:
+            return find(expected.group, expected.version, kind)
+        return find(group, version, kind)
+
+    return found
+
+
+def _api_version(group: str, version: str) -> str:
+    return f"{group}/{version}" if group else version
 
 
 def _parse(
@@ -295,10 +327,9 @@ def _fit(
     known = find(group, version, kind)
     wanted = find(expected.group, expected.version, expected.kind)
     if known is None or wanted is None:
-        api_version = f"{group}/{version}" if group else version
-        raise _Undecodable(
-            f'no kind "{kind}" is registered for version "{api_version}" in scheme "{SCHEME}"', claimed
-        )
+        raise _Undecodable(_not_registered(kind, _api_version(group, version)), claimed)
+    if known is wanted:
+        group, version, kind = expected.group, expected.version, expected.kind
     try:
         fitted, findings = typed(group, version, kind, obj)
     except DecodeError as error:
@@ -307,6 +338,8 @@ def _fit(
         if kind == expected.kind and (group == expected.group or kind == "Event"):
             raise other_version(group, version, expected)
         raise _Undecodable(_unknown_conversion(known, expected), claimed)
+    if _api_version(*claimed[:2]) in expected.refused:
+        raise other_version(*claimed[:2], expected)
     return fitted, findings
 
 
@@ -328,8 +361,12 @@ def other_kind(obj: Object, expected: Expected, versions: Container[str]) -> str
     if kind == expected.kind and (api_version in versions or found is not None):
         return ""
     if found is None:
-        return f'no kind "{kind}" is registered for version "{api_version}" in scheme "{SCHEME}"'
+        return _not_registered(kind, api_version)
     return _unknown_conversion(found, expected)
+
+
+def _not_registered(kind: str, api_version: str) -> str:
+    return f'no kind "{kind}" is registered for version "{api_version}" in scheme "{SCHEME}"'
 
 
 def _unknown_conversion(found: types.Message, expected: Expected) -> str:
@@ -342,8 +379,7 @@ def _unknown_conversion(found: types.Message, expected: Expected) -> str:
 
 def other_version(group: str, version: str, expected: Expected) -> StatusError:
     """Return the 400 for a body whose version differs from that of the path."""
-    sent = f"{group}/{version}" if group else version
-    wanted = f"{expected.group}/{expected.version}" if expected.group else expected.version
+    sent, wanted = _api_version(group, version), _api_version(expected.group, expected.version)
     return bad_request(
         f"the API version in the data ({sent}) does not match the expected API version ({wanted})"
     )

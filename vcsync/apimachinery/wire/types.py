@@ -127,7 +127,7 @@ def find_options(group: str, version: str, kind: str) -> Message | None:
     """Return the type of a kind in the scheme that decodes the options of requests, or None if it has no such kind."""
     if kind in UNVERSIONED_OPTIONS:
         return _table().messages[f"{META}.{kind}"]
-    return find(group, version, kind) if group == META_GROUP else None
+    return find(group, version, kind) if group == META_GROUP and kind != "List" else None
 
 
 @cache

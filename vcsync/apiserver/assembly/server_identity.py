@@ -1,4 +1,4 @@
-"""What the server needs to know about callers and tenants."""
+"""Interface of the server to the parts that authenticate callers and know tenants."""
 
 from collections.abc import Sequence
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""What the filters ask of identity."""
+"""Interfaces of the filters to authentication and authorization."""
 
 from collections.abc import Mapping
 from typing import Protocol

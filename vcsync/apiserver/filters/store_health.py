@@ -1,4 +1,4 @@
-"""Whether the store can be read and written, which requests that fail and the readiness probe find out."""
+"""Health of the store, learned from failed requests and from the readiness probe."""
 
 from collections.abc import Callable
 

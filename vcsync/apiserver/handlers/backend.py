@@ -1,4 +1,4 @@
-"""What the verbs work with: the registry, the reader, the watch cache and the response encoder."""
+"""The parts that all verbs use: registry, reader, watch cache and response encoder."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Which requests a resource serves: the paths, verbs and subresources that its API installs. Pure.
+"""Routes of a resource: the paths, verbs and subresources that its API installs. Pure.
 
 Behaviour: apiserver's `endpoints/installer.go`, and apiextensions-apiserver's `customresource_handler.go` for custom
 resources.

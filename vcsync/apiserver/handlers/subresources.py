@@ -191,7 +191,7 @@ class Subresources:
 
     async def _eviction(self, request: Request) -> Reply:
         options = write_options(request.query, "CreateOptions")
-        expected = decode.Expected("policy", "v1", "Eviction")
+        expected = decode.Expected("policy", "v1", "Eviction", also=("policy/v1beta1",))
         body = await self._created(request, expected, options.validation)
         await self._registry.admit_and_validate_request(request.scope, "CREATE", body, options)
         return self._document(request, await self._evictor.evict(request.scope, body, options.dry_run), 201)

@@ -1,4 +1,4 @@
-"""Which requests the limit of concurrent writes in a namespace applies to. Pure."""
+"""Selection of the requests to which the limit of concurrent writes in a namespace applies. Pure."""
 
 from vcsync.apiserver.request.request_info import RequestInfo
 

@@ -1,1 +1,1 @@
-"""What an operator does with tenants: create, rotate, sign for, export and delete them."""
+"""The operator's actions on tenants: create, rotate, sign for, export and delete them."""

@@ -1,4 +1,4 @@
-"""What the parts that create, change and delete tenants share."""
+"""Shared state of the parts that create, change and delete tenants."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

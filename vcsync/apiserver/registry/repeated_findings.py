@@ -1,4 +1,4 @@
-"""How often findings on metadata appear in a refusal.
+"""Repetition of findings on metadata in a refusal.
 
 kube-apiserver validates the metadata of every object. The validation of most kinds does so again, and clients get
 the same cause twice. Kinds differ in which of the two they validate (`ValidateObjectMeta` and `ValidateObjectMetaUpdate`

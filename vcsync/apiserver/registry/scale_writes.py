@@ -25,7 +25,9 @@ from vcsync.apiserver.request import scale as scaling
 from vcsync.apiserver.request.options import WriteOptions
 from vcsync.apiserver.request.scope import Scope
 
-SCALE = decode.Expected("autoscaling", "v1", "Scale")
+SCALE = decode.Expected(
+    "autoscaling", "v1", "Scale", refused=("extensions/v1beta1", "apps/v1beta1", "apps/v1beta2")
+)
 
 
 def replaced(scope: Scope, sent: Object, options: WriteOptions) -> Change:

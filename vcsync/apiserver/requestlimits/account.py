@@ -1,4 +1,4 @@
-"""What one tenant, or one of its users, has used of its limits in this process. Pure; callers pass the time."""
+"""Account of one tenant or user: use of its limits in this process. Pure; callers pass the time."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""What the processes over one store report about each other: whose requests limits refused recently. Pure."""
+"""Reports that processes over one store exchange about recently refused requests. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
 

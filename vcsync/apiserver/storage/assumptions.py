@@ -1,4 +1,4 @@
-"""What a write has read and not checked: its commit checks that all of it is still current.
+"""Assumptions of a write: values that it has read, which its commit compares with the current ones.
 
 Within `assuming`, `Store.get_cached` and `Store.range_cached` of a store that other processes write, too, may return what
 this process knows from its watch. The store notes what it returned. `Store.txn` adds a condition for each of them.

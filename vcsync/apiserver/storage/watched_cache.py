@@ -1,4 +1,4 @@
-"""What a process knows from its watch of a store that other processes write, too. Pure.
+"""Cache of a store that other processes write, too, filled by a watch. Pure.
 
 The cache may lag behind the store, so what it returns has to be checked by the commit that depends on it.
 """

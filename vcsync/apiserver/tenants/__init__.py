@@ -1,1 +1,1 @@
-"""Which tenants exist: their records, keys and certificate authorities."""
+"""The tenants of a control plane: their records, keys and certificate authorities."""

@@ -90,6 +90,28 @@ def test_protobuf_and_json_bodies_decode_to_the_same_object() -> None:
         decode.read(protobuf.encode(obj), "protobuf", POD)
 
 
+EVICTION = Expected("policy", "v1", "Eviction", also=("policy/v1beta1",))
+
+
+@pytest.mark.parametrize("form", ["json", "protobuf"])
+@pytest.mark.parametrize("version", ["policy/v1", "policy/v1beta1"])
+def test_a_path_may_accept_further_versions_of_a_kind(version: str, form: negotiation.Format) -> None:
+    members = {"metadata": {"name": "a"}, "deleteOptions": {"gracePeriodSeconds": 7}}
+    body = json.dumps({"kind": "Eviction", "apiVersion": version, **members}).encode()
+    if form == "protobuf":
+        message = protobuf.message("policy", "v1", "Eviction", members)
+        body = protobuf.envelope(version, "Eviction", message)
+    found = decode.read(body, form, EVICTION).object
+    assert (found["apiVersion"], found["deleteOptions"]) == ("policy/v1", {"gracePeriodSeconds": 7})
+
+
+def test_a_version_that_kubernetes_knows_but_a_path_refuses_is_named() -> None:
+    scale = Expected("autoscaling", "v1", "Scale", refused=("extensions/v1beta1",))
+    why = r"in the data \(extensions/v1beta1\) does not match the expected API version \(autoscaling/v1\)"
+    with pytest.raises(StatusError, match=why):
+        decode.read(b'{"kind":"Scale","apiVersion":"extensions/v1beta1"}', "json", scale)
+
+
 def test_another_version_of_the_kind_is_refused() -> None:
     body = b'{"kind":"HorizontalPodAutoscaler","apiVersion":"autoscaling/v1"}'
     with pytest.raises(StatusError) as refusal:
@@ -110,6 +132,10 @@ def test_another_version_of_the_kind_is_refused() -> None:
         (
             b'{"kind":"Pod","apiVersion":"v1"}',
             'no kind "Pod" is registered for version "v1" in scheme "pkg/runtime/scheme.go:111"',
+        ),
+        (
+            b'{"kind":"List","apiVersion":"meta.k8s.io/v1"}',
+            'no kind "List" is registered for version "meta.k8s.io/v1" in scheme "pkg/runtime/scheme.go:111"',
         ),
         (b'{"apiVersion":"a/b/c"}', "unexpected GroupVersion string: a/b/c"),
         (

@@ -1,4 +1,4 @@
-"""What a TenantPolicy allows of Services. Pure."""
+"""Rules of a TenantPolicy for Services. Pure."""
 
 from collections.abc import Iterator
 

@@ -127,13 +127,32 @@ class Deleter:
         waiting = bool(working["metadata"].get("finalizers"))
         if waiting and not graceful:
             mark(working["metadata"], now)
-            return await self._mark(scope, key, record, working, options)
         grace = working["metadata"].get("deletionGracePeriodSeconds") or 0
-        if graceful and (waiting or grace > 0):
+        if waiting or (graceful and grace > 0):
             return await self._mark(scope, key, record, working, options)
+        if graceful and not options.dry_run:
+            return await self._end_grace(scope, key, record, working, options)
         if changed or graceful:
             record = replace(record, value=await self._registry.packed(scope.kind, working))
         return await self._remove(scope, key, record, working, options)
+
+    async def _end_grace(
+        self, scope: Scope, key: str, record: Record, working: Object, options: DeleteOptions
+    ) -> tuple[Deleted | None, Record | None]:
+        """Write the end of the grace period, and remove the object.
+
+        Watchers see both, as from kube-apiserver: controllers act on an object that is marked. If the removal does not
+        follow, the next deletion removes the object.
+        """
+        marked, current = await self._mark(scope, key, record, working, options)
+        if marked is None:
+            return None, current
+        value = marked.value or record.value
+        record = replace(record, value=value, revision=marked.revision)
+        done, current = await self._remove(scope, key, record, working, options)
+        if done is None and current is None:  # another client has removed it
+            return self._result(scope, value, marked.revision, gone=True, uid=marked.uid), None
+        return done, current
 
     async def _mark(
         self, scope: Scope, key: str, record: Record, working: Object, options: DeleteOptions

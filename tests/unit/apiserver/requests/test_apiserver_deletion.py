@@ -4,8 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from vcsync.apimachinery.errors import StatusError
 from vcsync.apiserver.registry import object_meta
-from vcsync.apiserver.registry.deletion import begin_namespace, collect, later, policy
+from vcsync.apiserver.registry.deletion import Deleter, begin_namespace, collect, later, policy
 from vcsync.apiserver.request.options import DeleteOptions
 
 CORE = "/api/v1/namespaces/default"
@@ -121,6 +122,69 @@ async def test_a_grace_period_of_years_can_be_shortened(api, grace):
 async def test_a_pod_without_a_node_is_deleted_immediately(api):
     await api("POST", f"{CORE}/pods", POD)
     assert (await api("DELETE", f"{CORE}/pods/p"))["kind"] == "Pod"
+    assert (await api("GET", f"{CORE}/pods/p")).status == 404
+
+
+ON_A_NODE = {**POD, "spec": {**POD["spec"], "nodeName": "n"}}
+EVICTION = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "requests", "expected"),
+    [
+        (POD, [("DELETE", "/p", None)], ["MODIFIED 0", "DELETED 0"]),
+        (POD, [("DELETE", "", None)], ["MODIFIED 0", "DELETED 0"]),
+        (POD, [("POST", "/p/eviction", EVICTION)], ["MODIFIED None", "MODIFIED 0", "DELETED 0"]),
+        (ON_A_NODE, [("DELETE", "/p?gracePeriodSeconds=0", None)], ["MODIFIED 0", "DELETED 0"]),
+        (
+            ON_A_NODE,
+            [("DELETE", f"/p?gracePeriodSeconds={grace}", None) for grace in (10, 5, 0)],
+            ["MODIFIED 10", "MODIFIED 5", "MODIFIED 0", "DELETED 0"],
+        ),
+        (POD, [("DELETE", "/p?dryRun=All", None), ("DELETE", "/p", None)], ["MODIFIED 0", "DELETED 0"]),
+    ],
+)
+async def test_watchers_see_the_end_of_a_pods_grace_period_before_its_deletion(api, pod, requests, expected):
+    """LeaderWorkerSet's controller acts on the marked Pod, and waited forever without that event."""
+    made = await api("POST", f"{CORE}/pods", pod)
+    for method, path, body in requests:
+        assert (await api(method, f"{CORE}/pods{path}", body)).status in (200, 201)
+    version = made["metadata.resourceVersion"]
+    events = await api.watch(f"{CORE}/pods?watch=1&resourceVersion={version}", len(expected))
+    seen = [
+        f"{event['type']} {event['object']['metadata'].get('deletionGracePeriodSeconds')}" for event in events
+    ]
+    assert seen == expected
+    assert all(event["object"]["metadata"].get("deletionTimestamp") for event in events[-2:])
+
+
+async def test_a_pod_whose_removal_did_not_follow_is_removed_by_the_next_deletion(api, store, monkeypatch):
+    await api("POST", f"{CORE}/pods", POD)
+    with monkeypatch.context() as crashed:
+
+        async def refuse(*_):
+            raise StatusError(500, "InternalError", "the process ends")
+
+        crashed.setattr(Deleter, "_remove", refuse)
+        assert (await api("DELETE", f"{CORE}/pods/p")).status == 500
+    marked = await api("GET", f"{CORE}/pods/p")
+    assert marked["metadata.deletionGracePeriodSeconds"] == 0
+    assert (await api("DELETE", f"{CORE}/pods/p")).status == 200
+    assert (await api("GET", f"{CORE}/pods/p")).status == 404
+
+
+async def test_a_pod_that_another_client_removes_meanwhile_is_deleted_without_an_error(api, monkeypatch):
+    await api("POST", f"{CORE}/pods", POD)
+    remove, asked = Deleter._remove, []
+
+    async def late(deleter, *arguments):
+        if not asked:
+            asked.append(1)
+            assert (await api("DELETE", f"{CORE}/pods/p")).status == 200
+        return await remove(deleter, *arguments)
+
+    monkeypatch.setattr(Deleter, "_remove", late)
+    assert (await api("DELETE", f"{CORE}/pods/p"))["metadata.deletionGracePeriodSeconds"] == 0
     assert (await api("GET", f"{CORE}/pods/p")).status == 404
 
 

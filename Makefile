@@ -89,11 +89,12 @@ documents: binaries ## Run every command of README and docs/ as a reader would t
 mutants: environment ## Insert small faults into the code and count those that its unit tests detect (ROOM, SAMPLE)
 	@$(VENV)/python -m hack.mutants $(addprefix --room ,$(ROOM)) --sample $(SAMPLE)
 
-lint: environment ## Check format, style, types, import rules, spelling, prose and generated files
+lint: environment ## Check format, style, types, import rules, circles, spelling, prose and generated files
 	@echo "==> ruff format"   && $(VENV)/ruff format --check --quiet . || { echo "make lint: run 'make format'" >&2; exit 1; }
 	@echo "==> ruff check"    && $(VENV)/ruff check --quiet .
 	@echo "==> mypy --strict" && $(VENV)/mypy --strict
 	@echo "==> import rules"  && $(VENV)/lint-imports --verbose
+	@echo "==> house"        && $(VENV)/python -m hack.house
 	@echo "==> spelling"     && $(VENV)/codespell
 	@echo "==> prose"        && $(VENV)/python -m hack.prose
 	@echo "==> generated files" && $(VENV)/python -m hack.generate --check
@@ -126,7 +127,7 @@ chaos: binaries ## Kill roles and cut connections for 10 minutes, then audit (CH
 	@$(VENV)/python -m pytest -s tests/chaos $(PYTEST_ARGS)
 
 attacks: binaries ## Attack other tenants and the server in thousands of ways, on one process and on two over etcd (ATTACKS_ARGS)
-	@$(VENV)/python -m hack.attacks.sweep $(ATTACKS_ARGS)
+	@$(VENV)/python -m hack.attacks.tables.sweep $(ATTACKS_ARGS)
 
 fuzz: environment ## Send 1,000,000 hostile requests to a tenant of the embedded control plane (FUZZ_ARGS)
 	@$(VENV)/python -m hack.fuzz $(FUZZ_ARGS)

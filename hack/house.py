@@ -13,7 +13,9 @@ def main() -> int:
     found = 0
     for package in PACKAGES:
         graph = grimp.build_graph(package, cache_dir=None)
-        imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+        # A `__main__` runs a package and is imported by none.
+        modules = {module for module in graph.modules if not module.endswith(".__main__")}
+        imports = {module: graph.find_modules_directly_imported_by(module) for module in modules}
         packages = {module for module in graph.modules if graph.find_children(module)}
         for line in (*both_ways(imports, packages), *circles(imports)):
             print(line)

@@ -17,6 +17,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("vcsync/**/*.py", "hack/**/*.py", "docs/*.md", "*.md")
 """Files that are looked at. docs/reference quotes others."""
+VAGUE = re.compile(r"(What|Who|Whose|Whether|Which|Where|How|When|Why|Of)\b")
+"""Beginning of a docstring that does not name its subject."""
 LIST = Path(__file__).resolve()
 """This file names the words in order to forbid them."""
 
@@ -100,10 +102,19 @@ def sources(root: Path) -> list[Path]:
 def findings(files: Iterable[Path]) -> Iterator[Finding]:
     """Yield every banned word of some files."""
     for path in files:
-        for line, text in texts(path.read_text(encoding="utf-8"), path.suffix):
+        source = path.read_text(encoding="utf-8")
+        if path.suffix == ".py" and (first := vague(source)):
+            yield Finding(path, 1, first, "a noun phrase or a verb phrase")
+        for line, text in texts(source, path.suffix):
             for pattern, instead in BANNED:
                 for match in re.finditer(rf"\b{pattern}\b", text, re.IGNORECASE):
                     yield Finding(path, line + text.count("\n", 0, match.start()), match[0], instead)
+
+
+def vague(source: str) -> str:
+    """Return the first line of a module's docstring if it does not name the subject; empty otherwise."""
+    line = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+    return line if VAGUE.match(line) else ""
 
 
 def texts(source: str, suffix: str) -> Iterator[tuple[int, str]]:

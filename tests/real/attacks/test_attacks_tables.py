@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hack.attacks.sweep import THEATRES, cases, suited, sweep
+from hack.attacks.tables.sweep import THEATRES, cases, suited, sweep
 
 TABLES = (
     "definitions",

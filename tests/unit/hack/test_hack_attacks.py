@@ -8,12 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from hack.attacks import sweep
 from hack.attacks.case import Case, Scene
 from hack.attacks.client import Answer, Door
 from hack.attacks.routes import routes
-from hack.attacks.sweep import THEATRES, Result, Theatre, attack, cases, suited
-from hack.attacks.tables import TABLES
+from hack.attacks.tables import TABLES, sweep
+from hack.attacks.tables.sweep import THEATRES, Result, Theatre, attack, cases, suited
 from hack.attacks.world import World
 from vcsync.apimachinery.schema import builtin
 from vcsync.apiserver.operator.api import OperatorApi

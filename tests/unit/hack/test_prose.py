@@ -58,3 +58,12 @@ def test_documents_and_sources_are_checked_but_neither_the_list_nor_quoted_refer
     found = {str(path.relative_to(prose.ROOT)) for path in prose.sources(prose.ROOT)}
     assert {"README.md", "CHANGELOG.md", "docs/design.md", "vcsync/api/names.py", "hack/generate.py"} <= found
     assert not {"hack/prose.py", "docs/reference/virtualcluster.md"} & found
+
+
+@pytest.mark.parametrize(
+    ("first", "found"),
+    [("What a tenant is.", True), ("Where.", True), ("Whatever comes.", False), ("The tenants.", False)],
+)
+def test_the_first_line_of_a_module_names_its_subject(tmp_path: Path, first: str, found: bool) -> None:
+    assert bool(placed(tmp_path, "sample.py", f'"""{first}"""\n')) == found
+    assert not placed(tmp_path, "other.py", f'"""The thing."""\n\nX = 1\n"""{first}"""\n')

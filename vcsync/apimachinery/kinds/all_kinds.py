@@ -22,6 +22,7 @@ from vcsync.apimachinery.kinds.apps import (
 from vcsync.apimachinery.kinds.autoscaling import horizontal_pod_autoscaler, scale
 from vcsync.apimachinery.kinds.batch import cron_job, job
 from vcsync.apimachinery.kinds.certificates import certificate_signing_request
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.coordination import lease
 from vcsync.apimachinery.kinds.core import (
     component_status,
@@ -44,7 +45,6 @@ from vcsync.apimachinery.kinds.core import (
 from vcsync.apimachinery.kinds.discovery import endpoint_slice
 from vcsync.apimachinery.kinds.events import event as events_event
 from vcsync.apimachinery.kinds.flowcontrol import flow_schema, priority_level_configuration
-from vcsync.apimachinery.kinds.kind import Kind
 from vcsync.apimachinery.kinds.networking import (
     ingress,
     ingress_class,

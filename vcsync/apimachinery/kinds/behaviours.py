@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from vcsync.apimachinery.errors import FieldError
-from vcsync.apimachinery.kinds import disabled_fields
 from vcsync.apimachinery.kinds.all_kinds import KINDS
-from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.common.kind import Kind
+from vcsync.apimachinery.kinds.core import disabled_fields
 from vcsync.apimachinery.schema import builtin, walk
 from vcsync.apimachinery.schema.node import Schema
 from vcsync.apimachinery.strategy import Behaviour, Context, Object, StatusBehaviour

@@ -8,7 +8,7 @@ from typing import Any
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.strategy import Object
-from vcsync.apiserver.admission.plugin import Lookup
+from vcsync.apiserver.admission.framework.plugin import Lookup
 from vcsync.apiserver.request.scope import Admission
 
 GROUP, LABEL = "resource.k8s.io", "resource.kubernetes.io/admin-access"

@@ -6,7 +6,7 @@ validation. This function runs at the same point.
 
 from vcsync.apimachinery.kinds.core.pod_annotations import APP_ARMOR
 from vcsync.apimachinery.strategy import Object
-from vcsync.apiserver.admission.plugin import Lookup, creates, spec_of
+from vcsync.apiserver.admission.framework.plugin import Lookup, creates, spec_of
 from vcsync.apiserver.request.scope import Admission
 
 MAX_PROFILE = 4095

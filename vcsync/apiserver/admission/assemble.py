@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vcsync.apiserver.admission import chain
-from vcsync.apiserver.admission.configurations import Configurations
-from vcsync.apiserver.admission.plugin import Lookup
-from vcsync.apiserver.admission.pod_security import DEFAULT
+from vcsync.apiserver.admission.framework.configurations import Configurations
+from vcsync.apiserver.admission.framework.plugin import Lookup
+from vcsync.apiserver.admission.framework.settings import Settings
+from vcsync.apiserver.admission.framework.versions import Versions
+from vcsync.apiserver.admission.pod_security.plugin import DEFAULT
 from vcsync.apiserver.admission.policy_context import ask_of, policies, readable_params
 from vcsync.apiserver.admission.quotas import QuotaClaims
-from vcsync.apiserver.admission.settings import Settings
 from vcsync.apiserver.admission.tenant_grants import TenantGrants
 from vcsync.apiserver.admission.tenant_policies.enforcement import TenantPolicyEnforcement
 from vcsync.apiserver.admission.tenant_policies.following import TenantPolicies
 from vcsync.apiserver.admission.tenant_policies.writing import enforceable_policies
 from vcsync.apiserver.admission.tenant_quotas import TenantQuotas
-from vcsync.apiserver.admission.versions import Versions
 from vcsync.apiserver.admission.webhooks.dispatch import Webhooks, mutation
 from vcsync.apiserver.apiextensions.catalogue import Catalogue
 from vcsync.apiserver.apiextensions.conversion import Reach

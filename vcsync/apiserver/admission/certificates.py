@@ -9,7 +9,7 @@ from typing import Any
 
 from cryptography import x509
 
-from vcsync.apiserver.admission.plugin import Lookup, creates, refusal
+from vcsync.apiserver.admission.framework.plugin import Lookup, creates, refusal
 from vcsync.apiserver.authorization.protected_groups import KUBERNETES_SIGNERS, not_signed
 from vcsync.apiserver.request.scope import Admission
 

@@ -18,11 +18,11 @@ from vcsync.apiserver.admission import (
 from vcsync.apiserver.admission.admin_access import admin_access
 from vcsync.apiserver.admission.certificates import May, Signers, no_privileged_groups
 from vcsync.apiserver.admission.daemon_sets import daemons_have_nodes
+from vcsync.apiserver.admission.framework.plugin import Lookup, Plugin
+from vcsync.apiserver.admission.framework.settings import Settings
 from vcsync.apiserver.admission.node_restriction import NodeRestriction
 from vcsync.apiserver.admission.owner_references import Decide, OwnerReferences
-from vcsync.apiserver.admission.plugin import Lookup, Plugin
-from vcsync.apiserver.admission.pod_security import DEFAULT, PodSecurity
-from vcsync.apiserver.admission.settings import Settings
+from vcsync.apiserver.admission.pod_security.plugin import DEFAULT, PodSecurity
 from vcsync.apiserver.admission.without_effect import warn_of_no_effect
 from vcsync.apiserver.request.scope import Admission, Admit
 from vcsync.apiserver.storage.interface import Store

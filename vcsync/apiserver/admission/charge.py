@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vcsync.apimachinery.strategy import Object
-from vcsync.apiserver.admission.settings import Limited
+from vcsync.apiserver.admission.framework.settings import Limited
 from vcsync.objects.quantity import milli
 from vcsync.quota.scopes import in_scope, selectors
 from vcsync.quota.usage import (

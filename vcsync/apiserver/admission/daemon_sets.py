@@ -4,7 +4,7 @@ vcsync's own plug-in. It does not apply to tenants that run their own controller
 before, by `tenants.builtin_resources`; this is for system callers.
 """
 
-from vcsync.apiserver.admission.plugin import Lookup, creates, refusal
+from vcsync.apiserver.admission.framework.plugin import Lookup, creates, refusal
 from vcsync.apiserver.request.caller import SYSTEM
 from vcsync.apiserver.request.scope import Admission
 from vcsync.apiserver.tenants.builtin_resources import DAEMONS

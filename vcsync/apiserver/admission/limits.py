@@ -6,7 +6,7 @@ Source: Kubernetes' `plugin/pkg/admission/limitranger`.
 from collections.abc import Callable, Iterable, Mapping
 
 from vcsync.apimachinery.strategy import Object
-from vcsync.apiserver.admission.plugin import Lookup, refusal
+from vcsync.apiserver.admission.framework.plugin import Lookup, refusal
 from vcsync.apiserver.request.scope import Admission
 from vcsync.objects.quantity import milli
 from vcsync.quota.usage import pod_total

@@ -14,8 +14,8 @@ from cryptography.x509.oid import NameOID
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.strategy import Object
+from vcsync.apiserver.admission.framework.plugin import Lookup, refusal
 from vcsync.apiserver.admission.mirror_pods import reference_of
-from vcsync.apiserver.admission.plugin import Lookup, refusal
 from vcsync.apiserver.admission.pod_audiences import Volumes
 from vcsync.apiserver.authorization import node_graph, nodes
 from vcsync.apiserver.request.caller import Attributes, Decision, quoted

@@ -9,7 +9,7 @@ from typing import Any
 
 from vcsync.apimachinery.schema import builtin
 from vcsync.apimachinery.strategy import Object
-from vcsync.apiserver.admission.plugin import Lookup, refusal
+from vcsync.apiserver.admission.framework.plugin import Lookup, refusal
 from vcsync.apiserver.request.caller import Attributes, Decision
 from vcsync.apiserver.request.scope import Admission
 

@@ -5,7 +5,7 @@ Source: Kubernetes' `plugin/pkg/admission/{podtopologylabels,nodedeclaredfeature
 
 from vcsync.apimachinery.errors import Cause, StatusError
 from vcsync.apimachinery.strategy import Object
-from vcsync.apiserver.admission.plugin import Lookup, refusal, spec_of
+from vcsync.apiserver.admission.framework.plugin import Lookup, refusal, spec_of
 from vcsync.apiserver.request.scope import Admission
 from vcsync.objects.quantity import milli
 from vcsync.quota.usage import NONE, Amount, pod_total

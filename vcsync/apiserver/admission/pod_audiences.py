@@ -6,7 +6,7 @@ Source: Kubernetes' `plugin/pkg/admission/noderestriction`, `podReferencesAudien
 from typing import Any
 
 from vcsync.apimachinery.strategy import Object
-from vcsync.apiserver.admission.plugin import Lookup
+from vcsync.apiserver.admission.framework.plugin import Lookup
 from vcsync.apiserver.authorization import node_graph
 
 

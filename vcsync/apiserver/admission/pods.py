@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vcsync.apimachinery.strategy import Object
-from vcsync.apiserver.admission.plugin import Lookup, refusal, spec_of
+from vcsync.apiserver.admission.framework.plugin import Lookup, refusal, spec_of
 from vcsync.apiserver.request.scope import Admission
 
 TOLERATION_SECONDS = 300

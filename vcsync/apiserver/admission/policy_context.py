@@ -6,11 +6,11 @@ from functools import cache
 from vcsync.apimachinery.cel.authorizing import Account, Ask, Check, Decision
 from vcsync.apimachinery.resources import collection_key, object_key
 from vcsync.apimachinery.strategy import Object, User
-from vcsync.apiserver.admission.configurations import Configurations
-from vcsync.apiserver.admission.plugin import Lookup
+from vcsync.apiserver.admission.framework.configurations import Configurations
+from vcsync.apiserver.admission.framework.plugin import Lookup
+from vcsync.apiserver.admission.framework.versions import Versions
 from vcsync.apiserver.admission.policies.enforcement import AskOf, Policies
 from vcsync.apiserver.admission.policies.permission import check_params
-from vcsync.apiserver.admission.versions import Versions
 from vcsync.apiserver.apiextensions.catalogue import Catalogue
 from vcsync.apiserver.authorization.rights import Rights
 from vcsync.apiserver.discovery.served import builtin_kinds

@@ -19,7 +19,7 @@ from vcsync.apimachinery.resources import collection_key
 from vcsync.apimachinery.schema import builtin
 from vcsync.apimachinery.strategy import Object
 from vcsync.apiserver.admission.charge import NotCovered, QuotaExceeded, Write, charge
-from vcsync.apiserver.admission.settings import Limited
+from vcsync.apiserver.admission.framework.settings import Limited
 from vcsync.apiserver.request import stored
 from vcsync.apiserver.request.claims import NOTHING, Reservation
 from vcsync.apiserver.request.scope import Scope

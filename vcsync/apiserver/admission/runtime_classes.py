@@ -8,7 +8,7 @@ from typing import Any
 
 from vcsync.apimachinery.errors import StatusError
 from vcsync.apimachinery.strategy import Object
-from vcsync.apiserver.admission.plugin import Lookup, creates, refusal, spec_of
+from vcsync.apiserver.admission.framework.plugin import Lookup, creates, refusal, spec_of
 from vcsync.apiserver.request.scope import Admission
 from vcsync.objects.quantity import milli
 

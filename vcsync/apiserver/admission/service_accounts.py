@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from vcsync.apimachinery.errors import StatusError
 from vcsync.apimachinery.strategy import Object
 from vcsync.apimachinery.validation import names
-from vcsync.apiserver.admission.plugin import Lookup, creates, refusal, spec_of
+from vcsync.apiserver.admission.framework.plugin import Lookup, creates, refusal, spec_of
 from vcsync.apiserver.authorization.node_graph import NAMED
 from vcsync.apiserver.request.scope import Admission
 

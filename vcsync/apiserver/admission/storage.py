@@ -6,7 +6,7 @@ Source: Kubernetes' `plugin/pkg/admission/{storage,network/defaultingressclass,n
 from typing import Any
 
 from vcsync.apimachinery.strategy import Object
-from vcsync.apiserver.admission.plugin import Lookup, creates, refusal, spec_of
+from vcsync.apiserver.admission.framework.plugin import Lookup, creates, refusal, spec_of
 from vcsync.apiserver.request.scope import Admission
 from vcsync.objects.quantity import milli
 

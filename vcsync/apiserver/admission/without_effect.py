@@ -7,8 +7,8 @@ effect either; users of tenants cannot make them.
 from vcsync.api.without_effect import DEBUGGED, DEFAULT_SCHEDULER, SCHEDULER_NAME, WITHOUT_EFFECT
 from vcsync.apimachinery.strategy import Object
 from vcsync.apiserver.admission.daemon_sets import only_virtual_nodes
-from vcsync.apiserver.admission.plugin import Lookup
-from vcsync.apiserver.admission.pod_security import TEMPLATES, template_of
+from vcsync.apiserver.admission.framework.plugin import Lookup
+from vcsync.apiserver.admission.pod_security.plugin import TEMPLATES, template_of
 from vcsync.apiserver.request.scope import Admission
 
 

@@ -12,9 +12,9 @@ import structlog
 from vcsync.api import served
 from vcsync.apimachinery.kinds.core.service_claims import Network
 from vcsync.apiserver.admission.assemble import admission
-from vcsync.apiserver.admission.pod_security import DEFAULT
+from vcsync.apiserver.admission.framework.settings import Settings
+from vcsync.apiserver.admission.pod_security.plugin import DEFAULT
 from vcsync.apiserver.admission.quotas import QuotaClaims
-from vcsync.apiserver.admission.settings import Settings
 from vcsync.apiserver.admission.tenant_policies.status import TenantPolicyStatuses
 from vcsync.apiserver.apiextensions.catalogue import Catalogue
 from vcsync.apiserver.apiextensions.conversion import Reach, refuse

@@ -8,7 +8,7 @@ from vcsync.apimachinery.cel import conditions, devices
 from vcsync.apimachinery.crd import definition
 from vcsync.apimachinery.kinds.all_kinds import by_plural
 from vcsync.apimachinery.kinds.behaviours import BEHAVIOURS
-from vcsync.apimachinery.kinds.kind import View
+from vcsync.apimachinery.kinds.common.kind import View
 from vcsync.apimachinery.policies import findings
 from vcsync.apimachinery.resources import Resource
 from vcsync.apimachinery.schema import builtin

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 
 from vcsync.apimachinery.strategy import Context
 from vcsync.apimachinery.wire.negotiation import Representation
-from vcsync.apiserver.admission.pod_security import DEFAULT
-from vcsync.apiserver.admission.settings import Settings
+from vcsync.apiserver.admission.framework.settings import Settings
+from vcsync.apiserver.admission.pod_security.plugin import DEFAULT
 from vcsync.apiserver.handlers.request import Headers, Request
 from vcsync.apiserver.registry.storage_limit import MAX_BYTES, MAX_OBJECTS
 from vcsync.apiserver.request.audit_trail import Begun, Body, Level, Trail

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import cache, lru_cache, partial
 
 from vcsync.apimachinery.kinds import all_kinds
-from vcsync.apimachinery.kinds.kind import View
+from vcsync.apimachinery.kinds.common.kind import View
 from vcsync.apimachinery.patch import apply, managed, resets, scale
 from vcsync.apimachinery.patch.managed import Tracking
 from vcsync.apimachinery.resources import Resource

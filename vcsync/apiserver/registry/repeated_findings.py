@@ -6,7 +6,7 @@ of core's and of apimachinery's validation); each kind declares it.
 """
 
 from vcsync.apimachinery.kinds.all_kinds import by_plural
-from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.resources import Resource
 
 

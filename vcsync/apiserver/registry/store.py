@@ -14,7 +14,7 @@ from vcsync.apimachinery.cel import cooperative
 from vcsync.apimachinery.copies import copied
 from vcsync.apimachinery.errors import StatusError
 from vcsync.apimachinery.kinds.all_kinds import by_plural
-from vcsync.apimachinery.kinds.partial_writes import keep_all_but, keep_metadata, reset_metadata
+from vcsync.apimachinery.kinds.common.partial_writes import keep_all_but, keep_metadata, reset_metadata
 from vcsync.apimachinery.patch.managed import keep_times
 from vcsync.apimachinery.strategy import Behaviour, Object
 from vcsync.apiserver.flow.memory_budget import LIGHT

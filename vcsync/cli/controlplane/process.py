@@ -14,8 +14,8 @@ from pathlib import Path
 import click
 import structlog
 
-from vcsync.apiserver.admission.pod_security import DEFAULT
-from vcsync.apiserver.admission.settings import Settings, SettingsError, read
+from vcsync.apiserver.admission.framework.settings import Settings, SettingsError, read
+from vcsync.apiserver.admission.pod_security.plugin import DEFAULT
 from vcsync.apiserver.assembly.identity import Authentication, Identity
 from vcsync.apiserver.assembly.server import ControlPlane, control_plane
 from vcsync.apiserver.audit.files import Bounds

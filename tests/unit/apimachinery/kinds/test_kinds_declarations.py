@@ -8,7 +8,7 @@ import pytest
 
 from vcsync.apimachinery import kinds
 from vcsync.apimachinery.kinds.all_kinds import KINDS, by_plural, reset
-from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.patch.resets import NOTHING
 from vcsync.apimachinery.schema import builtin
 

@@ -10,8 +10,8 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcsync.apimachinery.kinds import addresses
 from vcsync.apimachinery.kinds.behaviours import BEHAVIOURS
+from vcsync.apimachinery.kinds.common import addresses
 from vcsync.apimachinery.kinds.core.pod_defaults import image_tag
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import selects

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from vcsync.apimachinery.kinds.all_kinds import by_kind
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.core import pod_volumes
 from vcsync.apimachinery.kinds.core.pod_status import validate as pod_status
-from vcsync.apimachinery.kinds.kind import Kind
 
 
 def declared(group: str, kind: str) -> Kind:

@@ -4,10 +4,9 @@ from copy import deepcopy
 
 import pytest
 
-from vcsync.apimachinery.kinds import disabled_fields
 from vcsync.apimachinery.kinds.all_kinds import KINDS
 from vcsync.apimachinery.kinds.behaviours import BEHAVIOURS
-from vcsync.apimachinery.kinds.core import volume_sources
+from vcsync.apimachinery.kinds.core import disabled_fields, volume_sources
 
 ISCSI = {"targetPortal": "192.0.2.1:3260", "iqn": "iqn.2026-01.example:x"}
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from vcsync.apimachinery.strategy import Context, User
-from vcsync.apiserver.admission.plugin import Lookup
+from vcsync.apiserver.admission.framework.plugin import Lookup
 from vcsync.apiserver.request.audit_trail import Level, Trail
 from vcsync.apiserver.request.caller import SYSTEM
 from vcsync.apiserver.request.scope import Admission

@@ -7,7 +7,7 @@ from asked_plane import Everybody, ask
 
 from hack.webhooks import ANSWERS
 from vcsync.apiserver.admission.assemble import admission
-from vcsync.apiserver.admission.settings import Exemptions, Limited, Settings
+from vcsync.apiserver.admission.framework.settings import Exemptions, Limited, Settings
 from vcsync.apiserver.apiextensions.catalogue import Catalogue
 from vcsync.apiserver.assembly.server import assemble
 from vcsync.apiserver.storage.sqlite import open_sqlite

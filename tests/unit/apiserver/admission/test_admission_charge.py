@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcsync.apiserver.admission.charge import NotCovered, QuotaExceeded, Write, charge, matches
-from vcsync.apiserver.admission.settings import Limited
+from vcsync.apiserver.admission.framework.settings import Limited
 from vcsync.objects.quantity import milli
 
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from vcsync.apiserver.admission.configurations import GROUP, Configurations
+from vcsync.apiserver.admission.framework.configurations import GROUP, Configurations
 from vcsync.apiserver.storage.interface import Change, Record
 
 POLICIES = "validatingadmissionpolicies"

@@ -3,10 +3,10 @@
 import pytest
 
 from vcsync.apimachinery.errors import StatusError
-from vcsync.apiserver.admission.pod_checks import findings
-from vcsync.apiserver.admission.pod_security import MAX_PODS, PodSecurity, existing, pod_security
-from vcsync.apiserver.admission.settings import Exemptions, Settings
-from vcsync.apiserver.admission.standards import Policy, Standard, policy
+from vcsync.apiserver.admission.framework.settings import Exemptions, Settings
+from vcsync.apiserver.admission.pod_security.plugin import MAX_PODS, PodSecurity, existing, pod_security
+from vcsync.apiserver.admission.pod_standards.pod_checks import findings
+from vcsync.apiserver.admission.pod_standards.standards import Policy, Standard, policy
 
 LABEL = "pod-security.kubernetes.io/"
 SAFE = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}

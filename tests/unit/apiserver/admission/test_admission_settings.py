@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from vcsync.apiserver.admission.settings import Limited, Settings, SettingsError, read
-from vcsync.apiserver.admission.standards import Standard
+from vcsync.apiserver.admission.framework.settings import Limited, Settings, SettingsError, read
+from vcsync.apiserver.admission.pod_standards.standards import Standard
 
 SECURITY = {"apiVersion": "pod-security.admission.config.k8s.io/v1", "kind": "PodSecurityConfiguration"}
 QUOTA = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "ResourceQuotaConfiguration"}

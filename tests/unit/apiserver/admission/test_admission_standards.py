@@ -2,10 +2,10 @@
 
 import pytest
 
-from vcsync.apiserver.admission.pod_checks import findings
-from vcsync.apiserver.admission.pod_security import PodSecurity
-from vcsync.apiserver.admission.settings import Exemptions, Settings
-from vcsync.apiserver.admission.standards import Policy, Standard
+from vcsync.apiserver.admission.framework.settings import Exemptions, Settings
+from vcsync.apiserver.admission.pod_security.plugin import PodSecurity
+from vcsync.apiserver.admission.pod_standards.pod_checks import findings
+from vcsync.apiserver.admission.pod_standards.standards import Policy, Standard
 
 LABEL = "pod-security.kubernetes.io/"
 NEWEST = 36

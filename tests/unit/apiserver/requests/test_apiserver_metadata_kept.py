@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from vcsync.apimachinery.kinds.partial_writes import keep_all_but, keep_metadata, reset_metadata
+from vcsync.apimachinery.kinds.common.partial_writes import keep_all_but, keep_metadata, reset_metadata
 from vcsync.apiserver.registry.eviction import set_condition
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.kinds.admissionregistration.webhooks import default_match, default_rules, rule
-from vcsync.apimachinery.kinds.defaults import fill
+from vcsync.apimachinery.kinds.common.defaults import fill
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import (
     Findings,

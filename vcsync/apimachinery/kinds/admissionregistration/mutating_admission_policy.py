@@ -13,7 +13,7 @@ from vcsync.apimachinery.kinds.admissionregistration.admission_policies import (
     validate_param_kind,
 )
 from vcsync.apimachinery.kinds.admissionregistration.webhooks import match_conditions
-from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.validation.fields import Findings, Object, items, one_of, part, text
 from vcsync.apimachinery.wire import cells
 

@@ -10,7 +10,7 @@ from vcsync.apimachinery.kinds.admissionregistration.admission_policies import (
     default_binding,
     validate_binding,
 )
-from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.common.kind import Kind
 
 KIND = Kind(
     group="admissionregistration.k8s.io",

@@ -8,7 +8,7 @@ from vcsync.apimachinery.kinds.admissionregistration.webhooks import (
     default_configuration,
     validate_configuration,
 )
-from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.wire import cells
 
 KIND = Kind(

@@ -11,7 +11,7 @@ from vcsync.apimachinery.kinds.admissionregistration.admission_policies import (
     default_binding,
     validate_binding,
 )
-from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.validation.fields import Findings, Object, items, part
 
 _ACTIONS = ("Audit", "Deny", "Warn")

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
-from vcsync.apimachinery.kinds.defaults import fill
+from vcsync.apimachinery.kinds.common.defaults import fill
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import (
     Findings,

@@ -5,7 +5,7 @@
 Source: apiextensions-apiserver's `pkg/registry/customresourcedefinition`.
 """
 
-from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.patch.resets import SPEC, STATUS
 
 KIND = Kind(

@@ -8,8 +8,8 @@ from datetime import datetime
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
-from vcsync.apimachinery.kinds.defaults import fill
-from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.common.defaults import fill
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.patch.resets import SPEC_AND_METADATA, STATUS
 from vcsync.apimachinery.strategy import Context
 from vcsync.apimachinery.validation import names

@@ -8,8 +8,8 @@ from datetime import datetime
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
-from vcsync.apimachinery.kinds.apps.workloads import as_list
-from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.common.kind import Kind
+from vcsync.apimachinery.kinds.core.workloads import as_list
 from vcsync.apimachinery.validation.fields import Findings, Object, immutable, number
 from vcsync.apimachinery.wire import cells
 

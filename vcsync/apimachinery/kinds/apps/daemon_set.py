@@ -4,7 +4,10 @@ Source: Kubernetes' `pkg/apis/apps/validation`, `pkg/registry/apps/daemonset` an
 """
 
 from vcsync.apimachinery import errors
-from vcsync.apimachinery.kinds.apps.workloads import (
+from vcsync.apimachinery.kinds.common.defaults import fill
+from vcsync.apimachinery.kinds.common.kind import Kind
+from vcsync.apimachinery.kinds.core import pod_defaults, pod_validation
+from vcsync.apimachinery.kinds.core.workloads import (
     amount,
     as_list,
     at_most_everything,
@@ -16,9 +19,6 @@ from vcsync.apimachinery.kinds.apps.workloads import (
     shown_strategy,
     workload_warnings,
 )
-from vcsync.apimachinery.kinds.core import pod_defaults, pod_validation
-from vcsync.apimachinery.kinds.defaults import fill
-from vcsync.apimachinery.kinds.kind import Kind
 from vcsync.apimachinery.patch.resets import SPEC, STATUS
 from vcsync.apimachinery.strategy import Context
 from vcsync.apimachinery.validation.fields import (

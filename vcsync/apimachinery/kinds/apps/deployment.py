@@ -4,8 +4,11 @@ Source: Kubernetes' `pkg/apis/apps/validation`, `pkg/registry/apps/deployment` a
 """
 
 from vcsync.apimachinery import errors
-from vcsync.apimachinery.kinds.apps.workload_columns import ready
-from vcsync.apimachinery.kinds.apps.workloads import (
+from vcsync.apimachinery.kinds.common.defaults import fill
+from vcsync.apimachinery.kinds.common.kind import Kind
+from vcsync.apimachinery.kinds.core import pod_defaults
+from vcsync.apimachinery.kinds.core.workload_columns import ready
+from vcsync.apimachinery.kinds.core.workloads import (
     amount,
     as_list,
     at_most_everything,
@@ -19,9 +22,6 @@ from vcsync.apimachinery.kinds.apps.workloads import (
     shown_strategy,
     workload_warnings,
 )
-from vcsync.apimachinery.kinds.core import pod_defaults
-from vcsync.apimachinery.kinds.defaults import fill
-from vcsync.apimachinery.kinds.kind import Kind
 from vcsync.apimachinery.patch.resets import STATUS, Reset, paths
 from vcsync.apimachinery.strategy import Context
 from vcsync.apimachinery.validation.fields import Findings, Object, nonnegative, number, part, text

@@ -3,8 +3,11 @@
 Source: Kubernetes' `pkg/apis/apps/validation`, `pkg/registry/apps/replicaset` and `pkg/printers/internalversion`.
 """
 
-from vcsync.apimachinery.kinds.apps.workload_columns import REPLICA_COLUMNS
-from vcsync.apimachinery.kinds.apps.workloads import (
+from vcsync.apimachinery.kinds.common.defaults import fill
+from vcsync.apimachinery.kinds.common.kind import Kind
+from vcsync.apimachinery.kinds.core import pod_defaults
+from vcsync.apimachinery.kinds.core.workload_columns import REPLICA_COLUMNS
+from vcsync.apimachinery.kinds.core.workloads import (
     as_list,
     own_selector,
     replica_set_status,
@@ -13,9 +16,6 @@ from vcsync.apimachinery.kinds.apps.workloads import (
     same_selector,
     workload_warnings,
 )
-from vcsync.apimachinery.kinds.core import pod_defaults
-from vcsync.apimachinery.kinds.defaults import fill
-from vcsync.apimachinery.kinds.kind import Kind
 from vcsync.apimachinery.patch.resets import SPEC, STATUS
 from vcsync.apimachinery.validation.fields import Findings, Object, nonnegative, part
 from vcsync.apimachinery.wire import cells

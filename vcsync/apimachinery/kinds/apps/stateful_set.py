@@ -5,8 +5,12 @@ Source: `ValidateStatefulSet*` in Kubernetes' `pkg/apis/apps/validation`, `pkg/r
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
-from vcsync.apimachinery.kinds.apps.workload_columns import ready
-from vcsync.apimachinery.kinds.apps.workloads import (
+from vcsync.apimachinery.kinds.common.defaults import fill
+from vcsync.apimachinery.kinds.common.kind import Kind
+from vcsync.apimachinery.kinds.core import persistent_volume_claim, pod_defaults, pod_validation
+from vcsync.apimachinery.kinds.core.pod_annotations import pod_annotations
+from vcsync.apimachinery.kinds.core.workload_columns import ready
+from vcsync.apimachinery.kinds.core.workloads import (
     available_are_ready,
     collisions,
     fewer_than_replicas,
@@ -16,10 +20,6 @@ from vcsync.apimachinery.kinds.apps.workloads import (
     shown_strategy,
     workload_warnings,
 )
-from vcsync.apimachinery.kinds.core import persistent_volume_claim, pod_defaults, pod_validation
-from vcsync.apimachinery.kinds.core.pod_annotations import pod_annotations
-from vcsync.apimachinery.kinds.defaults import fill
-from vcsync.apimachinery.kinds.kind import Kind
 from vcsync.apimachinery.patch.resets import SPEC, STATUS
 from vcsync.apimachinery.strategy import Context
 from vcsync.apimachinery.validation import names

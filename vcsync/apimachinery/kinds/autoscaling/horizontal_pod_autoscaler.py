@@ -12,9 +12,9 @@ from vcsync.apimachinery.errors import FieldError
 from vcsync.apimachinery.kinds.autoscaling import v1_conversion
 from vcsync.apimachinery.kinds.autoscaling.metrics_column import metrics
 from vcsync.apimachinery.kinds.autoscaling.v1_conversion import cpu_metric
+from vcsync.apimachinery.kinds.common.defaults import fill
+from vcsync.apimachinery.kinds.common.kind import Kind, View
 from vcsync.apimachinery.kinds.core.resources import container_resource_name, milli, nonnegative_quantity
-from vcsync.apimachinery.kinds.defaults import fill
-from vcsync.apimachinery.kinds.kind import Kind, View
 from vcsync.apimachinery.patch.resets import SPEC, STATUS
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import (

@@ -3,7 +3,7 @@
 Source: Kubernetes' `pkg/printers/internalversion`.
 """
 
-from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.wire import cells
 
 KIND = Kind(

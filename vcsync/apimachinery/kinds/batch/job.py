@@ -8,14 +8,14 @@ from datetime import datetime
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
-from vcsync.apimachinery.kinds.apps.workloads import pods_hostname_warning
 from vcsync.apimachinery.kinds.batch import job_status
 from vcsync.apimachinery.kinds.batch.job_conditions import condition
 from vcsync.apimachinery.kinds.batch.job_policies import failure_policy, replacement_policy, success_policy
+from vcsync.apimachinery.kinds.common.defaults import fill
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.core import pod_defaults, pod_validation
 from vcsync.apimachinery.kinds.core.pod_warnings import template_warnings
-from vcsync.apimachinery.kinds.defaults import fill
-from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.core.workloads import pods_hostname_warning
 from vcsync.apimachinery.patch.resets import SPEC, STATUS
 from vcsync.apimachinery.strategy import Context
 from vcsync.apimachinery.validation import names

@@ -13,8 +13,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
-from vcsync.apimachinery.kinds.kind import Kind, PartialWrite
-from vcsync.apimachinery.kinds.partial_writes import keep_all_but
+from vcsync.apimachinery.kinds.common.kind import Kind, PartialWrite
+from vcsync.apimachinery.kinds.common.partial_writes import keep_all_but
 from vcsync.apimachinery.patch.resets import Reset, paths
 from vcsync.apimachinery.strategy import Context
 from vcsync.apimachinery.validation import names

@@ -5,7 +5,7 @@ Source: Kubernetes' `pkg/apis/coordination/validation`,
 """
 
 from vcsync.apimachinery import errors
-from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.strategy import Context
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import Findings, Object, one_of, part, say, text

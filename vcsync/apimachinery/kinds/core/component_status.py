@@ -7,7 +7,7 @@ Source: Kubernetes' `pkg/apis/core/validation`,
 from datetime import datetime
 from typing import Any
 
-from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.wire import cells
 
 

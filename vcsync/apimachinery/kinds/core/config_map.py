@@ -5,8 +5,8 @@ Source: Kubernetes' `pkg/apis/core/validation`, `pkg/registry/core/configmap` an
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.core.immutable_data import MOST_DATA, decoded, frozen
-from vcsync.apimachinery.kinds.kind import Kind
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import Findings, Object, part, say
 from vcsync.apimachinery.wire import cells

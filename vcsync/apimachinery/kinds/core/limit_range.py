@@ -6,13 +6,13 @@ Source: Kubernetes' `pkg/apis/core/validation`, `pkg/registry/core/limitrange` a
 from typing import Any
 
 from vcsync.apimachinery import errors
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.core.resources import (
     container_resource_name,
     milli,
     overcommits,
     resource_name,
 )
-from vcsync.apimachinery.kinds.kind import Kind
 from vcsync.apimachinery.strategy import Context
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import Findings, Object, indexed, items, part, say, text

@@ -5,9 +5,9 @@ Source: Kubernetes' `pkg/apis/core/validation`, `pkg/registry/core/namespace` an
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
-from vcsync.apimachinery.kinds.defaults import fill
-from vcsync.apimachinery.kinds.kind import Kind, PartialWrite
-from vcsync.apimachinery.kinds.partial_writes import keep_all_but
+from vcsync.apimachinery.kinds.common.defaults import fill
+from vcsync.apimachinery.kinds.common.kind import Kind, PartialWrite
+from vcsync.apimachinery.kinds.common.partial_writes import keep_all_but
 from vcsync.apimachinery.patch.resets import SPEC, STATUS
 from vcsync.apimachinery.strategy import Context, none
 from vcsync.apimachinery.validation import names

@@ -9,11 +9,11 @@ from typing import Any
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
-from vcsync.apimachinery.kinds.address_warnings import cidr_warnings
-from vcsync.apimachinery.kinds.addresses import cidr, range_of
+from vcsync.apimachinery.kinds.common.address_warnings import cidr_warnings
+from vcsync.apimachinery.kinds.common.addresses import cidr, range_of
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.core.pod_scheduling import EFFECTS
 from vcsync.apimachinery.kinds.core.resources import resource_value
-from vcsync.apimachinery.kinds.kind import Kind
 from vcsync.apimachinery.patch.resets import SPEC, STATUS
 from vcsync.apimachinery.strategy import Context
 from vcsync.apimachinery.validation import names

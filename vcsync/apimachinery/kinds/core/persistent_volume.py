@@ -7,6 +7,10 @@ from datetime import datetime
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
+from vcsync.apimachinery.kinds.common.defaults import fill
+from vcsync.apimachinery.kinds.common.kind import Kind
+from vcsync.apimachinery.kinds.common.node_labels import node_term_warnings
+from vcsync.apimachinery.kinds.common.paths import no_backsteps
 from vcsync.apimachinery.kinds.core import pod_volumes, volume_sources
 from vcsync.apimachinery.kinds.core.persistent_volume_claim import VOLUME_MODES, access_modes
 from vcsync.apimachinery.kinds.core.pod_defaults import AZURE_DISK, ISCSI, RBD
@@ -14,10 +18,6 @@ from vcsync.apimachinery.kinds.core.pod_scheduling import node_selector
 from vcsync.apimachinery.kinds.core.pod_volumes import needs, partitioned
 from vcsync.apimachinery.kinds.core.resources import basic_quantity, positive_quantity
 from vcsync.apimachinery.kinds.core.volume_columns import CLASS_COLUMNS, phase, short_modes
-from vcsync.apimachinery.kinds.defaults import fill
-from vcsync.apimachinery.kinds.kind import Kind
-from vcsync.apimachinery.kinds.node_labels import node_term_warnings
-from vcsync.apimachinery.kinds.paths import no_backsteps
 from vcsync.apimachinery.patch.resets import SPEC, STATUS
 from vcsync.apimachinery.strategy import Context
 from vcsync.apimachinery.validation import names

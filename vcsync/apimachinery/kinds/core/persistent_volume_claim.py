@@ -9,6 +9,8 @@ from typing import Any
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
+from vcsync.apimachinery.kinds.common.defaults import fill
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.core.resources import (
     basic_quantity,
     is_native,
@@ -17,8 +19,6 @@ from vcsync.apimachinery.kinds.core.resources import (
     resource_value,
 )
 from vcsync.apimachinery.kinds.core.volume_columns import CLASS_COLUMNS, phase, short_modes
-from vcsync.apimachinery.kinds.defaults import fill
-from vcsync.apimachinery.kinds.kind import Kind
 from vcsync.apimachinery.patch.resets import SPEC, STATUS
 from vcsync.apimachinery.strategy import Context
 from vcsync.apimachinery.validation import names

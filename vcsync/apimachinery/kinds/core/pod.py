@@ -7,6 +7,8 @@ from typing import Any
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
+from vcsync.apimachinery.kinds.common.kind import Kind, PartialWrite
+from vcsync.apimachinery.kinds.common.partial_writes import keep_all_but, reset_metadata
 from vcsync.apimachinery.kinds.core import (
     pod_columns,
     pod_defaults,
@@ -18,8 +20,6 @@ from vcsync.apimachinery.kinds.core import (
 from vcsync.apimachinery.kinds.core.pod_annotations import annotations_and_fields, pod_annotations
 from vcsync.apimachinery.kinds.core.pod_containers import image_spaces
 from vcsync.apimachinery.kinds.core.resources import milli
-from vcsync.apimachinery.kinds.kind import Kind, PartialWrite
-from vcsync.apimachinery.kinds.partial_writes import keep_all_but, reset_metadata
 from vcsync.apimachinery.patch.fields import EMPTY
 from vcsync.apimachinery.patch.resets import STATUS, Reset, paths
 from vcsync.apimachinery.strategy import Context

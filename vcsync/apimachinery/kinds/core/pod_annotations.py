@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from vcsync.apimachinery import errors
+from vcsync.apimachinery.kinds.common.paths import descending
 from vcsync.apimachinery.kinds.core.pod_defaults import containers
-from vcsync.apimachinery.kinds.paths import descending
 from vcsync.apimachinery.validation.fields import Findings, Object, part, text
 
 MIRROR = "kubernetes.io/config.mirror"

@@ -7,11 +7,11 @@ Source: `validateContainers`, `validateInitContainers`, `validateEphemeralContai
 from dataclasses import dataclass, field
 
 from vcsync.apimachinery import errors
+from vcsync.apimachinery.kinds.common.paths import descending
 from vcsync.apimachinery.kinds.core.pod_environment import environment, environment_from
 from vcsync.apimachinery.kinds.core.pod_probes import handlers, probe, stop_signal
 from vcsync.apimachinery.kinds.core.pod_security import container_security
 from vcsync.apimachinery.kinds.core.resources import requirements
-from vcsync.apimachinery.kinds.paths import descending
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import (
     Findings,

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from vcsync.apimachinery.kinds.common.defaults import fill
 from vcsync.apimachinery.kinds.core.resources import default_pod_resources
-from vcsync.apimachinery.kinds.defaults import fill
 from vcsync.apimachinery.validation.fields import Object, items, part
 
 _CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")

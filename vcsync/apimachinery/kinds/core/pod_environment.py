@@ -4,12 +4,12 @@ Source: `ValidateEnv`, `ValidateEnvFrom` and below in Kubernetes' `pkg/apis/core
 """
 
 from vcsync.apimachinery import errors
+from vcsync.apimachinery.kinds.common.paths import no_backsteps
 from vcsync.apimachinery.kinds.core.pod_projections import (
     ENVIRONMENT_FIELDS,
     field_reference,
     resource_reference,
 )
-from vcsync.apimachinery.kinds.paths import no_backsteps
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import Findings, Object, indexed, say, text
 

@@ -7,7 +7,7 @@ Source: `validateProjectionSources`, `validateObjectFieldSelector` and around in
 import re
 
 from vcsync.apimachinery import errors
-from vcsync.apimachinery.kinds.paths import file_mode, local
+from vcsync.apimachinery.kinds.common.paths import file_mode, local
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import (
     Findings,

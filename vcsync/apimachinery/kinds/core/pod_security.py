@@ -7,8 +7,8 @@ Source: `ValidateSecurityContext`, `validatePodSpecSecurityContext`, `validateWi
 import re
 
 from vcsync.apimachinery import errors
+from vcsync.apimachinery.kinds.common.paths import descending
 from vcsync.apimachinery.kinds.core.pod_defaults import containers
-from vcsync.apimachinery.kinds.paths import descending
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import (
     Findings,

@@ -7,8 +7,8 @@ from typing import Any
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
-from vcsync.apimachinery.kinds import disabled_fields
-from vcsync.apimachinery.kinds.addresses import address, dual
+from vcsync.apimachinery.kinds.common.addresses import address, dual
+from vcsync.apimachinery.kinds.core import disabled_fields
 from vcsync.apimachinery.kinds.core.pod_updates import annotation_changes
 from vcsync.apimachinery.strategy import Context
 from vcsync.apimachinery.validation import names

@@ -3,8 +3,8 @@
 Source: Kubernetes' `pkg/registry/core/pod/strategy.go` and `ValidatePodCreate`.
 """
 
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.core import pod_defaults, pod_validation, pod_warnings
-from vcsync.apimachinery.kinds.kind import Kind
 from vcsync.apimachinery.validation.fields import Object, part
 from vcsync.apimachinery.wire import cells
 

@@ -4,7 +4,7 @@ Source: `ValidatePodSpec` and `ValidatePodTemplateSpec` in Kubernetes' `pkg/apis
 """
 
 from vcsync.apimachinery import errors
-from vcsync.apimachinery.kinds.addresses import address
+from vcsync.apimachinery.kinds.common.addresses import address
 from vcsync.apimachinery.kinds.core import pod_scheduling
 from vcsync.apimachinery.kinds.core.pod_annotations import annotations_and_fields, pod_annotations
 from vcsync.apimachinery.kinds.core.pod_containers import (

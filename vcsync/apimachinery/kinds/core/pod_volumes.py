@@ -6,10 +6,10 @@ Source: `ValidateVolumes` and below in Kubernetes' `pkg/apis/core/validation`.
 from collections.abc import Callable
 
 from vcsync.apimachinery import errors
+from vcsync.apimachinery.kinds.common.paths import descending, file_mode, no_backsteps
 from vcsync.apimachinery.kinds.core import persistent_volume_claim, pod_projections, volume_sources
 from vcsync.apimachinery.kinds.core.pod_projections import key_to_path
 from vcsync.apimachinery.kinds.core.resources import milli
-from vcsync.apimachinery.kinds.paths import descending, file_mode, no_backsteps
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import (
     Findings,

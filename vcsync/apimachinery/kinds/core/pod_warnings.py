@@ -6,11 +6,11 @@ Source: Kubernetes' `pkg/api/pod/warnings.go`.
 from collections.abc import Iterator
 from typing import Any
 
+from vcsync.apimachinery.kinds.common.node_labels import deprecated_label, node_term_warnings
 from vcsync.apimachinery.kinds.core.overlapping_paths import overlapping_paths
 from vcsync.apimachinery.kinds.core.pod_annotations import APP_ARMOR
 from vcsync.apimachinery.kinds.core.pod_defaults import containers
 from vcsync.apimachinery.kinds.core.resources import milli
-from vcsync.apimachinery.kinds.node_labels import deprecated_label, node_term_warnings
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import Object, items, part, text
 

@@ -5,17 +5,17 @@ Source: Kubernetes' `pkg/apis/core/validation`,
 """
 
 from vcsync.apimachinery import errors
-from vcsync.apimachinery.kinds.apps.workload_columns import REPLICA_COLUMNS
-from vcsync.apimachinery.kinds.apps.workloads import (
+from vcsync.apimachinery.kinds.common.defaults import fill
+from vcsync.apimachinery.kinds.common.kind import Kind
+from vcsync.apimachinery.kinds.core import pod_defaults, pod_validation
+from vcsync.apimachinery.kinds.core.workload_columns import REPLICA_COLUMNS
+from vcsync.apimachinery.kinds.core.workloads import (
     as_list,
     replica_set_status,
     replicas_field,
     runs_forever,
     workload_warnings,
 )
-from vcsync.apimachinery.kinds.core import pod_defaults, pod_validation
-from vcsync.apimachinery.kinds.defaults import fill
-from vcsync.apimachinery.kinds.kind import Kind
 from vcsync.apimachinery.patch.resets import SPEC, STATUS
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import Findings, Object, nonnegative, part, selects

@@ -8,8 +8,8 @@ from typing import Any
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.core.resources import quota_resource_name, resource_value
-from vcsync.apimachinery.kinds.kind import Kind
 from vcsync.apimachinery.patch.resets import SPEC, STATUS
 from vcsync.apimachinery.validation.fields import IMMUTABLE, Findings, Object, items, part, text
 from vcsync.apimachinery.wire import cells

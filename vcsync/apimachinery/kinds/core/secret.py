@@ -8,9 +8,9 @@ import base64
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
 from vcsync.apimachinery.gotext import json_type
+from vcsync.apimachinery.kinds.common.defaults import fill
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.core.immutable_data import MOST_DATA, decoded, frozen
-from vcsync.apimachinery.kinds.defaults import fill
-from vcsync.apimachinery.kinds.kind import Kind
 from vcsync.apimachinery.strategy import Context
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import Findings, Object, immutable, part, say, text

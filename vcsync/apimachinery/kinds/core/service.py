@@ -8,12 +8,12 @@ from typing import Any
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
-from vcsync.apimachinery.kinds.addresses import address, cidr, parse, reachable
+from vcsync.apimachinery.kinds.common.addresses import address, cidr, parse, reachable
+from vcsync.apimachinery.kinds.common.defaults import fill
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.core import service_network
 from vcsync.apimachinery.kinds.core.pod_containers import PROTOCOLS
 from vcsync.apimachinery.kinds.core.service_network import accessible, headless, needs_health_check
-from vcsync.apimachinery.kinds.defaults import fill
-from vcsync.apimachinery.kinds.kind import Kind
 from vcsync.apimachinery.patch.resets import SPEC, STATUS
 from vcsync.apimachinery.strategy import Context
 from vcsync.apimachinery.validation import names

@@ -3,7 +3,7 @@
 Source: Kubernetes' `pkg/apis/core/validation`, `pkg/registry/core/serviceaccount` and `pkg/printers/internalversion`.
 """
 
-from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.validation.fields import Object, items, part
 from vcsync.apimachinery.wire import cells
 

@@ -12,7 +12,7 @@ from functools import partial
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
-from vcsync.apimachinery.kinds.addresses import is_v6
+from vcsync.apimachinery.kinds.common.addresses import is_v6
 from vcsync.apimachinery.kinds.core.service_network import (
     cluster_ip_fields,
     needs_health_check,

@@ -6,7 +6,7 @@ Source: `ValidateServiceClusterIPsRelatedFields` in Kubernetes' `pkg/apis/core/v
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
-from vcsync.apimachinery.kinds.addresses import address, dual, is_v6
+from vcsync.apimachinery.kinds.common.addresses import address, dual, is_v6
 from vcsync.apimachinery.validation.fields import Findings, Object, items, one_of, part, text
 
 _FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")

@@ -8,11 +8,11 @@ from datetime import datetime
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
-from vcsync.apimachinery.kinds.address_warnings import address_warnings
-from vcsync.apimachinery.kinds.addresses import address, canonical_address, is_v6, reachable
+from vcsync.apimachinery.kinds.common.address_warnings import address_warnings
+from vcsync.apimachinery.kinds.common.addresses import address, canonical_address, is_v6, reachable
+from vcsync.apimachinery.kinds.common.defaults import fill
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.core.pod_containers import PROTOCOLS
-from vcsync.apimachinery.kinds.defaults import fill
-from vcsync.apimachinery.kinds.kind import Kind
 from vcsync.apimachinery.strategy import Context
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import (

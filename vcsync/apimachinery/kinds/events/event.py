@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
+from vcsync.apimachinery.kinds.common.kind import Kind, View
 from vcsync.apimachinery.kinds.core.event import COLUMNS, FIELDS, fields, legacy
-from vcsync.apimachinery.kinds.kind import Kind, View
 from vcsync.apimachinery.validation.fields import Findings, Object, immutable, needed, number, part, text
 
 _FROZEN = (

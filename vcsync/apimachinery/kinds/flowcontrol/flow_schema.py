@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from vcsync.apimachinery import errors
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.flowcontrol.status import validate_status
-from vcsync.apimachinery.kinds.kind import Kind
 from vcsync.apimachinery.patch.resets import SPEC_AND_METADATA, STATUS
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import (

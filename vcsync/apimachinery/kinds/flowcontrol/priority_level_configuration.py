@@ -7,9 +7,9 @@ Source: Kubernetes' `pkg/apis/flowcontrol/validation`,
 import math
 
 from vcsync.apimachinery import errors
-from vcsync.apimachinery.kinds.defaults import fill
+from vcsync.apimachinery.kinds.common.defaults import fill
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.flowcontrol.status import validate_status
-from vcsync.apimachinery.kinds.kind import Kind
 from vcsync.apimachinery.patch.resets import SPEC_AND_METADATA, STATUS
 from vcsync.apimachinery.validation.fields import Findings, Object, choice, number, part, text
 from vcsync.apimachinery.wire import cells

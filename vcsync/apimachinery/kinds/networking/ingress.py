@@ -8,9 +8,9 @@ from datetime import datetime
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
-from vcsync.apimachinery.kinds.addresses import parse
+from vcsync.apimachinery.kinds.common.addresses import parse
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.core.service import balancer, balancer_status
-from vcsync.apimachinery.kinds.kind import Kind
 from vcsync.apimachinery.kinds.networking.references import object_reference
 from vcsync.apimachinery.patch.resets import SPEC, STATUS
 from vcsync.apimachinery.validation import names

@@ -8,8 +8,8 @@ from datetime import datetime
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
-from vcsync.apimachinery.kinds.addresses import canonical_address
-from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.common.addresses import canonical_address
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.networking.references import segments
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import IMMUTABLE, Findings, Object, part, say, text

@@ -8,10 +8,10 @@ import ipaddress
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
-from vcsync.apimachinery.kinds.address_warnings import cidr_warnings
-from vcsync.apimachinery.kinds.addresses import cidr, range_of
-from vcsync.apimachinery.kinds.defaults import fill
-from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.common.address_warnings import cidr_warnings
+from vcsync.apimachinery.kinds.common.addresses import cidr, range_of
+from vcsync.apimachinery.kinds.common.defaults import fill
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import (
     Findings,

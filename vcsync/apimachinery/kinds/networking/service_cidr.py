@@ -6,8 +6,8 @@ Source: Kubernetes' `pkg/apis/networking/validation`,
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
-from vcsync.apimachinery.kinds.addresses import canonical_cidr, range_of
-from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.common.addresses import canonical_cidr, range_of
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.patch.resets import SPEC_AND_METADATA, STATUS
 from vcsync.apimachinery.validation.fields import IMMUTABLE, Findings, Object, items, part
 from vcsync.apimachinery.wire import cells

@@ -4,10 +4,10 @@ Source: Kubernetes' `pkg/apis/node/validation`, `pkg/registry/node/runtimeclass`
 """
 
 from vcsync.apimachinery import errors
+from vcsync.apimachinery.kinds.common.kind import Kind
+from vcsync.apimachinery.kinds.common.node_labels import deprecated_label
 from vcsync.apimachinery.kinds.core.pod_scheduling import tolerations
 from vcsync.apimachinery.kinds.core.resources import requirements
-from vcsync.apimachinery.kinds.kind import Kind
-from vcsync.apimachinery.kinds.node_labels import deprecated_label
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import Findings, Object, immutable, items, labels, part, say, text
 from vcsync.apimachinery.wire import cells

@@ -6,8 +6,8 @@ Source: Kubernetes' `pkg/apis/policy/validation`,
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
-from vcsync.apimachinery.kinds.apps.workloads import at_most_everything, count
-from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.common.kind import Kind
+from vcsync.apimachinery.kinds.core.workloads import at_most_everything, count
 from vcsync.apimachinery.patch.resets import SPEC, STATUS
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import (

@@ -4,7 +4,7 @@ Source: Kubernetes' `pkg/apis/rbac/validation`, `pkg/registry/rbac/clusterrole` 
 """
 
 from vcsync.apimachinery import errors
-from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.rbac.policy_rules import validate_rules
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import Findings, Object, indexed, items, selector

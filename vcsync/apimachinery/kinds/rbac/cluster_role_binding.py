@@ -4,7 +4,7 @@ Source: Kubernetes' `pkg/apis/rbac/validation`,
 `pkg/registry/rbac/clusterrolebinding` and `pkg/printers/internalversion`.
 """
 
-from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.rbac.bindings import (
     BINDING_COLUMNS,
     default_binding,

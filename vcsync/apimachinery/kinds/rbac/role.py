@@ -3,7 +3,7 @@
 Source: Kubernetes' `pkg/apis/rbac/validation`, `pkg/registry/rbac/role` and `pkg/printers/internalversion`.
 """
 
-from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.rbac.policy_rules import validate_rules
 from vcsync.apimachinery.validation import names
 

@@ -5,8 +5,8 @@ Source: Kubernetes' `pkg/apis/resource/v1/defaults.go` and `pkg/apis/resource/va
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
+from vcsync.apimachinery.kinds.common.defaults import fill
 from vcsync.apimachinery.kinds.core.pod_volumes import csi_driver_name
-from vcsync.apimachinery.kinds.defaults import fill
 from vcsync.apimachinery.kinds.resource import device_slices, device_status
 from vcsync.apimachinery.strategy import Context
 from vcsync.apimachinery.validation import names

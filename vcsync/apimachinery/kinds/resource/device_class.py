@@ -5,8 +5,8 @@ Source: Kubernetes' `pkg/apis/resource/validation`,
 """
 
 from vcsync.apimachinery import errors
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.core.resources import is_extended
-from vcsync.apimachinery.kinds.kind import Kind
 from vcsync.apimachinery.kinds.resource.claim_spec import configuration, selectors
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import Findings, Object, indexed, part

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
-from vcsync.apimachinery.kinds.addresses import interface_address
+from vcsync.apimachinery.kinds.common.addresses import interface_address
 from vcsync.apimachinery.kinds.core.pod_scheduling import node_selector
 from vcsync.apimachinery.kinds.core.pod_volumes import csi_driver_name
 from vcsync.apimachinery.kinds.resource import device_slices

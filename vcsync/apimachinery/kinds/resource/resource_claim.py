@@ -7,7 +7,7 @@ Source: Kubernetes' `pkg/apis/resource/validation`,
 from datetime import datetime
 
 from vcsync.apimachinery.errors import FieldError
-from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.resource import device_status
 from vcsync.apimachinery.kinds.resource.claim_spec import (
     claim,

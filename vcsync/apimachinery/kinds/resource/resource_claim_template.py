@@ -5,8 +5,8 @@ Source: Kubernetes' `pkg/apis/resource/validation`,
 """
 
 from vcsync.apimachinery.errors import FieldError
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.core.persistent_volume_claim import template_metadata
-from vcsync.apimachinery.kinds.kind import Kind
 from vcsync.apimachinery.kinds.resource.claim_spec import claim, claim_update, default_spec
 from vcsync.apimachinery.validation.fields import Object, part
 from vcsync.apimachinery.wire import cells

@@ -6,10 +6,10 @@ Source: Kubernetes' `pkg/apis/resource/validation`,
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
+from vcsync.apimachinery.kinds.common.defaults import fill
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.core.pod_scheduling import node_selector
 from vcsync.apimachinery.kinds.core.pod_volumes import csi_driver_name
-from vcsync.apimachinery.kinds.defaults import fill
-from vcsync.apimachinery.kinds.kind import Kind
 from vcsync.apimachinery.kinds.resource import device_slices, device_status
 from vcsync.apimachinery.strategy import Context
 from vcsync.apimachinery.validation import names

@@ -6,8 +6,8 @@ Source: Kubernetes' `pkg/apis/scheduling/validation`,
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
-from vcsync.apimachinery.kinds.defaults import fill
-from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.common.defaults import fill
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.validation.fields import Findings, Object, immutable, number, one_of, part, text
 from vcsync.apimachinery.wire import cells
 

@@ -5,8 +5,8 @@ Source: Kubernetes' `pkg/apis/storage/validation`, `pkg/registry/storage/csinode
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.core.pod_volumes import csi_driver_name
-from vcsync.apimachinery.kinds.kind import Kind
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import IMMUTABLE, Findings, Object, indexed, items, part, say, text
 from vcsync.apimachinery.wire import cells

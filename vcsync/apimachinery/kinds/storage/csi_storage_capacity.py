@@ -5,8 +5,8 @@ Source: Kubernetes' `pkg/apis/storage/validation`,
 """
 
 from vcsync.apimachinery.errors import FieldError
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.core.resources import nonnegative_quantity
-from vcsync.apimachinery.kinds.kind import Kind
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import Findings, Object, immutable, say, selector, text
 

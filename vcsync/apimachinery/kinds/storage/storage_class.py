@@ -8,9 +8,9 @@ from datetime import datetime
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
-from vcsync.apimachinery.kinds.defaults import fill
-from vcsync.apimachinery.kinds.kind import Kind
-from vcsync.apimachinery.kinds.node_labels import deprecated_label
+from vcsync.apimachinery.kinds.common.defaults import fill
+from vcsync.apimachinery.kinds.common.kind import Kind
+from vcsync.apimachinery.kinds.common.node_labels import deprecated_label
 from vcsync.apimachinery.kinds.storage.parameters import validate_parameters, validate_provisioner
 from vcsync.apimachinery.validation.fields import (
     Findings,

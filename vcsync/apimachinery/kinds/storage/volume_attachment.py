@@ -6,9 +6,9 @@ Source: Kubernetes' `pkg/apis/storage/validation`,
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.core.persistent_volume import default_sources, inline_spec
 from vcsync.apimachinery.kinds.core.pod_volumes import csi_driver_name
-from vcsync.apimachinery.kinds.kind import Kind
 from vcsync.apimachinery.kinds.storage.parameters import BIGGEST
 from vcsync.apimachinery.patch.resets import SPEC_AND_METADATA, STATUS
 from vcsync.apimachinery.strategy import Context

@@ -6,7 +6,7 @@ Source: Kubernetes' `pkg/apis/storage/validation`,
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
-from vcsync.apimachinery.kinds.kind import Kind
+from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.storage.parameters import validate_parameters, validate_provisioner
 from vcsync.apimachinery.validation.fields import Findings, Object, part, text
 from vcsync.apimachinery.wire import cells

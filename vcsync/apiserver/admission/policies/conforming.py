@@ -6,7 +6,7 @@ from vcsync.apimachinery.schema import builtin
 from vcsync.apimachinery.schema.node import Schema
 from vcsync.apimachinery.strategy import Object
 from vcsync.apimachinery.wire import decode
-from vcsync.apiserver.admission.request import kind_of
+from vcsync.apiserver.admission.framework.request import kind_of
 from vcsync.apiserver.request.resource import Kind
 
 

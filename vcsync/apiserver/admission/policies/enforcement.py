@@ -17,9 +17,11 @@ from vcsync.apimachinery.cel.request import Attributes
 from vcsync.apimachinery.errors import Cause, StatusError
 from vcsync.apimachinery.resources import Resource
 from vcsync.apimachinery.strategy import Object
-from vcsync.apiserver.admission.configurations import Configurations
-from vcsync.apiserver.admission.matching import is_exempt
-from vcsync.apiserver.admission.plugin import Lookup
+from vcsync.apiserver.admission.framework.configurations import Configurations
+from vcsync.apiserver.admission.framework.matching import is_exempt
+from vcsync.apiserver.admission.framework.plugin import Lookup
+from vcsync.apiserver.admission.framework.request import admission_request
+from vcsync.apiserver.admission.framework.versions import Versions
 from vcsync.apiserver.admission.policies import mutating, validating
 from vcsync.apiserver.admission.policies.conforming import check, schema_of
 from vcsync.apiserver.admission.policies.hooks import Binding, Hook, Target, hooks, matched
@@ -27,8 +29,6 @@ from vcsync.apiserver.admission.policies.mutating import Reinvocation
 from vcsync.apiserver.admission.policies.params import Misconfigured, ParamSource, collect, shown_kind
 from vcsync.apiserver.admission.policies.patches import NotApplied
 from vcsync.apiserver.admission.policies.validating import CODES, Denial
-from vcsync.apiserver.admission.request import admission_request
-from vcsync.apiserver.admission.versions import Versions
 from vcsync.apiserver.admission.webhooks.versioned_objects import VersionedObjects
 from vcsync.apiserver.request.resource import Kind
 from vcsync.apiserver.request.scope import Admission

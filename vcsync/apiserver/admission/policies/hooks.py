@@ -10,9 +10,9 @@ from typing import Protocol
 from vcsync.apimachinery.resources import Resource
 from vcsync.apimachinery.selectors.label_selectors import LabelSelector
 from vcsync.apimachinery.strategy import Object
-from vcsync.apiserver.admission.configurations import Configuration
-from vcsync.apiserver.admission.matching import Place, Rule, labels_match, rule_of, selector_of
-from vcsync.apiserver.admission.request import place_of, with_resource
+from vcsync.apiserver.admission.framework.configurations import Configuration
+from vcsync.apiserver.admission.framework.matching import Place, Rule, labels_match, rule_of, selector_of
+from vcsync.apiserver.admission.framework.request import place_of, with_resource
 from vcsync.apiserver.request.scope import Admission
 
 

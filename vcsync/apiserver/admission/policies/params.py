@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from vcsync.apimachinery.strategy import Object
-from vcsync.apiserver.admission.matching import labels_of, selector_of
+from vcsync.apiserver.admission.framework.matching import labels_of, selector_of
 from vcsync.apiserver.request.resource import Kind
 
 MOST = 1000

@@ -10,8 +10,8 @@ from vcsync.apimachinery import errors
 from vcsync.apimachinery.cel.authorizing import Check
 from vcsync.apimachinery.gotext import plain
 from vcsync.apimachinery.strategy import Object, User
-from vcsync.apiserver.admission.configurations import GROUP
-from vcsync.apiserver.admission.plugin import Lookup
+from vcsync.apiserver.admission.framework.configurations import GROUP
+from vcsync.apiserver.admission.framework.plugin import Lookup
 from vcsync.apiserver.request.caller import MASTERS
 from vcsync.apiserver.request.resource import Kind
 from vcsync.apiserver.request.scope import Admission, Admit

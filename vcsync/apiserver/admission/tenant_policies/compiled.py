@@ -20,9 +20,9 @@ from vcsync.apimachinery.policies import findings
 from vcsync.apimachinery.resources import Resource
 from vcsync.apimachinery.selectors.label_selectors import LabelSelector
 from vcsync.apimachinery.strategy import Object
-from vcsync.apiserver.admission.matching import selector_of
+from vcsync.apiserver.admission.framework.matching import selector_of
+from vcsync.apiserver.admission.pod_standards.standards import Standard, minor_of
 from vcsync.apiserver.admission.policies.hooks import Binding, Constraints, Hook, constraints_of
-from vcsync.apiserver.admission.standards import Standard, minor_of
 from vcsync.apiserver.admission.tenant_policies.placed import RBAC, Placed, problems_of, read_placed
 from vcsync.apiserver.request.caller import SYSTEM
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from vcsync.api.policy_specs import PolicyServices
 from vcsync.apimachinery.errors import Cause, StatusError
 from vcsync.apimachinery.strategy import Object
-from vcsync.apiserver.admission.plugin import Lookup, creates, refusal, spec_of
-from vcsync.apiserver.admission.pod_security import (
+from vcsync.apiserver.admission.framework.plugin import Lookup, creates, refusal, spec_of
+from vcsync.apiserver.admission.pod_security.plugin import (
     TEMPLATES,
     UNCHECKED,
     described,

@@ -17,10 +17,10 @@ from vcsync.apimachinery.patch import jsonpatch
 from vcsync.apimachinery.patch.owners import read_from_client
 from vcsync.apimachinery.resources import Resource
 from vcsync.apimachinery.strategy import Object
-from vcsync.apiserver.admission.configurations import Configuration, Configurations
-from vcsync.apiserver.admission.matching import is_exempt
-from vcsync.apiserver.admission.plugin import Lookup
-from vcsync.apiserver.admission.versions import Versions
+from vcsync.apiserver.admission.framework.configurations import Configuration, Configurations
+from vcsync.apiserver.admission.framework.matching import is_exempt
+from vcsync.apiserver.admission.framework.plugin import Lookup
+from vcsync.apiserver.admission.framework.versions import Versions
 from vcsync.apiserver.admission.webhooks import annotations
 from vcsync.apiserver.admission.webhooks.calls import CallingWebhookFailed, Reach, call, left
 from vcsync.apiserver.admission.webhooks.hooks import MUTATING, VALIDATING, Hook, Hooks, hooks_in

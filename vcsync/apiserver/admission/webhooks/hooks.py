@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from vcsync.apimachinery.selectors.label_selectors import LabelSelector
-from vcsync.apiserver.admission.matching import Rule, rule_of, selector_of
+from vcsync.apiserver.admission.framework.matching import Rule, rule_of, selector_of
 
 Object = dict[str, Any]
 

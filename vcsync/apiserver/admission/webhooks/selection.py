@@ -12,9 +12,14 @@ from vcsync.apimachinery.cel.conditions import evaluate_conditions
 from vcsync.apimachinery.cel.request import Attributes
 from vcsync.apimachinery.resources import Resource
 from vcsync.apimachinery.strategy import Object
-from vcsync.apiserver.admission.matching import first_match, labels_match, labels_of
-from vcsync.apiserver.admission.plugin import Lookup
-from vcsync.apiserver.admission.request import admission_request, namespace_of, place_of, with_resource
+from vcsync.apiserver.admission.framework.matching import first_match, labels_match, labels_of
+from vcsync.apiserver.admission.framework.plugin import Lookup
+from vcsync.apiserver.admission.framework.request import (
+    admission_request,
+    namespace_of,
+    place_of,
+    with_resource,
+)
 from vcsync.apiserver.admission.webhooks.hooks import Hook
 from vcsync.apiserver.admission.webhooks.versioned_objects import VersionedObjects
 from vcsync.apiserver.request.scope import Admission

@@ -14,8 +14,8 @@ from vcsync.apimachinery.resources import Resource
 from vcsync.apimachinery.schema.findings import DecodeError
 from vcsync.apimachinery.strategy import Object
 from vcsync.apimachinery.wire import decode
-from vcsync.apiserver.admission.request import kind_of
-from vcsync.apiserver.admission.versions import Versions
+from vcsync.apiserver.admission.framework.request import kind_of
+from vcsync.apiserver.admission.framework.versions import Versions
 from vcsync.apiserver.request import scale as scaling
 from vcsync.apiserver.request.scope import Admission
 

@@ -3,7 +3,7 @@
 import pytest
 from asked_plane import Everybody, ask
 
-from vcsync.apiserver.admission.configurations import Configurations
+from vcsync.apiserver.admission.framework.configurations import Configurations
 from vcsync.apiserver.admission.policy_context import policies
 from vcsync.apiserver.admission.webhooks.dispatch import mutation
 from vcsync.apiserver.apiextensions.catalogue import Catalogue

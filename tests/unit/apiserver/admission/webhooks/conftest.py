@@ -6,8 +6,8 @@ import pytest
 from asked_plane import Everybody, ask
 
 from hack.webhooks import ANSWERS
-from vcsync.apiserver.admission.configurations import Configurations
-from vcsync.apiserver.admission.versions import Versions
+from vcsync.apiserver.admission.framework.configurations import Configurations
+from vcsync.apiserver.admission.framework.versions import Versions
 from vcsync.apiserver.admission.webhooks.dispatch import Webhooks, mutation
 from vcsync.apiserver.apiextensions.catalogue import Catalogue
 from vcsync.apiserver.assembly.server import assemble

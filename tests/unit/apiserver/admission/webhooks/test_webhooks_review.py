@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcsync.apimachinery.errors import StatusError
-from vcsync.apiserver.admission.matching import Place
+from vcsync.apiserver.admission.framework.matching import Place
 from vcsync.apiserver.admission.webhooks import hooks as hooks_module
 from vcsync.apiserver.admission.webhooks.hooks import Hooks, hooks_in
 from vcsync.apiserver.admission.webhooks.review import read, refused, version_for

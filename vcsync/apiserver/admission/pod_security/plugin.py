@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
 from vcsync.apimachinery.strategy import Object
-from vcsync.apiserver.admission.plugin import Lookup, refusal
-from vcsync.apiserver.admission.pod_checks import Violation
-from vcsync.apiserver.admission.settings import Settings
-from vcsync.apiserver.admission.standards import (
+from vcsync.apiserver.admission.framework.plugin import Lookup, refusal
+from vcsync.apiserver.admission.framework.settings import Settings
+from vcsync.apiserver.admission.pod_standards.pod_checks import Violation
+from vcsync.apiserver.admission.pod_standards.standards import (
     LABEL,
     LEVELS,
     PRIVILEGED,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
 from vcsync.apimachinery.strategy import Object
-from vcsync.apiserver.admission.pod_checks import Violation, findings
+from vcsync.apiserver.admission.pod_standards.pod_checks import Violation, findings
 
 LABEL = "pod-security.kubernetes.io/"
 LEVELS = ("privileged", "baseline", "restricted")

@@ -13,7 +13,7 @@ import msgspec
 import yaml
 
 from vcsync.apimachinery.validation import names
-from vcsync.apiserver.admission.standards import LEVELS, PRIVILEGED, Policy, Standard, minor_of
+from vcsync.apiserver.admission.pod_standards.standards import LEVELS, PRIVILEGED, Policy, Standard, minor_of
 
 MAX_FILE = 2**20
 API_VERSION, KIND = "apiserver.config.k8s.io/v1", "AdmissionConfiguration"

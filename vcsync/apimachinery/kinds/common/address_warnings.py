@@ -5,7 +5,7 @@ Source: `GetWarningsForIP`, `GetWarningsForCIDR` in apimachinery's `util/validat
 
 import ipaddress
 
-from vcsync.apimachinery.kinds.addresses import parse, range_of, shown
+from vcsync.apimachinery.kinds.common.addresses import parse, range_of, shown
 
 
 def address_warnings(path: str, value: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""`python -m hack.attacks.sweep`: runs every attack, on one process and on two over etcd, and checks for damage."""
+"""`python -m hack.attacks.tables.sweep`: runs every attack, on one process and on two over etcd, and checks for damage."""
 
 import argparse
 import contextlib
@@ -244,7 +244,7 @@ def sweep(chosen: Sequence[tuple[str, Case]], theatres: Sequence[str], folder: P
 
 def main() -> int:
     """Run the attacks; returns 0 if none was missed."""
-    parser = argparse.ArgumentParser(prog="python -m hack.attacks.sweep", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m hack.attacks.tables.sweep", description=__doc__)
     parser.add_argument("--only", default="", metavar="REGEX", help="attacks whose 'table: name' matches")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="only every Nth attack")
     parser.add_argument(

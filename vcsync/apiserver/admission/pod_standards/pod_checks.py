@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vcsync.apimachinery.strategy import Object
-from vcsync.apiserver.admission.word_lists import plural, quoted
+from vcsync.apiserver.admission.pod_standards.word_lists import plural, quoted
 
 Violation = tuple[str, str]
 """Reason and detail."""

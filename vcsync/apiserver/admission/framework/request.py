@@ -9,7 +9,7 @@ from typing import Any
 
 from vcsync.apimachinery.resources import Resource
 from vcsync.apimachinery.strategy import User
-from vcsync.apiserver.admission.matching import Place
+from vcsync.apiserver.admission.framework.matching import Place
 from vcsync.apiserver.request.scope import Admission
 
 Object = dict[str, Any]

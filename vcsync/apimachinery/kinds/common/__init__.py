@@ -1,0 +1,1 @@
+"""Rules and types that the kinds of several groups share."""

@@ -1,5 +1,6 @@
 """`python -m hack.suites`: runs suites of tests, and remembers which have passed on the present tree."""
 
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -35,7 +36,7 @@ def run_named(names: tuple[str, ...], arguments: str) -> None:
     results = Results(tree())
     done: list[Result] = []
     for name in names:
-        done.append(run(BY_NAME[name], results.folder, shown=True, arguments=arguments.split()))
+        done.append(run(BY_NAME[name], results.folder, shown=True, arguments=shlex.split(arguments)))
         if not arguments:
             results.save(done[-1])
         if not done[-1].green:
@@ -74,7 +75,7 @@ def _verified(suite: Suite, results: Results, root: Path, *, again: bool) -> Res
     if earlier and earlier.green and not again:
         click.echo(f"{suite.name}: has passed on this tree")
         return earlier
-    click.echo(f"{suite.name}: {suite.purpose}")
+    click.echo(f"{suite.name}: {suite.purpose} (output: {results.folder / suite.name}.log)")
     result = run(suite, results.folder, shown=False, root=root)
     results.save(result)
     click.echo(f"{suite.name}: {'passed' if result.green else 'FAILED'} in {result.seconds:.0f} s")

@@ -26,7 +26,7 @@ class Declared:
         kind: `object`, `map`, `list`, `string`, `bytes`, `int`, `double`, `bool`, `timestamp`, `duration`, `dyn`.
         smallest: size of the smallest value as JSON, in bytes.
         largest: most elements, or most bytes of a string.
-        fields: of an object: escaped name -> (name, type).
+        fields: of an object: name in expressions -> (name, type). A reserved word has its escaped name, too.
         element: the type of elements of a list or map.
         title: the name of an object in messages.
         list_type: of a list: `x-kubernetes-list-type`, which decides how two lists are compared.
@@ -50,6 +50,17 @@ def escape(name: str) -> str | None:
     if name in RESERVED:
         return f"__{name}__"
     return re.sub(r"__|[-./]", lambda match: _ESCAPES[match[0]], name)
+
+
+def spellings(name: str) -> tuple[str, ...]:
+    """Return the names by which expressions know a field, the escaped one first. Empty: they cannot name it.
+
+    Since Kubernetes 1.31 (`SetRecognizeKeywordAsFieldName`), a field whose name is a reserved word has both.
+    """
+    escaped = escape(name)
+    if escaped is None:
+        return ()
+    return (escaped, name) if name in RESERVED else (escaped,)
 
 
 def _string(node: Structural) -> Declared:
@@ -95,9 +106,8 @@ def _object(node: Structural, *, whole: bool) -> Declared | None:
         type_ = declare(below, whole=below.embedded)
         if type_ is None:
             continue
-        escaped = escape(name)
-        if escaped is not None:
-            found.fields[escaped] = (name, type_)
+        for spelling in spellings(name):
+            found.fields[spelling] = (name, type_)
         if name in needed and below.default is None:
             found.smallest += len(name.encode("utf-8", "replace")) + type_.smallest + 4
     if whole:

@@ -6,7 +6,7 @@ Source: `SchemaDeclType` of k8s.io/apiserver `pkg/cel/common` over `pkg/cel/open
 from collections.abc import Mapping
 from typing import Any
 
-from vcsync.apimachinery.cel.declared import Declared, escape
+from vcsync.apimachinery.cel.declared import Declared, spellings
 
 _REFERENCE = "#/components/schemas/"
 _SCALARS = {"boolean": "bool", "number": "double", "integer": "int"}
@@ -72,9 +72,9 @@ class Types:
             return None if element is None else Declared("map", element=element)
         found = Declared("object", plain=False)
         for name, below in (schema.get("properties") or {}).items():
-            type_, escaped = self._type(below), escape(name)
-            if type_ is not None and escaped is not None:
-                found.fields[escaped] = (name, type_)
+            type_ = self._type(below)
+            if type_ is not None:
+                found.fields |= dict.fromkeys(spellings(name), (name, type_))
         return found
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from vcsync.apimachinery.cel.declared import Declared
+from vcsync.apimachinery.cel.declared import RESERVED, Declared
 
 INT_MIN, INT_MAX, UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 _SECOND = 1_000_000_000
@@ -304,6 +304,8 @@ def _equal_structs(left: Struct, right: Struct, work: Work) -> bool:
     if len(left.raw) != len(right.raw):
         return False
     for escaped, (name, _) in left.declared.fields.items():
+        if escaped in RESERVED:  # the escaped name of the same field is there, too
+            continue
         if (name in left.raw) != (name in right.raw):
             return False
         if name in left.raw and not equal(left.get(escaped), right.get(escaped), work):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcsync.apimachinery.cel import rules as module
-from vcsync.apimachinery.cel.declared import declare, escape
+from vcsync.apimachinery.cel.declared import RESERVED, declare, escape
 from vcsync.apimachinery.cel.rules import compile_rules, estimate
 from vcsync.apimachinery.cel.values import CelError, Duration, Timestamp, Work, equal
 from vcsync.apimachinery.structural.schema import build
@@ -119,6 +119,28 @@ def test_transitions_are_checked_only_on_changes():
 )  # fmt: skip
 def test_names_of_fields_are_escaped(name, escaped):
     assert escape(name) == escaped
+
+
+@pytest.mark.parametrize("word", sorted(RESERVED - {"true", "false", "null", "in"}))
+def test_a_field_named_by_a_reserved_word_has_both_names(word):
+    """Kubeflow Trainer's and JobSet's definitions write `self.namespace`."""
+    rules = (
+        f"!has(self.{word}) || self.{word} == self.__{word}__",
+        f"self.?{word}.orValue('') != 'refused'",
+        "self == self",
+    )
+    properties = {word: {"type": "string"}, "plain": {"type": "string"}}
+    node = build(
+        {
+            "type": "object",
+            "properties": properties,
+            "x-kubernetes-validations": [{"rule": each} for each in rules],
+        }
+    )
+    assert [each.error for each in estimate(node, whole=False)] == [""] * 3
+    compiled = compile_rules(node)
+    assert list(compiled.validate("", {word: "a"}, None, None)) == []
+    assert len(list(compiled.validate("", {word: "refused"}, None, None))) == 1
 
 
 def test_unlimited_lists_count_as_what_fits_in_a_request():

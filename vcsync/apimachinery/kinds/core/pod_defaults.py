@@ -56,7 +56,7 @@ def pod(found: Object) -> None:
     default_pod_resources(spec)
     fill(spec, {"enableServiceLinks": True})
     if spec.get("hostNetwork"):
-        _host_ports(spec, ("containers", "initContainers"))
+        _host_ports(spec)
     pod_spec(spec)
     if (spec["terminationGracePeriodSeconds"] or 0) < 0:
         spec["terminationGracePeriodSeconds"] = 1
@@ -81,8 +81,8 @@ def _requests_from_limits(container: Object) -> None:
         resources["requests"] = requests
 
 
-def _host_ports(spec: Object, keys: tuple[str, ...]) -> None:
-    for key in keys:
+def _host_ports(spec: Object) -> None:
+    for key in ("containers", "initContainers"):
         for container in items(spec, key):
             for port in items(container, "ports"):
                 if port.get("containerPort"):
@@ -97,8 +97,6 @@ def template(found: Object | None) -> None:
 
 def pod_spec(spec: Object) -> None:
     """Set the defaults that Pods and templates share."""
-    if spec.get("hostNetwork"):
-        _host_ports(spec, ("containers",))
     fill(
         spec,
         {

@@ -80,6 +80,15 @@ class Compiled:
             raise DecodeError(str(misfit))
         return [*(f"metadata.{each}" for each in foreign), *removed, *sorted(embedded)]
 
+    def default_status(self, obj: Object) -> None:
+        """Set the default of an absent status, in place.
+
+        A creation drops the status with its defaults. kube-apiserver fills in defaults whenever it reads a stored object.
+        """
+        status = self.node.properties.get("status")
+        if "status" not in obj and status is not None and status.default is not None:
+            structural.apply_defaults(obj, Structural({}, properties={"status": status}, has_default=True))
+
 
 def compile_version(definition: Object, name: str) -> Compiled:
     """Return the compiled version of a definition. Equal versions are compiled once.

@@ -155,7 +155,7 @@ class Served:
         return found
 
     async def store(self, working: Object) -> Object:
-        """Convert an object of this version to the storage version.
+        """Convert an object of this version to the storage version, in which an absent status has its default.
 
         Raises:
             StatusError: 500, the conversion webhook failed.
@@ -163,6 +163,8 @@ class Served:
         found = (await self._converter.convert([working], self.resource.storage_api_version))[0]
         if self._name != self._storage:
             compile_version(self._definition, self._storage).decode(found, lenient=True)
+        else:
+            self._compiled.default_status(found)
         return found
 
     async def into(self, served: Object, api_version: str) -> Object:

@@ -117,3 +117,43 @@ async def test_a_status_write_does_not_change_the_metadata(api, gadgets):
         for body in (made.body, found.body)
     )
     assert after == before
+
+
+async def test_an_absent_status_has_its_default_from_the_first_answer_on(api):
+    """Gateways of the Gateway API have one, below which kubectl shows their conditions."""
+    state = {"type": "string", "default": "Unknown"}
+    status = {
+        "type": "object",
+        "default": {"count": 1},
+        "properties": {"count": {"type": "integer"}, "state": state},
+    }
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"status": status}}}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": schema,
+        "subresources": {"status": {}},
+    }
+    spec = {
+        "group": "example.org",
+        "scope": "Namespaced",
+        "names": {"plural": "gates", "kind": "Gate"},
+        "versions": [version],
+    }
+    await api("POST", DEFINITIONS, {"metadata": {"name": "gates.example.org"}, "spec": spec})
+    path = "/apis/example.org/v1/namespaces/default/gates"
+
+    async def served() -> bool:
+        return (await api("GET", path)).status == 200
+
+    await until(served)
+    gate = {"apiVersion": "example.org/v1", "kind": "Gate", "metadata": {"name": "g"}, "status": {"count": 7}}
+    default = {"count": 1, "state": "Unknown"}
+    made = await api("POST", path, gate)
+    assert made["status"] == default
+    assert (await api("GET", f"{path}/g"))["status"] == default
+    changed = await api("PATCH", f"{path}/g/status", {"status": {"count": 2}}, **MERGE)
+    assert changed["status"] == {"count": 2, "state": "Unknown"}
+    unchanged = await api("PATCH", f"{path}/g", {"status": {"count": 3}}, **MERGE)
+    assert (unchanged["status.count"], unchanged["metadata.generation"]) == (2, 1)

@@ -23,7 +23,6 @@ from vcsync.apimachinery.validation.fields import (
 from vcsync.apimachinery.wire import cells
 
 MUTABLE = ("*", "CONNECT", "CREATE", "UPDATE")
-OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 
 
 def _default_resources(found: Object | None) -> None:
@@ -47,15 +46,14 @@ def default_binding(found: Object) -> None:
     _default_resources(spec.get("matchResources"))
 
 
-def _resources(path: str, found: Object, operations: tuple[str, ...]) -> Findings:
+def _resources(path: str, found: Object) -> Findings:
     if found.get("matchPolicy") is not None:
         yield from one_of(f"{path}.matchPolicy", found["matchPolicy"], ("Equivalent", "Exact"))
     yield from selector(f"{path}.namespaceSelector", found.get("namespaceSelector"))
     yield from selector(f"{path}.objectSelector", found.get("objectSelector"))
     for key in ("resourceRules", "excludeResourceRules"):
         for each, here in indexed(found, key, f"{path}.{key}"):
-            # Exclude rules may name any operation, even one that the policy cannot match.
-            yield from rule(here, each, operations=operations if key == "resourceRules" else OPERATIONS)
+            yield from rule(here, each)
             yield from _resource_names(f"{here}.resourceNames", items(each, "resourceNames"))
 
 
@@ -90,13 +88,13 @@ def validate_param_kind(path: str, found: Object | None) -> Findings:
         yield from say(f"{path}.kind", kind, [message + each for each in wrong])
 
 
-def validate_constraints(spec: Object, operations: tuple[str, ...]) -> Findings:
+def validate_constraints(spec: Object) -> Findings:
     """Yield the findings on the objects and operations that a policy matches."""
     constraints = spec.get("matchConstraints")
     if constraints is None:
         yield errors.required("spec.matchConstraints")
         return
-    yield from _resources("spec.matchConstraints", constraints, operations)
+    yield from _resources("spec.matchConstraints", constraints)
     if not items(constraints, "resourceRules"):
         yield errors.required("spec.matchConstraints.resourceRules")
 
@@ -105,13 +103,16 @@ def _parameters(path: str, found: Object | None) -> Findings:
     if found is None:
         return
     name, chosen = text(found, "name"), found.get("selector")
-    if name and chosen is not None:
-        yield errors.not_allowed(f"{path}.name", "name and selector are mutually exclusive")
+    both = bool(name) and chosen is not None
     if name:
         yield from say(f"{path}.name", name, names.path_segment(name))
+    if both:
+        yield errors.not_allowed(f"{path}.name", "name and selector are mutually exclusive")
+    yield from selector(f"{path}.selector", chosen)
+    if both:
+        yield errors.not_allowed(f"{path}.selector", "name and selector are mutually exclusive")
     if not name and chosen is None:
         yield errors.required(path, "one of name or selector must be specified")
-    yield from selector(f"{path}.selector", chosen)
     action = found.get("parameterNotFoundAction")
     if not action:
         yield errors.required(f"{path}.parameterNotFoundAction")
@@ -119,8 +120,16 @@ def _parameters(path: str, found: Object | None) -> Findings:
         yield from one_of(f"{path}.parameterNotFoundAction", action, ("Deny", "Allow"))
 
 
-def validate_binding(found: Object, operations: tuple[str, ...]) -> Findings:
-    """Yield the findings on a binding; `operations` are those that its policy may match."""
+def validate_mutable_operations(spec: Object) -> Findings:
+    """Yield the findings on operations in whose requests a policy can change nothing."""
+    constraints = part(spec, "matchConstraints")
+    for each in items(constraints, "resourceRules"):
+        for operation in items(each, "operations"):
+            yield from one_of("spec.matchConstraints.resourceRules.operations", operation, MUTABLE)
+
+
+def validate_binding(found: Object) -> Findings:
+    """Yield the findings on a binding."""
     spec = part(found, "spec")
     name = text(spec, "policyName")
     if not name:
@@ -128,7 +137,7 @@ def validate_binding(found: Object, operations: tuple[str, ...]) -> Findings:
     else:
         yield from say("spec.policyName", name, names.dns_subdomain(name))
     yield from _parameters("spec.paramRef", spec.get("paramRef"))
-    yield from _resources("spec.matchResources", part(spec, "matchResources"), operations)
+    yield from _resources("spec.matchResources", part(spec, "matchResources"))
 
 
 def parameter_kind(obj: cells.Object, _: datetime) -> str:

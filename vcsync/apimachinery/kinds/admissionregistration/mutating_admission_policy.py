@@ -6,10 +6,10 @@ Source: Kubernetes' `pkg/apis/admissionregistration/validation`,
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.kinds.admissionregistration.admission_policies import (
-    MUTABLE,
     default_policy,
     parameter_kind,
     validate_constraints,
+    validate_mutable_operations,
     validate_param_kind,
 )
 from vcsync.apimachinery.kinds.admissionregistration.webhooks import match_conditions
@@ -22,7 +22,8 @@ def _mutating(found: Object) -> Findings:
     spec = part(found, "spec")
     yield from one_of("spec.failurePolicy", text(spec, "failurePolicy"), ("Fail", "Ignore"))
     yield from validate_param_kind("spec.paramKind", spec.get("paramKind"))
-    yield from validate_constraints(spec, MUTABLE)
+    yield from validate_constraints(spec)
+    yield from validate_mutable_operations(spec)
     yield from match_conditions("spec.matchConditions", items(spec, "matchConditions"))
     if not items(spec, "mutations"):
         yield errors.required("spec.mutations", "mutations must contain at least one item")

@@ -5,7 +5,6 @@ Source: Kubernetes' `pkg/apis/admissionregistration/validation`,
 """
 
 from vcsync.apimachinery.kinds.admissionregistration.admission_policies import (
-    MUTABLE,
     POLICY_BINDING_COLUMNS,
     default_binding,
     validate_binding,
@@ -19,7 +18,7 @@ KIND = Kind(
     generation=("spec",),
     unconditional_update=False,
     default=default_binding,
-    validate=lambda found: list(validate_binding(found, MUTABLE)),
+    validate=lambda found: list(validate_binding(found)),
     columns=POLICY_BINDING_COLUMNS,
     any_finalizers=True,
     repeats_finalizer_findings=True,

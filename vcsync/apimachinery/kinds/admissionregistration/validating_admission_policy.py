@@ -7,7 +7,6 @@ Source: Kubernetes' `pkg/apis/admissionregistration/validation`,
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
 from vcsync.apimachinery.kinds.admissionregistration.admission_policies import (
-    OPERATIONS,
     default_policy,
     parameter_kind,
     validate_constraints,
@@ -36,7 +35,7 @@ def _validating(found: Object) -> Findings:
     spec = part(found, "spec")
     yield from one_of("spec.failurePolicy", text(spec, "failurePolicy"), ("Fail", "Ignore"))
     yield from validate_param_kind("spec.paramKind", spec.get("paramKind"))
-    yield from validate_constraints(spec, OPERATIONS)
+    yield from validate_constraints(spec)
     yield from match_conditions("spec.matchConditions", items(spec, "matchConditions"))
     validations, annotations = items(spec, "validations"), items(spec, "auditAnnotations")
     if not validations and not annotations:

@@ -6,7 +6,6 @@ Source: Kubernetes' `pkg/apis/admissionregistration/validation`,
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.kinds.admissionregistration.admission_policies import (
-    OPERATIONS,
     POLICY_BINDING_COLUMNS,
     default_binding,
     validate_binding,
@@ -18,7 +17,7 @@ _ACTIONS = ("Audit", "Deny", "Warn")
 
 
 def _validating_binding(found: Object) -> Findings:
-    yield from validate_binding(found, OPERATIONS)
+    yield from validate_binding(found)
     path, actions = "spec.validationActions", items(part(found, "spec"), "validationActions")
     if not actions:
         yield errors.required(path, "at least one validation action is required")

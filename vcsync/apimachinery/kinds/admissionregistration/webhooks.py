@@ -52,7 +52,7 @@ def default_configuration(found: Object, *, mutating: bool) -> None:
             fill(service, {"port": 443})
 
 
-def rule(path: str, found: Object, *, operations: tuple[str, ...] = _OPERATIONS) -> Findings:
+def rule(path: str, found: Object) -> Findings:
     """Check one rule that selects requests by operation, group, version, resource and scope."""
     asked = items(found, "operations")
     if not asked:
@@ -62,7 +62,7 @@ def rule(path: str, found: Object, *, operations: tuple[str, ...] = _OPERATIONS)
             f"{path}.operations", asked, "if '*' is present, must not specify other operations"
         )
     for index, each in enumerate(asked):
-        yield from one_of(f"{path}.operations[{index}]", each, operations)
+        yield from one_of(f"{path}.operations[{index}]", each, _OPERATIONS)
     for key, message in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
         values = items(found, key)
         if not values:

@@ -93,13 +93,12 @@ def spec(path: str, found: Object) -> Findings:
         yield from _source(f"{path}.dataSource", source)
     if reference is not None:
         yield from _source(f"{path}.dataSourceRef", reference)
-    if (
-        source is not None
-        and reference is not None
-        and any(source.get(key) != reference.get(key) for key in ("apiGroup", "kind", "name"))
-    ):
+    if source is not None and reference is not None:
         # The value is a field path, which kube-apiserver shows as {}.
-        yield errors.wrong(path, {}, "must match dataSourceRef")
+        if text(reference, "namespace"):
+            yield errors.wrong(path, {}, "may not be specified when dataSourceRef.namespace is specified")
+        elif any(source.get(key) != reference.get(key) for key in ("apiGroup", "kind", "name")):
+            yield errors.wrong(path, {}, "must match dataSourceRef")
     yield from _class(path, found, "volumeAttributesClassName")
 
 
@@ -189,13 +188,7 @@ def _validate_update(new: Object, old: Object) -> list[FieldError]:
     now, was = deepcopy(part(new, "spec")), deepcopy(part(old, "spec"))
     if not text(was, "volumeName") and "volumeName" in now:
         was["volumeName"] = now["volumeName"]
-    annotation = part(old, "metadata", "annotations").get(_CLASS_ANNOTATION)
-    if (
-        "storageClassName" in now
-        and "storageClassName" not in was
-        and annotation in (None, now["storageClassName"])
-    ):
-        del now["storageClassName"]
+    found += _class_changes(new, old, now)
     size, before = now.get("resources", {}).get("requests", {}).get("storage"), None
     before = was.get("resources", {}).get("requests", {}).get("storage")
     if text(part(new, "status"), "phase") == "Bound":
@@ -217,6 +210,22 @@ def _validate_update(new: Object, old: Object) -> list[FieldError]:
         immutable("volumeMode", part(new, "spec").get("volumeMode"), part(old, "spec").get("volumeMode"))
     )
     return found
+
+
+def _class_changes(new: Object, old: Object, now: Object) -> Findings:
+    """Check changes of the storage class, and drop it from the new spec `now` where it may be set.
+
+    A claim without a class may get one. The annotation, which older clients write, may only become the field.
+    """
+    annotation = part(old, "metadata", "annotations").get(_CLASS_ANNOTATION)
+    written = part(new, "metadata", "annotations").get(_CLASS_ANNOTATION)
+    sets = "storageClassName" in now and "storageClassName" not in part(old, "spec")
+    if sets and annotation == now["storageClassName"] and written in (None, annotation):
+        del now["storageClassName"]
+        return
+    yield from immutable(f"metadata.annotations.{_CLASS_ANNOTATION}", written or "", annotation or "")
+    if sets and annotation is None:
+        del now["storageClassName"]
 
 
 def _status(new: Object, _: Object) -> list[FieldError]:

@@ -92,8 +92,8 @@ def subjects(kind: str) -> cells.Cell:
 
 
 def _subject_cell(subject: cells.Object) -> str:
-    if subject.get("kind") == "ServiceAccount" and subject.get("namespace"):
-        return f"{subject['namespace']}/{subject.get('name', '')}"
+    if subject.get("kind") == "ServiceAccount":
+        return f"{subject.get('namespace', '')}/{subject.get('name', '')}"
     return str(subject.get("name", ""))
 
 

@@ -21,6 +21,8 @@ class Census:
         self._mark = f"{RUN}={run}".encode()
         self._ended = threading.Event()
         self.most = 0
+        self.peak: tuple[str, ...] = ()
+        """Prefix and etcd of each of them at that moment, which tell the cluster and the test bed."""
 
     @contextlib.contextmanager
     def counting(self) -> Iterator[None]:
@@ -35,13 +37,18 @@ class Census:
 
     def _count(self) -> None:
         while not self._ended.wait(SECONDS):
-            self.most = max(self.most, sum(map(self._belongs, Path("/proc").glob("[0-9]*"))))
+            found = tuple(filter(None, map(self._cluster, Path("/proc").glob("[0-9]*"))))
+            if len(found) > self.most:
+                self.most, self.peak = len(found), found
 
-    def _belongs(self, process: Path) -> bool:
+    def _cluster(self, process: Path) -> str:
+        """Return the cluster of a kube-apiserver of the run; empty for other processes."""
         try:
-            program = (process / "cmdline").read_bytes().partition(b"\0")[0]
-            if program.rpartition(b"/")[2] != PROGRAM.encode():
-                return False
-            return self._mark in (process / "environ").read_bytes().split(b"\0")
+            program, *arguments = (process / "cmdline").read_bytes().decode().split("\0")
+            if program.rpartition("/")[2] != PROGRAM:
+                return ""
+            if self._mark not in (process / "environ").read_bytes().split(b"\0"):
+                return ""
         except OSError:
-            return False
+            return ""
+        return " ".join(sorted(each for each in arguments if each.startswith("--etcd-")))

@@ -61,6 +61,7 @@ def run(
     why = ran.problem
     if census.most > MOST and not why:
         why = f"{census.most} kube-apiservers ran at the same time, more than {MOST}"
+        print(f"{suite.name}: {why}: {'; '.join(sorted(census.peak))}", flush=True)
     seconds = time.monotonic() - began
     return Result(suite.name, ran.passed, ran.failed, ran.flaky, why, seconds, census.most, str(log))
 

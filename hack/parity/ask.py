@@ -15,8 +15,9 @@ from hack.parity.corpus import Scenario, Step
 from vcsync.apimachinery.wire import protobuf
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
-TIMEOUT_SECONDS = 20.0
-EVENTUALLY_SECONDS = 20.0
+TIMEOUT_SECONDS = 180.0
+"""Time limit of a request. Servers answer within a minute; a busy machine may take several times as long."""
+EVENTUALLY_SECONDS = 120.0
 POLL_SECONDS = 0.1
 IDLE_SECONDS = 5.0
 """Seconds after which an idle connection is not reused, because the server may just be closing it."""
@@ -170,8 +171,9 @@ def _asked(
         with connection.getresponse() as response:
             yield response
             again = response.isclosed()
-    except BaseException:
+    except BaseException as error:
         connection.close()
+        error.add_note(f"{side.name}: {step.name}: {step.verb} {path}")
         raise
     if again and connection.sock is not None:
         _IDLE.connections[side.url, step.user] = (time.monotonic(), connection)

@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 RUN = "VCSYNC_RUN"
@@ -11,6 +11,8 @@ MOST = 6
 """kube-apiservers that a run may have at the same time, so that two processors are enough for them."""
 SECONDS = 1.0
 PROGRAM = "kube-apiserver"
+TOLD = ("PYTEST_XDIST_WORKER", "PYTEST_CURRENT_TEST")
+"""Environment variables that name the worker and the test which started a process."""
 
 
 class Census:
@@ -18,11 +20,10 @@ class Census:
 
     def __init__(self, run: str) -> None:
         self.run = run
-        self._mark = f"{RUN}={run}".encode()
         self._ended = threading.Event()
         self.most = 0
         self.peak: tuple[str, ...] = ()
-        """Prefix and etcd of each of them at that moment, which tell the cluster and the test bed."""
+        """Cluster, etcd, worker and test of each of them at that moment."""
 
     @contextlib.contextmanager
     def counting(self) -> Iterator[None]:
@@ -42,13 +43,22 @@ class Census:
                 self.most, self.peak = len(found), found
 
     def _cluster(self, process: Path) -> str:
-        """Return the cluster of a kube-apiserver of the run; empty for other processes."""
+        """Return the cluster of a kube-apiserver of the run and what started it; empty for other processes."""
         try:
             program, *arguments = (process / "cmdline").read_bytes().decode().split("\0")
             if program.rpartition("/")[2] != PROGRAM:
                 return ""
-            if self._mark not in (process / "environ").read_bytes().split(b"\0"):
-                return ""
+            variables = (process / "environ").read_bytes()
         except OSError:
             return ""
-        return " ".join(sorted(each for each in arguments if each.startswith("--etcd-")))
+        return described(arguments, variables, f"{RUN}={self.run}")
+
+
+def described(arguments: Sequence[str], variables: bytes, mark: str) -> str:
+    """Return the cluster of a kube-apiserver and what started it; empty if its environment lacks the mark of the run."""
+    environment = variables.decode(errors="replace").split("\0")
+    if mark not in environment:
+        return ""
+    clusters = sorted(each for each in arguments if each.startswith("--etcd-"))
+    started = [each for name in TOLD for each in environment if each.startswith(f"{name}=")]
+    return " ".join([*clusters, *started])

@@ -9,6 +9,7 @@ import pytest
 from hack.checkout import ROOT
 from hack.suites import check, outcomes
 from hack.suites.catalog import CORE_TESTS, OTHER_TESTS, SUITES, Suite
+from hack.suites.census import described
 from hack.suites.results import Result, Results, table
 from hack.suites.run import MOST_FLAKY, problem, run
 from hack.suites.snapshot import clone, tree
@@ -178,3 +179,18 @@ EXISTING = {
 )
 def test_the_tests_of_changed_files(changed: list[str], chosen: list[str]) -> None:
     assert check.tests_of(changed, EXISTING) == chosen
+
+
+def test_the_census_names_the_cluster_worker_and_test_of_a_server_of_its_run() -> None:
+    arguments = ["--secure-port=1", "--etcd-servers=http://localhost:1", "--etcd-prefix=/acme"]
+    variables = (
+        b"A=b\0VCSYNC_RUN=r\0PYTEST_CURRENT_TEST=tests/x.py::test_y (setup)\0PYTEST_XDIST_WORKER=gw1\0"
+    )
+    assert described(arguments, variables, "VCSYNC_RUN=r") == (
+        "--etcd-prefix=/acme --etcd-servers=http://localhost:1 "
+        "PYTEST_XDIST_WORKER=gw1 PYTEST_CURRENT_TEST=tests/x.py::test_y (setup)"
+    )
+
+
+def test_the_census_ignores_servers_of_other_runs() -> None:
+    assert not described(["--etcd-prefix=/acme"], b"VCSYNC_RUN=other\0", "VCSYNC_RUN=r")

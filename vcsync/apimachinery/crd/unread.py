@@ -11,9 +11,55 @@ _versions = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 _decode = msgspec.json.Decoder().decode
 
 
+class _Status(msgspec.Struct, rename="camel"):
+    accepted_names: dict[str, Any] | None = None
+
+
+class _Served(msgspec.Struct):
+    """The fields of a definition that decide how its resource is served."""
+
+    spec: msgspec.Raw
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _Names(msgspec.Struct):
+    plural: str
+
+
+class _Resource(msgspec.Struct):
+    group: str
+    names: _Names
+
+
+_served = msgspec.json.Decoder(_Served).decode
+_resource = msgspec.json.Decoder(_Resource).decode
+
+
 def definition(value: bytes) -> Object:
     """Decode a stored definition. The schemas of its versions stay raw JSON (`msgspec.Raw`)."""
     return _with(value, "spec", _spec)
+
+
+def redefined(before: bytes | None, after: bytes | None) -> tuple[str, str] | None:
+    """Return the group and plural of the resource that a write of its definition redefines, or None.
+
+    Behaviour: `updateCustomResourceDefinition` of apiextensions-apiserver, which compares spec and accepted names.
+
+    Args:
+        before: The stored definition before the write; None: there was none.
+        after: The stored definition after it; None: it is deleted.
+    """
+    if before is None:
+        return None
+    old = _served(before)
+    if after is not None:
+        new = _served(after)
+        # Equal specs are usually the same bytes. Only the order of their fields may differ otherwise.
+        same = old.spec == new.spec or _decode(old.spec) == _decode(new.spec)
+        if same and old.status == new.status:
+            return None
+    resource = _resource(old.spec)
+    return resource.group, resource.names.plural
 
 
 def _spec(value: bytes) -> Object:

@@ -18,7 +18,7 @@ from vcsync.apimachinery.crd.columns import Column, Scale, deprecation, priority
 from vcsync.apimachinery.crd.custom_resource import Compiled, compile_version
 from vcsync.apimachinery.crd.shadowing import shadows
 from vcsync.apimachinery.errors import StatusError
-from vcsync.apimachinery.resources import Resource, Subresource, collection_key
+from vcsync.apimachinery.resources import Resource, Subresource, collection_key, custom_group
 from vcsync.apimachinery.schema.node import Schema
 from vcsync.apimachinery.strategy import Behaviour, Object
 from vcsync.apiserver.apiextensions.conversion import Converter, Reach, Webhook, refuse
@@ -368,6 +368,24 @@ class Catalogue:
             if (each.resource.group, each.resource.version, each.resource.kind) == (group, version, kind):
                 return each
         return None
+
+
+def redefined(change: Change) -> tuple[str, str, str] | None:
+    """Return the tenant, key group and plural of the resource that a change of its definition redefines, or None.
+
+    Upstream destroys the storage of the resource then, which ends the watches of all its versions.
+    """
+    found = owner(change.key)
+    if found is None:
+        return None
+    try:
+        resource = unread.redefined(change.previous, change.value)
+    except msgspec.DecodeError:  # a stored definition that is none serves nothing
+        return None
+    if resource is None:
+        return None
+    group, plural = resource
+    return found[0], custom_group(group), plural
 
 
 def is_served(definition: Object) -> bool:

@@ -16,7 +16,7 @@ from vcsync.apiserver.admission.framework.settings import Settings
 from vcsync.apiserver.admission.pod_security.plugin import DEFAULT
 from vcsync.apiserver.admission.quotas import QuotaClaims
 from vcsync.apiserver.admission.tenant_policies.status import TenantPolicyStatuses
-from vcsync.apiserver.apiextensions.catalogue import Catalogue
+from vcsync.apiserver.apiextensions.catalogue import Catalogue, redefined
 from vcsync.apiserver.apiextensions.conversion import Reach, refuse
 from vcsync.apiserver.apiextensions.definition_controller import DefinitionController
 from vcsync.apiserver.assembly.caches import ServerCaches
@@ -357,6 +357,7 @@ def assemble(
         caches.forget_all,
         on_tenant_failed=caches.forget,
         on_defect=metrics.defects.inc,
+        redefined=redefined,
     )
     spaces = Spaces(catalogue, store, only_virtual_nodes)
     estimator = fairness.gate.work_estimator if fairness is not None else None
@@ -372,7 +373,7 @@ def assemble(
     )
     encoder = ResponseEncoder() if offload is None else ResponseEncoder(transcode=offload.encode)
     deleter = Deleter(registry)
-    watches = Watches(cacher, reader, time.monotonic)
+    watches = Watches(cacher, reader, time.monotonic, spaces.is_current)
     verbs = Verbs(Backend(registry, reader, watches, deleter, encoder), offload)
     evictor = Evictor(registry, deleter)
     streaming = Streaming(kubelets, reader, spaces) if kubelets is not None else None

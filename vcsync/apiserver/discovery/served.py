@@ -17,6 +17,7 @@ from vcsync.apiserver import openapi
 from vcsync.apiserver.apiextensions.catalogue import Catalogue, Served
 from vcsync.apiserver.request.caller import Caller
 from vcsync.apiserver.request.resource import BuiltinKind, Conversion, Kind
+from vcsync.apiserver.request.scope import Scope
 from vcsync.apiserver.storage.interface import Store
 from vcsync.apiserver.tenants.builtin_resources import BuiltinResources, every_resource, without_nodes
 
@@ -52,6 +53,11 @@ class Spaces:
         return builtin_kinds().get((group, version, plural)) or self.catalogue.find(
             tenant, group, version, plural
         )
+
+    def is_current(self, scope: Scope) -> bool:
+        """Return whether the kind of a scope is still the one that its tenant has."""
+        resource = scope.kind.resource
+        return scope.kind is self.kind(scope.tenant, resource.group, resource.version, resource.plural)
 
     def builtin(self, tenant: str, caller: Caller) -> BuiltinResources:
         """Return the built-in resources of a tenant that a caller sees in discovery and in OpenAPI documents."""

@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Sequence
 
+from vcsync.apimachinery.errors import StatusError
 from vcsync.apiserver.handlers.backend import Backend
 from vcsync.apiserver.handlers.request import Request, listed_selection, tenant_mark
 from vcsync.apiserver.handlers.watch_encoder import WatchEncoder
@@ -46,16 +47,24 @@ async def watch_objects(backend: Backend, request: Request) -> Stream:
 
 
 async def _encoded(encoder: WatchEncoder, batches: AsyncIterator[list[Item]]) -> AsyncIterator[bytes]:
-    """Encode batches of events; a long batch is sent in pieces so that other tasks run in between."""
+    """Encode batches of events; a long batch is sent in pieces so that other tasks run in between.
+
+    An event that cannot be encoded ends the watch with an error, so that the client gets a complete answer.
+    """
     async for items in batches:
-        pieces, size, since = [], 0, time.perf_counter()
+        pieces: list[bytes] = []
+        size, since = 0, time.perf_counter()
         for item in items:
             if isinstance(item, Bookmark):
                 piece = encoder.bookmark(item)
             elif isinstance(item, Failed):
                 piece = encoder.failed(item)
             else:
-                piece = await encoder.event(item)
+                try:
+                    piece = await encoder.event(item)
+                except StatusError as error:  # a conversion webhook failed
+                    yield b"".join([*pieces, encoder.failed(Failed(error))])
+                    return
             pieces.append(piece)
             size += len(piece)
             if size > PIECE_BYTES or time.perf_counter() - since > PIECE_SECONDS:

@@ -122,9 +122,20 @@ class CacheWatcher:
         self._waiting.clear()
         self._wake.set()
 
+    def end(self, why: str) -> None:
+        """End the watch after its waiting events have been sent."""
+        self.closed = self.closed or why
+        self._wake.set()
+
+    @property
+    def continues(self) -> bool:
+        """Whether the watch is open, or has events to send before it ends."""
+        return not self.closed or bool(self._waiting)
+
     def take(self) -> list[Event]:
         """Remove and return all waiting events."""
-        self._wake.clear()
+        if not self.closed:
+            self._wake.clear()
         taken, self._waiting, self._size = self._waiting, [], 0
         return taken
 
@@ -154,6 +165,7 @@ class Cacher:
         on_missed: Called when changes were missed.
         on_tenant_failed: Called when a listener failed on a change of a tenant.
         on_defect: Counts such failures.
+        redefined: Returns the topic of the resource that a change redefines, or None. Its watches end.
 
     Attributes:
         position: Revision up to which every change has been distributed.
@@ -167,10 +179,12 @@ class Cacher:
         *,
         on_tenant_failed: OnTenantFailed | None = None,
         on_defect: Callable[[], None] = lambda: None,
+        redefined: Callable[[Change], Topic | None] = lambda _: None,
     ) -> None:
         self._on_missed = on_missed
         self._on_tenant_failed = on_tenant_failed
         self._on_defect = on_defect
+        self._redefined = redefined
         self._store = store
         self._listeners = list(listeners)
         self._failed_tenants: set[str] = set()
@@ -264,6 +278,9 @@ class Cacher:
             for each in (topic, (ALL, group, plural)):
                 for watcher in self._watchers.get(each, ()):
                     watcher.put(event)
+            if (redefined := self._redefined(change)) is not None:
+                for watcher in self._watchers.get(redefined, ()):
+                    watcher.end("redefined")
 
     def _listener_failed(self, change: Change, error: Exception) -> None:
         tenant = tenant_of(change.key)

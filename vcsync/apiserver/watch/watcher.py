@@ -17,7 +17,7 @@ from vcsync.apiserver.request.options import ListOptions
 from vcsync.apiserver.request.request_info import ALL
 from vcsync.apiserver.request.scope import Scope
 from vcsync.apiserver.storage.interface import Compacted, Record
-from vcsync.apiserver.watch.cacher import Cacher, Event, Topic
+from vcsync.apiserver.watch.cacher import Cacher, CacheWatcher, Event, Topic
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 MIN_SECONDS = 1800.0
@@ -78,12 +78,20 @@ class Watches:
         cacher: Provides the changes.
         reader: Reads the initial lists.
         clock: Returns seconds since any moment.
+        is_current: Returns whether the kind of a scope is still the one that its tenant has. If not, its watch ends.
     """
 
-    def __init__(self, cacher: Cacher, reader: Reader, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        cacher: Cacher,
+        reader: Reader,
+        clock: Callable[[], float],
+        is_current: Callable[[Scope], bool] = lambda _: True,
+    ) -> None:
         self._cacher = cacher
         self._reader = reader
         self._clock = clock
+        self._is_current = is_current
 
     async def open(
         self, scope: Scope, options: ListOptions, selection: Selection, push: Push = _no_push
@@ -111,11 +119,10 @@ class Watches:
         initial: bool,
         push: Push,
     ) -> AsyncIterator[list[Item]]:
-        resource = scope.kind.resource
-        topic: Topic = (scope.tenant, resource.key_group or "core", resource.plural)
+        topic = _topic(scope)
         seconds = float(options.timeout_seconds) or MIN_SECONDS * (1 + random.random())  # noqa: S311
         end = self._clock() + seconds
-        watcher = self._cacher.subscribe(topic)
+        watcher = self._subscribe(topic, scope)
         event_filter = _EventFilter(scope, selection)
         try:
             position = version or watcher.base
@@ -134,7 +141,7 @@ class Watches:
 
             bookmark = self._clock() + BOOKMARK_SECONDS
             last = options.bookmarks
-            while not watcher.closed:
+            while watcher.continues:
                 now = self._clock()
                 if now >= end:
                     return
@@ -163,6 +170,12 @@ class Watches:
         finally:
             self._cacher.unsubscribe(topic, watcher)
 
+    def _subscribe(self, topic: Topic, scope: Scope) -> CacheWatcher:
+        watcher = self._cacher.subscribe(topic)
+        if not self._is_current(scope):  # the resource was redefined after the request arrived
+            watcher.close("redefined")
+        return watcher
+
     async def _initial(
         self, scope: Scope, options: ListOptions, selection: Selection
     ) -> AsyncIterator[tuple[list[Item], int]]:
@@ -179,6 +192,11 @@ class Watches:
             yield [Bookmark(listed.revision, initial=True)], listed.revision
         else:
             yield [], listed.revision
+
+
+def _topic(scope: Scope) -> Topic:
+    resource = scope.kind.resource
+    return scope.tenant, resource.key_group or "core", resource.plural
 
 
 async def _batches(listed: Listed) -> AsyncIterator[list[Record]]:

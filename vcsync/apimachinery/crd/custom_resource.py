@@ -55,12 +55,13 @@ class Compiled:
     columns: tuple[Column, ...]
     scale: Scale | None
 
-    def decode(self, obj: Object, *, lenient: bool = False) -> list[str]:
+    def decode(self, obj: Object, *, lenient: bool = False, keep_nulls: bool = False) -> list[str]:
         """Set defaults and remove unknown fields, in place.
 
         Args:
             obj: a whole object of this version.
             lenient: drop metadata of wrong types, as for stored objects, instead of raising.
+            keep_nulls: keep nulls that the schema does not allow. Server-side apply decodes no object, so they reach validation.
 
         Returns:
             The paths of unknown fields: those of metadata, the others, those of embedded metadata, each sorted.
@@ -71,7 +72,8 @@ class Compiled:
         obj["metadata"], foreign = objectmeta.read(obj.get("metadata"), lenient=lenient)
         if obj.get("kind") != self.kind:
             return [f"metadata.{each}" for each in foreign]
-        structural.prune_nulls(obj, self.node)
+        if not keep_nulls:
+            structural.prune_nulls(obj, self.node)
         structural.apply_defaults(obj, self.node)
         removed = structural.prune(obj, structural.root(self.node))
         embedded: list[str] = []
@@ -80,11 +82,13 @@ class Compiled:
             raise DecodeError(str(misfit))
         return [*(f"metadata.{each}" for each in foreign), *removed, *sorted(embedded)]
 
-    def default_status(self, obj: Object) -> None:
-        """Set the default of an absent status, in place.
+    def complete(self, obj: Object) -> None:
+        """Remove nulls that the schema does not allow and set the default of an absent status, in place.
 
-        A creation drops the status with its defaults. kube-apiserver fills in defaults whenever it reads a stored object.
+        kube-apiserver does so whenever it reads a stored object. Server-side apply keeps nulls of fields without a type,
+        and a creation drops the status with its defaults.
         """
+        structural.prune_nulls(obj, self.node)
         status = self.node.properties.get("status")
         if "status" not in obj and status is not None and status.default is not None:
             structural.apply_defaults(obj, Structural({}, properties={"status": status}, has_default=True))
@@ -230,7 +234,9 @@ class _Rules:
         if not found:
             node = self.node.properties.get("status")
             if "status" in new and node is not None:
-                found += validate.validate("status", new["status"], node.raw, correlated.field("status"))
+                # Without an old status, upstream compares with null.
+                status = correlated.field("status") or Correlated(new["status"], old.get("status"), node)
+                found += validate.validate("status", new["status"], node.raw, status)
             if self.scale is not None:
                 found += self.scale.validate_status(new)
         if not listtypes.find_duplicates("", self.node, old):

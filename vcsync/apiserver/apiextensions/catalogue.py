@@ -123,8 +123,8 @@ class Served:
             return None
         return refused_create(self.resource.group, self.resource.plural)
 
-    def decode(self, obj: Object) -> list[str]:
-        """Fill in defaults and remove unknown fields, in place.
+    def decode(self, obj: Object, *, keep_nulls: bool = False) -> list[str]:
+        """Fill in defaults and remove unknown fields, in place; see `Compiled.decode`.
 
         Returns:
             The paths of unknown fields.
@@ -132,7 +132,7 @@ class Served:
         Raises:
             DecodeError: The metadata has wrong types.
         """
-        return self._compiled.decode(obj)
+        return self._compiled.decode(obj, keep_nulls=keep_nulls)
 
     def working(self, served: Object) -> Object:
         """Return the object unchanged: the working form of custom resources is the served version."""
@@ -155,7 +155,7 @@ class Served:
         return found
 
     async def store(self, working: Object) -> Object:
-        """Convert an object of this version to the storage version, in which an absent status has its default.
+        """Convert an object of this version to the storage version, complete as if it were read; see `Compiled.complete`.
 
         Raises:
             StatusError: 500, the conversion webhook failed.
@@ -164,7 +164,7 @@ class Served:
         if self._name != self._storage:
             compile_version(self._definition, self._storage).decode(found, lenient=True)
         else:
-            self._compiled.default_status(found)
+            self._compiled.complete(found)
         return found
 
     async def into(self, served: Object, api_version: str) -> Object:

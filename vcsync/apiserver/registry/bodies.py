@@ -89,13 +89,15 @@ def keep_managed_fields_reset(sent: Object, obj: Object) -> None:
         obj["metadata"]["managedFields"] = entries
 
 
-def unknown_fields(scope: Scope, obj: Object) -> list[str]:
+def unknown_fields(scope: Scope, obj: Object, *, keep_nulls: bool = False) -> list[str]:
     """Prune and default a custom resource by its schema, in place. Returns a text for each unknown field.
+
+    `keep_nulls` leaves nulls that the schema does not allow, so that validation refuses them.
 
     Raises:
         DecodeError: A field of its metadata has a wrong type.
     """
-    return [f'unknown field "{each}"' for each in scope.kind.decode(obj)]
+    return [f'unknown field "{each}"' for each in scope.kind.decode(obj, keep_nulls=keep_nulls)]
 
 
 def ensure_metadata(obj: Object) -> None:

@@ -109,7 +109,8 @@ def decoded(scope: Scope, obj: Object, validation: str, source: Source, found: S
     if not obj.get("kind"):
         raise source.refusal(obj, value, f"Object 'Kind' is missing in '{value}'")
     try:
-        findings = [*found, *unknown_fields(scope, obj)]
+        keep_nulls = source.form == negotiation.APPLY_PATCH
+        findings = [*found, *unknown_fields(scope, obj, keep_nulls=keep_nulls)]
     except DecodeError as why:
         raise source.refusal(obj, value, str(why)) from None
     keep_managed_fields_reset({"metadata": metadata}, obj)

@@ -57,8 +57,10 @@ class Kind(Protocol):
 
     def __hash__(self) -> int: ...
 
-    def decode(self, obj: Object) -> list[str]:
+    def decode(self, obj: Object, *, keep_nulls: bool = False) -> list[str]:
         """Prune and default a served object of a request, in place. Returns the paths of unknown fields.
+
+        `keep_nulls` leaves nulls that the schema does not allow, so that validation refuses them.
 
         Raises:
             DecodeError: The metadata has wrong types.
@@ -109,7 +111,7 @@ class BuiltinKind:
         self.direct = self._conversion is None
         self.replicas: Mapping[str, str | None] = {resource.api_version: ".spec.replicas"}
 
-    def decode(self, obj: Object) -> list[str]:  # noqa: ARG002 - other kinds need it
+    def decode(self, obj: Object, *, keep_nulls: bool = False) -> list[str]:  # noqa: ARG002 - other kinds need them
         """Do nothing: the decoders of the wire formats know built-in kinds."""
         return []
 

@@ -122,3 +122,21 @@ async def test_an_absent_status_has_its_default_from_the_first_answer_on(api):
     assert changed["status"] == {"count": 2, "state": "Unknown"}
     unchanged = await api("PATCH", f"{path}/g", {"status": {"count": 3}}, **MERGE)
     assert (unchanged["status.count"], unchanged["metadata.generation"]) == (2, 1)
+
+
+async def test_applying_null_to_a_field_that_does_not_allow_it_is_refused(api, gadgets):
+    wanted = gadget("v2", spec={"size": None})
+    found = await api("PATCH", f"{gadgets['v2']}/g?fieldManager=me", wanted, **APPLY)
+    assert found.status == 422
+    (cause,) = found.body["details"]["causes"]
+    assert (cause["reason"], cause["field"]) == ("FieldValueTypeInvalid", "spec.size")
+    assert cause["message"] == 'Invalid value: "null": spec.size in body must be of type integer: "null"'
+
+
+async def test_creating_or_merging_null_removes_the_field(api, gadgets):
+    made = await api("POST", gadgets["v1"], gadget(spec={"size": None}))
+    assert (made.status, made.body["spec"]) == (201, {})
+    await api("PATCH", f"{gadgets['v1']}/g", {"spec": {"size": 1}}, **MERGE)
+    nothing = [{"op": "replace", "path": "/spec/size", "value": None}]
+    changed = await api("PATCH", f"{gadgets['v1']}/g", nothing, **JSON_PATCH)
+    assert (changed.status, changed.body["spec"]) == (200, {})

@@ -205,7 +205,9 @@ async def until_all(world: World, done: Callable[[], list[str]]) -> None:
             await asyncio.sleep(0.1)
 
 
-how_they_hang = pytest.mark.parametrize("hanging", ["everything", "lists", "writes", "slow"])
+how_they_hang = pytest.mark.parametrize(
+    "hanging", [pytest.param("everything", marks=pytest.mark.core), "lists", "writes", "slow"]
+)
 """A third of the tenants never answers anything, answers whoever asks for one object only, answers all but writes, or answers
 when the others have long been answered."""
 

@@ -88,6 +88,7 @@ async def stack() -> Any:
     await asyncio.sleep(0)
 
 
+@pytest.mark.core
 async def test_a_tenant_over_its_rate_gets_429_which_names_the_limit(
     plane: ControlPlane, stack: AsyncExitStack
 ) -> None:

@@ -85,6 +85,7 @@ def split(tmp_path: Path) -> Iterator[Split]:
 
 
 @pytest.mark.timeout(390)
+@pytest.mark.core
 def test_roles_in_separate_processes_share_one_file(split: Split) -> None:
     split.start("controlplane")
     assert "tenant umbrella" in split.run("setup")  # waits for the control plane

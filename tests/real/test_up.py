@@ -145,6 +145,7 @@ def test_settings_and_removals_persist_and_changes_are_reported(up: Up) -> None:
 
 
 @pytest.mark.timeout(390)
+@pytest.mark.core
 def test_pods_that_request_nothing_run_without_a_quota_and_no_tenant_takes_the_whole_pool(up: Up) -> None:
     up.start("--tenants", "acme")
     up.kubectl("run one --image=nginx")
@@ -176,6 +177,7 @@ def test_pods_that_request_nothing_run_without_a_quota_and_no_tenant_takes_the_w
 
 
 @pytest.mark.timeout(390)
+@pytest.mark.core
 def test_free_capacity_is_the_same_wherever_it_is_shown(up: Up) -> None:
     up.start("--tenants", "acme")
     admin = up.data / "admin.kubeconfig"

@@ -66,6 +66,18 @@ def names_tenant(content: bytes) -> bool:
     return any(mark in content for mark in _MARKS)
 
 
+def tenant_of(content: bytes) -> str | None:
+    """Return the tenant that the current context of a kubeconfig names, or None if it names none."""
+    try:
+        document = yaml.safe_load(content)
+        context = next(each for each in document["contexts"] if each["name"] == document["current-context"])
+        extensions = context["context"].get("extensions") or ()
+        tenant = next(each["extension"]["tenant"] for each in extensions if each["name"] == EXTENSION)
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError, StopIteration):
+        return None
+    return tenant if isinstance(tenant, str) else None
+
+
 def controller_files(record: TenantRecord, server_authority: str) -> Mapping[str, str]:
     """Return the key files for a kube-controller-manager of the tenant, by name.
 

@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 import click
 
 from vcsync.api.fields import Quantity
-from vcsync.cli.command.errors import WrongInputError
+from vcsync.cli.command.errors import WrongInputError, shows_no_installation
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
+from vcsync.kube.errors import NotFound
 from vcsync.objects.times import time_text
 from vcsync.registration.clients import CALL_TIMEOUT, FIELD_MANAGER
 from vcsync.scheduling.slices import DIMENSIONS
@@ -124,7 +125,7 @@ async def meta_client(given: str | None, *, field_manager: str = FIELD_MANAGER) 
     """Open a client of the meta cluster.
 
     Raises:
-        WrongInputError: no kubeconfig is configured.
+        WrongInputError: no kubeconfig is configured, or it is a tenant's.
     """
     path = meta_kubeconfig(given)
     if path is None and "KUBERNETES_SERVICE_HOST" not in os.environ:
@@ -134,7 +135,21 @@ async def meta_client(given: str | None, *, field_manager: str = FIELD_MANAGER) 
         )
     connection = Connection.load(path)
     async with Client(connection, name="meta", field_manager=field_manager, timeout=CALL_TIMEOUT) as client:
-        yield client
+        try:
+            yield client
+        except (NotFound, BaseExceptionGroup) as error:
+            if path is None or not shows_no_installation(error) or (tenant := _tenant_of(Path(path))) is None:
+                raise
+            raise WrongInputError(
+                f"{path} is the kubeconfig of tenant {tenant}, which has no objects of vcsync: give --meta FILE or set "
+                "$VCSYNC_META to the kubeconfig of the meta cluster ('vcsync up' prints it)"
+            ) from error
+
+
+def _tenant_of(kubeconfig: Path) -> str | None:
+    from vcsync.apiserver.operator.kubeconfig import tenant_of  # noqa: PLC0415  loads cryptography
+
+    return tenant_of(kubeconfig.read_bytes())
 
 
 @asynccontextmanager

@@ -44,13 +44,17 @@ def explain_error(error: BaseException) -> tuple[str, int] | None:
 WRONG_INPUT = (InvalidName, CredentialsError, ListenAddressError)
 
 
+def shows_no_installation(error: BaseException) -> bool:
+    """Return whether an error shows that a cluster does not have vcsync's kinds."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(shows_no_installation(inner) for inner in error.exceptions)
+    named = isinstance(error, NotFound) and error.status.details and error.status.details.name
+    return isinstance(error, NotFound) and GROUP in str(error) and not named
+
+
 def _with_remedy(error: Exception) -> str:
     """Complete a server's error with its reason and advice."""
-    if (
-        isinstance(error, NotFound)
-        and GROUP in str(error)
-        and not (error.status.details and error.status.details.name)
-    ):
+    if shows_no_installation(error):
         return (
             f"{error}: is vcsync installed there? See 'vcsync install --help'; --meta or $VCSYNC_META names the "
             "kubeconfig of the meta cluster"

@@ -79,7 +79,7 @@ def test_the_printed_commands_work_and_objects_survive_a_crash(up: Up) -> None:
     answers = up.type(shown)
     assert "syncer/r1" in answers  # vcsync status
     assert "acme/default" in answers  # vcsync explain
-    mistaken = up.type("vcsync status --meta $KUBECONFIG 2>&1 || true")
+    mistaken = up.type(f"vcsync status --meta {up.data / 'acme.kubeconfig'} 2>&1 || true")
     assert "is the kubeconfig of tenant acme" in mistaken
     up.kubectl("rollout status deployment/web --timeout=90s")
     pods = up.running(6)

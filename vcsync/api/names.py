@@ -63,6 +63,8 @@ SUPER_CLUSTER: Final = "scheduler.virtualcluster.io/superCluster"
 
 DEFAULT_QUOTA: Final = "tenancy.x-k8s.io/default-quota"
 """Annotation on a tenant Namespace: JSON object, the part of its quota that comes from the default quota."""
+WITHOUT_DEFAULT_QUOTA: Final = "tenancy.x-k8s.io/without-default-quota"
+"""Annotation `"true"` on a tenant Namespace: the default quota does not apply to it."""
 PLACEMENT_DOMAIN: Final = "placement.scheduler.virtualcluster.io"
 """Domain of the labels `<domain>/<super cluster id>=<slices>` on a tenant Namespace."""
 DRAIN_FINALIZER_PREFIX: Final = "tenancy.x-k8s.io/drain-"

@@ -108,7 +108,7 @@ async def _confirmed(inputs: Inputs, plan: Plan, tenant: TenantControlPlane) -> 
     if live is None or live.deleting:
         return False  # its quotas are deleted with it, which is not a request of the tenant
     quota = quota_from_hards(
-        await tenant.live_hards(inputs.key[1]), default_quota(inputs.virtual_cluster, inputs.key[1])
+        await tenant.live_hards(inputs.key[1]), default_quota(inputs.virtual_cluster, live)
     )
     return not any(quota.values())
 

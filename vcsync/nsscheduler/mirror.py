@@ -44,7 +44,7 @@ def mirror_patch(
 
 def slim(namespace: Envelope) -> Envelope:
     """Return a Namespace for the cache, with only the fields that this scheduler reads."""
-    kept = (names.SLICE, names.PLACEMENTS, names.DEFAULT_QUOTA)
+    kept = (names.SLICE, names.PLACEMENTS, names.DEFAULT_QUOTA, names.WITHOUT_DEFAULT_QUOTA)
     return msgspec.structs.replace(
         namespace,
         annotations={key: namespace.annotations[key] for key in kept if key in namespace.annotations},

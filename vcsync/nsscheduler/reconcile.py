@@ -223,17 +223,19 @@ def suspend(inputs: Inputs, plan: Plan) -> bool:
     return True
 
 
-def default_quota(owner: VirtualCluster, namespace: str) -> Mapping[str, str]:
+def default_quota(owner: VirtualCluster, namespace: Envelope) -> Mapping[str, str]:
     """Return the quota of a namespace without ResourceQuota; empty if there is none.
 
-    `EMPTY_NAMESPACES` have none, since their slices would be of no use.
+    `EMPTY_NAMESPACES` have none, since their slices would be of no use, nor have namespaces whose annotation says so.
     """
-    return {} if namespace in EMPTY_NAMESPACES else owner.spec.default_quota
+    refused = namespace.annotations.get(names.WITHOUT_DEFAULT_QUOTA) == "true"
+    return {} if refused or namespace.name in EMPTY_NAMESPACES else owner.spec.default_quota
 
 
 def compute_quota(inputs: Inputs, plan: Plan) -> bool:
     """Compute the amounts that the namespace may use. A namespace without a quota gets no slices."""
-    default = default_quota(inputs.virtual_cluster, inputs.key[1])
+    assert inputs.namespace is not None  # noqa: S101 - an earlier step ends without one
+    default = default_quota(inputs.virtual_cluster, inputs.namespace)
     try:
         plan.quota = quota_from_hards(inputs.hards, default)
         own = quota_from_hards(inputs.hards)

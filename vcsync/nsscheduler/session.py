@@ -72,7 +72,7 @@ class TenantSession:
         for name in placed:
             namespace = self.namespaces.cache.get("", name)
             lost += namespace is None or not (
-                namespace.deleting or default_quota(owner, name) or self.hards(name)
+                namespace.deleting or default_quota(owner, namespace) or self.hards(name)
             )
         return lost, len(placed)
 

@@ -154,6 +154,11 @@ def test_the_operators_default_quota_applies_and_is_visible(pool: Pool) -> None:
             eventually(lambda: space.placements() == {"r1": 1, "r2": 1})
             shown = json.loads(annotation(space.namespace(), names.DEFAULT_QUOTA) or "{}")
             assert shown == TWO_SLICES
+            refused = f"{names.WITHOUT_DEFAULT_QUOTA}=true"
+            space.kubectl("annotate", "namespace", space.name, refused)
+            eventually(lambda: not space.placements())
+            space.kubectl("annotate", "namespace", space.name, f"{names.WITHOUT_DEFAULT_QUOTA}-")
+            eventually(lambda: space.placements() == {"r1": 1, "r2": 1})
             eventually(space.has_account)
             space.apply(pod("one"))
             space.running("one")

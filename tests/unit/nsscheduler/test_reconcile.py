@@ -12,6 +12,7 @@ from vcsync.api.objects import VirtualCluster
 from vcsync.api.specs import VirtualClusterSpec, VirtualClusterStatus
 from vcsync.nsscheduler.commit import commit
 from vcsync.nsscheduler.reconcile import Inputs, Plan, counted_hard, default_quota, reconcile
+from vcsync.objects.envelope import Envelope
 from vcsync.scheduling.ledger import Entry, Ledger
 from vcsync.scheduling.resources import from_quantities
 from vcsync.scheduling.snapshot import Health, SuperView
@@ -222,7 +223,17 @@ def test_a_default_quota_is_assumed_and_shown(stage):
 def test_empty_namespaces_have_no_default_quota(namespace: str, placed: bool) -> None:
     two = {"cpu": Quantity("2")}
     owner = VirtualCluster(name="acme", spec=VirtualClusterSpec(default_quota=two))
-    assert default_quota(owner, namespace) == (two if placed else {})
+    assert default_quota(owner, Envelope(namespace)) == (two if placed else {})
+
+
+def test_a_namespace_that_opts_out_of_the_default_quota_is_not_placed(stage):
+    stage = Stage(default_quota={"cpu": "200m", "memory": "200Mi"})
+    stage.tenant.objects[NAMESPACE]["metadata"]["annotations"] = {names.WITHOUT_DEFAULT_QUOTA: "true"}
+    assert stage.turn().reason == "NoQuota"
+    assert not stage.mirror()
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    assert stage.mirror() != {}
 
 
 def test_a_removed_quota_clears_the_entry_but_only_if_the_server_confirms_it(stage):

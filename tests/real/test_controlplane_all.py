@@ -89,11 +89,12 @@ async def test_one_watch_reports_every_tenant_including_later_ones(
         await account(operator, "later")
         await make(operator, "later", pod("new"))
         await operator("DELETE", f"/tenants/{umbrella}{IN_DEFAULT}/same?gracePeriodSeconds=0")
-        assert summaries(await first(events, 5)) == [
+        assert summaries(await first(events, 6)) == [
             ("ADDED", acme, "same"),
             ("ADDED", umbrella, "same"),
             ("MODIFIED", acme, "same"),
             ("ADDED", "later", "new"),
+            ("MODIFIED", umbrella, "same"),  # with its deletion timestamp
             ("DELETED", umbrella, "same"),
         ]
 

@@ -110,11 +110,16 @@ HOLLOW_STATE: Final = "hollow.tenancy.x-k8s.io/state"
 INGRESS_DOMAIN: Final = "ingress.transparency.tenancy.x-k8s.io"
 INGRESS_PREFIX: Final = f"{INGRESS_DOMAIN}/"
 """Prefix of annotations on a tenant Service, one per super cluster id: its load balancer in that super cluster."""
+NODE_PORTS_DOMAIN: Final = "nodeports.transparency.tenancy.x-k8s.io"
+NODE_PORTS_PREFIX: Final = f"{NODE_PORTS_DOMAIN}/"
+"""Prefix of annotations on a tenant Service, one per super cluster id: JSON object, `<port>/<protocol>` to the port on which the
+nodes of that super cluster listen; `healthCheck` for `spec.healthCheckNodePort`."""
 
 OWN_DOMAINS: Final = (
     "tenancy.x-k8s.io",
     "transparency.tenancy.x-k8s.io",
     INGRESS_DOMAIN,
+    NODE_PORTS_DOMAIN,
     "hollow.tenancy.x-k8s.io",
     "scheduler.virtualcluster.io",
     PLACEMENT_DOMAIN,

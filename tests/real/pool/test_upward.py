@@ -156,6 +156,17 @@ def test_a_service_keeps_its_own_address_in_tenant_and_super_cluster(space: Spac
     assert (space.get("services", "web") or {})["spec"]["clusterIP"] == mine["spec"]["clusterIP"]
 
 
+def test_a_tenant_learns_the_node_ports_of_each_super_cluster(space: Space) -> None:
+    space.apply(service("open", selector={"app": "web"}, type="NodePort"))
+    for super_id in space.pool.supers:
+        (port,) = eventually(lambda super_id=super_id: space.there(super_id, "services", "open"))["spec"][
+            "ports"
+        ]  # type: ignore[misc]
+        shown = f'{{"{port["port"]}/TCP":{port["nodePort"]}}}'
+        key = names.NODE_PORTS_PREFIX + super_id
+        eventually(lambda key=key, shown=shown: annotation(space.get("services", "open"), key) == shown)  # type: ignore[misc]
+
+
 def test_external_ips_are_refused(space: Space) -> None:
     space.apply(service("catcher", selector={"app": "x"}, externalIPs=["203.0.113.9"]))
     events = eventually(lambda: space.events("catcher", "PolicyRefused"))

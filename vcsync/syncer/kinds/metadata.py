@@ -43,13 +43,14 @@ _IN_TENANTS = frozenset(
         names.SLICE,
         names.PLACEMENTS,
         names.DEFAULT_QUOTA,
+        names.WITHOUT_DEFAULT_QUOTA,
         names.SUPER_CLUSTER,
         names.IGNORE_SYNC,
         names.DISABLE_DNS_POLICY_MUTATION,
         names.TRANSPARENT_CLUSTER_IP,
     }
 )
-_DOMAINS_IN_TENANTS = (names.PLACEMENT_DOMAIN, names.INGRESS_DOMAIN)
+_DOMAINS_IN_TENANTS = (names.PLACEMENT_DOMAIN, names.INGRESS_DOMAIN, names.NODE_PORTS_DOMAIN)
 """Keys and domains of vcsync that are valid on tenants' objects: tenants may set them, or vcsync sets them."""
 _OWN_PREFIXES = ("tenancy.x-k8s.io", "transparency.tenancy.x-k8s.io")
 

@@ -2,7 +2,7 @@
 
 Addresses, node ports and health check ports belong to the API server that allocates them. With several super clusters, each
 of them contributes its load balancer addresses. Each syncer writes its own contribution and the union of all, so the order
-of the writes does not matter.
+of the writes does not matter. Each syncer also writes an annotation with the node ports of its super cluster.
 """
 
 from __future__ import annotations
@@ -302,7 +302,11 @@ def _upward(
     own = _ingress(p.status)
     if spec.get("type") != LOAD_BALANCER:
         own = []
-    annotations.update(_contribution(v, own, placed, context.super_id))
+    wanted = msgspec.json.encode(own).decode() if own and len(placed) > 1 else None
+    annotations.update(_own_annotation(v, names.INGRESS_PREFIX, wanted, placed, context.super_id))
+    node_ports = _node_ports(actual)
+    wanted = msgspec.json.encode(node_ports).decode() if node_ports else None
+    annotations.update(_own_annotation(v, names.NODE_PORTS_PREFIX, wanted, placed, context.super_id))
     union = _union(v, own, placed, context.super_id)
     body: dict[str, Any] = {"metadata": {**changes, "uid": v.uid}}
     if annotations:
@@ -324,24 +328,38 @@ def _address_up(v: Envelope, actual: Mapping[str, Any]) -> dict[str, str | None]
     return {names.TRANSPARENT_CLUSTER_IP: address}
 
 
-def _contribution(
-    v: Envelope, own: list[_Ingress], placed: list[str], super_id: str
+def _node_ports(actual: Mapping[str, Any]) -> dict[str, int]:
+    """Return the ports on which the nodes of the super cluster listen: `<port>/<protocol>` -> node port."""
+    found = {
+        f"{port.get('port')}/{port.get('protocol', 'TCP')}": port["nodePort"]
+        for port in actual.get("ports") or ()
+        if port.get("nodePort")
+    }
+    if actual.get("healthCheckNodePort"):
+        found["healthCheck"] = actual["healthCheckNodePort"]
+    return found
+
+
+def _own_annotation(
+    v: Envelope, prefix: str, wanted: str | None, placed: list[str], super_id: str
 ) -> dict[str, str | None]:
-    """Return this super cluster's annotation for the union of several.
+    """Return the change of this super cluster's annotation under a prefix that has one for each super cluster.
 
     The first super cluster in order also removes the annotations of former ones.
+
+    Args:
+        v: The tenant's Service.
+        prefix: The prefix, which a super cluster id follows.
+        wanted: The value of this super cluster; None: it has no annotation.
+        placed: The ids of the super clusters that have slices of the namespace, in order.
+        super_id: The id of this one.
     """
     changes: dict[str, str | None] = {}
-    key = names.INGRESS_PREFIX + super_id
-    wanted = msgspec.json.encode(own).decode() if own and len(placed) > 1 else None
-    if v.annotations.get(key) != wanted:
-        changes[key] = wanted
+    if v.annotations.get(prefix + super_id) != wanted:
+        changes[prefix + super_id] = wanted
     if placed[0] == super_id:
         for annotation in v.annotations:
-            if (
-                annotation.startswith(names.INGRESS_PREFIX)
-                and annotation.removeprefix(names.INGRESS_PREFIX) not in placed
-            ):
+            if annotation.startswith(prefix) and annotation.removeprefix(prefix) not in placed:
                 changes[annotation] = None
     return changes
 

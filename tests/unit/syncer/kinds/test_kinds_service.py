@@ -168,6 +168,43 @@ def test_the_cluster_ip_of_the_super_cluster_is_copied_up(bench: Bench) -> None:
     assert annotations == {names.TRANSPARENT_CLUSTER_IP: address}
 
 
+def shown_node_ports(bench: Bench, super_id: str) -> dict[str, int] | None:
+    text = bench.get("tenant", SERVICES, "web")["metadata"]["annotations"].get(
+        names.NODE_PORTS_PREFIX + super_id
+    )
+    return json.loads(text) if text is not None else None
+
+
+def test_a_tenant_learns_the_ports_on_which_nodes_listen(bench: Bench) -> None:
+    make(bench, type="NodePort")
+    there = bench.get("super", SERVICES, "web")["spec"]["ports"]
+    assert shown_node_ports(bench, "r1") == {f"{each['port']}/TCP": each["nodePort"] for each in there}
+    bench.edit("super", SERVICES, "web", {"spec": {"healthCheckNodePort": 31999}})
+    bench.settle("services", "shop", "web")
+    assert (shown_node_ports(bench, "r1") or {})["healthCheck"] == 31999
+
+
+def test_each_super_cluster_shows_its_own_node_ports_and_former_ones_are_removed(bench: Bench) -> None:
+    bench.placements["shop"] = Placement({"r1": 1, "r2": 1}, {}, {})
+    make(bench, type="NodePort")
+    other = other_syncer(bench)
+    share(other, bench)
+    assert shown_node_ports(bench, "r1")
+    assert shown_node_ports(bench, "r2")
+    bench.placements["shop"] = Placement({"r1": 1}, {}, {})
+    bench.settle("services", "shop", "web")
+    assert shown_node_ports(bench, "r2") is None
+
+
+def test_node_ports_are_not_shown_once_a_service_has_none(bench: Bench) -> None:
+    make(bench, type="NodePort")
+    bench.edit("tenant", SERVICES, "web", {"spec": {"type": "ClusterIP"}})
+    for port in bench.objects[bench.key("super", SERVICES, "", "web")]["spec"]["ports"]:
+        port.pop("nodePort", None)
+    bench.settle("services", "shop", "web")
+    assert shown_node_ports(bench, "r1") is None
+
+
 def other_syncer(bench: Bench) -> Bench:
     """The syncer of r2: the same tenant, another super cluster."""
     other = Bench(msgspec.structs.replace(CONTEXT, super_id="r2"))
@@ -294,4 +331,4 @@ def test_services_settle(spec: dict[str, Any], change: dict[str, Any]) -> None:
         "web",
         {"spec": {**change, "clusterIP": bench.get("tenant", SERVICES, "web")["spec"]["clusterIP"]}},
     )
-    assert len(bench.settle("services", "shop", "web")) <= 1
+    assert len(bench.settle("services", "shop", "web")) <= 2  # down, then the node ports up

@@ -4,15 +4,20 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
+import msgspec
+
 from vcsync.apimachinery.cel import conditions, devices
 from vcsync.apimachinery.crd import definition
+from vcsync.apimachinery.errors import unavailable
 from vcsync.apimachinery.kinds.all_kinds import by_plural
+from vcsync.apimachinery.kinds.apiregistration import api_service
 from vcsync.apimachinery.kinds.behaviours import BEHAVIOURS
 from vcsync.apimachinery.kinds.common.kind import View
 from vcsync.apimachinery.policies import findings
-from vcsync.apimachinery.resources import Resource
+from vcsync.apimachinery.resources import Resource, object_key
 from vcsync.apimachinery.schema import builtin
 from vcsync.apimachinery.strategy import Behaviour
+from vcsync.apimachinery.validation import names
 from vcsync.apiserver import openapi
 from vcsync.apiserver.apiextensions.catalogue import Catalogue, Served
 from vcsync.apiserver.request.caller import Caller
@@ -53,6 +58,22 @@ class Spaces:
         return builtin_kinds().get((group, version, plural)) or self.catalogue.find(
             tenant, group, version, plural
         )
+
+    async def require_not_aggregated(self, tenant: str, group: str, version: str) -> None:
+        """Refuse a request for a group and version that an APIService of the tenant assigns to a Service.
+
+        Raises:
+            StatusError: 503, as from a kube-apiserver that cannot reach the Service.
+            StoreError: The store cannot be read.
+        """
+        name = f"{version}.{group}"
+        if names.path_segment(name):
+            return
+        record = await self._store.get_cached(
+            object_key(tenant, api_service.KIND.group, api_service.KIND.plural, "", name)
+        )
+        if record is not None and not api_service.is_local(msgspec.json.decode(record.value)):
+            raise unavailable(f"APIService {name} is not available: {api_service.NOT_FORWARDED}")
 
     def is_current(self, scope: Scope) -> bool:
         """Return whether the kind of a scope is still the one that its tenant has."""

@@ -82,6 +82,7 @@ class Dispatcher:
         if kind is None or info.prefix != prefix or is_wrong_scope(kind.resource, info):
             if served_version(info.group) or info.prefix == "api":
                 raise errors.page_not_found()
+            await self._spaces.require_not_aggregated(tenant, info.group, info.version)
             return unknown_path()
         resource = kind.resource
         if isinstance(kind, Served):

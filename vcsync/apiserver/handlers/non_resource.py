@@ -179,12 +179,12 @@ class Paths:
             keys = await self._guard.openid(tenant, keys=True)
             return Reply(200, [msgspec.json.encode(keys)], "application/jwk-set+json")
         if parts[0] in ("api", "apis"):
-            return self._discovery(incoming, parts, tenant, caller)
+            return await self._discovery(incoming, parts, tenant, caller)
         if parts[0] == "version":
             raise errors.page_not_found()
         return unknown_path()
 
-    def _discovery(self, incoming: Incoming, parts: list[str], tenant: str, caller: Caller) -> Reply:
+    async def _discovery(self, incoming: Incoming, parts: list[str], tenant: str, caller: Caller) -> Reply:
         accept, custom = incoming.headers.get("Accept", ""), self._spaces.custom(tenant)
         builtin = self._spaces.builtin(tenant, caller)
         aggregated = ""
@@ -212,14 +212,25 @@ class Paths:
             case ["apis", group, version]:
                 found = discovery.resource_list(group, version, custom, builtin)
         if found is None:
-            if len(parts) > 1 and (parts[0] == "api" or discovery.group(parts[1])):
-                raise errors.page_not_found()
-            return unknown_path()
+            return await self._unserved(parts, tenant)
         headers = {"Vary": "Accept"} if len(parts) == 1 else {}
         if representation.format == "json":
             return Reply(200, [found], representation.content_type, headers)
         obj = {"apiVersion": "v1", **msgspec.json.decode(found)}
         return Reply(200, [encode.document(obj, representation)], representation.content_type, headers)
+
+    async def _unserved(self, parts: list[str], tenant: str) -> Reply:
+        """Return the answer to discovery of a group or version that is not served.
+
+        Raises:
+            StatusError: 404, 503.
+        """
+        if len(parts) > 1 and (parts[0] == "api" or discovery.group(parts[1])):
+            raise errors.page_not_found()
+        match parts:
+            case ["apis", group, version]:
+                await self._spaces.require_not_aggregated(tenant, group, version)
+        return unknown_path()
 
     async def _openapi(
         self, incoming: Incoming, path: str, query: Query, tenant: str, caller: Caller

@@ -3,6 +3,7 @@
 import pytest
 
 from vcsync.apimachinery.kinds.apiregistration.api_service import KIND as RULES
+from vcsync.apimachinery.strategy import Context, User
 
 SPEC = {"group": "a.io", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1}
 SERVICE = {"namespace": "a", "name": "b"}
@@ -47,3 +48,41 @@ def test_bad_ones_are_refused_by_field(spec, field):
 
 def test_a_bundle_is_told_by_its_size():
     assert _refused({"caBundle": "aGk="})[0][1].startswith('Invalid value: "2 bytes"')
+
+
+CONTEXT = Context("acme", User("me"), "2026-01-01T00:00:00Z")
+
+
+def _state(found):
+    (condition,) = found["status"]["conditions"]
+    return condition["type"], condition["status"], condition["reason"]
+
+
+def test_a_service_is_reported_as_not_forwarded_until_the_server_serves_the_group_itself():
+    behind = {"metadata": {"name": "v1.a.io"}, "spec": {**SPEC, "service": dict(SERVICE)}}
+    RULES.prepare_create(behind, CONTEXT)
+    assert _state(behind) == ("Available", "False", "NotForwarded")
+    own = {**behind, "spec": SPEC}
+    RULES.prepare_update(own, behind, CONTEXT)
+    assert _state(own) == ("Available", "True", "Local")
+    behind["status"] = own["status"]
+    RULES.prepare_update(behind, own, CONTEXT)
+    assert _state(behind) == ("Available", "False", "NotForwarded")
+
+
+def test_an_update_that_leaves_the_service_keeps_the_status():
+    behind = {
+        "metadata": {"name": "v1.a.io"},
+        "spec": {**SPEC, "service": SERVICE},
+        "status": {"conditions": []},
+    }
+    RULES.prepare_update(behind, {**behind, "spec": {**SPEC, "service": {**SERVICE, "port": 8443}}}, CONTEXT)
+    assert behind["status"] == {"conditions": []}
+
+
+def test_only_the_write_that_names_a_service_is_warned_of():
+    own = {"metadata": {"name": "v1.a.io"}, "spec": SPEC}
+    behind = {"metadata": {"name": "v1.a.io"}, "spec": {**SPEC, "service": SERVICE}}
+    text = "v1.a.io is not available: an embedded control plane does not forward requests to Services"
+    assert RULES.warnings(behind, None) == RULES.warnings(behind, own) == [text]
+    assert RULES.warnings(behind, behind) == RULES.warnings(own, None) == RULES.warnings(own, behind) == []

@@ -17,6 +17,11 @@ from vcsync.apimachinery.validation.fields import Findings, Object, indexed, num
 from vcsync.apimachinery.wire import cells
 
 _HTTPS = 443
+NOT_FORWARDED = "an embedded control plane does not forward requests to Services"
+"""Why an APIService that names a Service is not available."""
+_LOCAL = ("True", "Local", "Local APIServices are always available")
+_NOT_FORWARDED = ("False", "NotForwarded", NOT_FORWARDED)
+"""Status, reason and message of the condition Available."""
 _STATUSES = ("True", "False", "Unknown")
 _HIGHEST_GROUP = 20000
 _HIGHEST_VERSION = 1000
@@ -85,16 +90,32 @@ def _status(new: Object, _: Object) -> list[FieldError]:
 
 
 def _create(found: Object, context: Context) -> None:
-    """Set the condition Available on an APIService that this server itself serves, as kube-aggregator does at once."""
-    if part(found, "spec").get("service") is None:
-        state = {
-            "type": "Available",
-            "status": "True",
-            "lastTransitionTime": context.now,
-            "reason": "Local",
-            "message": "Local APIServices are always available",
-        }
-        found["status"] = {"conditions": [state]}
+    """Set the condition Available, as kube-aggregator does at once for an APIService that the server itself serves."""
+    status, reason, message = _LOCAL if is_local(found) else _NOT_FORWARDED
+    state = {
+        "type": "Available",
+        "status": status,
+        "lastTransitionTime": context.now,
+        "reason": reason,
+        "message": message,
+    }
+    found["status"] = {"conditions": [state]}
+
+
+def _update(new: Object, old: Object, context: Context) -> None:
+    if is_local(new) != is_local(old):
+        _create(new, context)
+
+
+def _warnings(new: Object, old: Object | None) -> list[str]:
+    if is_local(new) or (old is not None and not is_local(old)):
+        return []
+    return [f"{part(new, 'metadata').get('name', '')} is not available: {NOT_FORWARDED}"]
+
+
+def is_local(found: Object) -> bool:
+    """Return whether the server itself serves the group and version of an APIService."""
+    return part(found, "spec").get("service") is None
 
 
 def served_by(obj: cells.Object, _: datetime) -> str:
@@ -120,7 +141,9 @@ KIND = Kind(
     unconditional_update=False,
     default=_default,
     prepare_create=_create,
+    prepare_update=_update,
     validate=_validate,
+    warnings=_warnings,
     status_validate=_status,
     validate_name=names.segment_name,
     columns=cells.aged(Service=served_by, Available=available),

@@ -306,6 +306,11 @@ class Catalogue:
         """Drop the definitions of a tenant, so that they are read again on demand."""
         self._tenants.pop(tenant, None)
 
+    def definitions(self, tenant: str, group: str) -> list[str]:
+        """Return the names of a tenant's own definitions in a group."""
+        known = self._tenants.get(tenant)
+        return [name for name in known.raw if name.partition(".")[2] == group] if known is not None else []
+
     def generation(self, tenant: str) -> int:
         """Return a number that changes whenever the custom kinds of the tenant may have changed."""
         known = self._tenants.get(tenant)

@@ -1,4 +1,5 @@
-"""Controller of the CustomResourceDefinitions of all tenants: accepts names, sets conditions, and deletes objects.
+"""Controller of the CustomResourceDefinitions of all tenants: accepts names, sets conditions, deletes objects, and
+maintains APIServices.
 
 The controller is level-based: a work item is (tenant, definition), and each reconciliation starts from the state of the
 store. It writes by compare and swap, so that several processes may run it.
@@ -23,6 +24,7 @@ from vcsync.apimachinery.resources import collection_key, custom_group, object_k
 from vcsync.apimachinery.schema import builtin
 from vcsync.apimachinery.schema.node import Schema
 from vcsync.apimachinery.strategy import Object
+from vcsync.apiserver.apiextensions.api_services import ApiServices
 from vcsync.apiserver.apiextensions.catalogue import GROUP, PLURAL, owner
 from vcsync.apiserver.storage.interface import (
     Change,
@@ -52,21 +54,25 @@ class DefinitionController:
 
     Args:
         store: The store.
+        api_services: Maintains the APIServices of the served versions.
         now: Returns the time in RFC 3339.
     """
 
-    def __init__(self, store: Store, now: Callable[[], str]) -> None:
+    def __init__(self, store: Store, api_services: ApiServices, now: Callable[[], str]) -> None:
         self._store = store
+        self._api_services = api_services
         self._now = now
         self._queue: dict[Key, None] = {}
         self._retries: dict[Key, asyncio.TimerHandle] = {}
         self._wake = asyncio.Event()
 
     def observe(self, change: Change) -> None:
-        """Enqueue the definition that a change of the store concerns, if any."""
+        """Enqueue the definitions that a change of the store concerns, if any."""
         found = owner(change.key)
         if found is not None:
             self.enqueue(*found)
+        for each in self._api_services.definitions(change):
+            self.enqueue(*each)
 
     def enqueue(self, tenant: str, name: str) -> None:
         """Reconcile a definition soon."""
@@ -120,8 +126,9 @@ class DefinitionController:
         key = object_key(tenant, GROUP, PLURAL, "", name)
         record, _ = await self._store.get(key)
         if record is None:
-            await self._enqueue_waiting(tenant, name, name.partition(".")[2])
-            return True
+            group = name.partition(".")[2]
+            await self._enqueue_waiting(tenant, name, group)
+            return await self._api_services.remove_unserved(tenant, group)
         definition = unread.definition(record.value)
         before = _without_versions(definition)
         if definition["metadata"].get("deletionTimestamp"):
@@ -132,7 +139,8 @@ class DefinitionController:
             others = [each async for each in self._group(tenant, name, definition["spec"]["group"])]
         accepted = (definition.get("status") or {}).get("acceptedNames")
         if not update_status(definition, others, self._now()):
-            return True
+            added = await self._api_services.add(tenant, record, definition)
+            return await self._api_services.remove_unserved(tenant, definition["spec"]["group"]) and added
         outcome = await self._write(record, before, definition)
         if outcome.done and _frees_names(accepted or {}, definition["status"]["acceptedNames"]):
             await self._enqueue_waiting(tenant, name, definition["spec"]["group"])

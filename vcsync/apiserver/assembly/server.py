@@ -16,6 +16,7 @@ from vcsync.apiserver.admission.framework.settings import Settings
 from vcsync.apiserver.admission.pod_security.plugin import DEFAULT
 from vcsync.apiserver.admission.quotas import QuotaClaims
 from vcsync.apiserver.admission.tenant_policies.status import TenantPolicyStatuses
+from vcsync.apiserver.apiextensions.api_services import ApiServices
 from vcsync.apiserver.apiextensions.catalogue import Catalogue, redefined
 from vcsync.apiserver.apiextensions.conversion import Reach, refuse
 from vcsync.apiserver.apiextensions.definition_controller import DefinitionController
@@ -330,7 +331,8 @@ def assemble(
         host_names: Host names of tenants. None: only paths and credentials name tenants.
         only_virtual_nodes: Returns whether users of a tenant can only read Nodes.
     """
-    catalogue, controller = catalogue or Catalogue(), DefinitionController(store, now)
+    catalogue = catalogue or Catalogue()
+    controller = DefinitionController(store, ApiServices(store, catalogue, now), now)
 
     metrics = RequestMetrics()
     if meter is not None:

@@ -12,6 +12,7 @@ from vcsync.apimachinery.crd.definition import BEHAVIOUR, terminate
 from vcsync.apimachinery.resources import custom_group, object_key
 from vcsync.apimachinery.strategy import Context, User
 from vcsync.apiserver.apiextensions import definition_controller as establish
+from vcsync.apiserver.apiextensions.api_services import ApiServices
 from vcsync.apiserver.apiextensions.catalogue import Catalogue, is_definition
 from vcsync.apiserver.apiextensions.definition_controller import DefinitionController, update_status
 from vcsync.apiserver.storage.interface import Change, Outcome, Page, Put, Record
@@ -34,6 +35,12 @@ class Memory:
     async def range(self, prefix, *, after="", limit=0, revision=0):
         found = [self.records[key] for key in sorted(self.records) if key.startswith(prefix) and key > after]
         return Page(found[: limit or None], self.now, more=bool(limit) and len(found) > limit)
+
+    async def get_cached(self, key):
+        return self.records.get(key)
+
+    async def range_cached(self, prefix):
+        return [record for key, record in sorted(self.records.items()) if key.startswith(prefix)]
 
     async def txn(self, compares, operations):
         for each in compares:
@@ -109,11 +116,15 @@ async def settled(definitions):
             await definitions.reconcile(*key)
 
 
+def controller(store, catalogue):
+    return DefinitionController(store, ApiServices(store, catalogue, lambda: NOW), lambda: NOW)
+
+
 @pytest.fixture
 async def world():
     catalogue = Catalogue()
     store = Memory(catalogue.apply)
-    definitions = DefinitionController(store, lambda: NOW)
+    definitions = controller(store, catalogue)
     store.listeners.append(definitions.observe)
     for tenant in ("t", "u"):
         await catalogue.load(tenant, store)
@@ -190,6 +201,7 @@ async def test_deleting_a_definition_deletes_its_objects_first(world):
     assert conditions.condition(store.object(key), "Terminating")["reason"] == "InstanceDeletionInProgress"
     await store.txn([], [establish.Delete(held)])
     assert await definitions.reconcile("t", "foos.example.com")
+    await settled(definitions)
     assert store.records == {}
     assert catalogue.find("t", "example.com", "v1", "foos") is None
 
@@ -198,7 +210,7 @@ async def test_work_left_over_from_before_a_restart_is_found(world):
     _, store, _ = world
     made = definition()
     await put(store, key_of("t", made), made)
-    again = DefinitionController(store, lambda: NOW)
+    again = controller(store, Catalogue())
     await again.resume(["t", "u"])
     task = asyncio.create_task(again.run())
     for _ in range(100):

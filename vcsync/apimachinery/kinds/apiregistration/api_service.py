@@ -91,15 +91,19 @@ def _status(new: Object, _: Object) -> list[FieldError]:
 
 def _create(found: Object, context: Context) -> None:
     """Set the condition Available, as kube-aggregator does at once for an APIService that the server itself serves."""
-    status, reason, message = _LOCAL if is_local(found) else _NOT_FORWARDED
-    state = {
+    found["status"] = {"conditions": [availability(part(found, "spec").get("service"), context.now)]}
+
+
+def availability(service: Object | None, now: str) -> Object:
+    """Return the condition Available of an APIService, as of `now` (RFC 3339)."""
+    status, reason, message = _LOCAL if service is None else _NOT_FORWARDED
+    return {
         "type": "Available",
         "status": status,
-        "lastTransitionTime": context.now,
+        "lastTransitionTime": now,
         "reason": reason,
         "message": message,
     }
-    found["status"] = {"conditions": [state]}
 
 
 def _update(new: Object, old: Object, context: Context) -> None:

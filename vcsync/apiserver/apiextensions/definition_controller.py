@@ -1,5 +1,4 @@
-"""Controller of the CustomResourceDefinitions of all tenants: accepts names, sets conditions, deletes objects, and
-maintains APIServices.
+"""Controller of the CustomResourceDefinitions of all tenants: names, conditions, deletion of objects, and APIServices.
 
 The controller is level-based: a work item is (tenant, definition), and each reconciliation starts from the state of the
 store. It writes by compare and swap, so that several processes may run it.

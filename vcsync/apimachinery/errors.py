@@ -173,6 +173,12 @@ def unauthorized() -> StatusError:
     return StatusError(401, "Unauthorized", "Unauthorized")
 
 
+def verb_not_supported(verb: str, plural: str) -> StatusError:
+    """405: the resource does not support the verb, though its path takes the method."""
+    message = f'{verb} is not supported on resources of kind "{plural}"'
+    return StatusError(405, "MethodNotAllowed", message, details={"kind": plural})
+
+
 def method_not_allowed() -> StatusError:
     """405: the resource does not support the verb."""
     return StatusError(

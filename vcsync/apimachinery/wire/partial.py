@@ -29,15 +29,15 @@ def partial_object(value: bytes, revision: int, *, version: str = "v1") -> bytes
 
     Args:
         value: The object in stored form.
-        revision: Its resourceVersion.
+        revision: Its resourceVersion; 0: it is not stored and has none.
         version: Version of `meta.k8s.io`.
     """
     kept = bytes(_envelope(value).metadata)[1:]
-    comma = b"," if kept != b"}" else b""
-    head = (
-        b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%b","metadata":{"resourceVersion":"%d"%b'
-    )
-    return head % (version.encode(), revision, comma) + kept + b"}"
+    head = b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%b","metadata":{' % version.encode()
+    if revision:
+        comma = b"," if kept != b"}" else b""
+        head += b'"resourceVersion":"%d"%b' % (revision, comma)
+    return head + kept + b"}"
 
 
 def partial_message(value: bytes, revision: int) -> bytes:

@@ -15,7 +15,7 @@ from vcsync.apiserver.flow.write_limiter import limited_write
 from vcsync.apiserver.handlers.exchange import Incoming
 from vcsync.apiserver.handlers.non_resource import unknown_path
 from vcsync.apiserver.handlers.request import Headers, ReadBody, Request
-from vcsync.apiserver.handlers.routes import VIRTUAL, check_route, is_wrong_scope
+from vcsync.apiserver.handlers.routes import UNTRANSFORMED, VIRTUAL, check_route, is_wrong_scope
 from vcsync.apiserver.handlers.subresources import Subresources
 from vcsync.apiserver.handlers.verbs import Verbs
 from vcsync.apiserver.handlers.write_limit import is_limited
@@ -148,7 +148,7 @@ def _negotiate(incoming: Incoming, info: RequestInfo, query: Query, scope: Scope
         incoming.headers.get("Accept", ""),
         custom=resource.custom,
         watch=watch,
-        transforms=(resource.group, resource.plural) not in VIRTUAL,
+        transforms=(resource.group, resource.plural) not in UNTRANSFORMED,
         lists=watch or info.verb == "list",
     )
     if negotiation.wants_pretty(query.get("pretty", (None,))[0], scope.agent) and not watch:

@@ -12,6 +12,7 @@ from vcsync.apimachinery.wire import decode, negotiation
 from vcsync.apiserver.audit import request_log
 from vcsync.apiserver.authentication.token_requests import DEFAULT_SECONDS, Check
 from vcsync.apiserver.discovery.served import Spaces
+from vcsync.apiserver.handlers.component_statuses import answer_component_statuses
 from vcsync.apiserver.handlers.connect import Streaming
 from vcsync.apiserver.handlers.request import Request
 from vcsync.apiserver.handlers.responses import ResponseEncoder
@@ -29,8 +30,6 @@ from vcsync.apiserver.request.connect_options import CONNECTS, connect_options
 from vcsync.apiserver.request.options import WriteOptions, write_options
 from vcsync.apiserver.request.reply import Reply, Stream
 
-STORE = "etcd-0"
-"""Name of the one ComponentStatus: clients know the store by it."""
 TOKEN, BINDING = ("authentication.k8s.io", "v1", "TokenRequest"), ("", "v1", "Binding")
 STREAMS = frozenset({"log", "exec", "attach", "portforward", "proxy"})
 """Subresources that kubelets answer."""
@@ -132,7 +131,7 @@ class Subresources:
         if resource.plural == "bindings":
             return await self._binding(request)
         if request.info.verb != "create":
-            return await self._components(request)
+            return await answer_component_statuses(self._encoder, request)
         options = write_options(request.query, "CreateOptions")
         expected = decode.Expected(resource.group, resource.version, resource.kind)
         body = await self._created(request, expected, options.validation)
@@ -142,21 +141,6 @@ class Subresources:
             scope.caller, scope.tenant, resource.plural, scope.namespace, body
         )
         return self._document(request, answer, 201)
-
-    async def _components(self, request: Request) -> Reply:
-        """Answer with the ComponentStatus of the store. It is healthy: authorizing this request has read from it."""
-        request.scope.warnings.append("v1 ComponentStatus is deprecated in v1.19+")
-        request.scope.audit.annotate("k8s.io/deprecated", "true")
-        one = {
-            "metadata": {"name": STORE},
-            "conditions": [{"type": "Healthy", "status": "True", "message": "ok"}],
-        }
-        if request.info.verb == "list":
-            found = {"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {}, "items": [one]}
-            return self._document(request, found, 200)
-        if request.scope.name != STORE:
-            raise errors.not_found("componentstatus", "", request.scope.name)
-        return self._document(request, {"kind": "ComponentStatus", "apiVersion": "v1", **one}, 200)
 
     async def _stream(self, request: Request) -> Reply | Stream:
         name, resource = request.info.subresource, request.scope.kind.resource

@@ -51,8 +51,11 @@ def unpack(value: bytes, revision: int, kind: str, api_version: str) -> Object:
 
 
 def item(value: bytes, revision: int) -> bytes:
-    """Return the JSON of an object in a list of a built-in kind: without kind and apiVersion."""
-    return b'{"metadata":{"resourceVersion":"%d",' % revision + value[len(HEAD) :]
+    """Return the JSON of an object in a list of a built-in kind: without kind and apiVersion.
+
+    A `revision` of 0 is omitted: the object is not stored.
+    """
+    return b'{"metadata":{"resourceVersion":"%d",' % revision + value[len(HEAD) :] if revision else value
 
 
 def spliced(value: bytes, revision: int, kind: str, api_version: str) -> bytes:

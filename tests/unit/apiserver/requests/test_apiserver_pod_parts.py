@@ -476,3 +476,16 @@ async def test_component_statuses_are_healthy_and_deprecated(api: Any) -> None:
     assert (one.status, one["metadata.name"]) == (200, names[0])
     none = await api("GET", "/api/v1/componentstatuses/none")
     assert (none.status, none["message"]) == (404, 'componentstatus "none" not found')
+
+
+TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+
+
+async def test_component_statuses_are_shown_as_a_table_and_selected(api: Any) -> None:
+    path = "/api/v1/componentstatuses"
+    table = await api("GET", path, **TABLE)
+    assert [each["name"] for each in table["columnDefinitions"]] == ["Name", "Status", "Message", "Error"]
+    assert [each["cells"] for each in table["rows"]] == [["etcd-0", "Healthy", "ok", ""]]
+    assert (await api("GET", f"{path}?fieldSelector=metadata.name%3Dgone"))["items"] == []
+    watch = await api("GET", f"{path}?watch=1")
+    assert (watch.status, watch["details.kind"]) == (405, "componentstatuses")

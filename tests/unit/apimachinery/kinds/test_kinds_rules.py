@@ -194,3 +194,19 @@ def signing_request(name: bytes) -> str:
     lines = base64.encodebytes(der)
     pem = b"-----BEGIN CERTIFICATE REQUEST-----\n" + lines + b"-----END CERTIFICATE REQUEST-----\n"
     return base64.b64encode(pem).decode()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        f"{mode}{rest}"
+        for mode in ("Validating", "Mutating")
+        for rest in ("WebhookConfiguration", "AdmissionPolicy", "AdmissionPolicyBinding")
+    ],
+)
+def test_new_configurations_with_the_names_of_static_ones_cause_a_warning(kind):
+    behaviour = BEHAVIOURS["admissionregistration.k8s.io", kind]
+    named = {"metadata": {"name": "a.static.k8s.io"}}
+    assert ["static manifest-based" in each for each in behaviour.warnings(named, None)] == [True]
+    assert not behaviour.warnings(named, named)
+    assert not behaviour.warnings({"metadata": {"name": "a.k8s.io"}}, None)

@@ -5,6 +5,7 @@ Source: Kubernetes' `pkg/apis/admissionregistration/validation`,
 """
 
 from vcsync.apimachinery import errors
+from vcsync.apimachinery.kinds.admissionregistration import static_names
 from vcsync.apimachinery.kinds.admissionregistration.admission_policies import (
     default_policy,
     parameter_kind,
@@ -42,6 +43,7 @@ KIND = Kind(
     unconditional_update=False,
     default=default_policy,
     validate=lambda found: list(_mutating(found)),
+    warnings=static_names.warnings,
     columns=cells.aged(Mutations=cells.count("spec.mutations"), ParamKind=parameter_kind),
     any_finalizers=True,
     repeats_finalizer_findings=True,

@@ -4,6 +4,7 @@ Source: Kubernetes' `pkg/apis/admissionregistration/validation`,
 `pkg/registry/admissionregistration/mutatingadmissionpolicybinding` and `pkg/printers/internalversion`.
 """
 
+from vcsync.apimachinery.kinds.admissionregistration import static_names
 from vcsync.apimachinery.kinds.admissionregistration.admission_policies import (
     POLICY_BINDING_COLUMNS,
     default_binding,
@@ -19,6 +20,7 @@ KIND = Kind(
     unconditional_update=False,
     default=default_binding,
     validate=lambda found: list(validate_binding(found)),
+    warnings=static_names.warnings,
     columns=POLICY_BINDING_COLUMNS,
     any_finalizers=True,
     repeats_finalizer_findings=True,

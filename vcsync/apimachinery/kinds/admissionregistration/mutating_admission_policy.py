@@ -24,7 +24,7 @@ def _mutating(found: Object) -> Findings:
     yield from one_of("spec.failurePolicy", text(spec, "failurePolicy"), ("Fail", "Ignore"))
     yield from validate_param_kind("spec.paramKind", spec.get("paramKind"))
     yield from validate_constraints(spec)
-    yield from validate_mutable_operations(spec)
+    yield from validate_mutable_operations(spec, "matchConstraints")
     yield from match_conditions("spec.matchConditions", items(spec, "matchConditions"))
     if not items(spec, "mutations"):
         yield errors.required("spec.mutations", "mutations must contain at least one item")

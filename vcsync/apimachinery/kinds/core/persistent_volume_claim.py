@@ -276,13 +276,17 @@ def _warnings(claim: Object, old: Object | None) -> list[str]:
             f"metadata.annotations[{_CLASS_ANNOTATION}]: deprecated since v1.8; "
             'use "storageClassName" attribute instead'
         )
-    for field in ("requests", "limits"):
-        size = part(claim, "spec", "resources", field).get("storage", 0)
-        if milli(size) % 1000:
-            found.append(
-                f'spec.resources.{field}[storage]: fractional byte value "{size}" is invalid, must be an integer'
-            )
-    return found
+    return found + spec_warnings("spec", part(claim, "spec"))
+
+
+def spec_warnings(path: str, found: Object) -> list[str]:
+    """Return the warnings about a claim's spec."""
+    sizes = {key: part(found, "resources", key).get("storage", 0) for key in ("requests", "limits")}
+    return [
+        f'{path}.resources.{key}[storage]: fractional byte value "{size}" is invalid, must be an integer'
+        for key, size in sizes.items()
+        if milli(size) % 1000
+    ]
 
 
 def claim_modes(obj: cells.Object, _: datetime) -> str:

@@ -53,8 +53,8 @@ class Allowance:
         return left == (found.ours if self.ours is None else self.ours.sub(mark, found.ours))
 
 
-def load() -> list[Allowance]:
-    """Read `allowed.yaml`."""
+def load(file: Path = FILE) -> list[Allowance]:
+    """Read `allowed.yaml`, or another file of its form."""
     return [
         Allowance(
             re.compile(each["difference"]) if "difference" in each else None,
@@ -62,5 +62,5 @@ def load() -> list[Allowance]:
             re.compile(each.get("real", ""), re.DOTALL),
             re.compile(each["ours"], re.DOTALL) if "ours" in each else None,
         )
-        for each in yaml.safe_load(FILE.read_text())
+        for each in yaml.safe_load(file.read_text())
     ]

@@ -102,10 +102,10 @@ def load(folder: Path = FOLDER) -> list[Scenario]:
     found: list[Scenario] = []
     for path in sorted(folder.glob("*.yaml")):
         documents = yaml.load_all(path.read_text(), Loader=yaml.CSafeLoader)
-        found += [_scenario(path.stem, each) for each in documents if each is not None]
-    found += [_scenario("kinds-all", each) for each in kinds.scenarios()]
-    found += [_scenario("bodies", each) for each in bodies.scenarios()]
-    found += [_scenario(FIELDS, each) for each in fields.scenarios()]
+        found += [scenario(path.stem, each) for each in documents if each is not None]
+    found += [scenario("kinds-all", each) for each in kinds.scenarios()]
+    found += [scenario("bodies", each) for each in bodies.scenarios()]
+    found += [scenario(FIELDS, each) for each in fields.scenarios()]
     counted = Counter(each.name for each in found)
     twice = {name for name, count in counted.items() if count > 1}
     if twice:
@@ -113,7 +113,12 @@ def load(folder: Path = FOLDER) -> list[Scenario]:
     return found
 
 
-def _scenario(group: str, document: Any) -> Scenario:
+def scenario(group: str, document: Any) -> Scenario:
+    """Return the scenario that a document describes.
+
+    Raises:
+        CorpusError: the document is malformed.
+    """
     if not isinstance(document, dict) or set(document) != {"scenario", "steps"}:
         raise CorpusError(f"{group}: a document has `scenario` and `steps`, not {document!r:.80}")
     name = str(document["scenario"])

@@ -110,6 +110,7 @@ SUITES = (
     Suite("pool-hollow", "the pool without any program of Kubernetes but kubectl", "verify", (POOL,), environment=HOLLOW),
     Suite("pool-mixed", "the pool with hollow super clusters alone", "verify", (POOL,), environment=MIXED),
     Suite("attacks", "hostile tenants", "verify", ("tests/real/attacks", *_real("controlplane_fuzz")), OTHER_TESTS),
+    Suite("upstream-data", "Kubernetes' own test data on both servers", "verify", command=("hack.upstream_data",)),
     Suite("histories", "our controllers beside kube-controller-manager", "verify", _real("controllers_histories")),
     Suite("crash", "a killed store loses no acknowledged write", "verify", _real("controlplane_crash")),
     Suite("package", "the installed package", "verify", _real("package")),

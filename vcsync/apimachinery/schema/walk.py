@@ -41,7 +41,7 @@ _REFUSED_EMPTY_IN: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("io.k8s.api.core.v1.PersistentVolumeClaimTemplate", "metadata"): _TEMPLATES_METADATA,
     ("io.k8s.api.core.v1.Pod", "spec"): ("overhead",),
     ("io.k8s.api.core.v1.PodSpec", "resources"): ("claims",),
-    ("io.k8s.api.resource.v1.ResourceSlice", "spec"): ("sharedCounters",),
+    ("io.k8s.api.resource.v1.ResourceSlice", "spec"): ("devices", "sharedCounters"),
     ("io.k8s.api.resource.v1.ResourceClaimTemplateSpec", "metadata"): _TEMPLATES_METADATA,
 }
 """The same for types in one particular field: (type, field) -> lists and maps of the value of the field."""

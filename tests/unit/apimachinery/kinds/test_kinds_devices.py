@@ -5,7 +5,7 @@ from copy import deepcopy
 import pytest
 
 from vcsync.apimachinery.kinds.behaviours import BEHAVIOURS
-from vcsync.apimachinery.kinds.resource import device_slices
+from vcsync.apimachinery.kinds.resource import device_slices, device_values, request_policies
 from vcsync.apimachinery.strategy import Context, User
 
 GROUP = "resource.k8s.io"
@@ -202,23 +202,134 @@ def test_a_claim_template_has_labels_and_annotations_only():
     assert [each.field for each in _of("ResourceClaimTemplate").validate(made)] == ["spec.metadata.name"]
 
 
-def _with_empty_counters(**spec):
+@pytest.mark.parametrize(
+    ("lists", "stored", "refused"),
+    [
+        ({"devices": [], "sharedCounters": []}, {}, True),
+        ({"devices": [{"name": "d"}], "sharedCounters": []}, {}, True),
+        ({"devices": []}, {}, False),
+        ({"sharedCounters": []}, {}, False),
+        ({"devices": [{"name": "d"}]}, {"devices": [{"name": "d"}]}, False),
+    ],
+)
+def test_an_empty_list_counts_only_beside_the_other_list_of_a_slice(lists, stored, refused):
     found = deepcopy(SLICE)
-    found["spec"] |= {"sharedCounters": [], **spec}
+    del found["spec"]["devices"]
+    found["spec"] |= lists
     _of("ResourceSlice").default(found)
-    return found
+    messages = [each.body for each in _of("ResourceSlice").validate(found)]
+    if refused:
+        assert messages == ['Invalid value: "": only one of `sharedCounters` or `devices` is allowed']
+    else:
+        assert not messages
+        assert {key: found["spec"][key] for key in lists if key in found["spec"]} == stored
 
 
-def test_an_empty_list_of_counters_is_refused_beside_devices():
-    found = _with_empty_counters()
-    _of("ResourceSlice").prepare_create(found, Context("t", User("u"), NOW))
-    assert [each.body for each in _of("ResourceSlice").validate(found)] == [
-        'Invalid value: "": only one of `sharedCounters` or `devices` is allowed'
+REQUEST = {"name": "r", "exactly": {"deviceClassName": "d", "allocationMode": "ExactCount", "count": 1}}
+EITHER = {"name": "f", "firstAvailable": [{"name": "a", "deviceClassName": "d", "allocationMode": "All"}]}
+
+
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [
+        ({"requests": [REQUEST] * 33}, ["requests"]),
+        ({"requests": [{"name": "f", "firstAvailable": EITHER["firstAvailable"] * 9}]}, ["requests[0].firstAvailable"]),
+        ({"requests": [REQUEST, REQUEST, {"name": "s"}]}, ["requests[2]", "requests[1]"]),
+        ({"constraints": [{}] * 33, "config": [{}] * 33}, ["constraints", "config"]),
+        (
+            {"requests": [REQUEST], "config": [{"requests": ["r"] * 33, "opaque": {"driver": "d", "parameters": {}}}]},
+            ["config[0].requests"],
+        ),
+        (
+            {"requests": [REQUEST, EITHER], "constraints": [{"requests": ["r", "f", "f/a"], "matchAttribute": "d/a"}]},
+            [],
+        ),
+        (
+            {"requests": [REQUEST, EITHER], "constraints": [{"requests": ["f/b", "r/a", "f/a/b"], "matchAttribute": "d/a"}]},
+            [f"constraints[0].requests[{at}]" for at in range(3)],
+        ),
+        (
+            {"requests": [{**REQUEST, "name": "a/b"}], "constraints": [{"requests": ["a/b"], "matchAttribute": "d/a"}]},
+            ["requests[0].name", "constraints[0].requests[0]"],
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_claim(devices, expected):
+    found = _of("ResourceClaim").validate({"metadata": {"name": "c"}, "spec": {"devices": devices}})
+    assert [each.field.removeprefix("spec.devices.") for each in found] == expected
+
+
+def test_a_class_has_at_most_32_configurations():
+    found = _of("DeviceClass").validate({"metadata": {"name": "c"}, "spec": {"config": [{}] * 33}})
+    assert [str(each) for each in found] == ["spec.config: Too many: 33: must have at most 32 items"]
+
+
+def test_a_policy_without_a_default_lacks_it_even_if_it_is_null():
+    found = list(request_policies.policy("p", {"default": None, "validValues": ["1"]}, "1"))
+    assert [str(each) for each in found] == [
+        "p.default: Required value: required when validValues is defined"
     ]
 
 
-def test_an_empty_list_of_counters_is_not_stored():
-    found = _with_empty_counters(devices=[])
-    _of("ResourceSlice").prepare_create(found, Context("t", User("u"), NOW))
-    assert not {"sharedCounters", "devices"} & set(found["spec"])
-    assert not _of("ResourceSlice").validate(found)
+@pytest.mark.parametrize(
+    ("least", "step", "shown"), [("9Gi", "1Gi", "10Gi"), ("9", "1Gi", "1073741833"), ("0", "9Gi", "9Gi")]
+)
+def test_one_step_is_shown_in_the_notation_of_its_origin(least, step, shown):
+    asked = {"default": least, "validRange": {"min": least, "step": step}}
+    found = request_policies.policy("p", asked, "8")
+    assert f"one step {shown} is larger than capacity value: 8" in "".join(map(str, found))
+
+
+def test_long_names_of_attributes_are_shortened_by_bytes():
+    made = deepcopy(SLICE)
+    made["spec"]["devices"][0]["attributes"] = {"é" * 60: {}}
+    shown = "é" * 23 + "\N{REPLACEMENT CHARACTER}..." + "é" * 23
+    assert _fields(_of("ResourceSlice").validate(made))[-1] == f"attributes[{shown}]"
+
+
+def test_capitals_in_the_name_of_a_driver_cause_a_warning():
+    made = deepcopy(SLICE)
+    made["spec"]["driver"] = "D.example"
+    assert _of("ResourceSlice").warnings(made, None) == [
+        'spec.driver: driver names should be lowercase; "D.example" contains uppercase characters'
+    ]
+    assert not _of("ResourceSlice").warnings(SLICE, None)
+
+
+def test_what_identifies_a_slice_does_not_change():
+    made = deepcopy(SLICE)
+    made["spec"] |= {"driver": "b.example", "nodeName": "m", "pool": {**SLICE["spec"]["pool"], "name": "q"}}
+    found = _of("ResourceSlice").validate_update(made, SLICE)
+    assert [each.field for each in found] == ["spec.pool.name", "spec.driver", "spec.nodeName"]
+
+
+UUID = "00000000-0000-4000-8000-0000000000aa"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (UUID, ""),
+        ("x", "error validating uid: invalid UUID length: 1"),
+        (UUID.replace("-", "x", 1), "error validating uid: invalid UUID format"),
+        (f"[{UUID}]", "error validating uid: invalid bracketed UUID format"),
+        (f"uri:uuid:{UUID}", 'error validating uid: invalid urn prefix: "uri:uuid:"'),
+        ("g" * 32, "error validating uid: invalid UUID format"),
+        *((each, "uid must be in RFC 4122") for each in (UUID.upper(), UUID.replace("-", ""), f"{{{UUID}}}", f"URN:UUID:{UUID}")),
+    ],
+)  # fmt: skip
+def test_uids_are_uuids_in_normalized_form(value, message):
+    found = [each.body for each in device_values.uid("u", value)]
+    assert len(found) == bool(message)
+    assert all(message in each for each in found)
+
+
+def test_what_drivers_report_goes_with_the_allocation():
+    other = RESULT | {"device": "e"}
+    old = {
+        **CLAIM,
+        "status": {"allocation": {"devices": {"results": [RESULT, other]}}, "devices": [RESULT, other]},
+    }
+    new = {**CLAIM, "status": {"allocation": {"devices": {"results": [other]}}, "devices": [RESULT, other]}}
+    _of("ResourceClaim").status.prepare(new, old, Context("t", User("u"), NOW))
+    assert new["status"]["devices"] == [other]

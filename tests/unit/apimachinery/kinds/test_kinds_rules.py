@@ -194,3 +194,77 @@ def signing_request(name: bytes) -> str:
     lines = base64.encodebytes(der)
     pem = b"-----BEGIN CERTIFICATE REQUEST-----\n" + lines + b"-----END CERTIFICATE REQUEST-----\n"
     return base64.b64encode(pem).decode()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        f"{mode}{rest}"
+        for mode in ("Validating", "Mutating")
+        for rest in ("WebhookConfiguration", "AdmissionPolicy", "AdmissionPolicyBinding")
+    ],
+)
+def test_new_configurations_with_the_names_of_static_ones_cause_a_warning(kind):
+    behaviour = BEHAVIOURS["admissionregistration.k8s.io", kind]
+    named = {"metadata": {"name": "a.static.k8s.io"}}
+    assert ["static manifest-based" in each for each in behaviour.warnings(named, None)] == [True]
+    assert not behaviour.warnings(named, named)
+    assert not behaviour.warnings({"metadata": {"name": "a.k8s.io"}}, None)
+
+
+CONTAINERS = [{"name": "c", "image": "i"}]
+OLD_NODES = {"spec": {"containers": CONTAINERS, "nodeSelector": {"beta.kubernetes.io/os": "linux"}}}
+NEW_NODES = {"spec": {"containers": CONTAINERS}}
+
+
+def _workload(template, **spec):
+    return {"metadata": {"name": "w.x"}, "spec": {"template": template, **spec}, "template": template}
+
+
+@pytest.mark.parametrize(
+    ("group", "kind", "created", "changed", "replaced"),
+    [
+        ("apps", "Deployment", ["name", "template"], ["template"], []),
+        ("apps", "ReplicaSet", ["name", "template"], ["template"], []),
+        ("apps", "StatefulSet", ["template"], ["template"], []),
+        ("apps", "DaemonSet", ["template"], [], []),
+        ("", "PodTemplate", ["template"], [], []),
+        ("", "ReplicationController", ["name", "template"], ["template"], ["template"]),
+    ],
+)
+def test_when_workloads_cause_warnings(group, kind, created, changed, replaced):
+    warnings = BEHAVIOURS[group, kind].warnings
+    old, new = _workload(OLD_NODES), _workload(NEW_NODES)
+    slower = _workload(OLD_NODES, minReadySeconds=1)
+
+    def about(found):
+        return ["name" if each.startswith("metadata.name") else "template" for each in found]
+
+    assert about(warnings(old, None)) == created
+    assert about(warnings(slower, old)) == changed
+    assert about(warnings(new, old)) == replaced
+    assert about(warnings(old, old)) == []
+
+
+def test_fractions_of_bytes_in_claim_templates_cause_warnings():
+    sizes = {"requests": {"storage": "1500m"}, "limits": {"storage": "1"}}
+    new = _workload(NEW_NODES, volumeClaimTemplates=[{"spec": {"resources": sizes}}])
+    warnings = BEHAVIOURS["apps", "StatefulSet"].warnings
+    why = 'resources.requests[storage]: fractional byte value "1500m" is invalid, must be an integer'
+    assert warnings(new, None) == [f"spec.volumeClaimTemplates[0].{why}"]
+    assert warnings(new, new) == [f"spec.volumeClaimTemplates[0].Spec.{why}"]
+
+
+@pytest.mark.parametrize(("operation", "refused"), [("CREATE", False), ("DELETE", True)])
+def test_a_binding_of_a_mutating_policy_may_not_match_deletions(operation, refused):
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": [operation], "resources": ["pods"]}
+    match = {
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": {},
+        "objectSelector": {},
+        "resourceRules": [rule],
+    }
+    spec = {"policyName": "p", "matchResources": match}
+    behaviour = BEHAVIOURS["admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"]
+    found = behaviour.validate({"metadata": {"name": "b"}, "spec": spec})
+    assert [each.field for each in found] == ["spec.matchResources.resourceRules.operations"] * refused

@@ -6,7 +6,12 @@ import pytest
 
 from vcsync.apimachinery.kinds.all_kinds import KINDS
 from vcsync.apimachinery.kinds.behaviours import BEHAVIOURS
-from vcsync.apimachinery.kinds.core import disabled_fields, volume_sources
+from vcsync.apimachinery.kinds.core import (
+    disabled_fields,
+    persistent_volume,
+    persistent_volume_claim,
+    volume_sources,
+)
 
 ISCSI = {"targetPortal": "192.0.2.1:3260", "iqn": "iqn.2026-01.example:x"}
 
@@ -238,3 +243,61 @@ def test_status_of_disabled_features_is_dropped():
 def test_what_is_wrong_with_a_pods_status(status, expected):
     found = BEHAVIOURS["", "Pod"].status.validate({**_pod({}), "status": status}, {**_pod({}), "status": {}})
     assert [each.field.removeprefix("status.") for each in found] == expected
+
+
+VOLUME = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"hostPath": {"path": "/"}}, ["spec.persistentVolumeReclaimPolicy"]),
+        ({"hostPath": {"path": "//"}}, ["spec.persistentVolumeReclaimPolicy"]),
+        ({"hostPath": {"path": "/a/.."}}, ["spec.hostPath.path", "spec.persistentVolumeReclaimPolicy"]),
+        ({"hostPath": {"path": "/a"}}, []),
+        ({"hostPath": {"path": ""}}, ["spec.hostPath.path"]),
+        ({"local": {"path": "/a"}}, ["spec.nodeAffinity"]),
+        ({"local": {"path": "/a"}, "nodeAffinity": {}}, ["spec.nodeAffinity.required"]),
+    ],
+)
+def test_what_is_wrong_with_a_recycled_volume_of_a_node(spec, expected):
+    spec = {**VOLUME, "persistentVolumeReclaimPolicy": "Recycle", **spec}
+    found = persistent_volume.KIND.validate({"metadata": {"name": "v"}, "spec": spec})
+    assert [each.field for each in found] == expected
+
+
+CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+
+
+def test_the_namespace_of_a_source_is_a_label():
+    reference = {"kind": "PersistentVolumeClaim", "name": "a", "namespace": "Not_One"}
+    found = persistent_volume_claim.spec("spec", {**CLAIM, "dataSourceRef": reference})
+    assert [each.field for each in found] == ["spec.dataSourceRef.namespace"]
+
+
+def _claim(group=None, name=None, current=None):
+    source = {"apiGroup": group, "kind": "A", "name": "a"}
+    spec = {**CLAIM, **({"dataSource": source, "dataSourceRef": source} if group else {})}
+    if name is not None:
+        spec["volumeAttributesClassName"] = name
+    status = {"phase": "Bound"} | ({"currentVolumeAttributesClassName": current} if current else {})
+    return {"metadata": {}, "spec": spec, "status": status}
+
+
+def test_the_api_group_of_a_stored_source_is_not_checked_again():
+    found = persistent_volume_claim.KIND.validate_update(_claim("Not_One"), _claim("a.example"))
+    assert [each.field for each in found] == ["spec"]
+    assert [each.field for each in persistent_volume_claim.KIND.validate(_claim("Not_One"))] == [
+        "spec.dataSource.apiGroup",
+        "spec.dataSourceRef.apiGroup",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "current", "refused"),
+    [(None, "gold", True), ("", "gold", True), ("silver", "gold", False), (None, None, False)],
+)
+def test_a_claim_keeps_a_class_of_attributes_once_one_is_in_force(name, current, refused):
+    new, old = _claim(name=name, current=current), _claim(name="gold", current=current)
+    found = persistent_volume_claim.KIND.validate_update(new, old)
+    assert [each.field for each in found] == ["spec.volumeAttributesClassName"] * refused

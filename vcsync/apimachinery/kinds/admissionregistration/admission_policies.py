@@ -120,12 +120,16 @@ def _parameters(path: str, found: Object | None) -> Findings:
         yield from one_of(f"{path}.parameterNotFoundAction", action, ("Deny", "Allow"))
 
 
-def validate_mutable_operations(spec: Object) -> Findings:
-    """Yield the findings on operations in whose requests a policy can change nothing."""
-    constraints = part(spec, "matchConstraints")
-    for each in items(constraints, "resourceRules"):
+def validate_mutable_operations(spec: Object, key: str) -> Findings:
+    """Yield the findings on operations in whose requests a policy can change nothing.
+
+    Args:
+        spec: of a policy or a binding.
+        key: the field with the rules.
+    """
+    for each in items(part(spec, key), "resourceRules"):
         for operation in items(each, "operations"):
-            yield from one_of("spec.matchConstraints.resourceRules.operations", operation, MUTABLE)
+            yield from one_of(f"spec.{key}.resourceRules.operations", operation, MUTABLE)
 
 
 def validate_binding(found: Object) -> Findings:

@@ -5,6 +5,7 @@ Source: Kubernetes' `pkg/apis/admissionregistration/validation`,
 """
 
 from vcsync.apimachinery import errors
+from vcsync.apimachinery.kinds.admissionregistration import static_names
 from vcsync.apimachinery.kinds.admissionregistration.admission_policies import (
     default_policy,
     parameter_kind,
@@ -23,7 +24,7 @@ def _mutating(found: Object) -> Findings:
     yield from one_of("spec.failurePolicy", text(spec, "failurePolicy"), ("Fail", "Ignore"))
     yield from validate_param_kind("spec.paramKind", spec.get("paramKind"))
     yield from validate_constraints(spec)
-    yield from validate_mutable_operations(spec)
+    yield from validate_mutable_operations(spec, "matchConstraints")
     yield from match_conditions("spec.matchConditions", items(spec, "matchConditions"))
     if not items(spec, "mutations"):
         yield errors.required("spec.mutations", "mutations must contain at least one item")
@@ -42,6 +43,7 @@ KIND = Kind(
     unconditional_update=False,
     default=default_policy,
     validate=lambda found: list(_mutating(found)),
+    warnings=static_names.warnings,
     columns=cells.aged(Mutations=cells.count("spec.mutations"), ParamKind=parameter_kind),
     any_finalizers=True,
     repeats_finalizer_findings=True,

@@ -6,6 +6,7 @@ Source: Kubernetes' `pkg/apis/admissionregistration/validation`,
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
+from vcsync.apimachinery.kinds.admissionregistration import static_names
 from vcsync.apimachinery.kinds.admissionregistration.admission_policies import (
     default_policy,
     parameter_kind,
@@ -84,6 +85,7 @@ KIND = Kind(
     unconditional_update=False,
     default=default_policy,
     validate=lambda found: list(_validating(found)),
+    warnings=static_names.warnings,
     status_validate=_status,
     columns=cells.aged(Validations=cells.count("spec.validations"), ParamKind=parameter_kind),
     resets={"": STATUS, "status": SPEC_AND_METADATA},

@@ -5,6 +5,7 @@ Source: Kubernetes' `pkg/apis/admissionregistration/validation`,
 """
 
 from vcsync.apimachinery import errors
+from vcsync.apimachinery.kinds.admissionregistration import static_names
 from vcsync.apimachinery.kinds.admissionregistration.admission_policies import (
     POLICY_BINDING_COLUMNS,
     default_binding,
@@ -42,6 +43,7 @@ KIND = Kind(
     unconditional_update=False,
     default=default_binding,
     validate=lambda found: list(_validating_binding(found)),
+    warnings=static_names.warnings,
     columns=POLICY_BINDING_COLUMNS,
     any_finalizers=True,
     repeats_finalizer_findings=True,

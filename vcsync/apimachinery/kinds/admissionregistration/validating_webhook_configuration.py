@@ -4,6 +4,7 @@ Source: Kubernetes' `pkg/apis/admissionregistration/validation`,
 `pkg/registry/admissionregistration/validatingwebhookconfiguration` and `pkg/printers/internalversion`.
 """
 
+from vcsync.apimachinery.kinds.admissionregistration import static_names
 from vcsync.apimachinery.kinds.admissionregistration.webhooks import (
     default_configuration,
     validate_configuration,
@@ -19,6 +20,7 @@ KIND = Kind(
     unconditional_update=False,
     default=lambda found: default_configuration(found, mutating=False),
     validate=lambda found: validate_configuration(found, mutating=False),
+    warnings=static_names.warnings,
     columns=cells.counted("Webhooks", "webhooks"),
     any_finalizers=True,
     repeats_finalizer_findings=True,

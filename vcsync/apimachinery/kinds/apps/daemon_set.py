@@ -7,6 +7,7 @@ from vcsync.apimachinery import errors
 from vcsync.apimachinery.kinds.common.defaults import fill
 from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.core import pod_defaults, pod_validation
+from vcsync.apimachinery.kinds.core.pod_warnings import template_warnings
 from vcsync.apimachinery.kinds.core.workloads import (
     amount,
     as_list,
@@ -17,7 +18,6 @@ from vcsync.apimachinery.kinds.core.workloads import (
     same_selector,
     selected_labels,
     shown_strategy,
-    workload_warnings,
 )
 from vcsync.apimachinery.patch.resets import SPEC, STATUS
 from vcsync.apimachinery.strategy import Context
@@ -122,6 +122,12 @@ def _daemon_set_status(new: Object, old: Object) -> Findings:
     yield from collisions("status", part(new, "status"), part(old, "status"))
 
 
+def _warnings(new: Object, old: Object | None) -> list[str]:
+    template = part(new, "spec", "template")
+    changed = old is None or template != part(old, "spec", "template")
+    return template_warnings("spec.template", template) if changed else []
+
+
 KIND = Kind(
     group="apps",
     kind="DaemonSet",
@@ -134,7 +140,7 @@ KIND = Kind(
     prepare_update=_daemon_set_update,
     validate=lambda found: as_list(_daemon_set(found)),
     validate_update=lambda new, old: [*same_selector(new, old), *_daemon_set(new)],
-    warnings=workload_warnings,
+    warnings=_warnings,
     status_validate=lambda new, old: as_list(_daemon_set_status(new, old)),
     columns={
         "Name": cells.name,

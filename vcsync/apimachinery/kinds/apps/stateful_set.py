@@ -12,13 +12,13 @@ from vcsync.apimachinery.kinds.core.pod_annotations import pod_annotations
 from vcsync.apimachinery.kinds.core.workload_columns import ready
 from vcsync.apimachinery.kinds.core.workloads import (
     available_are_ready,
+    changed_template_warnings,
     collisions,
     fewer_than_replicas,
     own_selector,
     runs_forever,
     selected_labels,
     shown_strategy,
-    workload_warnings,
 )
 from vcsync.apimachinery.patch.resets import SPEC, STATUS
 from vcsync.apimachinery.strategy import Context
@@ -171,7 +171,10 @@ def _status(new: Object, old: Object) -> list[FieldError]:
 
 
 def _warnings(new: Object, old: Object | None) -> list[str]:
-    found = workload_warnings(new, old)
+    found = changed_template_warnings(new, old, part(new, "spec", "template"))
+    for each, here in indexed(part(new, "spec"), "volumeClaimTemplates", "spec.volumeClaimTemplates"):
+        path = here if old is None else f"{here}.Spec"  # as upstream's strategy says
+        found += persistent_volume_claim.spec_warnings(path, part(each, "spec"))
     if number(part(new, "spec"), "revisionHistoryLimit") < 0:
         message = "a negative value retains all historical revisions; a value >= 0 is recommended"
         found.append(f"spec.revisionHistoryLimit: {message}")

@@ -32,6 +32,7 @@ from vcsync.apimachinery.validation.fields import (
     selector,
     selects,
     text,
+    understood,
 )
 from vcsync.apimachinery.wire import cells
 
@@ -126,7 +127,7 @@ def _generated_selector(job: Object) -> Findings:
     expected = {UID_LABELS[0]: uid, NAME_LABELS[0]: name, UID_LABELS[1]: uid, NAME_LABELS[1]: name}
     for key, value in expected.items():
         yield from _has_label(labels, key, value)
-    if not selects(spec["selector"], expected):
+    if understood(spec["selector"]) and not selects(spec["selector"], expected):
         yield errors.wrong("spec.selector", spec["selector"], "`selector` not auto-generated")
 
 
@@ -150,7 +151,7 @@ def _selected_spec(spec: Object) -> Findings:
         yield errors.required("spec.selector")
     yield from selector("spec.selector", chosen)
     labels = part(spec, "template", "metadata", "labels")
-    if not selects(chosen, labels):
+    if understood(chosen) and not selects(chosen, labels):
         yield errors.wrong(
             "spec.template.metadata.labels", labels or None, "`selector` does not match template `labels`"
         )

@@ -3,6 +3,7 @@
 Source: `ValidatePersistentVolumeSpec` in Kubernetes' `pkg/apis/core/validation`.
 """
 
+import posixpath
 from datetime import datetime
 
 from vcsync.apimachinery import errors
@@ -177,9 +178,6 @@ def _spec(spec: Object) -> Findings:
         yield from one_of("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM)
     yield from _affinity(spec)
     yield from _source("spec", spec)
-    if text(part(spec, "hostPath"), "path") == "/" and policy == "Recycle":
-        message = "may not be 'recycle' for a hostPath mount of '/'"
-        yield errors.not_allowed("spec.persistentVolumeReclaimPolicy", message)
     name = text(spec, "storageClassName")
     if name:
         yield from say("spec.storageClassName", name, names.dns_subdomain(name))
@@ -211,10 +209,19 @@ def _source(path: str, spec: Object) -> Findings:
             )
             continue
         yield from check(f"{path}.{place}", spec[key])
-        if key == "local" and "required" not in part(spec, "nodeAffinity"):
+        if key == "local" and spec.get("nodeAffinity") is None:
             yield errors.required(f"{path}.nodeAffinity", "Local volume requires node affinity")
     if not given:
         yield errors.required(path, "must specify a volume type")
+    if text(spec, "persistentVolumeReclaimPolicy") == "Recycle" and _is_root(
+        text(part(spec, "hostPath"), "path")
+    ):
+        message = "may not be 'recycle' for a hostPath mount of '/'"
+        yield errors.not_allowed(f"{path}.persistentVolumeReclaimPolicy", message)
+
+
+def _is_root(path: str) -> bool:
+    return path.startswith("/") and not posixpath.normpath(path).strip("/")
 
 
 def _attributes(spec: Object) -> Findings:

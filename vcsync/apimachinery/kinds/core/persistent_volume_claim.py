@@ -77,8 +77,8 @@ def access_modes(path: str, modes: list[Any]) -> Findings:
         yield errors.not_allowed(path, "may not use ReadWriteOncePod with other access modes")
 
 
-def spec(path: str, found: Object) -> Findings:
-    """Check a claim's spec."""
+def spec(path: str, found: Object, *, any_group: bool = False) -> Findings:
+    """Check a claim's spec; `any_group`: whether the API groups of its sources are not checked."""
     modes = items(found, "accessModes")
     if not modes:
         yield errors.required(f"{path}.accessModes", "at least 1 access mode is required")
@@ -90,9 +90,12 @@ def spec(path: str, found: Object) -> Findings:
         yield errors.not_supported(f"{path}.volumeMode", found["volumeMode"], VOLUME_MODES)
     source, reference = found.get("dataSource"), found.get("dataSourceRef")
     if source is not None:
-        yield from _source(f"{path}.dataSource", source)
+        yield from _source(f"{path}.dataSource", source, any_group=any_group)
     if reference is not None:
-        yield from _source(f"{path}.dataSourceRef", reference)
+        yield from _source(f"{path}.dataSourceRef", reference, any_group=any_group)
+        namespace = text(reference, "namespace")
+        if namespace:
+            yield from say(f"{path}.dataSourceRef.namespace", namespace, names.dns_label(namespace))
     if source is not None and reference is not None:
         # The value is a field path, which kube-apiserver shows as {}.
         if text(reference, "namespace"):
@@ -116,12 +119,12 @@ def _size(path: str, size: Any) -> Findings:
     yield from wrong or resource_value(path, "storage", size)
 
 
-def _source(path: str, found: Object) -> Findings:
+def _source(path: str, found: Object, *, any_group: bool) -> Findings:
     yield from needed(found, "name", path)
     yield from needed(found, "kind", path)
     group = text(found, "apiGroup")
     if group:
-        yield from say(f"{path}.apiGroup", group, names.dns_subdomain(group))
+        yield from () if any_group else say(f"{path}.apiGroup", group, names.dns_subdomain(group))
     elif text(found, "kind") != "PersistentVolumeClaim":
         yield errors.wrong(
             path, text(found, "kind"), "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
@@ -184,7 +187,8 @@ def _validate(claim: Object) -> list[FieldError]:
 
 
 def _validate_update(new: Object, old: Object) -> list[FieldError]:
-    found = _validate(new)
+    had_group = any("apiGroup" in part(old, "spec", key) for key in ("dataSource", "dataSourceRef"))
+    found = list(spec("spec", part(new, "spec"), any_group=had_group))
     now, was = deepcopy(part(new, "spec")), deepcopy(part(old, "spec"))
     if not text(was, "volumeName") and "volumeName" in now:
         was["volumeName"] = now["volumeName"]
@@ -209,7 +213,19 @@ def _validate_update(new: Object, old: Object) -> list[FieldError]:
     found.extend(
         immutable("volumeMode", part(new, "spec").get("volumeMode"), part(old, "spec").get("volumeMode"))
     )
+    found.extend(_attributes_changes(new, old))
     return found
+
+
+def _attributes_changes(new: Object, old: Object) -> Findings:
+    """Check that a claim keeps a class of volume attributes once one is in force."""
+    key = "volumeAttributesClassName"
+    name = part(new, "spec").get(key)
+    changed = name != part(old, "spec").get(key)
+    if changed and not name and part(old, "status").get("currentVolumeAttributesClassName") is not None:
+        what = "nil" if name is None else "empty string"
+        why = f"update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil"
+        yield errors.not_allowed(f"spec.{key}", why)
 
 
 def _class_changes(new: Object, old: Object, now: Object) -> Findings:
@@ -260,13 +276,17 @@ def _warnings(claim: Object, old: Object | None) -> list[str]:
             f"metadata.annotations[{_CLASS_ANNOTATION}]: deprecated since v1.8; "
             'use "storageClassName" attribute instead'
         )
-    for field in ("requests", "limits"):
-        size = part(claim, "spec", "resources", field).get("storage", 0)
-        if milli(size) % 1000:
-            found.append(
-                f'spec.resources.{field}[storage]: fractional byte value "{size}" is invalid, must be an integer'
-            )
-    return found
+    return found + spec_warnings("spec", part(claim, "spec"))
+
+
+def spec_warnings(path: str, found: Object) -> list[str]:
+    """Return the warnings about a claim's spec."""
+    sizes = {key: part(found, "resources", key).get("storage", 0) for key in ("requests", "limits")}
+    return [
+        f'{path}.resources.{key}[storage]: fractional byte value "{size}" is invalid, must be an integer'
+        for key, size in sizes.items()
+        if milli(size) % 1000
+    ]
 
 
 def claim_modes(obj: cells.Object, _: datetime) -> str:

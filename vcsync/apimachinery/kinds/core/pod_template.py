@@ -13,6 +13,12 @@ def _template_default(found: Object) -> None:
     pod_defaults.template(found.get("template"))
 
 
+def _warnings(new: Object, old: Object | None) -> list[str]:
+    template = part(new, "template")
+    changed = old is None or template != part(old, "template")
+    return pod_warnings.template_warnings("template", template) if changed else []
+
+
 KIND = Kind(
     group="",
     kind="PodTemplate",
@@ -21,7 +27,7 @@ KIND = Kind(
     pod_spec=("template", "spec"),
     default=_template_default,
     validate=lambda found: list(pod_validation.template("template", part(found, "template"))),
-    warnings=lambda new, _: pod_warnings.template_warnings("template", part(new, "template")),
+    warnings=_warnings,
     columns={
         "Name": cells.name,
         **cells.containers_of("template"),

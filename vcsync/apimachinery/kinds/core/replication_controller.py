@@ -11,6 +11,7 @@ from vcsync.apimachinery.kinds.core import pod_defaults, pod_validation
 from vcsync.apimachinery.kinds.core.workload_columns import REPLICA_COLUMNS
 from vcsync.apimachinery.kinds.core.workloads import (
     as_list,
+    changed_template_warnings,
     replica_set_status,
     replicas_field,
     runs_forever,
@@ -58,6 +59,13 @@ def _controller(found: Object) -> Findings:
     yield from runs_forever("spec", spec, "ReplicationController")
 
 
+def _warnings(new: Object, old: Object | None) -> list[str]:
+    if old is None:
+        return workload_warnings(new, old)
+    # Upstream's strategy confuses the templates: an update warns of what it replaces.
+    return changed_template_warnings(new, old, part(old, "spec", "template"))
+
+
 KIND = Kind(
     group="",
     kind="ReplicationController",
@@ -67,7 +75,7 @@ KIND = Kind(
     pod_spec=("spec", "template", "spec"),
     default=_controller_default,
     validate=lambda found: as_list(_controller(found)),
-    warnings=workload_warnings,
+    warnings=_warnings,
     fields=replicas_field,
     status_validate=lambda new, old: as_list(replica_set_status(new, old)),
     validate_name=names.path_prefix_name,

@@ -140,12 +140,16 @@ def pods_hostname_warning(found: Object) -> list[str]:
 
 
 def workload_warnings(new: Object, old: Object | None) -> list[str]:
-    """Return the warnings about a workload's name, template and selector."""
-    if old is None:
-        return pods_hostname_warning(new) + template_warnings("spec.template", part(new, "spec", "template"))
-    if part(new, "spec") == part(old, "spec"):
+    """Return the warnings about a workload's template, and about the name of a new one."""
+    named = pods_hostname_warning(new) if old is None else []
+    return named + changed_template_warnings(new, old, part(new, "spec", "template"))
+
+
+def changed_template_warnings(new: Object, old: Object | None, template: Object) -> list[str]:
+    """Return the warnings about a template if the workload is new or its spec changes."""
+    if old is not None and part(new, "spec") == part(old, "spec"):
         return []
-    return template_warnings("spec.template", part(new, "spec", "template"))
+    return template_warnings("spec.template", template)
 
 
 def as_list(findings: Findings) -> list[FieldError]:

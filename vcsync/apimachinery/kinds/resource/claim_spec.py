@@ -7,8 +7,8 @@ from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
 from vcsync.apimachinery.kinds.common.defaults import fill
 from vcsync.apimachinery.kinds.core.pod_volumes import csi_driver_name
-from vcsync.apimachinery.kinds.resource import device_slices, device_status
-from vcsync.apimachinery.strategy import Context
+from vcsync.apimachinery.kinds.resource import device_slices, device_values
+from vcsync.apimachinery.kinds.resource.limited_lists import limited, limited_set
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import (
     Findings,
@@ -23,7 +23,10 @@ from vcsync.apimachinery.validation.fields import (
 )
 
 _MODES = ("All", "ExactCount")
-_MOST_REQUESTS = 32
+_MOST_REQUESTS, _MOST_CHOICES, _MOST_SELECTORS, _MOST_CONSTRAINTS = 32, 8, 32, 32
+MOST_CONFIGURATIONS = 32
+_MOST_SEGMENTS = 2
+_LONGEST_PARAMETERS = 10 * 1024
 _UNKNOWN = (
     "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
 )
@@ -52,6 +55,35 @@ def default_spec(spec: Object) -> None:
             _default_request(each)
 
 
+class Requests:
+    """The names of a claim's requests, and of the choices of each."""
+
+    def __init__(self, spec: Object) -> None:
+        self._choices: dict[str, set[str]] = {}
+        for each in items(part(spec, "devices"), "requests"):
+            self._choices[text(each, "name")] = {
+                text(choice, "name") for choice in items(each, "firstAvailable")
+            }
+
+    def reference(self, path: str, name: str) -> Findings:
+        """Check a reference to a request (`one`) or to a choice of one (`one/first`)."""
+        segments = name.split("/")
+        if len(segments) > _MOST_SEGMENTS:
+            yield errors.wrong(path, name, _UNKNOWN)
+            return
+        for segment in segments:
+            yield from _label(path, segment)
+        request, *choice = segments
+        if request not in self._choices or not self._choices[request].issuperset(choice):
+            yield errors.wrong(path, name, _UNKNOWN)
+
+    def references(self, path: str, found: Object) -> Findings:
+        """Check the list `requests` of a constraint or configuration."""
+        yield from limited_set(
+            f"{path}.requests", found, "requests", _MOST_REQUESTS, self.reference, identity=str
+        )
+
+
 def _label(path: str, name: str) -> Findings:
     yield from say(path, name, names.dns_label(name))
 
@@ -67,16 +99,17 @@ def _request(path: str, found: Object) -> Findings:
     elif exactly is not None:
         yield from _wanted(f"{path}.exactly", exactly)
     else:
-        if len(choices) > 8:
-            yield errors.too_many(f"{path}.firstAvailable", len(choices), 8)
-        seen: set[str] = set()
-        for each, here in indexed(found, "firstAvailable", f"{path}.firstAvailable"):
-            name = text(each, "name")
-            yield from _label(f"{here}.name", name)
-            yield from _wanted(here, each)
-            if name in seen:
-                yield errors.duplicate(here, name)
-            seen.add(name)
+        here = f"{path}.firstAvailable"
+        yield from limited_set(here, found, "firstAvailable", _MOST_CHOICES, _choice, identity=_name)
+
+
+def _choice(path: str, found: Object) -> Findings:
+    yield from _label(f"{path}.name", text(found, "name"))
+    yield from _wanted(path, found)
+
+
+def _name(found: Object) -> str:
+    return text(found, "name")
 
 
 def _wanted(path: str, found: Object) -> Findings:
@@ -98,61 +131,39 @@ def _wanted(path: str, found: Object) -> Findings:
 
 
 def selectors(path: str, found: Object) -> Findings:
-    """Yield the findings on the selectors of a request or a DeviceClass."""
-    if len(items(found, "selectors")) > 32:
-        yield errors.too_many(path, len(items(found, "selectors")), 32)
-    for each, here in indexed(found, "selectors", path):
+    """Yield the findings on the selectors of a request or a DeviceClass, except those on their expressions."""
+
+    def selector(here: str, each: Object) -> Findings:
         if each.get("cel") is None:
             yield errors.required(f"{here}.cel")
+
+    yield from limited(path, found, "selectors", _MOST_SELECTORS, selector)
 
 
 def claim(path: str, spec: Object) -> Findings:
     """Yield the findings on the spec of a claim."""
-    devices = part(spec, "devices")
-    requests, here = items(devices, "requests"), f"{path}.devices"
-    if len(requests) > _MOST_REQUESTS:
-        yield errors.too_many(f"{here}.requests", len(requests), _MOST_REQUESTS)
-    seen: set[str] = set()
-    for each, place in indexed(devices, "requests", f"{here}.requests"):
-        yield from _request(place, each)
-        name = text(each, "name")
-        if name in seen:
-            yield errors.duplicate(place, name)
-        seen.add(name)
-        seen |= {f"{name}/{text(choice, 'name')}" for choice in items(each, "firstAvailable")}
-    for key in ("constraints", "config"):
-        for each, place in indexed(devices, key, f"{here}.{key}"):
-            yield from references(place, each, seen)
-            if key == "constraints" and "matchAttribute" not in each and "distinctAttribute" not in each:
-                message = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
-                yield errors.required(place, message)
-            if key == "constraints":
-                yield from _attribute(place, each)
-            if key == "config":
-                yield from configuration(place, each)
+    devices, here, requests = part(spec, "devices"), f"{path}.devices", Requests(spec)
+    yield from limited_set(f"{here}.requests", devices, "requests", _MOST_REQUESTS, _request, identity=_name)
 
+    def constraint(place: str, found: Object) -> Findings:
+        yield from requests.references(place, found)
+        yield from _attribute(place, found)
 
-def references(path: str, found: Object, known: set[str]) -> Findings:
-    """Yield the findings on the request names in a constraint or configuration."""
-    named = items(found, "requests")
-    for index, each in enumerate(named):
-        yield from reference(f"{path}.requests[{index}]", each, known)
-    for index, each in enumerate(named):
-        if each in named[:index]:
-            yield errors.duplicate(f"{path}.requests[{index}]", each)
+    def settings(place: str, found: Object) -> Findings:
+        yield from requests.references(place, found)
+        yield from configuration(place, found)
 
-
-def reference(here: str, name: str, known: set[str]) -> Findings:
-    """Yield the findings on the name of a request or subrequest."""
-    for segment in name.split("/") if name.count("/") < 2 else ():
-        yield from _label(here, segment)
-    if name not in known:
-        yield errors.wrong(here, name, _UNKNOWN)
+    yield from limited(f"{here}.constraints", devices, "constraints", _MOST_CONSTRAINTS, constraint)
+    yield from limited(f"{here}.config", devices, "config", MOST_CONFIGURATIONS, settings)
 
 
 def _attribute(path: str, found: Object) -> Findings:
     key = next((key for key in ("matchAttribute", "distinctAttribute") if key in found), None)
     if key is None:
+        message = (
+            'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
+        )
+        yield errors.required(path, message)
         return
     here, value = f"{path}.{key}", text(found, key)
     yield from device_slices.qualified_name(here, value)
@@ -169,15 +180,11 @@ def configuration(path: str, found: Object) -> Findings:
         yield errors.required(f"{path}.opaque")
         return
     yield from csi_driver_name(f"{path}.opaque.driver", text(opaque, "driver"))
-    yield from device_status.raw_object(f"{path}.opaque.parameters", opaque.get("parameters"), 10 * 1024)
+    yield from device_values.raw_object(
+        f"{path}.opaque.parameters", opaque.get("parameters"), _LONGEST_PARAMETERS
+    )
 
 
 def claim_update(new: Object, old: Object) -> list[FieldError]:
     """Return a finding if an update changes the spec."""
     return list(immutable("spec", new.get("spec"), old.get("spec")))
-
-
-def _taint_create(new: Object, context: Context) -> None:
-    taint = part(new, "spec").get("taint")
-    if isinstance(taint, dict):
-        fill(taint, {"timeAdded": context.now})

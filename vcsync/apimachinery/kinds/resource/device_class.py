@@ -7,17 +7,17 @@ Source: Kubernetes' `pkg/apis/resource/validation`,
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.core.resources import is_extended
-from vcsync.apimachinery.kinds.resource.claim_spec import configuration, selectors
+from vcsync.apimachinery.kinds.resource.claim_spec import MOST_CONFIGURATIONS, configuration, selectors
+from vcsync.apimachinery.kinds.resource.limited_lists import limited
 from vcsync.apimachinery.validation import names
-from vcsync.apimachinery.validation.fields import Findings, Object, indexed, part
+from vcsync.apimachinery.validation.fields import Findings, Object, part
 from vcsync.apimachinery.wire import cells
 
 
 def _class(found: Object) -> Findings:
     spec = part(found, "spec")
     yield from selectors("spec.selectors", spec)
-    for each, here in indexed(spec, "config", "spec.config"):
-        yield from configuration(here, each)
+    yield from limited("spec.config", spec, "config", MOST_CONFIGURATIONS, configuration)
     extended = spec.get("extendedResourceName")
     if extended is not None and not is_extended(extended):
         yield errors.wrong("spec.extendedResourceName", extended, "must be a valid extended resource name")

@@ -4,23 +4,20 @@ Source: `validateDevice` and what it calls in Kubernetes' `pkg/apis/resource/val
 """
 
 import re
-from collections.abc import Callable, Sequence
-from itertools import pairwise
-from typing import Any
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.kinds.core.pod_scheduling import node_selector
 from vcsync.apimachinery.kinds.core.pod_volumes import csi_driver_name
 from vcsync.apimachinery.kinds.core.resources import is_native, milli
+from vcsync.apimachinery.kinds.resource.limited_lists import limited, limited_set
+from vcsync.apimachinery.kinds.resource.request_policies import policy
 from vcsync.apimachinery.validation import names
-from vcsync.apimachinery.validation.fields import Findings, Object, indexed, items, keyed, part, say, text
-from vcsync.objects import quantity
+from vcsync.apimachinery.validation.fields import Findings, Object, items, keyed, label_key, part, say, text
 
 EFFECTS = ("NoExecute", "NoSchedule", "None")
 _MOST_ENTRIES, _MOST_VALUES = 32, 48
 _MOST_TAINTS, _MOST_CONSUMED, _MOST_COUNTERS, _MOST_SETS = 16, 2, 32, 8
 _MOST_CONDITIONS = 4
-_MOST_OPTIONS = 10
 _LONGEST_VALUE, _LONGEST_ID, _LONGEST_KEY = 64, 32, 63 + 1 + 32
 _LISTS = ("bools", "ints", "strings", "versions")
 _MAPPINGS = "nodeAllocatableResourceMappings"
@@ -86,17 +83,22 @@ def device(path: str, found: Object, before: Object | None, *, per_device: bool)
         yield from _attribute(keyed(f"{path}.attributes", _truncated(name)), each)
     for name, each in capacity.items():
         yield from qualified_name(f"{path}.capacity", name)
-        policy, here = (
-            each.get("requestPolicy"),
-            f"{keyed(f'{path}.capacity', _truncated(name))}.requestPolicy",
-        )
-        if policy is not None and found.get("allowMultipleAllocations"):
-            yield from _policy(here, policy, each.get("value"))
-        elif policy is not None:
+        here = f"{keyed(f'{path}.capacity', _truncated(name))}.requestPolicy"
+        given = each.get("requestPolicy")
+        if given is not None and found.get("allowMultipleAllocations"):
+            yield from policy(here, given, each.get("value"))
+        elif given is not None:
             yield errors.not_allowed(here, "allowMultipleAllocations must be true")
     if before is None or before.get("taints") != found.get("taints"):
-        yield from _limited(f"{path}.taints", found, "taints", _MOST_TAINTS, taint)
-    yield from _counted(f"{path}.consumesCounters", found, "consumesCounters", _MOST_CONSUMED, "counterSet")
+        yield from limited(f"{path}.taints", found, "taints", _MOST_TAINTS, taint)
+    yield from limited_set(
+        f"{path}.consumesCounters",
+        found,
+        "consumesCounters",
+        _MOST_CONSUMED,
+        lambda here, each: _counters(here, each, "counterSet"),
+        identity=lambda each: text(each, "counterSet"),
+    )
     yield from _selection(path, found, per_device=per_device)
     yield from binding_conditions(path, found)
     yield from _mappings(f"{path}.{_MAPPINGS}", found, capacity)
@@ -104,42 +106,29 @@ def device(path: str, found: Object, before: Object | None, *, per_device: bool)
 
 def counter_sets(path: str, spec: Object) -> Findings:
     """Check the counters that devices share."""
-    yield from _counted(path, spec, "sharedCounters", _MOST_SETS, "name")
+    yield from limited_set(
+        path,
+        spec,
+        "sharedCounters",
+        _MOST_SETS,
+        lambda here, each: _counters(here, each, "name"),
+        identity=lambda each: text(each, "name"),
+    )
 
 
-def _limited(
-    path: str, found: Object, key: str, most: int, check: Callable[[str, Any], Findings]
-) -> Findings:
-    if len(items(found, key)) > most:
-        yield errors.too_many(path, len(items(found, key)), most)
-        return
-    for each, here in indexed(found, key, path):
-        yield from check(here, each)
-
-
-def _counted(path: str, found: Object, key: str, most: int, named: str) -> Findings:
-    if len(items(found, key)) > most:
-        yield errors.too_many(path, len(items(found, key)), most)
-        return
-    for each, here in indexed(found, key, path):
-        name = text(each, named)
-        if name:
-            yield from say(f"{here}.{named}", name, names.dns_label(name))
-        else:
-            yield errors.required(f"{here}.{named}")
-        counters = part(each, "counters")
-        if not counters:
-            yield errors.required(f"{here}.counters")
-        elif len(counters) > _MOST_COUNTERS:
-            yield errors.too_many(f"{here}.counters", len(counters), _MOST_COUNTERS)
-        else:
-            for counter in counters:
-                yield from say(f"{here}.counters", counter, names.dns_label(counter))
-    seen: set[str] = set()
-    for each, here in indexed(found, key, path):
-        if text(each, named) in seen:
-            yield errors.duplicate(here, text(each, named))
-        seen.add(text(each, named))
+def _counters(path: str, found: Object, named: str) -> Findings:
+    name, counters = text(found, named), part(found, "counters")
+    if name:
+        yield from say(f"{path}.{named}", name, names.dns_label(name))
+    else:
+        yield errors.required(f"{path}.{named}")
+    if not counters:
+        yield errors.required(f"{path}.counters")
+    elif len(counters) > _MOST_COUNTERS:
+        yield errors.too_many(f"{path}.counters", len(counters), _MOST_COUNTERS)
+    else:
+        for counter in counters:
+            yield from say(f"{path}.counters", counter, names.dns_label(counter))
 
 
 def _values(attribute: Object) -> int:
@@ -150,8 +139,8 @@ def _values(attribute: Object) -> int:
 def _truncated(name: str) -> str:
     if names.size(name) <= _LONGEST_KEY:
         return name
-    left = _LONGEST_KEY - 3
-    return f"{name[: (left + 1) // 2]}...{name[-(left // 2) :]}"
+    whole, left = name.encode(), _LONGEST_KEY - 3
+    return (whole[: (left + 1) // 2] + b"..." + whole[-(left // 2) :]).decode(errors="replace")
 
 
 def qualified_name(path: str, name: str) -> Findings:
@@ -207,85 +196,6 @@ def _version_value(path: str, value: str) -> Findings:
     if not _VERSION.fullmatch(value):
         yield errors.wrong(path, value, "must be a string compatible with semver.org spec 2.0.0")
     yield from _string_value(path, value)
-
-
-def _policy(path: str, policy: Object, capacity: Any) -> Findings:
-    options, within = items(policy, "validValues"), policy.get("validRange")
-    if options and within is not None:
-        message = 'exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time'
-        yield errors.not_allowed(path, message)
-    elif options or within is not None:
-        key = "validValues" if options else "validRange"
-        if "default" not in policy:
-            yield errors.required(f"{path}.default", f"required when {key} is defined")
-        elif options:
-            yield from _options(f"{path}.{key}", options, policy["default"], capacity)
-        else:
-            yield from _range(f"{path}.{key}", part(policy, key), policy["default"], capacity)
-
-
-def _options(path: str, options: Sequence[Any], default: Any, capacity: Any) -> Findings:
-    sizes = [milli(each) for each in options]
-    for index, (one, following) in enumerate(pairwise(sizes), 1):
-        if one > following:
-            yield errors.wrong(f"{path}[{index}]", options[index], "values must be sorted in ascending order")
-    if len(options) > _MOST_OPTIONS:
-        yield errors.too_many(path, len(options), _MOST_OPTIONS)
-    else:
-        for index, size in enumerate(sizes):
-            if size > milli(capacity):
-                message = f"option is larger than capacity value: {capacity}"
-                yield errors.wrong(f"{path}[{index}]", options[index], message)
-        seen: set[int] = set()
-        for index, size in enumerate(sizes):
-            whole = _whole(size)
-            if whole in seen:
-                yield errors.duplicate(f"{path}[{index}]", str(whole))
-            seen.add(whole)
-    if len(options) > _MOST_OPTIONS or milli(default) not in sizes:
-        yield errors.wrong(path, default, "default value is not valid according to the requestPolicy")
-
-
-def _range(path: str, found: Object, default: Any, capacity: Any) -> Findings:
-    if "min" not in found:
-        yield errors.required(f"{path}.min", "required when validRange is defined")
-        return
-    least, most, step = found["min"], found.get("max"), found.get("step")
-    if milli(least) > milli(capacity):
-        yield errors.wrong(f"{path}.min", least, f"min is larger than capacity value: {capacity}")
-    if milli(default) < milli(least):
-        yield errors.wrong(f"{path}.min", default, f"default is less than min: {least}")
-    if most is not None:
-        if milli(least) > milli(most):
-            yield errors.wrong(f"{path}.max", least, f"min is larger than max: {most}")
-        if milli(most) > milli(capacity):
-            yield errors.wrong(f"{path}.max", most, f"max is larger than capacity value: {capacity}")
-        if milli(default) > milli(most):
-            yield errors.wrong(f"{path}.max", default, f"default is more than max: {most}")
-    if step is not None and _whole(milli(step)):
-        yield from _steps(f"{path}.step", found, default, capacity)
-
-
-def _steps(path: str, found: Object, default: Any, capacity: Any) -> Findings:
-    least, step = found["min"], found["step"]
-    one = milli(least) + milli(step)
-    if one > milli(capacity):
-        yield errors.wrong(
-            path, step, f"one step {quantity.canonical(one)} is larger than capacity value: {capacity}"
-        )
-    for value in (default, found.get("max")):
-        if value is None:
-            continue
-        over = _whole(milli(value)) - _whole(milli(least))
-        if over % _whole(milli(step)):
-            yield errors.wrong(
-                path, value, f"value is not a multiple of a given step ({step}) from ({least})"
-            )
-
-
-def _whole(size: int) -> int:
-    """Return a number of thousandths as a whole number, rounded up."""
-    return -(-size // 1000)
 
 
 def taint(path: str, found: Object) -> Findings:
@@ -344,12 +254,7 @@ def _selection(path: str, found: Object, *, per_device: bool) -> Findings:
 def binding_conditions(path: str, found: Object) -> Findings:
     """Check the binding conditions and binding failure conditions of a device."""
     for key in ("bindingConditions", "bindingFailureConditions"):
-        here = f"{path}.{key}"
-        if len(items(found, key)) > _MOST_CONDITIONS:
-            yield errors.too_many(here, len(items(found, key)), _MOST_CONDITIONS)
-            continue
-        for each, place in indexed(found, key, here):
-            yield from say(place, each, names.qualified_name(each))
+        yield from limited(f"{path}.{key}", found, key, _MOST_CONDITIONS, label_key)
     wanted, failing = items(found, "bindingConditions"), items(found, "bindingFailureConditions")
     for key, listed in (("bindingConditions", wanted), ("bindingFailureConditions", failing)):
         for index, each in enumerate(listed):

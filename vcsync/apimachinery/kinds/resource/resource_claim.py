@@ -6,20 +6,16 @@ Source: Kubernetes' `pkg/apis/resource/validation`,
 
 from datetime import datetime
 
-from vcsync.apimachinery.errors import FieldError
 from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.resource import device_status
 from vcsync.apimachinery.kinds.resource.claim_spec import (
     claim,
     claim_update,
-    configuration,
     default_spec,
     default_tolerations,
-    reference,
-    references,
 )
 from vcsync.apimachinery.patch.resets import SPEC_AND_METADATA, STATUS
-from vcsync.apimachinery.validation.fields import Object, items, part, text
+from vcsync.apimachinery.validation.fields import Object, items, part
 from vcsync.apimachinery.wire import cells
 
 
@@ -27,26 +23,6 @@ def _default_claim(found: Object) -> None:
     default_spec(part(found, "spec"))
     for each in items(part(found, "status", "allocation", "devices"), "results"):
         default_tolerations(each)
-
-
-def _known_requests(spec: Object) -> set[str]:
-    known: set[str] = set()
-    for each in items(part(spec, "devices"), "requests"):
-        name = text(each, "name")
-        known.add(name)
-        known |= {f"{name}/{text(choice, 'name')}" for choice in items(each, "firstAvailable")}
-    return known
-
-
-def _claim_status(new: Object, old: Object) -> list[FieldError]:
-    known = _known_requests(part(new, "spec"))
-    return device_status.findings(
-        new,
-        old,
-        references=lambda path, found: references(path, found, known),
-        one=lambda path, name: reference(path, name, known),
-        opaque=configuration,
-    )
 
 
 def claim_state(obj: cells.Object, _: datetime) -> str:
@@ -68,7 +44,8 @@ KIND = Kind(
     default=_default_claim,
     validate=lambda found: list(claim("spec", part(found, "spec"))),
     validate_update=claim_update,
-    status_validate=_claim_status,
+    status_prepare=lambda new, old, _: device_status.drop_deallocated(new, old),
+    status_validate=device_status.findings,
     columns=cells.aged(State=claim_state),
     resets={"": STATUS, "status": SPEC_AND_METADATA},
     status_keeps_metadata=True,

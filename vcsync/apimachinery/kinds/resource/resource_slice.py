@@ -1,23 +1,22 @@
-"""The kind ResourceSlice: generation, validation, selectable fields and columns. Pure.
+"""The kind ResourceSlice: generation, validation, warnings, selectable fields and columns. Pure.
 
 Source: Kubernetes' `pkg/apis/resource/validation`,
 `pkg/registry/resource/resourceslice` and `pkg/printers/internalversion`.
 """
 
 from vcsync.apimachinery import errors
-from vcsync.apimachinery.errors import FieldError
 from vcsync.apimachinery.kinds.common.defaults import fill
 from vcsync.apimachinery.kinds.common.kind import Kind
 from vcsync.apimachinery.kinds.core.pod_scheduling import node_selector
 from vcsync.apimachinery.kinds.core.pod_volumes import csi_driver_name
-from vcsync.apimachinery.kinds.resource import device_slices, device_status
+from vcsync.apimachinery.kinds.resource import device_slices, device_values
+from vcsync.apimachinery.kinds.resource.limited_lists import limited_set
 from vcsync.apimachinery.strategy import Context
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import (
     Findings,
     Object,
     immutable,
-    indexed,
     items,
     number,
     part,
@@ -28,10 +27,10 @@ from vcsync.apimachinery.wire import cells
 
 
 def _slice(found: Object, old: Object | None = None) -> Findings:
-    spec = part(found, "spec")
+    spec, before = part(found, "spec"), part(old, "spec")
     yield from csi_driver_name("spec.driver", text(spec, "driver"))
     pool = part(spec, "pool")
-    yield from device_status.pool_name("spec.pool.name", text(pool, "name"))
+    yield from device_values.pool_name("spec.pool.name", text(pool, "name"))
     if number(pool, "resourceSliceCount") <= 0:
         yield errors.wrong(
             "spec.pool.resourceSliceCount", number(pool, "resourceSliceCount"), "must be greater than zero"
@@ -39,22 +38,25 @@ def _slice(found: Object, old: Object | None = None) -> Findings:
     if number(pool, "generation") < 0:
         message = "must be greater than or equal to zero"
         yield errors.wrong("spec.pool.generation", number(pool, "generation"), message)
+    if old is not None:
+        yield from immutable("spec.pool.name", text(pool, "name"), text(part(before, "pool"), "name"))
+        yield from immutable("spec.driver", spec.get("driver"), before.get("driver"))
+        yield from immutable("spec.nodeName", spec.get("nodeName"), before.get("nodeName"))
     yield from _nodes(spec)
     if "sharedCounters" in spec and "devices" in spec:
         yield errors.wrong("spec", "", "only one of `sharedCounters` or `devices` is allowed")
-    devices, most = items(spec, "devices"), device_slices.most_devices(spec)
-    if len(devices) > most:
-        yield errors.too_many("spec.devices", len(devices), most)
-    else:
-        before = {text(each, "name"): each for each in items(part(old, "spec"), "devices")}
-        per_device = bool(spec.get("perDeviceNodeSelection"))
-        for each, here in indexed(spec, "devices", "spec.devices"):
-            yield from device_slices.device(here, each, before.get(text(each, "name")), per_device=per_device)
-        seen: set[str] = set()
-        for each, here in indexed(spec, "devices", "spec.devices"):
-            if text(each, "name") in seen:
-                yield errors.duplicate(here, text(each, "name"))
-            seen.add(text(each, "name"))
+    known = {text(each, "name"): each for each in items(before, "devices")}
+    per_device = bool(spec.get("perDeviceNodeSelection"))
+    yield from limited_set(
+        "spec.devices",
+        spec,
+        "devices",
+        device_slices.most_devices(spec),
+        lambda here, each: device_slices.device(
+            here, each, known.get(text(each, "name")), per_device=per_device
+        ),
+        identity=lambda each: text(each, "name"),
+    )
     yield from device_slices.counter_sets("spec.sharedCounters", spec)
 
 
@@ -85,23 +87,22 @@ def _nodes(spec: Object) -> Findings:
         yield errors.wrong("spec", shown, f"{message}, but multiple fields are set")
 
 
-def _slice_update(new: Object, old: Object) -> list[FieldError]:
-    now, was = part(new, "spec"), part(old, "spec")
-    found = list(_slice(new, old))
-    for path, keys in (
-        ("spec.pool.name", ("pool", "name")),
-        ("spec.driver", ("driver",)),
-        ("spec.nodeName", ("nodeName",)),
-    ):
-        holders = (part(now, *keys[:-1]), part(was, *keys[:-1])) if len(keys) > 1 else (now, was)
-        found.extend(immutable(path, holders[0].get(keys[-1]), holders[1].get(keys[-1])))
-    return found
+def _default_slice(found: Object) -> None:
+    spec = part(found, "spec")
+    given = [key for key in ("devices", "sharedCounters") if key in spec]
+    if len(given) == 1 and not spec[given[0]]:
+        del spec[given[0]]  # An empty list is not stored. Beside the other list it counts, and is refused.
+
+
+def _warnings(new: Object, _: Object | None) -> list[str]:
+    driver = text(part(new, "spec"), "driver")
+    if driver == driver.lower():
+        return []
+    shown = errors.value_text(driver)
+    return [f"spec.driver: driver names should be lowercase; {shown} contains uppercase characters"]
 
 
 def _slice_prepare(new: Object, old: Object, context: Context) -> None:
-    spec = part(new, "spec")
-    if spec.get("sharedCounters") == [] and "devices" not in spec:
-        del spec["sharedCounters"]  # etcd drops it; beside devices it is refused
     device_slices.drop_disabled(part(new, "spec"), part(old, "spec"))
     for device in items(part(new, "spec"), "devices"):
         for each in items(device, "taints"):
@@ -120,10 +121,12 @@ KIND = Kind(
     kind="ResourceSlice",
     plural="resourceslices",
     generation=("spec",),
+    default=_default_slice,
     prepare_create=lambda new, context: _slice_prepare(new, {}, context),
     prepare_update=_slice_prepare_update,
     validate=lambda found: list(_slice(found)),
-    validate_update=_slice_update,
+    validate_update=lambda new, old: list(_slice(new, old)),
+    warnings=_warnings,
     fields=lambda found: {
         "spec.nodeName": text(part(found, "spec"), "nodeName"),
         "spec.driver": text(part(found, "spec"), "driver"),

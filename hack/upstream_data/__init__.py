@@ -1,0 +1,1 @@
+"""Sends the objects of Kubernetes' own test data to both servers and compares the answers."""

@@ -70,6 +70,22 @@ def once(side: Side, step: Step, known: Mapping[str, str]) -> Answer:
         return Answer(response.status, kind, warnings, found)
 
 
+def opened(side: Side, path: str) -> tuple[http.client.HTTPSConnection, http.client.HTTPResponse]:
+    """Send a GET request of the administrator whose answer may take any time. The caller closes the connection."""
+    where, credentials = urlsplit(side.url), side.users["admin"]
+    headers = {"Accept": "application/json", "User-Agent": "parity/1"}
+    if credentials.token:
+        headers["Authorization"] = f"Bearer {credentials.token}"
+    connection = http.client.HTTPSConnection(
+        where.hostname or "", where.port, timeout=TIMEOUT_SECONDS, context=credentials.context
+    )
+    connection.request("GET", where.path + path, headers=headers)
+    response = connection.getresponse()
+    if connection.sock is not None:
+        connection.sock.settimeout(None)
+    return connection, response
+
+
 @contextmanager
 def _asked(
     side: Side, step: Step, path: str, body: bytes | None, headers: dict[str, str]

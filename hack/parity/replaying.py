@@ -109,5 +109,9 @@ def _not_allowed(
 
 def _not_varying(found: list[Difference], real: ask.Answer, twin: ask.Answer, step: Step) -> list[Difference]:
     """Return the differences at paths where two kube-apiservers agree."""
-    varying = {each.path for each in differences(step, real, twin)}
-    return [each for each in found if not (each.path in varying and type(each.real) is type(each.ours))]
+    varying = {(each.event, each.path) for each in differences(step, real, twin)}
+    return [
+        each
+        for each in found
+        if not ((each.event, each.path) in varying and type(each.real) is type(each.ours))
+    ]

@@ -6,6 +6,7 @@ from typing import Any
 
 from hack.parity.ask import Answer, Side, once
 from hack.parity.corpus import Scenario, Step
+from hack.parity.watching import Watchers
 
 EVENTUALLY_SECONDS = 120.0
 POLL_SECONDS = 0.1
@@ -27,7 +28,13 @@ GROUPS = (
 
 
 def replay(side: Side, scenario: Scenario, variables: Mapping[str, str]) -> Iterator[tuple[Step, Answer]]:
-    """Run a scenario's steps in a namespace of its own; `variables`: initial values of `{...}`."""
+    """Run a scenario's steps in a namespace of its own, then yield the events of the collections written to.
+
+    Args:
+        side: the server.
+        scenario: whose steps to run.
+        variables: initial values of `{...}`.
+    """
     namespace = f"parity-{scenario.group}-{scenario.name}".lower()[:60].rstrip("-")
     known = {**variables, "ns": namespace}
     _remove(side, namespace)
@@ -38,11 +45,15 @@ def replay(side: Side, scenario: Scenario, variables: Mapping[str, str]) -> Iter
         raise RuntimeError(f"{side.name}: namespace {namespace}: {made.code} {made.body}")
     account = f"/api/v1/namespaces/{namespace}/serviceaccounts"
     once(side, Step("account", "POST", account, {"metadata": {"name": "default"}}), known)
+    watchers = Watchers(side, f"{scenario.group}/{scenario.name}")
     for step in scenario.steps:
+        watchers.before(step, known)
         answer = _until(side, step, known)
+        watchers.after(step, known, answer)
         for variable, path in step.keep.items():
             known[variable] = str(at(answer.body, path))
         yield step, answer
+    yield from watchers.finish()
 
 
 def at(value: Any, path: str) -> Any:
@@ -91,7 +102,8 @@ def _until(side: Side, step: Step, known: Mapping[str, str]) -> Answer:
     deadline = time.monotonic() + (EVENTUALLY_SECONDS if step.eventually else 0)
     while True:
         answer = once(side, step, known)
-        reached = all(at(answer.body, path) == value for path, value in step.eventually.items())
+        found = answer.body if isinstance(answer.body, dict) else {"code": answer.code}
+        reached = all(at(found, path) == value for path, value in step.eventually.items())
         if reached or time.monotonic() > deadline:
             return answer
         time.sleep(POLL_SECONDS)

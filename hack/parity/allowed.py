@@ -37,7 +37,7 @@ class Allowance:
     def covers(self, step: str, found: Difference) -> bool:
         """Return whether this entry allows the difference, and record the match."""
         if self.difference is not None:
-            covered = self.difference.search(f"{step} | {found}") is not None
+            covered = self.difference.search(f"{step} | {found.whole}") is not None
         else:
             covered = self._covers_texts(found)
         self.used |= covered

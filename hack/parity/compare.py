@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from hack.parity import sequences
 from hack.parity.ask import Answer
-from hack.parity.corpus import Step
+from hack.parity.corpus import EVENTS, Step
 
 # Names of fields whose values differ between any two servers. Only the types of their values are compared.
 _SERVER_SPECIFIC = {
@@ -41,14 +42,21 @@ _ABSENT = object()
 
 
 class Difference(NamedTuple):
-    """One path at which two answers differ."""
+    """One path at which two answers differ; `event`: the name of the watch event in whose object the path is."""
 
     path: str
     real: Any
     ours: Any
+    event: str = ""
 
     def __str__(self) -> str:
-        return f"{self.path}: real {_shown(self.real)}, ours {_shown(self.ours)}"
+        where = f"{self.event}: {self.path}" if self.event else self.path
+        return f"{where}: real {_shown(self.real)}, ours {_shown(self.ours)}"
+
+    @property
+    def whole(self) -> str:
+        """The difference as a text that does not name the event and is not abridged."""
+        return f"{self.path}: real {_text(self.real)}, ours {_text(self.ours)}"
 
 
 def differences(step: Step, real: Answer, ours: Answer) -> list[Difference]:
@@ -60,11 +68,29 @@ def differences(step: Step, real: Answer, ours: Answer) -> list[Difference]:
         ("warnings", list(real.warnings), list(ours.warnings)),
     ):
         found += _differ(part, left, right)
-    found += _differ("", _prepared(step, real.body), _prepared(step, ours.body))
+    left, right = _prepared(step, real.body), _prepared(step, ours.body)
+    found += _differ_in_events(left, right) if step.verb == EVENTS else _differ("", left, right)
     return found
 
 
+def _differ_in_events(real: dict[str, Any], ours: dict[str, Any]) -> Iterator[Difference]:
+    yield from _differ("missing", real["missing"], [])
+    yield from _differ("missing", [], ours["missing"])
+    sides = [
+        sequences.by_object(each["events"]) if each["grouped"] else each["events"] for each in (real, ours)
+    ]
+    for name, left, right in sequences.pairs(*sides):
+        if left is None or right is None:
+            yield Difference(name, left or _ABSENT, right or _ABSENT)
+        else:
+            for key in ("newer", "object"):
+                for each in _differ("" if key == "object" else key, left[key], right[key]):
+                    yield each._replace(event=name)
+
+
 def _prepared(step: Step, body: Any) -> Any:
+    if step.verb == EVENTS:
+        body = {**body, "events": sequences.with_progress(body["events"])}
     body = _masked(body)
     if step.sort and isinstance(body, dict):
         for key, value in body.items():
@@ -132,6 +158,10 @@ def _differ(path: str, left: Any, right: Any) -> Iterator[Difference]:
         yield Difference(path, left, right)
 
 
+def _text(value: Any) -> str:
+    return "absent" if value is _ABSENT else repr(value)
+
+
 def _shown(value: Any) -> str:
-    text = "absent" if value is _ABSENT else repr(value)
+    text = _text(value)
     return text if len(text) <= 600 else f"{text[:600]}..."

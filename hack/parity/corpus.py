@@ -28,6 +28,8 @@ from hack.parity import bodies, fields, kinds
 
 FOLDER = Path(__file__).parent / "corpus"
 VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
+EVENTS = "EVENTS"
+"""Verb of the step under whose name the events of a collection are compared (`watching.py`)."""
 FIELDS = "fields"
 """The group of the scenarios that `fields.py` creates."""
 OPTIONS = {
@@ -65,6 +67,7 @@ class Step:
         unordered: the reason why the real server lists the causes of a Status in a random order; empty: it does not.
         user: name of the credentials to use (`admin` or `nobody`).
         eventually: path -> value; the request is repeated until the answer has them, because a controller writes them.
+            `code` also stands for the status code of an answer that is not JSON.
         may_fail: its answer is not compared, because the step removes what an earlier replay may have left.
     """
 

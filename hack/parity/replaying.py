@@ -9,7 +9,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from hack.parity import ask
+from hack.parity import ask, steps
 from hack.parity.allowed import Allowance
 from hack.parity.compare import Difference, differences
 from hack.parity.corpus import FIELDS, Scenario, Step
@@ -78,7 +78,7 @@ def _outcomes(
     for _ in range(TWIN_REPLAYS):
         if all(not each or step.name in known for each, (step, _, _) in zip(found, pairs, strict=True)):
             break
-        twin = [answer for _, answer in ask.replay(servers.twin, scenario, variables)]
+        twin = [answer for _, answer in steps.replay(servers.twin, scenario, variables)]
         found = [
             _not_varying(each, real, answer, step) if each else each
             for each, (step, real, _), answer in zip(found, pairs, twin, strict=True)
@@ -91,7 +91,7 @@ def _outcomes(
 
 
 def _pairs(real: ask.Side, ours: ask.Side, scenario: Scenario, variables: Mapping[str, str]) -> list[Pair]:
-    pairs = zip(ask.replay(real, scenario, variables), ask.replay(ours, scenario, variables), strict=True)
+    pairs = zip(steps.replay(real, scenario, variables), steps.replay(ours, scenario, variables), strict=True)
     return [(step, left, right) for (step, left), (_, right) in pairs]
 
 
@@ -109,5 +109,9 @@ def _not_allowed(
 
 def _not_varying(found: list[Difference], real: ask.Answer, twin: ask.Answer, step: Step) -> list[Difference]:
     """Return the differences at paths where two kube-apiservers agree."""
-    varying = {each.path for each in differences(step, real, twin)}
-    return [each for each in found if not (each.path in varying and type(each.real) is type(each.ours))]
+    varying = {(each.event, each.path) for each in differences(step, real, twin)}
+    return [
+        each
+        for each in found
+        if not ((each.event, each.path) in varying and type(each.real) is type(each.ours))
+    ]

@@ -4,12 +4,17 @@ Source: `registry/core/pod/storage/eviction.go` in Kubernetes.
 """
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.copies import copied
 from vcsync.apimachinery.errors import Cause, StatusError
+from vcsync.apimachinery.kinds import all_kinds
+from vcsync.apimachinery.patch import managed
+from vcsync.apimachinery.patch.managed import Tracking
 from vcsync.apimachinery.resources import collection_key
+from vcsync.apimachinery.schema import builtin
 from vcsync.apimachinery.strategy import Object
 from vcsync.apimachinery.validation import fields as rules
 from vcsync.apiserver.registry.deletion import Deleter
@@ -25,6 +30,8 @@ MAX_DISRUPTED = 2000
 """Most Pods in the status of a budget that are evicted but not yet gone."""
 ATTEMPTS = 20
 """Attempts to update a budget until the eviction is refused."""
+MANAGER = "kube-apiserver"
+"""Field manager of what an eviction writes into a budget."""
 RETRY_SECONDS = 10
 """Value of the Retry-After header of a refused eviction."""
 REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -85,6 +92,7 @@ class Evictor:
             changed = decremented(budget, scope.name, scope.context.now)
             if dry_run:
                 return True
+            _track(budget, changed, scope.context.now)
             outcome = await self._registry.commit(
                 (Compare(record.key, record.revision),), (Put(record.key, stored.pack(changed)),)
             )
@@ -201,6 +209,29 @@ def decremented(budget: Object, pod: str, now: str) -> Object:
     disrupted[pod] = now
     status["disruptedPods"] = disrupted
     return {**budget, "status": status}
+
+
+def _track(live: Object, changed: Object, now: str) -> None:
+    """Make the server the field manager of what it has changed in a budget's status."""
+    metadata = changed["metadata"] = dict(changed["metadata"])
+    entries = managed.update(live, changed, MANAGER, now, _tracking())
+    if entries:
+        metadata["managedFields"] = entries
+
+
+@cache
+def _tracking() -> Tracking:
+    schema = builtin.schema("policy", "v1", "PodDisruptionBudget")
+    if schema is None:
+        raise AssertionError("PodDisruptionBudget is a built-in kind")
+    return Tracking(
+        schema=schema,
+        api_version="policy/v1",
+        kind="PodDisruptionBudget",
+        subresource="status",
+        reset=all_kinds.reset("policy", "poddisruptionbudgets", "status"),
+        empty=managed.empty_object("policy", "v1", "PodDisruptionBudget"),
+    )
 
 
 def _why(name: str, status: Object) -> str:

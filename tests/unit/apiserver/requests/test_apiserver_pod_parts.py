@@ -199,6 +199,20 @@ async def test_an_eviction_updates_the_budget_and_a_condition_of_the_pod(api: An
     assert disruption_allowed["lastTransitionTime"] > "2026-01-01T00:00:00Z"
 
 
+async def test_the_server_owns_what_an_eviction_writes_into_the_budget(api: Any) -> None:
+    await running(api)
+    path = await budget(api, disruptionsAllowed=1)
+    assert (await api("POST", f"{CORE}/pods/p/eviction", eviction())).status == 201
+    entries = (await api("GET", path)).body["metadata"]["managedFields"]
+    mine = next(each for each in entries if each["manager"] == "kube-apiserver")
+    assert (mine["operation"], mine["apiVersion"], mine["subresource"]) == ("Update", "policy/v1", "status")
+    owned = mine["fieldsV1"]["f:status"]
+    assert set(owned) == {"f:conditions", "f:disruptedPods", "f:disruptionsAllowed"}
+    assert owned["f:disruptedPods"] == {".": {}, "f:p": {}}
+    other = next(each for each in entries if each.get("subresource") == "status" and each != mine)
+    assert "f:disruptionsAllowed" not in other["fieldsV1"]["f:status"]
+
+
 async def test_a_budget_that_still_allows_disruptions_gets_no_condition(api: Any) -> None:
     await running(api)
     path = await budget(api, disruptionsAllowed=2)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
+from urllib.parse import quote, unquote
 
 from hack.parity.corpus import VERBS
 from hack.parity.kinds import APPLY, STRATEGIC, TABLE
@@ -82,6 +83,7 @@ def _steps(document: Document, resource: Resource) -> Iterator[tuple[str, Step]]
     yield "dry run", {"POST": f"{where}?dryRun=All", "body": body}
     if not isinstance(name, str) or "patch" not in resource.verbs:
         return
+    name = quote(name, safe=":")
     one = f"{where}/{name}"
     if resource.group in ACTING:
         yield "server-side apply", _apply(f"{one}?fieldManager=applier&dryRun=All", body)
@@ -108,7 +110,7 @@ def _removal(one: str, resource: Resource) -> Iterator[tuple[str, Step]]:
     yield "delete", {"DELETE": f"{one}?gracePeriodSeconds=0", "may_fail": True}
     yield "free", {"PATCH": one, "body": freed, "may_fail": True}
     if "finalize" in resource.subresources:
-        name = one.rpartition("/")[2]
+        name = unquote(one.rpartition("/")[2])
         yield "finalize", {"PUT": f"{one}/finalize", "body": {"metadata": {"name": name}}, "may_fail": True}
 
 

@@ -100,6 +100,11 @@ def test_an_object_of_all_namespaces_is_removed_before_and_after():
     assert steps[5]["body"]["metadata"]["name"] == "upstream-data-n"
 
 
+def test_names_are_quoted_in_paths():
+    steps = _steps(_document("v1", "ConfigMap", name="a {{ .index }}/b"))
+    assert steps["get"]["GET"].endswith("/configmaps/a%20%7B%7B%20.index%20%7D%7D%2Fb")
+
+
 def test_objects_that_change_the_server_are_not_stored():
     group = "admissionregistration.k8s.io/v1"
     steps = _steps(_document(group, "ValidatingWebhookConfiguration", name="a"))

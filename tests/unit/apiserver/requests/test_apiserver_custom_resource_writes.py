@@ -157,3 +157,15 @@ async def test_an_absent_status_has_its_default_from_the_first_answer_on(api):
     assert changed["status"] == {"count": 2, "state": "Unknown"}
     unchanged = await api("PATCH", f"{path}/g", {"status": {"count": 3}}, **MERGE)
     assert (unchanged["status.count"], unchanged["metadata.generation"]) == (2, 1)
+
+
+@pytest.mark.parametrize("query", ["", "?propagationPolicy=Foreground"])
+async def test_watchers_see_nothing_of_a_deletion_that_is_asked_for_again(api, gadgets, query):
+    made = await api("POST", gadgets["v1"], gadget(metadata={"finalizers": ["example.org/wait"]}))
+    path = f"{gadgets['v1']}/g"
+    for _ in range(2):
+        assert (await api("DELETE", f"{path}{query}")).status == 200
+    assert (await api("PATCH", path, {"metadata": {"finalizers": None}}, **MERGE)).status == 200
+    version = made["metadata.resourceVersion"]
+    events = await api.watch(f"{gadgets['v1']}?watch=1&resourceVersion={version}", 2)
+    assert [each["type"] for each in events] == ["MODIFIED", "DELETED"]

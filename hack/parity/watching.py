@@ -114,13 +114,14 @@ class Watchers:
         self._missing: dict[str, list[str]] = {}
 
     def before(self, step: Step, known: Mapping[str, str]) -> None:
-        """Watch the collection to which a step writes, unless it is watched already."""
+        """Watch the collection to which a step writes, unless it is watched already or cannot be."""
         found = watched.target(step)
         if found is None or step.may_fail:
             return
         if found.collection == watched.DEFINITIONS:
             self._finish_custom(filled(found.name, known).partition(".")[2])
-        if found.collection not in self._watchers:
+        refused = self._codes.get(found.collection) == http.HTTPStatus.METHOD_NOT_ALLOWED
+        if found.collection not in self._watchers and not refused:
             self.watch(found.collection, known)
 
     def watch(self, collection: str, known: Mapping[str, str]) -> None:

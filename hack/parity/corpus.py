@@ -12,6 +12,10 @@ Every scenario has its own namespace `{ns}`, which exists before its first step.
 replaced by a value that an earlier step kept. `{hooks}` is the URL of a webhook server (`hack.webhooks`) and
 `{hooks_ca}` its `caBundle`.
 
+A step `WATCH: path` watches the path, which may have selectors, until the last step; then the events of both servers are
+compared. Collections that a step writes to are watched without such a step. The last write must leave an object that
+matches the selectors, so that its event shows that there are no further ones.
+
 `kinds.py` and `fields.py` generate further scenarios, one for each built-in kind, and `bodies.py` those of bodies that are
 not an object of their path. Reports name a step by its `label`
 if it has one, else by its position, verb and path.
@@ -27,7 +31,9 @@ import yaml
 from hack.parity import bodies, fields, kinds
 
 FOLDER = Path(__file__).parent / "corpus"
-VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
+VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "WATCH")
+WATCH = "WATCH"
+"""Verb of a step that opens a watch, whose events are compared after the last step."""
 EVENTS = "EVENTS"
 """Verb of the step under whose name the events of a collection are compared (`watching.py`)."""
 FIELDS = "fields"

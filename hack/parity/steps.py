@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hack.parity.ask import Answer, Side, once
-from hack.parity.corpus import Scenario, Step
+from hack.parity.corpus import WATCH, Scenario, Step
 from hack.parity.watching import Watchers
 
 EVENTUALLY_SECONDS = 120.0
@@ -47,6 +47,9 @@ def replay(side: Side, scenario: Scenario, variables: Mapping[str, str]) -> Iter
     once(side, Step("account", "POST", account, {"metadata": {"name": "default"}}), known)
     watchers = Watchers(side, f"{scenario.group}/{scenario.name}")
     for step in scenario.steps:
+        if step.verb == WATCH:
+            watchers.watch(step.path, known)
+            continue
         watchers.before(step, known)
         answer = _until(side, step, known)
         watchers.after(step, known, answer)

@@ -106,7 +106,7 @@ def pending(written: Written, start: int, events: Sequence[Event], listed: Itera
         events: received events of the scenario's objects, in order.
         listed: the collection's objects after the last request.
     """
-    last = {each["object"]["metadata"]["uid"]: each for each in events}
+    last = {each["object"]["metadata"]["uid"]: each for each in events if each["type"] != "ERROR"}
     left = {each["metadata"]["uid"]: each for each in listed if written.concerns(each)}
     for uid, value in left.items():
         version = int(value["metadata"]["resourceVersion"])

@@ -24,7 +24,7 @@ class Watcher:
 
     Args:
         side: the server.
-        collection: path of the collection.
+        collection: path of the collection, which may have selectors.
 
     Raises:
         LookupError: the collection does not exist, or cannot be watched; the text has the status code.
@@ -33,7 +33,7 @@ class Watcher:
     def __init__(self, side: Side, collection: str) -> None:
         self._side = side
         self._collection = collection
-        listed = once(side, Step("start", "GET", f"{collection}?limit=1"), {})
+        listed = once(side, Step("start", "GET", _with(collection, "limit=1")), {})
         if listed.code != http.HTTPStatus.OK:
             raise LookupError(listed.code)
         self.start = int(listed.body["metadata"]["resourceVersion"])
@@ -41,7 +41,7 @@ class Watcher:
         self._arrived = threading.Condition()
         self._ended = False
         self._connection, self._response = opened(
-            side, f"{collection}?watch=1&timeoutSeconds=3600&resourceVersion={self.start}"
+            side, _with(collection, f"watch=1&timeoutSeconds=3600&resourceVersion={self.start}")
         )
         if self._response.status != http.HTTPStatus.OK:
             self._connection.close()
@@ -93,6 +93,10 @@ class Watcher:
                         self._arrived.wait(LIST_AGAIN_SECONDS)
 
 
+def _with(path: str, query: str) -> str:
+    return f"{path}{'&' if '?' in path else '?'}{query}"
+
+
 def _concerns(written: Written, event: Event) -> bool:
     return event["type"] == "ERROR" or (event["type"] != "BOOKMARK" and written.concerns(event["object"]))
 
@@ -110,15 +114,18 @@ class Watchers:
         self._missing: dict[str, list[str]] = {}
 
     def before(self, step: Step, known: Mapping[str, str]) -> None:
-        """Watch the collection to which a step writes, unless it is watched already."""
+        """Watch the collection to which a step writes, unless it is watched already or cannot be."""
         found = watched.target(step)
         if found is None or step.may_fail:
             return
-        collection = found.collection
-        if collection == watched.DEFINITIONS:
+        if found.collection == watched.DEFINITIONS:
             self._finish_custom(filled(found.name, known).partition(".")[2])
-        if collection in self._watchers:
-            return
+        refused = self._codes.get(found.collection) == http.HTTPStatus.METHOD_NOT_ALLOWED
+        if found.collection not in self._watchers and not refused:
+            self.watch(found.collection, known)
+
+    def watch(self, collection: str, known: Mapping[str, str]) -> None:
+        """Watch a collection, whose path may have selectors, from now on."""
         try:
             self._watchers[collection] = Watcher(self._side, filled(collection, known))
             self._codes[collection] = int(http.HTTPStatus.OK)

@@ -88,6 +88,7 @@ def test_the_deletion_of_a_collection_concerns_every_object():
         ([_event("ADDED", "a", "made", 6)], [_object("a", "made", 6)], ""),
         ([_event("ADDED", "a", "made", 6), _event("DELETED", "a", "made", 8)], [], ""),
         ([_event("DELETED", "a", "made", 8)], [_object("b", "old", 5)], ""),
+        ([_event("DELETED", "a", "made", 8), {"type": "ERROR", "object": {"metadata": {}}}], [], ""),
         ([_event("DELETED", "a", "made", 8)], [_object("b", "new", 9)], "version 9 of b"),
         ([_event("DELETED", "a", "made", 8), _event("ADDED", "b", "new", 9)], [],
          "the deletion of the object with uid new"),

@@ -21,6 +21,7 @@ from vcsync.apiserver.registry import object_meta as meta
 from vcsync.apiserver.registry.namespace_lifecycle import check_deletion
 from vcsync.apiserver.registry.offloading import is_expensive
 from vcsync.apiserver.registry.store import Registry
+from vcsync.apiserver.request import stored
 from vcsync.apiserver.request.options import DeleteOptions
 from vcsync.apiserver.request.scope import Scope
 from vcsync.apiserver.storage.interface import Compare, Delete, Put, Record
@@ -159,7 +160,7 @@ class Deleter:
     ) -> tuple[Deleted | None, Record | None]:
         packed = await self._registry.packed(scope.kind, working)
         uid = working["metadata"].get("uid", "")
-        if options.dry_run or packed == record.value:
+        if options.dry_run or stored.same(packed, record.value):
             return Deleted(packed, record.revision, gone=False, uid=uid), None
         outcome = await self._registry.commit(
             (Compare(key, record.revision),), (Put(key, packed, self._registry.ttl(scope.kind)),)

@@ -260,7 +260,7 @@ class Registry:
         kind = scope.kind
         reserved = await self._prepare_update(scope, working, old, options)
         keep_times(old, working)
-        if working == old:
+        if working == old and not await self._stored_otherwise(kind, working, record):
             return Written(record.value, record.revision), record
         if can_be_removed(kind, working, old):
             return await self._remove(scope, key, record, working, options)
@@ -275,6 +275,14 @@ class Registry:
         if outcome.done:
             return Written(packed, outcome.revision), None
         return None, await self._after_conflict(outcome, key)
+
+    async def _stored_otherwise(self, kind: Kind, working: Object, record: Record) -> bool:
+        """Return whether writing an unchanged object would change its stored form.
+
+        Its definition may have another storage version or new defaults since, and an update without changes is how
+        clients migrate objects. Built-in kinds have one stored form.
+        """
+        return kind.resource.custom and not stored.same(await self.packed(kind, working), record.value)
 
     async def _remove(
         self, scope: Scope, key: str, record: Record, working: Object, options: WriteOptions

@@ -140,3 +140,36 @@ async def test_creating_or_merging_null_removes_the_field(api, gadgets):
     nothing = [{"op": "replace", "path": "/spec/size", "value": None}]
     changed = await api("PATCH", f"{gadgets['v1']}/g", nothing, **JSON_PATCH)
     assert (changed.status, changed.body["spec"]) == (200, {})
+
+
+@pytest.mark.parametrize("query", ["", "?propagationPolicy=Foreground"])
+async def test_watchers_see_nothing_of_a_deletion_that_is_asked_for_again(api, gadgets, query):
+    made = await api("POST", gadgets["v1"], gadget(metadata={"finalizers": ["example.org/wait"]}))
+    path = f"{gadgets['v1']}/g"
+    for _ in range(2):
+        assert (await api("DELETE", f"{path}{query}")).status == 200
+    assert (await api("PATCH", path, {"metadata": {"finalizers": None}}, **MERGE)).status == 200
+    version = made["metadata.resourceVersion"]
+    events = await api.watch(f"{gadgets['v1']}?watch=1&resourceVersion={version}", 2)
+    assert [each["type"] for each in events] == ["MODIFIED", "DELETED"]
+
+
+async def test_an_update_without_changes_stores_a_new_default_once(api, gadgets):
+    """Programs that migrate objects after a change of their definition send such updates."""
+    path = f"{gadgets['v1']}/g"
+    await api("POST", gadgets["v1"], gadget(spec={}))
+    definition = (await api("GET", f"{DEFINITIONS}/gadgets.example.org")).body
+    for version in definition["spec"]["versions"]:
+        version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["size"]["default"] = 3
+    assert (await api("PUT", f"{DEFINITIONS}/gadgets.example.org", definition)).status == 200
+
+    async def changed() -> bool:
+        return (await api("GET", path)).body["spec"] == {"size": 3}
+
+    await until(changed)
+    before = (await api("GET", path))["metadata.resourceVersion"]
+    tried = await api("PATCH", f"{path}?dryRun=All", {}, **MERGE)
+    written = [(await api("PATCH", path, {}, **MERGE))["metadata.resourceVersion"] for _ in range(2)]
+    assert tried["metadata.resourceVersion"] == before
+    assert written[0] != before
+    assert written[0] == written[1]

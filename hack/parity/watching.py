@@ -19,6 +19,18 @@ LIST_AGAIN_SECONDS = 0.5
 """Time after which a watcher that still waits compares with a new list."""
 
 
+class UnwatchableError(Exception):
+    """A collection does not exist, or cannot be watched.
+
+    Attributes:
+        code: Status code of the refusal.
+    """
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"refused with {code}")
+        self.code = code
+
+
 class Watcher:
     """Watches one collection from now on; a thread reads the events.
 
@@ -27,7 +39,7 @@ class Watcher:
         collection: path of the collection, which may have selectors.
 
     Raises:
-        LookupError: the collection does not exist, or cannot be watched; the text has the status code.
+        UnwatchableError: the collection does not exist, or cannot be watched.
     """
 
     def __init__(self, side: Side, collection: str) -> None:
@@ -35,8 +47,11 @@ class Watcher:
         self._collection = collection
         listed = once(side, Step("start", "GET", _with(collection, "limit=1")), {})
         if listed.code != http.HTTPStatus.OK:
-            raise LookupError(listed.code)
-        self.start = int(listed.body["metadata"]["resourceVersion"])
+            raise UnwatchableError(listed.code)
+        version = listed.body["metadata"].get("resourceVersion")
+        if version is None:  # its objects are not stored
+            raise UnwatchableError(http.HTTPStatus.METHOD_NOT_ALLOWED)
+        self.start = int(version)
         self._lines: list[bytes] = []
         self._arrived = threading.Condition()
         self._ended = False
@@ -45,7 +60,7 @@ class Watcher:
         )
         if self._response.status != http.HTTPStatus.OK:
             self._connection.close()
-            raise LookupError(self._response.status)
+            raise UnwatchableError(self._response.status)
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
@@ -129,8 +144,8 @@ class Watchers:
         try:
             self._watchers[collection] = Watcher(self._side, filled(collection, known))
             self._codes[collection] = int(http.HTTPStatus.OK)
-        except LookupError as error:
-            self._codes.setdefault(collection, error.args[0])
+        except UnwatchableError as error:
+            self._codes.setdefault(collection, int(error.code))
 
     def after(self, step: Step, known: Mapping[str, str], answer: Answer) -> None:
         """Record what a step has written."""

@@ -55,11 +55,13 @@ def test_a_write_to_a_deployments_status_keeps_its_labels(before, after):
     assert new["metadata"] == after
 
 
-@pytest.mark.parametrize(("service", "told"), [(None, ["Local"]), ({"name": "s", "namespace": "n"}, [])])
-def test_an_api_service_without_a_service_is_available_at_once(service, told):
+@pytest.mark.parametrize(
+    ("service", "reason"), [(None, "Local"), ({"name": "s", "namespace": "n"}, "NotForwarded")]
+)
+def test_an_api_service_says_at_once_whether_it_is_available(service, reason):
     found = {"metadata": {"name": "v1.a"}, "spec": {"service": service}}
     BEHAVIOURS["apiregistration.k8s.io", "APIService"].prepare_create(found, NOW)
-    assert [each["reason"] for each in (found.get("status") or {}).get("conditions", [])] == told
+    assert [each["reason"] for each in found["status"]["conditions"]] == [reason]
 
 
 @pytest.mark.parametrize(

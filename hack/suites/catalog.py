@@ -95,7 +95,7 @@ SUITES = (
         "commands",
         "the command line, tenants and restarts",
         "verify",
-        _real("cli", "tenants", "tenants_real_meta", "restart"),
+        _real("cli", "tenants", "tenants_real_meta", "restart", "up_real"),
         OTHER_TESTS,
     ),
     Suite(

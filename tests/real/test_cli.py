@@ -20,7 +20,6 @@ import pytest
 import yaml
 
 from hack.testbed import Cluster, TestBed
-from hack.testbed.binaries import locate
 from hack.testbed.processes import free_ports
 from tests.real.waiting import eventually
 from vcsync.api import names
@@ -771,12 +770,3 @@ def test_a_role_that_cannot_start_reports_the_reason(bed: TestBed, installed: Pa
     assert done.returncode == 1
     assert "super cluster nobody does not exist" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
-
-
-def test_a_whole_system_starts_with_one_command(tmp_path: Path) -> None:
-    command = (sys.executable, "-m", "hack.up", "--once", "--nodes", "1", "--dir", tmp_path / "up")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Pods run on both super clusters" in done.stdout
-    assert locate("kubectl").exists()
-    assert not (tmp_path / "up" / "state.json").exists()

@@ -1,12 +1,10 @@
 """Compiles expressions with cel-expr-python, against the types of a schema.
 
-The checker sees objects as protobuf messages, of which only descriptors exist. Its error messages are rewritten to
-those of cel-go where they differ.
+The checker sees objects as protobuf messages, of which only descriptors exist.
 """
 
 import importlib
 import json
-import re
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import Any
@@ -14,10 +12,11 @@ from typing import Any
 from vcsync.apimachinery.cel import cooperative
 from vcsync.apimachinery.cel.declared import Declared
 from vcsync.apimachinery.cel.expression import Checked, read
+from vcsync.apimachinery.cel.go_words import in_go_words, shown
 from vcsync.apimachinery.cel.libraries import GLOBALS, MEMBERS, OPAQUE, PATCHES, STANDARD
 from vcsync.apimachinery.cel.literals import findings, report
-from vcsync.apimachinery.cel.messages import PACKAGE, Messages, named
-from vcsync.apimachinery.cel.two_variables import respelled
+from vcsync.apimachinery.cel.messages import Messages, named
+from vcsync.apimachinery.cel.spelling import KNOWN, NAME, quoted_names, respelled
 
 LONGEST = 16_384
 """Longest expression, in characters. kube-apiserver accepts 100,000. The checker holds Python's lock while it works,
@@ -29,34 +28,8 @@ _CODES = {
     "s": "string", "i": "int", "u": "uint", "d": "double", "b": "bool", "y": "bytes", "t": "timestamp",
     "r": "duration", "n": "dyn",
 }  # fmt: skip
-_ON_TARGETS = {name for name, *_ in MEMBERS} - {name for name, *_ in GLOBALS} | {
-    "startsWith", "endsWith", "contains", "matches", "hasValue", "value", "orValue", "or", "getFullYear", "getMonth",
-    "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getHours", "getMinutes", "getSeconds",
-    "getMilliseconds", "flatten", "slice", "distinct", "reverse", "sort",
-}  # fmt: skip
-_WORDS = (
-    (
-        r"expression of type '(.*)' cannot be the operand of a select operation",
-        r"type '\1' does not support field selection",
-    ),
-    (
-        r"\b\w+\(\) (?:first |second )?variable name must be a simple identifier",
-        "argument must be a simple name",
-    ),
-    (r"has\(\) argument must be a field selection", "invalid argument to has() macro"),
-    (r"cannot be the range of a comprehension", "cannot be range of a comprehension"),
-    (
-        r"type '(kubernetes\.[\w.]+)' does not support field selection",
-        r"unexpected failed resolution of '\1'",
-    ),
-    (r"\bnull_type\b", "null"),
-    (r"\bgoogle\.protobuf\.Duration\b", "duration"),
-    (r"\bgoogle\.protobuf\.Timestamp\b", "timestamp"),
-)
 _TYPE_NAMES = [{"name": each, **named("type", named(each))} for each in ("net.IP", "net.CIDR")]
 """Types of Kubernetes that expressions can name: those that its libraries register."""
-_UNKNOWN = "*error*"
-"""How the checker calls the type of what it could not check."""
 _CONTAINERS = {"[": "list", "{": "map", "?": "optional_type"}
 
 
@@ -173,76 +146,21 @@ def check(environment_of: Callable[[], Any], source: str) -> Checked:
             f"ERROR: <input>:-1:-1: expression code point size exceeds limit: size: {len(source)}, limit {LONGEST}"
         )
     known = respelled(source)
+    unsupported = [report(source, at, "unsupported syntax: '`'") for at in quoted_names(source)]
     try:
         expression = environment_of().compile(known)
     except (RuntimeError, ValueError) as problem:
         told = in_go_words(str(problem))
-        for line, own in zip(known.split("\n"), source.split("\n"), strict=True):
-            told = told.replace(f"\n | {line}\n", f"\n | {own}\n")
+        if unsupported and "Syntax error" not in told:
+            raise NotCompiled("\n".join(unsupported)) from None
+        if known != source:
+            told = told.replace(KNOWN, NAME)
         # cel-go counts columns of an empty expression from 0.
         raise NotCompiled(told if source else told.replace("<input>:1:1:", "<input>:1:0:")) from None
+    if unsupported:
+        raise NotCompiled("\n".join(unsupported))
     checked = read(expression.serialize())
     problems = sorted((checked.positions.get(node, 0), told) for node, told in findings(checked))
     if problems:
         raise NotCompiled("\n".join(report(source, at, shown(told)) for at, told in problems))
     return checked
-
-
-def in_go_words(told: str) -> str:
-    """Rewrite a message of the checker to that of cel-go."""
-    told = re.sub(r"^[A-Z_]+: (?=ERROR|Expression)", "", told)
-    told = re.sub(r" \[[A-Z_]+\]$", "", told)
-    for theirs, ours in _WORDS:
-        told = re.sub(theirs, ours, told)
-    told = re.sub(r"(undefined field '[^']*') not found in struct '[^']*'", r"\1", told)
-    told = shown(told)
-    told = re.sub(r"(overload for '(\w+)' applied to )'\((.*)\)'", _called, told)
-    told = _UNDECLARED.sub(_undeclared, told).replace(r"'\u003F'", "'?'")
-    if not told.startswith("ERROR: "):
-        return told
-    problems = [f"ERROR: {each}" for each in told.removeprefix("ERROR: ").split("\nERROR: ")]
-    # cel-go does not go on about what an error has made unknown.
-    return "\n".join(sorted((each for each in problems if _UNKNOWN not in each), key=_position))
-
-
-_UNDECLARED = re.compile(
-    r"(?P<line><input>:\d+:)(?P<at>\d+): undeclared reference to '(?P<name>[\w.]+)'(?P<rest> \(in container ''\)\n \| )"
-    r"(?P<source>[^\n]*)\n \| \.*\^"
-)
-
-
-def _undeclared(match: re.Match[str]) -> str:
-    """Report an undeclared variable instead of a field of it, or a type where its fields begin."""
-    at, name, source = int(match["at"]) - 1, match["name"], match["source"]
-    if source[at:].startswith(name) and source[at + len(name) :].lstrip().startswith("{"):
-        at = source.index("{", at)
-    elif "." in name and source[: at + 1].endswith(name.rpartition(".")[0] + "."):
-        at -= len(name.rpartition(".")[0])
-        name = name.partition(".")[0]
-    else:
-        return match[0]
-    told = f"{match['line']}{at + 1}: undeclared reference to '{name}'{match['rest']}"
-    return f"{told}{source}\n | {'.' * at}^"
-
-
-def shown(told: str) -> str:
-    """Format the names of types as cel-go does."""
-    told = re.sub(rf"\b{PACKAGE}\.T\d+_(\w+)", r"kubernetes.\1", told)
-    return re.sub(rf"\b{PACKAGE}\.T\d+\b", "object", told)
-
-
-def _called(match: re.Match[str]) -> str:
-    """Format the arguments of a call on a target: `string.(int)`."""
-    if match[2] not in _ON_TARGETS:
-        return match[0]
-    depth = 0
-    for at, each in enumerate(match[3]):
-        depth += (each in "(<") - (each in ")>")
-        if each == "," and depth == 0:
-            return f"{match[1]}'{match[3][:at]}.({match[3][at + 2 :]})'"
-    return f"{match[1]}'{match[3]}.()'"
-
-
-def _position(problem: str) -> tuple[int, int]:
-    match = re.match(r"ERROR: <input>:(-?\d+):(-?\d+)", problem)
-    return (int(match[1]), int(match[2])) if match is not None else (0, 0)

@@ -10,6 +10,7 @@ from typing import Any
 
 from vcsync.apimachinery.cel.expression import Checked, Expr, Type, below
 from vcsync.apimachinery.cel.formatting import FITTING, read_clause, unfit
+from vcsync.apimachinery.cel.go_words import marked
 from vcsync.apimachinery.cel.values import CelError, Duration, Timestamp
 from vcsync.apimachinery.structural import patterns
 
@@ -32,7 +33,7 @@ def report(source: str, at: int, told: str) -> str:
     before = source[:at]
     line, column = before.count("\n") + 1, at - (before.rfind("\n") + 1)
     text = source.split("\n")[line - 1]
-    return f"ERROR: <input>:{line}:{column + 1}: {told}\n | {text}\n | {'.' * column}^"
+    return f"ERROR: <input>:{line}:{column + 1}: {told}{marked(text, column)}"
 
 
 def findings(checked: Checked) -> Iterator[tuple[int, str]]:
@@ -105,6 +106,13 @@ def _type_name(checked: Checked, value: Expr) -> str:
     return type_.name or _RUNTIME_NAMES.get(type_.kind, type_.kind)
 
 
+def _exact(value: Expr) -> bool:
+    """Return whether a value's type is that of cel-go. Some types of a schema are dynamic only here."""
+    return value.name == "dyn" or (
+        value.kind in ("const", "list", "map") and all(_exact(each) for each in value.args)
+    )
+
+
 def _agree(left: Type, right: Type) -> bool:
     if "dyn" in (left.kind, right.kind):
         return True
@@ -129,9 +137,8 @@ def _differing(checked: Checked, elements: list[Expr], optional: set[int]) -> It
         if at in optional and type_.parameters:
             type_ = type_.parameters[0]
         wanted = wanted or type_
-        # A schema's types can be dynamic here that cel-go knows. The function `dyn` makes them dynamic everywhere.
-        dynamic = wanted.kind != type_.kind and any(part.name == "dyn" for part in (elements[0], each))
-        if dynamic or not _agree(wanted, type_):
+        exact = _exact(elements[0]) and _exact(each)
+        if (exact and wanted != type_) or not _agree(wanted, type_):
             yield each.id, f"expected type '{wanted}' but found '{type_}'"
 
 

@@ -25,6 +25,19 @@ def holds(expression):
     )
 
 
+def test_the_place_of_an_error_is_shown_below_its_line():
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    rule = {"rule": "\t'ä' == 'b' &&\n\t'é' + foo == [1, 'a']", "message": "two lines"}
+    [found] = estimate(build({**schema, "x-kubernetes-validations": [rule]}), True)
+    assert found.error.split("\n")[1:3] == [" |  'é' + foo == [1, 'a']", " | ..\uff0e....^"]
+    rule["rule"] = "\t'ä' == 'b' || [1, 'a'].size() == 2"
+    [found] = estimate(build({**schema, "x-kubernetes-validations": [rule]}), True)
+    assert found.error.split("\n")[1:] == [
+        " |  'ä' == 'b' || [1, 'a'].size() == 2",
+        " | ..\uff0e................^",
+    ]
+
+
 def refusal(expression):
     """Return the compiler's messages about an expression, without the lines that show their places."""
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
@@ -244,6 +257,8 @@ def test_errors_of_versions_name_the_wrong_part(version, why):
         ("'%f %e'.format(['Infinity', double('-Infinity')])", "∞ -∞"),
         ("'%s'.format([[double('NaN')]])", '["NaN"]'),
         ("'%s'.format([1234567.8])", "1.2345678e+06"),
+        ("string(timestamp('2011-01-03T00:30:00.5+01:00') - duration('1h'))", "2011-01-02T23:30:00.5+01:00"),
+        ("string(timestamp('2011-01-03T00:30:00+01:00').getHours())", "23"),
         ("string(1000000.0)", "1e+06"),
         ("string(123456.7)", "123456.7"),
         ("string(-1e-7)", "-1e-07"),
@@ -285,6 +300,13 @@ def test_texts_are_those_of_cel_go(expression, text):
           "1:18: expected type 'string' but found 'int'"]),
         ("quantity('1').x == 1", ["1:14: unexpected failed resolution of 'kubernetes.Quantity'"]),
         ("ip('::').x == 1", ["1:9: type 'net.IP' does not support field selection"]),
+        ("has(foo.bar.baz)", ["1:5: undeclared reference to 'foo' (in container '')"]),
+        ("[].all(i, i, i < i)", ["1:11: duplicate variable name: i"]),
+        ("self.`n` == 1 || 'a`b' == self.`n`",
+         ["1:6: unsupported syntax: '`'", "1:32: unsupported syntax: '`'"]),
+        ("[[1], [2, 3.0]].size() == 2",
+         ["1:7: expected type 'list(int)' but found 'list(dyn)'", "1:11: expected type 'int' but found 'double'"]),
+        ("[int, string].size() == 2", ["1:7: expected type 'type(int)' but found 'type(string)'"]),
         ("1e999 > 1.0", ["1:1: invalid double literal"]),
         ("net.X == 1", ["1:1: undeclared reference to 'net' (in container '')"]),
     ],

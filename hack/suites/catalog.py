@@ -112,6 +112,7 @@ SUITES = (
     Suite("attacks", "hostile tenants", "verify", ("tests/real/attacks", *_real("controlplane_fuzz")), OTHER_TESTS),
     Suite("upstream-data", "Kubernetes' own test data on both servers", "verify", command=("hack.upstream_data",)),
     Suite("histories", "our controllers beside kube-controller-manager", "verify", _real("controllers_histories")),
+    Suite("upstream-cel", "the expressions of upstream's CEL tests on both servers", "verify", command=("hack.upstream_cel",)),
     Suite("crash", "a killed store loses no acknowledged write", "verify", _real("controlplane_crash")),
     Suite("package", "the installed package", "verify", _real("package")),
     Suite("documents", "every command of README.md and docs/", "verify", _real("documents"), programs=("helm",)),

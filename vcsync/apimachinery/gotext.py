@@ -2,9 +2,13 @@
 
 import json
 import math
+from decimal import Decimal
 from typing import Any
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+_ESCAPES = {
+    '"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
+}  # fmt: skip
 _TYPES: dict[type, str] = {
     str: "string",
     bool: "bool",
@@ -80,9 +84,31 @@ def number(value: float) -> str:
     return f"{mantissa}e{'-' if power < 0 else '+'}{abs(power):02d}"
 
 
+def general(value: float) -> str:
+    """Format a number as `%g` does: in the shortest form, with exponents below 1e-4 and from 1e6 on."""
+    if not math.isfinite(value) or value == 0 or 1e-4 <= abs(value) < 1e6:
+        return number(value)
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    first, *rest = map(str, digits)
+    power = int(exponent) + len(rest)
+    mantissa = f"{first}.{''.join(rest)}" if rest else first
+    return f"{'-' if sign else ''}{mantissa}e{'-' if power < 0 else '+'}{abs(power):02d}"
+
+
 def quoted(text: str) -> str:
     """Format a text as `%q` does."""
-    return json.dumps(text, ensure_ascii=False)
+    return f'"{"".join(_quoted_character(each) for each in text)}"'
+
+
+def _quoted_character(each: str) -> str:
+    if each in _ESCAPES:
+        return _ESCAPES[each]
+    if each.isprintable():
+        return each
+    code = ord(each)
+    if each.isascii():
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def plain(value: Any) -> str:

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from vcsync.apimachinery.cel.values import NoOverload, Work
+from vcsync.apimachinery.cel.values import CelError, NoOverload, Work
 
 Function = Callable[..., Any]
 """(remaining work, arguments with the target first) -> result."""
@@ -34,3 +34,18 @@ def of_texts(check: Callable[[str, str], Any]) -> Function:
 def of_text(change: Callable[[str], Any]) -> Function:
     """Return a CEL function that takes one string."""
     return of_types(str)(lambda _, text: change(text))
+
+
+def succeeds(parse: Function) -> Function:
+    """Return a CEL function that tells whether another one has a value for the same arguments."""
+
+    def check(work: Work, *args: Any) -> bool:
+        try:
+            parse(work, *args)
+        except NoOverload:
+            raise
+        except CelError:
+            return False
+        return True
+
+    return check

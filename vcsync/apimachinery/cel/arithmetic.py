@@ -49,9 +49,11 @@ def add(work: Work, left: Any, right: Any) -> Any:
     if _same_numbers(left, right):
         return left + right if isinstance(left, float) else whole(int(left) + int(right), left)
     if isinstance(left, Timestamp) and isinstance(right, Duration):
-        return Timestamp(int(left) + int(right))
-    if isinstance(left, Duration) and isinstance(right, Timestamp | Duration):
-        return type(right)(int(left) + int(right))
+        return left.moved(int(right))
+    if isinstance(left, Duration) and isinstance(right, Timestamp):
+        return right.moved(int(left))
+    if isinstance(left, Duration) and isinstance(right, Duration):
+        return Duration(int(left) + int(right))
     if not any(isinstance(left, type_) and isinstance(right, type_) for type_ in (str, bytes, list)):
         raise NoOverload
     work.spend((len(left) + len(right)) // 256)
@@ -85,7 +87,7 @@ def _subtract(_: Work, left: Any, right: Any) -> Any:
     if _same_numbers(left, right):
         return left - right if isinstance(left, float) else whole(int(left) - int(right), left)
     if isinstance(left, Timestamp) and isinstance(right, Duration):
-        return Timestamp(int(left) - int(right))
+        return left.moved(-int(right))
     if isinstance(left, Duration | Timestamp) and type(left) is type(right):
         return Duration(int(left) - int(right))
     raise NoOverload

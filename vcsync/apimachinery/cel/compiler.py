@@ -1,23 +1,22 @@
 """Compiles expressions with cel-expr-python, against the types of a schema.
 
-The checker sees objects as protobuf messages, of which only descriptors exist. Its error messages are rewritten to
-those of cel-go where they differ.
+The checker sees objects as protobuf messages, of which only descriptors exist.
 """
 
 import importlib
 import json
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import Any
 
-from vcsync.apimachinery.cel import cooperative, formatting
+from vcsync.apimachinery.cel import cooperative
 from vcsync.apimachinery.cel.declared import Declared
-from vcsync.apimachinery.cel.expression import Checked, Expr, Type, below, read
+from vcsync.apimachinery.cel.expression import Checked, read
+from vcsync.apimachinery.cel.go_words import in_go_words, shown
 from vcsync.apimachinery.cel.libraries import GLOBALS, MEMBERS, OPAQUE, PATCHES, STANDARD
-from vcsync.apimachinery.cel.messages import PACKAGE, Messages, named
-from vcsync.apimachinery.cel.values import CelError, Duration, Timestamp, Work
-from vcsync.apimachinery.structural import patterns
+from vcsync.apimachinery.cel.literals import findings, report
+from vcsync.apimachinery.cel.messages import Messages, named
+from vcsync.apimachinery.cel.spelling import KNOWN, NAME, quoted_names, respelled
 
 LONGEST = 16_384
 """Longest expression, in characters. kube-apiserver accepts 100,000. The checker holds Python's lock while it works,
@@ -29,21 +28,8 @@ _CODES = {
     "s": "string", "i": "int", "u": "uint", "d": "double", "b": "bool", "y": "bytes", "t": "timestamp",
     "r": "duration", "n": "dyn",
 }  # fmt: skip
-_ON_TARGETS = {name for name, *_ in MEMBERS} - {name for name, *_ in GLOBALS} | {
-    "startsWith", "endsWith", "contains", "matches", "hasValue", "value", "orValue", "or", "getFullYear", "getMonth",
-    "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getHours", "getMinutes", "getSeconds",
-    "getMilliseconds", "flatten", "slice", "distinct", "reverse", "sort",
-}  # fmt: skip
-_WORDS = (
-    (
-        r"expression of type '(.*)' cannot be the operand of a select operation",
-        r"type '\1' does not support field selection",
-    ),
-    (r"\b\w+\(\) variable name must be a simple identifier", "argument must be a simple name"),
-    (r"\bnull_type\b", "null"),
-    (r"\bgoogle\.protobuf\.Duration\b", "duration"),
-    (r"\bgoogle\.protobuf\.Timestamp\b", "timestamp"),
-)
+_TYPE_NAMES = [{"name": each, **named("type", named(each))} for each in ("net.IP", "net.CIDR")]
+"""Types of Kubernetes that expressions can name: those that its libraries register."""
 _CONTAINERS = {"[": "list", "{": "map", "?": "optional_type"}
 
 
@@ -89,7 +75,7 @@ def _configuration(variables: str, *, patches: bool = False, bindings: bool = Fa
         **STANDARD,
         "extensions": extensions,
         "functions": _functions(patches=patches),
-        "variables": json.loads(variables),
+        "variables": [*_TYPE_NAMES, *json.loads(variables)],
     }
     return _cel().NewEnvConfigFromYaml(json.dumps(functions))
 
@@ -159,157 +145,22 @@ def check(environment_of: Callable[[], Any], source: str) -> Checked:
         raise NotCompiled(
             f"ERROR: <input>:-1:-1: expression code point size exceeds limit: size: {len(source)}, limit {LONGEST}"
         )
+    known = respelled(source)
+    unsupported = [report(source, at, "unsupported syntax: '`'") for at in quoted_names(source)]
     try:
-        expression = environment_of().compile(source)
+        expression = environment_of().compile(known)
     except (RuntimeError, ValueError) as problem:
         told = in_go_words(str(problem))
+        if unsupported and "Syntax error" not in told:
+            raise NotCompiled("\n".join(unsupported)) from None
+        if known != source:
+            told = told.replace(KNOWN, NAME)
         # cel-go counts columns of an empty expression from 0.
         raise NotCompiled(told if source else told.replace("<input>:1:1:", "<input>:1:0:")) from None
+    if unsupported:
+        raise NotCompiled("\n".join(unsupported))
     checked = read(expression.serialize())
-    problems = sorted((checked.positions.get(node, 0), told) for node, told in _further(checked))
+    problems = sorted((checked.positions.get(node, 0), told) for node, told in findings(checked))
     if problems:
-        raise NotCompiled("\n".join(_report(source, *each) for each in problems))
+        raise NotCompiled("\n".join(report(source, at, shown(told)) for at, told in problems))
     return checked
-
-
-def in_go_words(told: str) -> str:
-    """Rewrite a message of the checker to that of cel-go."""
-    told = re.sub(r"^[A-Z_]+: (?=ERROR|Expression)", "", told)
-    told = re.sub(r" \[[A-Z_]+\]$", "", told)
-    for theirs, ours in _WORDS:
-        told = re.sub(theirs, ours, told)
-    told = re.sub(r"(undefined field '[^']*') not found in struct '[^']*'", r"\1", told)
-    told = shown(told)
-    told = re.sub(r"(overload for '(\w+)' applied to )'\((.*)\)'", _called, told)
-    told = _UNDECLARED.sub(_undeclared, told).replace(r"'\u003F'", "'?'")
-    problems = [f"ERROR: {each}" for each in told.removeprefix("ERROR: ").split("\nERROR: ")]
-    return "\n".join(sorted(problems, key=_position)) if told.startswith("ERROR: ") else told
-
-
-_UNDECLARED = re.compile(
-    r"(?P<line><input>:\d+:)(?P<at>\d+): undeclared reference to '(?P<name>[\w.]+)'(?P<rest> \(in container ''\)\n \| )"
-    r"(?P<source>[^\n]*)\n \| \.*\^"
-)
-
-
-def _undeclared(match: re.Match[str]) -> str:
-    """Report an undeclared variable instead of a field of it, or a type where its fields begin."""
-    at, name, source = int(match["at"]) - 1, match["name"], match["source"]
-    if source[at:].startswith(name) and source[at + len(name) :].lstrip().startswith("{"):
-        at = source.index("{", at)
-    elif "." in name and source[: at + 1].endswith(name.rpartition(".")[0] + "."):
-        at -= len(name.rpartition(".")[0])
-        name = name.partition(".")[0]
-    else:
-        return match[0]
-    told = f"{match['line']}{at + 1}: undeclared reference to '{name}'{match['rest']}"
-    return f"{told}{source}\n | {'.' * at}^"
-
-
-def shown(told: str) -> str:
-    """Format the names of types as cel-go does."""
-    told = re.sub(rf"\b{PACKAGE}\.T\d+_(\w+)", r"kubernetes.\1", told)
-    return re.sub(rf"\b{PACKAGE}\.T\d+\b", "object", told)
-
-
-def _called(match: re.Match[str]) -> str:
-    """Format the arguments of a call on a target: `string.(int)`."""
-    if match[2] not in _ON_TARGETS:
-        return match[0]
-    depth = 0
-    for at, each in enumerate(match[3]):
-        depth += (each in "(<") - (each in ")>")
-        if each == "," and depth == 0:
-            return f"{match[1]}'{match[3][:at]}.({match[3][at + 2 :]})'"
-    return f"{match[1]}'{match[3]}.()'"
-
-
-def _position(problem: str) -> tuple[int, int]:
-    match = re.match(r"ERROR: <input>:(-?\d+):(-?\d+)", problem)
-    return (int(match[1]), int(match[2])) if match is not None else (0, 0)
-
-
-def _report(source: str, at: int, told: str) -> str:
-    """Format an error with its source line, as cel-go does."""
-    before = source[:at]
-    line, column = before.count("\n") + 1, at - (before.rfind("\n") + 1)
-    text = source.split("\n")[line - 1]
-    return f"ERROR: <input>:{line}:{column + 1}: {told}\n | {text}\n | {'.' * column}^"
-
-
-def _agree(left: Type, right: Type) -> bool:
-    if "dyn" in (left.kind, right.kind):
-        return True
-    if left.kind != right.kind or left.name != right.name or len(left.parameters) != len(right.parameters):
-        return False
-    return all(_agree(*pair) for pair in zip(left.parameters, right.parameters, strict=True))
-
-
-def _further(checked: Checked) -> Iterator[tuple[int, str]]:
-    """Yield the findings of cel-go's validators beyond types: mixed literals, and constants that cannot be parsed."""
-    mixable = {
-        inner.id
-        for each in below(checked.root)
-        if each.kind == "call" and each.name == "format" and each.args
-        for inner in below(each.args[-1])
-    }
-    for each in below(checked.root):
-        if each.kind == "list" and each.id not in mixable:
-            yield from _mixed(checked, [arg for at, arg in enumerate(each.args) if at not in each.optional])
-        elif each.kind == "map" and each.id not in mixable:
-            yield from _mixed(checked, each.args[0::2])
-            yield from _mixed(
-                checked, [arg for at, arg in enumerate(each.args[1::2]) if at not in each.optional]
-            )
-        elif each.kind == "call" and each.name == "format" and each.args:
-            yield from _unformatted(each)
-        elif each.kind == "call" and each.name in ("duration", "timestamp", "matches") and each.args:
-            argument = each.args[-1]
-            if (
-                isinstance(argument.value, str)
-                and argument.kind == "const"
-                and not _parses(each.name, argument.value)
-            ):
-                yield argument.id, f"invalid {each.name} argument"
-
-
-def _unformatted(call: Expr) -> Iterator[tuple[int, str]]:
-    """Yield the findings on a constant format string and its arguments."""
-    template, values = call.target, call.args[-1]
-    if template is None or not isinstance(template.value, str) or values.kind != "list":
-        return
-    for at, style in enumerate(formatting.clauses(template.value)):
-        if not style:
-            shown = formatting.unknown(template.value)
-            yield call.id, f'could not parse formatting clause: unrecognized formatting clause "{shown}"'
-            return
-        if at >= len(values.args):
-            yield call.id, f"index {at} out of range"
-            return
-        value = values.args[at]
-        if value.kind == "const":
-            try:
-                formatting.clause(value.value, style, 6, Work(10_000))
-            except CelError as why:
-                yield value.id, str(why)
-
-
-def _mixed(checked: Checked, elements: list[Expr]) -> Iterator[tuple[int, str]]:
-    types = [checked.types.get(each.id, Type("dyn")) for each in elements]
-    for each, type_ in zip(elements[1:], types[1:], strict=True):
-        if not _agree(types[0], type_):
-            yield each.id, f"expected type '{types[0]}' but found '{type_}'"
-            return
-
-
-def _parses(function: str, text: str) -> bool:
-    try:
-        if function == "matches":
-            patterns.compiled(text)
-        elif function == "duration":
-            Duration.parse(text)
-        else:
-            Timestamp.parse(text)
-    except (CelError, patterns.InvalidPattern):
-        return False
-    return True

@@ -9,7 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from vcsync.apimachinery import gotext
-from vcsync.apimachinery.cel import arithmetic, kubernetes
+from vcsync.apimachinery.cel import addresses, arithmetic
 from vcsync.apimachinery.cel.arguments import Function
 from vcsync.apimachinery.cel.values import (
     INT_MAX,
@@ -81,13 +81,13 @@ def _string(_: Work, value: Any) -> str:
     if isinstance(value, Duration | Timestamp):
         return value.text()
     if is_number(value):
-        return gotext.number(value) if isinstance(value, float) else str(int(value))
+        return gotext.general(value) if isinstance(value, float) else str(int(value))
     if isinstance(value, bytes):
         try:
             return value.decode()
         except UnicodeDecodeError:
             raise CelError("invalid UTF-8 in bytes, cannot convert to string") from None
-    if isinstance(value, kubernetes.Address | kubernetes.Range):
+    if isinstance(value, addresses.Address | addresses.Range):
         return str(value)
     raise _failed(value, "string")
 

@@ -70,8 +70,10 @@ def constant_fault(checked: Checked) -> str:
         try:
             if each.name in _FOLDED and value is not None:
                 FUNCTIONS[each.name](Work(1000), value)
-            elif each.name in ("find", "findAll") and isinstance(value, str):
-                patterns.compiled(value)
+            elif each.name in ("find", "findAll", "matches"):
+                pattern = each.args[-1] if each.name == "matches" else each.args[0]
+                if pattern.kind == "const" and isinstance(pattern.value, str):
+                    patterns.compiled(pattern.value)
         except (CelError, patterns.InvalidPattern) as why:
             return str(why)
     return ""

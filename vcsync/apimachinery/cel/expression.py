@@ -191,7 +191,7 @@ _TYPES: dict[int, Callable[[Any], Type]] = {
     7: _map_type,
     9: lambda value: Type("message", value.decode()),
     10: lambda value: Type("parameter", value.decode()),
-    11: lambda _: Type("type"),
+    11: lambda value: Type("type", parameters=(_type(value),) if value else ()),
     14: _opaque,
 }
 

@@ -13,9 +13,10 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from vcsync.apimachinery.cel.compiler import LONGEST, NotCompiled, check, environment, in_go_words
+from vcsync.apimachinery.cel.compiler import LONGEST, NotCompiled, check, environment
 from vcsync.apimachinery.cel.declared import Declared
 from vcsync.apimachinery.cel.expression import Type, below, read_parsed
+from vcsync.apimachinery.cel.go_words import in_go_words
 from vcsync.apimachinery.cel.programs import Outputs, Program, program, told
 from vcsync.apimachinery.cel.values import CelError, Made
 

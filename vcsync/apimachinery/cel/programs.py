@@ -11,10 +11,11 @@ from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from vcsync.apimachinery.cel import cooperative
-from vcsync.apimachinery.cel.compiler import NotCompiled, check, environment, shown
+from vcsync.apimachinery.cel.compiler import NotCompiled, check, environment
 from vcsync.apimachinery.cel.declared import Declared
 from vcsync.apimachinery.cel.evaluate import Run, Step, constant_fault, prepare
 from vcsync.apimachinery.cel.expression import Checked, Type
+from vcsync.apimachinery.cel.go_words import shown
 from vcsync.apimachinery.cel.values import CelError, CostExceeded, Struct, Work
 
 PER_CALL = 1_000_000

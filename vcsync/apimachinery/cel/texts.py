@@ -3,15 +3,28 @@
 Each function takes the remaining work, then the arguments, target first. Messages are cel-go's.
 """
 
-import json
 from typing import Any
 
+from vcsync.apimachinery import gotext
 from vcsync.apimachinery.cel import formatting
 from vcsync.apimachinery.cel.arguments import Function, of_text, of_texts, of_types
 from vcsync.apimachinery.cel.values import CelError, NoOverload, Work, equal
 from vcsync.apimachinery.structural import patterns
 
 _LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
+_QUOTED = str.maketrans(
+    {
+        "\a": "\\a",
+        "\b": "\\b",
+        "\f": "\\f",
+        "\n": "\\n",
+        "\r": "\\r",
+        "\t": "\\t",
+        "\v": "\\v",
+        "\\": "\\\\",
+        '"': '\\"',
+    }
+)
 _UPPER = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
@@ -49,10 +62,10 @@ def _index_of(work: Work, target: Any, wanted: Any, start: int = 0) -> int:
         return next((at for at, each in enumerate(target) if equal(each, wanted, work)), -1)
     if not isinstance(target, str) or not isinstance(wanted, str):
         raise NoOverload
-    if start < 0:
-        raise CelError(f"index out of range: {start}")
     if not wanted:
         return start
+    if start < 0:
+        raise CelError(f"index out of range: {start}")
     return target.find(wanted, start) if start <= len(target) else -1
 
 
@@ -64,9 +77,11 @@ def _last_index_of(work: Work, target: Any, wanted: Any, start: int | None = Non
         raise NoOverload
     if start is None:
         return target.rfind(wanted)
+    if not wanted:
+        return start
     if start < 0:
         raise CelError(f"index out of range: {start}")
-    return target.rfind(wanted, 0, start + len(wanted)) if start <= len(target) else -1
+    return target.rfind(wanted, 0, start + len(wanted)) if start < len(target) else -1
 
 
 @of_types(str, str, str, int)
@@ -89,19 +104,19 @@ def _split(_: Work, text: str, separator: str, most: int = -1) -> list[str]:
 @of_types(str, int, int)
 def _substring(_: Work, text: str, start: int, end: int | None = None) -> str:
     stop = len(text) if end is None else end
-    if not 0 <= start <= len(text):
-        raise CelError(f"index out of range: {start}")
-    if not 0 <= stop <= len(text):
-        raise CelError(f"index out of range: {stop}")
-    if start > stop:
-        raise CelError(f"invalid substring range. start: {start}, end: {stop}")
+    if end is not None and start > end:
+        raise CelError(f"invalid substring range. start: {start}, end: {end}")
+    for each in (start, stop):
+        if not 0 <= each <= len(text):
+            raise CelError(f"index out of range: {each}")
     return text[start:stop]
 
 
 @of_types(list, str)
 def _join(work: Work, items: list[Any], separator: str = "") -> str:
-    if not all(isinstance(each, str) for each in items):
-        raise NoOverload
+    for each in items:
+        if not isinstance(each, str):
+            raise CelError(f"join: invalid input: {gotext.plain(each)}")
     total = sum(len(each) for each in items) + len(separator) * len(items)
     work.spend(total // 256)
     if total > 50_000_000:
@@ -133,6 +148,6 @@ FUNCTIONS: dict[str, Function] = {
     "join": _join,
     "format": of_types(str, list)(formatting.format_text),
     "jsonpatch.escapeKey": of_text(lambda text: text.replace("~", "~0").replace("/", "~1")),
-    "strings.quote": of_text(lambda text: json.dumps(text, ensure_ascii=False)),
+    "strings.quote": of_text(lambda text: f'"{text.translate(_QUOTED)}"'),
 }
 """Implementation of each function, by name."""

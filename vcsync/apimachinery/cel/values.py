@@ -8,7 +8,7 @@ import binascii
 import math
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 from vcsync.apimachinery.cel.declared import RESERVED, Declared
@@ -113,9 +113,15 @@ class Duration(int):
 
 
 class Timestamp(int):
-    """A time, in nanoseconds since 1970 in UTC."""
+    """A time, in nanoseconds since 1970 in UTC. Its text has the time zone that it was written with."""
 
-    __slots__ = ()
+    zone: timezone = UTC
+
+    def moved(self, nanoseconds: int) -> "Timestamp":
+        """Return a later time in the same time zone, or an earlier one."""
+        found = Timestamp(int(self) + nanoseconds)
+        found.zone = self.zone
+        return found
 
     @classmethod
     def parse(cls, text: str) -> "Timestamp":
@@ -139,7 +145,10 @@ class Timestamp(int):
                 f'parsing time "{text}" as "2006-01-02T15:04:05Z07:00": cannot parse "{text}"'
             ) from None
         fraction = int((match[3] or "0").ljust(9, "0")[:9])
-        return cls((moment - _EPOCH) // timedelta(seconds=1) * _SECOND + fraction)
+        found = cls((moment - _EPOCH) // timedelta(seconds=1) * _SECOND + fraction)
+        if moment.utcoffset():
+            found.zone = timezone(moment.utcoffset() or timedelta())
+        return found
 
     def moment(self) -> datetime:
         """Return the time as a datetime. Fractions below microseconds are lost."""
@@ -152,7 +161,12 @@ class Timestamp(int):
         """Format the time as RFC 3339."""
         rest = int(self) % _SECOND
         fraction = f".{rest:09d}".rstrip("0") if rest else ""
-        return f"{self.moment():%Y-%m-%dT%H:%M:%S}{fraction}Z"
+        try:
+            moment = self.moment().astimezone(self.zone)
+        except OverflowError:
+            raise CelError("timestamp overflow") from None
+        zone = "Z" if self.zone == UTC else f"{moment:%z}"[:3] + ":" + f"{moment:%z}"[3:5]
+        return f"{moment:%Y-%m-%dT%H:%M:%S}{fraction}{zone}"
 
 
 class Struct:

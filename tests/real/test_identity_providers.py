@@ -248,7 +248,6 @@ def test_kubectl_logs_in_by_browser(place: Place, tenant: str, tmp_path: Path) -
     assert not list((tmp_path / "tokens").glob("*.json"))
 
 
-@pytest.mark.core
 def test_a_login_has_no_rights_in_another_tenant(place: Place, tenant: str, tmp_path: Path) -> None:
     other = "umbrella" if tenant == "acme" else "acme"
     kubeconfig = place.token_kubeconfig(tenant, place.issuer.id_token(), tmp_path)

@@ -19,6 +19,7 @@ from vcsync.api import names
 from vcsync.api.conditions import condition_of
 from vcsync.api.objects import Tenant, VirtualCluster, to_wire
 from vcsync.api.specs import DEFAULT_WEIGHT, AppliedTemplate
+from vcsync.kube.errors import Status
 from vcsync.tenancy.proof import recorded_uid
 from vcsync.tenantcontroller.model import (
     CONTROL_PLANE_READY,
@@ -260,6 +261,12 @@ def limits_of(tenant: Tenant) -> dict[str, Any]:
     """Return the limits of a Tenant as fields of a VirtualCluster's spec."""
     spec = {"weight": DEFAULT_WEIGHT, **to_wire(tenant.spec)}
     return {field: spec[field] for field in LIMITS if spec.get(field)}
+
+
+def emptied_limits(refusal: Status) -> list[str]:
+    """Return the limits of a VirtualCluster that a refused write would have made null."""
+    fields = {cause.field.removeprefix("spec.") for cause in refusal.causes if '"null"' in cause.message}
+    return [field for field in LIMITS if field in fields]
 
 
 def has_limits(tenant: Tenant, vc: VirtualCluster, template: AppliedTemplate | None = None) -> bool:

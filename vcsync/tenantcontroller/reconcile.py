@@ -27,6 +27,7 @@ from vcsync.kube.errors import (
     Conflict,
     CredentialsError,
     Forbidden,
+    Invalid,
     KubeError,
     NotFound,
     Unreachable,
@@ -44,6 +45,7 @@ from vcsync.tenantcontroller import request_limits
 from vcsync.tenantcontroller.control_planes import EmbeddedControlPlanes, ExternalControlPlanes
 from vcsync.tenantcontroller.model import READY, UNKNOWN, ControlPlane, Plan, Problem, Seen, Step
 from vcsync.tenantcontroller.plan import (
+    emptied_limits,
     failure,
     generation_of,
     is_registered_only,
@@ -315,6 +317,19 @@ class Reconciler:
 
     async def _set_limits(self, seen: Seen) -> None:
         """Apply the limits, so that a limit that the Tenant no longer has is taken away, and other fields stay."""
+        try:
+            await self._apply_limits(seen)
+        except Invalid as error:
+            emptied = emptied_limits(error.status)
+            if not emptied:
+                raise
+            # Server-side apply turns a map into null when it takes its last value away, and the schema refuses null.
+            vc = _required(seen.virtual_cluster)
+            removal = {"metadata": {"uid": vc.uid}, "spec": dict.fromkeys(emptied)}
+            await self._meta.patch(VIRTUAL_CLUSTERS, vc.name, removal, vc.namespace)
+            await self._apply_limits(seen)
+
+    async def _apply_limits(self, seen: Seen) -> None:
         tenant, vc = seen.tenant, _required(seen.virtual_cluster)
         body = {
             "apiVersion": names.API_VERSION,

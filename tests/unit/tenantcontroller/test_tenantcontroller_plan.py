@@ -24,8 +24,9 @@ from vcsync.api.specs import (
     VirtualClusterSpec,
     VirtualClusterStatus,
 )
+from vcsync.kube.errors import Status, StatusCause, StatusDetails
 from vcsync.tenantcontroller.model import ABSENT, UNKNOWN, ControlPlane, Plan, Problem, Seen, Step
-from vcsync.tenantcontroller.plan import failure, generation_of, is_registered_only, plan
+from vcsync.tenantcontroller.plan import emptied_limits, failure, generation_of, is_registered_only, plan
 from vcsync.tenantcontroller.request_limits import Door
 from vcsync.tenantcontroller.status import status_of
 
@@ -410,3 +411,14 @@ def test_a_registered_tenant_is_suspended_by_command(wanted: bool, has: bool, ho
     )
     assert shown.holds is holds
     assert said in shown.message
+
+
+def test_limits_that_a_refused_write_would_have_emptied_are_found_in_its_causes() -> None:
+    null = 'Invalid value: "null": spec.quota in body must be of type object: "null"'
+    causes = (
+        StatusCause("FieldValueTypeInvalid", null, "spec.quota"),
+        StatusCause("FieldValueInvalid", "Invalid value: null: some rules were not checked", "<nil>"),
+        StatusCause("FieldValueInvalid", "must be at least 1", "spec.weight"),
+    )
+    assert emptied_limits(Status(details=StatusDetails(causes=causes))) == ["quota"]
+    assert emptied_limits(Status()) == []

@@ -27,7 +27,7 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True)
 class Target:
-    """What a request writes to: the path of the collection, and the name of the object; empty: the body has it."""
+    """Collection and object that a request writes to. Without a name here, the body names the object."""
 
     collection: str
     name: str

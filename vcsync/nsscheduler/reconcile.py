@@ -228,8 +228,13 @@ def default_quota(owner: VirtualCluster, namespace: Envelope) -> Mapping[str, st
 
     `EMPTY_NAMESPACES` have none, since their slices would be of no use, nor have namespaces whose annotation says so.
     """
-    refused = namespace.annotations.get(names.WITHOUT_DEFAULT_QUOTA) == "true"
-    return {} if refused or namespace.name in EMPTY_NAMESPACES else owner.spec.default_quota
+    without = opts_out(namespace) or namespace.name in EMPTY_NAMESPACES
+    return {} if without else owner.spec.default_quota
+
+
+def opts_out(namespace: Envelope) -> bool:
+    """Return whether a Namespace opts out of its tenant's default quota."""
+    return namespace.annotations.get(names.WITHOUT_DEFAULT_QUOTA) == "true"
 
 
 def compute_quota(inputs: Inputs, plan: Plan) -> bool:

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from vcsync.kube.cache import Change
-from vcsync.nsscheduler.reconcile import Inputs
+from vcsync.nsscheduler.reconcile import Inputs, opts_out
 from vcsync.tenancy.brake import Count, DeletionLimiter
 from vcsync.tenancy.registry import TenantHandle
 
@@ -17,7 +17,9 @@ PLACEMENTS = "placements of namespaces"
 
 
 class Withdrawal:
-    """Remembers the namespaces and quotas whose deletion was observed. The limiter decides on all others.
+    """Remembers the namespaces and quotas whose end was observed. The limiter decides on all others.
+
+    A namespace's default quota ends when the namespace opts out of it.
 
     Args:
         handle: the tenant.
@@ -33,13 +35,18 @@ class Withdrawal:
         self._handle = handle
         self._limiter = limiter
         self._count = count
-        # (`namespace`, UID) or (`quota`, namespace) of deletions that a watch reported.
+        # (`namespace`, UID) or (`quota`, namespace) of changes that a watch reported.
         self._ended: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def namespace_changed(self, change: Change) -> None:
-        """Remember a Namespace that was deleted."""
-        if change.new is None and change.old is not None and change.reported:
-            self._remember(("namespace", change.old.uid))
+        """Remember a Namespace that was deleted, or that opted out of the default quota."""
+        if change.old is None:
+            return
+        if change.new is None:
+            if change.reported:
+                self._remember(("namespace", change.old.uid))
+        elif opts_out(change.new) and not opts_out(change.old):
+            self._remember(("quota", change.new.name))
 
     def quota_changed(self, change: Change) -> None:
         """Remember a ResourceQuota that was deleted or changed.

@@ -274,7 +274,14 @@ def has_limits(tenant: Tenant, vc: VirtualCluster, template: AppliedTemplate | N
     if vc.annotations.get(names.TENANT_GENERATION) != generation_of(tenant, template):
         return False
     spec: dict[str, Any] = {"weight": vc.spec.weight, **to_wire(vc.spec)}
-    return all(spec.get(field) == value for field, value in limits_of(tenant).items())
+    return all(_has(spec.get(field), value) for field, value in limits_of(tenant).items())
+
+
+def _has(present: Any, wanted: Any) -> bool:
+    """Return whether a field has a limit. A map may have further values, which others than the Tenant set."""
+    if isinstance(present, dict) and isinstance(wanted, dict):
+        return wanted.items() <= present.items()
+    return bool(present == wanted)
 
 
 def generation_of(tenant: Tenant, template: AppliedTemplate | None = None) -> str:

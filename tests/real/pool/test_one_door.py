@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.core
 
 EMBEDDED = os.environ.get("VCSYNC_TENANTS", "").startswith("embedded")
-"""Whether the tenant's own control plane is embedded. Such a one lets no gateway act as its administrators."""
+"""True if the tenant's own control plane is embedded. It lets no gateway act as its administrators."""
 
 
 def test_an_external_and_an_embedded_tenant_use_one_address(pool: Pool, space: Space, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which objects of Kubernetes' test data are sent, and how."""
+"""Objects of Kubernetes' test data, and the ways in which they are sent."""
 
 import pytest
 import yaml

@@ -6,7 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from vcsync.api import names
 from vcsync.kube.cache import Change
 from vcsync.nsscheduler.withdrawal import PLACEMENTS, Withdrawal
 from vcsync.objects.envelope import Envelope
@@ -99,6 +101,21 @@ async def test_a_quota_missing_from_a_list_was_not_observed_to_be_deleted(before
     bench = Bench(lost=10, placed=10)
     bench.withdrawal.quota_changed(before)
     bench.withdrawal.quota_changed(Change(quota(), None))
+    with pytest.raises(Braked):
+        await bench.asks("quota")
+
+
+async def test_opting_out_of_the_default_quota_is_a_request_of_the_tenant() -> None:
+    bench = Bench(lost=10, placed=10)
+    out = replace(namespace(), annotations={names.WITHOUT_DEFAULT_QUOTA: "true"})
+    bench.withdrawal.namespace_changed(Change(namespace(), out))
+    await bench.asks("quota")
+
+
+async def test_a_namespace_that_has_opted_out_before_and_lost_its_quota_waits() -> None:
+    bench = Bench(lost=10, placed=10)
+    out = replace(namespace(), annotations={names.WITHOUT_DEFAULT_QUOTA: "true"})
+    bench.withdrawal.namespace_changed(Change(out, replace(out, resource_version="6")))
     with pytest.raises(Braked):
         await bench.asks("quota")
 

@@ -26,7 +26,14 @@ from vcsync.api.specs import (
 )
 from vcsync.kube.errors import Status, StatusCause, StatusDetails
 from vcsync.tenantcontroller.model import ABSENT, UNKNOWN, ControlPlane, Plan, Problem, Seen, Step
-from vcsync.tenantcontroller.plan import emptied_limits, failure, generation_of, is_registered_only, plan
+from vcsync.tenantcontroller.plan import (
+    emptied_limits,
+    failure,
+    generation_of,
+    has_limits,
+    is_registered_only,
+    plan,
+)
 from vcsync.tenantcontroller.request_limits import Door
 from vcsync.tenantcontroller.status import status_of
 
@@ -422,3 +429,19 @@ def test_limits_that_a_refused_write_would_have_emptied_are_found_in_its_causes(
     )
     assert emptied_limits(Status(details=StatusDetails(causes=causes))) == ["quota"]
     assert emptied_limits(Status()) == []
+
+
+@pytest.mark.parametrize(
+    ("present", "has"),
+    [
+        ({"cpu": "20"}, True),
+        ({"cpu": "20", "memory": "384Gi"}, True),
+        ({"cpu": "21", "memory": "384Gi"}, False),
+        ({"memory": "384Gi"}, False),
+        ({}, False),
+    ],
+)
+def test_a_virtual_cluster_has_a_quota_beside_values_of_others(present: dict[str, str], has: bool) -> None:
+    wanted = tenant(spec=TenantSpec(quota={"cpu": Quantity("20")}))
+    quota = {name: Quantity(amount) for name, amount in present.items()}
+    assert has_limits(wanted, vc(spec=VirtualClusterSpec(quota=quota))) is has

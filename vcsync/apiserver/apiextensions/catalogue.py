@@ -385,7 +385,7 @@ def redefined(change: Change) -> tuple[str, str, str] | None:
         return None
     try:
         resource = unread.redefined(change.previous, change.value)
-    except msgspec.DecodeError:  # a stored definition that is none serves nothing
+    except (msgspec.DecodeError, RecursionError):  # a stored definition that is none serves nothing
         return None
     if resource is None:
         return None

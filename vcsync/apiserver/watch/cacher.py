@@ -129,7 +129,7 @@ class CacheWatcher:
 
     @property
     def continues(self) -> bool:
-        """Whether the watch is open, or has events to send before it ends."""
+        """True while the watch is open or has events to send before it ends."""
         return not self.closed or bool(self._waiting)
 
     def take(self) -> list[Event]:

@@ -2,6 +2,8 @@
 
 from served_definitions import DEFINITIONS, until
 
+from vcsync.apiserver.apiextensions import api_services
+
 API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 DEFINITION = f"{DEFINITIONS}/gadgets.example.org"
 JSON_PATCH = {"Content_Type": "application/json-patch+json"}
@@ -62,3 +64,25 @@ async def test_one_that_a_user_made_stays(api, gadgets):
     assert made.status == 201
     await api("DELETE", DEFINITION)
     await becomes(api, "v3")
+
+
+async def test_a_definition_with_many_versions_delays_no_other_and_stays_within_the_limit(
+    api, gadgets, monkeypatch
+):
+    monkeypatch.setattr(api_services, "PER_TURN", 1)
+    await becomes(api, "v1", "v2")
+    standing = len((await api("GET", API_SERVICES))["items"])
+    monkeypatch.setattr(api_services, "MOST", standing + 2)
+    names = {"plural": "many", "singular": "many", "kind": "Many", "listKind": "ManyList"}
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    versions = [
+        {"name": f"v{at}", "served": True, "storage": at == 3, "schema": schema} for at in range(3, 9)
+    ]
+    spec = {"group": "many.example.org", "scope": "Cluster", "names": names, "versions": versions}
+    made = await api("POST", DEFINITIONS, {"metadata": {"name": "many.many.example.org"}, "spec": spec})
+    assert made.status == 201, made.body
+
+    async def full():
+        return len((await api("GET", API_SERVICES))["items"]) == standing + 2
+
+    await until(full)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import aiohttp
-from aiohttp import AddrInfoType
 
 from vcsync.apiserver.storage.interface import Change
 from vcsync.apiserver.tenants.records import TENANTS, Upstream, decode
@@ -150,7 +149,7 @@ def _open(tenant: str, upstream: Upstream) -> Pool:
             ssl=context,
             limit=MAX_CONNECTIONS,
             keepalive_timeout=IDLE_SECONDS,
-            socket_factory=_socket,
+            prepare=keep_alive,
         ),
         timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -162,13 +161,6 @@ def _open(tenant: str, upstream: Upstream) -> Pool:
         skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
     )
     return Pool(tenant, upstream, server_url(upstream.server), context, session)
-
-
-def _socket(address: AddrInfoType) -> socket.socket:
-    family, kind, protocol, *_ = address
-    created = socket.socket(family, kind, protocol)
-    keep_alive(created)
-    return created
 
 
 def keep_alive(created: socket.socket) -> None:

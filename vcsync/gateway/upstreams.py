@@ -73,9 +73,13 @@ class Upstreams:
 
     Args:
         tenants: All tenants.
+
+    Attributes:
+        on_drop: Called with each tenant whose connections are closed.
     """
 
     def __init__(self, tenants: TenantRegistry) -> None:
+        self.on_drop: Callable[[str], None] = lambda _tenant: None
         self._tenants = tenants
         self._pools: dict[str, Pool] = {}
         self._outdated: list[Pool] = []
@@ -126,6 +130,7 @@ class Upstreams:
         pool = self._pools.pop(tenant, None)
         if pool is not None:
             self._outdated.append(pool)
+            self.on_drop(tenant)
             self._wake.set()
 
     async def run(self) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import aiohttp
-from aiohttp import AddrInfoType
 
 from vcsync.apiserver.storage.interface import Change
 from vcsync.apiserver.tenants.records import TENANTS, Upstream, decode
@@ -73,9 +72,13 @@ class Upstreams:
 
     Args:
         tenants: All tenants.
+
+    Attributes:
+        on_drop: Called with each tenant whose connections are closed.
     """
 
     def __init__(self, tenants: TenantRegistry) -> None:
+        self.on_drop: Callable[[str], None] = lambda _tenant: None
         self._tenants = tenants
         self._pools: dict[str, Pool] = {}
         self._outdated: list[Pool] = []
@@ -126,6 +129,7 @@ class Upstreams:
         pool = self._pools.pop(tenant, None)
         if pool is not None:
             self._outdated.append(pool)
+            self.on_drop(tenant)
             self._wake.set()
 
     async def run(self) -> None:
@@ -150,7 +154,7 @@ def _open(tenant: str, upstream: Upstream) -> Pool:
             ssl=context,
             limit=MAX_CONNECTIONS,
             keepalive_timeout=IDLE_SECONDS,
-            socket_factory=_socket,
+            prepare=keep_alive,
         ),
         timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -162,13 +166,6 @@ def _open(tenant: str, upstream: Upstream) -> Pool:
         skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
     )
     return Pool(tenant, upstream, server_url(upstream.server), context, session)
-
-
-def _socket(address: AddrInfoType) -> socket.socket:
-    family, kind, protocol, *_ = address
-    created = socket.socket(family, kind, protocol)
-    keep_alive(created)
-    return created
 
 
 def keep_alive(created: socket.socket) -> None:

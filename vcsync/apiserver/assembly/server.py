@@ -70,8 +70,7 @@ from vcsync.apiserver.storage.interface import Store
 from vcsync.apiserver.storage.listeners import Listener
 from vcsync.apiserver.watch.cacher import Cacher, OnMissed, OnTenantFailed
 from vcsync.apiserver.watch.watcher import Watches
-from vcsync.gateway.forward import Forwarder
-from vcsync.gateway.upstreams import Upstreams
+from vcsync.gateway.parts import Gateway
 from vcsync.objects.times import unix_time_text
 
 RETRY_SECONDS = 1.0
@@ -193,7 +192,7 @@ def control_plane(
     tenant_quotas = admitted.tenant_quotas
     own = (identity.endpoint.address, identity.endpoint.port)
     service = KubernetesService(store, own, identity.tenants.embedded_names, now)
-    upstreams = Upstreams(identity.tenants)
+    gateway = Gateway(identity.tenants, identity.authenticator, time.time, time.monotonic)
     limiter = Limiter(identity.tenants.limits, identity.default_limits, time.monotonic)
     processes = Processes(store, limiter.set_share, limiter.refused_recently, identity.reports)
     listeners: list[Listener] = [
@@ -204,7 +203,7 @@ def control_plane(
         placed.changed,
         tenant_quotas.changed,
         service.changed,
-        upstreams.changed,
+        gateway.upstreams.changed,
         limiter.changed,
         processes.changed,
     ]
@@ -233,7 +232,7 @@ def control_plane(
         limiter.keep(identity.tenants.names())
         if offers is not None:
             await offers.reload()
-        upstreams.forget_all()
+        gateway.upstreams.forget_all()
         service.enqueue(identity.tenants.embedded_names())
 
     async def on_tenant_failed(tenant: str) -> None:
@@ -245,7 +244,7 @@ def control_plane(
         identity.forget(tenant)
         if offers is not None:
             await offers.reload(tenant)
-        upstreams.forget(tenant)
+        gateway.upstreams.forget(tenant)
         service.enqueue((tenant,))
 
     return assemble(
@@ -264,7 +263,7 @@ def control_plane(
         offload=process,
         others=[
             service.run,
-            upstreams.run,
+            gateway.run,
             processes.run,
             statuses.run,
             placed.run,
@@ -272,7 +271,7 @@ def control_plane(
             *([] if meter is None else [meter.run]),
             *([] if offers is None else [offers.run]),
         ],
-        external=Forwarder(upstreams),
+        external=gateway.forwarder,
         meter=meter,
         limiter=limiter,
         join=join,

@@ -28,7 +28,13 @@ KUBERNETES = "k8s.io/kubernetes"
 TENANT = "kubectl"
 TOKEN_FILE = f'admin-token,admin,admin,"",{TENANT}\n'
 """The tests send this token."""
-ALLOW_ALL = ("create", "clusterrolebinding", "tests", "--clusterrole=cluster-admin", "--group=system:authenticated")
+ALLOW_ALL = (
+    "create",
+    "clusterrolebinding",
+    "tests",
+    "--clusterrole=cluster-admin",
+    "--group=system:authenticated",
+)
 """The tests expect an API server that allows everything."""
 NODE = json.dumps(
     {
@@ -81,7 +87,9 @@ def tenant(folder: Path) -> Iterator[int]:
         kubectl = [str(ensure(("kubectl",), print)["kubectl"])]
         kubectl.append(f"--kubeconfig={plane.create(TENANT, '--nodes', 'own')}")
         subprocess.run([*kubectl, *ALLOW_ALL], check=True, stdout=subprocess.DEVNULL)
-        subprocess.run([*kubectl, "create", "-f", "-"], input=NODE, text=True, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [*kubectl, "create", "-f", "-"], input=NODE, text=True, check=True, stdout=subprocess.DEVNULL
+        )
         command = [sys.executable, "-m", "vcsync", "run", "controllers", "--no-leader-elect"]
         command += ["--data", str(plane.data), "--listen", f"127.0.0.1:{free_ports(1)[0]}"]
         with (folder / "controllers.log").open("wb") as log:
@@ -115,7 +123,11 @@ def run(wanted: Sequence[str], folder: Path, logs: Path, port: int) -> list[str]
     }
     failed, seen = [], 0
     with subprocess.Popen(
-        ["bash", str(HERE / "groups.sh")], cwd=folder / "root", env=environment, stdout=subprocess.PIPE, text=True
+        ["bash", str(HERE / "groups.sh")],
+        cwd=folder / "root",
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         for line in process.stdout or ():
             group, code = line.split()

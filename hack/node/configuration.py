@@ -132,8 +132,6 @@ def kubelet_configuration(plan: NodePlan) -> str:
             "failCgroupV1": False,
             "cgroupDriver": "cgroupfs",
             "cgroupRoot": f"/{plan.cgroup}",
-            "cgroupsPerQOS": False,
-            "enforceNodeAllocatable": [],
             "failSwapOn": False,
             "evictionHard": {"memory.available": "1%", "nodefs.available": "1%", "imagefs.available": "1%"},
             # Images are imported once, and cannot be pulled again.

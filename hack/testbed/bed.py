@@ -59,7 +59,7 @@ class TestBed:
         directory: Path | None = None,
         node_shape: NodeShape | None = None,
         without_admission: Sequence[str] = (),
-        embedded: Collection[Role] = (),
+        embedded: Collection[str] = (),
         embedded_on_etcd: bool = False,
         etcd_members: int = 1,
         ours: bool = False,
@@ -76,7 +76,7 @@ class TestBed:
             directory: for data, logs and kubeconfigs; None: a temporary one, which is removed at the end.
             node_shape: capacity of each node.
             without_admission: default admission plug-ins to disable in every API server.
-            embedded: roles of the clusters that share embedded control planes (one for super clusters, one for all
+            embedded: roles or names of the clusters that share embedded control planes (one for super clusters, one for all
                 others) instead of having their own kube-apiserver.
             embedded_on_etcd: whether embedded control planes store objects in the bed's etcd instead of a file.
             etcd_members: number of members of the bed's etcd, each in its own process; `stop_member` stops one.
@@ -95,9 +95,10 @@ class TestBed:
         self._etcd_members = etcd_members
         self._ours = ours
         self._real_nodes = real_nodes
-        if real_nodes and "super" in self._embedded:
+        supers = [each for each in self._wanted if each[1] == "super"]
+        if real_nodes and any(self._is_embedded(*each) for each in supers):
             raise ValueError(
-                "real_nodes needs super clusters with kube-apiservers: take 'super' out of embedded"
+                "real_nodes needs super clusters with kube-apiservers: take them out of embedded"
             )
         self._nodes = nodes
         self._shape = node_shape or NodeShape()
@@ -174,7 +175,7 @@ class TestBed:
             realnode.prepare(self.directory, self._report)
         self._prepare_directory()
         try:
-            if self._embedded_on_etcd or any(role not in self._embedded for _, role in self._wanted):
+            if self._embedded_on_etcd or not all(self._is_embedded(*each) for each in self._wanted):
                 self._start_etcd()
             for name, role in self._wanted:
                 self._plan(name, role, self._nodes)
@@ -345,6 +346,9 @@ class TestBed:
     def _of_role(self, role: Role) -> dict[str, Cluster]:
         return {name: cluster for name, cluster in self._clusters.items() if cluster.role == role}
 
+    def _is_embedded(self, name: str, role: Role) -> bool:
+        return not self._embedded.isdisjoint((name, role))
+
     def _prepare_directory(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         old = state_file.load(self.directory)
@@ -394,6 +398,7 @@ class TestBed:
         cluster, log = self._clusters[plan.name], plan.folder / f"{component}.log"
         if component == "node":
             realnode.wait_ended(plan)
+            self._forget(plan.name, REAL_NODE)  # they ended with the node's namespaces
             self._run(plan.name, component, realnode.namespaces(plan), log)
             cluster.wait_for(f"{plan.name}: namespaces of the node", lambda: realnode.init(plan) > 0)
             return
@@ -401,6 +406,11 @@ class TestBed:
         if component == "containerd":
             cluster.wait_for(f"{plan.name}: containerd", lambda: realnode.containerd_serves(plan))
             realnode.import_images(plan)
+
+    def _forget(self, group: str, components: Iterable[str]) -> None:
+        with self._lock:
+            for each in components:
+                self.state.processes.get(group, {}).pop(each, None)
 
     def _data(self, plan: Plan) -> Path:
         return self.directory / plan.plane
@@ -442,7 +452,7 @@ class TestBed:
             if index is None:
                 raise TestBedError(f"a test bed holds {MAX_CLUSTERS} clusters at most")
             port, kwok_port = free_ports(2, {port for plan in plans for port in (plan.port, plan.kwok_port)})
-            is_embedded = role in self._embedded
+            is_embedded = self._is_embedded(name, role)
             plan = Plan(
                 name,
                 role,

@@ -1,4 +1,4 @@
-"""What a machine needs for real nodes, and what of it is missing."""
+"""Requirements of real nodes, and those that a machine does not meet."""
 
 import os
 import shutil

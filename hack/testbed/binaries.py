@@ -149,7 +149,7 @@ FAMILIES = (
         "-s -w",
         {
             name.rpartition("/")[2]: f"github.com/containernetworking/plugins/plugins/{name}"
-            for name in ("main/bridge", "main/loopback", "ipam/host-local", "meta/portmap")
+            for name in ("main/bridge", "main/loopback", "ipam/host-local")
         },
         {},
         on_demand=True,

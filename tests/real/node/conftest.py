@@ -1,4 +1,4 @@
-"""Two super clusters with one real node each: kubelet, containerd, and containers that run."""
+"""Two super clusters with one real node each, and a pool of them with an embedded and an external tenant."""
 
 import time
 import uuid
@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from hack.system import System
 from hack.testbed import TestBed
 from tests.real import waiting
 from tests.real.node.node_kit import Namespace
+from tests.real.pool.pool_kit import Pool
 
 SETUP_AND_TEST_SECONDS = 300
 USUAL_SECONDS = 20.0
@@ -26,12 +28,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def node_bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestBed]:
-    """Super clusters r1 and r2. A machine that cannot have real nodes fails the tests, and says what it lacks."""
+    """Super clusters r1 and r2, tenants `inside` (embedded) and `outside` (a kube-apiserver).
+
+    A machine that cannot have real nodes fails the tests, and says what it lacks.
+    """
     began = time.monotonic()
     directory = tmp_path_factory.mktemp("nodes")
-    with TestBed(supers=2, tenants=0, embedded=("meta",), real_nodes=True, directory=directory) as bed:
+    bed = TestBed(
+        supers=2,
+        tenants=("inside", "outside"),
+        embedded=("meta", "inside"),
+        ours=True,
+        real_nodes=True,
+        directory=directory,
+    )
+    with bed:
         waiting.observe(time.monotonic() - began, USUAL_SECONDS)
         yield bed
+
+
+@pytest.fixture(scope="session")
+def node_pool(node_bed: TestBed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    """All roles of vcsync on these clusters."""
+    with System(node_bed, tmp_path_factory.mktemp("system")) as system:
+        yield Pool(node_bed, system)
 
 
 @pytest.fixture(params=["r1", "r2"])

@@ -1,55 +1,50 @@
-"""Tenants of `vcsync up` whose Pods run in real containers on two super clusters."""
+"""Pods of an embedded and of an external tenant in real containers on two super clusters."""
 
-import json
-import signal
+from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 
-from hack.testbed import TestBed
-from tests.real.up_kit import Up
+from tests.real.pool.pool_kit import Pool, Space, container, phase, pod
 from tests.real.waiting import eventually
 
 
-@pytest.mark.timeout(600)
-def test_pods_of_a_tenant_run_in_real_containers(node_bed: TestBed, up: Up) -> None:
-    supers = [f"{name}={cluster.kubeconfig}" for name, cluster in node_bed.supers.items()]
-    up.start(*(option for each in supers for option in ("--super-cluster", each)))
-    up.kubectl("create quota all --hard=cpu=2,memory=2Gi")
-    up.kubectl("create deployment web --image=busybox:1.35 --replicas=4 -- sh -c 'echo started; exec sleep 3600'")
-    up.kubectl("set resources deployment web --requests=cpu=100m,memory=32Mi")
-    up.running(4)
-    assert up.supers() == {"r1", "r2"}
-    for pod in up.pods():
-        [status] = pod["status"]["containerStatuses"]
-        assert status["containerID"].startswith("containerd://")
-        assert status["ready"] and status["started"]
-        assert pod["status"]["podIP"].startswith("10.")
-    assert up.end(signal.SIGTERM) == 0
+@pytest.fixture(params=["inside", "outside"])
+def space(node_pool: Pool, request: pytest.FixtureRequest) -> Iterator[Space]:
+    """A namespace of each tenant in turn, with a slice on each super cluster."""
+    with node_pool.space(request.param) as space:
+        yield space
 
 
-@pytest.mark.timeout(600)
-def test_a_tenant_sees_how_its_container_ended(node_bed: TestBed, up: Up) -> None:
-    up.start("--super-cluster", f"r1={node_bed.supers['r1'].kubeconfig}")
-    up.kubectl("create quota all --hard=cpu=2,memory=2Gi")
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "brief"},
-        "spec": {
-            "restartPolicy": "Never",
-            "containers": [
-                {
-                    "name": "main",
-                    "image": "busybox:1.35",
-                    "command": ["sh", "-c", "echo bye > /dev/termination-log; exit 3"],
-                    "resources": {"requests": {"cpu": "100m", "memory": "32Mi"}},
-                }
-            ],
-        },
-    }
-    up.type(f"kubectl create -f - <<'END'\n{json.dumps(pod)}\nEND", KUBECONFIG=str(up.data / "acme.kubeconfig"))
-    [found] = eventually(lambda: [each for each in up.pods() if each["status"]["phase"] == "Failed"])
+@pytest.mark.parametrize("super_id", ["r1", "r2"])
+def test_a_pod_runs_in_a_real_container(space: Space, super_id: str) -> None:
+    space.apply(pod("web", on=super_id))
+    found, (below, real) = space.running("web"), space.below("web")
+    assert below == super_id
     [status] = found["status"]["containerStatuses"]
+    assert status["containerID"].startswith("containerd://")
+    assert status == real["status"]["containerStatuses"][0]
+    assert found["status"]["podIP"] == real["status"]["podIP"]
+
+
+def test_a_tenant_sees_how_its_container_ended(space: Space) -> None:
+    ending = container(image="busybox:1.35", command=["sh", "-c", "echo bye > /dev/termination-log; exit 3"])
+    space.apply(pod("brief", on="r1", containers=[ending], restartPolicy="Never"))
+    eventually(lambda: phase(space.get("pods", "brief")) == "Failed")
+    [status] = (space.get("pods", "brief") or {})["status"]["containerStatuses"]
     ended = status["state"]["terminated"]
     assert (ended["exitCode"], ended["message"]) == (3, "bye\n")
-    assert up.end(signal.SIGTERM) == 0
+
+
+def test_a_tenants_configuration_reaches_the_container(space: Space) -> None:
+    space.kubectl("create", "configmap", "greeting", "--from-literal=word=hello")
+    reading = container(
+        image="busybox:1.35",
+        command=["sh", "-c", 'test "$(cat /etc/greeting/word)" = hello && test "$WORD" = hello'],
+        volumeMounts=[{"name": "greeting", "mountPath": "/etc/greeting"}],
+        env=[{"name": "WORD", "valueFrom": {"configMapKeyRef": {"name": "greeting", "key": "word"}}}],
+    )
+    volumes = [{"name": "greeting", "configMap": {"name": "greeting"}}]
+    space.apply(pod("reader", on="r2", containers=[reading], volumes=volumes, restartPolicy="Never"))
+    eventually(lambda: phase(space.get("pods", "reader")) == "Succeeded")

@@ -95,8 +95,7 @@ class TestBed:
         self._etcd_members = etcd_members
         self._ours = ours
         self._real_nodes = real_nodes
-        supers = [each for each in self._wanted if each[1] == "super"]
-        if real_nodes and any(self._is_embedded(*each) for each in supers):
+        if real_nodes and any(each[1] == "super" and self._is_embedded(*each) for each in self._wanted):
             raise ValueError(
                 "real_nodes needs super clusters with kube-apiservers: take them out of embedded"
             )
@@ -170,9 +169,9 @@ class TestBed:
             NodeError: the machine cannot have real nodes.
             TestBedError: a server did not start, or another test bed runs in the directory.
         """
-        ensure(SERVERS, self._report)
         if self._real_nodes:
             realnode.prepare(self.directory, self._report)
+        ensure(SERVERS, self._report)
         self._prepare_directory()
         try:
             if self._embedded_on_etcd or not all(self._is_embedded(*each) for each in self._wanted):

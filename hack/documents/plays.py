@@ -59,7 +59,9 @@ PLAYS: Mapping[str, Play] = {
     "docs/first-steps.md": Play(
         instead=FROM_CHECKOUT,
         # A reader waits until `vcsync up` says that it is ready.
-        before={"kubectl create deployment": ("until kubectl get serviceaccount default; do sleep 0.5; done",)},
+        before={
+            "kubectl create deployment": ("until kubectl get serviceaccount default; do sleep 0.5; done",)
+        },
     ),
     "docs/configuration.md": Play(clusters=("east",)),
     "docs/gateway.md": Play(clusters=("umbrella",)),

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PAUSE = "registry.k8s.io/pause:3.10"
-BUSYBOX = ("docker.io/library/busybox:1.35", "docker.io/library/busybox:latest")
+PAUSES = (PAUSE, "registry.k8s.io/pause:3.9")
+BUSYBOX = tuple(f"docker.io/library/busybox:{tag}" for tag in ("1.35", "1.29", "latest"))
 AGNHOST = ("registry.k8s.io/e2e-test-images/agnhost:2.63.0",)
 WAIT_FOR_SIGNAL = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait; done"
 """What the `pause` of Kubernetes does, as a script: waits for a signal and collects ended processes."""
@@ -40,7 +41,7 @@ def all_images(busybox: Path, agnhost: Path) -> tuple[Image, ...]:
     shell = {"bin/busybox": busybox}
     links = {f"bin/{name}": "busybox" for name in applets(busybox)}
     return (
-        Image((PAUSE,), ("/bin/sh", "-c", WAIT_FOR_SIGNAL), (), shell, links),
+        Image(PAUSES, ("/bin/sh", "-c", WAIT_FOR_SIGNAL), (), shell, links),
         Image(BUSYBOX, (), ("sh",), shell, links),
         Image(AGNHOST, ("/agnhost",), ("pause",), {**shell, "agnhost": agnhost}, links),
     )

@@ -9,9 +9,10 @@ import click
 
 from hack.attacks.quiet import REQUESTS
 from hack.bench_door import crowd, forward
+from hack.bench_door import logs as reading
 
-MOST_CPU, MOST_MEMORY, MOST_RATIO = 1.5, 100_000, 1.5
-"""The aims: milliseconds of CPU added to a get, bytes of a forwarded watch, and the ratio of two p99s."""
+MOST_CPU, MOST_MEMORY, MOST_RATIO, LEAST_RATE = 1.5, 100_000, 1.5, 0.8
+"""The aims: milliseconds of CPU added to a get, bytes of a forwarded watch, the ratio of two p99s, and that of two rates."""
 
 
 @click.group()
@@ -35,6 +36,20 @@ def external(requests: int, watches: int) -> None:
     click.echo(
         f"{watching.count} watches: {watching.memory / 1000:.1f} KB each (aim {MOST_MEMORY / 1000:.0f})"
     )
+
+
+@main.command()
+@click.option("--megabytes", default=100, show_default=True, help="Size of the log.")
+def logs(megabytes: int) -> None:
+    """Read the log of a real container directly and through the door; needs root."""
+    with tempfile.TemporaryDirectory(prefix="vcsync-bench-") as folder:
+        direct, door = reading.run(Path(folder), megabytes)
+    for name, log in (("direct", direct), ("through the door", door)):
+        click.echo(
+            f"{name}: {log.size / 1e6:.0f} MB in {log.seconds:.2f} s, {log.rate:.0f} MB/s, "
+            f"{1000 * log.cpu / log.size * 1e6:.2f} ms of CPU per MB"
+        )
+    click.echo(f"ratio of the rates {door.rate / direct.rate:.2f} (aim {LEAST_RATE})")
 
 
 @main.command()

@@ -81,6 +81,17 @@ class Ask:
                 raise Refused(f"{verb} {path}: {response.status} {answer[:300]!r}")
             return answer
 
+    async def size(self, path: str) -> int:
+        """Read an answer as it comes; return the number of its bytes.
+
+        Raises:
+            Refused: the status is not 200.
+        """
+        async with self._client.get(self._url + path, timeout=aiohttp.ClientTimeout(total=None)) as response:
+            if response.status != 200:
+                raise Refused(f"GET {path}: {response.status} {await response.text()}")
+            return sum([len(piece) async for piece in response.content.iter_any()])
+
     async def lines(self, path: str, count: int, opened: Callable[[], None]) -> None:
         """Read `count` lines of a watch; calls `opened` when the answer has started."""
         async with self._client.get(self._url + path, timeout=aiohttp.ClientTimeout(total=None)) as response:

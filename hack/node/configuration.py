@@ -142,6 +142,8 @@ def kubelet_configuration(plan: NodePlan) -> str:
             "registerNode": True,
             "nodeStatusUpdateFrequency": "5s",
             "syncFrequency": "10s",
+            # A log is one file, so that `kubectl logs` shows all of it.
+            "containerLogMaxSize": "2Gi",
             "logging": {"verbosity": 2},
         },
         indent=1,

@@ -70,6 +70,7 @@ from vcsync.apiserver.storage.interface import Store
 from vcsync.apiserver.storage.listeners import Listener
 from vcsync.apiserver.watch.cacher import Cacher, OnMissed, OnTenantFailed
 from vcsync.apiserver.watch.watcher import Watches
+from vcsync.gateway.everywhere.service import Everywhere
 from vcsync.gateway.forward import Forwarder
 from vcsync.gateway.upstreams import Upstreams
 from vcsync.objects.times import unix_time_text
@@ -272,7 +273,7 @@ def control_plane(
             *([] if meter is None else [meter.run]),
             *([] if offers is None else [offers.run]),
         ],
-        external=Forwarder(upstreams),
+        external=Forwarder(upstreams, Everywhere(upstreams, identity.tenants).answer),
         meter=meter,
         limiter=limiter,
         join=join,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 import uuid
@@ -322,8 +323,8 @@ async def test_a_resumed_watch_that_knows_nothing_of_a_lost_past_is_listed_again
             async with calling(scene.door.plane, scene.door.plane.data / "admin.kubeconfig") as operator:
                 path = f"{scene.path}?watch=1&resourceVersion={start}&allowWatchBookmarks=true"
                 async with operator.watch(path) as events:
-                    await scene.create("umbrella", "goes-on")
-                    assert told(await changes(events, 1)) == [("ADDED", "umbrella", "goes-on")]
+                    await scene.create("initech", "goes-on")
+                    await follow(events, "forgotten", "goes-on")
                 proxy.inject(expired(), watches, times=1)
                 async with operator.watch(path) as events, asyncio.timeout(limit(60)):
                     last = [each async for each in events][-1]
@@ -366,8 +367,8 @@ async def test_an_unreachable_control_plane_is_named_and_costs_the_others_nothin
 
 
 async def test_a_control_plane_that_hangs_is_503_within_seconds(scene: Scene, tmp_path: Path) -> None:
-    listener = await asyncio.start_server(lambda *_: asyncio.sleep(3600), "127.0.0.1", 0)
-    port = listener.sockets[0].getsockname()[1]
+    listener = socket.create_server(("127.0.0.1", 0))  # accepts nothing
+    port = listener.getsockname()[1]
     umbrella = scene.bed.tenants["umbrella"]
     await asyncio.to_thread(scene.door.connect, "hanging", umbrella.kubeconfig, "--readable", "*")
     upstream = {"server": f"https://127.0.0.1:{port}", "token": "t", "readable": ["*"]}
@@ -465,10 +466,44 @@ async def test_kubectl_shows_all_tenants_in_one_table(scene: Scene) -> None:
         [scene.namespace, "acme", "shown", "1"],
         [scene.namespace, "umbrella", "shown", "1"],
     ]
-    named = await asyncio.to_thread(
+    whole = await asyncio.to_thread(
         kubectl_vcsync, scene.door, "--external", "get", "configmap", "-n", scene.namespace, "-o", "yaml"
     )
-    assert named.returncode == 0, named.stderr
+    assert whole.returncode == 0, whole.stderr
+
+
+async def test_kubectl_follows_all_tenants_in_one_table(scene: Scene) -> None:
+    for tenant in ("umbrella", "acme"):
+        await scene.create(tenant, "there", shown="yes")
+    kubectl = ensure(["kubectl"])["kubectl"]
+    config = (
+        "--kubeconfig",
+        str(scene.door.plane.data / "admin.kubeconfig"),
+        f"--server={scene.door.plane.url}{ALL}",
+    )
+    process = await asyncio.create_subprocess_exec(
+        kubectl, *config, "get", "configmaps", "-A", "-l", "shown", "--watch",
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+
+    async def line() -> list[str]:
+        assert process.stdout is not None
+        async with asyncio.timeout(limit(60)):
+            return (await process.stdout.readline()).decode().split()[:4]
+
+    try:
+        assert await line() == ["NAMESPACE", "TENANT", "NAME", "DATA"]
+        for tenant in ("acme", "umbrella"):
+            assert await line() == [scene.namespace, tenant, "there", "1"]
+        for tenant in ("initech", "acme", "umbrella"):
+            await scene.create(tenant, "new", shown="yes")
+            assert await line() == [scene.namespace, tenant, "new", "1"]
+        await scene.delete("umbrella", "there")
+        assert (await line())[:3] == [scene.namespace, "umbrella", "there"]
+    finally:
+        process.terminate()
+        await process.communicate()
 
 
 async def test_a_tenants_user_is_refused_as_by_a_missing_tenant(scene: Scene) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from door_kit import ApiServer, Door
-from everywhere_kit import PATH, Maps, listed, names, readable
+from everywhere_kit import PATH, Maps, Object, listed, names, readable
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
@@ -196,15 +196,48 @@ async def test_a_tenant_cannot_say_whose_its_objects_are(door: Door, maps: Maps)
     assert found["b"]["metadata"]["annotations"] == {"tenancy.x-k8s.io/tenant": "umbrella"}
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"data": "text"},
+        {"data": {"k": 5}},
+        {"immutable": "yes"},
+        {"metadata": {"name": "w", "resourceVersion": "5", "labels": ["x"]}},
+        {"metadata": {"name": "w", "resourceVersion": "5", "creationTimestamp": "yesterday"}},
+        {"metadata": {"name": "w" * 1000, "resourceVersion": "5"}},
+        {"metadata": {"resourceVersion": "5"}},
+        {"metadata": None},
+    ],
+)
+async def test_an_object_that_no_client_could_decode_is_told_with_the_tenant(
+    door: Door, maps: Maps, wrong: Object
+) -> None:
+    maps.objects["w"] = {"metadata": {"name": "w", "resourceVersion": "5"}, **wrong}
+    status, answer, _ = await listed(door)
+    assert (status, answer["message"].startswith('tenant "umbrella" sends what it should not')) == (503, True)
+
+
+async def test_fields_of_a_newer_version_pass(door: Door, maps: Maps) -> None:
+    maps.objects["a"] |= {"later": {"x": [1]}, "data": {"k": "v"}}
+    status, answer, _ = await listed(door)
+    assert (status, answer["items"][1]["later"]) == (200, {"x": [1]})
+
+
 async def test_large_objects_come_in_smaller_pages(
     door: Door, maps: Maps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("vcsync.gateway.everywhere.sources.PAGE_BYTES", 20_000)
-    for number in range(30):
+    for number in range(40):
         maps.put(f"m-{number:02}", annotations={"large": "x" * 2000})
     status, answer, _ = await listed(door)
-    assert (status, len(answer["items"])) == (200, 33)
+    assert (status, len(answer["items"])) == (200, 43)
     maps.put("m-99", annotations={"large": "x" * 30_000})
+    status, answer, _ = await listed(door)
+    assert (status, answer["message"].split(";")[0]) == (
+        503,
+        'tenant "umbrella" has an object of more than 20000 bytes',
+    )
+    monkeypatch.setattr("vcsync.gateway.everywhere.service.WHOLE_BYTES", 1000)
     _, _, body = await door.request(f"GET /tenants/all+external{PATH}", token="operator-token")
     with pytest.raises(msgspec.DecodeError):  # the answer breaks off
         msgspec.json.decode(body)

@@ -206,7 +206,6 @@ async def test_control_planes_come_and_go(door: Door, maps: Maps, other: tuple[A
     again = await watch(door, f"{BOOKMARKS}&resourceVersion={reached}")
     other[1].put("f")
     assert await again.told(1) == [("ADDED", "initech", "f")]
-    await door.identity.lifecycle.delete("initech") if hasattr(door.identity.lifecycle, "delete") else None
 
 
 async def test_what_is_gone_and_not_remembered_ends_the_watch(
@@ -241,6 +240,7 @@ async def test_a_resource_comes_and_goes(door: Door, maps: Maps) -> None:
         b"{}",
         b'{"type":"ADDED","object":{"metadata":{"resourceVersion":"x"}}}',
         b'{"type":"ADDED","object":{"metadata":{"resourceVersion":"999","name":5}}}',
+        b'{"type":"ADDED","object":{"metadata":{"resourceVersion":"999","name":"n"},"data":{"k":5}}}',
         b'{"type":"ODD","object":{"metadata":{"resourceVersion":"999"}}}',
         b'{"type":"ERROR","object":{"code":500}}',
         b'{"type":"ADDED","object":{"metadata":{"resourceVersion":"999","name":"\xff"}}}',

@@ -16,6 +16,7 @@ from vcsync.gateway.everywhere.shapes import (
     Rows,
     Shape,
     Template,
+    check_types,
     mark_object,
     synthetic,
     with_version,
@@ -110,6 +111,7 @@ class EventMarker:
         if self._shape.target != TABLE:
             seen = mark_object(obj, self._tenant, self._shape.mark)
             obj |= {"kind": self._template.kind, "apiVersion": self._template.api_version}
+            check_types(obj, self._template, self._shape)
             return change._replace(obj=obj, seen=seen)
         if not isinstance(obj, dict):
             raise Malformed("a Table is malformed")

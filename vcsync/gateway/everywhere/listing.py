@@ -34,6 +34,8 @@ AT_ONCE = 64
 """External control planes that are asked at the same time."""
 EMBEDDED_PAGE = 500
 """Objects of the embedded control planes that are read at once."""
+PIECE_BYTES = 64 * 1024
+"""Bytes of items that are sent at once."""
 _Source = TypeVar("_Source", EmbeddedSource, ExternalSource)
 
 
@@ -262,12 +264,14 @@ class ListWriter:
             token = self._start.token if number == begin else ""
             ends: list[str] = []
             batch: list[bytes] = []
+            size = 0
             async for item in self._items(source, token, left if self._limit else 0, ends):
                 left -= 1
                 batch.append(item)
-                if len(batch) == PAGE:
+                size += len(item)
+                if size > PIECE_BYTES:
                     yield between + b",".join(batch)
-                    batch, between = [], b","
+                    batch, size, between = [], 0, b","
             if batch:
                 yield between + b",".join(batch)
                 between = b","

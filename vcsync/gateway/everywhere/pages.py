@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from vcsync.gateway.everywhere.shapes import TABLE, Malformed, Rows, Shape, Template, mark_object
+from vcsync.gateway.everywhere.shapes import TABLE, Malformed, Rows, Shape, Template, check_types, mark_object
 from vcsync.gateway.everywhere.told import Seen
 from vcsync.gateway.everywhere.versions import MAX_POSITION, BadToken, parse_number
 
@@ -88,6 +88,7 @@ def marker(page: Page, template: Template, shape: Shape, tenant: str) -> Marked:
             for key, own in (("kind", template.kind), ("apiVersion", template.api_version))
             if key in obj
         }
+        check_types(obj, template, shape)
         return obj, seen
 
     return marked

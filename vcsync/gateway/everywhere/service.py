@@ -20,6 +20,8 @@ from vcsync.gateway.upstreams import Upstreams
 EVERY_RESOURCE = "*"
 MAX_STREAMS = 100
 """Watches over external control planes that one process serves at the same time. Each has a connection to each of them."""
+WHOLE_BYTES = 2**20
+"""Size in bytes up to which a list is read before the answer begins."""
 SHOWN = 10
 """Tenants that a warning names."""
 RETRY_SECONDS = 1
@@ -68,8 +70,10 @@ class Everywhere:
             asked.embedded, sources, first.template, asked.shape, position, limit, told, self._budget
         )
         pieces = self._remembered(asked, writer)
-        # A list that cannot be read must not begin as if it could.
-        begun = [await anext(pieces), await anext(pieces)]
+        begun: list[bytes] = []
+        # An error is an answer of its own only before the list begins.
+        while sum(map(len, begun)) < WHOLE_BYTES and (piece := await anext(pieces, None)) is not None:
+            begun.append(piece)
         return Reply(200, [], "application/json", rest=_Pieces(begun, pieces, _nothing))
 
     @staticmethod

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from vcsync.apimachinery.errors import not_acceptable
+from vcsync.apimachinery.schema import builtin, walk
+from vcsync.apimachinery.schema.findings import DecodeError
 from vcsync.apimachinery.tenant_marks import ANNOTATION, FIELD, TenantMark
 from vcsync.apimachinery.wire import negotiation
 from vcsync.gateway.everywhere.told import Seen
@@ -12,6 +14,7 @@ from vcsync.gateway.everywhere.versions import BadToken, parse_number
 
 TABLE = "Table"
 META = "meta.k8s.io"
+OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 LISTED = {"PartialObjectMetadata": "PartialObjectMetadataList"}
 WATCHED = {"PartialObjectMetadataList": "PartialObjectMetadata"}
 MAX_NAME = 512
@@ -125,7 +128,25 @@ def _seen(metadata: Mapping[str, Any]) -> Seen:
     except BadToken as error:
         raise Malformed(str(error)) from None
     namespace, name, uid = texts
+    if not name:
+        raise Malformed("an object has no name")
     return Seen(namespace, name, uid, version)
+
+
+def check_types(obj: dict[str, Any], template: Template, shape: Shape) -> None:
+    """Check that an object has the types of its kind: clients that decode it would otherwise refuse the whole answer.
+
+    Raises:
+        Malformed: It has not.
+    """
+    group, _, version = template.api_version.rpartition("/")
+    try:
+        if shape.target:
+            walk.decode(obj["metadata"], builtin.definition(OBJECT_META))
+        elif (schema := builtin.schema(group, version, template.kind)) is not None:
+            walk.decode(obj, schema)
+    except DecodeError as error:
+        raise Malformed(f"an object does not have the types of its kind: {error}") from None
 
 
 def synthetic(seen: Seen, template: Template, tenant: str, mark: TenantMark) -> dict[str, Any]:
@@ -184,7 +205,9 @@ class Rows:
         }
         if found["object"] is None:
             return found, None
-        return found, mark_object(found["object"], self._tenant, self._mark)
+        seen = mark_object(found["object"], self._tenant, self._mark)
+        check_types(found["object"], self._template, Shape(TABLE, "v1", self._mark))
+        return found, seen
 
     def gone(self, seen: Seen) -> dict[str, Any]:
         """Return the row of an object that is gone."""

@@ -26,14 +26,12 @@ from vcsync.gateway.everywhere.events import (
 )
 from vcsync.gateway.everywhere.followers import Follower, State
 from vcsync.gateway.everywhere.lanes import Lane
-from vcsync.gateway.everywhere.listing import embedded_items, external_items, survey
+from vcsync.gateway.everywhere.listing import PIECE_BYTES, embedded_items, external_items, survey
 from vcsync.gateway.everywhere.shapes import Malformed, Template
 from vcsync.gateway.everywhere.sources import Absent, Expired, ExternalSource, Unreadable
 from vcsync.gateway.everywhere.told import Budget, Told
 from vcsync.gateway.everywhere.versions import PARTIAL, Versions, encode_versions
 
-BATCH = 50
-"""Items of the initial list that are sent at once."""
 EMBEDDED_EVENTS = 500
 """Events of all embedded control planes that are sent before the external ones have their turn."""
 CHECK_SECONDS = 1.0
@@ -262,17 +260,24 @@ class Watching:
         return self._token
 
     async def _initial(self, versions: Versions) -> AsyncIterator[bytes]:
-        """Yield the events of the initial list. An event of a part that is not whole has no version to continue from."""
+        """Yield the events of the initial list, several at a time."""
+        batch, size = [], 0
+        async for line in self._initial_lines(versions):
+            batch.append(line)
+            size += len(line)
+            if size > PIECE_BYTES:
+                yield b"".join(batch)
+                batch, size = [], 0
+        if batch:
+            yield b"".join(batch)
+
+    async def _initial_lines(self, versions: Versions) -> AsyncIterator[bytes]:
+        """Yield the events of the initial list. A part that is not whole has no version to continue from."""
         asked = self._asked
-        batch: list[bytes] = []
         self._embedded = 0
         try:
             async for item in embedded_items(asked.embedded, versions.embedded, "", 0, []):
-                obj = listed_object(item.value, self._template, asked.shape)
-                batch.append(self._line(Change(ADDED, 0, obj)))
-                if len(batch) == BATCH:
-                    yield b"".join(batch)
-                    batch = []
+                yield self._line(Change(ADDED, 0, listed_object(item.value, self._template, asked.shape)))
         except Expired:
             raise expired(TOO_OLD) from None
         self._embedded = versions.embedded
@@ -281,21 +286,18 @@ class Watching:
             if version is None:
                 continue
             marker = EventMarker(self._template, asked.shape, source.tenant)
+            lines: list[bytes] = []
             try:
                 async for value, seen in external_items(source, self._template, asked.shape, version):
-                    self._tell(state, marker.listed(ADDED, PARTIAL, value, seen), batch)
-                    if len(batch) >= BATCH:
-                        yield b"".join(batch)
-                        batch = []
+                    self._tell(state, marker.listed(ADDED, PARTIAL, value, seen), lines)
+                    yield lines.pop()
             except (Expired, Absent):
                 raise expired(TOO_OLD) from None
-            except Unreadable as error:
+            except (Unreadable, Malformed) as error:
                 raise unavailable(f'tenant "{source.tenant}" {error}', 1) from None
             state.version = version
         if asked.options.bookmarks:
-            batch.append(self._bookmark(initial=bool(asked.options.send_initial_events)))
-        if batch:
-            yield b"".join(batch)
+            yield self._bookmark(initial=bool(asked.options.send_initial_events))
 
     def _start_followers(self) -> None:
         for plane in self._planes.values():

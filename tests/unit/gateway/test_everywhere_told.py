@@ -2,11 +2,12 @@
 
 from vcsync.gateway.everywhere.told import Budget, Memories, Seen, Told
 
+OWNER = b"umbre"
 A, B = Seen("shop", "a", "u-a", "5"), Seen("shop", "b", "u-b", "6")
 
 
 def told(budget: Budget, *objects: Seen) -> Told:
-    found = Told(budget)
+    found = Told(budget, OWNER)
     for each in objects:
         found.add(each)
     return found
@@ -37,7 +38,9 @@ def test_an_object_that_does_not_say_who_it_is_makes_the_rest_useless() -> None:
 def test_a_memory_is_kept_for_the_request_that_continues() -> None:
     budget = Budget()
     memories = Memories(budget)
-    memories.keep("/api/v1/pods?", "token", {b"umbre": told(budget, A), b"other": Told.unknown(budget)})
+    memories.keep(
+        "/api/v1/pods?", "token", {b"umbre": told(budget, A), b"other": Told.unknown(budget, OWNER)}
+    )
     assert memories.recall("/api/v1/pods?", "another") == {}
     assert memories.recall("/api/v1/secrets?", "token") == {}
     found = memories.recall("/api/v1/pods?", "token")
@@ -48,14 +51,25 @@ def test_a_memory_is_kept_for_the_request_that_continues() -> None:
 
 
 def test_the_oldest_memories_make_room() -> None:
-    budget = Budget(4)
+    budget = Budget(16)
     memories = Memories(budget, most=2)
     for name in ("first", "second", "third"):
         memories.make_room()
         memories.keep("request", name, {b"umbre": told(budget, A)})
     assert memories.recall("request", "first") == {}
     assert budget.used == 2
-    memories.recall("request", "second")[b"umbre"].add(B)
-    assert budget.used == 4
+    for owner in (b"a", b"b", b"c"):
+        for number in range(3):
+            assert budget.take(owner), number
     memories.make_room()
     assert memories.recall("request", "second") == {}
+
+
+def test_one_control_plane_does_not_crowd_the_others_out() -> None:
+    budget = Budget(8)
+    first = told(budget, A, B, A._replace(name="c"))
+    assert (first.whole, budget.used) == (False, 0)
+    assert told(budget, A, B).whole
+    other = Told(budget, b"other")
+    other.add(A)
+    assert other.whole

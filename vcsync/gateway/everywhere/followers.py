@@ -149,7 +149,7 @@ class Follower:
         reached = self.state.version or PARTIAL
         missing = dict(told.objects)
         async for value, seen in external_items(self.source, self._template, self._shape, version):
-            for kind, before in _differences(missing.pop(seen.key, None) if seen else None, seen):
+            for kind, before in differences(missing.pop(seen.key, None) if seen else None, seen):
                 if kind == DELETED and before is not None:
                     await self.lane.put(self._marker.gone(reached, before), ITEM_BYTES)
                 elif not isinstance(value, bytes):
@@ -201,7 +201,7 @@ class Follower:
         self._wake.set()
 
 
-def _differences(before: Seen | None, now: Seen | None) -> list[tuple[str, Seen | None]]:
+def differences(before: Seen | None, now: Seen | None) -> list[tuple[str, Seen | None]]:
     """Return the events that tell a client the present state of an object, of which it knows an earlier one."""
     if before is None:
         return [(ADDED, None)]

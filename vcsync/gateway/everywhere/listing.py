@@ -297,7 +297,7 @@ class ListWriter:
                     yield item.value if isinstance(item.value, bytes) else encoded(item.value)
                 return
             version = versions.external[source.id]
-            fresh = Told.unknown(self._budget) if token else Told(self._budget)
+            fresh = (Told.unknown if token else Told)(self._budget, source.id)
             told = self.told.setdefault(source.id, fresh)
             items = external_items(source, self._template, self._shape, version, token, most, ends)
             async for item in items:

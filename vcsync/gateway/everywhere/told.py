@@ -5,12 +5,14 @@ with those that the client knows shows what was deleted. Memory is bounded: what
 then the client has to list everything again.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from typing import NamedTuple
 
 MAX_OBJECTS = 200_000
 """Objects that one process remembers, of all clients together. Each takes about 400 bytes."""
+SHARE = 4
+"""One control plane takes at most this part of them, a quarter, so that it cannot crowd the others out."""
 MAX_KEPT = 1000
 """Ended answers whose memory is kept for the requests that continue them."""
 
@@ -50,13 +52,22 @@ class Budget:
     def __init__(self, most: int = MAX_OBJECTS) -> None:
         self.most = most
         self.used = 0
+        self._by_owner: Counter[bytes] = Counter()
 
-    def take(self) -> bool:
-        """Count one more object. Return False if there is no room."""
-        if self.used >= self.most:
+    def take(self, owner: bytes) -> bool:
+        """Count one more object of a control plane. Return False if there is no room."""
+        if self.used >= self.most or self._by_owner[owner] * SHARE >= self.most:
             return False
         self.used += 1
+        self._by_owner[owner] += 1
         return True
+
+    def give(self, owner: bytes, number: int) -> None:
+        """Count objects of a control plane no longer."""
+        self.used -= number
+        self._by_owner[owner] -= number
+        if not self._by_owner[owner]:
+            del self._by_owner[owner]
 
 
 class Told:
@@ -64,20 +75,22 @@ class Told:
 
     Args:
         budget: Counts the objects.
+        owner: Id of the control plane.
 
     Attributes:
         whole: Whether these are all. If not, nothing is remembered.
     """
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: Budget, owner: bytes) -> None:
         self._budget = budget
+        self._owner = owner
         self._objects: dict[tuple[str, str], Seen] = {}
         self.whole = True
 
     @classmethod
-    def unknown(cls, budget: Budget) -> "Told":
+    def unknown(cls, budget: Budget, owner: bytes) -> "Told":
         """Return the memory of a client that was told something that is not remembered."""
-        told = cls(budget)
+        told = cls(budget, owner)
         told.whole = False
         return told
 
@@ -93,7 +106,7 @@ class Told:
         """Remember an object. None: one that does not say who it is, after which this memory is no longer whole."""
         if not self.whole:
             return
-        if seen is None or (seen.key not in self._objects and not self._budget.take()):
+        if seen is None or (seen.key not in self._objects and not self._budget.take(self._owner)):
             self.forget()
             return
         self._objects[seen.key] = seen
@@ -103,7 +116,7 @@ class Told:
         if seen is None:
             self.forget()
         elif self._objects.pop(seen.key, None) is not None:
-            self._budget.used -= 1
+            self._budget.give(self._owner, 1)
 
     def forget(self) -> None:
         """Remember nothing from now on."""
@@ -112,12 +125,12 @@ class Told:
 
     def release(self) -> None:
         """Give the room back."""
-        self._budget.used -= len(self._objects)
+        self._budget.give(self._owner, len(self._objects))
         self._objects = {}
 
     def copy(self) -> "Told":
         """Return a memory of the same objects, which is not whole if there is no room for it."""
-        other = Told(self._budget)
+        other = Told(self._budget, self._owner)
         if not self.whole:
             other.whole = False
         for seen in self._objects.values():

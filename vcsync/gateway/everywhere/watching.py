@@ -30,7 +30,7 @@ from vcsync.gateway.everywhere.listing import PIECE_BYTES, embedded_items, exter
 from vcsync.gateway.everywhere.shapes import Malformed, Template
 from vcsync.gateway.everywhere.sources import Absent, Expired, ExternalSource, Unreadable
 from vcsync.gateway.everywhere.told import Budget, Told
-from vcsync.gateway.everywhere.versions import PARTIAL, Versions, encode_versions
+from vcsync.gateway.everywhere.versions import ABSENT, PARTIAL, Versions, encode_versions
 
 EMBEDDED_EVENTS = 500
 """Events of all embedded control planes that are sent before the external ones have their turn."""
@@ -142,7 +142,7 @@ class Watching:
         """Follow a control plane from a version. None: the client has been told nothing of it."""
         if told is None:
             budget = self._service.budget
-            told = Told(budget) if version in (None, 0) else Told.unknown(budget)
+            told = (Told if version in (None, ABSENT) else Told.unknown)(budget, source.id)
         lane, state = Lane(self._wake), State(version, told)
         self._planes[source.id] = _Plane(
             Follower(source, state, lane, self._template, self._asked.shape, self._wake)

@@ -2,11 +2,14 @@
 
 import asyncio
 import random
+import time
 from dataclasses import dataclass, field
 
 import structlog
 
 from vcsync.apimachinery.errors import StatusError, expired, unavailable
+from vcsync.apiserver.registry.reading import TURN_SECONDS
+from vcsync.apiserver.request.loop_turns import turn
 from vcsync.gateway.everywhere.events import (
     ADDED,
     BOOKMARK,
@@ -120,6 +123,7 @@ class Follower:
 
     async def _follow(self) -> None:
         """Tell the changes from the version that is reached, until the server ends the watch."""
+        since = time.perf_counter()
         async for line in self.source.watch(self._at or 0):
             change, code = read_event(line)
             if change.type == ERROR:
@@ -131,6 +135,9 @@ class Follower:
             self._reached()
             self._at = change.version
             await self.lane.put(change, len(line))
+            if time.perf_counter() - since > TURN_SECONDS:
+                await turn()
+                since = time.perf_counter()
         self._reached()
 
     async def _list_again(self) -> None:

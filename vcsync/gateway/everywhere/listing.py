@@ -1,10 +1,12 @@
 """Lists over several control planes: their versions first, then their pages, one control plane after another."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from vcsync.apimachinery.errors import expired, unavailable
+from vcsync.apiserver.registry.reading import TURN_SECONDS
 from vcsync.apiserver.request.loop_turns import turn
 from vcsync.apiserver.request.paging import TOO_OLD
 from vcsync.gateway.everywhere.pages import encoded, marker
@@ -145,8 +147,12 @@ async def embedded_items(
 ) -> AsyncIterator[Item]:
     """Yield the items of the embedded control planes; see `_pages`."""
     async for page in _pages(source, version, token, most, ends, EMBEDDED_PAGE):
+        since = time.perf_counter()
         for item in page.items:
             yield Item(bytes(item), None)
+            if time.perf_counter() - since > TURN_SECONDS:
+                await turn()
+                since = time.perf_counter()
 
 
 async def external_items(  # noqa: PLR0917 - one list
@@ -164,8 +170,12 @@ async def external_items(  # noqa: PLR0917 - one list
     async for page in _pages(source, version, token, most, [] if ends is None else ends, PAGE):
         try:
             marked = marker(page, template, shape, source.tenant)
+            since = time.perf_counter()
             for item in page.items:
                 yield Item(*marked(item))
+                if time.perf_counter() - since > TURN_SECONDS:
+                    await turn()
+                    since = time.perf_counter()
         except Malformed as error:
             raise Unreadable(f"sends what it should not: {error}") from None
 

@@ -34,6 +34,8 @@ from vcsync.gateway.everywhere.versions import ABSENT, PARTIAL, Versions, encode
 
 EMBEDDED_EVENTS = 500
 """Events of all embedded control planes that are sent before the external ones have their turn."""
+ROUND_EVENTS = 500
+"""Events of external control planes that are sent before other tasks run."""
 CHECK_SECONDS = 1.0
 """Interval in which a watch looks for control planes that were connected or taken away."""
 
@@ -95,6 +97,7 @@ class Watching:
         self._changes = service.changes
         self._token = ""
         self._told_since = False
+        self._first = 0
         self._retired: list[asyncio.Task[None]] = []
         self._template: Template
         self._writer: EventWriter
@@ -214,20 +217,38 @@ class Watching:
                 if change.type != BOOKMARK:
                     pieces.append(self._line(change))
                     told = True
-            for plane in self._planes.values():
-                for change in plane.follower.lane.take():
-                    told = self._tell(plane.follower.state, change, pieces) or told
-                if (error := plane.follower.state.failed) is not None:
-                    pieces.append(self._writer.failed(error))
-                    return pieces, True
+            told = self._take_turns(pieces) or told
         except StatusError as error:
             pieces.append(self._writer.failed(error))
             return pieces, True
+        if not embedded.empty or not all(each.follower.lane.empty for each in self._planes.values()):
+            self._wake.set()
         lost = tuple(p.follower.source.tenant for p in self._planes.values() if p.follower.state.lost)
         due, self._lost = due or lost != self._lost, lost
         if self._asked.options.bookmarks and (told or due):
             pieces.append(self._bookmark())
         return pieces, False
+
+    def _take_turns(self, pieces: list[bytes]) -> bool:
+        """Add the lines of the external control planes whose turn it is. Return whether the client is told anything.
+
+        Raises:
+            StatusError: The watch must end.
+        """
+        planes = list(self._planes.values())
+        told, taken = False, 0
+        for at in range(len(planes)):
+            follower = planes[(self._first + at) % len(planes)].follower
+            changes = follower.lane.take()
+            taken += len(changes)
+            for change in changes:
+                told = self._tell(follower.state, change, pieces) or told
+            if follower.state.failed is not None:
+                raise follower.state.failed
+            if taken >= ROUND_EVENTS:
+                self._first = (self._first + at + 1) % len(planes)
+                break
+        return told
 
     def _tell(self, state: State, change: Change, pieces: list[bytes]) -> bool:
         """Add the line of a change of an external control plane. Return whether the client is told anything."""

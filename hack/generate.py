@@ -123,6 +123,8 @@ def generated() -> Iterator[tuple[str, str]]:
         f"{names.ROLE_GATEWAY}.yaml": rbac.gateway_manifests(),
     }
     yield from _folder("rbac/external", "vcsync/api/rbac.py", gateway)
+    reader = {"reader.yaml": rbac.reader_manifests([rbac.EVERYTHING])}
+    yield from _folder("rbac/external-readable", "vcsync/api/rbac.py", reader)
     access = {"super-credentials.yaml": rbac.super_credentials_access(SAMPLE_SUPER_CLUSTER)}
     yield from _folder(f"rbac/meta-{SAMPLE_SUPER_CLUSTER}", "vcsync/api/rbac.py", access)
 

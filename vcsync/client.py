@@ -23,7 +23,12 @@ from typing import Any, Final, Protocol, TypeVar
 from vcsync.apimachinery.tenant_marks import ANNOTATION, FIELD
 
 ALL_TENANTS: Final = "all"
-"""Stands for all tenants, in lists and watches."""
+"""Stands for all tenants with embedded control planes, in lists and watches."""
+ALL_WITH_EXTERNAL: Final = "all+external"
+"""Stands for all tenants, including those of external control planes that are readable. If one cannot be read now, a list
+is refused."""
+ALL_REACHABLE: Final = "all+reachable"
+"""The same, without external control planes that cannot be read now. A warning names them."""
 
 
 class _Configuration(Protocol):
@@ -42,13 +47,14 @@ def for_tenant(client: ApiClient, tenant: str) -> ApiClient:
 
     Args:
         client: `ApiClient` of `kubernetes_asyncio` or `kubernetes` whose server's URL names no tenant.
-        tenant: Name of the tenant, or `ALL_TENANTS`.
+        tenant: Name of the tenant, or `ALL_TENANTS`, `ALL_WITH_EXTERNAL` or `ALL_REACHABLE`.
 
     Raises:
         ValueError: The name cannot be one of a tenant, or the client is one of a tenant already.
     """
     host = client.configuration.host.rstrip("/")
-    if not tenant or set(tenant) - set("abcdefghijklmnopqrstuvwxyz0123456789-"):
+    every = tenant in (ALL_TENANTS, ALL_WITH_EXTERNAL, ALL_REACHABLE)
+    if not tenant or (not every and set(tenant) - set("abcdefghijklmnopqrstuvwxyz0123456789-")):
         raise ValueError(f"{tenant!r} is no tenant name: use lower case letters, digits and '-'")
     if "/tenants/" in host:
         raise ValueError(f"the server's URL names a tenant: {host}; give a client of the server itself")

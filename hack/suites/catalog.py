@@ -87,7 +87,7 @@ SUITES = (
         "parts of the system on shared API servers",
         "verify",
         _real(
-            "api_crds", "gateway", "gateway_streams", "identity_providers", "kube_connection", "kube_reflector",
+            "api_crds", "gateway", "gateway_all", "gateway_streams", "identity_providers", "kube_connection", "kube_reflector",
             "promises", "recorded", "request_limits", "rolling_restart", "schedulers", "testbed",
         ),
         OTHER_TESTS,

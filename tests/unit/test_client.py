@@ -7,13 +7,13 @@ import kubernetes_asyncio
 import pytest
 
 from vcsync.apimachinery.tenant_marks import ANNOTATION
-from vcsync.client import ALL_TENANTS, for_tenant, tenant_of
+from vcsync.client import ALL_REACHABLE, ALL_TENANTS, ALL_WITH_EXTERNAL, for_tenant, tenant_of
 
 LIBRARIES = pytest.mark.parametrize("library", [kubernetes, kubernetes_asyncio])
 
 
 @LIBRARIES
-@pytest.mark.parametrize("tenant", ["acme", ALL_TENANTS])
+@pytest.mark.parametrize("tenant", ["acme", ALL_TENANTS, ALL_WITH_EXTERNAL, ALL_REACHABLE])
 async def test_a_client_for_a_tenant_shares_connections(library: Any, tenant: str) -> None:
     client = library.client.ApiClient(library.client.Configuration(host="https://plane:6443/"))
     view = for_tenant(client, tenant)
@@ -26,7 +26,7 @@ async def test_a_client_for_a_tenant_shares_connections(library: Any, tenant: st
         await closing
 
 
-@pytest.mark.parametrize("tenant", ["", "a/b", "..", "A", "a b", "a%2fb"])
+@pytest.mark.parametrize("tenant", ["", "a/b", "..", "A", "a+b", "a b", "a%2fb"])
 def test_a_wrong_name_is_refused(tenant: str) -> None:
     with pytest.raises(ValueError, match="is no tenant name"):
         for_tenant(Client("https://plane"), tenant)

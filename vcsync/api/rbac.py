@@ -2,9 +2,10 @@
 
 A *side* is a kind of cluster that a role talks to: the meta cluster, a super cluster, a tenant's control plane.
 On each side a role is a ServiceAccount `vcsync-<role>` in `vcsync-system` with the least permissions that it needs.
-No grant has a wildcard.
+No grant of a role has a wildcard.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
@@ -241,7 +242,14 @@ CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
 """Key of a user's extra in which client certificates are named."""
 
 
-def gateway_manifests(groups: Sequence[str] = (), extra: Sequence[str] = ()) -> list[Manifest]:
+EVERYTHING: Final = "*"
+"""Stands for all resources where an operator names those that may be read."""
+_RESOURCE: Final = re.compile(r"[a-z0-9-]{1,63}(\.[a-z0-9.-]{1,253})?")
+
+
+def gateway_manifests(
+    groups: Sequence[str] = (), extra: Sequence[str] = (), readable: Sequence[str] = ()
+) -> list[Manifest]:
     """Return what the gateway needs in an external control plane, and the administrators that it impersonates.
 
     RBAC can limit groups and keys of extra to those of the tenant's users, but not names of users. No group of Kubernetes'
@@ -250,7 +258,9 @@ def gateway_manifests(groups: Sequence[str] = (), extra: Sequence[str] = ()) -> 
     Args:
         groups: Groups of the tenant's users, besides that of its administrators.
         extra: Keys of the extra of the tenant's users, besides the id of their client certificate.
+        readable: Resources that the gateway may read, as `reader_manifests` makes them readable.
     """
+    readers = (names.TENANT_READERS,) if readable else ()
     authentication = "authentication.k8s.io"
     grants = [
         Grant(group=CORE, resources=("users", "serviceaccounts"), verbs=("impersonate",)),
@@ -258,7 +268,7 @@ def gateway_manifests(groups: Sequence[str] = (), extra: Sequence[str] = ()) -> 
             group=CORE,
             resources=("groups",),
             verbs=("impersonate",),
-            names=tuple(dict.fromkeys((names.TENANT_ADMINS, *groups))),
+            names=tuple(dict.fromkeys((names.TENANT_ADMINS, *readers, *groups))),
         ),
         Grant(group=authentication, resources=("uids",), verbs=("impersonate",)),
         Grant(
@@ -277,6 +287,40 @@ def gateway_manifests(groups: Sequence[str] = (), extra: Sequence[str] = ()) -> 
         "subjects": [{"apiGroup": RBAC_GROUP, "kind": "Group", "name": names.TENANT_ADMINS}],
     }
     return [_account(role), *_bound(name, role, "", grants), administrators]
+
+
+def readable_problem(resource: str) -> str:
+    """Return why a text names no resource that can be made readable, or an empty text if it does."""
+    if resource == EVERYTHING or _RESOURCE.fullmatch(resource):
+        return ""
+    return (
+        "name a resource in the plural with its group, such as pods or deployments.apps, or '*' for every one"
+    )
+
+
+def reader_manifests(readable: Sequence[str]) -> list[Manifest]:
+    """Return what lets the group of readers read an external control plane.
+
+    The gateway may impersonate this group, and has no right to read itself: so the audit log there tells its reads from
+    the requests of users.
+
+    Args:
+        readable: Resources as in `deployments.apps`, or `EVERYTHING`.
+    """
+    grouped: dict[str, list[str]] = {}
+    for each in readable:
+        plural, _, group = each.partition(".")
+        grouped.setdefault(EVERYTHING if each == EVERYTHING else group, []).append(plural)
+    grants = [Grant(group=group, resources=tuple(found), verbs=READ) for group, found in grouped.items()]
+    role, name, api_version = names.ROLE_GATEWAY, names.READER_ROLE, f"{RBAC_GROUP}/v1"
+    return [
+        _object(api_version, "ClusterRole", name, role=role) | {"rules": [_rule(each) for each in grants]},
+        _object(api_version, "ClusterRoleBinding", name, role=role)
+        | {
+            "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": name},
+            "subjects": [{"apiGroup": RBAC_GROUP, "kind": "Group", "name": names.TENANT_READERS}],
+        },
+    ]
 
 
 def _account(role: str) -> Manifest:

@@ -2,12 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import TypeVar
 
 import aiohttp
-import structlog
-from multidict import CIMultiDict
-from yarl import URL
 
 from vcsync.apimachinery.errors import (
     StatusError,
@@ -18,23 +14,17 @@ from vcsync.apimachinery.errors import (
 )
 from vcsync.apiserver.audit.request_log import HEADER, is_long_running
 from vcsync.apiserver.authentication.authenticator import bearer
-from vcsync.apiserver.handlers.exchange import Incoming
+from vcsync.apiserver.handlers.exchange import Embedded, Incoming
 from vcsync.apiserver.request.caller import Caller
 from vcsync.apiserver.request.reply import Reply, Stream
 from vcsync.apiserver.request.request_info import Query, RequestInfo
 from vcsync.gateway.access import REVIEWS, impersonated_upstream
 from vcsync.gateway.bodies import AnswerBody, RequestBody, arrived_body
-from vcsync.gateway.failures import (
-    NO_DECISION,
-    NO_KEYS,
-    NO_LONGER,
-    UNREACHED,
-    credential_refused,
-    unreachable,
-)
+from vcsync.gateway.failures import NO_DECISION, NO_KEYS, NO_LONGER, credential_refused, unreachable
 from vcsync.gateway.headers import Pairs, body_length, joined, request_headers, response_headers
 from vcsync.gateway.impersonation import impersonation_headers
 from vcsync.gateway.paths import forwarded_target
+from vcsync.gateway.requests import credential, logged, request
 from vcsync.gateway.upgrades import UPGRADED, upgraded, wanted_protocol
 from vcsync.gateway.upstreams import Pool, Upstreams
 
@@ -57,8 +47,8 @@ JSON = "application/json"
 ACCEPTED = f"{JSON}, application/jwk-set+json"
 Refused = Callable[[], StatusError]
 """Returns the answer for a request whose credential the API server refuses."""
-_Result = TypeVar("_Result")
-_log = structlog.get_logger(__name__)
+AllTenants = Callable[[Incoming, RequestInfo, Query, list[str], Embedded], Awaitable[Reply | Stream]]
+"""Answers a list or watch over embedded and external control planes; see `all_tenants.handler.AllTenantsHandler.answer`."""
 
 
 class Forwarder:
@@ -66,10 +56,12 @@ class Forwarder:
 
     Args:
         upstreams: Connections to the API servers.
+        all_tenants: Answers lists and watches over all of them and the embedded ones.
     """
 
-    def __init__(self, upstreams: Upstreams) -> None:
+    def __init__(self, upstreams: Upstreams, all_tenants: AllTenants) -> None:
         self._upstreams = upstreams
+        self._all_tenants = all_tenants
 
     def serves(self, tenant: str) -> bool:
         """Tell whether the requests of a tenant are forwarded."""
@@ -109,9 +101,9 @@ class Forwarder:
         if info.subresource in UPGRADED and (protocol := wanted_protocol(incoming.headers)):
             own += [each for each in request_headers(incoming.headers) if each[0].lower() == "user-agent"]
             answer = upgraded(pool, incoming.method, target, incoming.headers, protocol, own, refused)
-            return await _logged(pool, answer)
+            return await logged(pool, answer)
         sent = _sent(pool, incoming, target, [*request_headers(incoming.headers), *own], refused)
-        response = await _logged(pool, sent)
+        response = await logged(pool, sent)
         return _answer(pool, response, incoming.method, long_running=is_long_running(info))
 
     async def key_set(self, tenant: str) -> bytes:
@@ -121,6 +113,16 @@ class Forwarder:
             StatusError: 503 or 504, the API server does not return it.
         """
         return await _asked(await self._pool(tenant), "GET", KEY_SET, OK, NO_KEYS)
+
+    async def all_tenants(
+        self, incoming: Incoming, info: RequestInfo, query: Query, warnings: list[str], embedded: Embedded
+    ) -> Reply | Stream:
+        """Answer a list or watch over embedded and external control planes.
+
+        Raises:
+            StatusError: 400, 406 or 410, the request cannot be answered; 503, a control plane cannot be read.
+        """
+        return await self._all_tenants(incoming, info, query, warnings, embedded)
 
     async def _pool(self, tenant: str) -> Pool:
         pool = await self._upstreams.pool(tenant)
@@ -137,11 +139,7 @@ def _identity(pool: Pool, incoming: Incoming, caller: Caller) -> Pairs:
     """
     if caller.by_control_plane:
         return [("Authorization", f"Bearer {bearer(incoming.headers.get('Authorization'))}")]
-    return [*_credential(pool), *impersonation_headers(caller.user)]
-
-
-def _credential(pool: Pool) -> Pairs:
-    return [("Authorization", f"Bearer {pool.upstream.token}")]
+    return [*credential(pool), *impersonation_headers(caller.user)]
 
 
 async def _review(pool: Pool, body: bytes) -> bytes:
@@ -169,12 +167,12 @@ async def _asked(  # noqa: PLR0917 - the parts of a request
     Raises:
         StatusError: 503 or 504, there is no such answer.
     """
-    headers = [*_credential(pool), ("Accept", ACCEPTED)]
+    headers = [*credential(pool), ("Accept", ACCEPTED)]
     if body is not None:
         headers.append(("Content-Type", JSON))
     try:
         async with asyncio.timeout(REVIEW_SECONDS):
-            response = await _request(pool, method, path, headers, body)
+            response = await request(pool, method, path, headers, body)
             async with response:
                 answer = await _read(response)
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
@@ -215,7 +213,7 @@ async def _sent(
         headers = headers if length is None else [*headers, ("Content-Length", str(length))]
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            response = await _request(pool, incoming.method, target, headers, body)
+            response = await request(pool, incoming.method, target, headers, body)
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         if body is not None and body.error is not None:
             raise body.error from error
@@ -224,21 +222,6 @@ async def _sent(
         response.close()
         raise refused() if response.status == UNAUTHORIZED else unreachable(ConnectionError())
     return response
-
-
-async def _request(
-    pool: Pool, method: str, target: str, headers: Pairs, body: bytes | RequestBody | None
-) -> aiohttp.ClientResponse:
-    if pool.session.closed:
-        raise ConnectionAbortedError("the API server has been replaced")
-    return await pool.session.request(
-        method,
-        URL(pool.url + target, encoded=True),
-        headers=CIMultiDict(headers),
-        data=body,
-        allow_redirects=False,
-        server_hostname=pool.server_name,
-    )
 
 
 def _whole(incoming: Incoming) -> Callable[[], AsyncIterator[bytes]]:
@@ -265,20 +248,3 @@ def _answer(
     if is_stream:
         return Stream(content_type, body, headers=headers)
     return Reply(response.status, [], content_type, headers, rest=body, verbatim=True)
-
-
-async def _logged(pool: Pool, answer: Awaitable[_Result]) -> _Result:
-    """Return an answer. Log when the API server begins to fail, and when it answers again."""
-    try:
-        result = await answer
-    except StatusError as error:
-        if error.code in UNREACHED and not pool.failing:
-            pool.failing = True
-            _log.warning(
-                "an external control plane cannot be reached", tenant=pool.tenant, reason=error.message
-            )
-        raise
-    if pool.failing:
-        pool.failing = False
-        _log.info("an external control plane is reached again", tenant=pool.tenant)
-    return result

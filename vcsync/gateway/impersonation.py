@@ -9,6 +9,7 @@ import unicodedata
 from functools import lru_cache
 from urllib.parse import quote
 
+from vcsync.api import names
 from vcsync.apimachinery.errors import StatusError, forbidden
 from vcsync.apimachinery.strategy import User
 from vcsync.apiserver.authorization.policy import ACCOUNT_PREFIX
@@ -28,7 +29,8 @@ def impersonation_headers(user: User) -> Pairs:
     """Return the Impersonate-* headers for exactly this user.
 
     Raises:
-        StatusError: 403, the user is anonymous, is in a group of Kubernetes' own, or cannot be written as headers.
+        StatusError: 403, the user is anonymous, is in a group of Kubernetes' own or in that of the gateway's reader, or cannot
+            be written as headers.
     """
     if not user.name or user.name == ANONYMOUS:
         raise _refused(user, "anonymous users have no access to an external control plane")
@@ -49,7 +51,7 @@ def _own_groups(user: User) -> list[str]:
     implied = {AUTHENTICATED, *_account_groups(user.name)}
     groups = [group for group in user.groups if group not in implied]
     for group in groups:
-        if _plain(group).startswith(SYSTEM_PREFIX):
+        if _plain(group).startswith(SYSTEM_PREFIX) or _plain(group) == names.TENANT_READERS:
             raise _refused(user, f"the group {quoted(group)} is not available in an external control plane")
     missing = implied - set(user.groups)
     if missing or (groups and len(implied) > 1):

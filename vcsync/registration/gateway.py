@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from vcsync.api import names, rbac
 from vcsync.kube.client import Client
 from vcsync.kube.kubeconfig import Cluster
-from vcsync.kube.resources import NAMESPACES, SECRETS
+from vcsync.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, SECRETS
 from vcsync.registration import manifests
 from vcsync.registration.clients import stored_client
 from vcsync.registration.kubeconfigs import with_token
@@ -23,6 +23,7 @@ async def gateway_token(
     *,
     groups: Sequence[str] = (),
     extra: Sequence[str] = (),
+    readable: Sequence[str] = (),
     revoke: bool = False,
 ) -> str:
     """Create the gateway's account in an external control plane, or update it, and return its token.
@@ -34,6 +35,7 @@ async def gateway_token(
         note: See `tokens_of`.
         groups: Groups that the gateway may impersonate, besides that of the tenant's administrators.
         extra: Keys of extra that the gateway may impersonate, besides the id of a client certificate.
+        readable: Resources that lists and watches over all tenants include; empty: none. See `rbac.reader_manifests`.
         revoke: Whether to invalidate the token that it has.
 
     Raises:
@@ -42,7 +44,13 @@ async def gateway_token(
     account = names.service_account(names.ROLE_GATEWAY)
     if revoke:
         await manifests.delete_if_there(control_plane, SECRETS, token_secret(account), names.SYSTEM_NAMESPACE)
-    await manifests.apply(control_plane, [rbac.system_namespace(), *rbac.gateway_manifests(groups, extra)])
+    wanted = [rbac.system_namespace(), *rbac.gateway_manifests(groups, extra, readable)]
+    if readable:
+        wanted += rbac.reader_manifests(readable)
+    else:
+        for resource in (CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES):
+            await manifests.delete_if_there(control_plane, resource, names.READER_ROLE)
+    await manifests.apply(control_plane, wanted)
     tokens = await tokens_of(
         control_plane,
         [account],

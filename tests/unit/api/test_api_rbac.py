@@ -155,3 +155,47 @@ def test_the_grant_follows_the_secret_reference() -> None:
 def test_an_invalid_super_id_is_refused() -> None:
     with pytest.raises(names.InvalidName):
         rbac.super_credentials_access("*")
+
+
+def _rules(manifests: list[rbac.Manifest], name: str) -> list[dict[str, Any]]:
+    (role,) = (
+        each for each in manifests if (each["kind"], each["metadata"]["name"]) == ("ClusterRole", name)
+    )
+    rules: list[dict[str, Any]] = role["rules"]
+    return rules
+
+
+def test_the_gateway_reads_nothing_itself_and_may_act_as_readers_only_where_that_is_wanted() -> None:
+    for readable, groups in (
+        ((), [names.TENANT_ADMINS]),
+        (("pods",), [names.TENANT_ADMINS, names.TENANT_READERS]),
+    ):
+        rules = _rules(rbac.gateway_manifests(readable=readable), names.service_account(names.ROLE_GATEWAY))
+        on_resources = [rule for rule in rules if "resources" in rule]
+        assert {verb for rule in on_resources for verb in rule["verbs"]} == {"impersonate", "create"}
+        assert [rule["resourceNames"] for rule in on_resources if rule["resources"] == ["groups"]] == [groups]
+        assert [rule for rule in rules if rule not in on_resources] == [
+            {"nonResourceURLs": ["/openid/v1/jwks"], "verbs": ["get"]}
+        ]
+
+
+def test_readers_read_exactly_what_is_named() -> None:
+    manifests = rbac.reader_manifests(["pods", "deployments.apps", "services", "widgets.example.com"])
+    verbs = ["get", "list", "watch"]
+    assert _rules(manifests, names.READER_ROLE) == [
+        {"apiGroups": [""], "resources": ["pods", "services"], "verbs": verbs},
+        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": verbs},
+        {"apiGroups": ["example.com"], "resources": ["widgets"], "verbs": verbs},
+    ]
+    assert manifests[1]["subjects"][0]["name"] == names.TENANT_READERS
+    everything = _rules(rbac.reader_manifests(["*"]), names.READER_ROLE)
+    assert everything == [{"apiGroups": ["*"], "resources": ["*"], "verbs": verbs}]
+
+
+@pytest.mark.parametrize(
+    ("resource", "right"),
+    [("pods", True), ("deployments.apps", True), ("*", True), ("", False), ("pods/log", False), ("*.apps", False),
+     ("Pods", False), ("pods,services", False)],
+)  # fmt: skip
+def test_what_can_be_made_readable(resource: str, right: bool) -> None:
+    assert (rbac.readable_problem(resource) == "") is right

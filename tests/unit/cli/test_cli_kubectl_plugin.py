@@ -13,6 +13,8 @@ from vcsync.cli.kubectl.plugin import Invocation, main, parse, tenant_url
         ("get pods --tenant=acme -n shop", "acme", "get pods -n shop", ""),
         ("--tenant acme --tenant acme get pods", "acme", "get pods", ""),
         ("--all-tenants get pods -A", "all", "get pods -A", ""),
+        ("--all-tenants --external get pods -A", "all+external", "get pods -A", ""),
+        ("get pods -A --reachable --all-tenants", "all+reachable", "get pods -A", ""),
         ("--context east get --all-tenants pods", "all", "--context east get pods", "--context east"),
         (
             "--kubeconfig=k --tenant a exec p -- sh --tenant b",
@@ -37,6 +39,9 @@ def test_arguments(line: str, tenant: str, kept: str, connection: str) -> None:
         ("--tenant A get pods", "'A' is no tenant name"),
         ("--tenant a/../b get pods", "is no tenant name"),
         ("--tenant all get pods", "or --all-tenants"),
+        ("--tenant a --external get pods", "only with --all-tenants"),
+        ("--all-tenants --external --reachable get pods", "either --external or --reachable"),
+        ("--all-tenants --external delete pods --all", "name one tenant to write"),
         ("--all-tenants delete pods --all", "name one tenant to write"),
         ("--tenant a --server https://x get pods", "choose a server by --context"),
         ("--tenant a -s https://x get pods", "choose a server by --context"),

@@ -58,6 +58,8 @@ def test_headers(user: User, headers: list[tuple[str, str]]) -> None:
         User("", groups=(EVERYBODY,)),
         User("alice"),
         User("alice", groups=("system:masters", EVERYBODY)),
+        User("alice", groups=("vcsync:tenant-readers", EVERYBODY)),
+        User("alice", groups=("VCSYNC:tenant-readers\u200b", EVERYBODY)),
         User("alice", groups=("system:masters\x00", EVERYBODY)),
         User("alice", groups=("\u200bsystem:masters", EVERYBODY)),
         User("alice", groups=("SYSTEM:masters", EVERYBODY)),

@@ -21,6 +21,7 @@ from vcsync.apiserver.apiextensions.catalogue import Catalogue, redefined
 from vcsync.apiserver.apiextensions.conversion import Reach, refuse
 from vcsync.apiserver.apiextensions.definition_controller import DefinitionController
 from vcsync.apiserver.assembly.caches import ServerCaches
+from vcsync.apiserver.assembly.gateway import Gateway
 from vcsync.apiserver.assembly.grant_offers import GrantOffers
 from vcsync.apiserver.assembly.identity import Identity as IdentityService
 from vcsync.apiserver.assembly.identity_filters import IdentityFilters
@@ -70,7 +71,6 @@ from vcsync.apiserver.storage.interface import Store
 from vcsync.apiserver.storage.listeners import Listener
 from vcsync.apiserver.watch.cacher import Cacher, OnMissed, OnTenantFailed
 from vcsync.apiserver.watch.watcher import Watches
-from vcsync.gateway.parts import Gateway
 from vcsync.objects.times import unix_time_text
 
 RETRY_SECONDS = 1.0

@@ -4,6 +4,9 @@ The order is that of apiserver's `DefaultBuildHandlerChain` in `server/config.go
 """
 
 import asyncio
+from dataclasses import replace
+
+from multidict import CIMultiDict
 
 from vcsync.apimachinery.errors import StatusError
 from vcsync.apiserver.audit import request_log
@@ -12,7 +15,7 @@ from vcsync.apiserver.discovery.served import Spaces
 from vcsync.apiserver.filters.audit import begin_audit
 from vcsync.apiserver.filters.authentication import authenticate
 from vcsync.apiserver.filters.authorization import authorize
-from vcsync.apiserver.filters.external import ExternalControlPlanes, is_forwarded
+from vcsync.apiserver.filters.external import ExternalControlPlanes, goes_beyond, is_forwarded
 from vcsync.apiserver.filters.guests import Guests, admit_guest
 from vcsync.apiserver.filters.identity import Identity
 from vcsync.apiserver.filters.impersonation import impersonate
@@ -33,8 +36,10 @@ from vcsync.apiserver.request.core_tenants import in_own_group
 from vcsync.apiserver.request.host_names import HostNames
 from vcsync.apiserver.request.reply import Reply, Stream
 from vcsync.apiserver.request.request_info import (
+    ALL,
     Query,
     RequestInfo,
+    beyond_embedded,
     check_timeout,
     parse_path,
     parse_query,
@@ -129,7 +134,7 @@ class FilterChain:
         identity = self._identity
         own = await authenticate(identity, self.auditor, incoming, info)
         if own.system:
-            info = in_own_group(info)
+            info = beyond_embedded(in_own_group(info))
         caller = await admit_guest(self._guests, own, info)
         track_long_running(self._long_running, incoming, info, own, caller)
         begin_audit(self.auditor, identity, incoming, info, caller)
@@ -151,6 +156,8 @@ class FilterChain:
         await load_tenant(identity, self._spaces, incoming, tenant)
         if not info.resource_request:
             return await self._paths.answer(incoming, info, query, tenant, caller)
+        if self._external is not None and goes_beyond(info):
+            return await self._all_tenants(self._external, incoming, info, query, caller, warnings)
         return await self._dispatcher.dispatch(incoming, info, query, tenant, caller, warnings)
 
     async def _forward(  # noqa: PLR0917 - what the filters have found out
@@ -175,6 +182,27 @@ class FilterChain:
         request_log.impersonated(incoming, caller)
         incoming.tenant = tenant
         return await external.forward(incoming, info, query, tenant, caller)
+
+    async def _all_tenants(  # noqa: PLR0917 - what the filters have found out
+        self,
+        external: ExternalControlPlanes,
+        incoming: Incoming,
+        info: RequestInfo,
+        query: Query,
+        caller: Caller,
+        warnings: list[str],
+    ) -> Reply | Stream:
+        """Answer a list or watch over embedded and external control planes."""
+        unwarned = [warnings]
+
+        async def embedded(part: RequestInfo, asked: Query, accept: str) -> Reply | Stream:
+            headers = CIMultiDict(incoming.headers)
+            headers["Accept"] = accept
+            own = replace(incoming, headers=headers)
+            told = unwarned.pop() if unwarned else []  # The texts of all parts are the same.
+            return await self._dispatcher.dispatch(own, part, asked, ALL, caller, told)
+
+        return await external.all_tenants(incoming, info, query, warnings, embedded)
 
     async def _operate(
         self, incoming: Incoming, info: RequestInfo, query: Query, caller: Caller

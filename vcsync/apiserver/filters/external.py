@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from vcsync.apiserver.handlers.exchange import Incoming
+from vcsync.apiserver.handlers.exchange import Embedded, Incoming
 from vcsync.apiserver.request.caller import UNAUTHENTICATED, Caller
 from vcsync.apiserver.request.reply import Reply, Stream
 from vcsync.apiserver.request.request_info import Query, RequestInfo
@@ -33,6 +33,28 @@ class ExternalControlPlanes(Protocol):
             StatusError: 400 or 403, the request cannot be forwarded; 503 or 504, the API server does not answer.
         """
         ...
+
+    async def all_tenants(
+        self, incoming: Incoming, info: RequestInfo, query: Query, warnings: list[str], embedded: Embedded
+    ) -> Reply | Stream:
+        """Answer a list or watch over embedded and external control planes.
+
+        Args:
+            incoming: The request.
+            info: What the request is about.
+            query: Its query.
+            warnings: Texts of Warning headers, to which those about the external control planes are added.
+            embedded: Answers the part of the embedded control planes.
+
+        Raises:
+            StatusError: 400, 406 or 410, the request cannot be answered; 503, a control plane cannot be read.
+        """
+        ...
+
+
+def goes_beyond(info: RequestInfo) -> bool:
+    """Tell whether a request is a list or watch that includes external control planes."""
+    return bool(info.beyond) and info.verb in ("list", "watch") and not info.core_tenants
 
 
 def is_forwarded(external: ExternalControlPlanes | None, tenant: str, caller: Caller) -> bool:

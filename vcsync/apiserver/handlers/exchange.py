@@ -8,9 +8,12 @@ from vcsync.apiserver.metering.counters import UNMETERED, Counters
 from vcsync.apiserver.registry.long_running import LongRunningRequest
 from vcsync.apiserver.request.audit_trail import SILENT, Trail
 from vcsync.apiserver.request.reply import Reply, Stream
-from vcsync.apiserver.request.request_info import RequestInfo
+from vcsync.apiserver.request.request_info import Query, RequestInfo
 from vcsync.apiserver.request.scope import no_memory_limit
 from vcsync.apiserver.requestlimits.limiter import Passage
+
+Embedded = Callable[[RequestInfo, Query, str], Awaitable[Reply | Stream]]
+"""Answers a list or watch over all embedded control planes, with a query and the value of an Accept header."""
 
 
 @dataclass(slots=True)

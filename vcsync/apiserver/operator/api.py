@@ -370,6 +370,7 @@ class OperatorApi:
             if record.name == SYSTEM
             else in_force(record.request_limits, self._default_limits),
             "server": record.upstream.server if record.upstream else "",
+            "readable": record.upstream.readable if record.upstream else (),
             "suspended": record.suspended,
         }
 

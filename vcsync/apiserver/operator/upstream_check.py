@@ -2,6 +2,7 @@
 
 import re
 
+from vcsync.api.rbac import readable_problem
 from vcsync.apimachinery.errors import bad_request
 from vcsync.apiserver.tenants.records import Upstream
 from vcsync.kube.errors import CredentialsError
@@ -26,3 +27,6 @@ def check_upstream(upstream: Upstream) -> None:
         raise bad_request("upstream: the URL of the server must begin with https://")
     if not _TOKEN.fullmatch(upstream.token):
         raise bad_request("upstream: the token is not one word of printable characters")
+    for each in upstream.readable:
+        if problem := readable_problem(each):
+            raise bad_request(f"upstream: readable: {each!r}: {problem}")

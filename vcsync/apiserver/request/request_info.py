@@ -7,6 +7,7 @@ Paths, verbs and messages are those of apiserver's `endpoints/request/requestinf
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 from urllib.parse import parse_qs, unquote_to_bytes
 
 from vcsync.apimachinery.errors import StatusError, bad_request
@@ -15,7 +16,14 @@ from vcsync.apimachinery.wire.values import BadValue, duration_of
 from vcsync.apiserver.request.selectors import NOTHING, Selectors, read, read_short
 
 ALL = "all"
-"""Tenant in URLs that stands for all tenants. Only system callers may use it."""
+"""Tenant in URLs that stands for all tenants with embedded control planes. Only system callers may use it."""
+ALL_EXTERNAL = "all+external"
+"""Tenant in URLs that stands for all tenants, with external control planes as well. No tenant can have this name."""
+ALL_REACHABLE = "all+reachable"
+"""The same without the external control planes that cannot be read at the moment."""
+Beyond = Literal["", "all", "reachable"]
+"""Which external control planes a request for all tenants includes: none, all that are readable, or those that answer."""
+_BEYOND: Mapping[str | None, Beyond] = {ALL_EXTERNAL: "all", ALL_REACHABLE: "reachable"}
 
 NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 TENANT_SUBRESOURCES = frozenset({"status", "finalize"})
@@ -54,6 +62,7 @@ class RequestInfo:
         by_path: Whether the path names the verb (`/watch/`).
         arktos: Whether the path names the tenant after the version, as in Arktos.
         by_host: Whether the host name of the request names the tenant, and the path does not.
+        beyond: See `Beyond`. Only requests of system callers have it.
         core_tenants: Whether the path named Tenants by the core group; see `request.core_tenants`.
         selectors: Selectors of the request. None: they are too long to be parsed before the caller is authenticated; see
             `read_selectors`.
@@ -74,6 +83,7 @@ class RequestInfo:
     by_path: bool = False
     arktos: bool = False
     by_host: bool = False
+    beyond: Beyond = ""
     core_tenants: bool = False
     selectors: Selectors | None = NOTHING
 
@@ -186,6 +196,12 @@ def request_info(method: str, path: str, query: Query) -> RequestInfo:
         parts=tuple(parts),
         selectors=selectors,
     )
+
+
+def beyond_embedded(info: RequestInfo) -> RequestInfo:
+    """Return the RequestInfo of a system caller, whose tenant is `ALL` if the URL names external control planes as well."""
+    beyond = _BEYOND.get(info.tenant)
+    return info if beyond is None else replace(info, tenant=ALL, beyond=beyond)
 
 
 async def read_selectors(info: RequestInfo, query: Query) -> RequestInfo:

@@ -57,12 +57,14 @@ class Upstream(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
         token: Bearer token of the gateway.
         authority: PEM certificates, one of which must have signed the server's. Empty: those of the system.
         server_name: Name that the server's certificate must carry. Empty: the host of the URL.
+        readable: Resources that lists and watches over all tenants include, as in `deployments.apps`, or `*`.
     """
 
     server: str
     token: str
     authority: str = ""
     server_name: str = ""
+    readable: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Upstream({self.server!r})"

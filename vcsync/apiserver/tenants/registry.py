@@ -5,10 +5,12 @@ are files of a folder from which TLS loads them, so that it can verify client ce
 """
 
 import asyncio
+import hashlib
 import ssl
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from cryptography import x509
@@ -18,11 +20,13 @@ from vcsync.apiserver.request.caller import SYSTEM
 from vcsync.apiserver.storage.interface import Change, Store
 from vcsync.apiserver.tenants.authorities import AuthorityFolder
 from vcsync.apiserver.tenants.pki import private_key
-from vcsync.apiserver.tenants.records import LEAVING, TENANTS, TenantRecord, decode, record_key
+from vcsync.apiserver.tenants.records import LEAVING, TENANTS, TenantRecord, Upstream, decode, record_key
 from vcsync.apiserver.tenants.request_limits import TenantLimits
 
 MAX_RECORDS = 1000
 """Tenants whose record and parsed keys are cached."""
+READABLE_ID_BYTES = 5
+"""Length of the id of a readable control plane. It is short, because each resume token has one for each of them."""
 PAGE = 200
 """Records that are read from the store at once."""
 
@@ -56,12 +60,29 @@ _NO_IDS = _Ids("", "")
 """Ids of a tenant whose credentials are no longer valid."""
 
 
+class Readable(NamedTuple):
+    """An external control plane that lists and watches over all tenants include.
+
+    Attributes:
+        tenant: Name of the tenant.
+        id: Identifies the tenant and the address of its API server, whose versions say nothing about those of another.
+        resources: As in `records.Upstream`.
+    """
+
+    tenant: str
+    id: bytes
+    resources: tuple[str, ...]
+
+
 class TenantRegistry:
     """Finds tenants by name, by the id of their authority, and by the id of their signing key.
 
     Args:
         store: The store. `load` reads the tenants from it.
         capacity: Records that are cached.
+
+    Attributes:
+        external_changes: Number of changes of tenants with external control planes.
     """
 
     def __init__(self, store: Store, *, capacity: int = MAX_RECORDS) -> None:
@@ -73,6 +94,8 @@ class TenantRegistry:
         self._external: set[str] = set()
         self._own_nodes: set[str] = set()
         self._upstreams: set[str] = set()
+        self._readable: dict[str, Readable] = {}
+        self.external_changes = 0
         self._limits: dict[str, TenantLimits] = {}
         self._weights: dict[str, int] = {}
         self._suspended: set[str] = set()
@@ -160,6 +183,9 @@ class TenantRegistry:
             self._own_nodes.add(record.name)
         if record.upstream is not None:
             self._upstreams.add(record.name)
+            self.external_changes += 1
+            if record.upstream.readable:
+                self._readable[record.name] = readable_of(record.name, record.uid, record.upstream)
         if record.request_limits is not None:
             self._limits[record.name] = record.request_limits
         if record.weight != 1:
@@ -172,7 +198,10 @@ class TenantRegistry:
         self._records.pop(tenant, None)
         self._external.discard(tenant)
         self._own_nodes.discard(tenant)
+        if tenant in self._upstreams:
+            self.external_changes += 1
         self._upstreams.discard(tenant)
+        self._readable.pop(tenant, None)
         self._limits.pop(tenant, None)
         self._weights.pop(tenant, None)
         self._suspended.discard(tenant)
@@ -233,6 +262,14 @@ class TenantRegistry:
     def is_external(self, tenant: str) -> bool:
         """Tell whether a tenant's control plane is external, so that its requests are forwarded."""
         return tenant in self._upstreams
+
+    def external_names(self) -> list[str]:
+        """Return the names of all tenants with external control planes in order."""
+        return sorted(self._upstreams)
+
+    def readable(self) -> list[Readable]:
+        """Return the external control planes that lists and watches over all tenants include, in the order of names."""
+        return [self._readable[name] for name in sorted(self._readable)]
 
     def is_suspended(self, tenant: str) -> bool:
         """Tell whether a tenant is suspended, so that its users may only read."""
@@ -311,3 +348,9 @@ class TenantRegistry:
         await asyncio.to_thread(self._folder.fill, found)
         context.load_verify_locations(capath=authorities)
         return context
+
+
+def readable_of(tenant: str, uid: str, upstream: Upstream) -> Readable:
+    """Return what lists and watches over all tenants know of an external control plane."""
+    digest = hashlib.blake2b(f"{uid}\0{upstream.server}".encode(), digest_size=READABLE_ID_BYTES)
+    return Readable(tenant, digest.digest(), upstream.readable)

@@ -15,13 +15,15 @@ from typing import NamedTuple
 
 from vcsync.api.names import is_dns_label
 from vcsync.cli.command.errors import WrongInputError
-from vcsync.client import ALL_TENANTS
+from vcsync.client import ALL_REACHABLE, ALL_TENANTS, ALL_WITH_EXTERNAL
 
 USAGE = """kubectl for one tenant, or for all tenants, with a kubeconfig of the operator's space.
 
 Usage:
   kubectl vcsync --tenant NAME COMMAND...        any command of kubectl, in the control plane of that tenant
   kubectl vcsync --all-tenants get|describe ...  reads the objects of all tenants; get shows their tenants
+  kubectl vcsync --all-tenants --external ...    reads external control planes as well, which are connected with --readable
+  kubectl vcsync --all-tenants --reachable ...   the same without those that cannot be read now
   kubectl vcsync login|logout --help             logs in at an OpenID Connect provider
 
 Examples:
@@ -30,6 +32,8 @@ Examples:
 """
 CONNECTION = frozenset({"--kubeconfig", "--context", "--cluster", "--user"})
 """Options of kubectl that choose the server."""
+BEYOND = {"--external": ALL_WITH_EXTERNAL, "--reachable": ALL_REACHABLE}
+"""Options that include external control planes, and the names of all tenants in URLs that do."""
 READING = frozenset({"get", "describe", "api-resources", "api-versions", "explain"})
 """Commands that work for all tenants."""
 
@@ -38,7 +42,7 @@ class Invocation(NamedTuple):
     """The arguments of the plug-in.
 
     Attributes:
-        tenant: name of the tenant, or `ALL_TENANTS`.
+        tenant: name of the tenant, or one of the names of all tenants.
         arguments: arguments for kubectl.
         connection: those of `arguments` that choose the server.
     """
@@ -82,6 +86,7 @@ def parse(arguments: Sequence[str]) -> Invocation:
     tenants: list[str] = []
     kept: list[str] = []
     connection: list[str] = []
+    beyond: list[str] = []
     rest = list(arguments)
     while rest:
         argument = rest.pop(0)
@@ -95,6 +100,8 @@ def parse(arguments: Sequence[str]) -> Invocation:
             tenants.append(_tenant(value if equals else rest.pop(0)))
         elif argument == "--all-tenants":
             tenants.append(ALL_TENANTS)
+        elif argument in BEYOND:
+            beyond.append(argument)
         elif name in CONNECTION:
             taken = [argument] if equals or not rest else [argument, rest.pop(0)]
             kept += taken
@@ -107,11 +114,13 @@ def parse(arguments: Sequence[str]) -> Invocation:
             kept.append(argument)
     if len(set(tenants)) != 1:
         raise WrongInputError("give either --tenant NAME or --all-tenants, once")
+    if beyond and (len(set(beyond)) > 1 or tenants[0] != ALL_TENANTS):
+        raise WrongInputError("give either --external or --reachable, and only with --all-tenants")
     if tenants[0] == ALL_TENANTS and not READING & set(kept):
         raise WrongInputError(
             f"--all-tenants only reads ({', '.join(sorted(READING))}): name one tenant to write"
         )
-    return Invocation(tenants[0], tuple(kept), tuple(connection))
+    return Invocation(BEYOND[beyond[0]] if beyond else tenants[0], tuple(kept), tuple(connection))
 
 
 def _tenant(name: str) -> str:

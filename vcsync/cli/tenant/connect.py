@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from vcsync.api.names import InvalidName
+from vcsync.api.rbac import readable_problem
 from vcsync.cli.command.common import admin_client, kubeconfig_option, note
 from vcsync.cli.command.errors import FailedError, WrongInputError
 from vcsync.cli.command.help import example
@@ -43,6 +44,14 @@ CONFLICT = 409
     help="Key of extra that users of the tenant may have, such as a claim of an issuer; may be repeated.",
 )
 @click.option(
+    "--readable",
+    "readable",
+    metavar="RESOURCE",
+    multiple=True,
+    help="Resource that the operator's lists and watches over all tenants include, such as pods or deployments.apps; '*': "
+    "every resource; may be repeated. Without it, they leave the tenant out.",
+)
+@click.option(
     "--revoke", is_flag=True, help="First delete the gateway's token, which invalidates it at once."
 )
 @embedded.reaching
@@ -52,6 +61,7 @@ def connect(
     kubeconfig: Path,
     groups: tuple[str, ...],
     extra: tuple[str, ...],
+    readable: tuple[str, ...],
     revoke: bool,
     data: Path | None,
     meta: str | None,
@@ -69,9 +79,10 @@ def connect(
     for group in groups:
         if group.startswith("system:"):
             raise WrongInputError(f"--group {group!r}: groups of Kubernetes' own are never impersonated")
+    check_readable(readable)
     admin = read_admin(kubeconfig)
     check_reachable(admin.cluster)
-    asyncio.run(_connect(tenant, admin, groups, extra, revoke=revoke, data=data, meta=meta))
+    asyncio.run(_connect(tenant, admin, groups, extra, readable, revoke=revoke, data=data, meta=meta))
     click.echo(f"tenant {tenant} is served: requests are forwarded to {admin.cluster.server}")
     reached = embedded.reached_by(data, meta)
     click.echo(f"next: vcsync tenant kubeconfig {tenant}{reached} > {tenant}.kubeconfig")
@@ -94,9 +105,21 @@ def check_reachable(cluster: Cluster) -> None:
         )
 
 
-def upstream_of(cluster: Cluster, token: str) -> Mapping[str, str]:
+def check_readable(readable: Sequence[str]) -> None:
+    """Refuse a text that is no name of a resource.
+
+    Raises:
+        WrongInputError: One is none.
+    """
+    for each in readable:
+        if problem := readable_problem(each):
+            raise WrongInputError(f"--readable {each!r}: {problem}")
+
+
+def upstream_of(cluster: Cluster, token: str, readable: Sequence[str] = ()) -> Mapping[str, str | list[str]]:
     """Return the description of an API server that the operator's API takes."""
-    found = {
+    found: dict[str, str | list[str]] = {
+        "readable": list(dict.fromkeys(readable)),
         "server": server_url(cluster.server),
         "token": token,
         "authority": base64.b64decode(cluster.certificate_authority_data).decode(),
@@ -110,6 +133,7 @@ async def _connect(
     admin: Admin,
     groups: Sequence[str],
     extra: Sequence[str],
+    readable: Sequence[str],
     *,
     revoke: bool,
     data: Path | None,
@@ -117,9 +141,16 @@ async def _connect(
 ) -> None:
     async with admin_client(admin.path, tenant) as there:
         token = await gateway_token(
-            there, tenant, admin.cluster, note, groups=groups, extra=extra, revoke=revoke
+            there,
+            tenant,
+            admin.cluster,
+            note,
+            groups=groups,
+            extra=extra,
+            readable=readable,
+            revoke=revoke,
         )
-    upstream = upstream_of(admin.cluster, token)
+    upstream = upstream_of(admin.cluster, token, readable)
     async with embedded.control_plane(data, meta) as client:
         body = msgspec.json.encode({"name": tenant, "upstream": upstream})
         try:

@@ -108,6 +108,31 @@ async def test_the_api_server_of_an_external_tenant(identity: Identity) -> None:
     assert not identity.tenants.is_external("umbrella")
 
 
+async def test_an_external_tenant_is_readable_as_long_as_its_record_says_so(identity: Identity) -> None:
+    async def change(method: str, path: str, **upstream: Any) -> None:
+        body: dict[str, Any] = {"upstream": {**UPSTREAM, **upstream}}
+        body |= {"name": "umbrella"} if method == "POST" else {}
+        shown = await ask(identity, method, path, msgspec.json.encode(body))
+        assert shown["readable"] == list(upstream.get("readable", []))
+
+    await change("POST", BASE)
+    assert (identity.tenants.external_names(), identity.tenants.readable()) == (["umbrella"], [])
+    seen = [identity.tenants.external_changes]
+    await change("PATCH", f"{BASE}/umbrella", readable=["pods"])
+    (first,) = identity.tenants.readable()
+    assert (first.tenant, first.resources) == ("umbrella", ("pods",))
+    await change("PATCH", f"{BASE}/umbrella", readable=["pods"], token="another")
+    assert identity.tenants.readable() == [first]
+    await change("PATCH", f"{BASE}/umbrella", readable=["pods"], server="https://192.0.2.9:6443")
+    (moved,) = identity.tenants.readable()
+    assert moved.id != first.id  # its versions say nothing about those of the other server
+    seen.append(identity.tenants.external_changes)
+    await ask(identity, "DELETE", f"{BASE}/umbrella")
+    assert identity.tenants.readable() == []
+    seen.append(identity.tenants.external_changes)
+    assert seen == sorted(set(seen))
+
+
 async def test_a_tenant_does_not_change_from_embedded_to_external_or_back(identity: Identity) -> None:
     await ask(identity, "POST", BASE, b'{"name":"acme"}')
     await ask(identity, "POST", BASE, msgspec.json.encode({"name": "umbrella", "upstream": UPSTREAM}))
@@ -132,10 +157,11 @@ async def test_a_tenant_does_not_change_from_embedded_to_external_or_back(identi
         {"server": "https://192.0.2.7", "token": "a\r\nX-Remote-User: admin"},
         {"server": "https://192.0.2.7", "token": "t", "authority": "no certificate"},
         {"server": "https://192.0.2.7"},
+        {"server": "https://192.0.2.7", "token": "t", "readable": ["pods/log"]},
     ],
 )
 async def test_an_api_server_that_cannot_be_called_is_refused(
-    identity: Identity, upstream: dict[str, str]
+    identity: Identity, upstream: dict[str, Any]
 ) -> None:
     with pytest.raises(StatusError) as caught:
         await ask(identity, "POST", BASE, msgspec.json.encode({"name": "umbrella", "upstream": upstream}))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from vcsync.apiserver.authentication.authenticator import Authenticator
 from vcsync.apiserver.tenants.registry import TenantRegistry
 from vcsync.gateway.account_tokens import AccountTokens
+from vcsync.gateway.all_tenants.handler import AllTenantsHandler
 from vcsync.gateway.forward import Forwarder
 from vcsync.gateway.upstreams import Upstreams
 
@@ -32,7 +33,7 @@ class Gateway:
         monotonic: Callable[[], float],
     ) -> None:
         self.upstreams = Upstreams(tenants)
-        self.forwarder = Forwarder(self.upstreams)
+        self.forwarder = Forwarder(self.upstreams, AllTenantsHandler(self.upstreams, tenants).answer)
         self._account_tokens = AccountTokens(self.forwarder.serves, self.forwarder.key_set, now, monotonic)
         self.upstreams.on_drop = self._account_tokens.forget
         authenticator.control_planes = self._account_tokens

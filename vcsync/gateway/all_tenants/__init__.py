@@ -1,0 +1,1 @@
+"""Lists and watches over embedded and external control planes in one answer."""

@@ -10,9 +10,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from door_kit import CREDENTIAL, ApiServer, Door
 
+from vcsync.apimachinery.errors import StatusError
 from vcsync.apimachinery.strategy import User
 from vcsync.apiserver.authentication import tokens
 from vcsync.apiserver.authentication.tokens import Reference
+from vcsync.apiserver.filters.external import is_forwarded
+from vcsync.apiserver.request.caller import Caller
 from vcsync.gateway import account_tokens
 from vcsync.gateway.account_tokens import AccountTokens
 
@@ -170,6 +173,12 @@ async def test_a_new_key_is_known_soon_after_its_first_token(
     async with asyncio.timeout(20):
         while (await door.request(f"GET {BASE}", token=new))[0] != 200:
             await asyncio.sleep(0.01)
+
+
+def test_a_token_means_nothing_once_its_control_plane_is_not_external_any_more() -> None:
+    caller = Caller(User(ACCOUNT, groups=("system:authenticated",)), "umbrella", by_control_plane=True)
+    with pytest.raises(StatusError, match="Unauthorized"):
+        is_forwarded(None, "umbrella", caller)
 
 
 class Clock:

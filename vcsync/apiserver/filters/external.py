@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
+from vcsync.apimachinery.errors import unauthorized
 from vcsync.apiserver.handlers.exchange import Embedded, Incoming
 from vcsync.apiserver.request.caller import UNAUTHENTICATED, Caller
 from vcsync.apiserver.request.reply import Reply, Stream
@@ -62,5 +63,11 @@ def is_forwarded(external: ExternalControlPlanes | None, tenant: str, caller: Ca
 
     Those of unauthenticated callers are not. They are answered as for a tenant that does not exist, so that they neither
     reach an external API server nor reveal that there is one.
+
+    Raises:
+        StatusError: 401, the control plane whose token authenticated the caller is not the tenant's any more.
     """
-    return external is not None and external.serves(tenant) and UNAUTHENTICATED not in caller.user.groups
+    forwarded = external is not None and external.serves(tenant) and UNAUTHENTICATED not in caller.user.groups
+    if caller.by_control_plane and not forwarded:
+        raise unauthorized()
+    return forwarded

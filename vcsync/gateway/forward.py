@@ -12,6 +12,7 @@ from yarl import URL
 from vcsync.apimachinery.errors import StatusError, forbidden, method_not_allowed, unavailable
 from vcsync.apiserver.audit.request_log import HEADER, is_long_running
 from vcsync.apiserver.handlers.exchange import Incoming
+from vcsync.apiserver.handlers.upgrade_headers import wanted_protocol
 from vcsync.apiserver.request.caller import Caller
 from vcsync.apiserver.request.reply import Reply, Stream
 from vcsync.apiserver.request.request_info import Query, RequestInfo
@@ -21,7 +22,7 @@ from vcsync.gateway.failures import NO_DECISION, NO_LONGER, UNREACHED, credentia
 from vcsync.gateway.headers import Pairs, body_length, joined, request_headers, response_headers
 from vcsync.gateway.impersonation import impersonation_headers
 from vcsync.gateway.paths import forwarded_target
-from vcsync.gateway.upgrades import UPGRADED, upgraded, wanted_protocol
+from vcsync.gateway.upgrades import UPGRADED, upgraded
 from vcsync.gateway.upstreams import Pool, Upstreams
 
 ANSWER_SECONDS = 75.0

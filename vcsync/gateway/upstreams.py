@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import aiohttp
 from aiohttp import AddrInfoType
 
+from vcsync.apiserver.kubelets.raw_response import keep_alive
 from vcsync.apiserver.storage.interface import Change
 from vcsync.apiserver.tenants.records import TENANTS, Upstream, decode
 from vcsync.apiserver.tenants.registry import TenantRegistry
@@ -30,8 +31,6 @@ MAX_HEADER = 16 * 1024
 """Longest header of an answer, in bytes."""
 BUFFER_BYTES = 64 * 1024
 """Bytes of an answer that are read ahead of the client."""
-KEEPALIVE = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
-"""TCP keep-alive, in seconds and probes: a watch of a server that has vanished ends within a minute."""
 
 
 @dataclass(eq=False, slots=True)
@@ -169,10 +168,3 @@ def _socket(address: AddrInfoType) -> socket.socket:
     created = socket.socket(family, kind, protocol)
     keep_alive(created)
     return created
-
-
-def keep_alive(created: socket.socket) -> None:
-    """Have a connection end when the other side has vanished; see `KEEPALIVE`."""
-    created.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in KEEPALIVE.items():
-        created.setsockopt(socket.IPPROTO_TCP, option, value)

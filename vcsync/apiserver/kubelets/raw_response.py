@@ -1,6 +1,7 @@
 """A response on a connection of its own, whose bytes are read as they come. Upgraded connections begin with one."""
 
 import asyncio
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,9 @@ MAX_HEAD_BYTES = 32 * 1024
 """Longest head of a response. The reader of the connection must be opened with this limit."""
 MAX_ERROR_BYTES = 50_000
 """Bytes that are read of the body of an error response."""
+
+KEEPALIVE = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
+"""TCP keep-alive, in seconds and probes: a stream of a server that has vanished ends within a minute."""
 
 
 @dataclass(slots=True)
@@ -40,6 +44,13 @@ class RawResponse:
         except (OSError, TimeoutError):
             body = b""
         return body.decode(errors="replace").strip()
+
+
+def keep_alive(created: socket.socket) -> None:
+    """Have a connection end when the other side has vanished; see `KEEPALIVE`."""
+    created.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in KEEPALIVE.items():
+        created.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 async def read_head(reader: asyncio.StreamReader) -> tuple[int, Sequence[tuple[str, str]]]:

@@ -199,9 +199,21 @@ def test_tenants_get_a_clear_answer_whatever_their_nodes_contain(up: Super) -> N
     up.type(f"kubectl {there} create -f - <<'END'\n{json.dumps(node)}\nEND", **operator)
     up.type(f"kubectl create -f - <<'END'\n{json.dumps(pod)}\nEND", **environment)
     forward = "get --raw /api/v1/namespaces/default/pods/mine/portforward"
-    for command in ("logs mine", "exec mine -- true", "attach mine", forward):
+    for command in ("logs mine", "exec mine -- true", "attach mine"):
         output = up.type(f"kubectl {command} 2>&1 || true", **environment)
-        assert "logs, exec, attach and port-forward do not reach" in output, output
+        assert 'pod "mine" does not exist on its node' in output, output
+    assert "Upgrade request required" in up.type(f"kubectl {forward} 2>&1 || true", **environment)
+
+
+@pytest.mark.timeout(240)
+def test_tenants_reach_their_pods(up: Super) -> None:
+    environment = {"KUBECONFIG": str(up.data / "acme.kubeconfig")}
+    up.type("kubectl run own --image=i", **environment)
+    running = "kubectl get pod own -o jsonpath={.status.phase}"
+    eventually(lambda: up.type(running, **environment) == "Running")
+    eventually(lambda: "own own: line" in up.type("kubectl logs own", **environment))
+    for protocol in ("", SPDY):
+        assert up.type(f"{protocol}kubectl exec own -- echo hello", **environment) == "hello\n"
 
 
 @pytest.mark.timeout(240)

@@ -6,7 +6,7 @@ is read, and it must be the copy of the tenant's Pod. Addresses of super cluster
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -50,9 +50,9 @@ class TenantPods:
     namespace: str
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class _Link:
-    """The way to one super cluster, with the kubeconfig that it is made of, and when that was read."""
+    """The way to one super cluster, with the kubeconfig that it is made of, and when that was read or replaced."""
 
     kubeconfig: bytes
     connection: Connection
@@ -72,6 +72,8 @@ class SuperClusters:
         self._pool = pool
         self._clock = clock
         self._links: dict[str, _Link] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._retired: list[_Link] = []
         self._open: Counter[str] = Counter()
 
     async def run(self) -> None:
@@ -79,8 +81,8 @@ class SuperClusters:
         try:
             await asyncio.Event().wait()
         finally:
-            for super_id in list(self._links):
-                await self._drop(super_id)
+            for link in (*self._retired, *self._links.values()):
+                await link.client.close()
             await self._pool.close()
 
     @asynccontextmanager
@@ -145,39 +147,47 @@ class SuperClusters:
             super_id: Id of the super cluster.
             refused: Credentials that it has just refused.
         """
-        link, now = self._links.get(super_id), self._clock()
-        if link is not None and now - link.read_at < REREAD_SECONDS and link.kubeconfig != refused:
-            return link
-        try:
-            kubeconfig = await self._pool.kubeconfig(super_id)
-            if link is None or kubeconfig != link.kubeconfig:
-                link = await self._replace(super_id, kubeconfig)
-        except KubeError as error:
-            _log.warning("credentials cannot be read", super_cluster=super_id, error=str(error))
-            if link is None:
-                raise super_pods.pool_unknown() from error
+        async with self._locks[super_id]:
+            link, now = self._links.get(super_id), self._clock()
+            if link is not None and now - link.read_at < REREAD_SECONDS and link.kubeconfig != refused:
+                return link
+            try:
+                kubeconfig = await self._pool.kubeconfig(super_id)
+                if link is None or kubeconfig != link.kubeconfig:
+                    link = await self._replace(super_id, kubeconfig)
+            except KubeError as error:
+                _log.warning("credentials cannot be read", super_cluster=super_id, error=str(error))
+                if link is None:
+                    raise super_pods.pool_unknown() from error
+            if link is not None:
+                link.read_at = now
         if link is None:
             _log.warning(
                 "a super cluster has no credentials for logs and exec; run 'vcsync super renew'",
                 super_cluster=super_id,
             )
             raise super_pods.refused(super_id)
-        link.read_at = now
         return link
 
     async def _replace(self, super_id: str, kubeconfig: bytes | None) -> _Link | None:
         connection = Connection.from_kubeconfig_bytes(kubeconfig) if kubeconfig is not None else None
-        await self._drop(super_id)
+        await self._retire(super_id)
         if kubeconfig is None or connection is None:
             return None
         client = Client(connection, name=super_id, timeout=CONNECT_SECONDS)
         made = self._links[super_id] = _Link(kubeconfig, connection, client, self._clock())
         return made
 
-    async def _drop(self, super_id: str) -> None:
-        link = self._links.pop(super_id, None)
+    async def _retire(self, super_id: str) -> None:
+        """Use a link for no new requests, and close links that no request uses any more."""
+        link, now = self._links.pop(super_id, None), self._clock()
+        ended = [each for each in self._retired if now - each.read_at > 2 * REREAD_SECONDS]
+        self._retired = [each for each in self._retired if each not in ended]
         if link is not None:
-            await link.client.close()
+            self._retired.append(link)
+            link.read_at = now
+        for each in ended:
+            await each.client.close()
 
     async def _found(self, link: _Link, pods: TenantPods, asked: StreamRequest, key: str) -> _Link:
         """Check that the super cluster has the copy of the tenant's Pod; return the way whose credentials are accepted."""

@@ -123,20 +123,23 @@ def not_there(pod: str) -> StatusError:
 
 
 def unreachable(super_id: str) -> StatusError:
-    """Return the answer for a super cluster that cannot be reached: 503, without its address."""
-    return errors.unavailable(f"super cluster {super_id} cannot be reached at present; try again", 1)
+    """Return the answer for a super cluster that cannot be reached: 503, without its address.
+
+    There is no Retry-After, with which client-go would try again ten times before it shows the error.
+    """
+    return errors.unavailable(f"super cluster {super_id} cannot be reached at present; try again later")
 
 
 def refused(super_id: str) -> StatusError:
     """Return the answer for a super cluster that does not permit the request: 503, since the tenant may not be blamed."""
     return errors.unavailable(
-        f"super cluster {super_id} does not permit logs, exec, attach and port-forward; ask its operator", 1
+        f"super cluster {super_id} does not permit logs, exec, attach and port-forward; ask its operator"
     )
 
 
 def pool_unknown() -> StatusError:
     """Return the answer if the meta cluster cannot be read: 503."""
-    return errors.unavailable("where this Pod runs cannot be read at present; try again", 1)
+    return errors.unavailable("where this Pod runs cannot be read at present; try again later")
 
 
 class _Status(msgspec.Struct):

@@ -170,7 +170,7 @@ async def test_a_super_cluster_that_is_away_is_named_by_its_id_only(
     assert time.monotonic() - begun < 5
     assert (missing.code, missing.message) == (
         503,
-        "super cluster r1 cannot be reached at present; try again",
+        "super cluster r1 cannot be reached at present; try again later",
     )
 
 
@@ -198,7 +198,7 @@ async def test_a_meta_cluster_that_is_away_is_not_named(clusters: SuperClusters,
     unknown = await refused(clusters)
     assert (unknown.code, unknown.message) == (
         503,
-        "where this Pod runs cannot be read at present; try again",
+        "where this Pod runs cannot be read at present; try again later",
     )
 
 

@@ -150,7 +150,7 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
     ),
     ("super", names.ROLE_SYNCER): (
         # Super namespaces are created at run time, so these grants apply to all namespaces. They contain no roles,
-        # tokens or exec, because a syncer could escalate its privileges by these.
+        # tokens or exec, and of bindings only those to one role, because a syncer could escalate its privileges by these.
         Grant(
             group=CORE,
             resources=(

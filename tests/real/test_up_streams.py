@@ -13,6 +13,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -383,6 +384,35 @@ def test_a_revoked_certificate_ends_every_stream(pool: Pool, tmp_path: Path) -> 
         pool.up.type(f"vcsync tenant revoke acme --user guest {data}")
         assert executing.wait(limit(DEADLINE)) != 0
         following.wait(limit(DEADLINE))
+
+
+@contextmanager
+def kubelet_away(r1: Cluster) -> Iterator[None]:
+    """Let the Node of r1 lead to a port that nobody serves."""
+    patch = ("patch", "node", "node-0", "--subresource=status", "--type=merge", "-p")
+    way = '{"status":{"daemonEndpoints":{"kubeletEndpoint":{"Port":%s}}}}'
+    port = r1.kubectl(
+        "get", "node", "node-0", "-o", "jsonpath={.status.daemonEndpoints.kubeletEndpoint.Port}"
+    )
+    r1.kubectl(*patch, way % 1)
+    try:
+        yield
+    finally:
+        r1.kubectl(*patch, way % port)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    "command", [("logs", POD), ("exec", POD, "--", "true"), ("attach", POD), ("cp", f"{POD}:x", "/dev/null")]
+)
+def test_a_node_that_is_away_is_not_described(
+    pool: Pool, command: tuple[str, ...], protocol: dict[str, str]
+) -> None:
+    with kubelet_away(pool.r1):
+        done = pool.acme.run(*command, **protocol)
+    assert done.returncode != 0
+    words = ("localhost", "127.0.0.1", "10250", "node-0", "vcsync-", "containerLogs")
+    assert not [each for each in words if each in done.stderr], done.stderr
 
 
 def test_a_super_cluster_that_is_away_is_named_by_its_id_only(pool: Pool) -> None:

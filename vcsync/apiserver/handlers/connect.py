@@ -131,7 +131,9 @@ class Streaming:
         stack = AsyncExitStack()
         try:
             method = "GET" if request.info.verb == "get" else "POST"
-            lines = forwarded_upgrade(wanted, protocol) if protocol else upgrade_lines(wanted)
+            lines = (
+                forwarded_upgrade(wanted, protocol, extensions=False) if protocol else upgrade_lines(wanted)
+            )
             if method == "POST":
                 lines.append("Content-Length: 0")
             sent: Asked = (method, "1.1", lines)
@@ -225,7 +227,7 @@ class _LogStream:
         return self
 
     async def __anext__(self) -> bytes:
-        piece = await self._opened.reader.read(PIECE_BYTES)
+        piece = await self._opened.piece(PIECE_BYTES)
         if not piece:
             raise StopAsyncIteration
         return piece
@@ -274,7 +276,7 @@ def tunnel(stack: AsyncExitStack, opened: RawResponse) -> Tunnel:
 
 
 async def _from_server(opened: RawResponse, sink: BytesOut) -> None:
-    while piece := await opened.reader.read(PIECE_BYTES):
+    while piece := await opened.piece(PIECE_BYTES):
         await sink.write(piece)
 
 

@@ -60,7 +60,7 @@ def upgrade_lines(sent: Mapping[str, str]) -> list[str]:
     return lines
 
 
-def forwarded_upgrade(sent: Mapping[str, str], protocol: str) -> list[str]:
+def forwarded_upgrade(sent: Mapping[str, str], protocol: str, *, extensions: bool = True) -> list[str]:
     """Return the header lines of a client's upgrade request that are sent to an API server.
 
     A proxy before that server drops the headers that `Connection` names, so the client's is not sent.
@@ -68,6 +68,8 @@ def forwarded_upgrade(sent: Mapping[str, str], protocol: str) -> list[str]:
     Args:
         sent: Headers of the client.
         protocol: Result of `wanted_protocol`.
+        extensions: Whether the client may negotiate extensions of WebSockets, such as compression.
     """
-    lines = [line for line in upgrade_lines(sent) if not line.lower().startswith(_OWN)]
+    own = _OWN if extensions else (*_OWN, "sec-websocket-extensions:")
+    lines = [line for line in upgrade_lines(sent) if not line.lower().startswith(own)]
     return [*lines, "Connection: Upgrade", f"Upgrade: {protocol}"]

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 RESPONSE_SECONDS = 30.0
@@ -25,16 +25,30 @@ class RawResponse:
         headers: Headers as (name, value).
         reader: Delivers the bytes after the head.
         writer: Sends bytes to the server, for upgraded connections.
+        change: Changes the bytes after the head on their way to the client. None: they pass unchanged.
     """
 
     status: int
     headers: Sequence[tuple[str, str]]
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+    change: Callable[[bytes], bytes] | None = None
 
     def header(self, name: str) -> str:
         """Return the value of a header by its name in lower case, or an empty text."""
         return next((value for key, value in self.headers if key.lower() == name), "")
+
+    async def piece(self, size: int) -> bytes:
+        """Return the next bytes for the client, about `size` of them at most, or nothing at the end.
+
+        Raises:
+            OSError: The connection broke, or `change` refuses the bytes.
+        """
+        while read := await self.reader.read(size):
+            piece = read if self.change is None else self.change(read)
+            if piece:
+                return piece
+        return b""
 
     async def text(self) -> str:
         """Return the beginning of the body of an error response. Empty if it cannot be read."""

@@ -18,6 +18,7 @@ from vcsync.api import names
 from vcsync.apimachinery import errors
 from vcsync.apiserver.kubelets import super_pods
 from vcsync.apiserver.kubelets.client import MAX_STREAMS
+from vcsync.apiserver.kubelets.error_frames import ErrorFrames
 from vcsync.apiserver.kubelets.pool import Pool
 from vcsync.apiserver.kubelets.raw_response import MAX_HEAD_BYTES, RawResponse, keep_alive, read_head
 from vcsync.apiserver.kubelets.super_pods import StreamRequest
@@ -31,6 +32,8 @@ CONNECT_SECONDS = 4.0
 REREAD_SECONDS = 10.0
 """Time for which credentials of a super cluster are used before they are read again."""
 SWITCHING = 101
+TERMINALS = frozenset({"exec", "attach"})
+"""Subresources whose WebSockets have an error channel."""
 USER_AGENT = "vcsync-streams"
 _log = structlog.get_logger(__name__)
 
@@ -121,6 +124,8 @@ class SuperClusters:
                 text = await answer.text()
                 _log.info("stream refused", super_cluster=asked.super_id, tenant=pods.tenant, status=status)
                 raise super_pods.refusal(asked.super_id, status, text, asked.pod)
+            if asked.action in TERMINALS and answer.header("upgrade").lower() == "websocket":
+                answer.change = ErrorFrames(namespace, super_pods.failed(asked.super_id)).feed
             yield answer
         finally:
             self._open[pods.tenant] -= 1

@@ -142,6 +142,11 @@ def pool_unknown() -> StatusError:
     return errors.unavailable("where this Pod runs cannot be read at present; try again later")
 
 
+def failed(super_id: str) -> str:
+    """Return the message in place of one that names nodes and addresses of a super cluster."""
+    return f"super cluster {super_id} did not serve the request; ask its operator"
+
+
 class _Status(msgspec.Struct):
     message: str = ""
 

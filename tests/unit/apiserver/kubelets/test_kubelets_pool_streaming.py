@@ -141,7 +141,11 @@ async def test_other_protocols_do_not_reach_the_pool(protocol: str) -> None:
 
 async def test_a_proxy_before_the_super_cluster_is_told_to_drop_no_header() -> None:
     pool = Pool(101)
-    headers = {"Connection": "Upgrade, Authorization", "Upgrade": "spdy/3.1"}
+    headers = {
+        "Connection": "Upgrade, Authorization",
+        "Upgrade": "spdy/3.1",
+        "Sec-WebSocket-Extensions": "permessage-deflate",  # errors within the stream must be readable
+    }
     made = await answer(pool, "exec", headers=headers)
     assert pool.asked[2][2] == ["Connection: Upgrade", "Upgrade: SPDY/3.1"]
     await made.pieces.aclose()

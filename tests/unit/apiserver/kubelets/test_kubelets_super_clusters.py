@@ -24,7 +24,7 @@ LOG = StreamRequest("p", "u1", "node-0.r1", "log", "container=c")
 EXEC = StreamRequest("p", "u1", "node-0.r1", "exec", "container=c&command=ls")
 GET_LOG = ("GET", "1.0", ())
 UPGRADE = ("GET", "1.1", ("Connection: Upgrade", "Upgrade: websocket"))
-SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\nhello"
+SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: SPDY/3.1\r\n\r\nhello"
 
 
 def copy(**changed: str) -> dict[str, Any]:
@@ -122,13 +122,23 @@ async def test_a_log_is_read_from_the_copy(clusters: SuperClusters, r1: ApiServe
 
 async def test_an_upgraded_connection_carries_bytes_both_ways(clusters: SuperClusters, r1: ApiServer) -> None:
     async with clusters.opened(PODS, EXEC, UPGRADE) as opened:
-        assert opened.header("upgrade") == "websocket"
+        assert opened.header("upgrade") == "SPDY/3.1"
         assert await opened.reader.read(5) == b"hello"
         opened.writer.write(b"to it")
         await opened.writer.drain()
         assert await opened.reader.read() == b""
     assert r1.received == b"to it"
     assert r1.heads[1].endswith("Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+
+
+async def test_errors_within_a_websocket_are_replaced(clusters: SuperClusters, r1: ApiServer) -> None:
+    error = b'\x03{"message":"dial tcp 10.0.0.5"}'
+    head = SWITCHED.replace(b"SPDY/3.1", b"websocket").removesuffix(b"hello")
+    r1.answers["exec"] = head + bytes([0x82, len(error)]) + error
+    async with clusters.opened(PODS, EXEC, UPGRADE) as opened:
+        piece = await opened.piece(65536)
+    assert b"super cluster r1 did not serve the request" in piece
+    assert b"10.0.0.5" not in piece
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,7 @@ def test_installed_kubeconfigs_are_private_and_separate_for_each_role(bed: TestB
     assert sorted(path.name for path in installed.iterdir()) == [
         "nsscheduler.kubeconfig",
         "podscheduler.kubeconfig",
+        "streams.kubeconfig",
         "syncer.kubeconfig",
         "tenants.kubeconfig",
     ]

@@ -205,6 +205,7 @@ def test_tenants_get_a_clear_answer_whatever_their_nodes_contain(up: Super) -> N
     assert "Upgrade request required" in up.type(f"kubectl {forward} 2>&1 || true", **environment)
 
 
+@pytest.mark.core
 @pytest.mark.timeout(240)
 def test_tenants_reach_their_pods(up: Super) -> None:
     environment = {"KUBECONFIG": str(up.data / "acme.kubeconfig")}

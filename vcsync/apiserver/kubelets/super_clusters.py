@@ -35,6 +35,8 @@ SWITCHING = 101
 TERMINALS = frozenset({"exec", "attach"})
 """Subresources whose WebSockets have an error channel."""
 USER_AGENT = "vcsync-streams"
+MAX_LOGGED = 1000
+"""Characters of a refusal that are logged."""
 _log = structlog.get_logger(__name__)
 
 
@@ -122,7 +124,13 @@ class SuperClusters:
             granted = 200 <= status <= 206 if asked.action == "log" else status == SWITCHING
             if not granted:
                 text = await answer.text()
-                _log.info("stream refused", super_cluster=asked.super_id, tenant=pods.tenant, status=status)
+                _log.info(
+                    "a super cluster refused a stream",
+                    super_cluster=asked.super_id,
+                    tenant=pods.tenant,
+                    status=status,
+                    answer=text[:MAX_LOGGED],
+                )
                 raise super_pods.refusal(asked.super_id, status, text, asked.pod)
             if asked.action in TERMINALS and answer.header("upgrade").lower() == "websocket":
                 answer.change = ErrorFrames(namespace, super_pods.failed(asked.super_id)).feed

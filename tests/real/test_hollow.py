@@ -98,11 +98,11 @@ def test_exec_attach_and_port_forward(up: Super, protocol: str) -> None:
     assert _forwarded(up, protocol) == "default/web port 80\n"
 
 
-def _forwarded(up: Super, protocol: str) -> str:
-    log = up.folder / f"forward-{len(protocol)}.log"
-    script = f"exec env {protocol} kubectl port-forward pod/web :80"
+def _forwarded(up: Super, protocol: str, pod: str = "web", space: str = "r1") -> str:
+    log = up.folder / f"forward-{pod}-{len(protocol)}.log"
+    script = f"exec env {protocol} kubectl port-forward pod/{pod} :80"
     path = f"{up.folder / 'bin'}:{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "KUBECONFIG": str(up.kubeconfig)}
+    environment = {**os.environ, "PATH": path, "KUBECONFIG": str(up.data / f"{space}.kubeconfig")}
     with log.open("wb") as sink:
         forwarding = subprocess.Popen(["/bin/bash", "-c", script], stdout=sink, stderr=sink, env=environment)
     try:
@@ -215,6 +215,7 @@ def test_tenants_reach_their_pods(up: Super) -> None:
     eventually(lambda: "own own: line" in up.type("kubectl logs own", **environment))
     for protocol in ("", SPDY):
         assert up.type(f"{protocol}kubectl exec own -- echo hello", **environment) == "hello\n"
+        assert _forwarded(up, protocol, "own", "acme") == "default/own port 80\n"
 
 
 @pytest.mark.timeout(240)

@@ -28,7 +28,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DEFAULT_GOAL := help
-.PHONY: help environment binaries up up-real demo down check test verify suite gate test-unit mutants documents lint format generate bench conformance conformance-embedded conformance-whole chaos attacks fuzz parity clean
+.PHONY: help environment binaries up up-real demo down check test verify suite gate test-node test-unit mutants documents lint format generate bench conformance conformance-embedded conformance-whole chaos attacks fuzz parity clean
 
 help: ## Show this list
 	@echo "Targets:"
@@ -79,6 +79,9 @@ suite: binaries ## Run suites with their output, whether they have passed or not
 
 gate: environment ## Run CI's checks in a clean clone of HEAD, and remember the commit if they pass
 	@$(VENV)/python -m hack.suites.gate
+
+test-node: binaries ## Run the tests with real kubelets and containers; needs root (nine minutes, and five more once to build them)
+	@$(VENV)/python -m hack.suites run node --args "$(PYTEST_ARGS)"
 
 test-unit: environment ## Run the unit tests only (three minutes)
 	@$(PYTEST) tests/unit $(PYTEST_ARGS)

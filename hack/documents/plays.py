@@ -9,6 +9,7 @@ DOCUMENTS = (
     "docs/configuration.md",
     "docs/conformance.md",
     "docs/controlplane.md",
+    "docs/first-steps.md",
     "docs/gateway.md",
     "docs/identity.md",
     "docs/metering.md",
@@ -45,13 +46,22 @@ class Play:
     instead: Mapping[str, str] = field(default_factory=dict)
 
 
+# There is no network to fetch packages from; tests/real/test_package.py installs the package.
+FROM_CHECKOUT = {"pip install .": "make environment && export PATH=$PWD/.venv/bin:$PATH"}
+
 PLAYS: Mapping[str, Play] = {
     "README.md": Play(
         clusters=("meta", "r1", "r2", "east", "acme"),
         borrowed={"vcsync.yaml": "docs/configuration.md"},
-        # There is no network to fetch packages from; tests/real/test_package.py installs the package.
-        instead={"pip install .": "make environment && export PATH=$PWD/.venv/bin:$PATH"},
+        instead=FROM_CHECKOUT,
         before={"vcsync install": ("rm -rf vcsync-data",)},
+    ),
+    "docs/first-steps.md": Play(
+        instead=FROM_CHECKOUT,
+        # A reader waits until `vcsync up` says that it is ready.
+        before={
+            "kubectl create deployment": ("until kubectl get serviceaccount default; do sleep 0.5; done",)
+        },
     ),
     "docs/configuration.md": Play(clusters=("east",)),
     "docs/gateway.md": Play(clusters=("umbrella",)),

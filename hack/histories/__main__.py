@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from hack.histories import autoscalers
+from hack.histories import autoscalers, policies
 from hack.histories.arena import arena
 from hack.histories.claims import claims
 from hack.histories.playing import Difference, play
@@ -51,6 +51,13 @@ async def _autoscalers(directory: Path) -> int:
     return 1 if found else 0
 
 
+async def _policies(directory: Path) -> int:
+    async with arena(directory) as sides:
+        found = await policies.differences(sides)
+    print("\n".join([*found, f"{len(policies.CASES)} policies, {len(found)} differ"]))
+    return 1 if found else 0
+
+
 def main() -> int:
     """Play and count; 1 if any history ended differently."""
     parser = argparse.ArgumentParser(prog="python -m hack.histories", description=__doc__)
@@ -64,11 +71,15 @@ def main() -> int:
     parser.add_argument(
         "--autoscalers", action="store_true", help="compare HorizontalPodAutoscalers instead (3 minutes)"
     )
+    parser.add_argument(
+        "--policies", action="store_true", help="compare the status of ValidatingAdmissionPolicies instead"
+    )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # No process remains.
-    if options.autoscalers:
+    if options.autoscalers or options.policies:
         with tempfile.TemporaryDirectory(prefix="vcsync-histories-") as directory:
-            return asyncio.run(_autoscalers(Path(directory)))
+            compare = _autoscalers if options.autoscalers else _policies
+            return asyncio.run(compare(Path(directory)))
     stories = [
         story_of(seed, kind, options.steps)
         for seed in range(options.first, options.first + options.count)

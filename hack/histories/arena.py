@@ -22,7 +22,8 @@ THEIRS, OURS = "theirs", "ours"
 CONTROLLERS = (
     "deployment-controller,replicaset-controller,statefulset-controller,job-controller,garbage-collector-controller,"
     "serviceaccount-controller,namespace-controller,persistentvolumeclaim-protection-controller,"
-    "persistentvolume-binder-controller,persistentvolume-protection-controller,horizontal-pod-autoscaler-controller"
+    "persistentvolume-binder-controller,persistentvolume-protection-controller,horizontal-pod-autoscaler-controller,"
+    "validatingadmissionpolicy-status-controller"
 )
 
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from hack.testbed.binaries import NODE
+
 Tier = Literal["test", "gate", "verify"]
 """Which command runs a suite: `make test` and CI, CI alone, or `make verify`. Each runs those before it, too."""
 
@@ -109,10 +111,12 @@ SUITES = (
     Suite("pool-embedded", "the pool with embedded tenants", "verify", (POOL,), environment=EMBEDDED),
     Suite("pool-hollow", "the pool without any program of Kubernetes but kubectl", "verify", (POOL,), environment=HOLLOW),
     Suite("pool-mixed", "the pool with hollow super clusters alone", "verify", (POOL,), environment=MIXED),
+    Suite("node", "super clusters with real kubelets", "verify", ("tests/real/node",), OTHER_TESTS, programs=NODE),
     Suite("attacks", "hostile tenants", "verify", ("tests/real/attacks", *_real("controlplane_fuzz")), OTHER_TESTS),
     Suite("upstream-data", "Kubernetes' own test data on both servers", "verify", command=("hack.upstream_data",)),
     Suite("histories", "our controllers beside kube-controller-manager", "verify", _real("controllers_histories")),
     Suite("upstream-cel", "the expressions of upstream's CEL tests on both servers", "verify", command=("hack.upstream_cel",)),
+    Suite("kubectl", "kubectl's own tests on a tenant", "verify", command=("hack.kubectl_tests",)),
     Suite("crash", "a killed store loses no acknowledged write", "verify", _real("controlplane_crash")),
     Suite("package", "the installed package", "verify", _real("package")),
     Suite("documents", "every command of README.md and docs/", "verify", _real("documents"), programs=("helm",)),

@@ -14,6 +14,7 @@ from hack.testbed.bed import SHARED, TestBed, TestBedError, stop_recorded
 from hack.testbed.binaries import ON_DEMAND, SERVERS, BuildError, cache_root, ensure
 from hack.testbed.plan import NodeShape
 from hack.testbed.processes import resident_memory
+from hack.testbed.realnode import NodeError
 from hack.testbed.state import State
 
 directory_option = click.option(
@@ -51,6 +52,7 @@ def build(extra: tuple[str, ...]) -> None:
 @click.option("--node-cpu", default=NodeShape.cpu, show_default=True, help="CPU of each node.")
 @click.option("--node-memory", default=NodeShape.memory, show_default=True, help="Memory of each node.")
 @click.option("--node-pods", default=NodeShape.pods, show_default=True, help="Pods each node takes.")
+@click.option("--real-nodes", is_flag=True, help="One real node in each super cluster; needs root.")
 @click.option("--detach", is_flag=True, help="Return when all is ready; `down` ends it.")
 def up(
     *,
@@ -61,6 +63,7 @@ def up(
     node_cpu: str,
     node_memory: str,
     node_pods: str,
+    real_nodes: bool,
     detach: bool,
 ) -> None:
     """Start the test bed; without --detach it runs until Ctrl-C."""
@@ -72,6 +75,7 @@ def up(
         tenants=tenants,
         directory=directory,
         node_shape=shape,
+        real_nodes=real_nodes,
         detached=detach,
         progress=report,
     )
@@ -153,7 +157,7 @@ def run() -> None:
     """Run from the command line; a failure is printed as one line with the ends of logs, and the exit code is 1."""
     try:
         main(standalone_mode=True)
-    except (BuildError, TestBedError, ValueError, TimeoutError) as error:
+    except (BuildError, NodeError, TestBedError, ValueError, TimeoutError) as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(1)
 

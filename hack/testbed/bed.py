@@ -14,13 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn, Self
 
-from hack.testbed import embedded, servers
+from hack.testbed import embedded, realnode, servers
 from hack.testbed import state as state_file
 from hack.testbed.binaries import KUBERNETES_VERSION, SERVERS, Progress, ensure, tail
 from hack.testbed.checks import controllers_work, is_served, nodes_ready
 from hack.testbed.cluster import READY_SECONDS, Cluster, KubectlError
 from hack.testbed.files import write_files
-from hack.testbed.plan import CONTROL_PLANE, DRIVERS, HOLLOW, MAX_CLUSTERS, NodeShape, Plan, Role
+from hack.testbed.plan import CONTROL_PLANE, DRIVERS, HOLLOW, MAX_CLUSTERS, REAL_NODE, NodeShape, Plan, Role
 from hack.testbed.processes import Process, Spawner, boot_id, free_ports, start_time
 from hack.testbed.processes import stop as stop_processes
 from hack.testbed.processes import wait_gone as wait_processes_gone
@@ -59,10 +59,11 @@ class TestBed:
         directory: Path | None = None,
         node_shape: NodeShape | None = None,
         without_admission: Sequence[str] = (),
-        embedded: Collection[Role] = (),
+        embedded: Collection[str] = (),
         embedded_on_etcd: bool = False,
         etcd_members: int = 1,
         ours: bool = False,
+        real_nodes: bool = False,
         detached: bool = False,
         progress: Progress | None = None,
     ) -> None:
@@ -75,12 +76,13 @@ class TestBed:
             directory: for data, logs and kubeconfigs; None: a temporary one, which is removed at the end.
             node_shape: capacity of each node.
             without_admission: default admission plug-ins to disable in every API server.
-            embedded: roles of the clusters that share embedded control planes (one for super clusters, one for all
+            embedded: roles or names of the clusters that share embedded control planes (one for super clusters, one for all
                 others) instead of having their own kube-apiserver.
             embedded_on_etcd: whether embedded control planes store objects in the bed's etcd instead of a file.
             etcd_members: number of members of the bed's etcd, each in its own process; `stop_member` stops one.
             ours: whether embedded clusters have vcsync's controllers and hollow nodes instead of
                 kube-controller-manager, kube-scheduler and kwok.
+            real_nodes: whether each super cluster has one real node instead of hollow ones; needs root.
             detached: whether the servers outlive this process; `stop_recorded(directory)` stops them.
             progress: called with lines of progress.
         """
@@ -92,6 +94,11 @@ class TestBed:
         self._embedded_on_etcd = embedded_on_etcd
         self._etcd_members = etcd_members
         self._ours = ours
+        self._real_nodes = real_nodes
+        if real_nodes and any(each[1] == "super" and self._is_embedded(*each) for each in self._wanted):
+            raise ValueError(
+                "real_nodes needs super clusters with kube-apiservers: take them out of embedded"
+            )
         self._nodes = nodes
         self._shape = node_shape or NodeShape()
         self._without_admission = tuple(without_admission)
@@ -159,12 +166,15 @@ class TestBed:
 
         Raises:
             BuildError: a binary is missing and cannot be built.
+            NodeError: the machine cannot have real nodes.
             TestBedError: a server did not start, or another test bed runs in the directory.
         """
+        if self._real_nodes:
+            realnode.prepare(self.directory, self._report)
         ensure(SERVERS, self._report)
         self._prepare_directory()
         try:
-            if self._embedded_on_etcd or any(role not in self._embedded for _, role in self._wanted):
+            if self._embedded_on_etcd or not all(self._is_embedded(*each) for each in self._wanted):
                 self._start_etcd()
             for name, role in self._wanted:
                 self._plan(name, role, self._nodes)
@@ -184,6 +194,7 @@ class TestBed:
         restarted = recorded.running() if recorded else []
         stop_processes([*self.state.running(), *restarted], self._spawner.reap)
         self._spawner.close()
+        _remove_nodes(self.state.plans.values())
         shutil.rmtree(self.directory if self._temporary else self.directory / "etcd", ignore_errors=True)
         for plane in self.directory.glob(f"{CONTROL_PLANE}*/"):
             shutil.rmtree(plane, ignore_errors=True)
@@ -205,6 +216,7 @@ class TestBed:
         """Remove a cluster permanently; processes that it shares with others continue to run."""
         del self._clusters[name]
         stop_processes(self.state.processes.get(name, {}).values(), self._spawner.reap)
+        _remove_nodes([self.state.plans[name]])
         with self._lock:
             del self.state.plans[name]
             self.state.processes.pop(name, None)
@@ -270,6 +282,8 @@ class TestBed:
             self._run_control_plane(plan)
         elif program == DRIVERS:
             self._run_controllers(plan)
+        elif program in REAL_NODE:
+            self._run_node(plan, program)
         else:
             command = (
                 embedded.hollow(plan)
@@ -331,6 +345,9 @@ class TestBed:
     def _of_role(self, role: Role) -> dict[str, Cluster]:
         return {name: cluster for name, cluster in self._clusters.items() if cluster.role == role}
 
+    def _is_embedded(self, name: str, role: Role) -> bool:
+        return not self._embedded.isdisjoint((name, role))
+
     def _prepare_directory(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         old = state_file.load(self.directory)
@@ -375,6 +392,25 @@ class TestBed:
         name = f"{plan.plane}-{DRIVERS}"
         self._run(SHARED, name, embedded.controllers(self._data(plan)), self.directory / f"{name}.log")
 
+    def _run_node(self, plan: Plan, component: str) -> None:
+        """Start a part of a real node, and wait until the next one can start."""
+        cluster, log = self._clusters[plan.name], plan.folder / f"{component}.log"
+        if component == "node":
+            realnode.wait_ended(plan)
+            self._forget(plan.name, REAL_NODE)  # they ended with the node's namespaces
+            self._run(plan.name, component, realnode.namespaces(plan), log)
+            cluster.wait_for(f"{plan.name}: namespaces of the node", lambda: realnode.init(plan) > 0)
+            return
+        self._run(plan.name, component, realnode.program(plan, component), log, realnode.init(plan))
+        if component == "containerd":
+            cluster.wait_for(f"{plan.name}: containerd", lambda: realnode.containerd_serves(plan))
+            realnode.import_images(plan)
+
+    def _forget(self, group: str, components: Iterable[str]) -> None:
+        with self._lock:
+            for each in components:
+                self.state.processes.get(group, {}).pop(each, None)
+
     def _data(self, plan: Plan) -> Path:
         return self.directory / plan.plane
 
@@ -415,7 +451,7 @@ class TestBed:
             if index is None:
                 raise TestBedError(f"a test bed holds {MAX_CLUSTERS} clusters at most")
             port, kwok_port = free_ports(2, {port for plan in plans for port in (plan.port, plan.kwok_port)})
-            is_embedded = role in self._embedded
+            is_embedded = self._is_embedded(name, role)
             plan = Plan(
                 name,
                 role,
@@ -431,6 +467,8 @@ class TestBed:
                 nodes if role == "super" else 0,
                 self._shape,
             )
+            if self._real_nodes and role == "super":
+                plan = replace(plan, nodes=1, real=True)
             if is_embedded:
                 ports = [each.port for each in plans if each.embedded and each.plane == plan.plane]
                 plan = replace(plan, port=next(iter(ports), port))
@@ -482,11 +520,11 @@ class TestBed:
                 if status != 201:
                     raise TestBedError(f"{cluster.name}: creating {node['metadata']['name']}: {answer}")
 
-    def _run(self, group: str, component: str, command: Sequence[str], log: Path) -> None:
+    def _run(self, group: str, component: str, command: Sequence[str], log: Path, inside: int = 0) -> None:
         with self._lock:
             if self._stopping.is_set():
                 raise TestBedError("the test bed was stopped")
-            process = self._spawner.start(command, log, self.directory)
+            process = self._spawner.start(command, log, self.directory, inside)
             self.state.processes.setdefault(group, {})[component] = process
             state_file.save(self.state, self.directory)
 
@@ -509,9 +547,16 @@ def stop_recorded(directory: Path) -> int:
         return 0
     running = state.running()
     stop_processes(running)
+    _remove_nodes(state.plans.values())
     shutil.rmtree(directory / "etcd", ignore_errors=True)
     (directory / state_file.FILE).unlink(missing_ok=True)
     return len(running)
+
+
+def _remove_nodes(plans: Iterable[Plan]) -> None:
+    for plan in plans:
+        if plan.real:
+            realnode.remove(plan)
 
 
 def _myself() -> Process:

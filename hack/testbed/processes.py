@@ -1,5 +1,6 @@
 """Starts servers, identifies them later by process id and start time, and stops them reliably."""
 
+import contextlib
 import ctypes
 import fcntl
 import json
@@ -15,6 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from hack.node.namespaces import children_inside
 
 STOP_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -58,9 +61,16 @@ class Spawner:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="testbed-spawner")
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
-    def start(self, command: Sequence[str], log: Path, cwd: Path) -> Process:
-        """Run a command in its own process group, with its output appended to `log`."""
-        return self._thread.submit(self._start, command, log, cwd).result()
+    def start(self, command: Sequence[str], log: Path, cwd: Path, inside: int = 0) -> Process:
+        """Run a command in its own process group.
+
+        Args:
+            command: program and arguments.
+            log: file to which its output is appended.
+            cwd: its working directory.
+            inside: id of a process in whose process id namespace it runs; 0: in this one's.
+        """
+        return self._thread.submit(self._start, command, log, cwd, inside).result()
 
     def reap(self, process: Process) -> int | None:
         """Return the exit code of a child that has ended, else None."""
@@ -78,9 +88,10 @@ class Spawner:
                 # The process is detached: suppress Popen's warning that it still runs.
                 child.returncode = 0
 
-    def _start(self, command: Sequence[str], log: Path, cwd: Path) -> Process:
+    def _start(self, command: Sequence[str], log: Path, cwd: Path, inside: int) -> Process:
         die_with_parent = _dying_with(os.getpid()) if self._die_with_us else None
-        with log.open("ab") as output:
+        space = children_inside(inside) if inside else contextlib.nullcontext()
+        with log.open("ab") as output, space:
             child = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -220,8 +231,8 @@ def _other_threads(pid: int) -> bool:
 def _dying_with(parent: int) -> Callable[[], None]:
     def prepare() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        # The parent may have ended before prctl was called.
-        if os.getppid() != parent:
+        # The parent may have ended before prctl was called. In another process id namespace it has the id 0.
+        if os.getppid() not in (parent, 0):
             os._exit(1)
 
     return prepare

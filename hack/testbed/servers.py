@@ -88,11 +88,18 @@ def apiserver(plan: Plan) -> list[str]:
         f"--proxy-client-key-file={folder}/front-proxy-client.key",
         f"--kubelet-client-certificate={folder}/kubelet-client.crt",
         f"--kubelet-client-key={folder}/kubelet-client.key",
-        # The kubelet of hollow nodes is kwok on this machine, and their external name is "localhost". The other address
-        # types follow in the default order.
-        "--kubelet-preferred-address-types=ExternalDNS,Hostname,InternalIP",
+        f"--kubelet-preferred-address-types={','.join(address_types(plan))}",
         "--profiling=false",
     ]
+
+
+def address_types(plan: Plan) -> tuple[str, ...]:
+    """Return the types of nodes' addresses at which kube-apiserver reaches kubelets, the preferred one first.
+
+    The kubelet of hollow nodes is kwok on this machine, and their external name is "localhost". No name server knows the
+    name of a real node.
+    """
+    return ("InternalIP",) if plan.real else ("ExternalDNS", "Hostname", "InternalIP")
 
 
 def controller_manager(plan: Plan) -> list[str]:

@@ -49,13 +49,13 @@ class Document(NamedTuple):
     content: dict[str, Any]
 
 
-def modules() -> dict[str, Path]:
+def modules(names: Iterable[str] = tuple(FOLDERS)) -> dict[str, Path]:
     """Return the folder of each module in the module cache.
 
     Raises:
         CalledProcessError: `go` cannot download a module.
     """
-    command = [str(find_go()), "mod", "download", "-json", *FOLDERS]
+    command = [str(find_go()), "mod", "download", "-json", *names]
     output = subprocess.run(command, cwd=MODULE, capture_output=True, text=True, check=True).stdout
     return {each["Path"]: Path(each["Dir"]) for each in _values(output)}
 

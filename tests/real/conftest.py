@@ -33,8 +33,9 @@ HEAVY = frozenset(
         "schedulers", "tenants_real_meta", "testbed", "up_real", "up_real_super", "up_streams", "wrong_servers",
     )
 )  # fmt: skip
-"""Modules beside those of pool/ whose tests start several kube-apiservers. Two such test beds at a time would be too many
-for two processors."""
+"""Modules beside those of node/ and pool/ whose tests start several kube-apiservers. Two such test beds at a time would
+be too many for two processors."""
+HEAVY_FOLDERS = ("tests/real/node/", "tests/real/pool/")
 HEAVY_FIXTURES = frozenset({"testbed", "pool", "bed"})
 """Fixtures that start them."""
 
@@ -84,7 +85,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
 def is_heavy(node_id: str) -> bool:
     """Return whether a test is in a heavy module."""
-    return node_id.startswith("tests/real/pool/") or Path(node_id.partition("::")[0]).stem in HEAVY
+    return node_id.startswith(HEAVY_FOLDERS) or Path(node_id.partition("::")[0]).stem in HEAVY
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -128,6 +128,36 @@ def test_a_service_account_is_impersonated_with_its_groups(admin: User) -> None:
     )
 
 
+def test_tokens_of_service_accounts_are_valid_at_the_door(door: Door, admin: User, tmp_path: Path) -> None:
+    admin.kubectl("create", "serviceaccount", "robot")
+    account = f"system:serviceaccount:{admin.namespace}:robot"
+    robot = with_token(admin, admin.kubectl("create", "token", "robot").strip(), tmp_path / "robot")
+    user = msgspec.json.decode(robot.kubectl("auth", "whoami", "-o", "json"))["status"]["userInfo"]
+    assert user["username"] == account
+    assert user["extra"]["authentication.kubernetes.io/credential-id"][0].startswith("JTI=")
+    assert f'User "{account}" cannot list resource "configmaps"' in robot.refused("get", "configmaps")
+    admin.kubectl("create", "rolebinding", "robots", "--clusterrole=view", f"--serviceaccount={account[22:]}")
+    eventually(lambda: robot.run("get", "configmaps").returncode == 0)
+    assert "only at the control plane's own address" in robot.refused("get", "pods", "--as=bob")
+    for tenant in ("acme", "no-such"):
+        assert "Unauthorized" in robot.refused(
+            f"--server={door.plane.url}/tenants/{tenant}", "get", "--raw", "/api"
+        )
+    assert "Unauthorized" in robot.refused(f"--server={door.plane.url}", "get", "--raw", "/api")
+    admin.kubectl("delete", "serviceaccount", "robot")
+    eventually(lambda: robot.run("get", "configmaps").returncode != 0)
+    assert "Unauthorized" in robot.refused("get", "--raw", "/api")
+
+
+def with_token(user: User, token: str, path: Path) -> User:
+    """Return a user with the same server who has a token instead of a certificate."""
+    content = yaml.safe_load(user.kubeconfig.read_text())
+    content["users"][0]["user"] = {"token": token}
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(content))
+    return User(path, user.namespace)
+
+
 def test_the_gateway_itself_can_do_nothing_else(testbed: TestBed) -> None:
     umbrella = testbed.tenants["umbrella"]
     secret = umbrella.kubectl("get", "secret", "vcsync-gateway-token", "-n", "vcsync-system", "-o", "json")

@@ -290,6 +290,8 @@ def gateway_manifests(groups: Sequence[str] = (), extra: Sequence[str] = ()) -> 
         ),
         # Whether a user may impersonate another one is a question to the API server.
         Grant(group="authorization.k8s.io", resources=("subjectaccessreviews",), verbs=("create",)),
+        # The keys tell whose the ServiceAccount tokens are that arrive at the gateway.
+        Grant(group="", resources=(), verbs=("get",), urls=("/openid/v1/jwks",)),
     ]
     name, role = names.service_account(names.ROLE_GATEWAY), names.ROLE_GATEWAY
     administrators = _object(f"{RBAC_GROUP}/v1", "ClusterRoleBinding", names.TENANT_ADMINS, role=role) | {

@@ -10,13 +10,14 @@ from typing import Any
 
 import msgspec
 
-from vcsync.apimachinery.errors import unavailable
+from vcsync.apimachinery.errors import forbidden, unavailable
 from vcsync.apiserver.authorization.impersonation import Worked, impersonated, wanted_user
 from vcsync.apiserver.authorization.recently_used import RecentlyUsed
 from vcsync.apiserver.request.caller import Asked, Caller, Decision
 from vcsync.gateway.failures import NO_DECISION
 from vcsync.gateway.impersonation import impersonation_headers
 
+ACCOUNT_MAY_NOT = "a ServiceAccount token can impersonate users only at the control plane's own address"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 Review = Callable[[bytes], Awaitable[bytes]]
@@ -53,6 +54,8 @@ async def impersonated_upstream(
     wanted = wanted_user(headers.items())
     if wanted is None:
         return caller
+    if caller.by_control_plane:
+        raise forbidden("users", "", caller.user.name, ACCOUNT_MAY_NOT)
     impersonation_headers(caller.user)  # Refuses a caller that the API server could not know.
 
     async def decide(who: Caller, asked: Asked) -> Decision:

@@ -11,6 +11,9 @@ RETRY_SECONDS = 1
 UNREACHED = frozenset({503, 504})
 """Status codes of requests that an API server did not serve."""
 NO_DECISION = "the API server of this control plane does not tell the gateway whom users may impersonate"
+NO_KEYS = (
+    "the API server of this control plane does not tell the gateway which keys sign ServiceAccount tokens"
+)
 NO_LONGER = "this control plane is no longer reached through this server"
 
 

@@ -9,8 +9,15 @@ import structlog
 from multidict import CIMultiDict
 from yarl import URL
 
-from vcsync.apimachinery.errors import StatusError, forbidden, method_not_allowed, unavailable
+from vcsync.apimachinery.errors import (
+    StatusError,
+    forbidden,
+    method_not_allowed,
+    unauthorized,
+    unavailable,
+)
 from vcsync.apiserver.audit.request_log import HEADER, is_long_running
+from vcsync.apiserver.authentication.authenticator import bearer
 from vcsync.apiserver.handlers.exchange import Incoming
 from vcsync.apiserver.handlers.upgrade_headers import wanted_protocol
 from vcsync.apiserver.request.caller import Caller
@@ -18,7 +25,14 @@ from vcsync.apiserver.request.reply import Reply, Stream
 from vcsync.apiserver.request.request_info import Query, RequestInfo
 from vcsync.gateway.access import REVIEWS, impersonated_upstream
 from vcsync.gateway.bodies import AnswerBody, RequestBody, arrived_body
-from vcsync.gateway.failures import NO_DECISION, NO_LONGER, UNREACHED, credential_refused, unreachable
+from vcsync.gateway.failures import (
+    NO_DECISION,
+    NO_KEYS,
+    NO_LONGER,
+    UNREACHED,
+    credential_refused,
+    unreachable,
+)
 from vcsync.gateway.headers import Pairs, body_length, joined, request_headers, response_headers
 from vcsync.gateway.impersonation import impersonation_headers
 from vcsync.gateway.paths import forwarded_target
@@ -28,8 +42,11 @@ from vcsync.gateway.upstreams import Pool, Upstreams
 ANSWER_SECONDS = 75.0
 """Time until an answer begins. An API server itself gives up after 60 seconds."""
 REVIEW_SECONDS = 10.0
-"""Timeout of a SubjectAccessReview."""
+"""Timeout of a request that the gateway makes for itself."""
 MAX_REVIEW_BYTES = 64 * 1024
+"""Longest answer to such a request."""
+KEY_SET = "/openid/v1/jwks"
+"""Path of the keys that sign ServiceAccount tokens (Kubernetes, "ServiceAccount issuer discovery")."""
 OK, CREATED, UNAUTHORIZED, PROXY_UNAUTHORIZED = 200, 201, 401, 407
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 """Methods that are forwarded. The target of others, such as CONNECT, would not be the path."""
@@ -38,6 +55,9 @@ BODILESS = frozenset({"GET", "HEAD"})
 EMPTY = frozenset({204, 304})
 """Status codes of answers without a body."""
 JSON = "application/json"
+ACCEPTED = f"{JSON}, application/jwk-set+json"
+Refused = Callable[[], StatusError]
+"""Returns the answer for a request whose credential the API server refuses."""
 _Result = TypeVar("_Result")
 _log = structlog.get_logger(__name__)
 
@@ -85,20 +105,40 @@ class Forwarder:
             raise method_not_allowed()
         target = forwarded_target(incoming.method, incoming.path, incoming.query, info, query)
         pool = await self._pool(tenant)
-        own = [*_credential(pool), *impersonation_headers(caller.user), (HEADER, incoming.audit_id)]
+        own = [*_identity(pool, incoming, caller), (HEADER, incoming.audit_id)]
+        refused = unauthorized if caller.by_control_plane else credential_refused
         if info.subresource in UPGRADED and (protocol := wanted_protocol(incoming.headers)):
             own += [each for each in request_headers(incoming.headers) if each[0].lower() == "user-agent"]
-            answer = upgraded(pool, incoming.method, target, incoming.headers, protocol, own)
+            answer = upgraded(pool, incoming.method, target, incoming.headers, protocol, own, refused)
             return await _logged(pool, answer)
-        sent = _sent(pool, incoming, target, [*request_headers(incoming.headers), *own])
+        sent = _sent(pool, incoming, target, [*request_headers(incoming.headers), *own], refused)
         response = await _logged(pool, sent)
         return _answer(pool, response, incoming.method, long_running=is_long_running(info))
+
+    async def key_set(self, tenant: str) -> bytes:
+        """Return the JSON Web Key Set with which a tenant's API server signs ServiceAccount tokens.
+
+        Raises:
+            StatusError: 503 or 504, the API server does not return it.
+        """
+        return await _asked(await self._pool(tenant), "GET", KEY_SET, OK, NO_KEYS)
 
     async def _pool(self, tenant: str) -> Pool:
         pool = await self._upstreams.pool(tenant)
         if pool is None:
             raise unavailable(NO_LONGER)
         return pool
+
+
+def _identity(pool: Pool, incoming: Incoming, caller: Caller) -> Pairs:
+    """Return the headers that tell the API server who calls.
+
+    Raises:
+        StatusError: 403, the caller cannot be impersonated.
+    """
+    if caller.by_control_plane:
+        return [("Authorization", f"Bearer {bearer(incoming.headers.get('Authorization'))}")]
+    return [*_credential(pool), *impersonation_headers(caller.user)]
 
 
 def _credential(pool: Pool) -> Pairs:
@@ -111,18 +151,39 @@ async def _review(pool: Pool, body: bytes) -> bytes:
     Raises:
         StatusError: 503 or 504, the API server does not answer it.
     """
-    headers = [*_credential(pool), ("Content-Type", JSON), ("Accept", JSON)]
+    return await _asked(pool, "POST", REVIEWS, CREATED, NO_DECISION, body)
+
+
+async def _asked(  # noqa: PLR0917 - the parts of a request
+    pool: Pool, method: str, path: str, success: int, failure: str, body: bytes | None = None
+) -> bytes:
+    """Make a request as the gateway, and return the answer.
+
+    Args:
+        pool: Connections to the API server.
+        method: Method of the request.
+        path: Its path.
+        success: Status code of an answer that can be used.
+        failure: Message for other answers.
+        body: Body of the request in JSON, if it has one.
+
+    Raises:
+        StatusError: 503 or 504, there is no such answer.
+    """
+    headers = [*_credential(pool), ("Accept", ACCEPTED)]
+    if body is not None:
+        headers.append(("Content-Type", JSON))
     try:
         async with asyncio.timeout(REVIEW_SECONDS):
-            response = await _request(pool, "POST", REVIEWS, headers, body)
+            response = await _request(pool, method, path, headers, body)
             async with response:
                 answer = await _read(response)
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         raise unreachable(error) from error
     if response.status == UNAUTHORIZED:
         raise credential_refused()
-    if response.status != CREATED:
-        raise unavailable(NO_DECISION)
+    if response.status != success:
+        raise unavailable(failure)
     return answer
 
 
@@ -140,7 +201,9 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     return bytes(body)
 
 
-async def _sent(pool: Pool, incoming: Incoming, target: str, headers: Pairs) -> aiohttp.ClientResponse:
+async def _sent(
+    pool: Pool, incoming: Incoming, target: str, headers: Pairs, refused: Refused
+) -> aiohttp.ClientResponse:
     """Send a request and return the answer, whose body follows.
 
     Raises:
@@ -160,7 +223,7 @@ async def _sent(pool: Pool, incoming: Incoming, target: str, headers: Pairs) -> 
         raise unreachable(error) from error
     if response.status in (UNAUTHORIZED, PROXY_UNAUTHORIZED) or response.status < OK:
         response.close()
-        raise credential_refused() if response.status == UNAUTHORIZED else unreachable(ConnectionError())
+        raise refused() if response.status == UNAUTHORIZED else unreachable(ConnectionError())
     return response
 
 

@@ -1,7 +1,7 @@
 """Upgraded connections to external API servers: exec, attach, port-forward and proxied WebSockets."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from urllib.parse import urlsplit
 
@@ -17,7 +17,7 @@ from vcsync.apiserver.kubelets.raw_response import (
     read_head,
 )
 from vcsync.apiserver.request.reply import Reply, Stream
-from vcsync.gateway.failures import RETRY_SECONDS, credential_refused, unreachable
+from vcsync.gateway.failures import RETRY_SECONDS, unreachable
 from vcsync.gateway.headers import Pairs, response_headers
 from vcsync.gateway.upstreams import CONNECT_SECONDS, MAX_CONNECTIONS, Pool
 
@@ -31,7 +31,13 @@ UPGRADED = frozenset({"exec", "attach", "portforward", "proxy"})
 
 
 async def upgraded(  # noqa: PLR0917 - one request
-    pool: Pool, method: str, target: str, headers: Mapping[str, str], protocol: str, own: Pairs
+    pool: Pool,
+    method: str,
+    target: str,
+    headers: Mapping[str, str],
+    protocol: str,
+    own: Pairs,
+    refused: Callable[[], StatusError],
 ) -> Reply | Stream:
     """Forward a request that upgrades its connection, and return the answer.
 
@@ -42,9 +48,10 @@ async def upgraded(  # noqa: PLR0917 - one request
         headers: Headers of the client.
         protocol: Result of `wanted_protocol`.
         own: Headers to send besides those of the upgrade.
+        refused: Returns the error if the API server refuses the credential.
 
     Raises:
-        StatusError: 503 or 504, the API server cannot be reached.
+        StatusError: 401, the API server refuses the client's own token; 503 or 504, the API server cannot be reached.
     """
     lines = [*forwarded_upgrade(headers, protocol), *(f"{name}: {value}" for name, value in own)]
     if method != "GET":
@@ -54,7 +61,7 @@ async def upgraded(  # noqa: PLR0917 - one request
         opened = await stack.enter_async_context(_opened(pool, f"{method} {_path(pool)}{target}", lines))
         if opened.status == 101:
             return tunnel(stack, opened)
-        answer = await _refusal(opened)
+        answer = await _refusal(opened, refused)
     except BaseException:
         await stack.aclose()
         raise
@@ -97,14 +104,14 @@ def _path(pool: Pool) -> str:
     return urlsplit(pool.url).path
 
 
-async def _refusal(opened: RawResponse) -> Reply:
+async def _refusal(opened: RawResponse, refused: Callable[[], StatusError]) -> Reply:
     """Return an answer that is not an upgrade.
 
     Raises:
-        StatusError: The API server refuses the gateway, or the body is not as short and plain as a Status.
+        StatusError: The API server refuses the credential, or the body is not as short and plain as a Status.
     """
     if opened.status == UNAUTHORIZED:
-        raise credential_refused()
+        raise refused()
     length = opened.header("content-length")
     if not length.isdecimal() or len(length) > MAX_DIGITS or int(length) > MAX_ERROR_BYTES:
         status = opened.status if MIN_REFUSAL <= opened.status < MAX_REFUSAL else 502

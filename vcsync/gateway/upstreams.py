@@ -5,13 +5,11 @@ a server, or by a credential, that the operator no longer wants.
 """
 
 import asyncio
-import socket
 import ssl
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import aiohttp
-from aiohttp import AddrInfoType
 
 from vcsync.apiserver.kubelets.raw_response import keep_alive
 from vcsync.apiserver.storage.interface import Change
@@ -72,9 +70,13 @@ class Upstreams:
 
     Args:
         tenants: All tenants.
+
+    Attributes:
+        on_drop: Called with each tenant whose connections are closed.
     """
 
     def __init__(self, tenants: TenantRegistry) -> None:
+        self.on_drop: Callable[[str], None] = lambda _tenant: None
         self._tenants = tenants
         self._pools: dict[str, Pool] = {}
         self._outdated: list[Pool] = []
@@ -125,6 +127,7 @@ class Upstreams:
         pool = self._pools.pop(tenant, None)
         if pool is not None:
             self._outdated.append(pool)
+            self.on_drop(tenant)
             self._wake.set()
 
     async def run(self) -> None:
@@ -149,7 +152,7 @@ def _open(tenant: str, upstream: Upstream) -> Pool:
             ssl=context,
             limit=MAX_CONNECTIONS,
             keepalive_timeout=IDLE_SECONDS,
-            socket_factory=_socket,
+            prepare=keep_alive,
         ),
         timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -161,10 +164,3 @@ def _open(tenant: str, upstream: Upstream) -> Pool:
         skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
     )
     return Pool(tenant, upstream, server_url(upstream.server), context, session)
-
-
-def _socket(address: AddrInfoType) -> socket.socket:
-    family, kind, protocol, *_ = address
-    created = socket.socket(family, kind, protocol)
-    keep_alive(created)
-    return created

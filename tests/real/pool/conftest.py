@@ -6,6 +6,7 @@ VCSYNC_TENANTS=embedded gives the tenants embedded control planes instead of kub
 VCSYNC_TENANTS=embedded-etcd with objects in etcd. VCSYNC_SUPERS=hollow gives the pool hollow super clusters: another
 embedded control plane, with simulated nodes and vcsync's own controllers. With both, the embedded tenants have those
 controllers, too, the meta cluster is embedded, and kubectl is the only program of Kubernetes that runs.
+VCSYNC_NODES=real gives each super cluster one real node instead of two hollow ones.
 """
 
 import os
@@ -53,6 +54,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
         embedded=embedded,
         embedded_on_etcd=tenants == "embedded-etcd",
         ours=hollow,
+        real_nodes=os.environ.get("VCSYNC_NODES") == "real",
     )
     began = time.monotonic()
     with (

@@ -57,6 +57,9 @@ class ApiServer:
         received: All requests, whose bodies are complete.
         reviews: Bodies of SubjectAccessReviews. They are answered by `allowed`, and are not among `received`.
         connections: Number of connections that were accepted.
+        keys: JSON Web Key Set of its ServiceAccount tokens, or empty if it returns none.
+        key_reads: How often the keys were read, by whom. Such requests are not among `received`.
+        refuses: Whether every other request gets 401.
     """
 
     port: int = 0
@@ -64,6 +67,9 @@ class ApiServer:
     received: list[Received] = field(default_factory=list)
     reviews: list[dict] = field(default_factory=list)  # type: ignore[type-arg]
     connections: int = 0
+    keys: bytes = b""
+    key_reads: list[str] = field(default_factory=list)
+    refuses: bool = False
     answer: Callable[[Received, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]] | None = None
     allowed: Callable[[dict], bool] = lambda _: False  # type: ignore[type-arg]
     _server: asyncio.Server | None = None
@@ -104,13 +110,17 @@ class ApiServer:
                 if found.line.startswith("POST /apis/authorization.k8s.io/v1/subjectaccessreviews "):
                     await self._review(await _body(found, reader), writer)
                     continue
+                if found.line.startswith("GET /openid/v1/jwks "):
+                    self.key_reads += found.header("authorization")
+                    writer.write(_answer(200, self.keys) if self.keys else _answer(403, b"{}"))
+                    continue
                 if self.answer is not None:
                     self.received.append(found)
                     await self.answer(found, reader, writer)
                     break
                 found.body = await _body(found, reader)
                 self.received.append(found)
-                writer.write(OK)
+                writer.write(_answer(401, b"{}") if self.refuses else OK)
                 await writer.drain()
         self._writers.discard(writer)
         writer.close()
@@ -121,6 +131,10 @@ class ApiServer:
         answer = msgspec.json.encode({"status": {"allowed": self.allowed(review["spec"])}})
         writer.write(b"HTTP/1.1 201 Created\r\nContent-Length: %d\r\n\r\n%b" % (len(answer), answer))
         await writer.drain()
+
+
+def _answer(status: int, body: bytes) -> bytes:
+    return b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%b" % (status, len(body), body)
 
 
 async def _body(found: Received, reader: asyncio.StreamReader) -> bytes:

@@ -43,8 +43,8 @@ def test_compiled_assets_have_precedence_over_the_cache(tmp_path: Path) -> None:
 
 
 def test_an_unknown_program_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(BuildError, match=r"'kubelet'.*kube-apiserver.*e2e\.test"):
-        binaries.locate("kubelet")
+    with pytest.raises(BuildError, match=r"'kubeadm'.*kube-apiserver.*e2e\.test"):
+        binaries.locate("kubeadm")
 
 
 def test_the_cache_folder_changes_with_modules_and_flags(
@@ -71,10 +71,13 @@ def test_every_family_has_its_module_and_pins_the_versions_it_stamps() -> None:
     assert f"k8s.io/kubernetes {binaries.KUBERNETES_VERSION}" in modules["kubernetes"]
     assert f"sigs.k8s.io/kwok {binaries.KWOK_VERSION}" in modules["kwok"]
     assert f"helm.sh/helm/v4 {binaries.HELM_VERSION}" in modules["helm"]
+    assert f"k8s.io/kubernetes {binaries.KUBERNETES_VERSION}" in modules["kubelet"]
+    assert f"containerd/v2 {binaries.CONTAINERD_VERSION}" in modules["containerd"]
 
 
 def test_programs_other_than_servers_are_built_only_on_request() -> None:
-    assert {"helm", "e2e.test"} == set(binaries.ON_DEMAND)
+    assert {"helm", "e2e.test", *binaries.NODE} == set(binaries.ON_DEMAND)
+    assert {"kubelet", "containerd", "runc", "bridge"} < set(binaries.NODE)
     assert not set(binaries.ON_DEMAND) & set(binaries.SERVERS)
 
 
@@ -213,3 +216,15 @@ def test_tail_of_a_log(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("\n".join(map(str, range(100))))
     assert binaries.tail(tmp_path / "log", 2) == "98\n99"
     assert binaries.tail(tmp_path / "missing") == ""
+
+
+def test_a_family_with_c_and_tags_is_built_with_them(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    containerd, runc = (next(f for f in FAMILIES if f.name == name) for name in ("containerd", "runc"))
+    assert containerd.command("ctr")[-3:-1] == ["-tags", "no_btrfs,no_devmapper,no_zfs"]
+    assert "-tags" not in runc.command("runc")
+    monkeypatch.setattr(binaries, "find_go", lambda _: program(tmp_path / "bin" / "go"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BuildError, match="building runc needs gcc: install it"):
+        binaries.ensure(["runc"])

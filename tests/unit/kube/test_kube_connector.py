@@ -4,16 +4,20 @@ import asyncio
 import base64
 import gc
 import json
+import os
 import socket
 import ssl
+import struct
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from unittest.mock import patch
 
+import aiohttp
 import pytest
 import uvloop
 from aiohttp.client_proto import ResponseHandler
@@ -21,10 +25,13 @@ from aiohttp.client_proto import ResponseHandler
 from vcsync.apiserver.tenants import pki
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
+from vcsync.kube.connector import Connector
 from vcsync.kube.errors import Timeout
 from vcsync.kube.resources import CONFIG_MAPS
 
 HOST = "127.0.0.1"
+RESETS = 1000
+"""Connections that are reset. In more than one of ten, the reset arrives at the critical moment."""
 
 
 @contextmanager
@@ -116,6 +123,46 @@ def test_a_call_without_response_leaves_no_connection(
 def test_a_call_that_is_cancelled_as_it_connects_leaves_no_connection(tmp_path: Path, loop) -> None:
     with silent(tmp_path) as kubeconfig:
         assert unclosed_connections(cancelled_as_it_connects, kubeconfig, loop) == []
+
+
+@LOOPS
+def test_refused_handshakes_close_no_file_of_others(loop) -> None:
+    """A socket that Python and uvloop both close takes the file that has got its number in between."""
+    with resetting() as port, asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(handshakes(port))
+
+
+async def handshakes(port: int) -> None:
+    async with aiohttp.ClientSession(connector=Connector(ssl=ssl.create_default_context())) as session:
+        for _ in range(RESETS):
+            try:
+                await session.get(f"https://{HOST}:{port}")
+            except aiohttp.ClientError as error:
+                others = os.pipe()
+                traceback.clear_frames(error.__traceback__)
+            for each in others:
+                os.close(each)
+
+
+@contextmanager
+def resetting() -> Iterator[int]:
+    """Accept connections and reset them at once, as the kernel does for a server that was killed; yields the port."""
+    with socket.create_server((HOST, 0)) as listener:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    peer, _ = listener.accept()
+                    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    peer.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
 
 
 def unclosed_connections(calls, kubeconfig: bytes, loop) -> list[str]:

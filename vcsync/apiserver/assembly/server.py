@@ -71,8 +71,7 @@ from vcsync.apiserver.storage.interface import Store
 from vcsync.apiserver.storage.listeners import Listener
 from vcsync.apiserver.watch.cacher import Cacher, OnMissed, OnTenantFailed
 from vcsync.apiserver.watch.watcher import Watches
-from vcsync.gateway.forward import Forwarder
-from vcsync.gateway.upstreams import Upstreams
+from vcsync.gateway.parts import Gateway
 from vcsync.objects.times import unix_time_text
 
 RETRY_SECONDS = 1.0
@@ -196,7 +195,7 @@ def control_plane(
     tenant_quotas = admitted.tenant_quotas
     own = (identity.endpoint.address, identity.endpoint.port)
     service = KubernetesService(store, own, identity.tenants.embedded_names, now)
-    upstreams = Upstreams(identity.tenants)
+    gateway = Gateway(identity.tenants, identity.authenticator, time.time, time.monotonic)
     limiter = Limiter(identity.tenants.limits, identity.default_limits, time.monotonic)
     processes = Processes(store, limiter.set_share, limiter.refused_recently, identity.reports)
     listeners: list[Listener] = [
@@ -207,7 +206,7 @@ def control_plane(
         placed.changed,
         tenant_quotas.changed,
         service.changed,
-        upstreams.changed,
+        gateway.upstreams.changed,
         limiter.changed,
         processes.changed,
     ]
@@ -236,7 +235,7 @@ def control_plane(
         limiter.keep(identity.tenants.names())
         if offers is not None:
             await offers.reload()
-        upstreams.forget_all()
+        gateway.upstreams.forget_all()
         service.enqueue(identity.tenants.embedded_names())
 
     async def on_tenant_failed(tenant: str) -> None:
@@ -248,7 +247,7 @@ def control_plane(
         identity.forget(tenant)
         if offers is not None:
             await offers.reload(tenant)
-        upstreams.forget(tenant)
+        gateway.upstreams.forget(tenant)
         service.enqueue((tenant,))
 
     return assemble(
@@ -268,7 +267,7 @@ def control_plane(
         offload=process,
         others=[
             service.run,
-            upstreams.run,
+            gateway.run,
             processes.run,
             statuses.run,
             placed.run,
@@ -277,7 +276,7 @@ def control_plane(
             *([] if offers is None else [offers.run]),
             *([] if pool is None else [pool.run]),
         ],
-        external=Forwarder(upstreams),
+        external=gateway.forwarder,
         meter=meter,
         limiter=limiter,
         join=join,

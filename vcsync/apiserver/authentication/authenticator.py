@@ -19,7 +19,7 @@ from vcsync.apiserver.authentication.certificates import CREDENTIAL_ID, Certific
 from vcsync.apiserver.authentication.provider_claims import Identified
 from vcsync.apiserver.authentication.revocations import Revocations
 from vcsync.apiserver.authentication.token_file import TokenFile
-from vcsync.apiserver.authentication.tokens import Claims, TokenError
+from vcsync.apiserver.authentication.tokens import Claims, TokenError, UnknownTokenError
 from vcsync.apiserver.authorization.impersonation import account_groups, with_group
 from vcsync.apiserver.authorization.policy import ACCOUNT_PREFIX
 from vcsync.apiserver.authorization.recently_used import RecentlyUsed
@@ -63,8 +63,20 @@ class TokenSource(Protocol):
         ...
 
 
+class ControlPlaneTokens(Protocol):
+    """Authenticates tokens of external control planes; see `vcsync.gateway.account_tokens.AccountTokens`."""
+
+    async def identify(self, token: str, tenant: str) -> User | None:
+        """Return the user of a token that a tenant's own API server has issued, or None for other tokens."""
+        ...
+
+
 class Authenticator:
-    """Authenticates requests."""
+    """Authenticates requests.
+
+    Attributes:
+        control_planes: Authenticates tokens of external control planes. None: there are none.
+    """
 
     def __init__(
         self,
@@ -92,6 +104,7 @@ class Authenticator:
         self._token_file = token_file
         self._revocations = revocations
         self._sources = sources
+        self.control_planes: ControlPlaneTokens | None = None
         self._certificates: RecentlyUsed[bytes, _Known] = RecentlyUsed(MAX_REMEMBERED)
         self._tokens: RecentlyUsed[bytes, tuple[str, str, Claims]] = RecentlyUsed(MAX_REMEMBERED)
 
@@ -120,12 +133,24 @@ class Authenticator:
             try:
                 found = await self.by_token(token)
                 return _caller(found.user, found.tenant)
+            except UnknownTokenError as error:
+                refused = error
+                # A token of this server never gets here: a tenant may publish this server's keys as its own.
+                if (own := await self._by_control_plane(token, tenant_in_url)) is not None:
+                    return own
             except TokenError as error:
                 refused = error
         if refused:
             _log.info("credential refused", reason=str(refused))
             raise unauthorized()
         return Caller(User(ANONYMOUS, groups=(UNAUTHENTICATED,)), tenant_in_url or "")
+
+    async def _by_control_plane(self, token: str, tenant: str | None) -> Caller | None:
+        """Return the caller of a token of the external control plane that the URL names, or None."""
+        if self.control_planes is None or not tenant:
+            return None
+        user = await self.control_planes.identify(token, tenant)
+        return None if user is None else replace(_caller(user, tenant), by_control_plane=True)
 
     async def _by_certificate(self, der: bytes) -> Caller:
         digest = hashlib.sha256(der).digest()
@@ -161,7 +186,7 @@ class Authenticator:
             audiences: Audiences of which the token must have one. Empty: this server.
 
         Raises:
-            TokenError: The token is invalid.
+            TokenError: The token is invalid; UnknownTokenError, it is of no known form or issuer.
             StoreError: The store cannot be read.
         """
         known = self._token_file.get(token) if self._token_file else None
@@ -178,7 +203,7 @@ class Authenticator:
         own = await self.audiences(tenant)
         common = tokens.check_audience(claims, audiences or own, own)
         await self._objects.check(tenant, claims, token, self._clock())
-        return Authenticated(_account_user(claims), tenant, common)
+        return Authenticated(account_user(claims), tenant, common)
 
     async def audiences(self, tenant: str) -> tuple[str, ...]:
         """Return the audiences of a tenant's API."""
@@ -205,7 +230,7 @@ class Authenticator:
                 raise TokenError(INVALID) from error
             if found is not None:
                 return await self._outside(found, of, audiences)
-        raise TokenError(INVALID)
+        raise UnknownTokenError(INVALID)
 
     async def _outside(self, found: Identified, of: str | None, audiences: Sequence[str]) -> Authenticated:
         """Accept a user that was not authenticated by the keys of a tenant, if its tenant and audiences are right."""
@@ -247,7 +272,7 @@ def _caller(user: User, tenant: str) -> Caller:
     return Caller(replace(user, groups=groups), tenant, system=tenant == SYSTEM)
 
 
-def _account_user(claims: Claims) -> User:
+def account_user(claims: Claims) -> User:
     """Return the user of a ServiceAccount (apiserver `pkg/authentication/serviceaccount`)."""
     extra = {
         CREDENTIAL_ID: f"JTI={claims.id}" if claims.id else "",

@@ -28,6 +28,15 @@ MAX_KEYS = 64
 MIN_RSA_BITS = 2048
 _OF_CURVE = {"secp256r1": ("ES256",), "secp384r1": ("ES384",), "secp521r1": ("ES512",)}
 _OF_RSA = tuple(each for each in ALGORITHMS if each.startswith(("RS", "PS")))
+_ONLY_SIGNATURE: Any = {
+    "verify_aud": False,
+    "verify_exp": False,
+    "verify_nbf": False,
+    "verify_iat": False,
+    "verify_iss": False,
+    "verify_sub": False,
+    "verify_jti": False,
+}
 
 Fetch = Callable[[str, ssl.SSLContext | None], Awaitable[bytes]]
 _log = structlog.get_logger(__name__)
@@ -97,6 +106,29 @@ def _algorithms(key: Any) -> tuple[str, ...]:
     return ()
 
 
+def signed_claims(token: str, keys: Sequence[Key]) -> dict[str, Any] | None:
+    """Return the claims of a token if one of the keys has signed it, or None. Only the signature is checked.
+
+    Raises:
+        TokenError: It is no JSON web token, or is signed by an algorithm that is not accepted.
+    """
+    try:
+        header = jwt.get_unverified_header(token)
+    except (jwt.PyJWTError, RecursionError) as error:
+        raise TokenError("it is no JSON web token") from error
+    algorithm, identifier = header.get("alg"), header.get("kid")
+    if algorithm not in ALGORITHMS:
+        raise TokenError("the token is signed in a way that does not count")
+    for key in keys:
+        if identifier not in (None, "", key.id) or algorithm not in key.algorithms:
+            continue
+        try:
+            return jwt.decode(token, key.key, algorithms=[algorithm], options=_ONLY_SIGNATURE)
+        except (jwt.PyJWTError, RecursionError, ValueError):
+            continue
+    return None
+
+
 class IssuerKeys:
     """The cached keys of one issuer.
 
@@ -126,30 +158,13 @@ class IssuerKeys:
         if self._clock() - self._read >= KEPT_SECONDS and not (self._keys and self._reading.locked()):
             await self._refresh(self._read)
         read = self._read
-        claims = self._with_known(token)
+        claims = signed_claims(token, self._keys)
         if claims is None:
             await self._refresh(read)
-            claims = self._with_known(token) if self._read != read else None
+            claims = signed_claims(token, self._keys) if self._read != read else None
         if claims is None:
             raise TokenError("no key of the issuer has signed the token")
         return claims
-
-    def _with_known(self, token: str) -> dict[str, Any] | None:
-        try:
-            header = jwt.get_unverified_header(token)
-        except (jwt.PyJWTError, RecursionError) as error:
-            raise TokenError("it is no JSON web token") from error
-        algorithm, identifier = header.get("alg"), header.get("kid")
-        if algorithm not in ALGORITHMS:
-            raise TokenError("the token is signed in a way that does not count")
-        for key in self._keys:
-            if identifier not in (None, "", key.id) or algorithm not in key.algorithms:
-                continue
-            try:
-                return jwt.decode(token, key.key, algorithms=[algorithm], options=_ONLY_SIGNATURE)
-            except (jwt.PyJWTError, RecursionError, ValueError):
-                continue
-        return None
 
     async def _refresh(self, seen: float) -> None:
         """Read the keys unless that was done after `seen` or attempted within `RETRY_SECONDS`."""
@@ -179,14 +194,3 @@ class IssuerKeys:
         if not found.jwks_uri.startswith("https://"):
             raise CallError(f"{url} names keys that are not served by TLS")
         return parse_keys(await self._fetch(found.jwks_uri, self._tls))
-
-
-_ONLY_SIGNATURE: Any = {
-    "verify_aud": False,
-    "verify_exp": False,
-    "verify_nbf": False,
-    "verify_iat": False,
-    "verify_iss": False,
-    "verify_sub": False,
-    "verify_jti": False,
-}

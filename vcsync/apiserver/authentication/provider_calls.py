@@ -5,6 +5,8 @@ from collections.abc import Mapping
 
 import aiohttp
 
+from vcsync.kube.connector import Connector
+
 CALL_SECONDS = 10.0
 MAX_BYTES = 1024 * 1024
 
@@ -38,7 +40,9 @@ async def call(
     try:
         # Each call uses a connection of its own: calls are rare because callers cache the responses.
         async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=seconds)) as session,
+            aiohttp.ClientSession(
+                connector=Connector(), timeout=aiohttp.ClientTimeout(total=seconds)
+            ) as session,
             session.request(
                 method, url, data=body, headers=headers, ssl=tls or True, allow_redirects=False
             ) as answer,

@@ -30,6 +30,10 @@ class TokenError(Exception):
     """The token is invalid. The message says why, in kube-apiserver's words where it has some."""
 
 
+class UnknownTokenError(TokenError):
+    """No authenticator of this server knows the token. It may be another server's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reference:
     """An object that a token depends on."""
@@ -109,11 +113,18 @@ def verified(token: str, key: ec.EllipticCurvePublicKey, issuer: str) -> Claims:
         )
     except (jwt.PyJWTError, RecursionError) as error:
         raise TokenError("the signature is wrong") from error
-    if claims.get("iss") == LEGACY_ISSUER:
-        return _legacy(claims)
-    if claims.get("iss") != issuer:
+    if claims.get("iss") not in (LEGACY_ISSUER, issuer):
         raise TokenError("the token is from another issuer")
-    return _claims(claims)
+    return account_claims(claims)
+
+
+def account_claims(claims: Mapping[str, Any]) -> Claims:
+    """Return the claims of a ServiceAccount token whose signature is valid.
+
+    Raises:
+        TokenError: It is not a ServiceAccount token.
+    """
+    return _legacy(claims) if claims.get("iss") == LEGACY_ISSUER else _claims(claims)
 
 
 def _claims(claims: Mapping[str, Any]) -> Claims:

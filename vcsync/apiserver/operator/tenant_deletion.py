@@ -22,8 +22,11 @@ RETRY_SECONDS = 5.0
 PAUSE_FACTOR, MAX_PAUSE_SECONDS = 20.0, 60.0
 """The pause is at least twenty times as long as a check took, so that many objects with finalizers, which a hostile tenant
 may leave, take a twentieth of the time at most. It is never longer than the maximum."""
+MAX_TRIES = 5
+"""Attempts to begin a deletion while others change the tenant: the tenant controller and a command may delete it together."""
 COUNTED_OBJECTS = 100
 """Most remaining objects that a status counts."""
+CONFLICT = 409
 BUSY = "it is being created or deleted; try again"
 
 _log = structlog.get_logger(__name__)
@@ -56,6 +59,16 @@ class TenantDeletion:
         """
         if tenant == SYSTEM:
             raise forbidden("tenants", "", tenant, "this tenant may not be deleted")
+        failures = 0
+        while True:
+            try:
+                return await self._delete(tenant, grace)
+            except StatusError as error:
+                failures += 1
+                if error.code != CONFLICT or failures == MAX_TRIES:
+                    raise
+
+    async def _delete(self, tenant: str, grace: float) -> TenantRecord:
         found = await self._context.stored(tenant)
         old = decode(found.value)
         if old.phase == "Deleting":

@@ -53,6 +53,7 @@ class Caller:
         constraint: Verb of constrained impersonation, if that allowed the impersonation.
         home: Tenant of the credentials of a guest, whom grants admit to `tenant`. Empty: the caller is no guest.
         grants: Grants of a guest. They are all the permissions that it has.
+        by_control_plane: Whether the credential is a token of the tenant's external control plane, to which it is forwarded.
     """
 
     user: User
@@ -62,6 +63,7 @@ class Caller:
     constraint: str = ""
     home: str = ""
     grants: tuple[Granted, ...] = ()
+    by_control_plane: bool = False
 
 
 class Asked(Protocol):

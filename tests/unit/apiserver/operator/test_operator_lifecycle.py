@@ -203,6 +203,15 @@ async def test_an_operator_can_force_a_deletion_that_waits(identity: Identity, s
     assert identity.tenants.deleting() == []
 
 
+async def test_two_deletions_at_the_same_time_both_succeed(identity: Identity, store: SqliteStore) -> None:
+    """`vcsync tenant delete` and the tenant controller delete a control plane together."""
+    await identity.lifecycle.create("acme")
+    await asyncio.gather(*(identity.deletion.delete("acme", 600) for _ in range(3)))
+    assert identity.tenants.deleting() == ["acme"]
+    await until_gone(identity, "acme")
+    assert await store.count("acme/") == 0
+
+
 async def test_a_drain_goes_on_after_a_restart(identity: Identity, store: SqliteStore) -> None:
     await identity.lifecycle.create("acme")
     await identity.deletion.delete("acme", 600)

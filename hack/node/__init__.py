@@ -1,0 +1,1 @@
+"""One real node in namespaces of its own: kubelet, containerd and containers, which end with a single process."""

@@ -66,6 +66,8 @@ $ vcsync run hollow --config vcsync.yaml --kubeconfig /var/lib/vcsync/r1.kubecon
 ```
 
 `vcsync setup` writes the kubeconfigs of all roles into `data`; copy the kubeconfig of a role to its machine.
+With `pool: /var/lib/vcsync/roles/streams.kubeconfig` in its section, the control plane serves
+[logs and exec of tenants' Pods](controlplane.md#pods-on-super-clusters).
 Replicas of controllers, schedulers and syncers stand by with `leader-elect`, which is on by default.
 [config/compose](../config/compose) does the same with containers.
 """

@@ -125,13 +125,16 @@ def generated() -> Iterator[tuple[str, str]]:
     yield from _folder("rbac/external", "vcsync/api/rbac.py", gateway)
     reader = {"reader.yaml": rbac.reader_manifests([rbac.EVERYTHING])}
     yield from _folder("rbac/external-readable", "vcsync/api/rbac.py", reader)
-    access = {"super-credentials.yaml": rbac.super_credentials_access(SAMPLE_SUPER_CLUSTER)}
+    access = {
+        "super-credentials.yaml": rbac.super_credentials_access(SAMPLE_SUPER_CLUSTER),
+        "stream-credentials.yaml": rbac.stream_credentials_access(SAMPLE_SUPER_CLUSTER),
+    }
     yield from _folder(f"rbac/meta-{SAMPLE_SUPER_CLUSTER}", "vcsync/api/rbac.py", access)
 
 
 def _rbac(side: rbac.Side) -> dict[str, list[dict[str, Any]]]:
     files = {"namespace.yaml": [rbac.system_namespace()]}
-    for role in names.META_ROLES:
+    for role in names.META_ACCOUNTS:
         if (side, role) in rbac.GRANTS:
             files[f"{role}.yaml"] = rbac.role_manifests(side, role)
     if side == "meta":

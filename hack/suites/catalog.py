@@ -78,7 +78,7 @@ SUITES = (
         "up",
         "`vcsync up` and `vcsync demo`",
         "verify",
-        _real("demo", "hollow", "metering_pods", "split", "up", "up_metrics", "up_real_super"),
+        _real("demo", "hollow", "metering_pods", "split", "up", "up_metrics", "up_real_super", "up_streams"),
         OTHER_TESTS,
         programs=("helm",),
     ),

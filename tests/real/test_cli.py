@@ -140,6 +140,7 @@ def test_installed_kubeconfigs_are_private_and_separate_for_each_role(bed: TestB
     assert sorted(path.name for path in installed.iterdir()) == [
         "nsscheduler.kubeconfig",
         "podscheduler.kubeconfig",
+        "streams.kubeconfig",
         "syncer.kubeconfig",
         "tenants.kubeconfig",
     ]
@@ -243,6 +244,16 @@ def test_a_syncer_has_exactly_its_rights_in_a_super_cluster(
     assert_exact_rights(stored, "super", names.ROLE_SYNCER)
     own = (installed / "syncer.kubeconfig").read_bytes()
     assert_exact_rights(own, "meta", names.ROLE_SYNCER, {("get", "", "secrets", "super-r1")})
+
+
+def test_streams_have_exactly_their_rights(bed: TestBed, r1: Cluster, installed: Path) -> None:
+    own = (installed / "streams.kubeconfig").read_bytes()
+    assert_exact_rights(own, "meta", names.ROLE_STREAMS, {("get", "", "secrets", "streams-r1")})
+    stored = secret(bed.meta, "vcsync-system", "streams-r1")
+    assert who_is(stored) == "system:serviceaccount:vcsync-system:vcsync-streams"
+    # The syncer binds its role in tenants' namespaces only.
+    for namespace in ("default", "kube-system", names.SYSTEM_NAMESPACE):
+        assert rights(stored, namespace) == set()
 
 
 # ---- super clusters ----------------------------------------------------------------------------------------------

@@ -98,11 +98,11 @@ def test_exec_attach_and_port_forward(up: Super, protocol: str) -> None:
     assert _forwarded(up, protocol) == "default/web port 80\n"
 
 
-def _forwarded(up: Super, protocol: str) -> str:
-    log = up.folder / f"forward-{len(protocol)}.log"
-    script = f"exec env {protocol} kubectl port-forward pod/web :80"
+def _forwarded(up: Super, protocol: str, pod: str = "web", space: str = "r1") -> str:
+    log = up.folder / f"forward-{pod}-{len(protocol)}.log"
+    script = f"exec env {protocol} kubectl port-forward pod/{pod} :80"
     path = f"{up.folder / 'bin'}:{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "KUBECONFIG": str(up.kubeconfig)}
+    environment = {**os.environ, "PATH": path, "KUBECONFIG": str(up.data / f"{space}.kubeconfig")}
     with log.open("wb") as sink:
         forwarding = subprocess.Popen(["/bin/bash", "-c", script], stdout=sink, stderr=sink, env=environment)
     try:
@@ -199,9 +199,23 @@ def test_tenants_get_a_clear_answer_whatever_their_nodes_contain(up: Super) -> N
     up.type(f"kubectl {there} create -f - <<'END'\n{json.dumps(node)}\nEND", **operator)
     up.type(f"kubectl create -f - <<'END'\n{json.dumps(pod)}\nEND", **environment)
     forward = "get --raw /api/v1/namespaces/default/pods/mine/portforward"
-    for command in ("logs mine", "exec mine -- true", "attach mine", forward):
+    for command in ("logs mine", "exec mine -- true", "attach mine"):
         output = up.type(f"kubectl {command} 2>&1 || true", **environment)
-        assert "logs, exec, attach and port-forward do not reach" in output, output
+        assert 'pod "mine" does not exist on its node' in output, output
+    assert "Upgrade request required" in up.type(f"kubectl {forward} 2>&1 || true", **environment)
+
+
+@pytest.mark.core
+@pytest.mark.timeout(240)
+def test_tenants_reach_their_pods(up: Super) -> None:
+    environment = {"KUBECONFIG": str(up.data / "acme.kubeconfig")}
+    up.type("kubectl run own --image=i", **environment)
+    running = "kubectl get pod own -o jsonpath={.status.phase}"
+    eventually(lambda: up.type(running, **environment) == "Running")
+    eventually(lambda: "own own: line" in up.type("kubectl logs own", **environment))
+    for protocol in ("", SPDY):
+        assert up.type(f"{protocol}kubectl exec own -- echo hello", **environment) == "hello\n"
+        assert _forwarded(up, protocol, "own", "acme") == "default/own port 80\n"
 
 
 @pytest.mark.timeout(240)

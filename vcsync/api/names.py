@@ -192,7 +192,12 @@ ROLE_TENANTS: Final = "tenants"
 ROLES: Final = (ROLE_SYNCER, ROLE_NSSCHEDULER, ROLE_PODSCHEDULER)
 """The processes that talk to Kubernetes; each has a ServiceAccount and credentials of its own."""
 META_ROLES: Final = (*ROLES, ROLE_TENANTS)
-"""All processes with a ServiceAccount in the meta cluster. The tenant controller has none in tenants' control planes."""
+"""The processes of the pool. The tenant controller has no ServiceAccount in tenants' control planes."""
+
+ROLE_STREAMS: Final = "streams"
+"""What embedded control planes are in the meta cluster and in super clusters: logs, exec, attach and port-forward of Pods."""
+META_ACCOUNTS: Final = (*META_ROLES, ROLE_STREAMS)
+"""All roles with a ServiceAccount in the meta cluster."""
 
 ROLE_GATEWAY: Final = "gateway"
 """What embedded control planes are in external ones. It is not among `ROLES`: it has no part in the pool."""
@@ -353,8 +358,13 @@ def super_secret(super_id: str) -> str:
     return f"super-{require_super_id(super_id)}"
 
 
+def streams_secret(super_id: str) -> str:
+    """Return the name of the Secret in the system namespace with which control planes reach Pods of `super_id`."""
+    return f"streams-{require_super_id(super_id)}"
+
+
 def service_account(role: str) -> str:
-    """Return the name of the ServiceAccount of `role` (one of `ROLES`) in the system namespace of each cluster."""
+    """Return the name of the ServiceAccount of `role` (one of `META_ACCOUNTS`) in the system namespace of each cluster."""
     return f"vcsync-{role}"
 
 

@@ -144,9 +144,14 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         _WRITE_EVENTS,
         _LEADER_ELECTION,
     ),
+    ("meta", names.ROLE_STREAMS): (
+        # Which cluster key a tenant has, and on which super clusters its namespaces are.
+        Grant(group=names.GROUP, resources=("virtualclusters",), verbs=("get", "list")),
+        Grant(group=names.GROUP, resources=("namespaceplacements",), verbs=("get",)),
+    ),
     ("super", names.ROLE_SYNCER): (
         # Super namespaces are created at run time, so these grants apply to all namespaces. They contain no roles,
-        # bindings, tokens or exec, because a syncer could escalate its privileges by these.
+        # tokens or exec, and of bindings only those to one role, because a syncer could escalate its privileges by these.
         Grant(
             group=CORE,
             resources=(
@@ -170,6 +175,23 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         _READ_RUNTIME_CLASSES,
         # Usage of Pods, for tenants' HorizontalPodAutoscalers.
         Grant(group="metrics.k8s.io", resources=("pods",), verbs=("list",)),
+        # It permits control planes to reach the Pods of each super namespace. The API server lets it bind this role only.
+        Grant(group=RBAC_GROUP, resources=("rolebindings",), verbs=(*READ, "create", "patch")),
+        Grant(
+            group=RBAC_GROUP,
+            resources=("clusterroles",),
+            verbs=("bind",),
+            names=(names.service_account(names.ROLE_STREAMS),),
+        ),
+    ),
+    # The syncer binds these grants in each super namespace; see `role_manifests`.
+    ("super", names.ROLE_STREAMS): (
+        Grant(group=CORE, resources=("pods", "pods/log"), verbs=("get",)),
+        Grant(
+            group=CORE,
+            resources=("pods/exec", "pods/attach", "pods/portforward"),
+            verbs=("get", "create"),
+        ),
     ),
     ("tenant", names.ROLE_SYNCER): (
         Grant(
@@ -230,7 +252,7 @@ def meta_manifests() -> list[Manifest]:
 
 
 def super_manifests(super_id: str | None = None) -> list[Manifest]:
-    """Return the syncer's manifests for a super cluster; an id adds a label that names that super cluster."""
+    """Return the manifests of the roles for a super cluster; an id adds a label that names that super cluster."""
     documents = [system_namespace(), *_of_side("super")]
     if super_id is not None:
         for document in documents:
@@ -340,7 +362,7 @@ def tenant_manifests() -> list[Manifest]:
 def _of_side(side: Side) -> list[Manifest]:
     return [
         document
-        for role in names.META_ROLES
+        for role in names.META_ACCOUNTS
         if (side, role) in GRANTS
         for document in role_manifests(side, role)
     ]
@@ -364,6 +386,9 @@ def virtual_cluster_namespace() -> Manifest:
 def role_manifests(side: Side, role: str) -> list[Manifest]:
     """Return one role's ServiceAccount, roles and bindings on one side.
 
+    The grants of `ROLE_STREAMS` in a super cluster are not bound: only tenants' namespaces may be reached, and the syncer
+    binds them there.
+
     Raises:
         KeyError: the role does not talk to that kind of cluster.
     """
@@ -371,9 +396,8 @@ def role_manifests(side: Side, role: str) -> list[Manifest]:
     name = names.service_account(role)
     documents = [_account(role)]
     for namespace in sorted({grant.namespace for grant in grants}):
-        documents += _bound(
-            name, role, namespace, [grant for grant in grants if grant.namespace == namespace]
-        )
+        bound = _bound(name, role, namespace, [grant for grant in grants if grant.namespace == namespace])
+        documents += bound[:1] if (side, role) == ("super", names.ROLE_STREAMS) else bound
     return documents
 
 
@@ -391,6 +415,29 @@ def super_credentials_access(super_id: str, ref: SecretRef | None = None) -> lis
     grant = Grant(group=CORE, resources=("secrets",), verbs=("get",), names=(ref.name,))
     name = f"{names.service_account(names.ROLE_SYNCER)}-{names.super_secret(super_id)}"
     return _bound(name, names.ROLE_SYNCER, ref.namespace, [grant])
+
+
+def stream_credentials_access(super_id: str) -> list[Manifest]:
+    """Return the Role and RoleBinding by which control planes read their kubeconfig of one super cluster.
+
+    Raises:
+        InvalidName: `super_id` is not a valid id.
+    """
+    secret = names.streams_secret(super_id)
+    grant = Grant(group=CORE, resources=("secrets",), verbs=("get",), names=(secret,))
+    name = f"{names.service_account(names.ROLE_STREAMS)}-{super_id}"
+    return _bound(name, names.ROLE_STREAMS, names.SYSTEM_NAMESPACE, [grant])
+
+
+def streams_binding() -> tuple[Manifest, list[Manifest]]:
+    """Return `roleRef` and `subjects` of the RoleBinding in each super namespace; see `role_manifests`."""
+    _, binding = _bound(
+        names.service_account(names.ROLE_STREAMS),
+        names.ROLE_STREAMS,
+        "",
+        list(GRANTS["super", names.ROLE_STREAMS]),
+    )
+    return binding["roleRef"], binding["subjects"]
 
 
 def _bound(name: str, role: str, namespace: str, grants: list[Grant]) -> list[Manifest]:

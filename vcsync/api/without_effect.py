@@ -53,8 +53,8 @@ NO_STREAMS: Final = (
     "send their logs elsewhere, and reach what they serve through a Service"
 )
 DEBUGGED: Final = (
-    "nobody can attach to a debug container here or read its logs: your Pods run in clusters of your operator, which "
-    "kubectl debug does not reach. A container that the Pod policy refuses ends at once: its status and the Pod's Events "
+    "where kubectl logs and exec do not reach your Pods, nobody can attach to a debug container or read its logs. A container "
+    "that the Pod policy refuses ends at once: its status and the Pod's Events "
     "give the reason"
 )
 """Warning about ephemeral containers, which run in a Pod if the Pod policy allows their settings."""

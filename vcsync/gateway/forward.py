@@ -15,6 +15,7 @@ from vcsync.apimachinery.errors import (
 from vcsync.apiserver.audit.request_log import HEADER, is_long_running
 from vcsync.apiserver.authentication.authenticator import bearer
 from vcsync.apiserver.handlers.exchange import Embedded, Incoming
+from vcsync.apiserver.handlers.upgrade_headers import wanted_protocol
 from vcsync.apiserver.request.caller import Caller
 from vcsync.apiserver.request.reply import Reply, Stream
 from vcsync.apiserver.request.request_info import Query, RequestInfo
@@ -25,7 +26,7 @@ from vcsync.gateway.headers import Pairs, body_length, joined, request_headers, 
 from vcsync.gateway.impersonation import impersonation_headers
 from vcsync.gateway.paths import forwarded_target
 from vcsync.gateway.requests import credential, logged, request
-from vcsync.gateway.upgrades import UPGRADED, upgraded, wanted_protocol
+from vcsync.gateway.upgrades import UPGRADED, upgraded
 from vcsync.gateway.upstreams import Pool, Upstreams
 
 ANSWER_SECONDS = 75.0

@@ -5,46 +5,29 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from urllib.parse import urlsplit
 
-from vcsync.apimachinery.errors import StatusError, bad_request, too_many_requests
-from vcsync.apiserver.handlers.connect import tunnel, upgrade_lines
+from vcsync.apimachinery.errors import StatusError, too_many_requests
+from vcsync.apiserver.handlers.connect import tunnel
+from vcsync.apiserver.handlers.upgrade_headers import forwarded_upgrade
 from vcsync.apiserver.kubelets.raw_response import (
     MAX_ERROR_BYTES,
     MAX_HEAD_BYTES,
     RESPONSE_SECONDS,
     RawResponse,
+    keep_alive,
     read_head,
 )
 from vcsync.apiserver.request.reply import Reply, Stream
 from vcsync.gateway.failures import RETRY_SECONDS, unreachable
 from vcsync.gateway.headers import Pairs, response_headers
-from vcsync.gateway.upstreams import CONNECT_SECONDS, MAX_CONNECTIONS, Pool, keep_alive
+from vcsync.gateway.upstreams import CONNECT_SECONDS, MAX_CONNECTIONS, Pool
 
 HTTPS = 443
 UNAUTHORIZED = 401
 MIN_REFUSAL, MAX_REFUSAL = 400, 600
 MAX_DIGITS = 6
 """Digits of the length of a refusal's body."""
-PROTOCOLS = {"websocket": "websocket", "spdy/3.1": "SPDY/3.1"}
-"""Protocols to which connections may be upgraded, by their lower-case name. HTTP/2 is not among them: its requests would
-pass no filter."""
 UPGRADED = frozenset({"exec", "attach", "portforward", "proxy"})
 """Subresources that may be upgraded."""
-_OWN = ("connection:", "upgrade:")
-
-
-def wanted_protocol(headers: Mapping[str, str]) -> str:
-    """Return the protocol to which a request upgrades its connection, or an empty text if it does not.
-
-    Raises:
-        StatusError: 400, the protocol is not supported.
-    """
-    upgrade = headers.get("Upgrade", "")
-    if not upgrade or "upgrade" not in headers.get("Connection", "").lower():
-        return ""
-    protocol = PROTOCOLS.get(upgrade.lower())
-    if protocol is None:
-        raise bad_request("only upgrades to websocket and SPDY/3.1 are supported")
-    return protocol
 
 
 async def upgraded(  # noqa: PLR0917 - one request
@@ -70,9 +53,7 @@ async def upgraded(  # noqa: PLR0917 - one request
     Raises:
         StatusError: 401, the API server refuses the client's own token; 503 or 504, the API server cannot be reached.
     """
-    # A proxy before the API server drops the headers that `Connection` names, so the client's is not sent.
-    lines = [line for line in upgrade_lines(headers) if not line.lower().startswith(_OWN)]
-    lines += ["Connection: Upgrade", f"Upgrade: {protocol}", *(f"{name}: {value}" for name, value in own)]
+    lines = [*forwarded_upgrade(headers, protocol), *(f"{name}: {value}" for name, value in own)]
     if method != "GET":
         lines.append("Content-Length: 0")
     stack = AsyncExitStack()

@@ -5,13 +5,13 @@ a server, or by a credential, that the operator no longer wants.
 """
 
 import asyncio
-import socket
 import ssl
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import aiohttp
 
+from vcsync.apiserver.kubelets.raw_response import keep_alive
 from vcsync.apiserver.storage.interface import Change
 from vcsync.apiserver.tenants.records import TENANTS, Upstream, decode
 from vcsync.apiserver.tenants.registry import TenantRegistry
@@ -29,8 +29,6 @@ MAX_HEADER = 16 * 1024
 """Longest header of an answer, in bytes."""
 BUFFER_BYTES = 64 * 1024
 """Bytes of an answer that are read ahead of the client."""
-KEEPALIVE = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
-"""TCP keep-alive, in seconds and probes: a watch of a server that has vanished ends within a minute."""
 
 
 @dataclass(eq=False, slots=True)
@@ -166,10 +164,3 @@ def _open(tenant: str, upstream: Upstream) -> Pool:
         skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
     )
     return Pool(tenant, upstream, server_url(upstream.server), context, session)
-
-
-def keep_alive(created: socket.socket) -> None:
-    """Have a connection end when the other side has vanished; see `KEEPALIVE`."""
-    created.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in KEEPALIVE.items():
-        created.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -1,6 +1,6 @@
 """Accounts of the roles in tenants' control planes and super clusters: permissions, and kubeconfigs with tokens."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from vcsync.api import names, rbac
 from vcsync.kube.client import Client
@@ -10,6 +10,18 @@ from vcsync.registration import manifests
 from vcsync.registration.clients import stored_client
 from vcsync.registration.kubeconfigs import with_token
 from vcsync.registration.tokens import Note, token_secret, tokens_of, wait_until_usable
+
+
+class SuperKubeconfigs(NamedTuple):
+    """The kubeconfigs of a super cluster that are kept in the meta cluster.
+
+    Attributes:
+        syncer: that of its syncer.
+        streams: that with which control planes reach Pods; None: they do not.
+    """
+
+    syncer: bytes
+    streams: bytes | None
 
 
 async def tenant_secrets(
@@ -45,8 +57,10 @@ async def tenant_secrets(
     return secrets
 
 
-async def super_kubeconfig(super_cluster: Client, super_id: str, cluster: Cluster, note: Note) -> bytes:
-    """Create the syncer's ServiceAccount in a super cluster; return a kubeconfig with its token.
+async def super_kubeconfigs(
+    super_cluster: Client, super_id: str, cluster: Cluster, note: Note
+) -> SuperKubeconfigs:
+    """Create the roles' ServiceAccounts in a super cluster; return kubeconfigs with their tokens.
 
     Args:
         super_cluster: client of the cluster, as its administrator.
@@ -58,15 +72,16 @@ async def super_kubeconfig(super_cluster: Client, super_id: str, cluster: Cluste
         KubeError: the super cluster refused it.
     """
     await manifests.apply(super_cluster, rbac.super_manifests(super_id))
-    account = names.service_account(names.ROLE_SYNCER)
+    accounts = [names.service_account(role) for role in (names.ROLE_SYNCER, names.ROLE_STREAMS)]
     tokens = await tokens_of(
         super_cluster,
-        [account],
+        accounts,
         names.SYSTEM_NAMESPACE,
         again=f"vcsync super renew {super_id} --kubeconfig FILE",
         note=note,
     )
-    return with_token(cluster, name=super_id, user=account, token=tokens[account])
+    made = [with_token(cluster, name=super_id, user=each, token=tokens[each]) for each in accounts]
+    return SuperKubeconfigs(*made)
 
 
 async def check_usable(kubeconfig: bytes, super_id: str) -> None:
@@ -79,12 +94,30 @@ async def check_usable(kubeconfig: bytes, super_id: str) -> None:
         await wait_until_usable(syncer, NAMESPACES.path())
 
 
-async def store_super_credentials(meta_cluster: Client, super_id: str, kubeconfig: bytes) -> None:
-    """Store the kubeconfig with which the syncer of a super cluster reaches it."""
-    secret = manifests.secret(
-        names.SYSTEM_NAMESPACE, names.super_secret(super_id), names.KUBECONFIG_KEY, kubeconfig
+async def store_super_credentials(meta_cluster: Client, super_id: str, made: SuperKubeconfigs) -> None:
+    """Store the kubeconfigs with which the roles reach a super cluster."""
+    objects = [
+        _kept(names.super_secret(super_id), made.syncer),
+        *rbac.super_credentials_access(super_id),
+    ]
+    if made.streams is not None:
+        objects += [
+            _kept(names.streams_secret(super_id), made.streams),
+            *rbac.stream_credentials_access(super_id),
+        ]
+    await manifests.apply(meta_cluster, objects)
+
+
+async def forget_stream_credentials(meta_cluster: Client, super_id: str) -> None:
+    """Delete the kubeconfig with which control planes reach Pods of a super cluster."""
+    await manifests.delete_if_there(
+        meta_cluster, SECRETS, names.streams_secret(super_id), names.SYSTEM_NAMESPACE
     )
-    await manifests.apply(meta_cluster, [secret, *rbac.super_credentials_access(super_id)])
+    await manifests.delete(meta_cluster, rbac.stream_credentials_access(super_id))
+
+
+def _kept(name: str, kubeconfig: bytes) -> dict[str, Any]:
+    return manifests.secret(names.SYSTEM_NAMESPACE, name, names.KUBECONFIG_KEY, kubeconfig)
 
 
 async def revoke(client: Client, roles: tuple[str, ...]) -> None:

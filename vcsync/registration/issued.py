@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 from vcsync.api import names
 from vcsync.kube.client import Client
 from vcsync.registration import manifests
+from vcsync.registration.accounts import SuperKubeconfigs
 
 TENANTS = "/vcsync/v1/tenants"
 """Path of tenants in the operator's API of an embedded control plane."""
@@ -22,6 +23,14 @@ async def role_kubeconfig(server: Client, space: str, role: str) -> bytes:
     """Return a kubeconfig for one of vcsync's programs, as its ServiceAccount."""
     account = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.service_account(role)}"
     return await kubeconfig(server, space, account)
+
+
+async def super_kubeconfigs(server: Client, space: str) -> SuperKubeconfigs:
+    """Return the kubeconfigs of the roles for a space that is a super cluster."""
+    return SuperKubeconfigs(
+        syncer=await role_kubeconfig(server, space, names.ROLE_SYNCER),
+        streams=await role_kubeconfig(server, space, names.ROLE_STREAMS),
+    )
 
 
 async def role_secrets(server: Client, space: str, root: str) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 from aiohttp import WSMsgType, web
 
+from vcsync.api import names
 from vcsync.kube.upgraded_connection import HijackedResponse, take_over
 from vcsync.objects.envelope import Envelope
 from vcsync.simulate import canned, sessions
@@ -269,7 +270,9 @@ async def _forwarded(pipe: Pipe, pod: Envelope) -> None:
 async def _answered(session: Session, stream: Stream, pod: Envelope) -> None:
     with suppress(ConnectionError):
         if await stream.read():
-            body = f"{pod.namespace}/{pod.name} port {stream.headers.get('port', '')}\n".encode()
+            # A copy of a tenant's Pod knows no other namespace than the tenant's.
+            namespace = pod.annotations.get(names.NAMESPACE) or pod.namespace
+            body = f"{namespace}/{pod.name} port {stream.headers.get('port', '')}\n".encode()
             head = f"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
             await stream.write(f"{head}Connection: close\r\n\r\n".encode() + body)
         await stream.close()

@@ -18,6 +18,7 @@ from vcsync.kube.resources import (
     NODES,
     PODS,
     RESOURCE_QUOTAS,
+    ROLE_BINDINGS,
     RUNTIME_CLASSES,
     SECRETS,
     Resource,
@@ -118,11 +119,15 @@ class _Side:
 
     def get(self, resource: Resource, namespace: str, name: str) -> Envelope | None:
         """Return a cached object of this side."""
-        reflector = self.nodes if resource == NODES else self.reflectors.get(resource)
+        reflector = self.nodes if resource == NODES else self.reflector(resource)
         return reflector.cache.get(namespace, name) if reflector is not None else None
 
+    def reflector(self, resource: Resource) -> Reflector | None:
+        """Return the reflector of a synced or related resource of this side."""
+        return self.reflectors.get(resource)
+
     def all(self) -> tuple[Reflector, ...]:
-        """Return all reflectors of this side."""
+        """Return all reflectors that this side needs."""
         return (*self.reflectors.values(), self.nodes, self.runtime_classes)
 
     async def run(self) -> None:
@@ -187,7 +192,24 @@ class SuperCaches(_Side):
         self.runtime_classes = Reflector(
             client, RUNTIME_CLASSES, sink=_runtime_class_waker(wake, "", "super")
         )
+        # A syncer without the right to read them has none of the rights for them, and serves its tenants as before.
+        self.role_bindings = Reflector(
+            client,
+            ROLE_BINDINGS,
+            label_selector=CONTROLLED_SELECTOR,
+            sink=self._router(ROLE_BINDINGS, None),
+        )
         self._departures: OrderedDict[str, bool] = OrderedDict()
+
+    def reflector(self, resource: Resource) -> Reflector | None:
+        """Return the reflector of a synced or related resource of the super cluster."""
+        return self.role_bindings if resource == ROLE_BINDINGS else super().reflector(resource)
+
+    async def run(self) -> None:
+        """Keep all caches current until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(super().run())
+            tasks.create_task(self.role_bindings.run())
 
     def items(self, resource: Resource, namespace: str | None = None) -> Iterator[Envelope]:
         """Return all objects of a resource, or those in one super namespace."""

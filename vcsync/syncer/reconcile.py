@@ -11,7 +11,7 @@ import structlog
 
 from vcsync.api import names
 from vcsync.kube.errors import ApiError, BadRequest, Forbidden, Invalid, NotFound, TooLarge
-from vcsync.kube.resources import NAMESPACES, PODS, RESOURCE_QUOTAS, SECRETS, Resource
+from vcsync.kube.resources import NAMESPACES, PODS, RESOURCE_QUOTAS, ROLE_BINDINGS, SECRETS, Resource
 from vcsync.objects.envelope import Envelope
 from vcsync.syncer.caches import TOKENS, node_of
 from vcsync.syncer.digests import digest, is_digest
@@ -469,7 +469,7 @@ class Reconciler:
         """
         if not isinstance(action, Create | Patch | Delete) or action.side != "super":
             return
-        if action.resource not in (kind.resource, RESOURCE_QUOTAS):
+        if action.resource not in (kind.resource, RESOURCE_QUOTAS, ROLE_BINDINGS):
             return
         settled = self._settled.get(item)
         if pair.v is None or pair.v.deleting or settled is None:

@@ -196,6 +196,7 @@ class Syncer:
                 tasks.create_task(self.caches.run())
                 tasks.create_task(self.ledger.reflector.run())
                 tasks.create_task(self._heartbeat_when_synced())
+                tasks.create_task(self._bind_streams_when_permitted())
                 await wait_for_caches([*self.caches.all(), self.ledger.reflector])
                 self._synced = True
                 log.info("super cluster synced", super_cluster=self.super_id)
@@ -222,6 +223,12 @@ class Syncer:
         await self.caches.nodes.wait_synced()
         await self.ledger.reflector.wait_synced()
         await self._heartbeat.run()
+
+    async def _bind_streams_when_permitted(self) -> None:
+        """Have sessions keep RoleBindings for logs and exec as soon as those can be read."""
+        await self.caches.role_bindings.wait_synced()
+        for session in self._tenants.values():
+            session.refresh_context()
 
     def _in_shard(self, virtual_cluster: VirtualCluster) -> bool:
         return self._owns(cluster_key(virtual_cluster))

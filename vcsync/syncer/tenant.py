@@ -451,6 +451,7 @@ class TenantSync:
             priority_classes=spec.priority_classes,
             runtime_classes=self._runtime_classes,
             dns_nameserver=self._nameserver(),
+            binds_streams=self._super_caches.role_bindings.synced,
         )
 
     def _nameserver(self) -> str:

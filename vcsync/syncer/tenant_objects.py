@@ -247,7 +247,7 @@ class TenantObjects:
             reflector.observe_gone(namespace, name, uid, final=final)
 
     def _reflector(self, side: Side, resource: Resource) -> Reflector | None:
-        return (self.tenant_caches if side == "tenant" else self.super_caches).reflectors.get(resource)
+        return (self.tenant_caches if side == "tenant" else self.super_caches).reflector(resource)
 
 
 class ObjectsWithUnselected:

@@ -13,10 +13,28 @@ EVERY_GRANT = [
     for grant in grants
 ]
 ESCALATING = {"escalate", "bind", "impersonate", "*", "deletecollection"}
+BINDS_STREAMS = (
+    rbac.Grant(
+        group="rbac.authorization.k8s.io",
+        resources=("rolebindings",),
+        verbs=("get", "list", "watch", "create", "patch"),
+    ),
+    rbac.Grant(
+        group="rbac.authorization.k8s.io",
+        resources=("clusterroles",),
+        verbs=("bind",),
+        names=("vcsync-streams",),
+    ),
+)
+"""Grants of a syncer by which it binds one role that it does not have itself."""
 
 
 @pytest.mark.parametrize(("side", "role", "grant"), EVERY_GRANT)
 def test_no_grant_escalates(side: str, role: str, grant: rbac.Grant) -> None:
+    if (side, role) == ("super", "streams"):
+        return  # It is bound in tenants' namespaces only.
+    if (side, role) == ("super", "syncer") and grant in BINDS_STREAMS:
+        return
     assert not ESCALATING & set(grant.verbs)
     assert "*" not in grant.group
     for resource in grant.resources:
@@ -155,6 +173,42 @@ def test_the_grant_follows_the_secret_reference() -> None:
 def test_an_invalid_super_id_is_refused() -> None:
     with pytest.raises(names.InvalidName):
         rbac.super_credentials_access("*")
+    with pytest.raises(names.InvalidName):
+        rbac.stream_credentials_access("*")
+
+
+def test_streams_are_not_permitted_outside_of_tenants_namespaces() -> None:
+    made = [m for m in rbac.super_manifests() if m["metadata"]["name"] == "vcsync-streams"]
+    assert [m["kind"] for m in made] == ["ServiceAccount", "ClusterRole"]
+    role, subjects = rbac.streams_binding()
+    assert role == {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "vcsync-streams"}
+    assert subjects == [{"kind": "ServiceAccount", "name": "vcsync-streams", "namespace": "vcsync-system"}]
+
+
+def test_streams_permit_nothing_but_logs_and_streams() -> None:
+    granted = {
+        (resource, verb)
+        for grant in rbac.GRANTS["super", names.ROLE_STREAMS]
+        for resource in grant.resources
+        for verb in grant.verbs
+    }
+    streams = {
+        (f"pods/{each}", verb) for each in ("exec", "attach", "portforward") for verb in ("get", "create")
+    }
+    assert granted == {("pods", "get"), ("pods/log", "get")} | streams
+
+
+def test_control_planes_can_read_only_their_own_credentials_of_a_super_cluster() -> None:
+    role, binding = rbac.stream_credentials_access("r1")
+    assert role["rules"][0]["resourceNames"] == ["streams-r1"]
+    assert binding["subjects"][0]["name"] == "vcsync-streams"
+    assert names.streams_secret("r1") != names.super_secret("streams-r1")
+
+
+def test_the_secrets_of_two_super_clusters_never_have_one_name() -> None:
+    ids = ["r1", "r1-streams", "streams-r1", "super-r1"]
+    made = [make(each) for each in ids for make in (names.super_secret, names.streams_secret)]
+    assert len(made) == len(set(made))
 
 
 def _rules(manifests: list[rbac.Manifest], name: str) -> list[dict[str, Any]]:

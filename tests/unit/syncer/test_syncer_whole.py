@@ -24,6 +24,7 @@ from vcsync.kube.resources import (
     NAMESPACES,
     NODES,
     PODS,
+    ROLE_BINDINGS,
     RUNTIME_CLASSES,
     SECRETS,
     SERVICE_ACCOUNTS,
@@ -643,6 +644,30 @@ async def test_a_wrong_super_cluster_is_not_written(stage: Stage) -> None:
     with pytest.raises(WrongSuperCluster, match="leads to super cluster 'r2', not 'r1'"):
         await syncer.run()
     assert stage.below.all(NAMESPACES) == []
+
+
+def test_a_syncer_without_rights_for_role_bindings_syncs_and_gets_them_later(
+    in_virtual_time: Callable[[Coroutine[Any, Any, Any]], None],
+) -> None:
+    async def main() -> None:
+        stage = Stage()
+        stage.pod("web")
+
+        def before(_: str, plural: str, __: str) -> None:
+            if plural == "rolebindings":
+                raise Forbidden(Status(403, "Forbidden", "rolebindings is forbidden"), endpoint="r1")
+
+        stage.below.before = before
+        async with stage.running() as syncer:
+            await until(lambda: stage.here(PODS, "web"))
+            await until(lambda: tenant_status(syncer)["state"] == "Ready")
+            assert syncer.ready()[0]
+            stage.below.before = lambda *_: None
+            await until(lambda: stage.here(ROLE_BINDINGS, "vcsync-streams"))
+            stage.below.remove(ROLE_BINDINGS, "vcsync-streams", PLACE)
+            await until(lambda: stage.here(ROLE_BINDINGS, "vcsync-streams"))
+
+    in_virtual_time(main())
 
 
 def test_a_super_cluster_that_cannot_be_read_in_time_ends_the_syncer_with_the_reason(in_virtual_time) -> None:  # type: ignore[no-untyped-def]

@@ -45,6 +45,7 @@ from vcsync.apiserver.handlers.responses import ResponseEncoder
 from vcsync.apiserver.handlers.subresources import Subresources
 from vcsync.apiserver.handlers.verbs import Verbs
 from vcsync.apiserver.kubelets.client import Kubelets
+from vcsync.apiserver.kubelets.super_clusters import SuperClusters
 from vcsync.apiserver.metering.meter import Meter
 from vcsync.apiserver.metering.metrics import TenantUsage
 from vcsync.apiserver.offload.jobs import Setup
@@ -161,6 +162,7 @@ def control_plane(
     limits: Limits | None = None,
     plugins: Settings = DEFAULT,
     kubelets: Networks = NO_NETWORKS,
+    pool: SuperClusters | None = None,
     offload: bool = False,
     meter: Meter | None = None,
     grants: GrantIndex | None = None,
@@ -174,6 +176,7 @@ def control_plane(
         limits: Limits of the server. None: the defaults.
         plugins: Configuration of the admission plug-ins.
         kubelets: Networks in which kubelets may be called.
+        pool: Connects to super clusters, for logs and streams of Pods. None: they are not reached.
         offload: Whether expensive writes run in a process of their own.
         meter: Counts what tenants use. None: it is not counted.
         grants: The grants between tenants. None: tenants cannot grant permissions to others.
@@ -260,6 +263,7 @@ def control_plane(
         fairness=Fairness(store, now, limits.flow, identity.tenants.weight),
         limits=limits,
         kubelets=Kubelets(identity.tenants, kubelets),
+        pool=pool,
         offload=process,
         others=[
             service.run,
@@ -270,6 +274,7 @@ def control_plane(
             tenant_quotas.run,
             *([] if meter is None else [meter.run]),
             *([] if offers is None else [offers.run]),
+            *([] if pool is None else [pool.run]),
         ],
         external=gateway.forwarder,
         meter=meter,
@@ -295,6 +300,7 @@ def assemble(
     fairness: Fairness | None = None,
     limits: Limits | None = None,
     kubelets: Kubelets | None = None,
+    pool: SuperClusters | None = None,
     offload: OffloadProcess | None = None,
     others: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
     external: ExternalControlPlanes | None = None,
@@ -319,7 +325,8 @@ def assemble(
         catalogue: Custom kinds. None: a catalogue that calls no conversion webhooks.
         fairness: Priority and fairness. None: every request runs at once.
         limits: Limits of the server.
-        kubelets: Calls kubelets. None: they are not called.
+        kubelets: Calls kubelets. None: they are not called, and neither are super clusters.
+        pool: Connects to super clusters. None: they are not reached.
         offload: Runs expensive writes. None: they run in this process.
         others: Run until the control plane stops.
         external: Forwards the requests of external tenants. None: there are no such tenants.
@@ -377,7 +384,7 @@ def assemble(
     watches = Watches(cacher, reader, time.monotonic, spaces.is_current)
     verbs = Verbs(Backend(registry, reader, watches, deleter, encoder), offload)
     evictor = Evictor(registry, deleter)
-    streaming = Streaming(kubelets, reader, spaces) if kubelets is not None else None
+    streaming = Streaming(kubelets, reader, spaces, pool) if kubelets is not None else None
     subresources = Subresources(verbs, registry, reader, encoder, evictor, spaces, identity, streaming)
 
     async def resume() -> None:

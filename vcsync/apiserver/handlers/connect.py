@@ -1,96 +1,112 @@
-"""The connect verb and logs: logs, exec, attach and port-forward of Pods, which their kubelets answer.
+"""The connect verb and logs: logs, exec, attach and port-forward of Pods, which kubelets or super clusters answer.
+
+A space with nodes of its own calls their kubelets. Pods of tenants run on super clusters of the pool, whose API servers take
+the same requests.
 
 Behaviour: Kubernetes' `pkg/registry/core/pod/rest/{log,subresources}.go`, and apimachinery's
 `pkg/util/proxy/upgradeaware.go`. WebSockets end at the kubelet, as with the feature gate ExtendWebSocketsToKubelet.
 """
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from typing import Self
 
 import msgspec
 
+from vcsync.api.without_effect import NO_STREAMS
 from vcsync.apimachinery import errors
 from vcsync.apiserver.discovery.served import Spaces
 from vcsync.apiserver.handlers.request import Request
+from vcsync.apiserver.handlers.upgrade_headers import (
+    RETURNED,
+    forwarded_upgrade,
+    upgrade_lines,
+    wanted_protocol,
+)
 from vcsync.apiserver.kubelets.client import Kubelets
 from vcsync.apiserver.kubelets.location import KubeletRequest, NodePlace, PodPlace, logs, streamed
 from vcsync.apiserver.kubelets.log_options import log_options
+from vcsync.apiserver.kubelets.pool import NotInPool
 from vcsync.apiserver.kubelets.raw_response import RawResponse
+from vcsync.apiserver.kubelets.super_clusters import SuperClusters, TenantPods
+from vcsync.apiserver.kubelets.super_pods import StreamRequest, log_request, stream_request
 from vcsync.apiserver.registry.reading import Reader
+from vcsync.apiserver.request.caller import SYSTEM
 from vcsync.apiserver.request.reply import BytesIn, BytesOut, Reply, Stream, Tunnel
+from vcsync.tenancy.proof import IDENTITY_NAMESPACE
 
 PLAIN = "text/plain"
 PIECE_BYTES = 64 * 1024
 """Largest piece to read from a connection."""
-BEARER = "base64url.bearer.authorization.k8s.io."
-"""Prefix of the token that browsers put into the list of WebSocket protocols. It is not sent to kubelets."""
-FORWARDED = frozenset(
-    {
-        "upgrade",
-        "connection",
-        "sec-websocket-key",
-        "sec-websocket-version",
-        "sec-websocket-extensions",
-        "x-stream-protocol-version",
-    }
-)
-"""Headers that are sent to a kubelet: those of the upgrade, and no credentials."""
-RETURNED = frozenset(
-    {
-        "upgrade",
-        "connection",
-        "sec-websocket-accept",
-        "sec-websocket-protocol",
-        "sec-websocket-extensions",
-        "x-stream-protocol-version",
-    }
-)
-"""Headers of a kubelet's answer that are sent to the client."""
+Opened = AbstractAsyncContextManager[RawResponse]
+"""An answer that is read while the connection it comes from is open."""
+Asked = tuple[str, str, list[str]]
+"""Method, HTTP version and further header lines of a request that is sent on."""
+
+
+class _Identified(msgspec.Struct):
+    uid: str = ""
+
+
+class _Namespace(msgspec.Struct):
+    metadata: _Identified = msgspec.field(default_factory=_Identified)
 
 
 class Streaming:
-    """Answers requests that kubelets serve.
+    """Answers requests for logs and streams of Pods.
 
     Args:
         kubelets: Connects to kubelets.
-        reader: Reads Pods and Nodes.
-        spaces: Finds the kind of Nodes.
+        reader: Reads Pods, Nodes and Namespaces.
+        spaces: Finds their kinds.
+        pool: Connects to super clusters. None: they are not reached.
     """
 
-    def __init__(self, kubelets: Kubelets, reader: Reader, spaces: Spaces) -> None:
+    def __init__(
+        self, kubelets: Kubelets, reader: Reader, spaces: Spaces, pool: SuperClusters | None = None
+    ) -> None:
         self._kubelets = kubelets
         self._reader = reader
         self._spaces = spaces
+        self._pool = pool
 
     def serves(self, tenant: str) -> bool:
-        """Tell whether the operator allows connections to a tenant's kubelets."""
-        return self._kubelets.serves(tenant)
+        """Tell whether Pods of a tenant may be reached: through kubelets that the operator allows, or in the pool."""
+        return self._kubelets.serves(tenant) or (self._pool is not None and tenant != SYSTEM)
 
     async def answer(self, request: Request) -> Reply | Stream:
         """Answer a request for a Pod's log, or for exec, attach or port-forward.
 
         Raises:
-            StatusError: The Pod or its node does not exist, or the kubelet refuses or cannot be reached.
+            StatusError: The Pod or its node does not exist, or whoever runs the Pod refuses or cannot be reached.
         """
-        if request.info.subresource == "log":
-            return await self._log(request)
-        return await self._upgraded(request)
+        try:
+            if request.info.subresource == "log":
+                return await self._log(request)
+            return await self._upgraded(request)
+        except NotInPool:
+            raise not_served(request) from None
 
     async def _log(self, request: Request) -> Reply | Stream:
         scope, query = request.scope, request.query
         options = log_options(scope.name, query)
         pod = await self._pod(request)
         container = (query.get("container") or ("",))[0]
-        question = logs(pod, scope.namespace, scope.name, container, options)
-        if not question.node:
-            return Reply(200, [], PLAIN)
-        node = await self._node(request, question)
+        sent: Asked = ("GET", "1.0", [])
+        asked: Opened
+        if self._pool is not None and not self._kubelets.serves(scope.tenant):
+            wanted = log_request(pod, scope.name, container, options)
+            if not wanted.node:
+                return Reply(200, [], PLAIN)
+            asked = self._pool.opened(await self._pods(request), wanted, sent)
+        else:
+            question = logs(pod, scope.namespace, scope.name, container, options)
+            if not question.node:
+                return Reply(200, [], PLAIN)
+            asked = self._kubelets.opened(scope.tenant, await self._node(request, question), question, sent)
         stack = AsyncExitStack()
         try:
-            asked = self._kubelets.opened(scope.tenant, node, question, ("GET", "1.0", ()))
             opened = await stack.enter_async_context(asked)
             await _check(opened, scope.name)
         except BaseException:
@@ -101,18 +117,31 @@ class Streaming:
     async def _upgraded(self, request: Request) -> Reply | Stream:
         scope = request.scope
         pod = await self._pod(request)
-        question = streamed(pod, scope.namespace, scope.name, request.info.subresource, request.query)
-        node = await self._node(request, question)
+        action = request.info.subresource
+        in_pool: StreamRequest | None = None
+        if self._pool is not None and not self._kubelets.serves(scope.tenant):
+            in_pool = stream_request(pod, scope.name, action, request.query)
+        else:
+            question = streamed(pod, scope.namespace, scope.name, action, request.query)
+            node = await self._node(request, question)
         wanted = request.headers.all
         if "upgrade" not in wanted.get("Connection", "").lower() or not wanted.get("Upgrade"):
             raise errors.bad_request("Upgrade request required")
+        protocol = wanted_protocol(wanted) if in_pool is not None else ""
         stack = AsyncExitStack()
         try:
             method = "GET" if request.info.verb == "get" else "POST"
-            lines = upgrade_lines(wanted)
+            lines = (
+                forwarded_upgrade(wanted, protocol, extensions=False) if protocol else upgrade_lines(wanted)
+            )
             if method == "POST":
                 lines.append("Content-Length: 0")
-            asked = self._kubelets.opened(scope.tenant, node, question, (method, "1.1", lines))
+            sent: Asked = (method, "1.1", lines)
+            asked: Opened
+            if self._pool is not None and in_pool is not None:
+                asked = self._pool.opened(await self._pods(request), in_pool, sent)
+            else:
+                asked = self._kubelets.opened(scope.tenant, node, question, sent)
             opened = await stack.enter_async_context(asked)
             if opened.status != 101:
                 body = (await opened.text()).encode()
@@ -129,22 +158,28 @@ class Streaming:
         return msgspec.json.decode(found.value, type=PodPlace)
 
     async def _node(self, request: Request, question: KubeletRequest) -> NodePlace:
-        kind = self._spaces.kind(request.scope.tenant, "", "v1", "nodes")
+        return msgspec.json.decode(await self._read(request, "nodes", question.node), type=NodePlace)
+
+    async def _pods(self, request: Request) -> TenantPods:
+        identity = msgspec.json.decode(
+            await self._read(request, "namespaces", IDENTITY_NAMESPACE), type=_Namespace
+        )
+        scope = request.scope
+        return TenantPods(scope.tenant, identity.metadata.uid, scope.namespace)
+
+    async def _read(self, request: Request, plural: str, name: str) -> bytes:
+        """Return an object of the tenant that is in no namespace."""
+        kind = self._spaces.kind(request.scope.tenant, "", "v1", plural)
         if kind is None:
             raise errors.page_not_found()
-        scope = replace(request.scope, kind=kind, namespace="", name=question.node, subresource="")
-        return msgspec.json.decode((await self._reader.get(scope)).value, type=NodePlace)
+        scope = replace(request.scope, kind=kind, namespace="", name=name, subresource="")
+        return (await self._reader.get(scope)).value
 
 
-def upgrade_lines(sent: Mapping[str, str]) -> list[str]:
-    """Return the header lines of a client's upgrade request that are sent on; see `FORWARDED`."""
-    lines = [f"{name}: {value}" for name, value in sent.items() if name.lower() in FORWARDED]
-    offered = [value for name, value in sent.items() if name.lower() == "sec-websocket-protocol"]
-    protocols = [each.strip() for value in offered for each in value.split(",")]
-    kept = ", ".join(each for each in protocols if each and not each.startswith(BEARER))
-    if kept:
-        lines.append(f"Sec-WebSocket-Protocol: {kept}")
-    return lines
+def not_served(request: Request) -> errors.StatusError:
+    """Return the answer to a request for a log or a stream that is served nowhere: 501."""
+    what = f"{request.scope.kind.resource.plural}/{request.info.subresource}"
+    return errors.StatusError(501, "NotImplemented", f"{what}: {NO_STREAMS}")
 
 
 async def _check(opened: RawResponse, name: str) -> None:
@@ -192,7 +227,7 @@ class _LogStream:
         return self
 
     async def __anext__(self) -> bytes:
-        piece = await self._opened.reader.read(PIECE_BYTES)
+        piece = await self._opened.piece(PIECE_BYTES)
         if not piece:
             raise StopAsyncIteration
         return piece
@@ -241,7 +276,7 @@ def tunnel(stack: AsyncExitStack, opened: RawResponse) -> Tunnel:
 
 
 async def _from_server(opened: RawResponse, sink: BytesOut) -> None:
-    while piece := await opened.reader.read(PIECE_BYTES):
+    while piece := await opened.piece(PIECE_BYTES):
         await sink.write(piece)
 
 

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from vcsync.api.without_effect import NO_STREAMS
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.kinds.all_kinds import by_plural
 from vcsync.apimachinery.strategy import Object
@@ -13,7 +12,7 @@ from vcsync.apiserver.audit import request_log
 from vcsync.apiserver.authentication.token_requests import DEFAULT_SECONDS, Check
 from vcsync.apiserver.discovery.served import Spaces
 from vcsync.apiserver.handlers.component_statuses import answer_component_statuses
-from vcsync.apiserver.handlers.connect import Streaming
+from vcsync.apiserver.handlers.connect import Streaming, not_served
 from vcsync.apiserver.handlers.request import Request
 from vcsync.apiserver.handlers.responses import ResponseEncoder
 from vcsync.apiserver.handlers.verbs import Verbs
@@ -153,8 +152,7 @@ class Subresources:
         if streaming is not None and served and resource.plural == "pods" and name != "proxy":
             return await streaming.answer(request)
         await self._reader.get(request.scope)
-        what = f"{request.scope.kind.resource.plural}/{request.info.subresource}"
-        raise errors.StatusError(501, "NotImplemented", f"{what}: {NO_STREAMS}")
+        raise not_served(request)
 
     async def _binding(self, request: Request) -> Reply:
         options = write_options(request.query, "CreateOptions")

@@ -36,9 +36,14 @@ class _PodSpec(Struct, frozen=True, rename="camel"):
     ephemeral_containers: tuple[_Container, ...] | None = None
 
 
+class _Metadata(Struct, frozen=True):
+    uid: str = ""
+
+
 class PodPlace(Struct):
     """The fields of a Pod that determine its kubelet and containers."""
 
+    metadata: _Metadata = _Metadata()
     spec: _PodSpec = _PodSpec()
 
 

@@ -1,7 +1,8 @@
 """A response on a connection of its own, whose bytes are read as they come. Upgraded connections begin with one."""
 
 import asyncio
-from collections.abc import Sequence
+import socket
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 RESPONSE_SECONDS = 30.0
@@ -10,6 +11,9 @@ MAX_HEAD_BYTES = 32 * 1024
 """Longest head of a response. The reader of the connection must be opened with this limit."""
 MAX_ERROR_BYTES = 50_000
 """Bytes that are read of the body of an error response."""
+
+KEEPALIVE = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
+"""TCP keep-alive, in seconds and probes: a stream of a server that has vanished ends within a minute."""
 
 
 @dataclass(slots=True)
@@ -21,16 +25,30 @@ class RawResponse:
         headers: Headers as (name, value).
         reader: Delivers the bytes after the head.
         writer: Sends bytes to the server, for upgraded connections.
+        change: Changes the bytes after the head on their way to the client. None: they pass unchanged.
     """
 
     status: int
     headers: Sequence[tuple[str, str]]
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+    change: Callable[[bytes], bytes] | None = None
 
     def header(self, name: str) -> str:
         """Return the value of a header by its name in lower case, or an empty text."""
         return next((value for key, value in self.headers if key.lower() == name), "")
+
+    async def piece(self, size: int) -> bytes:
+        """Return the next bytes for the client, about `size` of them at most, or nothing at the end.
+
+        Raises:
+            OSError: The connection broke, or `change` refuses the bytes.
+        """
+        while read := await self.reader.read(size):
+            piece = read if self.change is None else self.change(read)
+            if piece:
+                return piece
+        return b""
 
     async def text(self) -> str:
         """Return the beginning of the body of an error response. Empty if it cannot be read."""
@@ -40,6 +58,13 @@ class RawResponse:
         except (OSError, TimeoutError):
             body = b""
         return body.decode(errors="replace").strip()
+
+
+def keep_alive(created: socket.socket) -> None:
+    """Have a connection end when the other side has vanished; see `KEEPALIVE`."""
+    created.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in KEEPALIVE.items():
+        created.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 async def read_head(reader: asyncio.StreamReader) -> tuple[int, Sequence[tuple[str, str]]]:

@@ -71,6 +71,13 @@ data_option = click.option(
 @limit_options
 @webhook_options
 @kubelet_option
+@click.option(
+    "--pool",
+    metavar="KUBECONFIG",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Kubeconfig of role 'streams' in the meta cluster: logs, exec, attach and port-forward then reach tenants' Pods on "
+    "the super clusters of its pool. The file may be written later, by 'vcsync setup' or 'vcsync install'.",
+)
 @grant_options
 @click.option(
     "--admission-control-config-file",
@@ -124,6 +131,7 @@ def control_plane_settings(given: Mapping[str, Any]) -> ControlPlaneSettings:
         limits=limits_of(given),
         webhooks=webhooks_of(given),
         kubelets=kubelets_of(given),
+        pool=given["pool"],
         admission=given["admission"],
         grants=grants_of(given),
     )

@@ -27,6 +27,8 @@ from vcsync.apiserver.egress.client import Client
 from vcsync.apiserver.egress.services import Services
 from vcsync.apiserver.flow.dispatcher import Bounds as FlowBounds
 from vcsync.apiserver.grants.index import GrantIndex
+from vcsync.apiserver.kubelets.pool import Pool
+from vcsync.apiserver.kubelets.super_clusters import SuperClusters
 from vcsync.apiserver.metering.meter import Meter
 from vcsync.apiserver.metering.report import keep_rows
 from vcsync.apiserver.operator.folder import (
@@ -48,6 +50,7 @@ from vcsync.cli.controlplane.audit_options import AuditOptions
 from vcsync.cli.controlplane.limit_options import LimitOptions
 from vcsync.cli.controlplane.settings import ControlPlaneSettings, Etcd
 from vcsync.kube import local
+from vcsync.kube.connection import Connection
 from vcsync.kube.errors import CredentialsError
 from vcsync.process import logs, loop
 from vcsync.process.signals import until_signalled
@@ -129,6 +132,7 @@ async def _serve(
         plugins=_plugins(settings.admission),
         offload=True,
         kubelets=settings.kubelets,
+        pool=None if settings.pool is None else _pool(settings.pool),
         meter=meter,
         grants=None
         if settings.grants is None
@@ -158,6 +162,10 @@ async def _serve(
         await egress.close()
         if audit is not None:
             await asyncio.to_thread(audit.stop)
+
+
+def _pool(kubeconfig: Path) -> SuperClusters:
+    return SuperClusters(Pool(partial(Connection.from_kubeconfig_file, kubeconfig)))
 
 
 def _limits(wanted: LimitOptions) -> Limits:

@@ -28,6 +28,8 @@ class ControlPlaneSettings:
     Attributes:
         advertise: host and port in clients' URLs.
         tenant_domain: domain below which each tenant has a host name; empty: they have none.
+        pool: kubeconfig of the meta cluster of the pool that runs tenants' Pods, which may be written later; None: logs and
+            exec do not reach them.
         grants: pairs of granting tenant and home tenant whose grants the operator accepts; None: there are no grants.
     """
 
@@ -43,4 +45,5 @@ class ControlPlaneSettings:
     kubelets: Networks = field(default_factory=Networks)
     admission: Path | None = None
     grants: frozenset[tuple[str, str]] | None = None
+    pool: Path | None = None
     tenant_domain: str = ""

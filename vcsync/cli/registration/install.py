@@ -47,7 +47,7 @@ def install(meta: str | None, kubeconfigs: Path | None) -> None:
     if path is None:
         raise WrongInputError("--kubeconfigs needs the meta cluster's address from a kubeconfig: give --meta")
     cluster = read_admin(Path(path)).cluster
-    tokens = asyncio.run(_install(meta, names.META_ROLES))
+    tokens = asyncio.run(_install(meta, names.META_ACCOUNTS))
     kubeconfigs.mkdir(mode=0o700, parents=True, exist_ok=True)
     for role, token in tokens.items():
         target = kubeconfigs / f"{role}.kubeconfig"

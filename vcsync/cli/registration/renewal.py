@@ -73,9 +73,10 @@ async def _renew_tenant(tenant: str, admin: Admin, revoke: bool, meta: str | Non
 @revoke_option
 @meta_option
 def renew_super(super_id: str, kubeconfig: Path, revoke: bool, meta: str | None) -> None:
-    """Give the syncer of the super cluster ID new credentials, before its own expire or after they were refused.
+    """Give the roles new credentials for the super cluster ID, before theirs expire or after they were refused.
 
-    Its missing objects there are created again. The syncer uses the new credentials within a minute.
+    Their missing objects there are created again. The syncer uses the new credentials within a minute, and so do control
+    planes for logs, exec, attach and port-forward.
     """
     asyncio.run(_renew_super(super_id, read_admin(kubeconfig), revoke, meta))
 
@@ -93,8 +94,8 @@ async def _renew_super(super_id: str, admin: Admin, revoke: bool, meta: str | No
         meta_uid = await cluster_uid(meta_cluster)
         await check_leads_there(there, super_cluster, meta_uid, NOTHING_RENEWED)
         if revoke:
-            await accounts.revoke(there, (names.ROLE_SYNCER,))
-        made = await accounts.super_kubeconfig(there, super_id, admin.cluster, note)
-        await accounts.check_usable(made, super_id)
+            await accounts.revoke(there, (names.ROLE_SYNCER, names.ROLE_STREAMS))
+        made = await accounts.super_kubeconfigs(there, super_id, admin.cluster, note)
+        await accounts.check_usable(made.syncer, super_id)
         await accounts.store_super_credentials(meta_cluster, super_id, made)
-    click.echo(f"the syncer of super cluster {super_id} has new credentials and uses them within a minute")
+    click.echo(f"the roles have new credentials for super cluster {super_id} and use them within a minute")

@@ -34,7 +34,13 @@ from vcsync.kube.errors import AlreadyExists
 from vcsync.kube.resources import SECRETS
 from vcsync.objects.readable_amounts import readable
 from vcsync.registration import manifests
-from vcsync.registration.accounts import check_usable, store_super_credentials, super_kubeconfig
+from vcsync.registration.accounts import (
+    SuperKubeconfigs,
+    check_usable,
+    forget_stream_credentials,
+    store_super_credentials,
+    super_kubeconfigs,
+)
 from vcsync.registration.cluster_identity import (
     claim_super_cluster,
     cluster_uid,
@@ -90,8 +96,9 @@ def add(super_id: str, kubeconfig: Path, headroom: tuple[str, ...], as_given: bo
     """Add a super cluster to the pool under the id ID, a DNS label that is part of node names and labels.
 
     In the super cluster this creates the namespace vcsync-system, a ServiceAccount with the permissions that a
-    syncer needs, and the ConfigMap kube-system/supercluster-info, which names the pool: a cluster cannot be in two
-    pools or be registered twice. In the meta cluster it stores the credentials and the SuperCluster object.
+    syncer needs, another one for logs and exec of tenants' Pods, and the ConfigMap kube-system/supercluster-info,
+    which names the pool: a cluster cannot be in two pools or be registered twice. In the meta cluster it stores the
+    credentials and the SuperCluster object.
     """
     require_super_id(super_id)
     spec: dict[str, Any] = {"id": super_id}
@@ -106,10 +113,10 @@ def add(super_id: str, kubeconfig: Path, headroom: tuple[str, ...], as_given: bo
 async def _add(super_id: str, admin: Admin, spec: dict[str, Any], as_given: bool, meta: str | None) -> None:
     async with meta_client(meta) as meta_cluster, admin_client(admin.path, super_id) as super_cluster:
 
-        async def credentials() -> bytes:
+        async def credentials() -> SuperKubeconfigs:
             if as_given:
-                return admin.content
-            return await super_kubeconfig(super_cluster, super_id, admin.cluster, note)
+                return SuperKubeconfigs(admin.content, None)
+            return await super_kubeconfigs(super_cluster, super_id, admin.cluster, note)
 
         version = await register(meta_cluster, super_cluster, super_id, spec, credentials)
     click.echo(f"super cluster {super_id} ({version}, {admin.cluster.server}) is in the pool")
@@ -121,7 +128,7 @@ async def register(
     super_cluster: Client,
     super_id: str,
     spec: dict[str, Any],
-    credentials: Callable[[], Awaitable[bytes]],
+    credentials: Callable[[], Awaitable[SuperKubeconfigs]],
 ) -> str:
     """Add a super cluster to the pool; return its version.
 
@@ -130,7 +137,7 @@ async def register(
         super_cluster: client of the cluster, as its administrator.
         super_id: its id.
         spec: spec of the SuperCluster.
-        credentials: creates the syncer's kubeconfig; called after the check that the cluster has no other role in a pool.
+        credentials: creates the roles' kubeconfigs; called after the check that the cluster has no other role in a pool.
 
     Raises:
         FailedError: the id exists, or the cluster has another id, is in another pool, or is a tenant's.
@@ -145,7 +152,7 @@ async def register(
     await check_new_super_cluster(meta_cluster, uid)
     await claim_super_cluster(super_cluster, super_id, await cluster_uid(meta_cluster))
     stored = await credentials()
-    await check_usable(stored, super_id)
+    await check_usable(stored.syncer, super_id)
     await store_super_credentials(meta_cluster, super_id, stored)
     body = {
         "apiVersion": SUPER_CLUSTERS.api_version,
@@ -402,6 +409,7 @@ async def _remove(super_id: str, kubeconfig: Path | None, force: bool, meta: str
         if secret.namespace == names.SYSTEM_NAMESPACE and secret.name == names.super_secret(super_id):
             await manifests.delete_if_there(client, SECRETS, secret.name, secret.namespace)
         await manifests.delete(client, rbac.super_credentials_access(super_id, secret))
+        await forget_stream_credentials(client, super_id)
         if standing:
             await _give_up(client, super_id)
         click.echo(f"super cluster {super_id} is out of the pool")

@@ -23,7 +23,7 @@ from vcsync.kube.errors import NotFound
 from vcsync.registration import manifests
 from vcsync.registration.accounts import store_super_credentials
 from vcsync.registration.cluster_identity import cluster_uid, super_cluster_info
-from vcsync.registration.issued import TENANTS, role_kubeconfig, role_secrets
+from vcsync.registration.issued import TENANTS, role_secrets, super_kubeconfigs
 from vcsync.registration.registered import find_super_cluster, virtual_clusters
 from vcsync.tenancy.proof import recorded_uid
 
@@ -71,5 +71,5 @@ async def _renew(server: Client, space: str) -> bool:
     super_id = found[1].get(names.SUPER_CLUSTER_INFO_KEY) if found else None
     if not super_id or await find_super_cluster(server, super_id) is None:
         return False
-    await store_super_credentials(server, super_id, await role_kubeconfig(server, space, names.ROLE_SYNCER))
+    await store_super_credentials(server, super_id, await super_kubeconfigs(server, space))
     return True

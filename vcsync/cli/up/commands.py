@@ -27,7 +27,7 @@ from vcsync.cli.tenant.limits import limits_of
 from vcsync.cli.up import memory as up_memory
 from vcsync.cli.up.members import Members
 from vcsync.cli.up.memory import Past, Registered
-from vcsync.cli.up.settings import LISTEN_FILE, LOOPBACK, Wanted, free_port
+from vcsync.cli.up.settings import LISTEN_FILE, LOOPBACK, ROLES, Wanted, free_port
 from vcsync.registration.kubeconfigs import Admin, read_admin
 from vcsync.status.server import DEFAULT_LISTEN, ListenAddressError, parse_listen
 
@@ -232,8 +232,11 @@ def wanted_of(
 ) -> Wanted:
     """Combine the given options with the settings file."""
     plane = plane_of(config, folder, listen)
+    streams = folder / ROLES / f"{names.ROLE_STREAMS}.kubeconfig"
     return Wanted(
-        replace(plane, kubelets=with_own_kubelets(plane.kubelets, members.hollow)),
+        replace(
+            plane, kubelets=with_own_kubelets(plane.kubelets, members.hollow), pool=plane.pool or streams
+        ),
         members,
         status,
         hollow_settings(config.values("hollow", kubeconfig=os.devnull, nodes=nodes)),

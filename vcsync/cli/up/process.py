@@ -25,7 +25,7 @@ from vcsync.cli.tenant.embedded import ADMIN_KUBECONFIG
 from vcsync.cli.up import memory as up_memory
 from vcsync.cli.up import roles as up_roles
 from vcsync.cli.up import spaces as up_spaces
-from vcsync.cli.up.settings import LISTEN_FILE, LOOPBACK, Wanted, free_port
+from vcsync.cli.up.settings import LISTEN_FILE, LOOPBACK, ROLES, Wanted, free_port
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
 from vcsync.kube.errors import KubeError
@@ -118,7 +118,7 @@ async def running(wanted: Wanted, say: Say) -> AsyncIterator[System]:
         FailedError, WrongInputError, KubeError: it cannot start; the text says why.
     """
     settings = wanted.plane
-    folder = settings.data / up_spaces.ROLES
+    folder = settings.data / ROLES
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
         core = await stack.enter_async_context(Keeper())
@@ -151,7 +151,7 @@ async def running(wanted: Wanted, say: Say) -> AsyncIterator[System]:
         wanted = replace(wanted, members=members)
         for number, super_id in enumerate(wanted.members.hollow):
             keeper.start(f"hollow/{super_id}", up_roles.make_hollow(server, super_id, wanted.cluster, number))
-        paths = await up_spaces.write_role_kubeconfigs(server, folder, names.META_ROLES)
+        paths = await up_spaces.write_role_kubeconfigs(server, folder, names.META_ACCOUNTS)
         roles = Settings(
             dict(paths),
             status,

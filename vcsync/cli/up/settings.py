@@ -13,6 +13,8 @@ from vcsync.simulate.cluster import Settings as HollowSettings
 LISTEN_FILE = "listen"
 """The file with the chosen port: kubeconfigs contain it, so it must not change."""
 LOOPBACK = "127.0.0.1"
+ROLES = "roles"
+"""The folder of the roles' kubeconfigs, within the data folder."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from vcsync.cli.tenant.embedded import ADMIN_KUBECONFIG
 from vcsync.cli.up import spaces as up_spaces
 from vcsync.cli.up.commands import DEFAULT_DATA, member_options, members_of
 from vcsync.cli.up.members import Members
+from vcsync.cli.up.settings import ROLES
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
 from vcsync.kube.errors import CredentialsError, Unreachable
@@ -73,9 +74,9 @@ async def _setup(data: Path, members: Members, patience: float) -> None:
         await up_spaces.add_members(server, members, data, click.echo)
         for super_id in members.hollow:
             up_spaces.write_kubeconfig(data, super_id, await issued.kubeconfig(server, super_id))
-        folder = data / up_spaces.ROLES
+        folder = data / ROLES
         folder.mkdir(mode=0o700, exist_ok=True)
-        for path in (await up_spaces.write_role_kubeconfigs(server, folder, names.META_ROLES)).values():
+        for path in (await up_spaces.write_role_kubeconfigs(server, folder, names.META_ACCOUNTS)).values():
             click.echo(f"wrote {path}")
 
 

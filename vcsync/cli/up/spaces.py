@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from vcsync.api import crd, names, rbac
+from vcsync.api import crd, rbac
 from vcsync.api.objects import VirtualCluster, cluster_key
 from vcsync.api.resources import SUPER_CLUSTERS, VIRTUAL_CLUSTERS
 from vcsync.cli.command.common import admin_client, note
@@ -22,14 +22,12 @@ from vcsync.kube.client import Client
 from vcsync.kube.errors import AlreadyExists
 from vcsync.registration import accounts, manifests, registered, tenants
 from vcsync.registration.clients import stored_client
-from vcsync.registration.issued import TENANTS, kubeconfig, role_kubeconfig, role_secrets
+from vcsync.registration.issued import TENANTS, kubeconfig, role_kubeconfig, role_secrets, super_kubeconfigs
 from vcsync.registration.kubeconfigs import Admin
 
 SYSTEM = "system"
 SPEC: Mapping[str, Any] = {"weight": 1, "heartbeatSeconds": 120}
 """Fields of tenants. Leases of virtual nodes are renewed rarely, because the syncers share the control plane's process."""
-ROLES = "roles"
-"""The folder of the roles' kubeconfigs, within the data folder."""
 
 
 class _Keys(msgspec.Struct):
@@ -112,8 +110,9 @@ async def add_embedded_super(
     await make_space(server, super_id, nodes="own")
     admin = await kubeconfig(server, super_id)
 
-    async def credentials() -> bytes:
-        return through(await role_kubeconfig(server, super_id, names.ROLE_SYNCER))
+    async def credentials() -> accounts.SuperKubeconfigs:
+        made = await super_kubeconfigs(server, super_id)
+        return made._replace(syncer=through(made.syncer))
 
     async with stored_client(admin, super_id) as super_cluster:
         await manifests.apply(super_cluster, rbac.super_manifests())
@@ -129,8 +128,8 @@ async def add_real_super(server: Client, super_id: str, admin: Admin) -> None:
         return
     async with admin_client(admin.path, super_id) as super_cluster:
 
-        async def credentials() -> bytes:
-            return await accounts.super_kubeconfig(super_cluster, super_id, admin.cluster, note)
+        async def credentials() -> accounts.SuperKubeconfigs:
+            return await accounts.super_kubeconfigs(super_cluster, super_id, admin.cluster, note)
 
         await supers.register(server, super_cluster, super_id, {"id": super_id}, credentials)
 

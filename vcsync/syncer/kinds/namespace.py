@@ -13,10 +13,10 @@ import msgspec
 from msgspec import Struct
 
 from vcsync.api import names
-from vcsync.kube.resources import NAMESPACES, RESOURCE_QUOTAS, SERVICES
+from vcsync.kube.resources import NAMESPACES, RESOURCE_QUOTAS, ROLE_BINDINGS, SERVICES
 from vcsync.objects import quantity
 from vcsync.objects.envelope import Envelope, decode
-from vcsync.syncer.kinds import metadata
+from vcsync.syncer.kinds import metadata, stream_binding
 from vcsync.syncer.kinds.plan import (
     EMPTY,
     Action,
@@ -64,7 +64,8 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
         v, p, context, labels=_labels(v, context), annotations=_annotations(v, context, placement)
     )
     actions = metadata.super_patch(NAMESPACES, p, changes, {})
-    return Plan(actions + _quota(v, p.name, context, placement, view))
+    quota = _quota(v, p.name, context, placement, view)
+    return Plan(actions + quota + stream_binding.bind(v, p.name, context, view))
 
 
 def _name_server(view: View) -> Envelope | None:
@@ -104,9 +105,8 @@ def _create(v: Envelope, context: TenantContext, placement: Placement) -> Plan:
             "annotations": _annotations(v, context, placement),
         },
     }
-    return Plan(
-        (Create("super", NAMESPACES, "", body), _create_quota(v, name, context, placement)),
-    )
+    binding = (stream_binding.create(v, name, context),) if context.binds_streams else ()
+    return Plan((Create("super", NAMESPACES, "", body), _create_quota(v, name, context, placement), *binding))
 
 
 def _labels(v: Envelope, context: TenantContext) -> dict[str, str]:
@@ -186,6 +186,7 @@ NAMESPACE = Kind(
     super_parts=Parts(spec=False, status=False),
     related=(
         Related("super", RESOURCE_QUOTAS, _namespace_of_quota),
+        Related("super", ROLE_BINDINGS, stream_binding.namespace_of),
         Related("tenant", SERVICES, _namespace_of_name_server),
     ),
 )

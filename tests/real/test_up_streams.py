@@ -1,0 +1,429 @@
+"""kubectl logs, exec, cp, attach and port-forward of tenants' Pods on a super cluster, and what hostile tenants get.
+
+The super cluster r1 is a kube-apiserver whose kubelet runs real commands; r2 is hollow.
+"""
+
+import base64
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+from kubelet_kit import POD, kubelet
+
+from hack.testbed import Cluster, TestBed, ensure
+from tests.real.up_kit import Up, operator
+from tests.real.waiting import eventually, limit
+from vcsync.api import names
+from vcsync.apiserver.tenants import pki
+
+DEADLINE = 60.0
+SWITCHES = ("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "KUBECTL_PORT_FORWARD_WEBSOCKETS")
+PROTOCOLS = [
+    pytest.param(dict.fromkeys(SWITCHES, "true"), id="websocket"),
+    pytest.param(dict.fromkeys(SWITCHES, "false"), id="spdy"),
+]
+MISSING = f'pod "{POD}" does not exist on its node'
+
+
+class User:
+    """kubectl as the administrator of a tenant."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self.kubeconfig = kubeconfig
+        self._program = str(ensure(["kubectl"])["kubectl"])
+
+    def run(self, *arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self._program, "--kubeconfig", str(self.kubeconfig), *arguments],
+            env={**os.environ, **environment},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=limit(DEADLINE),
+        )
+
+    def kubectl(self, *arguments: str, stdin: str = "", **environment: str) -> str:
+        done = self.run(*arguments, stdin=stdin, **environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def running(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [self._program, "--kubeconfig", str(self.kubeconfig), *arguments],
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def refused(self, *arguments: str) -> str:
+        done = self.run(*arguments)
+        assert done.returncode != 0, done.stdout
+        return done.stderr
+
+    def ask(self, head: str) -> str:
+        """Send the head of a request as it is, with the user's certificate; return the beginning of the answer."""
+        config = yaml.safe_load(self.kubeconfig.read_text())
+        user, cluster = config["users"][0]["user"], config["clusters"][0]["cluster"]
+        pair = self.kubeconfig.with_suffix(".pem")
+        parts = [user["client-certificate-data"], user["client-key-data"]]
+        pair.write_bytes(b"".join(map(base64.b64decode, parts)))
+        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        context = ssl.create_default_context(cadata=authority)
+        context.load_cert_chain(pair)
+        server = urlsplit(cluster["server"])
+        address = (server.hostname or "", server.port or 443)
+        with (
+            socket.create_connection(address, timeout=limit(DEADLINE)) as raw,
+            context.wrap_socket(raw, server_hostname=address[0]) as connection,
+        ):
+            connection.sendall(head.encode("latin-1"))
+            return connection.recv(65536).decode("latin-1")
+
+
+class Pool:
+    """A running system with the tenants acme and umbrella."""
+
+    def __init__(self, up: Up, r1: Cluster, containers: Path) -> None:
+        self.up, self.r1, self.containers = up, r1, containers
+        self.acme = User(up.data / "acme.kubeconfig")
+        self.umbrella = User(up.data / "umbrella.kubeconfig")
+
+    def place(self, user: User, name: str = POD) -> dict[str, Any]:
+        """Run a Pod on r1, and return it."""
+        spec = {
+            "nodeSelector": {names.SUPER_CLUSTER_ID: "r1"},
+            "containers": [{"name": "c", "image": "example.org/web:1"}],
+        }
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        user.kubectl("create", "-f", "-", stdin=json.dumps(body))
+
+        def runs() -> dict[str, Any]:
+            found: dict[str, Any] = json.loads(user.kubectl("get", "pod", name, "-o", "json"))
+            assert found["status"].get("phase") == "Running", found["status"]
+            return found
+
+        return eventually(runs)
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    directory, containers = tmp_path_factory.mktemp("bed"), tmp_path_factory.mktemp("containers")
+    pair = pki.issue_serving(pki.new_authority("kubelet", time.time()), ["localhost"], time.time())
+    with TestBed(supers=1, nodes=1, tenants=(), directory=directory, embedded=("meta",)) as bed:
+        r1 = bed.supers["r1"]
+        with kubelet(containers, (pair.certificate, pair.key), [r1.ca_pem]) as port:
+            endpoint = {"status": {"daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}}
+            r1.kubectl(
+                "patch", "node", "node-0", "--subresource=status", "--type=merge", "-p", json.dumps(endpoint)
+            )
+            up = Up(tmp_path_factory.mktemp("up"))
+            real = f"r1={r1.kubeconfig}"
+            up.start("--super-cluster", real, "--hollow", "r2", "--tenants", "acme,umbrella")
+            found = Pool(up, r1, containers)
+            for user in (found.acme, found.umbrella):
+                found.place(user)
+            yield found
+            assert "Traceback" not in up.log.read_text()
+            up.end(signal.SIGTERM)
+
+
+@pytest.fixture(scope="module")
+def acme(pool: Pool) -> User:
+    return pool.acme
+
+
+@pytest.mark.timeout(600)
+def test_logs(acme: User) -> None:
+    eventually(lambda: "web c: line" in acme.kubectl("logs", POD))
+    last = acme.kubectl("logs", POD, "-c", "c", "--tail", "1", "--timestamps", "--since", "1h")
+    assert len(last.splitlines()) == 1
+    assert "Z web c: line" in last
+    assert acme.kubectl("logs", POD, "--all-containers", "--prefix", "--tail=1").startswith("[pod/web/c] web")
+    assert 'previous terminated container "c" in pod "web" not found' in acme.refused(
+        "logs", POD, "--previous"
+    )
+    with acme.running("logs", "-f", POD, "--tail=1") as session:
+        assert session.stdout is not None
+        assert [session.stdout.readline()[:10] for _ in range(2)] == ["web c: lin"] * 2
+        session.kill()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_exec_passes_input_output_and_the_exit_code(acme: User, protocol: dict[str, str]) -> None:
+    assert acme.kubectl("exec", POD, "--", "echo", "hello", **protocol) == "hello\n"
+    long = "x" * 200_000
+    assert acme.kubectl("exec", "-i", POD, "--", "cat", stdin=long, **protocol) == long
+    failed = acme.run("exec", POD, "--", "sh", "-c", "echo why >&2; exit 7", **protocol)
+    assert (failed.returncode, failed.stderr.splitlines()[0]) == (7, "why")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_files_are_copied_in_both_directions(
+    acme: User, pool: Pool, tmp_path: Path, protocol: dict[str, str]
+) -> None:
+    sent, back = tmp_path / "sent", tmp_path / "back"
+    sent.write_bytes(os.urandom(300_000))
+    there = f"there-{uuid.uuid4().hex[:8]}"
+    acme.kubectl("cp", str(sent), f"{POD}:{there}", **protocol)
+    assert (pool.containers / there).read_bytes() == sent.read_bytes()
+    acme.kubectl("cp", f"{POD}:{there}", str(back), **protocol)
+    assert back.read_bytes() == sent.read_bytes()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_attach_shows_the_output_of_a_container(acme: User, protocol: dict[str, str]) -> None:
+    with acme.running("attach", POD, **protocol) as session:
+        assert session.stdout is not None
+        assert "web c: line" in session.stdout.readline()
+        session.kill()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_ports_are_forwarded(acme: User, protocol: dict[str, str]) -> None:
+    with acme.running("port-forward", POD, ":80", **protocol) as session:
+        assert session.stdout is not None
+        port = int(session.stdout.readline().partition("127.0.0.1:")[2].split()[0])
+        for _ in range(2):
+            with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE) as connection:
+                connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert connection.makefile("rb").read().endswith(b"/web port 80\n")
+        session.kill()
+
+
+def test_the_credentials_permit_nothing_else(pool: Pool, tmp_path: Path) -> None:
+    stored = operator(
+        pool.up,
+        "kubectl get secret -n vcsync-system streams-r1 -o 'jsonpath={.data.kubeconfig}' | base64 -d",
+    )
+    kubeconfig = tmp_path / "streams.kubeconfig"
+    kubeconfig.write_text(stored)
+    streams = User(kubeconfig)
+    placed = json.loads(
+        pool.r1.kubectl("get", "namespaces", "-l", "tenancy.x-k8s.io/controlled", "-o", "json")
+    )
+    ours = next(
+        each["metadata"]["name"] for each in placed["items"] if each["metadata"]["name"].endswith("-default")
+    )
+    for verb, resource, namespace, may in (
+        ("get", "pods", ours, "yes"),
+        ("get", "pods/log", ours, "yes"),
+        ("create", "pods/exec", ours, "yes"),
+        ("list", "pods", ours, "no"),
+        ("create", "pods", ours, "no"),
+        ("get", "secrets", ours, "no"),
+        ("get", "pods", "kube-system", "no"),
+        ("create", "pods/exec", "kube-system", "no"),
+        ("create", "pods/exec", "vcsync-system", "no"),
+    ):
+        plural, _, subresource = resource.partition("/")
+        further = ["--subresource", subresource] if subresource else []
+        answer = streams.run("auth", "can-i", verb, plural, *further, "-n", namespace)
+        assert answer.stdout.strip() == may, (verb, resource, namespace)
+
+
+# ---- Attacks -----------------------------------------------------------------------------------------------------------
+
+
+def forged(node: str, label: str = "") -> dict[str, Any]:
+    """Return a Pod that claims a node, and that no syncer copies."""
+    labels = {names.IGNORE_SYNC: names.TRUE, **({names.SUPER_CLUSTER: label} if label else {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"forged-{uuid.uuid4().hex[:8]}", "labels": labels},
+        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "example.org/web:1"}]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("node", "label"),
+    [
+        ("node-0.r1", "r1"),
+        ("node-0.r1", "r2"),
+        ("node-0.r2", "r1"),
+        ("node-0.r9", "r9"),
+        ("node-0", ""),
+        ("r1", "r1"),
+        ("node-0.vcsync-system.r1", "r1"),
+        ("node-0.system", "system"),
+    ],
+)
+def test_a_forged_node_leads_nowhere(pool: Pool, node: str, label: str) -> None:
+    """The names of real, hollow and missing super clusters get the same answer."""
+    body = forged(node, label)
+    name = body["metadata"]["name"]
+    pool.umbrella.kubectl("create", "-f", "-", stdin=json.dumps(body))
+    expected = f'pod "{name}" does not exist on its node'
+    assert expected in pool.umbrella.refused("logs", name)
+    assert expected in pool.umbrella.refused("exec", name, "--", "true")
+    pool.umbrella.kubectl("delete", "pod", name, "--force", "--grace-period=0")
+
+
+def test_a_pod_of_another_tenant_is_not_reached_by_its_name(pool: Pool) -> None:
+    """The other tenant has a Pod of that name, in a namespace of that name, on that node."""
+    pool.place(pool.acme, "only-acmes")
+    node = pool.acme.kubectl("get", "pod", "only-acmes", "-o", "jsonpath={.spec.nodeName}")
+    body = forged(node, "r1")
+    body["metadata"]["name"] = "only-acmes"
+    pool.umbrella.kubectl("create", "-f", "-", stdin=json.dumps(body))
+    assert 'pod "only-acmes" does not exist on its node' in pool.umbrella.refused("logs", "only-acmes")
+    assert "only-acmes c: line" in eventually(lambda: pool.acme.kubectl("logs", "only-acmes"))
+
+
+def test_a_pod_with_another_uid_is_not_reached(pool: Pool) -> None:
+    """The tenant's Pod is replaced by one of the same name, and the copy of the first one is still there."""
+    pool.place(pool.acme, "replaced")
+    copies = pool.r1.kubectl("get", "pods", "-A", "-o", "json")
+    copy = next(each for each in json.loads(copies)["items"] if each["metadata"]["name"] == "replaced")
+    where = ("-n", copy["metadata"]["namespace"])
+    hold = json.dumps({"metadata": {"finalizers": ["example.org/hold"]}})
+    pool.r1.kubectl("patch", "pod", "replaced", *where, "--type=merge", "-p", hold)
+    node = pool.acme.kubectl("get", "pod", "replaced", "-o", "jsonpath={.spec.nodeName}")
+    pool.acme.kubectl("delete", "pod", "replaced", "--force", "--grace-period=0")
+    body = forged(node, "r1")
+    body["metadata"]["name"] = "replaced"
+    eventually(lambda: pool.acme.run("create", "-f", "-", stdin=json.dumps(body)).returncode == 0)
+    assert 'pod "replaced" does not exist on its node' in pool.acme.refused("logs", "replaced")
+    assert "does not exist on its node" in pool.acme.refused("exec", "replaced", "--", "true")
+    pool.r1.kubectl(
+        "patch", "pod", "replaced", *where, "--type=merge", "-p", '{"metadata":{"finalizers":null}}'
+    )
+
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        f"{PODS}/..%2f..%2fkube-system%2fpods%2f{POD}/log",
+        f"{PODS}/{POD}%2flog",
+        f"{PODS}/{POD}/log/../exec",
+        f"{PODS}/{POD}/log%2f..%2fexec",
+        f"/api/v1/namespaces/..%2fkube-system/pods/{POD}/log",
+        f"{PODS}/{POD}/log?container=..%2f..%2fsecrets",
+        f"{PODS}/{POD}/log?container=c%3Fas%3Dx",
+        f"{PODS}/{POD}/exec?command=ls&container=c%0d%0aX-A:%20b",
+        f"{PODS}/{POD}/proxy/metrics",
+        f"{PODS}/%00/log",
+    ],
+)
+def test_odd_paths_are_refused(pool: Pool, target: str) -> None:
+    prefix = urlsplit(
+        yaml.safe_load(pool.umbrella.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+    ).path
+    answer = pool.umbrella.ask(f"GET {prefix}{target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert answer.startswith("HTTP/1.1 "), answer
+    assert answer.split(" ")[1] in {"301", "400", "404", "405", "501"}, answer
+    assert "vcsync-system" not in answer
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Connection: Upgrade, Authorization\r\nUpgrade: h2c",
+        "Connection: Upgrade\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__",
+        "Connection: Upgrade\r\nUpgrade: TLS/1.3",
+        "Connection: close\r\nUpgrade: websocket",
+        "Connection: Upgrade\r\nUpgrade: websocket\r\n\tX-A: b",
+        "Connection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 5\r\nTransfer-Encoding: chunked",
+    ],
+)
+def test_odd_upgrades_are_refused(pool: Pool, header: str) -> None:
+    prefix = urlsplit(
+        yaml.safe_load(pool.acme.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+    ).path
+    target = f"{prefix}{PODS}/{POD}/exec?command=true&stdout=true"
+    answer = pool.acme.ask(f"GET {target} HTTP/1.1\r\nHost: x\r\n{header}\r\n\r\n")
+    assert answer.startswith("HTTP/1.1 4"), answer
+
+
+def test_no_other_identity_reaches_the_super_cluster(pool: Pool) -> None:
+    """Headers that a kube-apiserver reads are not sent on: with them it would refuse the role, or run the command."""
+    prefix = urlsplit(
+        yaml.safe_load(pool.acme.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+    ).path
+    target = f"{prefix}{PODS}/{POD}/log?tailLines=1"
+    headers = "X-Remote-User: system:admin\r\nX-Remote-Group: system:masters\r\nX-Forwarded-For: 10.0.0.1"
+    answer = pool.acme.ask(f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n\r\n")
+    assert answer.startswith("HTTP/1.1 200 "), answer
+
+
+# ---- Ends --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_revoked_certificate_ends_every_stream(pool: Pool, tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "guest.kubeconfig"
+    data = f"--data {pool.up.data}"
+    kubeconfig.write_text(pool.up.type(f"vcsync tenant kubeconfig acme --user guest {data}"))
+    pool.acme.kubectl("create", "rolebinding", "guest", "--clusterrole=admin", "--user=guest")
+    guest = User(kubeconfig)
+    eventually(lambda: guest.run("exec", POD, "--", "true").returncode == 0)
+    with (
+        guest.running("exec", POD, "--", "sh", "-c", "echo begun; exec sleep 300") as executing,
+        guest.running("logs", "-f", POD) as following,
+    ):
+        for each in (executing, following):
+            assert each.stdout is not None
+            assert each.stdout.readline()
+        pool.up.type(f"vcsync tenant revoke acme --user guest {data}")
+        assert executing.wait(limit(DEADLINE)) != 0
+        following.wait(limit(DEADLINE))
+
+
+@contextmanager
+def kubelet_away(r1: Cluster) -> Iterator[None]:
+    """Let the Node of r1 lead to a port that nobody serves."""
+    patch = ("patch", "node", "node-0", "--subresource=status", "--type=merge", "-p")
+    way = '{"status":{"daemonEndpoints":{"kubeletEndpoint":{"Port":%s}}}}'
+    port = r1.kubectl(
+        "get", "node", "node-0", "-o", "jsonpath={.status.daemonEndpoints.kubeletEndpoint.Port}"
+    )
+    r1.kubectl(*patch, way % 1)
+    try:
+        yield
+    finally:
+        r1.kubectl(*patch, way % port)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    "command", [("logs", POD), ("exec", POD, "--", "true"), ("attach", POD), ("cp", f"{POD}:x", "/dev/null")]
+)
+def test_a_node_that_is_away_is_not_described(
+    pool: Pool, command: tuple[str, ...], protocol: dict[str, str]
+) -> None:
+    with kubelet_away(pool.r1):
+        done = pool.acme.run(*command, **protocol)
+    assert done.returncode != 0
+    words = ("localhost", "127.0.0.1", "10250", "node-0", "vcsync-", "containerLogs")
+    assert not [each for each in words if each in done.stderr], done.stderr
+
+
+def test_a_super_cluster_that_is_away_is_named_by_its_id_only(pool: Pool) -> None:
+    """This test is the last one of the module."""
+    process = pool.r1.processes["kube-apiserver"]
+    process.send(signal.SIGSTOP)
+    try:
+        begun = time.monotonic()
+        said = pool.acme.refused("logs", POD)
+        assert time.monotonic() - begun < limit(6)
+        assert "super cluster r1 cannot be reached at present; try again later" in said
+        assert not [each for each in ("127.0.0.1", pool.r1.url, "node-0", "vcsync-") if each in said], said
+    finally:
+        process.send(signal.SIGCONT)

@@ -1,0 +1,292 @@
+"""Connects to the API servers of the pool's super clusters for logs and streams of tenants' Pods.
+
+The credentials permit these requests in super namespaces of tenants only. Before each request the Pod in the super cluster
+is read, and it must be the copy of the tenant's Pod. Addresses of super clusters are never in an answer.
+"""
+
+import asyncio
+import time
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import structlog
+
+from vcsync.api import names
+from vcsync.apimachinery import errors
+from vcsync.apiserver.kubelets import super_pods
+from vcsync.apiserver.kubelets.client import MAX_STREAMS
+from vcsync.apiserver.kubelets.error_frames import ErrorFrames
+from vcsync.apiserver.kubelets.pool import Pool
+from vcsync.apiserver.kubelets.raw_response import MAX_HEAD_BYTES, RawResponse, keep_alive, read_head
+from vcsync.apiserver.kubelets.super_pods import StreamRequest
+from vcsync.kube.client import Client
+from vcsync.kube.connection import Connection, Credentials
+from vcsync.kube.errors import ApiError, CredentialsError, Forbidden, KubeError, NotFound, Unauthorized
+from vcsync.kube.resources import PODS
+
+CONNECT_SECONDS = 4.0
+"""Time in which a Pod must be found and its super cluster connected."""
+REREAD_SECONDS = 10.0
+"""Time for which credentials of a super cluster are used before they are read again."""
+SWITCHING = 101
+TERMINALS = frozenset({"exec", "attach"})
+"""Subresources whose WebSockets have an error channel."""
+USER_AGENT = "vcsync-streams"
+MAX_LOGGED = 1000
+"""Characters of a refusal that are logged."""
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TenantPods:
+    """The Pods of one namespace of a tenant.
+
+    Attributes:
+        tenant: Name of the tenant.
+        control_plane: UID of its control plane.
+        namespace: The namespace.
+    """
+
+    tenant: str
+    control_plane: str
+    namespace: str
+
+
+@dataclass(eq=False, slots=True)
+class _Link:
+    """The way to one super cluster, with the kubeconfig that it is made of, and when that was read or replaced."""
+
+    kubeconfig: bytes
+    connection: Connection
+    client: Client
+    read_at: float
+
+
+class SuperClusters:
+    """Sends requests for Pods to the super clusters that run them.
+
+    Args:
+        pool: The records of the pool.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, pool: Pool, clock: Callable[[], float] = time.monotonic) -> None:
+        self._pool = pool
+        self._clock = clock
+        self._links: dict[str, _Link] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._retired: list[_Link] = []
+        self._open: Counter[str] = Counter()
+
+    async def run(self) -> None:
+        """Wait until cancelled, and then close all connections."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for link in (*self._retired, *self._links.values()):
+                await link.client.close()
+            await self._pool.close()
+
+    @asynccontextmanager
+    async def opened(
+        self, pods: TenantPods, asked: StreamRequest, request: tuple[str, str, Sequence[str]]
+    ) -> AsyncIterator[RawResponse]:
+        """Send a request to the super cluster of a Pod, and yield its answer, which grants the request.
+
+        Args:
+            pods: Whose Pod it is.
+            asked: The request.
+            request: Method, HTTP version and further header lines.
+
+        Raises:
+            NotInPool: The tenant is not in the pool.
+            StatusError: 429 if too many streams are open, 404 if the Pod is not there, 503 if the super cluster or the meta
+                cluster cannot be reached, or the answer that refuses the request.
+        """
+        if self._open[pods.tenant] >= MAX_STREAMS:
+            raise errors.too_many_requests("too many streams are open, please try again later", 1)
+        self._open[pods.tenant] += 1
+        writer: asyncio.StreamWriter | None = None
+        try:
+            async with _Deadline() as deadline:
+                key = await self._key(pods, asked)
+                link = await self._link(asked.super_id)
+                deadline.error = super_pods.unreachable(asked.super_id)
+                link = await self._found(link, pods, asked, key)
+                reader, writer, credentials = await _dial(link.connection, asked.super_id)
+            namespace = names.super_namespace(key, pods.namespace)
+            writer.write(_head(credentials, namespace, asked, request))
+            status, headers = await _read_head(reader, asked.super_id)
+            answer = RawResponse(status, headers, reader, writer)
+            granted = 200 <= status <= 206 if asked.action == "log" else status == SWITCHING
+            if not granted:
+                text = await answer.text()
+                _log.info(
+                    "a super cluster refused a stream",
+                    super_cluster=asked.super_id,
+                    tenant=pods.tenant,
+                    status=status,
+                    answer=text[:MAX_LOGGED],
+                )
+                raise super_pods.refusal(asked.super_id, status, text, asked.pod)
+            if asked.action in TERMINALS and answer.header("upgrade").lower() == "websocket":
+                answer.change = ErrorFrames(namespace, super_pods.failed(asked.super_id)).feed
+            yield answer
+        finally:
+            self._open[pods.tenant] -= 1
+            if not self._open[pods.tenant]:
+                del self._open[pods.tenant]
+            if writer is not None:
+                writer.transport.abort()
+
+    async def _key(self, pods: TenantPods, asked: StreamRequest) -> str:
+        """Return the tenant's cluster key, if the ledger has its namespace on the super cluster."""
+        try:
+            key = await self._pool.key_of(pods.tenant, pods.control_plane)
+            if asked.super_id and await self._pool.is_placed(key, pods.namespace, asked.super_id):
+                return key
+        except KubeError as error:
+            _log.warning("the pool cannot be read", error=str(error))
+            raise super_pods.pool_unknown() from error
+        raise super_pods.not_there(asked.pod)
+
+    async def _link(self, super_id: str, refused: bytes = b"") -> _Link:
+        """Return the way to a super cluster, by its stored credentials.
+
+        Args:
+            super_id: Id of the super cluster.
+            refused: Credentials that it has just refused.
+        """
+        async with self._locks[super_id]:
+            link, now = self._links.get(super_id), self._clock()
+            if link is not None and now - link.read_at < REREAD_SECONDS and link.kubeconfig != refused:
+                return link
+            try:
+                kubeconfig = await self._pool.kubeconfig(super_id)
+                if link is None or kubeconfig != link.kubeconfig:
+                    link = await self._replace(super_id, kubeconfig)
+            except KubeError as error:
+                _log.warning("credentials cannot be read", super_cluster=super_id, error=str(error))
+                if link is None:
+                    raise super_pods.pool_unknown() from error
+            if link is not None:
+                link.read_at = now
+        if link is None:
+            _log.warning(
+                "a super cluster has no credentials for logs and exec; run 'vcsync super renew'",
+                super_cluster=super_id,
+            )
+            raise super_pods.refused(super_id)
+        return link
+
+    async def _replace(self, super_id: str, kubeconfig: bytes | None) -> _Link | None:
+        connection = Connection.from_kubeconfig_bytes(kubeconfig) if kubeconfig is not None else None
+        await self._retire(super_id)
+        if kubeconfig is None or connection is None:
+            return None
+        client = Client(connection, name=super_id, timeout=CONNECT_SECONDS)
+        made = self._links[super_id] = _Link(kubeconfig, connection, client, self._clock())
+        return made
+
+    async def _retire(self, super_id: str) -> None:
+        """Use a link for no new requests, and close links that no request uses any more."""
+        link, now = self._links.pop(super_id, None), self._clock()
+        ended = [each for each in self._retired if now - each.read_at > 2 * REREAD_SECONDS]
+        self._retired = [each for each in self._retired if each not in ended]
+        if link is not None:
+            self._retired.append(link)
+            link.read_at = now
+        for each in ended:
+            await each.client.close()
+
+    async def _found(self, link: _Link, pods: TenantPods, asked: StreamRequest, key: str) -> _Link:
+        """Check that the super cluster has the copy of the tenant's Pod; return the way whose credentials are accepted."""
+        namespace = names.super_namespace(key, pods.namespace)
+        try:
+            try:
+                copy = await link.client.get(PODS, asked.pod, namespace)
+            except Unauthorized:
+                newer = await self._link(asked.super_id, link.kubeconfig)
+                if newer is link:
+                    raise
+                link = newer
+                copy = await link.client.get(PODS, asked.pod, namespace)
+        except NotFound:
+            raise super_pods.not_there(asked.pod) from None
+        except (Unauthorized, Forbidden) as error:
+            _log.warning("a super cluster refuses streams", super_cluster=asked.super_id, error=str(error))
+            raise super_pods.refused(asked.super_id) from error
+        except ApiError as error:
+            raise super_pods.refusal(
+                asked.super_id, error.status.code, error.status.message, asked.pod
+            ) from error
+        except KubeError as error:
+            _log.warning("a super cluster cannot be reached", super_cluster=asked.super_id, error=str(error))
+            raise super_pods.unreachable(asked.super_id) from error
+        if not super_pods.is_copy(copy.annotations, key, pods.namespace, asked.uid):
+            raise super_pods.not_there(asked.pod)
+        return link
+
+
+class _Deadline:
+    """Raises `error` if its block takes longer than `CONNECT_SECONDS`."""
+
+    def __init__(self) -> None:
+        self.error = super_pods.pool_unknown()
+        self._timeout = asyncio.timeout(CONNECT_SECONDS)
+
+    async def __aenter__(self) -> "_Deadline":
+        await self._timeout.__aenter__()
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        try:
+            await self._timeout.__aexit__(*raised)  # type: ignore[arg-type]
+        except TimeoutError:
+            raise self.error from None
+
+
+async def _dial(
+    connection: Connection, super_id: str
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Credentials]:
+    try:
+        credentials = await connection.credentials()
+        if credentials.proxy:
+            raise CredentialsError("field cluster.proxy-url: streams do not pass a proxy; leave it out")
+        parts = urlsplit(credentials.url)
+        host, tls = parts.hostname or "", credentials.tls
+        reader, writer = await asyncio.open_connection(
+            host,
+            parts.port or (443 if tls else 80),
+            ssl=tls,
+            server_hostname=(credentials.server_name or host) if tls else None,
+            limit=MAX_HEAD_BYTES,
+        )
+    except (OSError, KubeError) as error:
+        _log.warning("a super cluster cannot be reached", super_cluster=super_id, error=str(error))
+        raise super_pods.unreachable(super_id) from error
+    keep_alive(writer.get_extra_info("socket"))
+    return reader, writer, credentials
+
+
+def _head(
+    credentials: Credentials, namespace: str, asked: StreamRequest, request: tuple[str, str, Sequence[str]]
+) -> bytes:
+    method, version, headers = request
+    parts = urlsplit(credentials.url)
+    path = parts.path + PODS.path(namespace=namespace, name=asked.pod, subresource=asked.action)
+    url = f"{path}?{asked.query}" if asked.query else path
+    lines = [f"{method} {url} HTTP/{version}", f"Host: {parts.netloc}", f"User-Agent: {USER_AGENT}"]
+    lines += [f"{name}: {value}" for name, value in credentials.headers.items()]
+    return "\r\n".join([*lines, *headers, "", ""]).encode("latin-1")
+
+
+async def _read_head(reader: asyncio.StreamReader, super_id: str) -> tuple[int, Sequence[tuple[str, str]]]:
+    try:
+        return await read_head(reader)
+    except (OSError, TimeoutError) as error:
+        _log.warning("a super cluster gives no answer", super_cluster=super_id, error=str(error))
+        raise super_pods.unreachable(super_id) from error

@@ -46,6 +46,14 @@ def asked(members: list[StandIn], method: etcd_client.Method = RANGE) -> list[in
     return [each.asked[method.path] for each in members]
 
 
+async def disconnected(client: Client) -> None:
+    """Wait until a client knows that its first member has closed the connection."""
+    channel = client._members[0]._channel
+    async with asyncio.timeout(60):
+        while channel is not None and (state := channel.get_state()) is grpc.ChannelConnectivity.READY:
+            await channel.wait_for_state_change(state)
+
+
 WATCH_ALL: dict[str, Any] = {"key": b"k", "range_end": b"l", "start_revision": 1, "prev_kv": True}
 
 
@@ -82,6 +90,7 @@ async def test_members_that_are_all_gone_are_named_and_used_once_they_are_back(
     client = Client([first.url])
     await client.call(RANGE, {"key": b"k"})
     await first.stop()
+    await disconnected(client)
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match=f"^etcd does not answer at {first.url}$"):
             await client.call(RANGE, {"key": b"k"})

@@ -5,10 +5,13 @@ decides whether it is still valid.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+import jwt
 import structlog
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from vcsync.apimachinery.errors import StatusError
 from vcsync.apimachinery.strategy import User
@@ -25,8 +28,10 @@ RETRY_SECONDS = 10.0
 """Least time between two reads of the keys of one tenant, whatever tokens arrive."""
 FIRST_SECONDS = 5.0
 """Time for which a token waits for the first read of its tenant's keys."""
-MAX_READS = 16
-"""Concurrent reads."""
+MAX_READS = 256
+"""Concurrent reads. There is one at most for each tenant, so that those that hang leave room for the others."""
+MAX_RSA_BITS, MAX_EXPONENT = 4096, 2**32
+"""Largest RSA keys. Tenants publish the keys, and larger ones would take milliseconds of the event loop for each token."""
 
 ReadKeys = Callable[[str], Awaitable[bytes]]
 """Returns the JSON Web Key Set of a tenant's API server; see `forward.Forwarder.key_set`."""
@@ -35,9 +40,9 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(eq=False, slots=True)
 class _KeySet:
-    """The keys of one tenant. `first` is set after the first attempt to read them."""
+    """The keys of one tenant, by id. `first` is set after the first attempt to read them."""
 
-    keys: tuple[Key, ...] = ()
+    keys: Mapping[str, Key] = field(default_factory=dict)
     asked: float = float("-inf")
     first: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -76,11 +81,11 @@ class AccountTokens:
             return None
         known = self._sets.setdefault(tenant, _KeySet())
         try:
-            claims = signed_claims(token, known.keys)
+            claims = _claims(token, known.keys)
             if claims is None and not known.first.is_set():
                 self._request(tenant, known)
                 await _event(known.first)
-                claims = signed_claims(token, known.keys)
+                claims = _claims(token, known.keys)
             if claims is None or self._monotonic() - known.asked > KEPT_SECONDS:
                 self._request(tenant, known)
             if claims is None:
@@ -113,20 +118,47 @@ class AccountTokens:
                 self._wake.clear()
                 due, self._due = self._due, {}
                 for tenant in due:
-                    await free.acquire()
-                    tasks.create_task(self._refresh(tenant)).add_done_callback(lambda _: free.release())
+                    tasks.create_task(self._refresh(tenant, free))
 
-    async def _refresh(self, tenant: str) -> None:
+    async def _refresh(self, tenant: str, free: asyncio.Semaphore) -> None:
         """Read the keys of a tenant. If that fails, the known ones stay valid."""
         known = self._sets.get(tenant)
         if known is None:
             return
         try:
-            known.keys = tuple(parse_keys(await self._read(tenant)))
+            async with free:
+                known.keys = _usable(parse_keys(await self._read(tenant)))
         except (StatusError, StoreError, CallError) as error:
             _log.warning("keys of an external control plane cannot be read", tenant=tenant, error=str(error))
+        except Exception:  # noqa: BLE001 - the tenant writes the document, and must not stop the others
+            _log.exception("keys of an external control plane cannot be used", tenant=tenant)
         finally:
             known.first.set()
+
+
+def _usable(keys: Iterable[Key]) -> dict[str, Key]:
+    """Return the keys of moderate size, by id. A token is checked against one key only, that of its id."""
+    return {each.id: each for each in keys if each.id and _is_moderate(each)}
+
+
+def _is_moderate(key: Key) -> bool:
+    if not isinstance(key.key, rsa.RSAPublicKey):
+        return True
+    return key.key.key_size <= MAX_RSA_BITS and key.key.public_numbers().e < MAX_EXPONENT
+
+
+def _claims(token: str, keys: Mapping[str, Key]) -> dict[str, Any] | None:
+    """Return the claims of a token if the key of its id has signed it, or None.
+
+    Raises:
+        TokenError: It is no JSON web token, or is signed by an algorithm that is not accepted.
+    """
+    try:
+        identifier = jwt.get_unverified_header(token).get("kid")
+    except (jwt.PyJWTError, RecursionError) as error:
+        raise TokenError("it is no JSON web token") from error
+    key = keys.get(identifier) if isinstance(identifier, str) else None
+    return None if key is None else signed_claims(token, (key,))
 
 
 async def _event(event: asyncio.Event) -> None:

@@ -210,6 +210,50 @@ async def test_unknown_keys_cause_one_read_in_ten_seconds() -> None:
     running.cancel()
 
 
+LARGE = rsa.RSAPublicNumbers(2**64 + 13, KEY.public_key().public_numbers().n).public_key()
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param(b'{"keys":[{"a":' + b"[" * 30_000 + b"]" * 30_000 + b"}]}", id="deep"),
+        pytest.param(b'{"keys":[{"kty":"RSA","kid":"\xff"}]}', id="no UTF-8"),
+        pytest.param(b'{"keys":[{"kty":["RSA"],"kid":{}}]}', id="wrong types"),
+        pytest.param(
+            json.dumps({"keys": [{"kty": "RSA", "n": "AA", "e": "AA", "kid": "k0"}]}).encode(), id="no key"
+        ),
+        pytest.param(
+            json.dumps(
+                {"keys": [jwt.algorithms.RSAAlgorithm.to_jwk(LARGE, as_dict=True) | {"kid": "k0"}]}
+            ).encode(),
+            id="a large exponent",
+        ),
+    ],
+)
+async def test_a_tenants_odd_keys_are_useless_and_do_not_stop_those_of_others(document: bytes) -> None:
+    answers = {"evil": document, "umbrella": key_set(KEY)}
+
+    async def read(tenant: str) -> bytes:
+        return answers[tenant]
+
+    found = AccountTokens(lambda _tenant: True, read, time.time, Clock())
+    running = asyncio.create_task(found.run())
+    assert await found.identify(token(), "evil") is None
+    assert await found.identify(token(), "umbrella") is not None
+    assert not running.done()
+    running.cancel()
+
+
+async def test_a_token_without_a_key_id_is_not_tried_against_all_keys() -> None:
+    async def read(_tenant: str) -> bytes:
+        return key_set(KEY)
+
+    found = AccountTokens(lambda _tenant: True, read, time.time, Clock())
+    running = asyncio.create_task(found.run())
+    assert await found.identify(token(kid=""), "umbrella") is None
+    running.cancel()
+
+
 async def test_known_keys_stay_valid_when_they_cannot_be_read_again() -> None:
     clock = Clock()
     answers = [key_set(KEY), b"not json"]

@@ -82,7 +82,7 @@ def parse_keys(document: bytes) -> list[Key]:
     """
     try:
         entries = msgspec.json.decode(document, type=_KeySet).keys
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise CallError("the issuer's key set cannot be read") from error
     found = []
     for entry in entries[:MAX_KEYS]:

@@ -145,10 +145,6 @@ def report(result: dict[str, Any], *, whole: bool) -> bool:
 
     It passes if every difference is known, every known one still exists, and a whole run covers enough fields.
     """
-    for name, found in result["different"].items():
-        print(name)
-        for each in found:
-            print(f"    {each}")
     for group, count in sorted(result["total"].items()):
         print(f"{group:24} {result['same'].get(group, 0):5} of {count}")
     print(f"{'all':24} {sum(result['same'].values()):5} of {sum(result['total'].values())}")
@@ -162,7 +158,12 @@ def report(result: dict[str, Any], *, whole: bool) -> bool:
         f"fields set: {counts['set']} of {counts['all']} ({share:.1%}), {counts['accepted']} of them in accepted requests"
     )
     for pattern in result["unused"] if whole else ():
-        print(f"allowed.yaml: no difference matches {pattern!r}", file=sys.stderr)
+        print(f"allowed.yaml: no difference matches {pattern!r}", file=sys.stderr, flush=True)
+    for name, found in result["different"].items():
+        print(f"different: {name}")
+        for each in found:
+            print(f"    {each}")
+    sys.stdout.flush()
     return not result["different"] and not result["vanished"] and (share >= LEAST_SHARE or not whole)
 
 

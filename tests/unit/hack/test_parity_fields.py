@@ -103,8 +103,30 @@ def _answer(body):
 def test_values_that_differ_between_two_real_servers_may_differ_from_ours():
     step = _step("/api/v1/namespaces/x/services")
     real, twin = _answer({"ip": "1", "port": 1, "kept": "a"}), _answer({"ip": "2", "port": 2, "kept": "a"})
-    found = differences(step, real, _answer({"ip": "3", "port": "1", "kept": "b"}))
-    assert _not_varying(found, real, twin, step) == [Difference("port", 1, "1"), Difference("kept", "a", "b")]
+    ours = _answer({"ip": "3", "port": "1", "kept": "b"})
+    found = differences(step, real, ours)
+    assert _not_varying(found, real, ours, twin, step) == [
+        Difference("port", 1, "1"),
+        Difference("kept", "a", "b"),
+    ]
+
+
+def _events(*versions):
+    objects = [{"metadata": {"name": "a", "uid": "u", "resourceVersion": str(each)}} for each in versions]
+    types = ["ADDED", *["MODIFIED"] * (len(versions) - 2), "DELETED"]
+    events = [{"type": kind, "object": each} for kind, each in zip(types, objects, strict=True)]
+    return _answer({"events": events, "missing": [], "grouped": False})
+
+
+@pytest.mark.parametrize(
+    ("twin", "left"), [((4, 7), []), ((4, 5, 6, 7), ["events[1] MODIFIED a"])], ids=["like ours", "like real"]
+)
+def test_an_event_that_only_one_of_two_real_servers_sends_may_be_absent_from_ours(twin, left):
+    step = Step("s", corpus.EVENTS, "/api/v1/namespaces/x/pods")
+    real, ours, twin = _events(1, 2, 3), _events(4, 5), _events(*twin)
+    found = differences(step, real, ours)
+    assert [each.path for each in found] == ["events[1] MODIFIED a"]
+    assert [each.path for each in _not_varying(found, real, ours, twin, step)] == left
 
 
 def test_a_known_difference_that_no_longer_exists_is_reported():

@@ -25,6 +25,7 @@ class Maps:
         refuse: Returns the status with which a request is refused, or None.
         raw: Answers every request with these bytes, if there are any.
         oldest: Changes up to this version are forgotten.
+        more: Returns the continue token of a page that has none otherwise. Such a token begins again.
     """
 
     version: int = 100
@@ -36,6 +37,7 @@ class Maps:
     refuse: Callable[[str], int | None] = lambda _: None
     raw: bytes = b""
     oldest: int = 0
+    more: Callable[[], str] | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     writers: set[asyncio.StreamWriter] = field(default_factory=set)
 
@@ -92,7 +94,7 @@ class Maps:
     def _list(self, query: dict[str, str], writer: asyncio.StreamWriter) -> None:
         self.snapshots[self.version] = [copy.deepcopy(self.objects[name]) for name in sorted(self.objects)]
         version, start = int(query.get("resourceVersion", self.version)), 0
-        if "continue" in query:
+        if "continue" in query and self.more is None:
             version, start = map(int, query["continue"].split("-"))
         if version not in self.snapshots:
             _reply(writer, 410, {"kind": "Status", "code": 410})
@@ -101,6 +103,8 @@ class Maps:
         metadata = {"resourceVersion": str(version)}
         if len(found) > limit:
             metadata["continue"] = f"{version}-{start + limit}"
+        elif self.more is not None:
+            metadata["continue"] = self.more()
         body = {"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": found[:limit]}
         _reply(writer, 200, body)
 

@@ -1,7 +1,8 @@
 """Lists over embedded and external control planes, one of which says what a test wants."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import itertools
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import msgspec
@@ -241,6 +242,32 @@ async def test_large_objects_come_in_smaller_pages(
     _, _, body = await door.request(f"GET /tenants/all+external{PATH}", token="operator-token")
     with pytest.raises(msgspec.DecodeError):  # the answer breaks off
         msgspec.json.decode(body)
+
+
+@pytest.mark.parametrize(
+    ("items", "tokens", "reason"),
+    [
+        (1, itertools.repeat("same"), "sends the same page again and again"),
+        (1, itertools.count(), "does not end its list within 0.01 seconds"),
+        (0, itertools.count(), "sends an empty page that is not the last"),
+    ],
+    ids=["one token", "full pages", "empty pages"],
+)
+async def test_a_list_without_end_is_refused(
+    door: Door,
+    maps: Maps,
+    items: int,
+    tokens: Iterator[object],
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("vcsync.gateway.all_tenants.listing.PAGES_SECONDS", 0.01)
+    maps.more = lambda: str(next(tokens))
+    if not items:
+        maps.delete("a")
+        maps.delete("b")
+    status, answer, _ = await listed(door)
+    assert (status, answer["message"].split(";")[0]) == (503, f'tenant "umbrella" {reason}')
 
 
 async def test_only_json_is_available(door: Door, maps: Maps) -> None:

@@ -48,7 +48,7 @@ class EventQueue:
         return not self._waiting
 
     def take(self, most: int = TURN_EVENTS) -> Sequence[Change]:
-        """Return the next events of this lane's turn."""
+        """Return the next events of this queue's turn."""
         found = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
         self._size -= sum(size for _, size in found)
         self._moved.set()

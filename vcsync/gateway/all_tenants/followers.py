@@ -38,28 +38,28 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class State:
-    """What the client knows of one control plane.
+    """State of the client's view of one control plane.
 
     Attributes:
         version: Version that the client has reached. None: it has been told nothing.
-        told: The objects that it knows.
+        known: The objects that it knows.
         lost: Why changes do not arrive, or an empty text.
         failed: The error that ends the client's watch, or None.
     """
 
     version: int | None
-    told: KnownObjects
+    known: KnownObjects
     lost: str = ""
     failed: StatusError | None = field(default=None)
 
 
 class Follower:
-    """Puts the changes of one external control plane into its lane.
+    """Puts the changes of one external control plane into its queue.
 
     Args:
         source: The control plane.
-        state: What the client knows, which the reader of the lane keeps up to date.
-        lane: Gets the changes.
+        state: What the client knows, which the reader of the queue keeps up to date.
+        queue: Gets the changes.
         template: What all parts of the answer have in common.
         shape: Shape of the answer.
         wake: Set when the state has changed.
@@ -69,14 +69,14 @@ class Follower:
         self,
         source: ExternalSource,
         state: State,
-        lane: EventQueue,
+        queue: EventQueue,
         template: Template,
         shape: Shape,
         wake: asyncio.Event,
     ) -> None:
         self.source = source
         self.state = state
-        self.lane = lane
+        self.queue = queue
         self._template = template
         self._shape = shape
         self._wake = wake
@@ -111,8 +111,8 @@ class Follower:
             await self._follow()
         except Expired:
             self._at = None
-            if not self.state.told.whole:
-                await self.lane.drained()
+            if not self.state.known.whole:
+                await self.queue.drained()
                 self._end(expired(f'too old resource version of tenant "{self.source.tenant}"'))
         except Absent:
             await self._gone()
@@ -134,7 +134,7 @@ class Follower:
                 change = self._marker.marked(change)
             self._reached()
             self._at = change.version
-            await self.lane.put(change, len(line))
+            await self.queue.put(change, len(line))
             if time.perf_counter() - since > TURN_SECONDS:
                 await turn()
                 since = time.perf_counter()
@@ -148,37 +148,37 @@ class Follower:
         Raises:
             Expired: The client knows objects that are not remembered.
         """
-        await self.lane.drained()
-        told = self.state.told
-        if not told.whole:
+        await self.queue.drained()
+        known = self.state.known
+        if not known.whole:
             raise Expired
         version = await version_of(self.source)
         reached = self.state.version or PARTIAL
-        missing = dict(told.objects)
+        missing = dict(known.objects)
         async for value, seen in external_items(self.source, self._template, self._shape, version):
             for kind, before in differences(missing.pop(seen.key, None) if seen else None, seen):
                 if kind == DELETED and before is not None:
-                    await self.lane.put(self._marker.gone(reached, before), ITEM_BYTES)
+                    await self.queue.put(self._marker.gone(reached, before), ITEM_BYTES)
                 elif not isinstance(value, bytes):
-                    await self.lane.put(self._marker.listed(kind, reached, value, seen), ITEM_BYTES)
+                    await self.queue.put(self._marker.listed(kind, reached, value, seen), ITEM_BYTES)
         for seen in missing.values():
-            await self.lane.put(self._marker.gone(reached, seen), ITEM_BYTES)
-        await self.lane.put(Change(BOOKMARK, version), 0)
+            await self.queue.put(self._marker.gone(reached, seen), ITEM_BYTES)
+        await self.queue.put(Change(BOOKMARK, version), 0)
         self._at = version
         if version == ABSENT:
             raise Absent
 
     async def _gone(self) -> None:
         """Tell that a control plane no longer has the resource."""
-        await self.lane.drained()
+        await self.queue.drained()
         if self.state.version == ABSENT:
             return
-        if not self.state.told.whole:
+        if not self.state.known.whole:
             self._end(expired(f'tenant "{self.source.tenant}" no longer has this resource'))
             return
-        for seen in list(self.state.told.objects.values()):
-            await self.lane.put(self._marker.gone(self.state.version or PARTIAL, seen), ITEM_BYTES)
-        await self.lane.put(Change(BOOKMARK, ABSENT), 0)
+        for seen in list(self.state.known.objects.values()):
+            await self.queue.put(self._marker.gone(self.state.version or PARTIAL, seen), ITEM_BYTES)
+        await self.queue.put(Change(BOOKMARK, ABSENT), 0)
         self._at = ABSENT
 
     def _failing(self, why: str) -> None:

@@ -46,30 +46,30 @@ class AllTenantsHandler:
         self, incoming: Incoming, info: RequestInfo, query: Query, warnings: list[str], embedded: Embedded
     ) -> Reply | Stream:
         """Answer a request; see `filters.external.ExternalControlPlanes.all_tenants`."""
-        asked = list_request(incoming, info, query, embedded)
-        warnings += self._left_out(asked)
+        request = list_request(incoming, info, query, embedded)
+        warnings += self._left_out(request)
         if info.verb == "watch":
-            return await self._watch(asked, warnings)
-        return await self._list(asked, warnings)
+            return await self._watch(request, warnings)
+        return await self._list(request, warnings)
 
-    async def _list(self, asked: ListRequest, warnings: list[str]) -> Reply:
-        first = await asked.embedded.page({}, 1)
-        position, given = list_start(asked.options), asked.options.continue_
-        sources = self.sources(asked)
-        told: dict[bytes, KnownObjects] = {}
+    async def _list(self, request: ListRequest, warnings: list[str]) -> Reply:
+        first = await request.embedded.page({}, 1)
+        position, given = list_start(request.options), request.options.continue_
+        sources = self.sources(request)
+        known: dict[bytes, KnownObjects] = {}
         if position is None:
             found = await survey(first.version, sources)
-            self.settle(asked, found.unread, warnings)
+            self.settle(request, found.unread, warnings)
             position = Position(found.versions)
         else:
             sources = _at(position.versions, sources)
             await self._still_there(position.versions, sources)
-            told = self._memories.recall(asked.key, given) if given else {}
-        limit = max(asked.options.limit, 0)
+            known = self._memories.recall(request.key, given) if given else {}
+        limit = max(request.options.limit, 0)
         writer = ListWriter(
-            asked.embedded, sources, first.template, asked.shape, position, limit, told, self._budget
+            request.embedded, sources, first.template, request.shape, position, limit, known, self._budget
         )
-        pieces = self._remembered(asked, writer)
+        pieces = self._remembered(request, writer)
         begun: list[bytes] = []
         # An error is an answer of its own only before the list begins.
         while sum(map(len, begun)) < WHOLE_BYTES and (piece := await anext(pieces, None)) is not None:
@@ -88,27 +88,27 @@ class AllTenantsHandler:
         except Expired:
             raise expired(TOO_OLD) from None
 
-    async def _remembered(self, asked: ListRequest, writer: ListWriter) -> AsyncGenerator[bytes, None]:
+    async def _remembered(self, request: ListRequest, writer: ListWriter) -> AsyncGenerator[bytes, None]:
         """Yield a list, and then remember what the client knows."""
         whole = False
         try:
             async for piece in writer.pieces():
                 whole = bool(writer.token)
                 if whole:
-                    self.keep(asked, writer.token, writer.told)
+                    self.keep(request, writer.token, writer.known)
                 yield piece
         finally:
             if not whole:
-                for told in writer.told.values():
-                    told.release()
+                for known in writer.known.values():
+                    known.release()
 
-    async def _watch(self, asked: ListRequest, warnings: list[str]) -> Stream:
+    async def _watch(self, request: ListRequest, warnings: list[str]) -> Stream:
         if self._streams >= MAX_STREAMS:
             raise too_many_requests(
                 "too many watches over external control planes are open, please try again later",
                 RETRY_SECONDS,
             )
-        watching = Watching(self, asked, warnings)
+        watching = Watching(self, request, warnings)
         # The watch counts from here on, and until its stream ends.
         self._streams += 1
         try:
@@ -134,46 +134,48 @@ class AllTenantsHandler:
         """Counts what is remembered."""
         return self._budget
 
-    def sources(self, asked: ListRequest) -> list[ExternalSource]:
+    def sources(self, request: ListRequest) -> list[ExternalSource]:
         """Return the external control planes that a request includes, in the order of names.
 
         Raises:
             StatusError: 400, there are too many.
         """
-        found = [each for each in self._tenants.readable() if _includes(each, asked.info)]
+        found = [each for each in self._tenants.readable() if _includes(each, request.info)]
         if len(found) > MAX_CONTROL_PLANES:
             raise bad_request(
                 f"{len(found)} external control planes are readable, and one answer can include {MAX_CONTROL_PLANES}; "
                 "name one tenant after another"
             )
         return [
-            ExternalSource(self._upstreams, each, asked.info, asked.query, asked.shape, asked.audit_id)
+            ExternalSource(
+                self._upstreams, each, request.info, request.query, request.shape, request.audit_id
+            )
             for each in found
         ]
 
-    def settle(self, asked: ListRequest, unread: Mapping[str, str], warnings: list[str]) -> None:
+    def settle(self, request: ListRequest, unread: Mapping[str, str], warnings: list[str]) -> None:
         """Refuse a request because of what cannot be read, or warn if it includes only what can.
 
         Raises:
             StatusError: 503.
         """
-        if asked.beyond != "reachable":
+        if request.beyond != "reachable":
             require_all(unread)
         elif unread:
             warnings.append(_left_out("cannot be read now", unread))
 
-    def recall(self, asked: ListRequest, token: str) -> dict[bytes, KnownObjects]:
+    def recall(self, request: ListRequest, token: str) -> dict[bytes, KnownObjects]:
         """Return what a client knows that has a token."""
-        return self._memories.recall(asked.key, token)
+        return self._memories.recall(request.key, token)
 
-    def keep(self, asked: ListRequest, token: str, told: Mapping[bytes, KnownObjects]) -> None:
+    def keep(self, request: ListRequest, token: str, known: Mapping[bytes, KnownObjects]) -> None:
         """Remember what a client knows that has a token."""
         self._memories.make_room()
-        self._memories.keep(asked.key, token, told)
+        self._memories.keep(request.key, token, known)
 
-    def _left_out(self, asked: ListRequest) -> Iterable[str]:
+    def _left_out(self, request: ListRequest) -> Iterable[str]:
         """Yield a warning if external control planes are not readable at all."""
-        included = {each.tenant for each in self._tenants.readable() if _includes(each, asked.info)}
+        included = {each.tenant for each in self._tenants.readable() if _includes(each, request.info)}
         others = [each for each in self._tenants.external_names() if each not in included]
         if others:
             yield _left_out("did not let vcsync read this when they were connected (--readable)", others)

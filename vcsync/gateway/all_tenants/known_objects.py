@@ -90,9 +90,9 @@ class KnownObjects:
     @classmethod
     def unknown(cls, budget: Budget, owner: bytes) -> "KnownObjects":
         """Return the memory of a client that was told something that is not remembered."""
-        told = cls(budget, owner)
-        told.whole = False
-        return told
+        known = cls(budget, owner)
+        known.whole = False
+        return known
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -151,16 +151,16 @@ class Memories:
         self._most = most
         self._kept: OrderedDict[tuple[str, str], Mapping[bytes, KnownObjects]] = OrderedDict()
 
-    def keep(self, request: str, token: str, told: Mapping[bytes, KnownObjects]) -> None:
+    def keep(self, request: str, token: str, known: Mapping[bytes, KnownObjects]) -> None:
         """Keep what a client knows that has a token.
 
         Args:
             request: What the client asked for.
             token: The last token that it was given: a resource version or a continue token.
-            told: Memories by the id of the control plane. This object owns them from now on.
+            known: Memories by the id of the control plane. This object owns them from now on.
         """
         self._drop((request, token))
-        self._kept[request, token] = {key: each for key, each in told.items() if each.whole}
+        self._kept[request, token] = {key: each for key, each in known.items() if each.whole}
         while len(self._kept) > self._most:
             self._drop(next(iter(self._kept)))
 
@@ -175,8 +175,8 @@ class Memories:
         if found is None:
             return {}
         self._kept.move_to_end((request, token))
-        return {key: told.copy() for key, told in found.items()}
+        return {key: known.copy() for key, known in found.items()}
 
     def _drop(self, key: tuple[str, str]) -> None:
-        for told in self._kept.pop(key, {}).values():
-            told.release()
+        for known in self._kept.pop(key, {}).values():
+            known.release()

@@ -45,12 +45,12 @@ class ListRequest:
 
     @property
     def beyond(self) -> Beyond:
-        """Which external control planes it includes."""
+        """Name of the set of external control planes that the request includes."""
         return self.info.beyond
 
 
 def list_request(incoming: Incoming, info: RequestInfo, query: Query, embedded: Embedded) -> ListRequest:
-    """Return what a request asks for.
+    """Parse a request for a list or a watch over all tenants.
 
     Raises:
         StatusError: 400, 406 or 422.

@@ -1,6 +1,7 @@
 """Lists over several control planes: their versions first, then their pages, one control plane after another."""
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -34,6 +35,8 @@ VERSION_SECONDS = 5.0
 """Time in which all external control planes must say their versions."""
 AT_ONCE = 64
 """External control planes that are asked at the same time."""
+PAGES_SECONDS = 120.0
+"""Time that one list waits for the pages of one external control plane altogether: they may be endless."""
 EMBEDDED_PAGE = 500
 """Objects of the embedded control planes that are read at once."""
 PIECE_BYTES = 64 * 1024
@@ -42,7 +45,7 @@ _Source = TypeVar("_Source", EmbeddedSource, ExternalSource)
 
 
 class Surveyed(NamedTuple):
-    """What the control planes say before a list begins.
+    """Versions of the control planes before a list begins.
 
     Attributes:
         versions: The version of each that can be read.
@@ -137,9 +140,9 @@ def require_all(unread: Mapping[str, str]) -> None:
         StatusError: 503, there are some. The message names them, because only the operator's users get it.
     """
     if unread:
-        told = "; ".join(f'tenant "{tenant}" {why}' for tenant, why in list(unread.items())[:3])
+        named = "; ".join(f'tenant "{tenant}" {why}' for tenant, why in list(unread.items())[:3])
         more = f"; {len(unread) - 3} more" if len(unread) > 3 else ""
-        raise unavailable(f"{told}{more}; use all+reachable to read the others", 1)
+        raise unavailable(f"{named}{more}; use all+reachable to read the others", 1)
 
 
 async def embedded_items(
@@ -167,7 +170,10 @@ async def external_items(  # noqa: PLR0917 - one list
     """Yield the items of an external control plane; see `_pages`."""
     if version == ABSENT:
         return
-    async for page in _pages(source, version, token, most, [] if ends is None else ends, PAGE):
+    rest = [] if ends is None else ends
+    async for page in _pages(source, version, token, most, rest, PAGE, PAGES_SECONDS):
+        if page.more and not page.items:
+            raise Unreadable("sends an empty page that is not the last")
         try:
             marked = marker(page, template, shape, source.tenant)
             since = time.perf_counter()
@@ -181,7 +187,13 @@ async def external_items(  # noqa: PLR0917 - one list
 
 
 async def _pages(  # noqa: PLR0917 - one list
-    source: _Source, version: int, token: str, most: int, ends: list[str], size: int
+    source: _Source,
+    version: int,
+    token: str,
+    most: int,
+    ends: list[str],
+    size: int,
+    seconds: float = math.inf,
 ) -> AsyncIterator[Any]:
     """Yield the pages of a list at a version.
 
@@ -192,15 +204,23 @@ async def _pages(  # noqa: PLR0917 - one list
         most: Most objects; 0: all.
         ends: Gets the continue token of what is left, if anything is.
         size: Objects in a page.
+        seconds: Time that is waited for pages altogether.
+
+    Raises:
+        Unreadable, Expired, Absent: The control plane cannot be read.
     """
-    left = most
+    left, waited = most, 0.0
     while True:
         parameters = {"continue": token} if token else exactly(version)
+        since = time.monotonic()
         page = await source.page(parameters, min(left, size) if most else size)
+        waited += time.monotonic() - since
         left -= len(page.items)
         yield page
         if page.more == token and token:
             raise Unreadable("sends the same page again and again")
+        if page.more and waited > seconds:
+            raise Unreadable(f"does not end its list within {seconds:g} seconds")
         token = page.more
         if not token:
             return
@@ -225,7 +245,7 @@ class ListWriter:
         shape: Shape of the answer.
         start: Where the list begins.
         limit: Most items; 0: all.
-        told: What the client knows of the external control planes, by their ids; it is added to.
+        known: What the client knows of the external control planes, by their ids; it is added to.
         budget: Counts what is remembered.
     """
 
@@ -237,7 +257,7 @@ class ListWriter:
         shape: Shape,
         start: Position,
         limit: int,
-        told: dict[bytes, KnownObjects],
+        known: dict[bytes, KnownObjects],
         budget: Budget,
     ) -> None:
         self._embedded = embedded
@@ -247,7 +267,7 @@ class ListWriter:
         self._start = start
         self._limit = limit
         self._budget = budget
-        self.told = told
+        self.known = known
         self.token = ""
 
     async def pieces(self) -> AsyncIterator[bytes]:
@@ -308,10 +328,10 @@ class ListWriter:
                 return
             version = versions.external[source.id]
             fresh = (KnownObjects.unknown if token else KnownObjects)(self._budget, source.id)
-            told = self.told.setdefault(source.id, fresh)
+            known = self.known.setdefault(source.id, fresh)
             items = external_items(source, self._template, self._shape, version, token, most, ends)
             async for item in items:
-                told.add(item.seen)
+                known.add(item.seen)
                 yield encoded(item.value)
         except Expired:
             raise expired(TOO_OLD) from None

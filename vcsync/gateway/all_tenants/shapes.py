@@ -32,7 +32,7 @@ class Malformed(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the answer consists of.
+    """Shape of the answer: whole objects, their metadata, or rows of a Table.
 
     Attributes:
         target: `Table`, `PartialObjectMetadata`, or empty: whole objects.
@@ -54,7 +54,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What all parts of the answer have in common, as the embedded control planes say it.
+    """Members that all parts of the answer share, taken from the answer of the embedded control planes.
 
     Attributes:
         kind: Kind of one object.

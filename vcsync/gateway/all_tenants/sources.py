@@ -95,9 +95,9 @@ class EmbeddedSource:
     async def page(self, parameters: Parameters, limit: int) -> Page:
         """Read one page of a list. See `Source`."""
         info = replace(self._info, verb="list", by_path=False)
-        asked = {key: [value] for key, value in {**parameters, "limit": str(limit)}.items()}
+        query = {key: [value] for key, value in {**parameters, "limit": str(limit)}.items()}
         try:
-            answer = await self._embedded(info, {**self._selecting, **asked}, self._shape.accept(watch=False))
+            answer = await self._embedded(info, {**self._selecting, **query}, self._shape.accept(watch=False))
         except StatusError as error:
             if error.code == 410:
                 raise Expired from error
@@ -116,8 +116,8 @@ class EmbeddedSource:
             StatusError: It is refused.
         """
         info = replace(self._info, verb="watch", by_path=False)
-        asked = {key: [value] for key, value in {**parameters, "watch": "1"}.items()}
-        answer = await self._embedded(info, {**self._selecting, **asked}, self._shape.accept(watch=True))
+        query = {key: [value] for key, value in {**parameters, "watch": "1"}.items()}
+        answer = await self._embedded(info, {**self._selecting, **query}, self._shape.accept(watch=True))
         if not isinstance(answer, Stream):
             raise TypeError("a watch is answered by a Stream")
         return answer
@@ -156,10 +156,10 @@ class ExternalSource:
     async def page(self, parameters: Parameters, limit: int) -> Page:
         """Read one page of a list. See `Source`."""
         while True:
-            asked = {**self._selecting, **parameters, "limit": str(limit)}
+            query = {**self._selecting, **parameters, "limit": str(limit)}
             try:
                 async with asyncio.timeout(PAGE_SECONDS):
-                    _, response = await self._open(asked, watch=False)
+                    _, response = await self._open(query, watch=False)
                     async with response:
                         data = await _read(response)
                 if data is not None:
@@ -178,7 +178,7 @@ class ExternalSource:
         Raises:
             Unreadable, Expired, Absent: It cannot be read.
         """
-        asked = {
+        query = {
             **self._selecting,
             "watch": "1",
             "resourceVersion": str(version),
@@ -187,7 +187,7 @@ class ExternalSource:
         }
         try:
             async with asyncio.timeout(OPEN_SECONDS):
-                pool, response = await self._open(asked, watch=True)
+                pool, response = await self._open(query, watch=True)
             body = AnswerBody(response, pool.streams)
             try:
                 async for line in _lines(body):
@@ -197,13 +197,13 @@ class ExternalSource:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise Unreadable(_why(unreachable(error))) from error
 
-    async def _open(self, asked: Parameters, *, watch: bool) -> tuple[Pool, aiohttp.ClientResponse]:
+    async def _open(self, query: Parameters, *, watch: bool) -> tuple[Pool, aiohttp.ClientResponse]:
         """Send a request and return the answer if it is a list or a watch."""
         try:
             pool = await self._upstreams.pool(self.tenant)
             if pool is None:
                 raise Unreadable("is no longer reached through this server")
-            response = await logged(pool, self._sent(pool, asked, watch=watch))
+            response = await logged(pool, self._sent(pool, query, watch=watch))
         except StatusError as error:
             raise Unreadable(_why(error)) from error
         if response.status == 200 and not response.headers.get("Content-Encoding"):
@@ -219,7 +219,7 @@ class ExternalSource:
             )
         raise Unreadable(f"answers with the status {response.status}")
 
-    async def _sent(self, pool: Pool, asked: Parameters, *, watch: bool) -> aiohttp.ClientResponse:
+    async def _sent(self, pool: Pool, query: Parameters, *, watch: bool) -> aiohttp.ClientResponse:
         headers: Pairs = [
             *credential(pool),
             ("Impersonate-User", names.TENANT_READER),
@@ -229,7 +229,7 @@ class ExternalSource:
             (HEADER, self._audit_id),
         ]
         try:
-            response = await request(pool, "GET", f"{self._path}?{urlencode(asked)}", headers)
+            response = await request(pool, "GET", f"{self._path}?{urlencode(query)}", headers)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise unreachable(error) from error
         if response.status == 401:

@@ -53,19 +53,19 @@ class Planes(Protocol):
         """Counts what is remembered."""
         ...
 
-    def sources(self, asked: ListRequest) -> list[ExternalSource]:
+    def sources(self, request: ListRequest) -> list[ExternalSource]:
         """Return those that a request includes."""
         ...
 
-    def settle(self, asked: ListRequest, unread: Mapping[str, str], warnings: list[str]) -> None:
+    def settle(self, request: ListRequest, unread: Mapping[str, str], warnings: list[str]) -> None:
         """Refuse a request because of what cannot be read, or warn."""
         ...
 
-    def recall(self, asked: ListRequest, token: str) -> dict[bytes, KnownObjects]:
+    def recall(self, request: ListRequest, token: str) -> dict[bytes, KnownObjects]:
         """Return what a client knows that has a token."""
         ...
 
-    def keep(self, asked: ListRequest, token: str, told: Mapping[bytes, KnownObjects]) -> None:
+    def keep(self, request: ListRequest, token: str, known: Mapping[bytes, KnownObjects]) -> None:
         """Remember what a client knows that has a token."""
         ...
 
@@ -83,20 +83,20 @@ class Watching:
 
     Args:
         service: Knows the external control planes.
-        asked: The request.
+        request: The request.
         warnings: Texts of Warning headers.
     """
 
-    def __init__(self, service: Planes, asked: ListRequest, warnings: list[str]) -> None:
+    def __init__(self, service: Planes, request: ListRequest, warnings: list[str]) -> None:
         self._service = service
-        self._asked = asked
+        self._request = request
         self._warnings = warnings
         self._wake = asyncio.Event()
         self._planes: dict[bytes, _Plane] = {}
         self._embedded = 0
         self._changes = service.changes
         self._token = ""
-        self._told_since = False
+        self._sent_since = False
         self._first = 0
         self._retired: list[asyncio.Task[None]] = []
         self._template: Template
@@ -109,55 +109,55 @@ class Watching:
         Raises:
             StatusError: 400, 406 or 410, the watch cannot begin; 503, a control plane cannot be read.
         """
-        asked, options = self._asked, self._asked.options
-        first = await asked.embedded.page({}, 1)
+        request, options = self._request, self._request.options
+        first = await request.embedded.page({}, 1)
         self._template = first.template
-        self._writer = EventWriter(self._template, asked.shape)
-        sources = self._service.sources(asked)
+        self._writer = EventWriter(self._template, request.shape)
+        sources = self._service.sources(request)
         start = watch_start(options.resource_version)
         initial = options.send_initial_events
         if initial is None:
             initial = start is None
         if start is None or initial:
             found = await survey(first.version, sources)
-            self._service.settle(asked, found.unread, self._warnings)
+            self._service.settle(request, found.unread, self._warnings)
             versions = found.versions
         else:
             versions = start
         self._embedded = versions.embedded
-        told = {} if initial else self._service.recall(asked, options.resource_version)
+        known = {} if initial else self._service.recall(request, options.resource_version)
         for source in sources:
             self._add(
-                source, None if initial else versions.external.get(source.id), told.pop(source.id, None)
+                source, None if initial else versions.external.get(source.id), known.pop(source.id, None)
             )
         if not initial:
-            self._remove_missing(versions, told)
+            self._remove_missing(versions, known)
         stream = await self._open_embedded(versions.embedded)
         return self._stream(stream, versions if initial else None)
 
     async def _open_embedded(self, version: int) -> AsyncIterator[bytes]:
         parameters = {"resourceVersion": str(version), "allowWatchBookmarks": "true"}
-        if self._asked.options.timeout_seconds:
-            parameters["timeoutSeconds"] = str(self._asked.options.timeout_seconds)
-        return (await self._asked.embedded.watch(parameters)).pieces
+        if self._request.options.timeout_seconds:
+            parameters["timeoutSeconds"] = str(self._request.options.timeout_seconds)
+        return (await self._request.embedded.watch(parameters)).pieces
 
-    def _add(self, source: ExternalSource, version: int | None, told: KnownObjects | None) -> None:
+    def _add(self, source: ExternalSource, version: int | None, known: KnownObjects | None) -> None:
         """Follow a control plane from a version. None: the client has been told nothing of it."""
-        if told is None:
+        if known is None:
             budget = self._service.budget
-            told = (KnownObjects if version in (None, ABSENT) else KnownObjects.unknown)(budget, source.id)
-        lane, state = EventQueue(self._wake), State(version, told)
+            known = (KnownObjects if version in (None, ABSENT) else KnownObjects.unknown)(budget, source.id)
+        queue, state = EventQueue(self._wake), State(version, known)
         self._planes[source.id] = _Plane(
-            Follower(source, state, lane, self._template, self._asked.shape, self._wake)
+            Follower(source, state, queue, self._template, self._request.shape, self._wake)
         )
 
-    def _remove_missing(self, versions: Versions, told: dict[bytes, KnownObjects]) -> None:
+    def _remove_missing(self, versions: Versions, known: dict[bytes, KnownObjects]) -> None:
         """Refuse to continue for a client that knows objects of control planes that are gone.
 
         Raises:
             StatusError: 410.
         """
-        for each in told.values():
+        for each in known.values():
             each.release()
         if versions.external.keys() - self._planes.keys() or not versions.embedded:
             raise expired(TOO_OLD)
@@ -165,23 +165,23 @@ class Watching:
     async def _stream(
         self, embedded: AsyncIterator[bytes], initial: Versions | None
     ) -> AsyncGenerator[bytes, None]:
-        lane = EventQueue(self._wake)
+        queue = EventQueue(self._wake)
         reader: asyncio.Task[None] | None = None
         try:
             if initial is not None:
                 async for piece in self._initial(initial):
                     yield piece
-            reader = asyncio.create_task(_read(embedded, lane))
+            reader = asyncio.create_task(_read(embedded, queue))
             reader.add_done_callback(lambda _: self._wake.set())
             self._start_followers()
             while True:
                 self._wake.clear()
-                pieces, ended = self._round(lane)
+                pieces, ended = self._round(queue)
                 if pieces:
                     yield b"".join(pieces)
                 if ended:
                     return
-                if reader.done() and lane.empty:
+                if reader.done() and queue.empty:
                     reader.result()
                     return
                 if pieces:
@@ -206,7 +206,7 @@ class Watching:
     def _round(self, embedded: EventQueue) -> tuple[list[bytes], bool]:
         """Return the lines of the events that are there, a few of each control plane; and whether they are the last."""
         pieces, due = self._membership()
-        told = bool(pieces)
+        sent = bool(pieces)
         try:
             for change in embedded.take(EMBEDDED_EVENTS):
                 if change.type == ERROR:
@@ -216,16 +216,16 @@ class Watching:
                 due = due or change.type == BOOKMARK
                 if change.type != BOOKMARK:
                     pieces.append(self._line(change))
-                    told = True
-            told = self._take_turns(pieces) or told
+                    sent = True
+            sent = self._take_turns(pieces) or sent
         except StatusError as error:
             pieces.append(self._writer.failed(error))
             return pieces, True
-        if not embedded.empty or not all(each.follower.lane.empty for each in self._planes.values()):
+        if not embedded.empty or not all(each.follower.queue.empty for each in self._planes.values()):
             self._wake.set()
         lost = tuple(p.follower.source.tenant for p in self._planes.values() if p.follower.state.lost)
         due, self._lost = due or lost != self._lost, lost
-        if self._asked.options.bookmarks and (told or due):
+        if self._request.options.bookmarks and (sent or due):
             pieces.append(self._bookmark())
         return pieces, False
 
@@ -236,19 +236,19 @@ class Watching:
             StatusError: The watch must end.
         """
         planes = list(self._planes.values())
-        told, taken = False, 0
+        sent, taken = False, 0
         for at in range(len(planes)):
             follower = planes[(self._first + at) % len(planes)].follower
-            changes = follower.lane.take()
+            changes = follower.queue.take()
             taken += len(changes)
             for change in changes:
-                told = self._tell(follower.state, change, pieces) or told
+                sent = self._tell(follower.state, change, pieces) or sent
             if follower.state.failed is not None:
                 raise follower.state.failed
             if taken >= ROUND_EVENTS:
                 self._first = (self._first + at + 1) % len(planes)
                 break
-        return told
+        return sent
 
     def _tell(self, state: State, change: Change, pieces: list[bytes]) -> bool:
         """Add the line of a change of an external control plane. Return whether the client is told anything."""
@@ -257,15 +257,15 @@ class Watching:
             # The end of a list is told: before it, the client could not continue from here.
             return before in (None, PARTIAL)
         if change.type == DELETED:
-            state.told.remove(change.seen)
+            state.known.remove(change.seen)
         else:
-            state.told.add(change.seen)
+            state.known.add(change.seen)
         pieces.append(self._line(change))
         return True
 
     def _line(self, change: Change) -> bytes:
-        self._told_since = True
-        return self._writer.change(change, "" if self._asked.options.bookmarks else self._reached())
+        self._sent_since = True
+        return self._writer.change(change, "" if self._request.options.bookmarks else self._reached())
 
     def _bookmark(self, *, initial: bool = False) -> bytes:
         return self._writer.bookmark(self._reached(), initial=initial, lost=self._lost)
@@ -277,7 +277,7 @@ class Watching:
             for key, plane in self._planes.items()
             if plane.follower.state.version is not None
         }
-        self._token, self._told_since = encode_versions(Versions(self._embedded, external)), False
+        self._token, self._sent_since = encode_versions(Versions(self._embedded, external)), False
         return self._token
 
     async def _initial(self, versions: Versions) -> AsyncIterator[bytes]:
@@ -294,11 +294,11 @@ class Watching:
 
     async def _initial_lines(self, versions: Versions) -> AsyncIterator[bytes]:
         """Yield the events of the initial list. A part that is not whole has no version to continue from."""
-        asked = self._asked
+        request = self._request
         self._embedded = 0
         try:
-            async for item in embedded_items(asked.embedded, versions.embedded, "", 0, []):
-                yield self._line(Change(ADDED, 0, listed_object(item.value, self._template, asked.shape)))
+            async for item in embedded_items(request.embedded, versions.embedded, "", 0, []):
+                yield self._line(Change(ADDED, 0, listed_object(item.value, self._template, request.shape)))
         except Expired:
             raise expired(TOO_OLD) from None
         self._embedded = versions.embedded
@@ -306,10 +306,10 @@ class Watching:
             version, state, source = versions.external.get(key), plane.follower.state, plane.follower.source
             if version is None:
                 continue
-            marker = EventMarker(self._template, asked.shape, source.tenant)
+            marker = EventMarker(self._template, request.shape, source.tenant)
             lines: list[bytes] = []
             try:
-                async for value, seen in external_items(source, self._template, asked.shape, version):
+                async for value, seen in external_items(source, self._template, request.shape, version):
                     self._tell(state, marker.listed(ADDED, PARTIAL, value, seen), lines)
                     yield lines.pop()
             except (Expired, Absent):
@@ -317,8 +317,8 @@ class Watching:
             except (Unreadable, Malformed) as error:
                 raise unavailable(f'tenant "{source.tenant}" {error}', 1) from None
             state.version = version
-        if asked.options.bookmarks:
-            yield self._bookmark(initial=bool(asked.options.send_initial_events))
+        if request.options.bookmarks:
+            yield self._bookmark(initial=bool(request.options.send_initial_events))
 
     def _start_followers(self) -> None:
         for plane in self._planes.values():
@@ -338,7 +338,7 @@ class Watching:
         if self._service.changes == self._changes:
             return [], False
         self._changes = self._service.changes
-        sources = {each.id: each for each in self._service.sources(self._asked)}
+        sources = {each.id: each for each in self._service.sources(self._request)}
         pieces: list[bytes] = []
         gone = [key for key in self._planes if key not in sources]
         for key in gone:
@@ -347,11 +347,11 @@ class Watching:
                 plane.task.cancel()
                 self._retired.append(plane.task)
             state, tenant = plane.follower.state, plane.follower.source.tenant
-            if not state.told.whole:
+            if not state.known.whole:
                 raise expired(f'tenant "{tenant}" is no longer among those that are read')
-            marker = EventMarker(self._template, self._asked.shape, tenant)
-            pieces += [self._line(marker.gone(0, seen)) for seen in state.told.objects.values()]
-            state.told.release()
+            marker = EventMarker(self._template, self._request.shape, tenant)
+            pieces += [self._line(marker.gone(0, seen)) for seen in state.known.objects.values()]
+            state.known.release()
         for key, source in sources.items():
             if key not in self._planes:
                 self._add(source, None, None)
@@ -360,26 +360,26 @@ class Watching:
 
     def _remember(self) -> None:
         """Keep what the client knows, for the watch that continues this one."""
-        if self._token and not self._told_since:
+        if self._token and not self._sent_since:
             states = {key: plane.follower.state for key, plane in self._planes.items()}
-            kept = {key: each.told for key, each in states.items() if each.version not in (None, PARTIAL)}
-            self._service.keep(self._asked, self._token, kept)
+            kept = {key: each.known for key, each in states.items() if each.version not in (None, PARTIAL)}
+            self._service.keep(self._request, self._token, kept)
             self._planes = {key: plane for key, plane in self._planes.items() if key not in kept}
         self.release()
 
     def release(self) -> None:
         """Forget what the client knows."""
         for plane in self._planes.values():
-            plane.follower.state.told.release()
+            plane.follower.state.known.release()
         self._planes = {}
 
 
-async def _read(pieces: AsyncIterator[bytes], lane: EventQueue) -> None:
+async def _read(pieces: AsyncIterator[bytes], queue: EventQueue) -> None:
     """Put the events of the embedded control planes into their lane."""
     async for piece in pieces:
         for line in piece.splitlines():
             change, _ = read_event(line)
-            await lane.put(change, len(line))
+            await queue.put(change, len(line))
 
 
 def _bytes(change: Change) -> bytes:

@@ -14,8 +14,8 @@ from vcsync.apimachinery.errors import (
 )
 from vcsync.apiserver.audit.request_log import HEADER, is_long_running
 from vcsync.apiserver.authentication.authenticator import bearer
+from vcsync.apiserver.handlers.connect import supported_protocol
 from vcsync.apiserver.handlers.exchange import Embedded, Incoming
-from vcsync.apiserver.handlers.upgrade_headers import wanted_protocol
 from vcsync.apiserver.request.caller import Caller
 from vcsync.apiserver.request.reply import Reply, Stream
 from vcsync.apiserver.request.request_info import Query, RequestInfo
@@ -99,7 +99,7 @@ class Forwarder:
         pool = await self._pool(tenant)
         own = [*_identity(pool, incoming, caller), (HEADER, incoming.audit_id)]
         refused = unauthorized if caller.by_control_plane else credential_refused
-        if info.subresource in UPGRADED and (protocol := wanted_protocol(incoming.headers)):
+        if info.subresource in UPGRADED and (protocol := supported_protocol(incoming.headers)):
             own += [each for each in request_headers(incoming.headers) if each[0].lower() == "user-agent"]
             answer = upgraded(pool, incoming.method, target, incoming.headers, protocol, own, refused)
             return await logged(pool, answer)

@@ -7,8 +7,11 @@ from urllib.parse import urlsplit
 
 from vcsync.apimachinery.errors import StatusError, too_many_requests
 from vcsync.apiserver.handlers.connect import tunnel
-from vcsync.apiserver.handlers.upgrade_headers import forwarded_upgrade
-from vcsync.apiserver.kubelets.raw_response import (
+from vcsync.apiserver.request.reply import Reply, Stream
+from vcsync.gateway.failures import RETRY_SECONDS, unreachable
+from vcsync.gateway.headers import Pairs, response_headers
+from vcsync.gateway.upstreams import CONNECT_SECONDS, MAX_CONNECTIONS, Pool
+from vcsync.streams.raw_response import (
     MAX_ERROR_BYTES,
     MAX_HEAD_BYTES,
     RESPONSE_SECONDS,
@@ -16,10 +19,7 @@ from vcsync.apiserver.kubelets.raw_response import (
     keep_alive,
     read_head,
 )
-from vcsync.apiserver.request.reply import Reply, Stream
-from vcsync.gateway.failures import RETRY_SECONDS, unreachable
-from vcsync.gateway.headers import Pairs, response_headers
-from vcsync.gateway.upstreams import CONNECT_SECONDS, MAX_CONNECTIONS, Pool
+from vcsync.streams.upgrade_headers import forwarded_upgrade
 
 HTTPS = 443
 UNAUTHORIZED = 401
@@ -46,7 +46,7 @@ async def upgraded(  # noqa: PLR0917 - one request
         method: Method of the request.
         target: Path and query below the API server.
         headers: Headers of the client.
-        protocol: Result of `wanted_protocol`.
+        protocol: The protocol to which the connection is upgraded.
         own: Headers to send besides those of the upgrade.
         refused: Returns the error if the API server refuses the credential.
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
-from vcsync.apiserver.kubelets.raw_response import keep_alive
 from vcsync.apiserver.storage.interface import Change
 from vcsync.apiserver.tenants.records import TENANTS, Upstream, decode
 from vcsync.apiserver.tenants.registry import TenantRegistry
 from vcsync.kube import tls
 from vcsync.kube.connector import Connector
 from vcsync.kube.kubeconfig import server_url
+from vcsync.streams.raw_response import keep_alive
 
 CONNECT_SECONDS = 10.0
 """Time to wait for a free connection, and for TCP and TLS."""

@@ -8,6 +8,7 @@ Behaviour: Kubernetes' `pkg/registry/core/pod/rest/{log,subresources}.go`, and a
 """
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from typing import Self
@@ -18,22 +19,23 @@ from vcsync.api.without_effect import NO_STREAMS
 from vcsync.apimachinery import errors
 from vcsync.apiserver.discovery.served import Spaces
 from vcsync.apiserver.handlers.request import Request
-from vcsync.apiserver.handlers.upgrade_headers import (
-    RETURNED,
-    forwarded_upgrade,
-    upgrade_lines,
-    wanted_protocol,
-)
 from vcsync.apiserver.kubelets.client import Kubelets
 from vcsync.apiserver.kubelets.location import KubeletRequest, NodePlace, PodPlace, logs, streamed
 from vcsync.apiserver.kubelets.log_options import log_options
 from vcsync.apiserver.kubelets.pool import NotInPool
-from vcsync.apiserver.kubelets.raw_response import RawResponse
 from vcsync.apiserver.kubelets.super_clusters import SuperClusters, TenantPods
 from vcsync.apiserver.kubelets.super_pods import StreamRequest, log_request, stream_request
 from vcsync.apiserver.registry.reading import Reader
 from vcsync.apiserver.request.caller import SYSTEM
 from vcsync.apiserver.request.reply import BytesIn, BytesOut, Reply, Stream, Tunnel
+from vcsync.streams.raw_response import RawResponse
+from vcsync.streams.upgrade_headers import (
+    RETURNED,
+    UNSUPPORTED,
+    forwarded_upgrade,
+    upgrade_lines,
+    wanted_protocol,
+)
 from vcsync.tenancy.proof import IDENTITY_NAMESPACE
 
 PLAIN = "text/plain"
@@ -127,7 +129,7 @@ class Streaming:
         wanted = request.headers.all
         if "upgrade" not in wanted.get("Connection", "").lower() or not wanted.get("Upgrade"):
             raise errors.bad_request("Upgrade request required")
-        protocol = wanted_protocol(wanted) if in_pool is not None else ""
+        protocol = supported_protocol(wanted) if in_pool is not None else ""
         stack = AsyncExitStack()
         try:
             method = "GET" if request.info.verb == "get" else "POST"
@@ -174,6 +176,18 @@ class Streaming:
             raise errors.page_not_found()
         scope = replace(request.scope, kind=kind, namespace="", name=name, subresource="")
         return (await self._reader.get(scope)).value
+
+
+def supported_protocol(headers: Mapping[str, str]) -> str:
+    """Return the protocol to which a request upgrades its connection, or an empty text if it does not.
+
+    Raises:
+        StatusError: 400, the protocol is not supported.
+    """
+    protocol = wanted_protocol(headers)
+    if protocol is None:
+        raise errors.bad_request(UNSUPPORTED)
+    return protocol
 
 
 def not_served(request: Request) -> errors.StatusError:

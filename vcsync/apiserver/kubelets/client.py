@@ -20,11 +20,11 @@ from vcsync.apimachinery import errors
 from vcsync.apiserver.egress import tls
 from vcsync.apiserver.egress.networks import Address, Networks
 from vcsync.apiserver.kubelets.location import KubeletRequest, NodePlace, kubelet_of
-from vcsync.apiserver.kubelets.raw_response import MAX_HEAD_BYTES, RawResponse, read_head
 from vcsync.apiserver.request.caller import MASTERS
 from vcsync.apiserver.tenants import pki
 from vcsync.apiserver.tenants.records import Authority
 from vcsync.apiserver.tenants.registry import TenantRegistry
+from vcsync.streams.raw_response import MAX_HEAD_BYTES, RawResponse, read_head
 
 USER = "kube-apiserver-kubelet-client"
 """User name in the client certificate: the one that kubeadm uses."""

@@ -10,33 +10,25 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 import structlog
 
 from vcsync.api import names
-from vcsync.apimachinery import errors
 from vcsync.apiserver.kubelets import super_pods
 from vcsync.apiserver.kubelets.client import MAX_STREAMS
-from vcsync.apiserver.kubelets.error_frames import ErrorFrames
 from vcsync.apiserver.kubelets.pool import Pool
-from vcsync.apiserver.kubelets.raw_response import MAX_HEAD_BYTES, RawResponse, keep_alive, read_head
 from vcsync.apiserver.kubelets.super_pods import StreamRequest
 from vcsync.kube.client import Client
-from vcsync.kube.connection import Connection, Credentials
-from vcsync.kube.errors import ApiError, CredentialsError, Forbidden, KubeError, NotFound, Unauthorized
+from vcsync.kube.connection import Connection
+from vcsync.kube.errors import ApiError, Forbidden, KubeError, NotFound, Unauthorized
 from vcsync.kube.resources import PODS
+from vcsync.streams import refusals
+from vcsync.streams.raw_response import RawResponse
+from vcsync.streams.refusals import Refused
+from vcsync.streams.super_request import CONNECT_SECONDS, SuperRequest, answered, dialled
 
-CONNECT_SECONDS = 4.0
-"""Time in which a Pod must be found and its super cluster connected."""
 REREAD_SECONDS = 10.0
 """Time for which credentials of a super cluster are used before they are read again."""
-SWITCHING = 101
-TERMINALS = frozenset({"exec", "attach"})
-"""Subresources whose WebSockets have an error channel."""
-USER_AGENT = "vcsync-streams"
-MAX_LOGGED = 1000
-"""Characters of a refusal that are logged."""
 _log = structlog.get_logger(__name__)
 
 
@@ -107,40 +99,25 @@ class SuperClusters:
                 cluster cannot be reached, or the answer that refuses the request.
         """
         if self._open[pods.tenant] >= MAX_STREAMS:
-            raise errors.too_many_requests("too many streams are open, please try again later", 1)
+            raise super_pods.refused(refusals.too_many(), asked.pod)
         self._open[pods.tenant] += 1
-        writer: asyncio.StreamWriter | None = None
         try:
             async with _Deadline() as deadline:
                 key = await self._key(pods, asked)
                 link = await self._link(asked.super_id)
-                deadline.error = super_pods.unreachable(asked.super_id)
+                deadline.error = refusals.unreachable(asked.super_id)
                 link = await self._found(link, pods, asked, key)
-                reader, writer, credentials = await _dial(link.connection, asked.super_id)
+                connected = await dialled(link.connection, asked.super_id)
             namespace = names.super_namespace(key, pods.namespace)
-            writer.write(_head(credentials, namespace, asked, request))
-            status, headers = await _read_head(reader, asked.super_id)
-            answer = RawResponse(status, headers, reader, writer)
-            granted = 200 <= status <= 206 if asked.action == "log" else status == SWITCHING
-            if not granted:
-                text = await answer.text()
-                _log.info(
-                    "a super cluster refused a stream",
-                    super_cluster=asked.super_id,
-                    tenant=pods.tenant,
-                    status=status,
-                    answer=text[:MAX_LOGGED],
-                )
-                raise super_pods.refusal(asked.super_id, status, text, asked.pod)
-            if asked.action in TERMINALS and answer.header("upgrade").lower() == "websocket":
-                answer.change = ErrorFrames(namespace, super_pods.failed(asked.super_id)).feed
-            yield answer
+            sent = SuperRequest(asked.super_id, namespace, asked.pod, asked.action, asked.query, *request)
+            async with answered(connected, sent, pods.tenant) as answer:
+                yield answer
+        except Refused as error:
+            raise super_pods.refused(error, asked.pod) from error
         finally:
             self._open[pods.tenant] -= 1
             if not self._open[pods.tenant]:
                 del self._open[pods.tenant]
-            if writer is not None:
-                writer.transport.abort()
 
     async def _key(self, pods: TenantPods, asked: StreamRequest) -> str:
         """Return the tenant's cluster key, if the ledger has its namespace on the super cluster."""
@@ -151,7 +128,7 @@ class SuperClusters:
         except KubeError as error:
             _log.warning("the pool cannot be read", error=str(error))
             raise super_pods.pool_unknown() from error
-        raise super_pods.not_there(asked.pod)
+        raise refusals.not_there(asked.pod)
 
     async def _link(self, super_id: str, refused: bytes = b"") -> _Link:
         """Return the way to a super cluster, by its stored credentials.
@@ -179,7 +156,7 @@ class SuperClusters:
                 "a super cluster has no credentials for logs and exec; run 'vcsync super renew'",
                 super_cluster=super_id,
             )
-            raise super_pods.refused(super_id)
+            raise refusals.not_permitted(super_id)
         return link
 
     async def _replace(self, super_id: str, kubeconfig: bytes | None) -> _Link | None:
@@ -215,19 +192,18 @@ class SuperClusters:
                 link = newer
                 copy = await link.client.get(PODS, asked.pod, namespace)
         except NotFound:
-            raise super_pods.not_there(asked.pod) from None
+            raise refusals.not_there(asked.pod) from None
         except (Unauthorized, Forbidden) as error:
             _log.warning("a super cluster refuses streams", super_cluster=asked.super_id, error=str(error))
-            raise super_pods.refused(asked.super_id) from error
+            raise refusals.not_permitted(asked.super_id) from error
         except ApiError as error:
-            raise super_pods.refusal(
-                asked.super_id, error.status.code, error.status.message, asked.pod
-            ) from error
+            status = error.status
+            raise refusals.refusal(asked.super_id, status.code, status.message, asked.pod) from error
         except KubeError as error:
             _log.warning("a super cluster cannot be reached", super_cluster=asked.super_id, error=str(error))
-            raise super_pods.unreachable(asked.super_id) from error
+            raise refusals.unreachable(asked.super_id) from error
         if not super_pods.is_copy(copy.annotations, key, pods.namespace, asked.uid):
-            raise super_pods.not_there(asked.pod)
+            raise refusals.not_there(asked.pod)
         return link
 
 
@@ -235,7 +211,7 @@ class _Deadline:
     """Raises `error` if its block takes longer than `CONNECT_SECONDS`."""
 
     def __init__(self) -> None:
-        self.error = super_pods.pool_unknown()
+        self.error: Exception = super_pods.pool_unknown()
         self._timeout = asyncio.timeout(CONNECT_SECONDS)
 
     async def __aenter__(self) -> "_Deadline":
@@ -247,46 +223,3 @@ class _Deadline:
             await self._timeout.__aexit__(*raised)  # type: ignore[arg-type]
         except TimeoutError:
             raise self.error from None
-
-
-async def _dial(
-    connection: Connection, super_id: str
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Credentials]:
-    try:
-        credentials = await connection.credentials()
-        if credentials.proxy:
-            raise CredentialsError("field cluster.proxy-url: streams do not pass a proxy; leave it out")
-        parts = urlsplit(credentials.url)
-        host, tls = parts.hostname or "", credentials.tls
-        reader, writer = await asyncio.open_connection(
-            host,
-            parts.port or (443 if tls else 80),
-            ssl=tls,
-            server_hostname=(credentials.server_name or host) if tls else None,
-            limit=MAX_HEAD_BYTES,
-        )
-    except (OSError, KubeError) as error:
-        _log.warning("a super cluster cannot be reached", super_cluster=super_id, error=str(error))
-        raise super_pods.unreachable(super_id) from error
-    keep_alive(writer.get_extra_info("socket"))
-    return reader, writer, credentials
-
-
-def _head(
-    credentials: Credentials, namespace: str, asked: StreamRequest, request: tuple[str, str, Sequence[str]]
-) -> bytes:
-    method, version, headers = request
-    parts = urlsplit(credentials.url)
-    path = parts.path + PODS.path(namespace=namespace, name=asked.pod, subresource=asked.action)
-    url = f"{path}?{asked.query}" if asked.query else path
-    lines = [f"{method} {url} HTTP/{version}", f"Host: {parts.netloc}", f"User-Agent: {USER_AGENT}"]
-    lines += [f"{name}: {value}" for name, value in credentials.headers.items()]
-    return "\r\n".join([*lines, *headers, "", ""]).encode("latin-1")
-
-
-async def _read_head(reader: asyncio.StreamReader, super_id: str) -> tuple[int, Sequence[tuple[str, str]]]:
-    try:
-        return await read_head(reader)
-    except (OSError, TimeoutError) as error:
-        _log.warning("a super cluster gives no answer", super_cluster=super_id, error=str(error))
-        raise super_pods.unreachable(super_id) from error

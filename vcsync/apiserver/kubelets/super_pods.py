@@ -4,12 +4,9 @@ Whatever a tenant can write only chooses among its own Pods: the namespace follo
 must name the tenant's Pod as its origin.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
-
-import msgspec
 
 from vcsync.api import names
 from vcsync.apimachinery import errors
@@ -17,17 +14,9 @@ from vcsync.apimachinery.errors import StatusError
 from vcsync.apiserver.kubelets.location import STREAMS, PodPlace, container_of
 from vcsync.apiserver.request.connect_options import asked_ports
 from vcsync.apiserver.request.request_info import Query, truth
+from vcsync.streams.refusals import Refused
 
-_SAID = re.compile(
-    r"(?:Internal error occurred: )?(?:unable to upgrade connection: )?(?P<said>"
-    r"container not found \(\"[-a-z0-9]+\"\)"
-    r"|(?:previous terminated )?container \"[-a-z0-9]+\" in pod \"[-.a-z0-9]+\" (?:not found|is not available|is terminated)"
-    r"|container \"[-a-z0-9]+\" in pod \"[-.a-z0-9]+\" is waiting to start"
-    r"(?:: trying and failing to pull image|: image can't be pulled|: [A-Za-z]+| - no logs yet)"
-    r"|pod does not exist)\s*"
-)
-"""Messages of kubelets that are passed on, because they name nothing but the tenant's own Pod."""
-_MAX_DIGITS = 3
+_REASONS = {404: "NotFound", 429: "TooManyRequests", 503: "ServiceUnavailable"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,73 +101,19 @@ def is_copy(annotations: Mapping[str, str], key: str, namespace: str, uid: str) 
     return all(stated) and stated == (key, namespace, uid)
 
 
-def not_there(pod: str) -> StatusError:
-    """Return the answer for a Pod that no super cluster runs for this tenant: 404, whatever the reason."""
-    return StatusError(
-        404,
-        "NotFound",
-        f'pod "{pod}" does not exist on its node',
-        {"name": pod, "kind": "pods"},
-    )
-
-
-def unreachable(super_id: str) -> StatusError:
-    """Return the answer for a super cluster that cannot be reached: 503, without its address.
-
-    There is no Retry-After, with which client-go would try again ten times before it shows the error.
-    """
-    return errors.unavailable(f"super cluster {super_id} cannot be reached at present; try again later")
-
-
-def refused(super_id: str) -> StatusError:
-    """Return the answer for a super cluster that does not permit the request: 503, since the tenant may not be blamed."""
-    return errors.unavailable(
-        f"super cluster {super_id} does not permit logs, exec, attach and port-forward; ask its operator"
-    )
-
-
 def pool_unknown() -> StatusError:
     """Return the answer if the meta cluster cannot be read: 503."""
     return errors.unavailable("where this Pod runs cannot be read at present; try again later")
 
 
-def failed(super_id: str) -> str:
-    """Return the message in place of one that names nodes and addresses of a super cluster."""
-    return f"super cluster {super_id} did not serve the request; ask its operator"
+def refused(answer: Refused, pod: str) -> StatusError:
+    """Return the Status of an answer that refuses a request for a Pod.
 
-
-class _Status(msgspec.Struct):
-    message: str = ""
-
-
-def refusal(super_id: str, status: int, body: str, pod: str) -> StatusError:
-    """Return the answer for a refusal of a super cluster's API server, which names nothing of that cluster.
-
-    Args:
-        super_id: Id of the super cluster.
-        status: HTTP status of its answer.
-        body: Beginning of the answer's body.
-        pod: Name of the Pod.
+    An answer with the code 503 has no Retry-After, with which client-go would try again ten times before it shows the error.
     """
-    if status in {401, 403}:
-        return refused(super_id)
-    try:
-        message = msgspec.json.decode(body, type=_Status).message
-    except msgspec.MsgspecError:
-        message = body
-    known = _SAID.fullmatch(message.strip())
-    if known is not None:
-        said = known["said"]
-        if status == 400:
-            return errors.bad_request(said)
-        return errors.internal(said) if status >= 500 else StatusError(status, "NotFound", said)
-    if status == 404:
-        return not_there(pod)
-    if status == 429:
-        return errors.too_many_requests(f"super cluster {super_id} is busy, please try again later", 1)
-    code = status if len(str(status)) == _MAX_DIGITS and 400 <= status < 600 else 502
-    return StatusError(
-        code,
-        "InternalError" if code >= 500 else "BadRequest",
-        f"super cluster {super_id} did not serve the request: status {status}",
-    )
+    if answer.code >= 500 and answer.of_kubelet:
+        return errors.internal(answer.message)
+    reason = _REASONS.get(answer.code, "InternalError" if answer.code >= 500 else "BadRequest")
+    details = {"name": pod, "kind": "pods"} if answer.code == 404 and not answer.of_kubelet else {}
+    retry_after = 1 if answer.code == 429 else None
+    return StatusError(answer.code, reason, answer.message, details, retry_after=retry_after)

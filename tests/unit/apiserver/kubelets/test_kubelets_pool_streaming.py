@@ -14,10 +14,10 @@ from multidict import CIMultiDict
 from vcsync.apimachinery.errors import StatusError
 from vcsync.apiserver.handlers.connect import Streaming
 from vcsync.apiserver.kubelets.pool import NotInPool
-from vcsync.apiserver.kubelets.raw_response import RawResponse
 from vcsync.apiserver.kubelets.super_clusters import TenantPods
 from vcsync.apiserver.kubelets.super_pods import StreamRequest
 from vcsync.apiserver.request.reply import Reply, Tunnel
+from vcsync.streams.raw_response import RawResponse
 
 POD = {"metadata": {"uid": "u1"}, "spec": {"nodeName": "n.r1", "containers": [{"name": "c"}]}}
 KIND: Any = SimpleNamespace(resource=SimpleNamespace(plural="pods"))

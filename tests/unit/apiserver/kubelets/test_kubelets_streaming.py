@@ -13,8 +13,8 @@ from multidict import CIMultiDict
 
 from vcsync.apimachinery.errors import StatusError
 from vcsync.apiserver.handlers.connect import Streaming
-from vcsync.apiserver.kubelets.raw_response import RawResponse
 from vcsync.apiserver.request.reply import Reply, Tunnel
+from vcsync.streams.raw_response import RawResponse
 
 POD = {"spec": {"nodeName": "n1", "containers": [{"name": "c"}]}}
 UPGRADE = {

@@ -10,6 +10,7 @@ from vcsync.apimachinery.errors import StatusError
 from vcsync.apiserver.kubelets import super_pods
 from vcsync.apiserver.kubelets.location import PodPlace
 from vcsync.apiserver.kubelets.super_pods import StreamRequest
+from vcsync.streams import refusals
 
 KEY = "vcsync-abcdef-acme"
 OURS = {names.CLUSTER: KEY, names.NAMESPACE: "shop", names.UID: "u1"}
@@ -114,7 +115,7 @@ def status(message: str) -> str:
 def test_messages_of_kubelets_about_the_pod_are_passed_on(
     code: int, body: str, answer: tuple[int, str]
 ) -> None:
-    refusal = super_pods.refusal("r1", code, body, "p")
+    refusal = super_pods.refused(refusals.refusal("r1", code, body, "p"), "p")
     assert (refusal.code, refusal.message) == answer
 
 
@@ -142,6 +143,8 @@ SECRETS = ("10.0.0.5", "vcsync-abcdef-acme", "worker-7", "vcsync-system", "token
 def test_nothing_of_the_super_cluster_is_passed_on(
     code: int, message: str, answered: int, wrapped: bool
 ) -> None:
-    refusal = super_pods.refusal("r1", code, status(message) if wrapped else message, "p")
+    refusal = super_pods.refused(
+        refusals.refusal("r1", code, status(message) if wrapped else message, "p"), "p"
+    )
     assert refusal.code == answered
     assert not [each for each in SECRETS if each in str(refusal.status())]

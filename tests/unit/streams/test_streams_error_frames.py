@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcsync.apiserver.kubelets.error_frames import MAX_ERROR_BYTES, ErrorFrames, MalformedFrame
+from vcsync.streams.error_frames import MAX_ERROR_BYTES, ErrorFrames, MalformedFrame
 
 SECRET = "vcsync-abcdef-acme-shop"
 INSTEAD = "super cluster r1 did not serve the request"

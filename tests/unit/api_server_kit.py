@@ -18,7 +18,7 @@ class ApiServer:
 
     Attributes:
         objects: Objects by path; a number is the status of a refusal.
-        answers: Raw answers by the last segment of the path.
+        answers: Raw answers by the last segment of the path. After one of HTTP/1.0 the connection is closed at once.
         heads: Heads of the requests.
         received: Bytes after the heads of requests that `answers` answered.
         url: Address.
@@ -60,7 +60,7 @@ class ApiServer:
                 raw = self.answers.get(path.rsplit("/", 1)[-1])
                 if raw is not None:
                     writer.write(raw)
-                    if not raw:
+                    if not raw or raw.startswith(b"HTTP/1.0 "):
                         return
                     self.received += await reader.read(100)
                     return

@@ -1,8 +1,7 @@
 """The headers by which connections are upgraded: those that are sent on, and those that are returned. Pure."""
 
 from collections.abc import Mapping
-
-from vcsync.apimachinery.errors import bad_request
+from typing import Final
 
 BEARER = "base64url.bearer.authorization.k8s.io."
 """Prefix of the token that browsers put into the list of WebSocket protocols. It is not sent to kubelets."""
@@ -28,25 +27,23 @@ RETURNED = frozenset(
     }
 )
 """Headers of a kubelet's answer that are sent to the client."""
+UNSUPPORTED: Final = "only upgrades to websocket and SPDY/3.1 are supported"
+"""Message about an upgrade to another protocol."""
 PROTOCOLS = {"websocket": "websocket", "spdy/3.1": "SPDY/3.1"}
 """Protocols to which connections may be upgraded, by their lower-case name. HTTP/2 is not among them: its requests would
 pass no filter."""
 _OWN = ("connection:", "upgrade:")
 
 
-def wanted_protocol(headers: Mapping[str, str]) -> str:
-    """Return the protocol to which a request upgrades its connection, or an empty text if it does not.
+def wanted_protocol(headers: Mapping[str, str]) -> str | None:
+    """Return the protocol to which a request upgrades its connection.
 
-    Raises:
-        StatusError: 400, the protocol is not supported.
+    It is empty if the request does not upgrade it, and None if the protocol is not supported.
     """
     upgrade = headers.get("Upgrade", "")
     if not upgrade or "upgrade" not in headers.get("Connection", "").lower():
         return ""
-    protocol = PROTOCOLS.get(upgrade.lower())
-    if protocol is None:
-        raise bad_request("only upgrades to websocket and SPDY/3.1 are supported")
-    return protocol
+    return PROTOCOLS.get(upgrade.lower())
 
 
 def upgrade_lines(sent: Mapping[str, str]) -> list[str]:
@@ -67,7 +64,7 @@ def forwarded_upgrade(sent: Mapping[str, str], protocol: str, *, extensions: boo
 
     Args:
         sent: Headers of the client.
-        protocol: Result of `wanted_protocol`.
+        protocol: Result of `wanted_protocol`, not empty.
         extensions: Whether the client may negotiate extensions of WebSockets, such as compression.
     """
     own = _OWN if extensions else (*_OWN, "sec-websocket-extensions:")

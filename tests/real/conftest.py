@@ -30,8 +30,8 @@ HEAVY = frozenset(
     for name in (
         "api_crds", "attacks_gateway", "cli", "documents", "gateway", "gateway_all", "gateway_streams", "identity_providers",
         "kube_connection", "kube_reflector", "official_tests", "promises", "recorded", "request_limits", "restart",
-        "rolling_restart", "schedulers", "tenants_real_meta", "testbed", "up_real", "up_real_super", "up_streams",
-        "wrong_servers",
+        "rolling_restart", "schedulers", "tenants_real_meta", "testbed", "up_kubelet_api", "up_real", "up_real_super",
+        "up_streams", "wrong_servers",
     )
 )  # fmt: skip
 """Modules beside those of node/ and pool/ whose tests start several kube-apiservers. Two such test beds at a time would
@@ -65,11 +65,15 @@ def leaves_nothing_open(long_lived: None) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the modules that need kube-apiservers, since they take longest."""
+    """Begin with the modules that need kube-apiservers, since they take longest.
+
+    Those with servers of their own come before those that share the session's, which then run to its end.
+    """
     for item in items:
         if HEAVY_FIXTURES.intersection(getattr(item, "fixturenames", ())) and not is_heavy(item.nodeid):
             raise pytest.UsageError(f"{item.nodeid} starts kube-apiservers: add its module to HEAVY")
-    items.sort(key=lambda item: not is_heavy(item.nodeid))
+    shared = {item.path for item in items if "testbed" in getattr(item, "fixturenames", ())}
+    items.sort(key=lambda item: (not is_heavy(item.nodeid), item.path in shared))
 
 
 class HeavyTogether(LoadScopeScheduling):

@@ -22,6 +22,7 @@ from hack.testbed.processes import stop as kill_processes
 READY_SECONDS = 60.0
 STOP_SECONDS = 15.0
 COMMAND_SECONDS = 120.0
+KUBELET_PORTS = 50
 VCSYNC = (sys.executable, "-m", "vcsync")
 
 
@@ -41,6 +42,7 @@ class System:
         kubeconfigs: cluster name -> kubeconfig to register instead of the bed's own, e.g. one that leads to a fault proxy.
         tenant_options: tenant name -> further options of `vcsync tenant add`.
         log_level: of the roles.
+        kubelet_api: whether syncers serve the kubelet API of virtual nodes, for logs and exec of tenants.
     """
 
     def __init__(
@@ -51,7 +53,9 @@ class System:
         kubeconfigs: Mapping[str, Path] | None = None,
         tenant_options: Mapping[str, Sequence[str]] | None = None,
         log_level: str = "info",
+        kubelet_api: bool = False,
     ) -> None:
+        self._kubelet_api = kubelet_api
         self.bed = bed
         self.directory = directory
         self._kubeconfigs = dict(kubeconfigs or {})
@@ -142,7 +146,10 @@ class System:
         """Return the command that runs a role."""
         port = self._ports.setdefault(role, free_ports(1)[0])
         kind, _, super_id = role.partition("-")
-        chosen = ("--super-cluster", super_id) if kind == "syncer" else ()
+        chosen: tuple[str, ...] = ("--super-cluster", super_id) if kind == "syncer" else ()
+        if self._kubelet_api and kind == "syncer":
+            # Ports that are in use are left out.
+            chosen += ("--kubelet-address", "127.0.0.1", "--kubelet-ports", f"{port}-{port + KUBELET_PORTS}")
         ahead = self.ahead.get(role)
         program = VCSYNC if not ahead else (sys.executable, "-m", "hack.skewed", str(ahead))
         return (

@@ -3,13 +3,10 @@
 The super cluster r1 is a kube-apiserver whose kubelet runs real commands; r2 is hollow.
 """
 
-import base64
 import json
 import os
 import signal
 import socket
-import ssl
-import subprocess
 import time
 import uuid
 from collections.abc import Iterator
@@ -20,182 +17,79 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from kubelet_kit import POD, kubelet
+from kubelet_kit import POD
+from streams_kit import DEADLINE, PROTOCOLS, Pool, User, streams_pool
 
-from hack.testbed import Cluster, TestBed, ensure
-from tests.real.up_kit import Up, operator
+from hack.testbed import Cluster
+from tests.real.up_kit import operator
 from tests.real.waiting import eventually, limit
 from vcsync.api import names
-from vcsync.apiserver.tenants import pki
 
-DEADLINE = 60.0
-SWITCHES = ("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "KUBECTL_PORT_FORWARD_WEBSOCKETS")
-PROTOCOLS = [
-    pytest.param(dict.fromkeys(SWITCHES, "true"), id="websocket"),
-    pytest.param(dict.fromkeys(SWITCHES, "false"), id="spdy"),
-]
 MISSING = f'pod "{POD}" does not exist on its node'
-
-
-class User:
-    """kubectl as the administrator of a tenant."""
-
-    def __init__(self, kubeconfig: Path) -> None:
-        self.kubeconfig = kubeconfig
-        self._program = str(ensure(["kubectl"])["kubectl"])
-
-    def run(self, *arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [self._program, "--kubeconfig", str(self.kubeconfig), *arguments],
-            env={**os.environ, **environment},
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=limit(DEADLINE),
-        )
-
-    def kubectl(self, *arguments: str, stdin: str = "", **environment: str) -> str:
-        done = self.run(*arguments, stdin=stdin, **environment)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def running(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [self._program, "--kubeconfig", str(self.kubeconfig), *arguments],
-            env={**os.environ, **environment},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def refused(self, *arguments: str) -> str:
-        done = self.run(*arguments)
-        assert done.returncode != 0, done.stdout
-        return done.stderr
-
-    def ask(self, head: str) -> str:
-        """Send the head of a request as it is, with the user's certificate; return the beginning of the answer."""
-        config = yaml.safe_load(self.kubeconfig.read_text())
-        user, cluster = config["users"][0]["user"], config["clusters"][0]["cluster"]
-        pair = self.kubeconfig.with_suffix(".pem")
-        parts = [user["client-certificate-data"], user["client-key-data"]]
-        pair.write_bytes(b"".join(map(base64.b64decode, parts)))
-        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-        context = ssl.create_default_context(cadata=authority)
-        context.load_cert_chain(pair)
-        server = urlsplit(cluster["server"])
-        address = (server.hostname or "", server.port or 443)
-        with (
-            socket.create_connection(address, timeout=limit(DEADLINE)) as raw,
-            context.wrap_socket(raw, server_hostname=address[0]) as connection,
-        ):
-            connection.sendall(head.encode("latin-1"))
-            return connection.recv(65536).decode("latin-1")
-
-
-class Pool:
-    """A running system with the tenants acme and umbrella."""
-
-    def __init__(self, up: Up, r1: Cluster, containers: Path) -> None:
-        self.up, self.r1, self.containers = up, r1, containers
-        self.acme = User(up.data / "acme.kubeconfig")
-        self.umbrella = User(up.data / "umbrella.kubeconfig")
-
-    def place(self, user: User, name: str = POD) -> dict[str, Any]:
-        """Run a Pod on r1, and return it."""
-        spec = {
-            "nodeSelector": {names.SUPER_CLUSTER_ID: "r1"},
-            "containers": [{"name": "c", "image": "example.org/web:1"}],
-        }
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-        user.kubectl("create", "-f", "-", stdin=json.dumps(body))
-
-        def runs() -> dict[str, Any]:
-            found: dict[str, Any] = json.loads(user.kubectl("get", "pod", name, "-o", "json"))
-            assert found["status"].get("phase") == "Running", found["status"]
-            return found
-
-        return eventually(runs)
 
 
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
-    directory, containers = tmp_path_factory.mktemp("bed"), tmp_path_factory.mktemp("containers")
-    pair = pki.issue_serving(pki.new_authority("kubelet", time.time()), ["localhost"], time.time())
-    with TestBed(supers=1, nodes=1, tenants=(), directory=directory, embedded=("meta",)) as bed:
-        r1 = bed.supers["r1"]
-        with kubelet(containers, (pair.certificate, pair.key), [r1.ca_pem]) as port:
-            endpoint = {"status": {"daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}}
-            r1.kubectl(
-                "patch", "node", "node-0", "--subresource=status", "--type=merge", "-p", json.dumps(endpoint)
-            )
-            up = Up(tmp_path_factory.mktemp("up"))
-            real = f"r1={r1.kubeconfig}"
-            up.start("--super-cluster", real, "--hollow", "r2", "--tenants", "acme,umbrella")
-            found = Pool(up, r1, containers)
-            for user in (found.acme, found.umbrella):
-                found.place(user)
-            yield found
-            assert "Traceback" not in up.log.read_text()
-            up.end(signal.SIGTERM)
+    with streams_pool(tmp_path_factory) as found:
+        yield found
 
 
-@pytest.fixture(scope="module")
-def acme(pool: Pool) -> User:
-    return pool.acme
+@pytest.fixture(scope="module", params=["acme", "outside"])
+def user(pool: Pool, request: pytest.FixtureRequest) -> User:
+    """The administrator of a tenant with an embedded control plane, and of one with a kube-apiserver."""
+    found: User = getattr(pool, request.param)
+    return found
 
 
 @pytest.mark.timeout(600)
-def test_logs(acme: User) -> None:
-    eventually(lambda: "web c: line" in acme.kubectl("logs", POD))
-    last = acme.kubectl("logs", POD, "-c", "c", "--tail", "1", "--timestamps", "--since", "1h")
+def test_logs(user: User) -> None:
+    eventually(lambda: "web c: line" in user.kubectl("logs", POD))
+    last = user.kubectl("logs", POD, "-c", "c", "--tail", "1", "--timestamps", "--since", "1h")
     assert len(last.splitlines()) == 1
     assert "Z web c: line" in last
-    assert acme.kubectl("logs", POD, "--all-containers", "--prefix", "--tail=1").startswith("[pod/web/c] web")
-    assert 'previous terminated container "c" in pod "web" not found' in acme.refused(
+    assert user.kubectl("logs", POD, "--all-containers", "--prefix", "--tail=1").startswith("[pod/web/c] web")
+    assert 'previous terminated container "c" in pod "web" not found' in user.refused(
         "logs", POD, "--previous"
     )
-    with acme.running("logs", "-f", POD, "--tail=1") as session:
+    with user.running("logs", "-f", POD, "--tail=1") as session:
         assert session.stdout is not None
         assert [session.stdout.readline()[:10] for _ in range(2)] == ["web c: lin"] * 2
         session.kill()
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_exec_passes_input_output_and_the_exit_code(acme: User, protocol: dict[str, str]) -> None:
-    assert acme.kubectl("exec", POD, "--", "echo", "hello", **protocol) == "hello\n"
+def test_exec_passes_input_output_and_the_exit_code(user: User, protocol: dict[str, str]) -> None:
+    assert user.kubectl("exec", POD, "--", "echo", "hello", **protocol) == "hello\n"
     long = "x" * 200_000
-    assert acme.kubectl("exec", "-i", POD, "--", "cat", stdin=long, **protocol) == long
-    failed = acme.run("exec", POD, "--", "sh", "-c", "echo why >&2; exit 7", **protocol)
+    assert user.kubectl("exec", "-i", POD, "--", "cat", stdin=long, **protocol) == long
+    failed = user.run("exec", POD, "--", "sh", "-c", "echo why >&2; exit 7", **protocol)
     assert (failed.returncode, failed.stderr.splitlines()[0]) == (7, "why")
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_files_are_copied_in_both_directions(
-    acme: User, pool: Pool, tmp_path: Path, protocol: dict[str, str]
+    user: User, pool: Pool, tmp_path: Path, protocol: dict[str, str]
 ) -> None:
     sent, back = tmp_path / "sent", tmp_path / "back"
     sent.write_bytes(os.urandom(300_000))
     there = f"there-{uuid.uuid4().hex[:8]}"
-    acme.kubectl("cp", str(sent), f"{POD}:{there}", **protocol)
+    user.kubectl("cp", str(sent), f"{POD}:{there}", **protocol)
     assert (pool.containers / there).read_bytes() == sent.read_bytes()
-    acme.kubectl("cp", f"{POD}:{there}", str(back), **protocol)
+    user.kubectl("cp", f"{POD}:{there}", str(back), **protocol)
     assert back.read_bytes() == sent.read_bytes()
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_attach_shows_the_output_of_a_container(acme: User, protocol: dict[str, str]) -> None:
-    with acme.running("attach", POD, **protocol) as session:
+def test_attach_shows_the_output_of_a_container(user: User, protocol: dict[str, str]) -> None:
+    with user.running("attach", POD, **protocol) as session:
         assert session.stdout is not None
         assert "web c: line" in session.stdout.readline()
         session.kill()
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_ports_are_forwarded(acme: User, protocol: dict[str, str]) -> None:
-    with acme.running("port-forward", POD, ":80", **protocol) as session:
+def test_ports_are_forwarded(user: User, protocol: dict[str, str]) -> None:
+    with user.running("port-forward", POD, ":80", **protocol) as session:
         assert session.stdout is not None
         port = int(session.stdout.readline().partition("127.0.0.1:")[2].split()[0])
         for _ in range(2):
@@ -423,7 +317,14 @@ def test_a_super_cluster_that_is_away_is_named_by_its_id_only(pool: Pool) -> Non
         begun = time.monotonic()
         said = pool.acme.refused("logs", POD)
         assert time.monotonic() - begun < limit(6)
-        assert "super cluster r1 cannot be reached at present; try again later" in said
-        assert not [each for each in ("127.0.0.1", pool.r1.url, "node-0", "vcsync-") if each in said], said
+        for text in (
+            said,
+            pool.outside.refused("logs", POD),
+            pool.outside.refused("exec", POD, "--", "true"),
+        ):
+            assert "super cluster r1 cannot be reached at present; try again later" in text
+            assert not [each for each in ("127.0.0.1", pool.r1.url, "node-0", "vcsync-") if each in text], (
+                text
+            )
     finally:
         process.send(signal.SIGCONT)

@@ -46,6 +46,8 @@ SUPER_PUBLIC: Final = "tenancy.x-k8s.io/super.public"
 """Label `"true"` on a super StorageClass, PriorityClass or CRD: publish it to every tenant."""
 VIRTUAL_NODE: Final = "tenancy.x-k8s.io/virtualnode"
 """Label `"true"` on a tenant's Nodes that a syncer made."""
+STREAMS: Final = "tenancy.x-k8s.io/streams"
+"""Label `"true"` on a tenant's Nodes whose kubelet API a syncer serves: `kubectl logs` and `exec` work there."""
 SUPER_CLUSTER_ID: Final = "tenancy.x-k8s.io/superclusterid"
 """Label on a tenant's Nodes: id of the super cluster the node is in."""
 

@@ -224,6 +224,8 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
             namespace=NODE_LEASE_NAMESPACE,
         ),
         Grant(group=CORE, resources=("events",), verbs=("get", "create", "patch")),
+        # Whether a caller of the kubelet API of virtual nodes may use it, as kubelets ask.
+        Grant(group="authorization.k8s.io", resources=("subjectaccessreviews",), verbs=("create",)),
     ),
     ("tenant", names.ROLE_NSSCHEDULER): (
         Grant(group=CORE, resources=("namespaces",), verbs=(*READ, "patch")),
@@ -429,15 +431,20 @@ def stream_credentials_access(super_id: str) -> list[Manifest]:
     return _bound(name, names.ROLE_STREAMS, names.SYSTEM_NAMESPACE, [grant])
 
 
-def streams_binding() -> tuple[Manifest, list[Manifest]]:
-    """Return `roleRef` and `subjects` of the RoleBinding in each super namespace; see `role_manifests`."""
+def streams_binding(*roles: str) -> tuple[Manifest, list[Manifest]]:
+    """Return `roleRef` and `subjects` of the RoleBinding in each super namespace; see `role_manifests`.
+
+    Args:
+        roles: Roles that reach the Pods there besides `ROLE_STREAMS`.
+    """
     _, binding = _bound(
         names.service_account(names.ROLE_STREAMS),
         names.ROLE_STREAMS,
         "",
         list(GRANTS["super", names.ROLE_STREAMS]),
     )
-    return binding["roleRef"], binding["subjects"]
+    others = [{**binding["subjects"][0], "name": names.service_account(role)} for role in roles]
+    return binding["roleRef"], [*binding["subjects"], *others]
 
 
 def _bound(name: str, role: str, namespace: str, grants: list[Grant]) -> list[Manifest]:
@@ -498,8 +505,8 @@ _UNCHANGED: Final = ("labels", "annotations", "ownerReferences")
 def tenant_admission() -> list[Manifest]:
     """Return the policy that makes a tenant's own kube-apiserver explain why exec, attach and port-forward do not work.
 
-    The policy applies while virtual nodes exist, so it ends when the tenant leaves. Embedded control planes give the same
-    explanation themselves. Logs are read by GET, which does not pass through admission.
+    The policy applies while there are virtual nodes whose kubelet API no syncer serves, so it ends when the tenant leaves.
+    Embedded control planes give the same explanation themselves. Logs are read by GET, which does not pass through admission.
     """
     name = "vcsync-no-streams"
     api_version = "admissionregistration.k8s.io/v1"
@@ -524,7 +531,10 @@ def tenant_admission() -> list[Manifest]:
             "spec": {
                 "policyName": name,
                 "paramRef": {
-                    "selector": {"matchLabels": {names.VIRTUAL_NODE: names.TRUE}},
+                    "selector": {
+                        "matchLabels": {names.VIRTUAL_NODE: names.TRUE},
+                        "matchExpressions": [{"key": names.STREAMS, "operator": "DoesNotExist"}],
+                    },
                     "parameterNotFoundAction": "Allow",
                 },
                 "validationActions": ["Deny"],

@@ -1,4 +1,4 @@
-"""TLS contexts of clients, shared by all clients with the same CA and client certificate."""
+"""TLS contexts: of clients, shared by all with the same CA and client certificate, and of servers."""
 
 import os
 import ssl
@@ -60,23 +60,47 @@ def _cadata(ca: bytes) -> str | bytes | None:
     return ca.decode("ascii", "replace") if b"-----BEGIN" in ca else ca
 
 
+def serving_context(identity: bytes) -> ssl.SSLContext:
+    """Return the TLS context of a server.
+
+    Args:
+        identity: Serving certificate with its chain, and its key without a password, as PEM.
+
+    Raises:
+        ValueError: The certificate or the key is invalid, or they do not match.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        _load_chain(context, identity)
+    except ssl.SSLError as error:
+        raise ValueError(f"{error.reason or 'unreadable'}; give a PEM certificate and its key") from error
+    return context
+
+
 def _load_identity(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Load a client certificate. OpenSSL reads only files, so the key is written to a file in memory."""
+    """Load a client certificate."""
     if not certificate or not key:
         missing = "client-key" if certificate else "client-certificate"
         raise CredentialsError(
             f"kubeconfig: field user.{missing} is missing; a client certificate needs both"
         )
-    descriptor = os.memfd_create("identity", os.MFD_CLOEXEC)
     try:
-        with os.fdopen(os.dup(descriptor), "wb") as file:
-            file.write(certificate.rstrip() + b"\n" + key)
-        # With an empty password, an encrypted key fails. Otherwise OpenSSL would prompt on the terminal.
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=lambda: "")
+        _load_chain(context, certificate.rstrip() + b"\n" + key)
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or "unreadable"
         raise CredentialsError(
             f"client-certificate, client-key: {reason}; give a PEM certificate and its key without a password"
         ) from None
+
+
+def _load_chain(context: ssl.SSLContext, identity: bytes) -> None:
+    """Load a certificate and its key. OpenSSL reads only files, so that they are written to a file in memory."""
+    descriptor = os.memfd_create("identity", os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            file.write(identity)
+        # With an empty password, an encrypted key fails. Otherwise OpenSSL would prompt on the terminal.
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=lambda: "")
     finally:
         os.close(descriptor)

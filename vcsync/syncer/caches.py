@@ -26,7 +26,7 @@ from vcsync.kube.resources import (
 from vcsync.objects.envelope import Envelope, decode, strip
 from vcsync.syncer.digests import with_digest
 from vcsync.syncer.kinds import token
-from vcsync.syncer.kinds.node import readiness
+from vcsync.syncer.kinds.node import kubelet_moved, readiness
 from vcsync.syncer.kinds.plan import Dependency, Kind, Parts, Side
 from vcsync.syncer.memory import MemoryLimit
 from vcsync.syncer.store_budget import growth_of
@@ -471,13 +471,13 @@ class TenantCaches(_Side):
 
         A virtual node that was deleted in the tenant may still be needed. A node that the tenant's node controller marked
         as unknown, because its heartbeats were late, does not become ready by the next heartbeat: like a kubelet, the
-        syncer must write its status again.
+        syncer must write its status again. It also corrects the address of the kubelet, which the tenant may have changed.
         """
         self._count_bytes(NODES, change)
         old, new = change.old, change.new
         if old is not None and new is not None and (old.spec, old.labels) != (new.spec, new.labels):
             self.on_node_change(old, new)
-        if old is not None and (new is None or _readiness_changed(old, new)):
+        if old is not None and (new is None or _readiness_changed(old, new) or kubelet_moved(old, new)):
             node = names.split_virtual_node(old.name, self._super_id)
             if node is not None:
                 self._enqueue(self._tenant, Item(NODES.plural, "", node))

@@ -130,7 +130,7 @@ class VirtualNodes:
         else:
             changes = [
                 (node_patch(shown, actual, context), ""),
-                (node_status_patch(shown, actual, now), "status"),
+                (node_status_patch(shown, actual, context, now), "status"),
             ]
         for patch, subresource in changes:
             if patch:

@@ -33,6 +33,8 @@ from vcsync.syncer.heartbeat import Heartbeat
 from vcsync.syncer.identity import check_identity
 from vcsync.syncer.kinds import KINDS
 from vcsync.syncer.kinds.plan import Dependency
+from vcsync.syncer.kubelet_api.service import KubeletApi
+from vcsync.syncer.kubelet_api.settings import KubeletSettings
 from vcsync.syncer.ledger import Holding, Ledger
 from vcsync.syncer.nodes import NameTaken, NodeNotReady
 from vcsync.syncer.patrol import Patrol
@@ -84,6 +86,8 @@ class SyncerSettings(Struct, frozen=True, kw_only=True):
     """Bytes of memory that one tenant's objects may take. A tenant with more is not synced."""
     shard: tuple[int, int] = (1, 1)
     """(number, count) of the shard of tenants; the first shard writes the SuperCluster's status."""
+    kubelet: KubeletSettings | None = None
+    """Where the kubelet API of virtual nodes is served. None: nowhere."""
     identity: str = "syncer"
     """Name of this process in the SuperCluster's status and in leases."""
 
@@ -135,6 +139,10 @@ class Syncer:
             controller_of=lambda item: f"syncer-{item.kind}",
         )
         self._pod_meter = PodMeter(meta=meta, super_id=super_id, shard=self._settings.shard, owns=self._owns)
+        kubelet = self._settings.kubelet
+        self._kubelet_api = (
+            KubeletApi(kubelet, super_id, super_client.connection) if kubelet is not None else None
+        )
         self.caches = SuperCaches(
             super_client,
             KINDS,
@@ -252,6 +260,7 @@ class Syncer:
             on_changed=lambda changed: self._pool.queue.set_weight(handle.key, changed.spec.weight),
             clock=self._clock,
             memory=self._settings.memory_per_tenant,
+            kubelet_api=self._kubelet_api,
         )
         self._tenants[handle.key] = tenant
         self._pool.queue.set_weight(handle.key, handle.virtual_cluster.spec.weight)

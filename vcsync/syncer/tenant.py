@@ -18,7 +18,7 @@ from vcsync.kube.errors import Conflict, Forbidden, KubeError, NotFound, TooMany
 from vcsync.kube.events import EventRecorder, ObjectRef
 from vcsync.kube.resources import NAMESPACES, NODES, PODS, SERVICES
 from vcsync.objects.envelope import Envelope, decode
-from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches, item_of
+from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches, item_of, node_of
 from vcsync.syncer.drift import DriftLedger
 from vcsync.syncer.executor import Executor
 from vcsync.syncer.kinds import metadata
@@ -26,6 +26,9 @@ from vcsync.syncer.kinds.event import event_up, regarding
 from vcsync.syncer.kinds.node import without_effect
 from vcsync.syncer.kinds.plan import Dependency, Kind, Notify, TenantContext
 from vcsync.syncer.kinds.runtime import runtime_class_dependency, runtime_classes
+from vcsync.syncer.kubelet_api.server import SuperPod
+from vcsync.syncer.kubelet_api.service import KubeletApi
+from vcsync.syncer.kubelet_api.settings import Endpoint
 from vcsync.syncer.ledger import Ledger
 from vcsync.syncer.nodes import Pace, VirtualNodes
 from vcsync.syncer.reconcile import FAILED_CREATE, WAITS_FOR, Reconciler
@@ -75,6 +78,7 @@ class TenantSync:
         note: records an action on an item's object in the tenant: (item, description, its resourceVersion).
         clock: monotonic seconds.
         memory: bytes that the tenant's cached objects may take.
+        kubelet_api: serves logs and streams to the tenant's kube-apiserver. None: they are not served.
     """
 
     def __init__(
@@ -96,7 +100,10 @@ class TenantSync:
         note: Callable[[Item, str, str], None],
         clock: Callable[[], float],
         memory: int = TENANT_MEMORY_BYTES,
+        kubelet_api: KubeletApi | None = None,
     ) -> None:
+        self._kubelet_api = kubelet_api
+        self._kubelet: Endpoint | None = None
         self._on_changed = on_changed
         self._note = note
         self.key = handle.key
@@ -176,6 +183,7 @@ class TenantSync:
                 self.handle.ready()
                 log.info("tenant synced", tenant=self.key, super_cluster=self._super_id)
                 tasks.create_task(self.nodes.beat(self._pace))
+                tasks.create_task(self._serve_kubelet_api())
                 released = self._released()
                 while True:
                     await self.handle.changed.wait()
@@ -187,6 +195,31 @@ class TenantSync:
                         self._enqueue_all_wanted.set()
         finally:
             self.objects.ready = False
+
+    async def _serve_kubelet_api(self) -> None:
+        if self._kubelet_api is not None:
+            await self._kubelet_api.serve(
+                self.key, self.handle.client, self.super_pod, self._kubelet_api_opened
+            )
+
+    def _kubelet_api_opened(self, endpoint: Endpoint | None) -> None:
+        """Follow a change of the address of the kubelet API, which is in the status of all virtual nodes."""
+        self._kubelet = endpoint
+        self.refresh_context()
+        for node in self.nodes.shown():
+            self._enqueue(self.key, Item(NODE, "", node))
+
+    def super_pod(self, namespace: str, name: str) -> SuperPod | None:
+        """Return where one of the tenant's Pods runs; None if it does not run on this super cluster."""
+        v = self.objects.tenant_caches.get(PODS, namespace, name)
+        if v is None:
+            return None
+        below = self.objects.super_namespace(namespace)
+        p = self._super_caches.get(PODS, below, name)
+        if p is None:
+            return None
+        stated = tuple(p.annotations.get(each) for each in (names.CLUSTER, names.NAMESPACE, names.UID))
+        return SuperPod(node_of(v), below) if stated == (self.key, namespace, v.uid) else None
 
     async def _prove(self) -> None:
         await self.handle.prove(sum(reflector.lists_taken for reflector in self.objects.tenant_caches.all()))
@@ -451,6 +484,7 @@ class TenantSync:
             priority_classes=spec.priority_classes,
             runtime_classes=self._runtime_classes,
             dns_nameserver=self._nameserver(),
+            kubelet=(self._kubelet.address, self._kubelet.port) if self._kubelet is not None else None,
             binds_streams=self._super_caches.role_bindings.synced,
         )
 

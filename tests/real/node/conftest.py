@@ -50,7 +50,7 @@ def node_bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestBed]:
 @pytest.fixture(scope="session")
 def node_pool(node_bed: TestBed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     """All roles of vcsync on these clusters."""
-    with System(node_bed, tmp_path_factory.mktemp("system")) as system:
+    with System(node_bed, tmp_path_factory.mktemp("system"), kubelet_api=True) as system:
         yield Pool(node_bed, system)
 
 

@@ -34,6 +34,17 @@ meta_option = click.option(
 )
 
 
+def options(*group: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """Return a decorator that adds several options, shown in this order."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(group):
+            command = option(command)
+        return command
+
+    return decorate
+
+
 def log_options(level: str = "info", form: str = "json") -> Callable[[Command], Command]:
     """Return a decorator that adds the logging options, with these defaults."""
 

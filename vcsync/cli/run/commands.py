@@ -26,6 +26,7 @@ from vcsync.cli.command.common import (
     log_options,
     meta_kubeconfig,
     meta_option,
+    options,
     parse_amounts,
     require_slice,
     status_option,
@@ -37,6 +38,7 @@ from vcsync.cli.controllers.commands import controllers
 from vcsync.cli.controlplane.commands import controlplane
 from vcsync.cli.hollow.commands import hollow
 from vcsync.cli.run import pool_role
+from vcsync.cli.run.kubelet_api_options import kubelet_api_options, kubelet_options_of
 from vcsync.cli.run.roles import (
     Settings,
     Tuning,
@@ -59,17 +61,6 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _TUNING = frozenset(each.name for each in dataclasses.fields(Tuning))
 
 _log = structlog.get_logger(__name__)
-
-
-def options(*group: Callable[[Any], Any]) -> Callable[[Command], Command]:
-    """Return a decorator that adds several options, shown in this order."""
-
-    def decorate(command: Command) -> Command:
-        for option in reversed(group):
-            command = option(command)
-        return command
-
-    return decorate
 
 
 role_options = options(
@@ -109,6 +100,7 @@ syncer_options = options(
         metavar="MIB",
         help="MiB of a syncer's memory that one tenant's objects may take; one with more is not synced.",
     ),
+    kubelet_api_options,
 )
 nsscheduler_options = options(
     click.option(
@@ -308,7 +300,7 @@ def tuning_of(given: Mapping[str, Any]) -> Tuning:
             known=(*DIMENSIONS, PODS, *OBJECTS),
         )
         require_slice("--default-slice", found["default_slice"])
-    tuning = Tuning(**found)
+    tuning = Tuning(**found, kubelet=kubelet_options_of(given))
     if tuning.suspect_after >= tuning.lost_after:
         raise WrongInputError(
             f"--suspect-after {tuning.suspect_after:g} must be less than --lost-after {tuning.lost_after:g}"

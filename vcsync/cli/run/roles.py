@@ -32,6 +32,7 @@ from vcsync.api.names import (
 from vcsync.api.objects import SuperCluster
 from vcsync.api.resources import SUPER_CLUSTERS
 from vcsync.cli.command.errors import FailedError
+from vcsync.cli.run.kubelet_api_options import KubeletOptions
 from vcsync.cli.run.supervision import MakeRole, Role
 from vcsync.fairqueue import ObjectName
 from vcsync.kube.client import Client
@@ -66,6 +67,7 @@ class Tuning:
     default_slice: Mapping[str, str] = field(default_factory=lambda: DEFAULT_SLICE)
     suspect_after: float = 75.0
     lost_after: float = 300.0
+    kubelet: KubeletOptions | None = None
 
 
 @dataclass(frozen=True)
@@ -235,9 +237,12 @@ class SyncerRole:
 
     async def _sync_until_changed(self, super_client: Client, kubeconfig: bytes) -> None:
         """Sync until the stored credentials change."""
-        from vcsync.syncer.service import Syncer, SyncerSettings  # noqa: PLC0415  only a syncer loads it
+        from vcsync.syncer.kubelet_api.settings import KubeletSettings  # noqa: PLC0415  only a syncer loads it
+        from vcsync.syncer.service import Syncer, SyncerSettings  # noqa: PLC0415
 
+        kubelet = self._tuning.kubelet
         settings = SyncerSettings(
+            kubelet=KubeletSettings(**kubelet._asdict()) if kubelet is not None else None,
             shard=self._shard,
             identity=self._identity,
             patrol_seconds=self._tuning.patrol_seconds,

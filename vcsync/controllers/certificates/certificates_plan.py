@@ -23,7 +23,7 @@ from vcsync.controllers.framework.plan import NOTHING, Controller, Delete, Plan,
 from vcsync.controllers.framework.worker import ReconcileContext, Worker
 from vcsync.kube.client import Client
 from vcsync.kube.errors import Conflict, NotFound
-from vcsync.kube.resources import CERTIFICATE_SIGNING_REQUESTS, Resource
+from vcsync.kube.resources import CERTIFICATE_SIGNING_REQUESTS, SUBJECT_ACCESS_REVIEWS
 from vcsync.objects.conditions import Condition, find_condition
 from vcsync.objects.envelope import Envelope, decode, untyped
 from vcsync.objects.signing_requests import SIGNERS, RequestError, common_name, is_kubelet_client, parse
@@ -34,9 +34,6 @@ SETTLED_KEPT = timedelta(hours=1)
 WAITING_KEPT = timedelta(hours=24)
 """Retention time of requests that wait for approval or for their certificate."""
 LONGEST_WAIT = 1000.0
-REVIEWS = Resource(
-    "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
-)
 _ITSELF = "Auto approving self kubelet client certificate after SubjectAccessReview."
 _ANOTHER = "Auto approving kubelet client certificate after SubjectAccessReview."
 
@@ -111,7 +108,9 @@ async def _may(client: Client, request: Envelope, subresource: str) -> bool:
         "version": "*",
     }
     spec = {to: asked[name] for to, name in who.items() if asked.get(name)}
-    answer = await client.create_raw(REVIEWS, {"spec": {**spec, "resourceAttributes": attributes}})
+    answer = await client.create_raw(
+        SUBJECT_ACCESS_REVIEWS, {"spec": {**spec, "resourceAttributes": attributes}}
+    )
     found: Mapping[str, Any] = msgspec.json.decode(answer)
     return bool((found.get("status") or {}).get("allowed"))
 

@@ -74,13 +74,13 @@ def virtual_node(p: Envelope, context: TenantContext) -> Json:
     return {
         "apiVersion": NODES.api_version,
         "kind": NODES.kind,
-        "metadata": {"name": name, "labels": _labels(p, name, context.super_id)},
+        "metadata": {"name": name, "labels": _labels(p, name, context)},
         "spec": spec,
-        "status": _status(p),
+        "status": _status(p, context),
     }
 
 
-def node_status_patch(v: Envelope, p: Envelope, now: str) -> Json | None:
+def node_status_patch(v: Envelope, p: Envelope, context: TenantContext, now: str) -> Json | None:
     """Return the merge patch of a virtual node (subresource status) if its node differs; None if it does not.
 
     Heartbeat times of conditions are ignored, since the virtual node's Lease is its heartbeat.
@@ -88,10 +88,11 @@ def node_status_patch(v: Envelope, p: Envelope, now: str) -> Json | None:
     Args:
         v: the virtual node.
         p: the super cluster's node.
+        context: the tenant's settings.
         now: RFC 3339 time, which becomes the heartbeat time of the conditions if they are written.
     """
     have: Json = untyped(v.status)
-    want = _status(p)
+    want = _status(p, context)
     patch: Json = {}
     for resources in ("capacity", "allocatable"):
         if changed := _map_change(want.get(resources) or {}, have.get(resources) or {}):
@@ -111,6 +112,14 @@ def readiness(node: Envelope) -> str:
     """Return the status of a node's Ready condition; "" if it has none."""
     conditions = decode(node.status, _Status).conditions
     return next((each.status for each in conditions if each.type == "Ready"), "")
+
+
+def kubelet_moved(old: Envelope, new: Envelope) -> bool:
+    """Return whether the address or the port of a virtual node's kubelet differs between two states of it."""
+    if old.status == new.status:
+        return False
+    before, after = untyped(old.status), untyped(new.status)
+    return any(before.get(each) != after.get(each) for each in ("addresses", "daemonEndpoints"))
 
 
 def node_gone_patch(v: Envelope, now: str) -> Json | None:
@@ -148,7 +157,9 @@ def node_patch(v: Envelope, p: Envelope, context: TenantContext) -> Json | None:
         context: the tenant's settings.
     """
     patch: Json = {}
-    labels = _map_change(_labels(p, v.name, context.super_id), v.labels, remove=False)
+    labels = _map_change(_labels(p, v.name, context), v.labels, remove=False)
+    if context.kubelet is None and names.STREAMS in v.labels:
+        labels[names.STREAMS] = None
     if labels:
         patch["metadata"] = {"labels": labels}
     have, theirs = decode(v.spec, _Spec), decode(p.spec, _Spec)
@@ -181,13 +192,15 @@ def without_effect(old: Envelope, new: Envelope, p: Envelope, context: TenantCon
     taints = scheduling_taints(after.taints) - scheduling_taints(before.taints)
     if any(key not in context.node_taint_keys for key, _ in taints):
         messages.append(TAINTED)
-    shown = _labels(p, new.name, context.super_id)
+    shown = _labels(p, new.name, context)
     labels = chosen_labels(new.labels) - chosen_labels(old.labels)
     return [*messages, LABELLED] if labels - shown.items() else messages
 
 
-def _labels(p: Envelope, name: str, super_id: str) -> dict[str, str]:
-    labels = {names.VIRTUAL_NODE: names.TRUE, names.SUPER_CLUSTER_ID: super_id}
+def _labels(p: Envelope, name: str, context: TenantContext) -> dict[str, str]:
+    labels = {names.VIRTUAL_NODE: names.TRUE, names.SUPER_CLUSTER_ID: context.super_id}
+    if context.kubelet is not None:
+        labels[names.STREAMS] = names.TRUE
     labels.update((label, p.labels[label]) for label in _COPIED_LABELS if label in p.labels)
     if len(name) <= names.MAX_LABEL_LENGTH:  # a node's name may be longer than a label's value
         labels[HOSTNAME_LABEL] = name
@@ -202,21 +215,34 @@ def _shown_taints(taints: list[Json], context: TenantContext) -> list[Json]:
     ]
 
 
-def _status(p: Envelope) -> Json:
+def _status(p: Envelope, context: TenantContext) -> Json:
     theirs: Json = untyped(p.status)
     info = theirs.get("nodeInfo") or {}
-    addresses = [address for address in theirs.get("addresses") or () if address.get("type") == "InternalIP"]
+    addresses, port = _endpoint(theirs.get("addresses") or [], context)
     return {
         "capacity": theirs.get("capacity") or {},
         "allocatable": theirs.get("allocatable") or {},
         "conditions": theirs.get("conditions") or [],
-        "addresses": [*addresses, {"type": "Hostname", "address": NO_KUBELET_HOST}],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": NO_KUBELET_PORT}},
+        "addresses": addresses,
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
         "nodeInfo": {
             **{key: info.get(key, "") for key in _PUBLIC_NODE_INFO},
             **dict.fromkeys(_PRIVATE_NODE_INFO, ""),
         },
     }
+
+
+def _endpoint(theirs: list[Json], context: TenantContext) -> tuple[list[Json], int]:
+    """Return the addresses and the port of a virtual node, at which the tenant's kube-apiserver looks for its kubelet.
+
+    Where the syncer serves the kubelet API, its address is the only one: a kube-apiserver takes the first address of the
+    types that it prefers.
+    """
+    if context.kubelet is not None:
+        address, port = context.kubelet
+        return [{"type": "InternalIP", "address": address}], port
+    addresses = [each for each in theirs if each.get("type") == "InternalIP"]
+    return [*addresses, {"type": "Hostname", "address": NO_KUBELET_HOST}], NO_KUBELET_PORT
 
 
 def _material(conditions: list[Json]) -> dict[Any, tuple[Any, ...]]:

@@ -179,6 +179,8 @@ class TenantContext(Struct, frozen=True, kw_only=True):
     dns_options: tuple[tuple[str, str], ...] = (("ndots", "5"),)
     node_taint_keys: frozenset[str] = frozenset()
     """Keys of node taints that the operator shows to tenants on virtual nodes."""
+    kubelet: tuple[str, int] | None = None
+    """Address and port at which the tenant's kube-apiserver reaches the kubelet API of virtual nodes, if it is served."""
     binds_streams: bool = False
     """Whether the syncer keeps RoleBindings for logs and exec in super namespaces: it has the rights for that."""
 

@@ -14,7 +14,8 @@ from vcsync.syncer.kinds.plan import Action, Create, TenantContext, View
 
 NAME: Final = names.service_account(names.ROLE_STREAMS)
 """Name of the RoleBinding."""
-_ROLE, _SUBJECTS = rbac.streams_binding()
+_ROLE, _CONTROL_PLANES = rbac.streams_binding()
+_, _WITH_SYNCER = rbac.streams_binding(names.ROLE_SYNCER)
 
 
 class _Binding(Struct, rename="camel"):
@@ -42,7 +43,8 @@ def bind(v: Envelope, namespace: str, context: TenantContext, view: View) -> tup
     if found.role_ref != _ROLE:
         return ()
     changes = metadata.metadata_patch(v, binding, context, **_metadata(v, context))
-    wrong = {} if found.subjects == _SUBJECTS else {"subjects": _SUBJECTS}
+    subjects = _subjects(context)
+    wrong = {} if found.subjects == subjects else {"subjects": subjects}
     return metadata.super_patch(ROLE_BINDINGS, binding, changes, wrong)
 
 
@@ -53,7 +55,7 @@ def create(v: Envelope, namespace: str, context: TenantContext) -> Create:
         "kind": ROLE_BINDINGS.kind,
         "metadata": {"name": NAME, "namespace": namespace, **_metadata(v, context)},
         "roleRef": _ROLE,
-        "subjects": _SUBJECTS,
+        "subjects": _subjects(context),
     }
     return Create("super", ROLE_BINDINGS, namespace, body)
 
@@ -62,6 +64,11 @@ def namespace_of(binding: Envelope) -> tuple[str, str] | None:
     """Return the item of the namespace that a RoleBinding is for; None if it is another RoleBinding."""
     tenant_namespace = binding.annotations.get(names.NAMESPACE)
     return ("", tenant_namespace) if binding.name == NAME and tenant_namespace else None
+
+
+def _subjects(context: TenantContext) -> list[dict[str, Any]]:
+    """Return who reaches the Pods: control planes, and the syncer if it serves the kubelet API of the tenant's nodes."""
+    return _WITH_SYNCER if context.kubelet is not None else _CONTROL_PLANES
 
 
 def _metadata(v: Envelope, context: TenantContext) -> dict[str, dict[str, str]]:

@@ -13,12 +13,14 @@ from vcsync.api.without_effect import CORDONED, LABELLED, TAINTED
 from vcsync.objects.envelope import Envelope, parse
 from vcsync.objects.merge_patch import merge_patch
 from vcsync.syncer.kinds.node import (
+    kubelet_moved,
     node_gone_patch,
     node_patch,
     node_status_patch,
     virtual_node,
     without_effect,
 )
+from vcsync.syncer.kinds.plan import TenantContext
 
 Json = dict[str, Any]
 LATER = "2026-05-01T13:00:00Z"
@@ -115,8 +117,51 @@ def test_no_api_server_can_call_the_address_of_a_virtual_node() -> None:
     made = virtual_node(envelope(node()), CONTEXT)
     assert made["status"]["daemonEndpoints"] == port
     made["status"]["daemonEndpoints"] = {"kubeletEndpoint": {"Port": 0}}
-    patch = node_status_patch(envelope(made), envelope(node()), LATER)
+    patch = node_status_patch(envelope(made), envelope(node()), CONTEXT, LATER)
     assert patch == {"status": {"daemonEndpoints": port}}
+
+
+SERVED = msgspec.structs.replace(SHOWING, kubelet=("192.0.2.7", 10305))
+
+
+def test_a_virtual_node_names_the_syncer_as_its_kubelet_if_that_serves_the_kubelet_api() -> None:
+    made = virtual_node(envelope(node()), SERVED)
+    assert made["status"]["addresses"] == [{"type": "InternalIP", "address": "192.0.2.7"}]
+    assert made["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10305}}
+    assert made["metadata"]["labels"][names.STREAMS] == "true"
+
+
+@pytest.mark.parametrize(("before", "after"), [(SHOWING, SERVED), (SERVED, SHOWING)])
+def test_a_virtual_node_follows_the_address_of_the_kubelet_api(
+    before: TenantContext, after: TenantContext
+) -> None:
+    made = virtual_node(envelope(node()), before)
+    made["metadata"]["uid"] = "v1"
+    wanted = virtual_node(envelope(node()), after)
+    status = node_status_patch(envelope(made), envelope(node()), after, LATER)
+    patch = node_patch(envelope(made), envelope(node()), after)
+    assert status is not None
+    assert patch is not None
+    patched = merge_patch(merge_patch(made, status), patch)
+    for field in ("addresses", "daemonEndpoints"):
+        assert patched["status"][field] == wanted["status"][field]
+    assert patched["metadata"]["labels"] == wanted["metadata"]["labels"]
+
+
+@pytest.mark.parametrize(
+    ("change", "moved"),
+    [
+        ({"daemonEndpoints": {"kubeletEndpoint": {"Port": 1}}}, True),
+        ({"addresses": [{"type": "InternalIP", "address": "192.0.2.8"}]}, True),
+        ({"addresses": None}, True),
+        ({"conditions": []}, False),
+        ({}, False),
+    ],
+)
+def test_a_tenant_that_moves_its_kubelet_is_noticed(change: Json, moved: bool) -> None:
+    before = virtual_node(envelope(node()), SERVED)
+    after = {**before, "status": {**before["status"], **change}}
+    assert kubelet_moved(envelope(before), envelope(after)) is moved
 
 
 def test_a_hostname_too_long_for_a_label_is_left_out() -> None:
@@ -163,11 +208,11 @@ NOT_READY = [{**node()["status"]["conditions"][0], "status": "Unknown", "reason"
 def test_only_material_changes_are_written(status: Json, patched: Json | None) -> None:
     v = shown(node())
     p = envelope(node(**status))
-    patch = node_status_patch(v, p, LATER)
+    patch = node_status_patch(v, p, SHOWING, LATER)
     assert patch == (None if patched is None else {"status": patched})
     if patch is not None:
         after = merge_patch(virtual_node(envelope(node()), SHOWING), patch)
-        assert node_status_patch(envelope(after), p, LATER) is None
+        assert node_status_patch(envelope(after), p, SHOWING, LATER) is None
 
 
 def test_cordon_and_shown_taints_are_copied_and_the_tenants_own_kept() -> None:
@@ -205,7 +250,7 @@ def test_a_removed_node_is_reported_once() -> None:
     after["metadata"]["uid"] = "v1"
     assert node_gone_patch(envelope(after), LATER) is None
     # When it comes back, the refresh says what it is again.
-    again = node_status_patch(envelope(after), envelope(node()), LATER)
+    again = node_status_patch(envelope(after), envelope(node()), SHOWING, LATER)
     assert again is not None
     assert again["status"]["conditions"][0]["status"] == "True"
 

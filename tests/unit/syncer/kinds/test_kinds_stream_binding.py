@@ -51,6 +51,14 @@ def test_a_changed_binding_is_corrected(bench: Bench) -> None:
     assert bench.get("super", ROLE_BINDINGS, NAME)["subjects"] == before
 
 
+def test_the_syncer_is_bound_as_well_where_it_serves_the_kubelet_api(bench: Bench) -> None:
+    bench.settle("namespaces", "", "shop")
+    bench.context = msgspec.structs.replace(bench.context, kubelet=("192.0.2.7", 10305))
+    bench.settle("namespaces", "", "shop")
+    subjects = bench.get("super", ROLE_BINDINGS, NAME)["subjects"]
+    assert [each["name"] for each in subjects] == ["vcsync-streams", "vcsync-syncer"]
+
+
 def test_a_binding_to_another_role_is_left_alone(bench: Bench) -> None:
     bench.settle("namespaces", "", "shop")
     bench.edit("super", ROLE_BINDINGS, NAME, {"roleRef": {"name": "admin"}, "subjects": []})

@@ -1,0 +1,94 @@
+"""kubectl logs, exec, attach, cp, debug and port-forward of a tenant with a kube-apiserver of its own, in real containers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.real.node.node_kit import Namespace, fetch
+from tests.real.pool.pool_kit import Pool, Space, container, pod
+from tests.real.waiting import eventually
+
+SHELL = ["sh", "-c"]
+SERVER = "mkdir /www && echo page of $HOSTNAME > /www/index.html && exec httpd -f -p 8080 -h /www"
+
+
+@pytest.fixture
+def space(node_pool: Pool) -> Iterator[Space]:
+    """A namespace of the external tenant, with a slice on each super cluster."""
+    with node_pool.space("outside") as space:
+        yield space
+
+
+@pytest.fixture
+def user(space: Space) -> Namespace:
+    """kubectl of the tenant in that namespace."""
+    return Namespace(space.tenant, space.name)
+
+
+def start(
+    space: Space, user: Namespace, name: str, script: str, super_id: str = "r1", **spec: object
+) -> None:
+    """Run a script in a container, and wait until the tenant reaches it."""
+    space.apply(
+        pod(name, on=super_id, containers=[container(image="busybox:1.35", command=[*SHELL, script])], **spec)
+    )
+    space.running(name)
+    # The kubelet API is open a moment after the first virtual node exists.
+    eventually(lambda: user.run("exec", name, "--", "true").returncode == 0)
+
+
+@pytest.mark.parametrize("super_id", ["r1", "r2"])
+def test_logs_are_those_of_the_container(space: Space, user: Namespace, super_id: str) -> None:
+    start(space, user, "speaker", "for i in 1 2 3; do echo line $i; done; exec sleep 3600", super_id)
+    assert user.kubectl("logs", "speaker") == "line 1\nline 2\nline 3\n"
+    assert user.kubectl("logs", "speaker", "--tail=2") == "line 2\nline 3\n"
+    assert "Z line 1\n" in user.kubectl("logs", "speaker", "--timestamps", "--since=1h")
+    assert "not found" in user.run("logs", "speaker", "--previous").stderr
+    assert user.follow("speaker", until="line 3") == "line 1\nline 2\nline 3\n"
+
+
+def test_exec_runs_a_command_in_the_container(space: Space, user: Namespace) -> None:
+    start(space, user, "worker", "exec sleep 3600")
+    done = user.run("exec", "worker", "--", "sh", "-c", "cat /proc/1/comm; echo wrong >&2; exit 7")
+    assert (done.returncode, done.stdout) == (7, "sleep\n")
+    assert done.stderr == "wrong\ncommand terminated with exit code 7\n"
+    assert user.kubectl("exec", "--stdin", "worker", "--", "tr", "a-z", "A-Z", text="typed") == "TYPED"
+    missing = user.run("exec", "worker", "--", "no-such-program")
+    assert missing.returncode != 0
+    assert "no-such-program" in missing.stderr
+
+
+def test_files_are_copied_both_ways(space: Space, user: Namespace, tmp_path: Path) -> None:
+    start(space, user, "worker", "exec sleep 3600")
+    sent, got = tmp_path / "sent", tmp_path / "got"
+    sent.write_bytes(bytes(range(256)) * 1024)
+    user.kubectl("cp", str(sent), "worker:/tmp/file")
+    user.kubectl("cp", "worker:/tmp/file", str(got))
+    assert got.read_bytes() == sent.read_bytes()
+
+
+def test_port_forward_reaches_a_server_in_the_pod(space: Space, user: Namespace) -> None:
+    start(space, user, "server", SERVER)
+    with user.forwarded("server", 8080) as port:
+        assert eventually(lambda: fetch(port, "/")).startswith("page of ")
+
+
+def test_debug_attaches_to_an_ephemeral_container(space: Space, user: Namespace) -> None:
+    start(space, user, "patient", "exec sleep 3600")
+    done = user.run(
+        "debug", "--stdin", "patient", "--image=busybox:1.35", "--profile=baseline", "--container=surgeon",
+        "--", "sh", "-c", "echo seen; cat", text="typed\n",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    # What the container wrote before kubectl was attached is in its log only.
+    eventually(lambda: user.kubectl("logs", "patient", "--container=surgeon") == "seen\ntyped\n")
+
+
+def test_a_stream_ends_with_its_pod(space: Space, user: Namespace) -> None:
+    start(space, user, "brief", "exec sleep 3600", terminationGracePeriodSeconds=1)
+    user.kubectl("delete", "pod", "brief", "--wait=false")
+    done = user.run("logs", "--follow", "brief")
+    assert done.returncode in {0, 1}

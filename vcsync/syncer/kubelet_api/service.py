@@ -1,0 +1,101 @@
+"""Starts and ends the kubelet APIs of a syncer's tenants, with their sessions."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import structlog
+
+from vcsync.kube.client import Client
+from vcsync.kube.connection import Connection
+from vcsync.kube.errors import KubeError
+from vcsync.syncer.kubelet_api.access import Access, NoClientCA, client_ca
+from vcsync.syncer.kubelet_api.certificates import self_signed, server_context
+from vcsync.syncer.kubelet_api.server import FindPod, KubeletServer
+from vcsync.syncer.kubelet_api.settings import Endpoint, KubeletSettings, candidates
+
+READ_SECONDS = 60.0
+"""Seconds between two reads of a tenant's client CA."""
+_log = structlog.get_logger(__name__)
+
+
+class NoFreePort(Exception):
+    """Every port of the kubelet API is in use."""
+
+
+class KubeletApi:
+    """The kubelet APIs of all tenants of one syncer.
+
+    Args:
+        settings: The operator's settings.
+        super_id: Id of the super cluster.
+        connection: Address and credentials of the super cluster.
+    """
+
+    def __init__(self, settings: KubeletSettings, super_id: str, connection: Connection) -> None:
+        self._settings = settings
+        self._super_id = super_id
+        self._connection = connection
+        self._ports: dict[str, int] = {}
+        self._identity = settings.identity or self_signed(settings.address, datetime.now(UTC))
+
+    async def serve(
+        self, tenant: str, client: Client, find: FindPod, opened: Callable[[Endpoint | None], None]
+    ) -> None:
+        """Serve the kubelet API of one tenant until cancelled.
+
+        Args:
+            tenant: Cluster key.
+            client: Client of its control plane.
+            find: Finds its Pods.
+            opened: Called with the address whenever it has changed; None: the API is not served.
+        """
+        server = KubeletServer(tenant, self._super_id, self._connection, find, Access(client, time.monotonic))
+        served = ""
+        try:
+            while True:
+                try:
+                    authority = await client_ca(client)
+                    if authority != served:
+                        await self._restart(server, tenant, authority, opened)
+                        served = authority
+                except (KubeError, NoClientCA, NoFreePort, ValueError) as error:
+                    _log.warning(
+                        "the kubelet API is not served",
+                        tenant=tenant,
+                        super_cluster=self._super_id,
+                        error=str(error),
+                    )
+                await asyncio.sleep(READ_SECONDS)
+        finally:
+            await server.stop()
+            self._ports.pop(tenant, None)
+
+    async def _restart(
+        self, server: KubeletServer, tenant: str, authority: str, opened: Callable[[Endpoint | None], None]
+    ) -> None:
+        """Serve with another client CA. Streams that are open end.
+
+        Raises:
+            NoFreePort: There is no port.
+            ValueError: A certificate is not usable.
+        """
+        context = server_context(self._identity, authority)
+        await server.stop()
+        before = self._ports.pop(tenant, 0)
+        taken = set(self._ports.values())
+        host = self._settings.listen or self._settings.address
+        for port in candidates(tenant, self._settings.ports, taken):
+            self._ports[tenant] = port
+            try:
+                await server.start(host, port, context)
+            except OSError as error:
+                _log.info("a port of the kubelet API is in use", port=port, error=str(error))
+                continue
+            if port != before:
+                opened(Endpoint(self._settings.address, port))
+            return
+        self._ports.pop(tenant, None)
+        opened(None)
+        raise NoFreePort("every port is in use; widen --kubelet-ports")

@@ -1,0 +1,43 @@
+"""The operator's settings of the kubelet API, and the port of each tenant. Pure."""
+
+import zlib
+from collections.abc import Collection, Iterator
+
+from msgspec import Struct
+
+
+class KubeletSettings(Struct, frozen=True, kw_only=True):
+    """Where tenants' control planes reach the kubelet API of virtual nodes."""
+
+    address: str
+    """IP address at which they reach this process. Virtual nodes have it as their InternalIP."""
+    listen: str = ""
+    """Address to listen on; empty: `address`."""
+    ports: tuple[int, int]
+    """First and last port. Each tenant has one of its own."""
+    identity: bytes = b""
+    """Serving certificate with its chain, and its key, as PEM; empty: a self-signed one."""
+
+
+class Endpoint(Struct, frozen=True):
+    """Where the kubelet API of one tenant's virtual nodes is."""
+
+    address: str
+    port: int
+
+
+def candidates(tenant: str, ports: tuple[int, int], taken: Collection[int]) -> Iterator[int]:
+    """Yield the ports that a tenant may have, the preferred one first, which is the same in every process.
+
+    Args:
+        tenant: Cluster key.
+        ports: First and last port.
+        taken: Ports of other tenants.
+    """
+    first, last = ports
+    count = last - first + 1
+    start = zlib.crc32(tenant.encode()) % count
+    for offset in range(count):
+        port = first + (start + offset) % count
+        if port not in taken:
+            yield port

@@ -266,6 +266,20 @@ async def test_a_server_that_is_down_is_503_until_it_is_back(
     door.plane.vcsync("tenant", "delete", "behind")
 
 
+def test_a_stopped_server_is_told_from_a_slow_one(door: Door, admin: User, testbed: TestBed) -> None:
+    """Its connections stay open, and the kernel accepts new ones. The other tenant notices nothing."""
+    acme = door.user("acme", "default")
+    cluster = testbed.tenants["umbrella"]
+    cluster.pause("kube-apiserver")
+    try:
+        answer = admin.run("create", "configmap", "late")
+        assert "does not answer; try again" in answer.stderr
+        assert acme.kubectl("get", "namespace", "default", "-o", "name") == "namespace/default\n"
+    finally:
+        cluster.resume("kube-apiserver")
+    eventually(lambda: admin.run("get", "namespaces").returncode == 0)
+
+
 def test_helm_installs_a_chart(admin: User, tmp_path: Path) -> None:
     chart = tmp_path / "one"
     (chart / "templates").mkdir(parents=True)

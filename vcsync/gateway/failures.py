@@ -29,6 +29,17 @@ def unreachable(error: BaseException) -> StatusError:
     return unavailable("the API server of this control plane cannot be reached; try again", RETRY_SECONDS)
 
 
+def unresponsive(*, again: bool) -> StatusError:
+    """Return the answer if the API server answers nothing at all: 503.
+
+    Args:
+        again: Whether clients may repeat the request by themselves. A write may have been done.
+    """
+    return unavailable(
+        "the API server of this control plane does not answer; try again", RETRY_SECONDS if again else None
+    )
+
+
 def credential_refused() -> StatusError:
     """Return the answer if the API server refuses the gateway: a 401 would blame the credentials of the client."""
     return unavailable(

@@ -21,9 +21,17 @@ from vcsync.apiserver.request.reply import Reply, Stream
 from vcsync.apiserver.request.request_info import Query, RequestInfo
 from vcsync.gateway.access import REVIEWS, impersonated_upstream
 from vcsync.gateway.bodies import AnswerBody, RequestBody, arrived_body
-from vcsync.gateway.failures import NO_DECISION, NO_KEYS, NO_LONGER, credential_refused, unreachable
+from vcsync.gateway.failures import (
+    NO_DECISION,
+    NO_KEYS,
+    NO_LONGER,
+    credential_refused,
+    unreachable,
+    unresponsive,
+)
 from vcsync.gateway.headers import Pairs, body_length, joined, request_headers, response_headers
 from vcsync.gateway.impersonation import impersonation_headers
+from vcsync.gateway.liveness import Unresponsive, answer_of
 from vcsync.gateway.paths import forwarded_target
 from vcsync.gateway.requests import credential, logged, request
 from vcsync.gateway.upgrades import UPGRADED, upgraded
@@ -173,9 +181,11 @@ async def _asked(  # noqa: PLR0917 - the parts of a request
         headers.append(("Content-Type", JSON))
     try:
         async with asyncio.timeout(REVIEW_SECONDS):
-            response = await request(pool, method, path, headers, body)
+            response = await answer_of(pool, request(pool, method, path, headers, body))
             async with response:
                 answer = await _read(response)
+    except Unresponsive as error:
+        raise unresponsive(again=True) from error
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         raise unreachable(error) from error
     if response.status == UNAUTHORIZED:
@@ -214,10 +224,12 @@ async def _sent(
         headers = headers if length is None else [*headers, ("Content-Length", str(length))]
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            response = await request(pool, incoming.method, target, headers, body)
+            response = await answer_of(pool, request(pool, incoming.method, target, headers, body))
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         if body is not None and body.error is not None:
             raise body.error from error
+        if isinstance(error, Unresponsive):
+            raise unresponsive(again=incoming.method in BODILESS) from error
         raise unreachable(error) from error
     if response.status in (UNAUTHORIZED, PROXY_UNAUTHORIZED) or response.status < OK:
         response.close()

@@ -10,7 +10,7 @@ from vcsync.apiserver.handlers.connect import tunnel
 from vcsync.apiserver.request.reply import Reply, Stream
 from vcsync.gateway.failures import RETRY_SECONDS, unreachable
 from vcsync.gateway.headers import Pairs, response_headers
-from vcsync.gateway.upstreams import CONNECT_SECONDS, MAX_CONNECTIONS, Pool
+from vcsync.gateway.upstreams import CONNECT_SECONDS, MAX_CONNECTIONS, Pool, connected
 from vcsync.streams.raw_response import (
     MAX_ERROR_BYTES,
     MAX_HEAD_BYTES,
@@ -21,7 +21,6 @@ from vcsync.streams.raw_response import (
 )
 from vcsync.streams.upgrade_headers import forwarded_upgrade
 
-HTTPS = 443
 UNAUTHORIZED = 401
 MIN_REFUSAL, MAX_REFUSAL = 400, 600
 MAX_DIGITS = 6
@@ -73,22 +72,14 @@ async def upgraded(  # noqa: PLR0917 - one request
 async def _opened(pool: Pool, request: str, lines: Sequence[str]) -> AsyncIterator[RawResponse]:
     if len(pool.streams) >= MAX_CONNECTIONS:
         raise too_many_requests("too many streams are open, please try again later", RETRY_SECONDS)
-    parts = urlsplit(pool.url)
-    host, port = parts.hostname or "", parts.port or HTTPS
     writer = None
     try:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                reader, writer = await asyncio.open_connection(
-                    host,
-                    port,
-                    ssl=pool.context,
-                    server_hostname=pool.server_name or host,
-                    limit=MAX_HEAD_BYTES,
-                )
+                reader, writer = await connected(pool, MAX_HEAD_BYTES)
             pool.streams.add(writer.transport.abort)
             keep_alive(writer.get_extra_info("socket"))
-            head = [f"{request} HTTP/1.1", f"Host: {parts.netloc}", *lines, "", ""]
+            head = [f"{request} HTTP/1.1", f"Host: {urlsplit(pool.url).netloc}", *lines, "", ""]
             writer.write("\r\n".join(head).encode())
             status, headers = await read_head(reader)
         except (OSError, TimeoutError) as error:

@@ -8,6 +8,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -19,8 +20,11 @@ from vcsync.kube.connector import Connector
 from vcsync.kube.kubeconfig import server_url
 from vcsync.streams.raw_response import keep_alive
 
-CONNECT_SECONDS = 10.0
-"""Time to wait for a free connection, and for TCP and TLS."""
+HTTPS = 443
+CONNECT_SECONDS = 4.0
+"""Timeout of TCP and TLS together."""
+FREE_SECONDS = 10.0
+"""Time to wait for a free connection, besides."""
 IDLE_SECONDS = 30.0
 """Time for which an idle connection is kept. It is shorter than that of API servers, which is 90 seconds or more."""
 MAX_CONNECTIONS = 1000
@@ -43,6 +47,7 @@ class Pool:
         session: Connections for requests and watches.
         streams: Functions that end the answers and upgraded connections that are open.
         failing: Whether the last request did not reach the server.
+        probe: Asks whether the server answers at all; see `liveness`.
     """
 
     tenant: str
@@ -52,6 +57,7 @@ class Pool:
     session: aiohttp.ClientSession
     streams: set[Callable[[], None]] = field(default_factory=set)
     failing: bool = False
+    probe: asyncio.Task[bool] | None = None
 
     @property
     def server_name(self) -> str | None:
@@ -60,6 +66,8 @@ class Pool:
 
     async def close(self) -> None:
         """End everything that is open, and close all connections."""
+        if self.probe is not None:
+            self.probe.cancel()
         for end in list(self.streams):
             end()
         await self.session.close()
@@ -154,7 +162,7 @@ def _open(tenant: str, upstream: Upstream) -> Pool:
             keepalive_timeout=IDLE_SECONDS,
             prepare=keep_alive,
         ),
-        timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS),
+        timeout=aiohttp.ClientTimeout(total=None, connect=FREE_SECONDS, sock_connect=CONNECT_SECONDS),
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=False,
         auto_decompress=False,
@@ -164,3 +172,20 @@ def _open(tenant: str, upstream: Upstream) -> Pool:
         skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
     )
     return Pool(tenant, upstream, server_url(upstream.server), context, session)
+
+
+async def connected(pool: Pool, limit: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Open a connection of its own to the API server of a pool.
+
+    Args:
+        pool: Connections of the tenant.
+        limit: Bytes that are read ahead, and longest head of an answer.
+
+    Raises:
+        OSError: The server cannot be reached.
+    """
+    parts = urlsplit(pool.url)
+    host = parts.hostname or ""
+    return await asyncio.open_connection(
+        host, parts.port or HTTPS, ssl=pool.context, server_hostname=pool.server_name or host, limit=limit
+    )

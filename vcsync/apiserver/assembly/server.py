@@ -345,7 +345,9 @@ def assemble(
         metrics.registry.register(TenantUsage(meter.totals))
     if limiter is not None:
         metrics.registry.register(limiter.counts)
-    long_running = LongRunningRequests(identity.authenticate, identity.exists, guests)
+    long_running = LongRunningRequests(
+        identity.authenticate, identity.exists, guests, suspended=identity.is_suspended
+    )
     limits = limits or Limits()
     storage_limit = StorageLimit(store, limits.storage_bytes, limits.storage_objects)
     caches = ServerCaches(

@@ -1,6 +1,7 @@
 """The filter for long-running requests: registers watches and streams, so that they end with their credentials."""
 
 from vcsync.apiserver.audit import request_log
+from vcsync.apiserver.filters.suspension import only_reads
 from vcsync.apiserver.handlers.exchange import Incoming
 from vcsync.apiserver.registry.long_running import LongRunningRequests
 from vcsync.apiserver.request.caller import Caller
@@ -31,4 +32,5 @@ def track_long_running(
             incoming.headers.get("Authorization"),
             incoming.abort,
             grants=admitted.grants,
+            reads=only_reads(incoming.method, info),
         )

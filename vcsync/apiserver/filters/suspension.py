@@ -50,7 +50,7 @@ def refuse_suspended(
     Raises:
         StatusError: 403.
     """
-    if caller.system or not identity.is_suspended(tenant) or _reads(incoming.method, info):
+    if caller.system or not identity.is_suspended(tenant) or only_reads(incoming.method, info):
         return
     if not caller.impersonated and _is_own_work(_ROLES.get(caller.user.name, ()), info):
         return
@@ -59,7 +59,8 @@ def refuse_suspended(
     raise StatusError(403, "Forbidden", f"forbidden: {WHY}", empty_details=True)
 
 
-def _reads(method: str, info: RequestInfo) -> bool:
+def only_reads(method: str, info: RequestInfo) -> bool:
+    """Return whether users of a suspended tenant may make a request."""
     if method in READS:
         return info.subresource not in INTO_PODS and info.verb != "proxy"
     return info.verb == "create" and not info.subresource and (info.group, info.resource) in REVIEWS

@@ -2,7 +2,8 @@
 
 A request is authenticated again when an object changes that its credentials depend on: the revocation list of its
 tenant, the tenant itself, or the ServiceAccount, Pod or Node that a token is bound to. The request of a guest also
-depends on its grants, their acceptance, and the time at which they expire.
+depends on its grants, their acceptance, and the time at which they expire. A request that does more than read, such as
+exec, ends when its tenant is suspended.
 """
 
 import asyncio
@@ -54,6 +55,7 @@ class LongRunningRequest:
         authorization: Value of the Authorization header, if the request has one.
         abort: Aborts the connection of the request.
         grants: Grants that admitted the caller as a guest of `tenant`.
+        reads: Whether a suspended tenant may make the request.
         keys: Keys of the store on which the validity of the credentials and grants depends.
         timer: Checks the request again when the first of its grants expires.
     """
@@ -65,6 +67,7 @@ class LongRunningRequest:
     authorization: str | None
     abort: Callable[[], None]
     grants: tuple[Granted, ...] = ()
+    reads: bool = True
     keys: tuple[str, ...] = ()
     timer: asyncio.TimerHandle | None = None
 
@@ -81,6 +84,7 @@ class LongRunningRequests:
         exists: Returns whether a tenant exists.
         guests: Returns a caller as a guest of a tenant, or unchanged. None: there are no grants.
         clock: Returns seconds since the epoch.
+        suspended: Returns whether a tenant is suspended.
     """
 
     def __init__(
@@ -89,10 +93,13 @@ class LongRunningRequests:
         exists: Callable[[str], bool],
         guests: Guests | None = None,
         clock: Callable[[], float] = time.time,
+        *,
+        suspended: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._authenticate = authenticate
         self._exists = exists
         self._guests = guests
+        self._suspended = suspended
         self._clock = clock
         self._by_key: defaultdict[str, set[LongRunningRequest]] = defaultdict(set)
         self._due: dict[LongRunningRequest, None] = {}
@@ -107,6 +114,7 @@ class LongRunningRequests:
         abort: Callable[[], None],
         *,
         grants: tuple[Granted, ...] = (),
+        reads: bool = True,
     ) -> LongRunningRequest:
         """Register a request that has just been authenticated. The arguments are those of `LongRunningRequest`."""
         keys = {f"{TENANTS}{each}" for each in (caller.tenant, tenant) if each and each != ALL}
@@ -114,7 +122,7 @@ class LongRunningRequests:
         for grant in grants:
             keys |= {grant_key(tenant or "", grant.name), offer_key(caller.tenant, f"{tenant}.{grant.name}")}
         request = LongRunningRequest(
-            self, caller, tenant, certificate, authorization, abort, grants, tuple(keys)
+            self, caller, tenant, certificate, authorization, abort, grants, reads, tuple(keys)
         )
         self._schedule(request)
         for key in request.keys:
@@ -171,7 +179,7 @@ class LongRunningRequests:
                     await asyncio.sleep(0)
                 if not await self._is_valid(request):
                     _log.info(
-                        "a long-running request was ended: its credentials are no longer valid",
+                        "a long-running request was ended: its credentials are no longer valid, or its tenant is suspended",
                         tenant=request.caller.tenant,
                     )
                     request.end()
@@ -190,6 +198,8 @@ class LongRunningRequests:
         except StoreError:
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._retry, request)
             return True
+        if not request.reads and not caller.system and self._suspended(request.tenant or caller.tenant):
+            return False
         gone = request.tenant and request.tenant != ALL and not self._exists(request.tenant)
         same = caller.tenant == request.caller.tenant and caller.user.name == request.caller.user.name
         return same and not gone

@@ -34,6 +34,9 @@ class Anybody:
     def exists(self, tenant):
         return tenant == "a"
 
+    def is_suspended(self, tenant):
+        return False
+
     def tenants(self):
         return ["a"]
 

@@ -21,9 +21,11 @@ class World:
     """Long-running requests, the callers that are refused, and the requests that were aborted."""
 
     def __init__(self):
-        self.refused, self.tenants, self.aborted = set(), {"a", "b"}, []
+        self.refused, self.tenants, self.aborted, self.suspended = set(), {"a", "b"}, [], set()
         self.broken = 0
-        self.requests = LongRunningRequests(self.authenticate, self.tenants.__contains__)
+        self.requests = LongRunningRequests(
+            self.authenticate, self.tenants.__contains__, suspended=self.suspended.__contains__
+        )
         self.asked = []
 
     async def authenticate(self, certificate, authorization, tenant):
@@ -36,8 +38,10 @@ class World:
             raise StatusError(401, "Unauthorized", "Unauthorized")
         return caller
 
-    def open(self, caller, name, tenant=None):
-        return self.requests.register(caller, tenant, None, name, lambda: self.aborted.append(name))
+    def open(self, caller, name, tenant=None, *, reads=True):
+        return self.requests.register(
+            caller, tenant, None, name, lambda: self.aborted.append(name), reads=reads
+        )
 
     def change(self, key, value=None):
         self.requests.changed([Change(2, key, value, b"{}", 1)])
@@ -68,6 +72,17 @@ async def test_a_revoked_certificate_or_a_deleted_tenant_ends_its_requests(world
     world.change(key)
     await world.until(lambda: world.aborted)
     assert (world.aborted, world.asked) == (["alice"], ["alice"])
+
+
+async def test_a_suspended_tenant_keeps_its_watches_and_loses_its_terminals(world):
+    world.open(ALICE, "alice")
+    world.open(BOT, "bot", reads=False)
+    world.open(OPERATOR, "root", "a", reads=False)
+    world.open(BOT, "bot", "b", reads=False)
+    world.suspended.add("a")
+    world.change("~vcsync/tenants/a", b"{}")
+    await world.until(lambda: len(world.asked) == 4)
+    assert world.aborted == ["bot"]
 
 
 @pytest.mark.parametrize("key", ["a/core/serviceaccounts/ns/bot", "a/core/pods/ns/p", "a/core/nodes/n"])

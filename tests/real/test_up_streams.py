@@ -280,6 +280,23 @@ def test_a_revoked_certificate_ends_every_stream(pool: Pool, tmp_path: Path) -> 
         following.wait(limit(DEADLINE))
 
 
+def test_suspension_ends_terminals_and_keeps_watches(pool: Pool) -> None:
+    data = f"--data {pool.up.data}"
+    with (
+        pool.umbrella.running("exec", POD, "--", "sh", "-c", "echo begun; exec sleep 300") as executing,
+        pool.umbrella.running("get", "namespaces", "--watch", "--output=name") as watching,
+    ):
+        for each in (executing, watching):
+            assert each.stdout is not None
+            assert each.stdout.readline()
+        pool.up.type(f"vcsync tenant suspend umbrella {data}")
+        executing.wait(limit(DEADLINE))
+        assert watching.poll() is None
+        watching.kill()
+    assert "suspended" in pool.umbrella.refused("create", "configmap", "late")
+    pool.up.type(f"vcsync tenant resume umbrella {data}")
+
+
 @contextmanager
 def kubelet_away(r1: Cluster) -> Iterator[None]:
     """Let the Node of r1 lead to a port that nobody serves."""

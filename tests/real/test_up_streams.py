@@ -67,6 +67,13 @@ def test_exec_passes_input_output_and_the_exit_code(user: User, protocol: dict[s
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_long_output_arrives_whole(user: User, protocol: dict[str, str]) -> None:
+    size = 20_000_000
+    output = user.kubectl("exec", POD, "--", "head", "-c", str(size), "/dev/zero", **protocol)
+    assert len(output) == size
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_files_are_copied_in_both_directions(
     user: User, pool: Pool, tmp_path: Path, protocol: dict[str, str]
 ) -> None:

@@ -18,6 +18,7 @@ from vcsync.apiserver.tenants.registry import TenantRegistry
 from vcsync.kube import tls
 from vcsync.kube.connector import Connector
 from vcsync.kube.kubeconfig import server_url
+from vcsync.streams.connection import open_connection
 from vcsync.streams.raw_response import keep_alive
 
 HTTPS = 443
@@ -186,6 +187,6 @@ async def connected(pool: Pool, limit: int) -> tuple[asyncio.StreamReader, async
     """
     parts = urlsplit(pool.url)
     host = parts.hostname or ""
-    return await asyncio.open_connection(
-        host, parts.port or HTTPS, ssl=pool.context, server_hostname=pool.server_name or host, limit=limit
+    return await open_connection(
+        host, parts.port or HTTPS, tls=pool.context, server_hostname=pool.server_name or host, limit=limit
     )

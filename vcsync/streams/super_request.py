@@ -12,6 +12,7 @@ from vcsync.kube.connection import Connection, Credentials
 from vcsync.kube.errors import CredentialsError, KubeError
 from vcsync.kube.resources import PODS
 from vcsync.streams import refusals
+from vcsync.streams.connection import open_connection
 from vcsync.streams.error_frames import ErrorFrames
 from vcsync.streams.raw_response import MAX_HEAD_BYTES, RawResponse, keep_alive, read_head
 
@@ -65,11 +66,11 @@ async def dialled(
             raise CredentialsError("field cluster.proxy-url: streams do not pass a proxy; leave it out")
         parts = urlsplit(credentials.url)
         host, tls = parts.hostname or "", credentials.tls
-        reader, writer = await asyncio.open_connection(
+        reader, writer = await open_connection(
             host,
             parts.port or (443 if tls else 80),
-            ssl=tls,
-            server_hostname=(credentials.server_name or host) if tls else None,
+            tls=tls,
+            server_hostname=credentials.server_name or host,
             limit=MAX_HEAD_BYTES,
         )
     except (OSError, KubeError) as error:

@@ -61,6 +61,13 @@ def test_exec_runs_a_command_in_the_container(space: Space, user: Namespace) -> 
     assert "no-such-program" in missing.stderr
 
 
+def test_long_output_arrives_whole(space: Space, user: Namespace) -> None:
+    start(space, user, "worker", "exec sleep 3600")
+    size = 20_000_000
+    for _ in range(3):
+        assert len(user.kubectl("exec", "worker", "--", "head", "-c", str(size), "/dev/zero")) == size
+
+
 def test_files_are_copied_both_ways(space: Space, user: Namespace, tmp_path: Path) -> None:
     start(space, user, "worker", "exec sleep 3600")
     sent, got = tmp_path / "sent", tmp_path / "got"

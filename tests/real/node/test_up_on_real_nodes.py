@@ -24,6 +24,7 @@ def test_pods_of_vcsync_up_run_in_real_containers(up: Up, tmp_path: Path) -> Non
             assert status["containerID"].startswith("containerd://")
         assert up.kubectl("logs deployment/web") == "begun\n"
         assert up.kubectl("exec deployment/web -- cat /proc/1/comm") == "sleep\n"
+        assert up.kubectl("exec deployment/web -- head -c 20000000 /dev/zero | wc -c") == "20000000\n"
         assert up.kubectl("exec -i deployment/web -- wc -c <<< 12345") == "6\n"
         assert "exit code 7" in up.kubectl("exec deployment/web -- sh -c 'exit 7' 2>&1 || true")
         assert up.end(signal.SIGTERM) == 0

@@ -24,6 +24,7 @@ from vcsync.apiserver.request.caller import MASTERS
 from vcsync.apiserver.tenants import pki
 from vcsync.apiserver.tenants.records import Authority
 from vcsync.apiserver.tenants.registry import TenantRegistry
+from vcsync.streams.connection import open_connection
 from vcsync.streams.raw_response import MAX_HEAD_BYTES, RawResponse, read_head
 
 USER = "kube-apiserver-kubelet-client"
@@ -114,8 +115,8 @@ class Kubelets:
         endpoint = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                return await asyncio.open_connection(
-                    host, port, ssl=context, server_hostname=host, limit=MAX_HEAD_BYTES
+                return await open_connection(
+                    host, port, tls=context, server_hostname=host, limit=MAX_HEAD_BYTES
                 )
         except ssl.SSLError as error:
             raise errors.internal(f"error dialing backend: {tls.fault(error, host)}") from error

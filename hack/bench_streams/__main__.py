@@ -25,7 +25,7 @@ LEAST_RATE, MOST_ADDED = 0.8, 5.0
 """The aims: ratio of the rates, and added milliseconds of a short command."""
 LINE = "x" * 1023
 QUOTA = "cpu=500m,memory=512Mi"
-"""Of each namespace, so that one node has room for both tenants."""
+"""Default quota of namespaces, with which one node has room for both tenants."""
 
 
 @click.command()

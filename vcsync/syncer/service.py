@@ -87,7 +87,7 @@ class SyncerSettings(Struct, frozen=True, kw_only=True):
     shard: tuple[int, int] = (1, 1)
     """(number, count) of the shard of tenants; the first shard writes the SuperCluster's status."""
     kubelet: KubeletSettings | None = None
-    """Where the kubelet API of virtual nodes is served. None: nowhere."""
+    """Settings of the kubelet API of virtual nodes. None: it is not served."""
     identity: str = "syncer"
     """Name of this process in the SuperCluster's status and in leases."""
 
@@ -506,6 +506,7 @@ class Syncer:
                 {"item": "/".join(item), "reason": parked.reason, "age": now - parked.since}
                 for item, parked in itertools.islice(self._waiting.of(key), WAITING_SHOWN)
             ],
+            "kubeletApi": self._kubelet_api.state(key) if self._kubelet_api is not None else None,
             "caches": _cache_states(tenant.objects.tenant_caches.all()) if tenant is not None else {},
         }
 

@@ -18,12 +18,15 @@ _PORTS = re.compile(r"(\d{1,5})-(\d{1,5})")
 
 
 class KubeletOptions(NamedTuple):
-    """Where the kubelet API of virtual nodes is served; see `vcsync.syncer.kubelet_api.settings.KubeletSettings`."""
+    """Options of the kubelet API; see `vcsync.syncer.kubelet_api.settings.KubeletSettings`."""
 
     address: str
     listen: str
     ports: tuple[int, int]
     identity: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"KubeletOptions({self.address!r}, {self.ports})"
 
 
 kubelet_api_options = options(

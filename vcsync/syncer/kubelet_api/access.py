@@ -20,11 +20,18 @@ CLIENT_CA: Final = "client-ca-file"
 ALLOWED_SECONDS: Final = 10.0
 DENIED_SECONDS: Final = 1.0
 """Seconds for which an answer of the tenant's control plane is used again."""
-MAX_ANSWERS: Final = 1000
+MAX_ANSWERS: Final = 100
+"""Answers that are kept. A certificate may name thousands of groups."""
+MAX_CA_BYTES: Final = 256 * 1024
+"""Largest client CA. Each certificate of it takes time to load."""
 
 
 class NoClientCA(Exception):
-    """A control plane does not publish a CA for client certificates."""
+    """A control plane publishes no usable CA for client certificates."""
+
+
+class NoDecision(Exception):
+    """A control plane sends something else than a decision about a caller."""
 
 
 class _Data(Struct):
@@ -55,7 +62,14 @@ async def client_ca(client: Client) -> str:
         KubeError: The control plane cannot be read, or refuses.
     """
     found = await client.get(CONFIG_MAPS, AUTHENTICATION, AUTHENTICATION_NAMESPACE)
-    text = (decode(found.rest, _Data).data or {}).get(CLIENT_CA, "")
+    try:
+        text = (decode(found.rest, _Data).data or {}).get(CLIENT_CA, "")
+    except msgspec.MsgspecError as error:
+        raise NoClientCA(f"ConfigMap {AUTHENTICATION_NAMESPACE}/{AUTHENTICATION}: {error}") from error
+    if len(text) > MAX_CA_BYTES:
+        raise NoClientCA(
+            f"{CLIENT_CA} of ConfigMap {AUTHENTICATION_NAMESPACE}/{AUTHENTICATION} is larger than {MAX_CA_BYTES} bytes"
+        )
     if not text:
         raise NoClientCA(
             f"ConfigMap {AUTHENTICATION_NAMESPACE}/{AUTHENTICATION} has no {CLIENT_CA}; run kube-apiserver with --client-ca-file"
@@ -98,6 +112,7 @@ class Access:
 
         Raises:
             KubeError: The control plane cannot be asked.
+            NoDecision: Its answer is malformed.
         """
         question, now = (user, verb, node), self._clock()
         allowed, until = self._answers.get(question, (False, 0.0))
@@ -123,5 +138,8 @@ class Access:
             "spec": {"user": user.name, "groups": list(user.groups), "resourceAttributes": attributes},
         }
         answer = await self._client.create_raw(SUBJECT_ACCESS_REVIEWS, body)
-        status = msgspec.json.decode(answer, type=_Review).status
+        try:
+            status = msgspec.json.decode(answer, type=_Review).status
+        except msgspec.MsgspecError as error:
+            raise NoDecision(str(error)) from error
         return status.allowed and not status.denied

@@ -57,6 +57,6 @@ def server_context(identity: bytes, client_ca: str) -> ssl.SSLContext:
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         context.load_verify_locations(cadata=client_ca)
-    except ssl.SSLError as error:
-        raise ValueError(f"the client CA cannot be used: {error.reason or 'unreadable'}") from error
+    except (ssl.SSLError, TypeError) as error:  # TypeError: it has other characters than ASCII
+        raise ValueError("the client CA cannot be used: it is not PEM") from error
     return context

@@ -21,7 +21,7 @@ from vcsync.streams.raw_response import RawResponse
 from vcsync.streams.refusals import Refused
 from vcsync.streams.super_request import CONNECT_SECONDS, SuperRequest, answered, dialled
 from vcsync.streams.upgrade_headers import RETURNED, UNSUPPORTED, forwarded_upgrade, wanted_protocol
-from vcsync.syncer.kubelet_api.access import Access, user_of
+from vcsync.syncer.kubelet_api.access import Access, NoDecision, user_of
 from vcsync.syncer.kubelet_api.requests import KubeletRequest, parse
 
 MAX_STREAMS = 500
@@ -42,7 +42,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SuperPod:
-    """Where a tenant's Pod runs: name of its virtual node, and the super namespace."""
+    """Place of a tenant's Pod: name of its virtual node, and the super namespace."""
 
     node: str
     namespace: str
@@ -132,7 +132,7 @@ class KubeletServer:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 allowed = await self._access.allows(user, verb, node)
-        except (KubeError, TimeoutError) as error:
+        except (KubeError, NoDecision, TimeoutError) as error:
             _log.warning(
                 "a caller of the kubelet API cannot be checked", tenant=self._tenant, error=str(error)
             )

@@ -17,6 +17,8 @@ from vcsync.syncer.kubelet_api.settings import Endpoint, KubeletSettings, candid
 
 READ_SECONDS = 60.0
 """Seconds between two reads of a tenant's client CA."""
+RETRY_SECONDS = 10.0
+"""The same while the API is not served."""
 _log = structlog.get_logger(__name__)
 
 
@@ -38,7 +40,15 @@ class KubeletApi:
         self._super_id = super_id
         self._connection = connection
         self._ports: dict[str, int] = {}
+        self._problems: dict[str, str] = {}
         self._identity = settings.identity or self_signed(settings.address, datetime.now(UTC))
+
+    def state(self, tenant: str) -> str:
+        """Return in words where the API of a tenant is served, or why it is not."""
+        if problem := self._problems.get(tenant):
+            return problem
+        port = self._ports.get(tenant)
+        return f"served at {self._settings.address}, port {port}" if port else "not served yet"
 
     async def serve(
         self, tenant: str, client: Client, find: FindPod, opened: Callable[[Endpoint | None], None]
@@ -58,17 +68,21 @@ class KubeletApi:
                 try:
                     authority = await client_ca(client)
                     if authority != served:
+                        served = ""
                         await self._restart(server, tenant, authority, opened)
                         served = authority
+                    self._problems.pop(tenant, None)
                 except (KubeError, NoClientCA, NoFreePort, ValueError) as error:
+                    self._problems[tenant] = str(error)
                     _log.warning(
-                        "the kubelet API is not served",
+                        "the kubelet API is not served as it should be",
                         tenant=tenant,
                         super_cluster=self._super_id,
                         error=str(error),
                     )
-                await asyncio.sleep(READ_SECONDS)
+                await asyncio.sleep(READ_SECONDS if served else RETRY_SECONDS)
         finally:
+            self._problems.pop(tenant, None)
             await server.stop()
             self._ports.pop(tenant, None)
 

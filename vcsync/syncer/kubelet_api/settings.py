@@ -7,7 +7,7 @@ from msgspec import Struct
 
 
 class KubeletSettings(Struct, frozen=True, kw_only=True):
-    """Where tenants' control planes reach the kubelet API of virtual nodes."""
+    """Addresses, ports and certificate of the kubelet API of virtual nodes."""
 
     address: str
     """IP address at which they reach this process. Virtual nodes have it as their InternalIP."""
@@ -18,9 +18,12 @@ class KubeletSettings(Struct, frozen=True, kw_only=True):
     identity: bytes = b""
     """Serving certificate with its chain, and its key, as PEM; empty: a self-signed one."""
 
+    def __repr__(self) -> str:
+        return f"KubeletSettings({self.address!r}, {self.ports})"
+
 
 class Endpoint(Struct, frozen=True):
-    """Where the kubelet API of one tenant's virtual nodes is."""
+    """Address and port of the kubelet API of one tenant's virtual nodes."""
 
     address: str
     port: int

@@ -8,7 +8,7 @@ from api_server_kit import ApiServer, api_server
 
 from vcsync.kube.client import Client
 from vcsync.kube.errors import KubeError
-from vcsync.syncer.kubelet_api.access import Access, NoClientCA, User, client_ca, user_of
+from vcsync.syncer.kubelet_api.access import Access, NoClientCA, NoDecision, User, client_ca, user_of
 
 CONFIG = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -115,3 +115,18 @@ async def test_the_question_is_the_one_that_kubelets_ask(monkeypatch: pytest.Mon
             "verb": "create", "version": "v1", "resource": "nodes", "subresource": "proxy", "name": "n.r1"
         },
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("status", [[], {"allowed": "yes"}, "x"])
+async def test_an_answer_that_is_no_decision_is_none(status: Any) -> None:
+    async with api_server() as server, Client(server.connection(), name="acme") as client:
+        server.objects[REVIEWS] = {"kind": "SubjectAccessReview", "status": status}
+        with pytest.raises(NoDecision):
+            await Access(client, Clock()).allows(CALLER, "get", "n.r1")
+
+
+async def test_a_large_authority_is_refused() -> None:
+    async with api_server() as server, Client(server.connection(), name="acme") as client:
+        server.objects[CONFIG] = config({"client-ca-file": "x" * 300_000})
+        with pytest.raises(NoClientCA, match="larger than"):
+            await client_ca(client)

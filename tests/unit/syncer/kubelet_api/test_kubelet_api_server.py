@@ -257,6 +257,7 @@ async def test_the_api_is_served_as_soon_as_there_is_an_authority(
     free_ports: Callable[[int], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "READ_SECONDS", 0.02)
+    monkeypatch.setattr(service, "RETRY_SECONDS", 0.02)
     async with api_server() as plane, api_server() as below:
         first = free_ports(1)
         world = World(plane, below, ports=(first, first))

@@ -24,11 +24,19 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The facts about a request that rules may use. `now` is an RFC 3339 time in whole seconds."""
+    """The facts about a request that rules may use.
+
+    Attributes:
+        tenant: The tenant.
+        user: The authenticated user.
+        now: Time in RFC 3339, in whole seconds.
+        forwards: Whether the operator allows requests for aggregated APIs to be forwarded to Services of the tenant.
+    """
 
     tenant: str
     user: User
     now: str
+    forwards: bool = False
 
 
 def nothing(*_: Any) -> None:

@@ -14,6 +14,7 @@ from vcsync.apimachinery.resources import collection_key
 from vcsync.apimachinery.strategy import Object
 from vcsync.apiserver.apiextensions.catalogue import Catalogue
 from vcsync.apiserver.storage.interface import Change, Compare, Delete, Put, Record, Store
+from vcsync.apiserver.tenants import api_service_priorities
 
 GROUP, PLURAL = api_service.KIND.group, api_service.KIND.plural
 _PREFIX = f"{GROUP}/{PLURAL}/"
@@ -23,8 +24,6 @@ MOST = 2000
 """APIServices that a tenant may have. Beyond that none are made: a definition may have thousands of versions."""
 PER_TURN = 20
 """Writes for one definition before others have their turn."""
-GROUP_PRIORITY = 1000
-VERSION_PRIORITY = 100
 
 
 class ApiServices:
@@ -121,8 +120,8 @@ class ApiServices:
             "spec": {
                 "group": group,
                 "version": version,
-                "groupPriorityMinimum": GROUP_PRIORITY,
-                "versionPriority": VERSION_PRIORITY,
+                "groupPriorityMinimum": api_service_priorities.DEFINITION_GROUP,
+                "versionPriority": api_service_priorities.DEFINITION_VERSION,
             },
             "status": {"conditions": [api_service.availability(None, now)]},
         }

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from vcsync.apiserver.apiextensions.catalogue import Catalogue
 from vcsync.apiserver.apiextensions.definition_controller import DefinitionController
+from vcsync.apiserver.discovery.remote_api_services import RemoteApiServices
 from vcsync.apiserver.flow.service import Fairness
 from vcsync.apiserver.registry.long_running import LongRunningRequests
 from vcsync.apiserver.registry.storage_limit import StorageLimit
@@ -20,6 +21,7 @@ class ServerCaches:
         long_running: Long-running requests.
         storage_limit: Usage of tenants.
         fairness: Configuration of priority and fairness, or None if there is none.
+        remote: APIServices that name a Service.
         tenants: Returns all tenants.
         on_missed: Drops other caches when changes may have been missed; called first.
         on_tenant_failed: Drops other caches of a tenant after a listener failed on one of its changes; called first.
@@ -33,11 +35,13 @@ class ServerCaches:
         storage_limit: StorageLimit,
         fairness: Fairness | None,
         *,
+        remote: RemoteApiServices,
         tenants: Callable[[], Sequence[str]],
         on_missed: OnMissed | None,
         on_tenant_failed: OnTenantFailed | None,
     ) -> None:
         self._catalogue = catalogue
+        self._remote = remote
         self._definitions = definitions
         self._long_running = long_running
         self._storage_limit = storage_limit
@@ -50,6 +54,7 @@ class ServerCaches:
         """Apply changes of the store. Applying one twice does no harm."""
         for change in changes:
             self._catalogue.apply(change)
+            self._remote.apply(change)
             self._definitions.observe(change)
         if self._fairness is not None:
             self._fairness.changed(changes)
@@ -70,6 +75,8 @@ class ServerCaches:
         self._storage_limit.missed()
         for tenant in self._tenants():
             self._catalogue.forget(tenant)
+        for tenant in self._remote.tenants():
+            self._remote.forget(tenant)
         await self._definitions.resume(self._tenants())
 
     async def forget(self, tenant: str) -> None:
@@ -85,4 +92,5 @@ class ServerCaches:
         self._long_running.missed()
         self._storage_limit.missed()
         self._catalogue.forget(tenant)
+        self._remote.forget(tenant)
         await self._definitions.resume([tenant])

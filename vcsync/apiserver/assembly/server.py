@@ -28,8 +28,10 @@ from vcsync.apiserver.assembly.identity_filters import IdentityFilters
 from vcsync.apiserver.assembly.kubernetes_service import KubernetesService
 from vcsync.apiserver.assembly.placed_objects import PlacedObjects
 from vcsync.apiserver.assembly.server_identity import ServerIdentity
+from vcsync.apiserver.discovery.remote_api_services import RemoteApiServices
 from vcsync.apiserver.discovery.served import Spaces
 from vcsync.apiserver.egress.networks import Networks
+from vcsync.apiserver.filters.aggregation import Aggregator
 from vcsync.apiserver.filters.chain import FilterChain
 from vcsync.apiserver.filters.external import ExternalControlPlanes
 from vcsync.apiserver.filters.guests import Guests
@@ -310,6 +312,8 @@ def assemble(
     guests: Guests | None = None,
     host_names: HostNames | None = None,
     only_virtual_nodes: Callable[[str], bool] = lambda _: False,
+    remote: RemoteApiServices | None = None,
+    aggregator: Aggregator | None = None,
 ) -> ControlPlane:
     """Return a control plane made of the given parts.
 
@@ -336,8 +340,10 @@ def assemble(
         guests: Admits callers of other tenants. None: there are no grants.
         host_names: Host names of tenants. None: only paths and credentials name tenants.
         only_virtual_nodes: Returns whether users of a tenant can only read Nodes.
+        remote: APIServices that name a Service. None: an index of them by which nothing is forwarded.
+        aggregator: Forwards requests to aggregated API servers. None: nothing is forwarded.
     """
-    catalogue = catalogue or Catalogue()
+    catalogue, remote = catalogue or Catalogue(), remote or RemoteApiServices()
     controller = DefinitionController(store, ApiServices(store, catalogue, now), now)
 
     metrics = RequestMetrics()
@@ -356,6 +362,7 @@ def assemble(
         long_running,
         storage_limit,
         fairness,
+        remote=remote,
         tenants=identity.tenants,
         on_missed=on_missed,
         on_tenant_failed=on_tenant_failed,
@@ -369,7 +376,7 @@ def assemble(
         on_defect=metrics.defects.inc,
         redefined=redefined,
     )
-    spaces = Spaces(catalogue, store, only_virtual_nodes)
+    spaces = Spaces(catalogue, store, only_virtual_nodes, remote)
     estimator = fairness.gate.work_estimator if fairness is not None else None
     reader = Reader(store, identity.tenants, estimator, lambda: cacher.position)
     claims = ServiceClaims(store, Network(SERVICE_CIDR))
@@ -420,6 +427,7 @@ def assemble(
         limiter,
         guests,
         host_names,
+        aggregator,
     )
     server = Server(chain, metrics, limits)
     return ControlPlane(

@@ -3,8 +3,8 @@
 The documents are those of kube-apiserver 1.36: the legacy ones (`/api`, `/apis`, `/apis/G`, `/apis/G/V`) and the
 aggregated ones (`/api` and `/apis` as `APIGroupDiscoveryList`). Tenants share the documents without custom resources.
 The parameter `builtin` holds the built-in resources that the caller sees (None: all), and `custom` those of a tenant's
-CustomResourceDefinitions, ordered by group and then by priority of the version. Every document ends with a line break, as
-Go's encoder writes it.
+CustomResourceDefinitions, ordered by group and then by priority of the version. The parameter `remote` holds the versions
+that aggregated API servers of the tenant serve. Every document ends with a line break, as Go's encoder writes it.
 """
 
 import hashlib
@@ -18,6 +18,7 @@ import msgspec
 
 from vcsync.apimachinery.resources import Resource, Subresource
 from vcsync.apimachinery.schema.builtin import storage_version_hash
+from vcsync.apiserver.discovery.remote_versions import RemoteVersion, merged
 from vcsync.apiserver.tenants.builtin_resources import BuiltinResources, every_resource
 
 AGGREGATED_TYPE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -46,17 +47,24 @@ def api_versions(address: str) -> bytes:
     return _encoded(document)
 
 
-def group_list(custom: Sequence[Resource] = (), builtin: BuiltinResources | None = None) -> bytes:
+def group_list(
+    custom: Sequence[Resource] = (),
+    builtin: BuiltinResources | None = None,
+    remote: Sequence[RemoteVersion] = (),
+) -> bytes:
     """Return `/apis`."""
     builtin = builtin or every_resource()
-    return _group_list(builtin, custom) if custom else _builtin_group_list(builtin)
+    return _group_list(builtin, custom, remote) if custom or remote else _builtin_group_list(builtin)
 
 
 def group(
-    name: str, custom: Sequence[Resource] = (), builtin: BuiltinResources | None = None
+    name: str,
+    custom: Sequence[Resource] = (),
+    builtin: BuiltinResources | None = None,
+    remote: Sequence[RemoteVersion] = (),
 ) -> bytes | None:
     """Return `/apis/<name>`, or None if there is no such group."""
-    versions = _groups(builtin or every_resource(), custom).get(name)
+    versions = _all_groups(builtin or every_resource(), custom, remote).get(name)
     if not name or versions is None:
         return None
     return _encoded({"kind": "APIGroup", "apiVersion": "v1", **_group(name, list(versions))})
@@ -74,24 +82,29 @@ def resource_list(
 
 
 def aggregated(
-    custom: Sequence[Resource] = (), builtin: BuiltinResources | None = None, *, core: bool = False
+    custom: Sequence[Resource] = (),
+    builtin: BuiltinResources | None = None,
+    remote: Sequence[RemoteVersion] = (),
+    *,
+    core: bool = False,
 ) -> Document:
     """Return an aggregated document.
 
     Args:
         custom: Custom resources of the tenant.
         builtin: Built-in resources that the caller sees. None: all.
-        core: Whether to return `/api`, which has no custom resources, instead of `/apis`.
+        remote: Versions that aggregated API servers of the tenant serve.
+        core: Whether to return `/api`, which has built-in resources only, instead of `/apis`.
     """
     builtin = builtin or every_resource()
-    if core or not custom:
+    if core or not (custom or remote):
         return _builtin_aggregated(builtin, core)
-    return _aggregated(_groups(builtin, custom), core=False)
+    return _aggregated(_all_groups(builtin, custom, remote), core=False)
 
 
 @cache
 def _builtin_group_list(builtin: BuiltinResources) -> bytes:
-    return _group_list(builtin, ())
+    return _group_list(builtin, (), ())
 
 
 @cache
@@ -106,6 +119,15 @@ def _builtin_aggregated(builtin: BuiltinResources, core: bool) -> Document:
 
 _Groups = Mapping[str, Mapping[str, Sequence[Resource]]]
 """Group, in order of priority -> version, in order of preference -> resources."""
+_AllGroups = Mapping[str, Mapping[str, Sequence[Resource] | RemoteVersion]]
+"""The same with the versions of aggregated API servers."""
+
+
+def _all_groups(
+    builtin: BuiltinResources, custom: Sequence[Resource], remote: Sequence[RemoteVersion]
+) -> _AllGroups:
+    local = _groups(builtin, custom)
+    return merged(local, remote) if remote else local
 
 
 def _groups(builtin: BuiltinResources, custom: Sequence[Resource]) -> _Groups:
@@ -125,8 +147,11 @@ def _builtin_groups(builtin: BuiltinResources) -> _Groups:
     }
 
 
-def _group_list(builtin: BuiltinResources, custom: Sequence[Resource]) -> bytes:
-    found = [_group(name, list(versions)) for name, versions in _groups(builtin, custom).items() if name]
+def _group_list(
+    builtin: BuiltinResources, custom: Sequence[Resource], remote: Sequence[RemoteVersion]
+) -> bytes:
+    groups = _all_groups(builtin, custom, remote)
+    found = [_group(name, list(versions)) for name, versions in groups.items() if name]
     return _encoded({"kind": "APIGroupList", "apiVersion": "v1", "groups": found})
 
 
@@ -183,14 +208,11 @@ def _given(key: str, value: Any) -> dict[str, Any]:
     return {key: value} if value else {}
 
 
-def _aggregated(groups: _Groups, *, core: bool) -> Document:
+def _aggregated(groups: _AllGroups, *, core: bool) -> Document:
     items = [
         {
             "metadata": {"name": name} if name else {},
-            "versions": [
-                {"version": version, "resources": [_entry(each) for each in found], "freshness": "Current"}
-                for version, found in versions.items()
-            ],
+            "versions": [_version(version, found) for version, found in versions.items()],
         }
         for name, versions in groups.items()
         if core == (not name)
@@ -199,6 +221,13 @@ def _aggregated(groups: _Groups, *, core: bool) -> Document:
     etag = hashlib.sha512(msgspec.json.encode(listed)).hexdigest().upper()
     identity = {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2"}
     return Document(_encoded({**identity, **listed}), f'"{etag}"')
+
+
+def _version(version: str, found: Sequence[Resource] | RemoteVersion) -> dict[str, Any]:
+    if isinstance(found, RemoteVersion):
+        freshness = "Current" if found.current else "Stale"
+        return {"version": version, "resources": msgspec.Raw(found.resources), "freshness": freshness}
+    return {"version": version, "resources": [_entry(each) for each in found], "freshness": "Current"}
 
 
 def _entry(resource: Resource) -> dict[str, Any]:

@@ -4,22 +4,19 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
-import msgspec
-
 from vcsync.apimachinery.cel import conditions, devices
 from vcsync.apimachinery.crd import definition
-from vcsync.apimachinery.errors import unavailable
 from vcsync.apimachinery.kinds.all_kinds import by_plural
-from vcsync.apimachinery.kinds.apiregistration import api_service
 from vcsync.apimachinery.kinds.behaviours import BEHAVIOURS
 from vcsync.apimachinery.kinds.common.kind import View
 from vcsync.apimachinery.policies import findings
-from vcsync.apimachinery.resources import Resource, object_key
+from vcsync.apimachinery.resources import Resource
 from vcsync.apimachinery.schema import builtin
 from vcsync.apimachinery.strategy import Behaviour
-from vcsync.apimachinery.validation import names
 from vcsync.apiserver import openapi
 from vcsync.apiserver.apiextensions.catalogue import Catalogue, Served
+from vcsync.apiserver.discovery.remote_api_services import RemoteApiService, RemoteApiServices
+from vcsync.apiserver.discovery.remote_versions import RemoteVersion
 from vcsync.apiserver.request.caller import Caller
 from vcsync.apiserver.request.resource import BuiltinKind, Conversion, Kind
 from vcsync.apiserver.request.scope import Scope
@@ -36,6 +33,11 @@ class Spaces:
         catalogue: Holds the custom resources of tenants.
         store: The store from which the catalogue loads them.
         only_virtual_nodes: Returns whether users of a tenant can only read Nodes; see `tenants.builtin_resources`.
+        remote: APIServices of tenants that name a Service. None: there are none.
+
+    Attributes:
+        catalogue: As in the arguments.
+        remote: APIServices of tenants that name a Service.
     """
 
     def __init__(
@@ -43,15 +45,20 @@ class Spaces:
         catalogue: Catalogue,
         store: Store,
         only_virtual_nodes: Callable[[str], bool] = lambda _: False,
+        remote: RemoteApiServices | None = None,
     ) -> None:
         self.catalogue = catalogue
+        self.remote = remote or RemoteApiServices()
+        self._reads_remote = remote is not None
         self._store = store
         self._only_virtual_nodes = only_virtual_nodes
 
     async def prepare(self, tenant: str) -> None:
-        """Load the custom resources of a tenant. Must be called before the other methods."""
+        """Load the custom resources and APIServices of a tenant. Must be called before the other methods."""
         if not self.catalogue.loaded(tenant):
             await self.catalogue.load(tenant, self._store)
+        if self._reads_remote and not self.remote.loaded(tenant):
+            await self.remote.load(tenant, self._store)
 
     def kind(self, tenant: str, group: str, version: str, plural: str) -> Kind | None:
         """Return a kind of a tenant, or None if there is no such kind."""
@@ -59,21 +66,40 @@ class Spaces:
             tenant, group, version, plural
         )
 
-    async def require_not_aggregated(self, tenant: str, group: str, version: str) -> None:
-        """Refuse a request for a group and version that an APIService of the tenant assigns to a Service.
+    def remote_api_service(self, tenant: str, group: str, version: str) -> RemoteApiService | None:
+        """Return the APIService that assigns a group and version to a Service, or None if the server itself serves it.
 
-        Raises:
-            StatusError: 503, as from a kube-apiserver that cannot reach the Service.
-            StoreError: The store cannot be read.
+        Built-in versions and those of definitions stay with this server, whatever APIServices say.
         """
-        name = f"{version}.{group}"
-        if names.path_segment(name):
-            return
-        record = await self._store.get_cached(
-            object_key(tenant, api_service.KIND.group, api_service.KIND.plural, "", name)
+        found = self.remote.find(tenant, group, version)
+        return None if found is None or self._is_local(tenant, group, version) else found
+
+    def remote_versions(self, tenant: str) -> Sequence[RemoteVersion]:
+        """Return the versions that aggregated API servers of a tenant serve, for discovery.
+
+        As upstream, these include versions whose server is not available. Versions are left out to which nothing is ever
+        forwarded.
+        """
+        return [
+            self.remote.version(each)
+            for each in self.remote.all(tenant)
+            if not self._is_local(tenant, each.group, each.version) and not self.remote.refusal(each)
+        ]
+
+    def remote_documents(self, tenant: str) -> Mapping[str, str]:
+        """Return path and query of the OpenAPI documents of version 3 that aggregated API servers of a tenant have."""
+        found = {}
+        for each in self.remote.all(tenant):
+            query = self.remote.served(each).openapi
+            if query is not None and each.available and not self._is_local(tenant, each.group, each.version):
+                found[f"apis/{each.group}/{each.version}"] = query
+        return found
+
+    def _is_local(self, tenant: str, group: str, version: str) -> bool:
+        own = self.catalogue.resources(tenant)
+        return (group, version) in _builtin_versions() or any(
+            (each.group, each.version) == (group, version) for each in own
         )
-        if record is not None and not api_service.is_local(msgspec.json.decode(record.value)):
-            raise unavailable(f"APIService {name} is not available: {api_service.NOT_FORWARDED}")
 
     def is_current(self, scope: Scope) -> bool:
         """Return whether the kind of a scope is still the one that its tenant has."""
@@ -101,6 +127,11 @@ class Spaces:
 def served_version(group: str) -> bool:
     """Return whether a built-in group with this name is served."""
     return any(each.group == group for each in builtin.resources())
+
+
+@cache
+def _builtin_versions() -> frozenset[tuple[str, str]]:
+    return frozenset((each.group, each.version) for each in builtin.resources())
 
 
 def _definitions(served: Served, version: int) -> Mapping[str, Any]:

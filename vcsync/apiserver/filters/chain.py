@@ -12,6 +12,7 @@ from vcsync.apimachinery.errors import StatusError
 from vcsync.apiserver.audit import request_log
 from vcsync.apiserver.audit.auditor import Auditor
 from vcsync.apiserver.discovery.served import Spaces
+from vcsync.apiserver.filters.aggregation import Aggregator, aggregate
 from vcsync.apiserver.filters.audit import begin_audit
 from vcsync.apiserver.filters.authentication import authenticate
 from vcsync.apiserver.filters.authorization import authorize
@@ -66,6 +67,7 @@ class FilterChain:
         limiter: Limits the requests of tenants. None: they are not limited.
         guests: Admits callers of other tenants. None: there are no grants.
         host_names: Host names of tenants. None: only paths and credentials name tenants.
+        aggregator: Forwards requests to aggregated API servers. None: nothing is forwarded to them.
 
     Attributes:
         auditor: Begins audit trails, or None if there is no audit log.
@@ -86,7 +88,9 @@ class FilterChain:
         limiter: Limiter | None = None,
         guests: Guests | None = None,
         host_names: HostNames | None = None,
+        aggregator: Aggregator | None = None,
     ) -> None:
+        self._aggregator = aggregator
         self._identity = identity
         self._spaces = spaces
         self._dispatcher = dispatcher
@@ -154,6 +158,9 @@ class FilterChain:
         limit_anonymous(self._limiter, identity, incoming, info, tenant, caller)
         refuse_suspended(identity, incoming, info, caller, tenant)
         await load_tenant(identity, self._spaces, incoming, tenant)
+        forwarded = await aggregate(self._aggregator, self._spaces, incoming, info, query, tenant, caller)
+        if forwarded is not None:
+            return forwarded
         if not info.resource_request:
             return await self._paths.answer(incoming, info, query, tenant, caller)
         if self._external is not None and goes_beyond(info):

@@ -82,7 +82,6 @@ class Dispatcher:
         if kind is None or info.prefix != prefix or is_wrong_scope(kind.resource, info):
             if served_version(info.group) or info.prefix == "api":
                 raise errors.page_not_found()
-            await self._spaces.require_not_aggregated(tenant, info.group, info.version)
             return unknown_path()
         resource = kind.resource
         if isinstance(kind, Served):
@@ -91,7 +90,7 @@ class Dispatcher:
         scope = Scope(
             tenant=tenant,
             kind=kind,
-            context=Context(tenant=tenant, user=caller.user, now=self._now()),
+            context=Context(tenant, caller.user, self._now(), self._spaces.remote.forwards(tenant)),
             namespace=info.namespace if resource.namespaced else "",
             name=info.name,
             subresource=info.subresource,

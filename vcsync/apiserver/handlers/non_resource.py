@@ -15,6 +15,7 @@ from vcsync.apimachinery.strategy import Object
 from vcsync.apimachinery.wire import encode, negotiation
 from vcsync.apiserver import openapi
 from vcsync.apiserver.discovery import documents as discovery
+from vcsync.apiserver.discovery.remote_versions import RemoteVersion
 from vcsync.apiserver.discovery.served import Spaces
 from vcsync.apiserver.handlers.exchange import Incoming
 from vcsync.apiserver.request.caller import Caller
@@ -164,7 +165,13 @@ class Paths:
     ) -> Reply:
         if not parts or parts == ["index.html"]:
             return _json(
-                {"paths": listed_paths(self._spaces.custom(tenant), self._spaces.builtin(tenant, caller))}
+                {
+                    "paths": listed_paths(
+                        self._spaces.custom(tenant),
+                        self._spaces.builtin(tenant, caller),
+                        self._spaces.remote_versions(tenant),
+                    )
+                }
             )
         if parts == ["version"]:
             negotiation.plain_json(incoming.headers.get("Accept", ""))
@@ -186,14 +193,14 @@ class Paths:
 
     async def _discovery(self, incoming: Incoming, parts: list[str], tenant: str, caller: Caller) -> Reply:
         accept, custom = incoming.headers.get("Accept", ""), self._spaces.custom(tenant)
-        builtin = self._spaces.builtin(tenant, caller)
+        builtin, remote = self._spaces.builtin(tenant, caller), self._spaces.remote_versions(tenant)
         aggregated = ""
         if len(parts) == 1:
             representation, aggregated = negotiation.discovery(accept)
         else:
             representation = negotiation.accepted(accept, transforms=False, lists=False)
         if len(parts) == 1 and aggregated:
-            document = discovery.aggregated(custom, builtin, core=parts[0] == "api")
+            document = discovery.aggregated(custom, builtin, remote, core=parts[0] == "api")
             headers = {"ETag": document.etag, "Vary": "Accept"}
             if incoming.headers.get("If-None-Match") == document.etag:
                 return Reply(304, [], discovery.AGGREGATED_TYPE, headers)
@@ -206,31 +213,18 @@ class Paths:
             case ["api", version]:
                 found = discovery.resource_list("", version, builtin=builtin)
             case ["apis"]:
-                found = discovery.group_list(custom, builtin)
+                found = discovery.group_list(custom, builtin, remote)
             case ["apis", group]:
-                found = discovery.group(group, custom, builtin)
+                found = discovery.group(group, custom, builtin, remote)
             case ["apis", group, version]:
                 found = discovery.resource_list(group, version, custom, builtin)
         if found is None:
-            return await self._unserved(parts, tenant)
+            return _unserved(parts)
         headers = {"Vary": "Accept"} if len(parts) == 1 else {}
         if representation.format == "json":
             return Reply(200, [found], representation.content_type, headers)
         obj = {"apiVersion": "v1", **msgspec.json.decode(found)}
         return Reply(200, [encode.document(obj, representation)], representation.content_type, headers)
-
-    async def _unserved(self, parts: list[str], tenant: str) -> Reply:
-        """Return the answer to discovery of a group or version that is not served.
-
-        Raises:
-            StatusError: 404, 503.
-        """
-        if len(parts) > 1 and (parts[0] == "api" or discovery.group(parts[1])):
-            raise errors.page_not_found()
-        match parts:
-            case ["apis", group, version]:
-                await self._spaces.require_not_aggregated(tenant, group, version)
-        return unknown_path()
 
     async def _openapi(
         self, incoming: Incoming, path: str, query: Query, tenant: str, caller: Caller
@@ -239,9 +233,9 @@ class Paths:
         builtin = self._spaces.builtin(tenant, caller)
         if path == "/openapi/v3":
             # kube-apiserver sets no content type, so Go detects this one from the first bytes.
-            return Reply(
-                200, [await asyncio.to_thread(openapi.index, custom, builtin)], "text/plain; charset=utf-8"
-            )
+            remote = self._spaces.remote_documents(tenant)
+            index = await asyncio.to_thread(openapi.index, custom, builtin, remote)
+            return Reply(200, [index], "text/plain; charset=utf-8")
         v3 = path.startswith("/openapi/v3/")
         if not v3 and path != "/openapi/v2":
             return unknown_path()
@@ -301,14 +295,18 @@ def health_metrics(ready: bool) -> bytes:
     return "\n".join([*lines, ""]).encode()
 
 
-def listed_paths(custom: Sequence[Resource], builtin: BuiltinResources) -> list[str]:
+def listed_paths(
+    custom: Sequence[Resource], builtin: BuiltinResources, remote: Sequence[RemoteVersion] = ()
+) -> list[str]:
     """Return the sorted list of paths that `/` shows.
 
     Args:
         custom: Custom resources of the tenant.
         builtin: Built-in resources that the caller sees.
+        remote: Versions that aggregated API servers of the tenant serve.
     """
     versions = {(each.group, each.version) for each in (*builtin.resources, *custom)}
+    versions |= {(each.group, each.version) for each in remote}
     groups = {f"/apis/{group}{part}" for group, version in versions if group for part in ("", f"/{version}")}
     checks = {f"/{probe}/{check}" for probe, checks in HEALTH.items() for check in checks}
     return sorted({*PATHS, *groups, *checks})
@@ -317,6 +315,17 @@ def listed_paths(custom: Sequence[Resource], builtin: BuiltinResources) -> list[
 def unknown_path() -> Reply:
     """Return the answer to paths that the server does not know."""
     return text(404, "404 page not found\n")
+
+
+def _unserved(parts: list[str]) -> Reply:
+    """Return the answer to discovery of a group or version that is not served.
+
+    Raises:
+        StatusError: 404.
+    """
+    if len(parts) > 1 and (parts[0] == "api" or discovery.group(parts[1])):
+        raise errors.page_not_found()
+    return unknown_path()
 
 
 def _json(obj: Mapping[str, Any]) -> Reply:

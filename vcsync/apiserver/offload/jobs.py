@@ -34,6 +34,7 @@ class Job:
     Attributes:
         how: Representation of the response.
         now: Time of the request, in RFC 3339.
+        forwards: See `strategy.Context`.
         began: Monotonic time at which the request began, in seconds.
         level: What the audit log records of the request.
         bare: See `audit_trail.Begun`.
@@ -49,6 +50,7 @@ class Job:
     name: str
     caller: Caller
     now: str
+    forwards: bool
     began: float
     level: Level
     bare: bool
@@ -68,6 +70,7 @@ class Job:
             name=scope.name,
             caller=scope.caller,
             now=scope.context.now,
+            forwards=scope.context.forwards,
             began=scope.began,
             level=scope.audit.level,
             bare=scope.audit.begun.bare,
@@ -82,7 +85,7 @@ class Job:
         scope = Scope(
             tenant=self.tenant,
             kind=kind,
-            context=Context(tenant=self.tenant, user=self.caller.user, now=self.now),
+            context=Context(self.tenant, self.caller.user, self.now, self.forwards),
             namespace=self.namespace,
             name=self.name,
             subresource=self.info.subresource,

@@ -78,12 +78,17 @@ class Document:
         return gzip.decompress(self.gzipped)
 
 
-def index(custom: Sequence[Custom] = (), builtin: BuiltinResources | None = None) -> bytes:
+def index(
+    custom: Sequence[Custom] = (),
+    builtin: BuiltinResources | None = None,
+    remote: Mapping[str, str] | None = None,
+) -> bytes:
     """Return `/openapi/v3`: the URLs of the documents. They contain a hash of the content, so that clients can cache them.
 
     Args:
         custom: Custom resources of the tenant.
         builtin: Built-in resources that the caller sees. None: all.
+        remote: Path and query of the documents that aggregated API servers of the tenant have, such as `hash=...`.
     """
     builtin = builtin or every_resource()
     own: dict[str, list[Custom]] = {}
@@ -91,9 +96,10 @@ def index(custom: Sequence[Custom] = (), builtin: BuiltinResources | None = None
         own.setdefault(f"apis/{each.resource.api_version}", []).append(each)
     hashes = {path: _builtin_hash(path, builtin) for path in sources(builtin)}
     hashes |= {path: _custom_hash(found) for path, found in own.items() if path not in hashes}
+    queries = {**(remote or {}), **{path: f"hash={found}" for path, found in hashes.items()}}
     listed = {
-        path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={found}"}
-        for path, found in sorted(hashes.items())
+        path: {"serverRelativeURL": f"/openapi/v3/{path}?{query}" if query else f"/openapi/v3/{path}"}
+        for path, query in sorted(queries.items())
     }
     return msgspec.json.encode({"paths": listed})
 

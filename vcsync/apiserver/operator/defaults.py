@@ -15,6 +15,7 @@ from vcsync.api.networks import DEFAULT_NETWORK, NETWORKS, NetworkSpec
 from vcsync.apimachinery.resources import custom_group, object_key
 from vcsync.apiserver.authorization import bootstrap, policy
 from vcsync.apiserver.storage.interface import Put
+from vcsync.apiserver.tenants import api_service_priorities
 from vcsync.apiserver.tenants import flow_defaults as flowcontrol
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -39,29 +40,6 @@ _SYSTEM_PRIORITIES = (
         2000001000,
         "Used for system critical pods that must not be moved from their current node.",
     ),
-)
-_API_SERVICES = (
-    ("v1", "", 18000, 1),
-    ("v1", "admissionregistration.k8s.io", 16700, 15),
-    ("v1", "apiextensions.k8s.io", 16700, 15),
-    ("v1", "apps", 17800, 15),
-    ("v1", "authentication.k8s.io", 17700, 15),
-    ("v1", "authorization.k8s.io", 17600, 15),
-    ("v1", "autoscaling", 17500, 15),
-    ("v1", "batch", 17400, 15),
-    ("v1", "certificates.k8s.io", 17300, 15),
-    ("v1", "coordination.k8s.io", 16500, 15),
-    ("v1", "discovery.k8s.io", 16200, 15),
-    ("v1", "events.k8s.io", 17750, 15),
-    ("v1", "flowcontrol.apiserver.k8s.io", 16100, 21),
-    ("v1", "networking.k8s.io", 17200, 15),
-    ("v1", "node.k8s.io", 16300, 15),
-    ("v1", "policy", 17100, 15),
-    ("v1", "rbac.authorization.k8s.io", 17000, 15),
-    ("v1", "resource.k8s.io", 16200, 21),
-    ("v1", "scheduling.k8s.io", 16600, 15),
-    ("v1", "storage.k8s.io", 16800, 15),
-    ("v2", "autoscaling", 17500, 30),
 )
 _UID = UID.encode()
 _MARKS = re.compile(rb"(@now@|@today@|@uid@|@address@|@authority@|99999)")
@@ -177,7 +155,7 @@ def _api_services() -> Iterator[tuple[str, str, dict[str, Any]]]:
         "reason": "Local",
         "message": "Local APIServices are always available",
     }
-    for version, group, group_priority, version_priority in _API_SERVICES:
+    for version, group, group_priority, version_priority in api_service_priorities.BUILTIN:
         spec: dict[str, Any] = {
             "version": version,
             "groupPriorityMinimum": group_priority,

@@ -1,8 +1,11 @@
 """What an APIService may say, in the words of the real server."""
 
+from dataclasses import replace
+
 import pytest
 
 from vcsync.apimachinery.kinds.apiregistration.api_service import KIND as RULES
+from vcsync.apimachinery.kinds.apiregistration.api_service import NOT_FORWARDED
 from vcsync.apimachinery.strategy import Context, User
 
 SPEC = {"group": "a.io", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1}
@@ -58,6 +61,16 @@ def _state(found):
     return condition["type"], condition["status"], condition["reason"]
 
 
+def test_the_state_of_a_service_that_may_be_called_is_unknown_until_it_is_checked():
+    behind = {"metadata": {"name": "v1.a.io"}, "spec": {**SPEC, "service": dict(SERVICE)}}
+    RULES.prepare_create(behind, replace(CONTEXT, forwards=True))
+    assert behind["status"] == {}
+    assert RULES.warnings(behind, None) == []
+    own = {**behind, "spec": SPEC, "status": {}}
+    RULES.prepare_create(own, replace(CONTEXT, forwards=True))
+    assert _state(own) == ("Available", "True", "Local")
+
+
 def test_a_service_is_reported_as_not_forwarded_until_the_server_serves_the_group_itself():
     behind = {"metadata": {"name": "v1.a.io"}, "spec": {**SPEC, "service": dict(SERVICE)}}
     RULES.prepare_create(behind, CONTEXT)
@@ -83,6 +96,7 @@ def test_an_update_that_leaves_the_service_keeps_the_status():
 def test_only_the_write_that_names_a_service_is_warned_of():
     own = {"metadata": {"name": "v1.a.io"}, "spec": SPEC}
     behind = {"metadata": {"name": "v1.a.io"}, "spec": {**SPEC, "service": SERVICE}}
-    text = "v1.a.io is not available: an embedded control plane does not forward requests to Services"
+    RULES.prepare_create(behind, CONTEXT)
+    text = f"v1.a.io is not available: {NOT_FORWARDED}"
     assert RULES.warnings(behind, None) == RULES.warnings(behind, own) == [text]
     assert RULES.warnings(behind, behind) == RULES.warnings(own, None) == RULES.warnings(own, behind) == []

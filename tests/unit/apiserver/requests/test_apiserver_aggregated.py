@@ -6,7 +6,8 @@ API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 SERVICE = {"namespace": "kube-system", "name": "metrics-server"}
 NAME = "v1beta1.metrics.example.com"
 REASON = (
-    f"APIService {NAME} is not available: an embedded control plane does not forward requests to Services"
+    f"APIService {NAME} is not available: "
+    "this control plane does not forward requests to Services: its operator allows none"
 )
 PATHS = [
     "/apis/metrics.example.com/v1beta1",

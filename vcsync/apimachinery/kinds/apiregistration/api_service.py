@@ -17,10 +17,12 @@ from vcsync.apimachinery.validation.fields import Findings, Object, indexed, num
 from vcsync.apimachinery.wire import cells
 
 _HTTPS = 443
-NOT_FORWARDED = "an embedded control plane does not forward requests to Services"
-"""Why an APIService that names a Service is not available."""
+NOT_FORWARDED = "this control plane does not forward requests to Services: its operator allows none"
+"""Why an APIService that names a Service is not available, unless the operator allows networks for Services."""
+NOT_FORWARDED_REASON = "NotForwarded"
+AVAILABLE = "Available"
 _LOCAL = ("True", "Local", "Local APIServices are always available")
-_NOT_FORWARDED = ("False", "NotForwarded", NOT_FORWARDED)
+_NOT_FORWARDED = ("False", NOT_FORWARDED_REASON, NOT_FORWARDED)
 """Status, reason and message of the condition Available."""
 _STATUSES = ("True", "False", "Unknown")
 _HIGHEST_GROUP = 20000
@@ -90,15 +92,25 @@ def _status(new: Object, _: Object) -> list[FieldError]:
 
 
 def _create(found: Object, context: Context) -> None:
-    """Set the condition Available, as kube-aggregator does at once for an APIService that the server itself serves."""
-    found["status"] = {"conditions": [availability(part(found, "spec").get("service"), context.now)]}
+    """Set the condition Available if it is known at once, as kube-aggregator does for what the server itself serves.
+
+    Whether a Service that may be called is available, a controller finds out.
+    """
+    service = part(found, "spec").get("service")
+    known = service is None or not context.forwards
+    found["status"] = {"conditions": [availability(service, context.now)]} if known else {}
 
 
 def availability(service: Object | None, now: str) -> Object:
-    """Return the condition Available of an APIService, as of `now` (RFC 3339)."""
+    """Return the condition Available of an APIService that is local or that nothing is forwarded to.
+
+    Args:
+        service: The Service that it names, or None.
+        now: The time, in RFC 3339.
+    """
     status, reason, message = _LOCAL if service is None else _NOT_FORWARDED
     return {
-        "type": "Available",
+        "type": AVAILABLE,
         "status": status,
         "lastTransitionTime": now,
         "reason": reason,
@@ -113,6 +125,9 @@ def _update(new: Object, old: Object, context: Context) -> None:
 
 def _warnings(new: Object, old: Object | None) -> list[str]:
     if is_local(new) or (old is not None and not is_local(old)):
+        return []
+    found = cells.condition(new, AVAILABLE) or {}
+    if found.get("reason") != NOT_FORWARDED_REASON:
         return []
     return [f"{part(new, 'metadata').get('name', '')} is not available: {NOT_FORWARDED}"]
 
@@ -130,7 +145,7 @@ def served_by(obj: cells.Object, _: datetime) -> str:
 
 def available(obj: cells.Object, _: datetime) -> str:
     """Return whether an APIService is available, with the reason if it is not."""
-    found = cells.condition(obj, "Available")
+    found = cells.condition(obj, AVAILABLE)
     if found is None:
         return "Unknown"
     status = found.get("status", "")

@@ -1,0 +1,73 @@
+"""The filter for aggregated APIs: requests for a group and version that an APIService assigns to a Service are forwarded.
+
+Upstream's kube-aggregator sits in front of the other handlers in the same way. All other filters come before it, so that
+authentication, authorization, limits and the audit log are those of this server.
+"""
+
+from typing import Protocol
+
+from vcsync.apimachinery.errors import StatusError, unavailable
+from vcsync.apiserver.discovery.remote_api_services import RemoteApiService
+from vcsync.apiserver.discovery.served import Spaces
+from vcsync.apiserver.handlers.exchange import Incoming
+from vcsync.apiserver.request.caller import Caller
+from vcsync.apiserver.request.reply import Reply, Stream
+from vcsync.apiserver.request.request_info import Query, RequestInfo
+
+
+class Aggregator(Protocol):
+    """Forwards requests; see `vcsync.apiserver.aggregator.forward.Forwarder`."""
+
+    async def forward(
+        self, service: RemoteApiService, incoming: Incoming, info: RequestInfo, query: Query, caller: Caller
+    ) -> Reply | Stream:
+        """Forward a request to an aggregated API server, and return the answer.
+
+        Raises:
+            StatusError: The request cannot be forwarded, or the server does not answer.
+        """
+        ...
+
+
+async def aggregate(  # noqa: PLR0917 - what the filters have found out
+    aggregator: Aggregator | None,
+    spaces: Spaces,
+    incoming: Incoming,
+    info: RequestInfo,
+    query: Query,
+    tenant: str,
+    caller: Caller,
+) -> Reply | Stream | None:
+    """Forward a request if an aggregated API server serves its group and version; otherwise return None.
+
+    Raises:
+        StatusError: 503, the APIService is not available; or as from `Aggregator.forward`.
+    """
+    version = _version(info)
+    service = spaces.remote_api_service(tenant, *version) if version is not None else None
+    if service is None:
+        return None
+    why = spaces.remote.refusal(service)
+    if aggregator is None or why or not service.available:
+        raise not_available(service, why or service.reason)
+    if incoming.seat is not None:
+        # Seats are for the work of this server. The connections to aggregated API servers are limited for each tenant.
+        incoming.seat.leave()
+    return await aggregator.forward(service, incoming, info, query, caller)
+
+
+def not_available(service: RemoteApiService, why: str) -> StatusError:
+    """Return the answer to a request whose aggregated API server does not serve it: 503."""
+    return unavailable(f"APIService {service.name} is not available: {why}")
+
+
+def _version(info: RequestInfo) -> tuple[str, str] | None:
+    """Return group and version of a request for a resource, for discovery of its version, or for its OpenAPI document."""
+    if info.resource_request:
+        return (info.group, info.version) if info.prefix == "apis" else None
+    if not info.path.startswith(("/apis/", "/openapi/v3/apis/")):
+        return None
+    match info.path.removeprefix("/openapi/v3").strip("/").split("/"):
+        case ["apis", group, version]:
+            return group, version
+    return None

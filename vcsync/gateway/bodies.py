@@ -1,6 +1,8 @@
 """The bodies of forwarded requests and of their answers, which are streamed."""
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import Self
 
 import aiohttp
@@ -76,11 +78,21 @@ class AnswerBody:
     Args:
         response: The answer.
         streams: Functions that end answers; contains that of this one while it is open.
+        opened: Closed after the answer. None: nothing is.
+        seconds: Time until the answer must have been read. None: there is no limit.
     """
 
-    def __init__(self, response: aiohttp.ClientResponse, streams: set[Callable[[], None]]) -> None:
+    def __init__(
+        self,
+        response: aiohttp.ClientResponse,
+        streams: set[Callable[[], None]],
+        opened: AsyncExitStack | None = None,
+        seconds: float | None = None,
+    ) -> None:
         self._response = response
         self._streams = streams
+        self._opened = opened
+        self._deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
         streams.add(response.close)
 
     def __aiter__(self) -> Self:
@@ -93,8 +105,9 @@ class AnswerBody:
             ConnectionAbortedError: The connection broke, so that the answer is incomplete.
         """
         try:
-            piece = await self._response.content.readany()
-        except (aiohttp.ClientError, OSError) as error:
+            async with asyncio.timeout_at(self._deadline):
+                piece = await self._response.content.readany()
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise ConnectionAbortedError("the API server's answer was cut off") from error
         if not piece:
             raise StopAsyncIteration
@@ -107,3 +120,14 @@ class AnswerBody:
             self._response.release()
         else:
             self._response.close()
+        if self._opened is not None:
+            await self._opened.aclose()
+
+
+def whole_body(read: Callable[[], Awaitable[bytes]]) -> Callable[[], AsyncIterator[bytes]]:
+    """Return a function that yields a body which is in memory already."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield await read()
+
+    return pieces

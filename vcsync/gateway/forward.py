@@ -1,7 +1,7 @@
 """Forwards authenticated requests to the API server of their tenant, and streams the answers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import aiohttp
 
@@ -20,7 +20,7 @@ from vcsync.apiserver.request.caller import Caller
 from vcsync.apiserver.request.reply import Reply, Stream
 from vcsync.apiserver.request.request_info import Query, RequestInfo
 from vcsync.gateway.access import REVIEWS, impersonated_upstream
-from vcsync.gateway.bodies import AnswerBody, RequestBody, arrived_body
+from vcsync.gateway.bodies import AnswerBody, RequestBody, arrived_body, whole_body
 from vcsync.gateway.failures import (
     NO_DECISION,
     NO_KEYS,
@@ -220,7 +220,7 @@ async def _sent(
     body = None
     length = 0 if incoming.method in BODILESS else body_length(incoming.headers)
     if length != 0:
-        body = RequestBody(incoming.pieces or _whole(incoming))
+        body = RequestBody(incoming.pieces or whole_body(incoming.read))
         headers = headers if length is None else [*headers, ("Content-Length", str(length))]
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
@@ -235,15 +235,6 @@ async def _sent(
         response.close()
         raise refused() if response.status == UNAUTHORIZED else unreachable(ConnectionError())
     return response
-
-
-def _whole(incoming: Incoming) -> Callable[[], AsyncIterator[bytes]]:
-    """Return a function that yields a body which is in memory already."""
-
-    async def pieces() -> AsyncIterator[bytes]:
-        yield await incoming.read()
-
-    return pieces
 
 
 def _answer(

@@ -67,13 +67,13 @@ def _account_groups(name: str) -> tuple[str, ...]:
 
 
 def _key(user: User, key: str) -> str:
-    if not (encoded := _encoded_key(key)):
+    if not (encoded := encoded_key(key)):
         raise _refused(user, "the keys of its extra must not be empty or malformed")
     return encoded
 
 
 @lru_cache(KEPT)
-def _encoded_key(key: str) -> str:
+def encoded_key(key: str) -> str:
     """Return the key of an extra as part of a header name, or an empty text if it is malformed.
 
     The server makes header names lower case and then decodes them, so capital letters are encoded too.
@@ -87,13 +87,14 @@ def _encoded_key(key: str) -> str:
 
 def _value(user: User, value: str) -> str:
     """Return a text as the value of a header, which must not be empty, have spaces around it or control characters."""
-    if not _is_clean(value):
+    if not is_clean(value):
         raise _refused(user, "its name, groups and extra must not be empty or contain control characters")
     return value
 
 
 @lru_cache(KEPT)
-def _is_clean(value: str) -> bool:
+def is_clean(value: str) -> bool:
+    """Return whether a text means the same as the value of a header: it is not empty, and has no spaces around it."""
     return (
         value != ""
         and value == value.strip()

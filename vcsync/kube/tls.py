@@ -50,7 +50,7 @@ def _make(ca: bytes, certificate: bytes, key: bytes, insecure: bool) -> ssl.SSLC
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if certificate or key:
-        _load_identity(context, certificate, key)
+        _load_client(context, certificate, key)
     return context
 
 
@@ -72,13 +72,13 @@ def serving_context(identity: bytes) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        _load_chain(context, identity)
+        load_identity(context, identity)
     except ssl.SSLError as error:
         raise ValueError(f"{error.reason or 'unreadable'}; give a PEM certificate and its key") from error
     return context
 
 
-def _load_identity(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+def _load_client(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
     """Load a client certificate."""
     if not certificate or not key:
         missing = "client-key" if certificate else "client-certificate"
@@ -86,7 +86,7 @@ def _load_identity(context: ssl.SSLContext, certificate: bytes, key: bytes) -> N
             f"kubeconfig: field user.{missing} is missing; a client certificate needs both"
         )
     try:
-        _load_chain(context, certificate.rstrip() + b"\n" + key)
+        load_identity(context, certificate.rstrip() + b"\n" + key)
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or "unreadable"
         raise CredentialsError(
@@ -94,8 +94,17 @@ def _load_identity(context: ssl.SSLContext, certificate: bytes, key: bytes) -> N
         ) from None
 
 
-def _load_chain(context: ssl.SSLContext, identity: bytes) -> None:
-    """Load a certificate and its key. OpenSSL reads only files, so that they are written to a file in memory."""
+def load_identity(context: ssl.SSLContext, identity: bytes) -> None:
+    """Load a certificate and its key into a context. OpenSSL reads only files, so that they are written to one in memory.
+
+    Args:
+        context: The context.
+        identity: Certificate with its chain, and its key without a password, as PEM.
+
+    Raises:
+        ssl.SSLError: The certificate or the key is invalid, or they do not match.
+        ValueError: Likewise.
+    """
     descriptor = os.memfd_create("identity", os.MFD_CLOEXEC)
     try:
         with os.fdopen(os.dup(descriptor), "wb") as file:

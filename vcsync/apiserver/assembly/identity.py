@@ -16,6 +16,7 @@ from vcsync.apiserver.authentication.webhook_tokens import CACHE_SECONDS, TENANT
 from vcsync.apiserver.authorization.authorizer import Authorizer
 from vcsync.apiserver.operator.api import OperatorApi
 from vcsync.apiserver.operator.context import OperatorContext
+from vcsync.apiserver.operator.front_proxy import FrontProxies
 from vcsync.apiserver.operator.lifecycle import Endpoint, Lifecycle, ensure_server
 from vcsync.apiserver.operator.signer import Issuer
 from vcsync.apiserver.operator.storage_layout import migrate
@@ -64,6 +65,7 @@ class Identity:
         revocations: Revoked client certificates.
         lifecycle: Creates and rekeys tenants.
         deletion: Deletes tenants.
+        front_proxies: Authorities by which aggregated API servers trust this server.
         admin: The operator's HTTP API.
         server: The certificate authority that signs serving certificates.
         endpoint: Where clients reach the API.
@@ -107,6 +109,7 @@ class Identity:
         self.token_requests = TokenRequests(store, registry, clock)
         context = OperatorContext(store, registry, clock, self.authorizer.forget, self.revocations.forget)
         self.lifecycle, self.deletion = Lifecycle(context, endpoint), TenantDeletion(context)
+        self.front_proxies = FrontProxies(context)
         self.admin = OperatorApi(
             store=store,
             registry=registry,

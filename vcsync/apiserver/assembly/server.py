@@ -16,10 +16,12 @@ from vcsync.apiserver.admission.framework.settings import Settings
 from vcsync.apiserver.admission.pod_security.plugin import DEFAULT
 from vcsync.apiserver.admission.quotas import QuotaClaims
 from vcsync.apiserver.admission.tenant_policies.status import TenantPolicyStatuses
+from vcsync.apiserver.aggregator.forward import Forwarder
 from vcsync.apiserver.apiextensions.api_services import ApiServices
 from vcsync.apiserver.apiextensions.catalogue import Catalogue, redefined
 from vcsync.apiserver.apiextensions.conversion import Reach, refuse
 from vcsync.apiserver.apiextensions.definition_controller import DefinitionController
+from vcsync.apiserver.assembly.aggregation import Aggregation
 from vcsync.apiserver.assembly.caches import ServerCaches
 from vcsync.apiserver.assembly.gateway import Gateway
 from vcsync.apiserver.assembly.grant_offers import GrantOffers
@@ -31,7 +33,7 @@ from vcsync.apiserver.assembly.server_identity import ServerIdentity
 from vcsync.apiserver.discovery.remote_api_services import RemoteApiServices
 from vcsync.apiserver.discovery.served import Spaces
 from vcsync.apiserver.egress.networks import Networks
-from vcsync.apiserver.filters.aggregation import Aggregator
+from vcsync.apiserver.egress.policy import NOTHING, Policy
 from vcsync.apiserver.filters.chain import FilterChain
 from vcsync.apiserver.filters.external import ExternalControlPlanes
 from vcsync.apiserver.filters.guests import Guests
@@ -168,6 +170,7 @@ def control_plane(
     offload: bool = False,
     meter: Meter | None = None,
     grants: GrantIndex | None = None,
+    services: Policy = NOTHING,
 ) -> ControlPlane:
     """Return the control plane with its usual admission plug-ins and controllers.
 
@@ -182,6 +185,7 @@ def control_plane(
         offload: Whether expensive writes run in a process of their own.
         meter: Counts what tenants use. None: it is not counted.
         grants: The grants between tenants. None: tenants cannot grant permissions to others.
+        services: What the operator allows of tenants' Services to which requests for aggregated APIs are forwarded.
     """
     filters, limits = IdentityFilters(identity), limits or Limits()
     catalogue = Catalogue(
@@ -192,11 +196,14 @@ def control_plane(
     )
     admitted = admission(store, filters, catalogue, reach, plugins)
     configurations, tenant_policies = admitted.configurations, admitted.tenant_policies
-    statuses = TenantPolicyStatuses(store, tenant_policies, now)
-    placed = PlacedObjects(store, tenant_policies, now)
+    statuses, placed = (
+        TenantPolicyStatuses(store, tenant_policies, now),
+        PlacedObjects(store, tenant_policies, now),
+    )
     tenant_quotas = admitted.tenant_quotas
     own = (identity.endpoint.address, identity.endpoint.port)
     service = KubernetesService(store, own, identity.tenants.embedded_names, now)
+    aggregation = Aggregation(store, identity, services, now)
     gateway = Gateway(identity.tenants, identity.authenticator, time.time, time.monotonic)
     limiter = Limiter(identity.tenants.limits, identity.default_limits, time.monotonic)
     processes = Processes(store, limiter.set_share, limiter.refused_recently, identity.reports)
@@ -208,6 +215,7 @@ def control_plane(
         placed.changed,
         tenant_quotas.changed,
         service.changed,
+        aggregation.changed,
         gateway.upstreams.changed,
         limiter.changed,
         processes.changed,
@@ -270,6 +278,7 @@ def control_plane(
         others=[
             service.run,
             gateway.run,
+            aggregation.run,
             processes.run,
             statuses.run,
             placed.run,
@@ -279,6 +288,8 @@ def control_plane(
             *([] if pool is None else [pool.run]),
         ],
         external=gateway.forwarder,
+        remote=aggregation.remote,
+        aggregator=aggregation.forwarder,
         meter=meter,
         limiter=limiter,
         join=join,
@@ -313,7 +324,7 @@ def assemble(
     host_names: HostNames | None = None,
     only_virtual_nodes: Callable[[str], bool] = lambda _: False,
     remote: RemoteApiServices | None = None,
-    aggregator: Aggregator | None = None,
+    aggregator: Forwarder | None = None,
 ) -> ControlPlane:
     """Return a control plane made of the given parts.
 

@@ -164,11 +164,13 @@ class RemoteApiServices:
 
     Attributes:
         on_change: Called with tenant and name of each remote APIService that is found, changed or gone.
+        on_forget: Called with each tenant that is forgotten.
     """
 
     def __init__(self, forwards: Callable[[str], bool] = lambda _: False) -> None:
         self.forwards = forwards
         self.on_change: Callable[[str, str], None] = lambda _tenant, _name: None
+        self.on_forget: Callable[[str], None] = lambda _tenant: None
         self._tenants: dict[str, _Tenant] = {}
 
     def loaded(self, tenant: str) -> bool:
@@ -234,6 +236,7 @@ class RemoteApiServices:
     def forget(self, tenant: str) -> None:
         """Drop the APIServices of a tenant, so that they are read again on demand."""
         self._tenants.pop(tenant, None)
+        self.on_forget(tenant)
 
     def tenants(self) -> list[str]:
         """Return the tenants whose APIServices have been read."""

@@ -6,9 +6,7 @@ second response of a name server has no effect. Redirects are not followed, and 
 
 import asyncio
 import json
-import random
 import socket
-import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,17 +22,15 @@ from vcsync.apiserver.egress.failure import CallFailed, error_of_status
 from vcsync.apiserver.egress.in_flight import Bounds, CallMemory, InFlight
 from vcsync.apiserver.egress.networks import Address
 from vcsync.apiserver.egress.policy import NOTHING, Policy
+from vcsync.apiserver.egress.reachable import MAX_ADDRESSES, NO_CONNECTION, REFUSED, service_endpoints
 from vcsync.apiserver.egress.services import Endpoint, Services
 from vcsync.apiserver.egress.target import Target
 from vcsync.apiserver.flow.write_limiter import release_current_slot
 
 AGENT = "kube-apiserver-admission"
 """User-Agent of the calls."""
-MAX_ADDRESSES = 4
-"""Addresses of one host that are tried."""
 RESOLVERS = 8
 """Host names that are resolved at the same time."""
-REFUSED = "the operator of this server does not allow it to be called"
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """(host, port) -> addresses. Raises OSError if there are none."""
@@ -134,9 +130,9 @@ class Client:
                 try:
                     return await self._send(session, call, endpoint, memory)
                 except aiohttp.ClientConnectorCertificateError as error:
-                    raise self._failed(call, _tls_fault(error.certificate_error, call.target.host)) from error
+                    raise self._failed(call, tls.fault(error.certificate_error, call.target.host)) from error
                 except aiohttp.ClientConnectorSSLError as error:
-                    raise self._failed(call, _tls_fault(error.os_error, call.target.host)) from error
+                    raise self._failed(call, tls.fault(error.os_error, call.target.host)) from error
                 except aiohttp.ClientConnectorError as error:
                     if position == len(endpoints):
                         raise self._failed(call, _connect_fault(call.target, endpoint, error)) from error
@@ -154,18 +150,14 @@ class Client:
             CallFailed: There is no allowed endpoint.
         """
         target, policy = call.target, self._policy
-        if not policy.permits(target):
-            raise self._failed(call, REFUSED)
         if target.service is not None:
-            if self._services is None:
-                raise self._failed(call, REFUSED)
             try:
-                endpoints = await self._services.endpoints(target)
+                return await service_endpoints(policy, self._services, target)
             except CallFailed as error:
                 raise self._failed(call, str(error)) from error
-            random.shuffle(endpoints)
-        else:
-            endpoints = [Endpoint(each, target.port) for each in await self._addresses(target)]
+        if not policy.permits(target):
+            raise self._failed(call, REFUSED)
+        endpoints = [Endpoint(each, target.port) for each in await self._addresses(target)]
         reachable = [each for each in endpoints if policy.reachable(target, each.address)]
         if not reachable:
             raise self._failed(call, REFUSED)
@@ -238,14 +230,10 @@ class Client:
         return CallFailed(f"{call.verb} {json.dumps(call.url, ensure_ascii=False)}: {why}")
 
 
-def _tls_fault(error: Exception, host: str) -> str:
-    return tls.fault(error, host) if isinstance(error, ssl.SSLError) else "tls: handshake failure"
-
-
 def _connect_fault(target: Target, endpoint: Endpoint, error: aiohttp.ClientConnectorError) -> str:
     """Return the message for a failed connection. For Services it has no reason, as tenants choose their addresses."""
     if target.service is not None:
-        return "dial tcp: no connection to any endpoint"
+        return NO_CONNECTION
     host = f"[{endpoint.address}]" if endpoint.address.version == 6 else str(endpoint.address)
     reason = (error.os_error.strerror or "") if isinstance(error.os_error, OSError) else ""
     refused = "connection refused" in reason.lower() or isinstance(error.os_error, ConnectionRefusedError)

@@ -1,6 +1,8 @@
 """Keeps idle connections for further calls. Tenants share none, nor do calls with different trusted authorities."""
 
+import asyncio
 import hashlib
+import ssl
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
@@ -11,6 +13,7 @@ import aiohttp
 
 from vcsync.apiserver.egress import tls
 from vcsync.kube.connector import Connector
+from vcsync.streams.raw_response import keep_alive
 
 KEEP_SECONDS = 15.0
 """Time for which an idle connection is kept."""
@@ -39,20 +42,28 @@ class Connections:
         self._pools: OrderedDict[tuple[str, bytes], _Pool] = OrderedDict()
 
     @asynccontextmanager
-    async def session(self, tenant: str, bundle: bytes) -> AsyncIterator[aiohttp.ClientSession]:
+    async def session(
+        self, tenant: str, bundle: bytes, identity: tls.Identity | None = None
+    ) -> AsyncIterator[aiohttp.ClientSession]:
         """Lend a session for the duration of the block.
 
         Args:
             tenant: Tenant of the call.
             bundle: Trusted authorities in PEM. Empty: those of the system.
+            identity: The client certificate. None: there is none.
 
         Raises:
             CallFailed: The bundle is invalid.
         """
-        key = (tenant, hashlib.sha256(bundle).digest())
+        trusted = hashlib.sha256(bundle)
+        if identity is not None:
+            trusted.update(f"{identity.id} {identity.insecure}".encode())
+        key, context = (tenant, trusted.digest()), None
+        if identity is not None and key not in self._pools:
+            context = await asyncio.to_thread(tls.context, bundle, identity)
         pool = self._pools.get(key)
         if pool is None:
-            pool = self._pools[key] = _Pool(_session(bundle))
+            pool = self._pools[key] = _Pool(_session(context or tls.context(bundle, identity)))
         self._pools.move_to_end(key)
         pool.users += 1
         try:
@@ -81,9 +92,9 @@ class Connections:
             await pool.session.close()
 
 
-def _session(bundle: bytes) -> aiohttp.ClientSession:
+def _session(context: ssl.SSLContext) -> aiohttp.ClientSession:
     connector = Connector(
-        ssl=tls.context(bundle), limit=0, use_dns_cache=False, keepalive_timeout=KEEP_SECONDS
+        ssl=context, limit=0, use_dns_cache=False, keepalive_timeout=KEEP_SECONDS, prepare=keep_alive
     )
     return aiohttp.ClientSession(
         connector=connector,

@@ -30,6 +30,10 @@ class Policy:
             return bool(self.networks.allowed)
         return any(each.matches(target.host, target.port, target.tenant) for each in self.hosts)
 
+    def permits_services(self, tenant: str) -> bool:
+        """Return whether Services of a tenant may be called at all: there is a network in which it may."""
+        return self.trusted or any(each.tenant in ("", tenant) for each in self.networks.allowed)
+
     def reachable(self, target: Target, address: Address) -> bool:
         """Return whether connections may be made to an address of a target."""
         if self.trusted:

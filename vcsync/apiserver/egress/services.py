@@ -59,7 +59,7 @@ class Services:
         port = _port(_decode(record.value), target.port)
         if port is None:
             raise CallFailed(f'no service port {target.port} found for service "{name}"')
-        slices = await self._slices(tenant, namespace)
+        slices = await self.slices(tenant, namespace)
         endpoints: list[Endpoint] = []
         for address, pod, number in _ready(slices, name, port.get("name") or ""):
             if len(endpoints) < MAX_ENDPOINTS and await self._has_address(tenant, namespace, pod, address):
@@ -68,7 +68,12 @@ class Services:
             raise CallFailed(f'no endpoints available for service "{name}"')
         return endpoints
 
-    async def _slices(self, tenant: str, namespace: str) -> list[Object]:
+    async def slices(self, tenant: str, namespace: str) -> list[Object]:
+        """Return the EndpointSlices of a namespace, `MAX_SLICES` at most.
+
+        Raises:
+            StoreError: The store cannot be read.
+        """
         prefix, after = collection_key(tenant, DISCOVERY, "endpointslices", namespace), ""
         slices: list[Object] = []
         while len(slices) < MAX_SLICES:

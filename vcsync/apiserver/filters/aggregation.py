@@ -4,10 +4,8 @@ Upstream's kube-aggregator sits in front of the other handlers in the same way. 
 authentication, authorization, limits and the audit log are those of this server.
 """
 
-from typing import Protocol
-
-from vcsync.apimachinery.errors import StatusError, unavailable
-from vcsync.apiserver.discovery.remote_api_services import RemoteApiService
+from vcsync.apiserver.aggregator.failures import not_available
+from vcsync.apiserver.aggregator.forward import Forwarder
 from vcsync.apiserver.discovery.served import Spaces
 from vcsync.apiserver.handlers.exchange import Incoming
 from vcsync.apiserver.request.caller import Caller
@@ -15,22 +13,8 @@ from vcsync.apiserver.request.reply import Reply, Stream
 from vcsync.apiserver.request.request_info import Query, RequestInfo
 
 
-class Aggregator(Protocol):
-    """Forwards requests; see `vcsync.apiserver.aggregator.forward.Forwarder`."""
-
-    async def forward(
-        self, service: RemoteApiService, incoming: Incoming, info: RequestInfo, query: Query, caller: Caller
-    ) -> Reply | Stream:
-        """Forward a request to an aggregated API server, and return the answer.
-
-        Raises:
-            StatusError: The request cannot be forwarded, or the server does not answer.
-        """
-        ...
-
-
 async def aggregate(  # noqa: PLR0917 - what the filters have found out
-    aggregator: Aggregator | None,
+    aggregator: Forwarder | None,
     spaces: Spaces,
     incoming: Incoming,
     info: RequestInfo,
@@ -41,7 +25,7 @@ async def aggregate(  # noqa: PLR0917 - what the filters have found out
     """Forward a request if an aggregated API server serves its group and version; otherwise return None.
 
     Raises:
-        StatusError: 503, the APIService is not available; or as from `Aggregator.forward`.
+        StatusError: 503, the APIService is not available; or as from `Forwarder.forward`.
     """
     version = _version(info)
     service = spaces.remote_api_service(tenant, *version) if version is not None else None
@@ -54,11 +38,6 @@ async def aggregate(  # noqa: PLR0917 - what the filters have found out
         # Seats are for the work of this server. The connections to aggregated API servers are limited for each tenant.
         incoming.seat.leave()
     return await aggregator.forward(service, incoming, info, query, caller)
-
-
-def not_available(service: RemoteApiService, why: str) -> StatusError:
-    """Return the answer to a request whose aggregated API server does not serve it: 503."""
-    return unavailable(f"APIService {service.name} is not available: {why}")
 
 
 def _version(info: RequestInfo) -> tuple[str, str] | None:

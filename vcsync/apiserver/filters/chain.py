@@ -9,10 +9,11 @@ from dataclasses import replace
 from multidict import CIMultiDict
 
 from vcsync.apimachinery.errors import StatusError
+from vcsync.apiserver.aggregator.forward import Forwarder
 from vcsync.apiserver.audit import request_log
 from vcsync.apiserver.audit.auditor import Auditor
 from vcsync.apiserver.discovery.served import Spaces
-from vcsync.apiserver.filters.aggregation import Aggregator, aggregate
+from vcsync.apiserver.filters.aggregation import aggregate
 from vcsync.apiserver.filters.audit import begin_audit
 from vcsync.apiserver.filters.authentication import authenticate
 from vcsync.apiserver.filters.authorization import authorize
@@ -88,7 +89,7 @@ class FilterChain:
         limiter: Limiter | None = None,
         guests: Guests | None = None,
         host_names: HostNames | None = None,
-        aggregator: Aggregator | None = None,
+        aggregator: Forwarder | None = None,
     ) -> None:
         self._aggregator = aggregator
         self._identity = identity

@@ -9,10 +9,10 @@ import structlog
 
 from vcsync.api.networks import NetworkSpec
 from vcsync.apimachinery.errors import StatusError, already_exists, conflict, forbidden
-from vcsync.apimachinery.resources import object_key
 from vcsync.apiserver.operator import defaults
 from vcsync.apiserver.operator.context import OperatorContext
 from vcsync.apiserver.operator.draining import sweep
+from vcsync.apiserver.operator.front_proxy import config_key, config_put, new_front_proxy
 from vcsync.apiserver.operator.tenant_deletion import BUSY
 from vcsync.apiserver.request.caller import SYSTEM
 from vcsync.apiserver.request.host_names import HostNames
@@ -229,7 +229,12 @@ class Lifecycle:
         if old.phase != "Ready":
             raise conflict("tenants", "", tenant, BUSY)
         fresh = self._record(tenant, controllers=old.controllers, nodes=old.nodes)
-        record = msgspec.structs.replace(old, authority=fresh.authority, signer=fresh.signer)
+        record = msgspec.structs.replace(
+            old,
+            authority=fresh.authority,
+            signer=fresh.signer,
+            front_proxy=new_front_proxy(self._context.clock()) if old.front_proxy is not None else None,
+        )
         compares, writes = await self._with_config(record)
         outcome = await self._context.store.txn(
             [Compare(key, found.revision), *compares], [Put(key, encode(record)), *writes]
@@ -335,12 +340,8 @@ class Lifecycle:
         return record
 
     async def _with_config(self, record: TenantRecord) -> tuple[list[Compare], list[Put]]:
-        """Return the write of the new authority to the ConfigMap that extension API servers read, if it exists."""
-        namespace, name = defaults.AUTHENTICATION_CONFIG
-        key = object_key(record.name, "", "configmaps", namespace, name)
-        found, _ = await self._context.store.get(key)
+        """Return the write of the new authorities to the ConfigMap that aggregated API servers read, if it exists."""
+        found, _ = await self._context.store.get(config_key(record.name))
         if found is None or record.authority is None:
             return [], []
-        body = msgspec.json.decode(found.value)
-        body["data"] = {**(body.get("data") or {}), "client-ca-file": record.authority.certificate}
-        return [Compare(key, found.revision)], [Put(key, msgspec.json.encode(body))]
+        return [Compare(found.key, found.revision)], [config_put(record, found)]

@@ -34,6 +34,9 @@ class Authority(msgspec.Struct, frozen=True):
     key: str
     id: str
 
+    def __repr__(self) -> str:
+        return f"Authority({self.id!r})"
+
 
 class Signer(msgspec.Struct, frozen=True):
     """The signer of ServiceAccount tokens.
@@ -47,6 +50,9 @@ class Signer(msgspec.Struct, frozen=True):
     key: str
     id: str
     issuer: str
+
+    def __repr__(self) -> str:
+        return f"Signer({self.id!r})"
 
 
 class Upstream(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -100,6 +106,8 @@ class TenantRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         limits: Limits of its requests. None: the defaults of the control plane.
         weight: Its share of seats, relative to other tenants, while they are scarce.
         suspended: Whether its users may only read.
+        front_proxy: Issues the certificate with which this server calls aggregated API servers of the tenant. None: it calls
+            none.
     """
 
     name: str
@@ -117,6 +125,7 @@ class TenantRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     limits: TenantLimits | None = None
     weight: int = 1
     suspended: bool = False
+    front_proxy: Authority | None = None
 
     @property
     def request_limits(self) -> TenantLimits | None:

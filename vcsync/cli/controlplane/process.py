@@ -134,6 +134,7 @@ async def _serve(
         kubelets=settings.kubelets,
         pool=None if settings.pool is None else _pool(settings.pool),
         meter=meter,
+        services=settings.webhooks,
         grants=None
         if settings.grants is None
         else GrantIndex(store, identity.tenants, time.time, settings.grants),

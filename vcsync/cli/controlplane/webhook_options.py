@@ -1,4 +1,4 @@
-"""The options of `vcsync run controlplane` that allow calls to webhooks of tenants, for admission and conversion."""
+"""The options of `vcsync run controlplane` that allow calls to webhooks and aggregated API servers of tenants."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -71,12 +71,13 @@ _OPTIONS = (
         "--webhook-allow-network",
         metavar="[TENANT=]CIDR",
         multiple=True,
-        help="Network of webhooks' Services (their Pods), and of allowed hosts without a public address. Default: none.",
+        help="Network of Services (their Pods) with webhooks and aggregated APIs, and of allowed hosts without a public "
+        "address. Default: none.",
     ),
     click.option(
         "--webhook-deny-network",
         metavar="CIDR",
         multiple=True,
-        help="Public network in which no webhook is called; has precedence.",
+        help="Public network in which no webhook and no aggregated API is called; has precedence.",
     ),
 )

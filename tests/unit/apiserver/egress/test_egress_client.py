@@ -11,11 +11,12 @@ import pytest
 
 from hack.webhooks import Authority
 from vcsync.apiserver.egress import client as client_module
-from vcsync.apiserver.egress.client import REFUSED, Call
+from vcsync.apiserver.egress.client import Call
 from vcsync.apiserver.egress.connections import Connections
 from vcsync.apiserver.egress.failure import CallFailed
 from vcsync.apiserver.egress.in_flight import Bounds
 from vcsync.apiserver.egress.policy import NOTHING, TRUSTED, Policy
+from vcsync.apiserver.egress.reachable import REFUSED
 from vcsync.apiserver.egress.services import Endpoint
 from vcsync.apiserver.egress.target import target_of
 

@@ -38,11 +38,13 @@ class Exported(Struct):
         written: number of objects in the archive.
         left_out: reason -> number of objects.
         elsewhen: resources that could only be listed as of another moment.
+        unavailable: resources of aggregated API servers that do not answer, which are left out.
     """
 
     written: int = 0
     left_out: dict[str, int] = {}
     elsewhen: list[str] = []
+    unavailable: list[str] = []
 
 
 async def export(
@@ -75,6 +77,9 @@ async def export(
     with Writer(path, header) as writer:
         for resource in resources:
             if (resource.group, resource.plural) in LEFT_OUT:
+                continue
+            if resource.api_version in discovery.stale:
+                done.unavailable.append(f"{resource.plural}.{resource.group}")
                 continue
             before = writer.count
             async for found in _objects(client, resource, version, done):

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from vcsync.archive.exporter import export
-from vcsync.archive.files import Header, Writer, check
+from vcsync.archive.files import Header, Writer, check, objects
 from vcsync.archive.importer import ATTEMPTS, Imported, Importer
 from vcsync.kube.errors import (
     AlreadyExists,
@@ -55,6 +55,7 @@ class Server:
         self.refuse: dict[str, str] = {}
         self.calls = 0
         self.serves_lamps = True
+        self.stale: set[str] = set()
 
     def put(self, path: str, **rest: Any) -> dict[str, Any]:
         parts = path.strip("/").split("/")
@@ -105,6 +106,7 @@ class Server:
                 "versions": [
                     {
                         "version": version,
+                        "freshness": "Stale" if group in self.stale else "Current",
                         "resources": [
                             {
                                 "resource": plural,
@@ -317,3 +319,14 @@ async def test_an_export_beyond_the_history_says_so_and_leaves_no_file(tmp_path:
     with pytest.raises(KubeError):
         await export(server, tmp_path / "x", tenant="acme", now="now", with_keys=False, note=lambda _: None)  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_resources_of_aggregated_servers_that_do_not_answer_are_left_out(tmp_path: Path) -> None:
+    server = source()
+    server.stale = {"example.com"}
+    done = await export(
+        server, tmp_path / "x", tenant="acme", now="now", with_keys=False, note=lambda _: None
+    )  # type: ignore[arg-type]
+    assert done.unavailable == ["lamps.example.com"]
+    assert done.written
+    assert not [each for _, each in objects(tmp_path / "x") if each["kind"] == "Lamp"]

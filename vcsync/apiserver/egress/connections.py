@@ -55,10 +55,8 @@ class Connections:
         Raises:
             CallFailed: The bundle is invalid.
         """
-        trusted = hashlib.sha256(bundle)
-        if identity is not None:
-            trusted.update(f"{identity.id} {identity.insecure}".encode())
-        key, context = (tenant, trusted.digest()), None
+        own = b"" if identity is None else f"{identity.id} {identity.insecure}".encode()
+        key, context = (tenant, hashlib.sha256(bundle).digest() + own), None
         if identity is not None and key not in self._pools:
             context = await asyncio.to_thread(tls.context, bundle, identity)
         pool = self._pools.get(key)

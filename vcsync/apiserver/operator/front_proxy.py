@@ -81,16 +81,16 @@ class FrontProxies:
         Several processes may call this at once: they write by compare and swap, and all end with the same authority.
 
         Returns:
-            The authority, or None if the tenant is being created or deleted.
+            The authority, or None if the tenant does not exist, or is being created or deleted.
 
         Raises:
-            StatusError: 404, the tenant does not exist; 409, other writes came first in every attempt.
+            StatusError: 409, other writes came first in every attempt.
             StoreError: The store cannot be read or written.
         """
         for _ in range(MAX_TRIES):
-            found = await self._context.stored(tenant)
-            old = decode(found.value)
-            if old.phase != "Ready" or old.authority is None:
+            found, _ = await self._context.store.get(record_key(tenant))
+            old = None if found is None else decode(found.value)
+            if found is None or old is None or old.phase != "Ready" or old.authority is None:
                 return None
             front_proxy = old.front_proxy or new_front_proxy(self._context.clock())
             record = msgspec.structs.replace(old, front_proxy=front_proxy)

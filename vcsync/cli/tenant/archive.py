@@ -118,6 +118,8 @@ async def _export(
         _note(f"left out, since {reason}: {count}")
     for plural in done.elsewhen:
         _note(f"{plural} were listed as of another moment")
+    for resource in done.unavailable:
+        _note(f"left out, since their aggregated API server is not available: {resource}")
     click.echo(f"wrote {done.written} objects of tenant {tenant} into {archive}")
     if with_keys:
         click.echo(f"warning: {archive} has the contents of all Secrets: keep it as safe as these", err=True)

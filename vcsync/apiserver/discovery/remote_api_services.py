@@ -152,8 +152,15 @@ class _Tenant:
     services: dict[str, RemoteApiService] = field(default_factory=dict)
     served: dict[str, Served] = field(default_factory=dict)
     removed: dict[str, int] = field(default_factory=dict)
-    oldest: frozenset[str] = frozenset()
     loaded: bool = False
+    sorted: frozenset[str] | None = None
+
+    @property
+    def oldest(self) -> frozenset[str]:
+        """Names of the oldest APIServices, `MOST` at most."""
+        if self.sorted is None:
+            self.sorted = _oldest(self.services)
+        return self.sorted
 
 
 class RemoteApiServices:
@@ -220,16 +227,18 @@ class RemoteApiServices:
         if before is not None and (before.uid, before.destination) != (found.uid, found.destination):
             known.served.pop(name, None)
         known.services[name] = found
-        known.oldest = _oldest(known.services)
+        if before is None or before.created != found.created:
+            known.sorted = None
         self.on_change(tenant, name)
 
     def _drop(self, tenant: str, known: _Tenant, name: str, revision: int) -> None:
         if not known.loaded:
             known.removed[name] = revision
         known.served.pop(name, None)
-        if known.services.pop(name, None) is not None:
+        if name in known.services:
             left = known.oldest
-            known.oldest = _oldest(known.services)
+            del known.services[name]
+            known.sorted = None
             for each in (name, *(known.oldest - left)):
                 self.on_change(tenant, each)
 
@@ -256,6 +265,13 @@ class RemoteApiServices:
         """Return the remote APIServices of a tenant."""
         known = self._tenants.get(tenant)
         return known.services.values() if known is not None else ()
+
+    def forwarded(self, tenant: str) -> list[RemoteApiService]:
+        """Return the remote APIServices of a tenant to which requests may be forwarded, `MOST` at most."""
+        known = self._tenants.get(tenant)
+        if known is None or not known.services or not self.forwards(tenant):
+            return []
+        return [known.services[name] for name in sorted(known.oldest)]
 
     def refusal(self, service: RemoteApiService) -> str:
         """Return why requests are never forwarded to a Service, or an empty text if they may be."""

@@ -72,7 +72,7 @@ class Spaces:
         Built-in versions and those of definitions stay with this server, whatever APIServices say.
         """
         found = self.remote.find(tenant, group, version)
-        return None if found is None or self._is_local(tenant, group, version) else found
+        return None if found is None or (group, version) in self._local_versions(tenant) else found
 
     def remote_versions(self, tenant: str) -> Sequence[RemoteVersion]:
         """Return the versions that aggregated API servers of a tenant serve, for discovery.
@@ -80,26 +80,25 @@ class Spaces:
         As upstream, these include versions whose server is not available. Versions are left out to which nothing is ever
         forwarded.
         """
-        return [
-            self.remote.version(each)
-            for each in self.remote.all(tenant)
-            if not self._is_local(tenant, each.group, each.version) and not self.remote.refusal(each)
-        ]
+        return [self.remote.version(each) for each in self._forwarded(tenant)]
 
     def remote_documents(self, tenant: str) -> Mapping[str, str]:
         """Return path and query of the OpenAPI documents of version 3 that aggregated API servers of a tenant have."""
         found = {}
-        for each in self.remote.all(tenant):
+        for each in self._forwarded(tenant):
             query = self.remote.served(each).openapi
-            if query is not None and each.available and not self._is_local(tenant, each.group, each.version):
+            if query is not None and each.available:
                 found[f"apis/{each.group}/{each.version}"] = query
         return found
 
-    def _is_local(self, tenant: str, group: str, version: str) -> bool:
+    def _forwarded(self, tenant: str) -> list[RemoteApiService]:
+        found = self.remote.forwarded(tenant)
+        local = self._local_versions(tenant) if found else ()
+        return [each for each in found if (each.group, each.version) not in local]
+
+    def _local_versions(self, tenant: str) -> frozenset[tuple[str, str]]:
         own = self.catalogue.resources(tenant)
-        return (group, version) in _builtin_versions() or any(
-            (each.group, each.version) == (group, version) for each in own
-        )
+        return _builtin_versions() | {(each.group, each.version) for each in own}
 
     def is_current(self, scope: Scope) -> bool:
         """Return whether the kind of a scope is still the one that its tenant has."""

@@ -65,7 +65,7 @@ SUITES = (
         "embedded control planes",
         "verify",
         _real(
-            "archives", "controllers", "controllers_tenants", "controlplane", "controlplane_all",
+            "aggregated_apis", "archives", "controllers", "controllers_tenants", "controlplane", "controlplane_all",
             "controlplane_audit", "controlplane_clients", "controlplane_etcd", "controlplane_helm",
             "controlplane_identity", "controlplane_policies", "controlplane_quotas", "controlplane_two",
             "controlplane_webhooks", "etcd_members", "grants", "metering", "networks", "openapi", "policies",

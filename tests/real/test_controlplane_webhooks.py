@@ -2,16 +2,15 @@
 
 import itertools
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from kubectl_kit import Kubectl, behind_a_service
 
 from hack.embedded import ControlPlane
-from hack.testbed import ensure
 from hack.webhooks import WebhookServer
 from tests.real.waiting import eventually
 from vcsync.apiserver.operator.folder import own_address
@@ -21,37 +20,6 @@ CLUSTER_NETWORK = own_address()
 REFUSED = "the operator of this server does not allow it to be called"
 EFFECT_SECONDS = 60.0
 _NUMBERS = itertools.count(1)
-
-
-class Kubectl:
-    """kubectl as a tenant's administrator."""
-
-    def __init__(self, kubeconfig: Path) -> None:
-        self._command = [str(ensure(["kubectl"])["kubectl"]), "--kubeconfig", str(kubeconfig)]
-
-    def run(self, *arguments: str, given: Any = None) -> subprocess.CompletedProcess[str]:
-        """Run kubectl; `given` is passed as a manifest with `-f -`."""
-        manifest = None if given is None else yaml.safe_dump(given)
-        return subprocess.run(
-            [*self._command, *arguments, *(() if given is None else ("-f", "-"))],
-            input=manifest, capture_output=True, text=True, check=False, timeout=60,
-        )  # fmt: skip
-
-    def __call__(self, *arguments: str, given: Any = None) -> str:
-        """Run kubectl, which must succeed."""
-        run = self.run(*arguments, given=given)
-        assert run.returncode == 0, run.stderr
-        return run.stdout
-
-    def refused(self, *arguments: str, given: Any = None) -> str:
-        """Run kubectl, which must fail; return its error output."""
-        run = self.run(*arguments, given=given)
-        assert run.returncode != 0, run.stdout
-        return run.stderr
-
-    def json(self, *arguments: str) -> Any:
-        """Run kubectl, and return its decoded output."""
-        return json.loads(self(*arguments, "-o", "json"))
 
 
 @pytest.fixture(scope="module")
@@ -190,44 +158,7 @@ spec:
 
 def in_the_cluster(kubectl: Kubectl, hooks: WebhookServer) -> None:
     """Put the webhook server behind a Service, like a Pod of a Deployment."""
-    kubectl("create", "namespace", "gadgets")
-    pod = {
-        "metadata": {"name": "hooks", "namespace": "gadgets"},
-        "spec": {"containers": [{"name": "c", "image": "i"}]},
-    }
-    kubectl("create", "serviceaccount", "default", "-n", "gadgets")
-    kubectl("create", given={"apiVersion": "v1", "kind": "Pod", **pod})
-    status = {"status": {"phase": "Running", "podIP": CLUSTER_NETWORK, "podIPs": [{"ip": CLUSTER_NETWORK}]}}
-    kubectl(
-        "patch",
-        "pod",
-        "hooks",
-        "-n",
-        "gadgets",
-        "--subresource=status",
-        "--type=merge",
-        "-p",
-        json.dumps(status),
-    )
-    service = {"metadata": {"name": "hooks", "namespace": "gadgets"}, "spec": {"ports": [{"port": 443}]}}
-    kubectl("create", given={"apiVersion": "v1", "kind": "Service", **service})
-    kubectl(
-        "create",
-        given={
-            "apiVersion": "discovery.k8s.io/v1",
-            "kind": "EndpointSlice",
-            "metadata": {
-                "name": "hooks-1",
-                "namespace": "gadgets",
-                "labels": {"kubernetes.io/service-name": "hooks"},
-            },
-            "addressType": "IPv4",
-            "ports": [{"name": "", "port": hooks.port}],
-            "endpoints": [
-                {"addresses": [CLUSTER_NETWORK], "targetRef": {"kind": "Pod", "namespace": "gadgets", "name": "hooks"}}
-            ],
-        },
-    )  # fmt: skip
+    behind_a_service(kubectl, "gadgets", "hooks", CLUSTER_NETWORK, hooks.port)
 
 
 def test_an_operator_brings_its_own_kind_with_webhooks(

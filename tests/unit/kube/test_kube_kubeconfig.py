@@ -348,7 +348,7 @@ async def test_a_client_certificate_is_sent_with_its_chain(newline: str) -> None
     serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serving.load_verify_locations(cadata=AUTHORITY.certificate)
     serving.verify_mode = ssl.CERT_REQUIRED
-    tls._load_identity(serving, *_encoded(pki.issue_serving(AUTHORITY, ["cp.example"], NOW)))
+    tls.load_identity(serving, b"".join(_encoded(pki.issue_serving(AUTHORITY, ["cp.example"], NOW))))
     assert asking.tls is not None
     shown = local.handshake(asking.tls, serving, "cp.example")
     assert shown == ssl.PEM_cert_to_DER_cert(pair.certificate)

@@ -65,15 +65,22 @@ def _has_endpoint(endpoint_slice: Object, port: str) -> bool:
     return ready and any((each.get("name") or "") == port and each.get("port") for each in ports)
 
 
-def differs(before: Condition | None, now: Condition) -> bool:
+def differs(before: Condition | None, now: Condition, last: str | None = None) -> bool:
     """Tell whether a condition must be written.
 
-    Messages of failed discovery checks differ between processes and from check to check. They are written with the next change
-    of the reason, so that processes do not overwrite each other's and servers cannot cause writes.
+    Messages of failed discovery checks may differ between processes. One that only differs in its message is written only by a
+    process that got another one before, so that processes do not overwrite each other's messages again and again.
+
+    Args:
+        before: The stored condition, or None.
+        now: The condition that this process has found.
+        last: Message of the last failed check of this process. None: there was none.
     """
     if before is None or (before.status, before.reason) != (now.status, now.reason):
         return True
-    return now.reason != FAILED and before.message != now.message
+    if before.message == now.message:
+        return False
+    return now.reason != FAILED or last not in (None, now.message)
 
 
 def with_condition(found: Object, condition: Condition, now: str) -> Object:

@@ -92,6 +92,7 @@ class AvailabilityController:
         self._now = now
         self._failures: dict[tuple[str, str], int] = {}
         self._decided: dict[tuple[str, str], _State] = {}
+        self._messages: dict[tuple[str, str], str] = {}
         self._resuming = asyncio.Event()
         self._resuming.set()
         self._pool: WorkerPool[str] = WorkerPool(
@@ -101,7 +102,7 @@ class AvailabilityController:
             queue=FairQueue(limit=TENANT_WORKERS),
             on_error=_failed,
         )
-        remote.on_change, remote.on_forget = self.enqueue, self._resume
+        remote.on_change = self.enqueue
 
     def enqueue(self, tenant: str, name: str) -> None:
         """Check an APIService soon, unless the change is the one that this controller has just made."""
@@ -127,8 +128,8 @@ class AvailabilityController:
                 self._failures.pop((tenant, each.name), None)
                 self._pool.add_after(tenant, each.name, SETTLE_SECONDS)
 
-    def _resume(self, _tenant: str) -> None:
-        """Read APIServices again soon that were forgotten because changes may have been missed."""
+    def resume(self) -> None:
+        """Read APIServices again soon that were forgotten, because changes may have been missed."""
         self._resuming.set()
 
     async def run(self) -> None:
@@ -165,6 +166,7 @@ class AvailabilityController:
         if service is None:
             self._failures.pop((tenant, name), None)
             self._decided.pop((tenant, name), None)
+            self._messages.pop((tenant, name), None)
             return None
         refusal = self._remote.refusal(service)
         if refusal:
@@ -208,7 +210,10 @@ class AvailabilityController:
         """
         key = object_key(service.tenant, GROUP, PLURAL, "", service.name)
         self._decided[service.tenant, service.name] = _state(service, condition)
-        if not availability.differs(service.condition, condition):
+        last = self._messages.pop((service.tenant, service.name), None)
+        if condition.reason == availability.FAILED:
+            self._messages[service.tenant, service.name] = condition.message
+        if not availability.differs(service.condition, condition, last):
             return
         record, _ = await self._store.get(key)
         if record is None or record.revision != service.revision:

@@ -13,13 +13,13 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from vcsync.apiserver.aggregator.client_certificates import ClientCertificates
+from vcsync.apiserver.aggregator.endpoints import Endpoints
 from vcsync.apiserver.discovery.remote_api_services import RemoteApiService
 from vcsync.apiserver.egress import tls
 from vcsync.apiserver.egress.connections import Connections
 from vcsync.apiserver.egress.failure import CallFailed
-from vcsync.apiserver.egress.policy import Policy
-from vcsync.apiserver.egress.reachable import NO_CONNECTION, service_endpoints
-from vcsync.apiserver.egress.services import Endpoint, Services
+from vcsync.apiserver.egress.reachable import NO_CONNECTION
+from vcsync.apiserver.egress.services import Endpoint
 from vcsync.apiserver.egress.target import Target, target_of
 from vcsync.gateway.bodies import RequestBody
 from vcsync.gateway.headers import Pairs
@@ -53,21 +53,18 @@ class Servers:
     """Sends requests to aggregated API servers.
 
     Args:
-        policy: What the operator allows.
-        services: Finds the endpoints of Services.
+        endpoints: Finds the endpoints of Services that may be called.
         certificates: Issues client certificates.
         connections: Keeps connections for further requests.
     """
 
     def __init__(
         self,
-        policy: Policy,
-        services: Services,
+        endpoints: Endpoints,
         certificates: ClientCertificates,
         connections: Connections,
     ) -> None:
-        self._policy = policy
-        self._services = services
+        self._endpoints = endpoints
         self._certificates = certificates
         self._connections = connections
 
@@ -78,7 +75,7 @@ class Servers:
             CallFailed: There is none. The message says why.
             StoreError: The store cannot be read.
         """
-        return await service_endpoints(self._policy, self._services, _target(service))
+        return await self._endpoints.of(service.destination, _target(service))
 
     async def send(
         self,

@@ -7,6 +7,7 @@ from functools import partial
 from vcsync.apiserver.aggregator.availability_controller import AvailabilityController
 from vcsync.apiserver.aggregator.client_certificates import ClientCertificates
 from vcsync.apiserver.aggregator.discovery_check import check
+from vcsync.apiserver.aggregator.endpoints import Endpoints
 from vcsync.apiserver.aggregator.forward import Forwarder
 from vcsync.apiserver.aggregator.servers import Servers
 from vcsync.apiserver.assembly.identity import Identity
@@ -34,7 +35,8 @@ class Aggregation:
     def __init__(self, store: Store, identity: Identity, policy: Policy, now: Callable[[], str]) -> None:
         self._connections = Connections()
         certificates = ClientCertificates(identity.tenants, time.time)
-        servers = Servers(policy, Services(store), certificates, self._connections)
+        self._endpoints = Endpoints(policy, Services(store), time.monotonic)
+        servers = Servers(self._endpoints, certificates, self._connections)
         self.remote = RemoteApiServices(policy.permits_services)
         self.forwarder = Forwarder(servers)
         self._controller = AvailabilityController(
@@ -45,10 +47,17 @@ class Aggregation:
             identity.tenants.embedded_names,
             now,
         )
+        self.remote.on_forget = self._forgotten
 
     def changed(self, changes: Sequence[Change]) -> None:
         """Apply changes of the store."""
+        self._endpoints.changed(changes)
         self._controller.changed(changes)
+
+    def _forgotten(self, _tenant: str) -> None:
+        """Forget and read again what may be outdated, because changes may have been missed."""
+        self._endpoints.forget()
+        self._controller.resume()
 
     async def run(self) -> None:
         """Check APIServices until cancelled, and then close all connections."""

@@ -95,6 +95,7 @@ class ControlPlane:
         others: Run until `stop`.
         offload: The offload process, or None if there is none.
         join: Called before the server listens.
+        aggregator: Forwards requests to aggregated API servers, or None.
     """
 
     def __init__(  # noqa: PLR0917 - parts, each of its own type
@@ -106,7 +107,9 @@ class ControlPlane:
         others: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
         offload: OffloadProcess | None = None,
         join: Callable[[], Coroutine[Any, Any, None]] | None = None,
+        aggregator: Forwarder | None = None,
     ) -> None:
+        self._aggregator = aggregator
         self._others = others
         self._join = join
         self._offload = offload
@@ -150,6 +153,8 @@ class ControlPlane:
     async def stop(self) -> None:
         """End all watches, finish the requests in flight, and stop."""
         self._cacher.close()
+        if self._aggregator is not None:
+            self._aggregator.close()
         await self.server.stop()
         if self._offload is not None:
             await self._offload.stop()
@@ -442,7 +447,14 @@ def assemble(
     )
     server = Server(chain, metrics, limits)
     return ControlPlane(
-        cacher, server, resume, controller.run, [long_running.run, *configuring, *others], offload, join
+        cacher,
+        server,
+        resume,
+        controller.run,
+        [long_running.run, *configuring, *others],
+        offload,
+        join,
+        aggregator,
     )
 
 

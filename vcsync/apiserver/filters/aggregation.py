@@ -12,6 +12,8 @@ from vcsync.apiserver.request.caller import Caller
 from vcsync.apiserver.request.reply import Reply, Stream
 from vcsync.apiserver.request.request_info import Query, RequestInfo
 
+OPENAPI = "/openapi/v3"
+
 
 async def aggregate(  # noqa: PLR0917 - what the filters have found out
     aggregator: Forwarder | None,
@@ -32,6 +34,8 @@ async def aggregate(  # noqa: PLR0917 - what the filters have found out
     if service is None:
         return None
     why = spaces.remote.refusal(service)
+    if why and info.path.startswith(OPENAPI):
+        return None
     if aggregator is None or why or not service.available:
         raise not_available(service, why or service.reason)
     if incoming.seat is not None:
@@ -44,9 +48,9 @@ def _version(info: RequestInfo) -> tuple[str, str] | None:
     """Return group and version of a request for a resource, for discovery of its version, or for its OpenAPI document."""
     if info.resource_request:
         return (info.group, info.version) if info.prefix == "apis" else None
-    if not info.path.startswith(("/apis/", "/openapi/v3/apis/")):
+    if not info.path.startswith(("/apis/", f"{OPENAPI}/apis/")):
         return None
-    match info.path.removeprefix("/openapi/v3").strip("/").split("/"):
+    match info.path.removeprefix(OPENAPI).strip("/").split("/"):
         case ["apis", group, version]:
             return group, version
     return None

@@ -82,6 +82,12 @@ def test_only_differences_are_written_that_all_processes_see(before, now, writte
     assert differs(before, now) is written
 
 
+@pytest.mark.parametrize(("last", "written"), [(None, False), ("b", False), ("c", True)])
+def test_the_message_of_a_failed_check_is_written_once_it_changes_in_this_process(last, written):
+    assert differs(failed("a"), failed("b"), last) is written
+    assert differs(failed("b"), failed("b"), last) is False
+
+
 def test_the_time_of_a_condition_changes_with_its_status_only():
     first = with_condition({"spec": {}}, failed("a"), BEFORE)
     assert first["status"]["conditions"] == [

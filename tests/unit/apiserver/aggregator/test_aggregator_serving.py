@@ -225,3 +225,13 @@ async def test_a_server_with_another_certificate_is_not_available(plane, bundle)
     await plane.create(API_SERVICES, plane.api_service(caBundle=bundle))
     found = await plane.until("False", "FailedDiscoveryCheck")
     assert "certificate signed by unknown authority" in found["message"]
+
+
+async def test_after_missed_changes_everything_is_read_again(plane):
+    await plane.register()
+    plane.remote.forget("acme")
+    assert plane.remote.get("acme", NAME) is None
+    async with asyncio.timeout(20):
+        while plane.remote.get("acme", NAME) is None:
+            await asyncio.sleep(0.01)
+    assert (await plane("GET", GADGETS)).status == 200

@@ -80,6 +80,7 @@ class AnswerBody:
         streams: Functions that end answers; contains that of this one while it is open.
         opened: Closed after the answer. None: nothing is.
         seconds: Time until the answer must have been read. None: there is no limit.
+        most: Most bytes of the answer. None: there is no limit.
     """
 
     def __init__(
@@ -88,7 +89,9 @@ class AnswerBody:
         streams: set[Callable[[], None]],
         opened: AsyncExitStack | None = None,
         seconds: float | None = None,
+        most: int | None = None,
     ) -> None:
+        self._left = most
         self._response = response
         self._streams = streams
         self._opened = opened
@@ -102,7 +105,7 @@ class AnswerBody:
         """Return the next piece.
 
         Raises:
-            ConnectionAbortedError: The connection broke, so that the answer is incomplete.
+            ConnectionAbortedError: The connection broke, or the answer is too long, so that it is incomplete.
         """
         try:
             async with asyncio.timeout_at(self._deadline):
@@ -111,6 +114,10 @@ class AnswerBody:
             raise ConnectionAbortedError("the API server's answer was cut off") from error
         if not piece:
             raise StopAsyncIteration
+        if self._left is not None:
+            self._left -= len(piece)
+            if self._left < 0:
+                raise ConnectionAbortedError("the API server's answer is too long")
         return piece
 
     async def aclose(self) -> None:

@@ -362,8 +362,12 @@ class Client:
         field_selector: str = "",
         limit: int = 500,
         resource_version: str | None = None,
+        most_pages: int | None = None,
     ) -> list[Envelope]:
-        """List a whole collection. The arguments are those of `pages`."""
+        """List a whole collection. The arguments are those of `pages`.
+
+        `most_pages` ends the list after that number of pages, for servers whose lists may be endless.
+        """
         pages = self.pages(
             resource,
             namespace,
@@ -372,8 +376,15 @@ class Client:
             limit=limit,
             resource_version=resource_version,
         )
+        found: list[Envelope] = []
         async with aclosing(pages) as each:
-            return [item async for page in each for item in page.items]
+            number = 0
+            async for page in each:
+                found += page.items
+                number += 1
+                if number == most_pages:
+                    break
+        return found
 
     async def watch(
         self,

@@ -80,7 +80,9 @@ class Server:
         except KeyError:
             raise NotFound(Status(404)) from None
 
-    async def list(self, resource: Resource, namespace: str, limit: int = 500) -> list[Envelope]:
+    async def list(
+        self, resource: Resource, namespace: str, limit: int = 500, most_pages: int | None = None
+    ) -> list[Envelope]:
         if resource.plural in self.refuse:
             raise self.refuse[resource.plural]
         shelf = self.world.shelves.setdefault(resource, Shelf())

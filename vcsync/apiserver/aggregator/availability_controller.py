@@ -7,6 +7,8 @@ Behaviour: kube-aggregator's `pkg/controllers/status/remote`.
 """
 
 import asyncio
+import math
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import cache
 
@@ -41,8 +43,10 @@ AGAIN_SECONDS = 30.0
 """Time between two checks of an available APIService, and the longest time between two checks of another one."""
 FIRST_RETRY_SECONDS = 5.0
 """Time until an APIService that is not available is checked again. It doubles with each check, up to `AGAIN_SECONDS`."""
-SETTLE_SECONDS = 0.5
+SETTLE_SECONDS = 0.1
 """Time for which changes are collected before an APIService is checked."""
+LEAST_SECONDS = 2.0
+"""Least time between two checks of an APIService, however often it changes."""
 WORKERS = 32
 """APIServices that are checked at the same time."""
 TENANT_WORKERS = 2
@@ -93,6 +97,7 @@ class AvailabilityController:
         self._failures: dict[tuple[str, str], int] = {}
         self._decided: dict[tuple[str, str], _State] = {}
         self._messages: dict[tuple[str, str], str] = {}
+        self._checked: dict[tuple[str, str], float] = {}
         self._resuming = asyncio.Event()
         self._resuming.set()
         self._pool: WorkerPool[str] = WorkerPool(
@@ -109,8 +114,7 @@ class AvailabilityController:
         service = self._remote.get(tenant, name)
         known = self._decided.get((tenant, name))
         if service is None or known != _state(service, service.condition):
-            self._failures.pop((tenant, name), None)
-            self._pool.add_after(tenant, name, SETTLE_SECONDS)
+            self._check_soon(tenant, name)
 
     def changed(self, changes: Sequence[Change]) -> None:
         """Check the APIServices whose Service or endpoints have changed. Other changes cost little."""
@@ -125,8 +129,12 @@ class AvailabilityController:
         for each in self._remote.all(tenant):
             reference = each.destination.service
             if reference.namespace == namespace and (not whole or reference.name == name):
-                self._failures.pop((tenant, each.name), None)
-                self._pool.add_after(tenant, each.name, SETTLE_SECONDS)
+                self._check_soon(tenant, each.name)
+
+    def _check_soon(self, tenant: str, name: str) -> None:
+        self._failures.pop((tenant, name), None)
+        since = time.monotonic() - self._checked.get((tenant, name), -math.inf)
+        self._pool.add_after(tenant, name, max(SETTLE_SECONDS, LEAST_SECONDS - since))
 
     def resume(self) -> None:
         """Read APIServices again soon that were forgotten, because changes may have been missed."""
@@ -167,7 +175,9 @@ class AvailabilityController:
             self._failures.pop((tenant, name), None)
             self._decided.pop((tenant, name), None)
             self._messages.pop((tenant, name), None)
+            self._checked.pop((tenant, name), None)
             return None
+        self._checked[tenant, name] = time.monotonic()
         refusal = self._remote.refusal(service)
         if refusal:
             await self._write(service, availability.not_forwarded(refusal))

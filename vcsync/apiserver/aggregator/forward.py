@@ -53,12 +53,14 @@ class Bounds:
         total: Most open requests of all tenants.
         answer_seconds: Time until an answer begins.
         body_seconds: Time until an answer that is not a stream has ended.
+        system_bytes: Most bytes of such an answer for a system caller, because controllers have it in memory as a whole.
     """
 
     tenant: int = 128
     total: int = 2048
     answer_seconds: float = 60.0
     body_seconds: float = 300.0
+    system_bytes: int = 8 << 20
 
 
 DEFAULT_BOUNDS = Bounds()
@@ -112,7 +114,8 @@ class Forwarder:
             stack.enter_context(self._slot(service.tenant))
             request = Request(incoming.method, target, headers, body)
             response = await self._sent(stack, service, request)
-            answer = self._answer(stack, response, request.method, long_running=is_long_running(info))
+            most = self._bounds.system_bytes if caller.system else None
+            answer = self._answer(stack, response, request.method, most, long_running=is_long_running(info))
         except BaseException:
             await stack.aclose()
             raise
@@ -167,7 +170,13 @@ class Forwarder:
         return response
 
     def _answer(
-        self, stack: AsyncExitStack, response: aiohttp.ClientResponse, method: str, *, long_running: bool
+        self,
+        stack: AsyncExitStack,
+        response: aiohttp.ClientResponse,
+        method: str,
+        most: int | None,
+        *,
+        long_running: bool,
     ) -> Reply | Stream:
         headers = joined(response_headers(response.headers.items()))
         content_type = response.headers.get("Content-Type", "")
@@ -179,5 +188,5 @@ class Forwarder:
             return Stream(content_type, body, headers=headers)
         if (arrived := arrived_body(response)) is not None:
             return Reply(response.status, [arrived], content_type, headers, verbatim=True)
-        body = AnswerBody(response, self._streams, stack, self._bounds.body_seconds)
+        body = AnswerBody(response, self._streams, stack, self._bounds.body_seconds, most)
         return Reply(response.status, [], content_type, headers, rest=body, verbatim=True)

@@ -101,6 +101,8 @@ class InProcessServer:
             # A remote client would see its connection cut: the status line is already out.
             raise ConnectionAbortedError("the answer cannot be completed") from error
         finally:
+            if answer.rest is not None:
+                await answer.rest.aclose()  # type: ignore[attr-defined]
             self._complete(incoming)
         self._metrics.seconds.labels(verb).observe(time.perf_counter() - started)
         return Answer(answer.status, answer.headers, pieces[0] if len(pieces) == 1 else b"".join(pieces))

@@ -28,6 +28,8 @@ from vcsync.objects.times import time_text
 FINALIZER = "kubernetes"
 AT_ONCE = 8
 """Resources of one namespace processed concurrently."""
+MOST_PAGES = 10
+"""Pages of one resource that are read at once. Lists of aggregated API servers may be endless; others continue with a retry."""
 FINALIZER_SECONDS = 15.0
 """Seconds that objects with finalizers get before the namespace is processed again."""
 AGAIN_AT_MOST = 60.0
@@ -124,7 +126,7 @@ async def _clear(context: ReconcileContext, key: Key, found: DiscoveredResource,
     """
     resource, client = found.resource, context.client.metadata_only()
     try:
-        if not await client.list(resource, key.name, limit=1):
+        if not await client.list(resource, key.name, limit=1, most_pages=1):
             return
         grace = _grace(context.view, key) if resource == PODS else 0.0
         if "deletecollection" in found.verbs:
@@ -132,7 +134,7 @@ async def _clear(context: ReconcileContext, key: Key, found: DiscoveredResource,
         else:
             await _delete_each(client, found, key.name)
         context.note(ObjectName(NAMESPACES.plural, "", key.name), f"deleted all {resource.plural} in it", "")
-        left = await client.list(resource, key.name)
+        left = await client.list(resource, key.name, most_pages=MOST_PAGES)
     except NotFound:
         # Its definition was deleted meanwhile, and its objects with it.
         return
@@ -148,7 +150,7 @@ async def _clear(context: ReconcileContext, key: Key, found: DiscoveredResource,
 
 
 async def _delete_each(client: Client, found: DiscoveredResource, namespace: str) -> None:
-    for each in await client.list(found.resource, namespace):
+    for each in await client.list(found.resource, namespace, most_pages=MOST_PAGES):
         try:
             await client.delete(found.resource, each.name, namespace, uid=each.uid, propagation="Background")
         except (NotFound, Conflict):

@@ -18,7 +18,7 @@ from vcsync.controllers.framework.worker import ReconcileContext, Worker
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.discovery import discover
-from vcsync.kube.errors import Conflict, NotFound
+from vcsync.kube.errors import Conflict, KubeError, NotFound
 from vcsync.kube.resources import (
     CONFIG_MAPS,
     PERSISTENT_VOLUME_CLAIMS,
@@ -40,6 +40,8 @@ AGAIN_SECONDS = 300.0
 ATTEMPTS = 5
 AT_ONCE = 50
 """Number of objects that are counted before the event loop runs other tasks."""
+MOST_PAGES = 20_000
+"""Pages of one resource that are counted. Lists of aggregated API servers may be endless."""
 PACE, GATHER_SECONDS = 1000.0, 10.0
 """Deletions are collected for the number of a kind's objects divided by this, in seconds, up to a maximum."""
 RESOURCE_CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", namespaced=True)
@@ -126,7 +128,10 @@ async def _total(client: Client, resource: Resource, quota: dict[str, Any], name
     scopes = selectors(quota)
     total = dict.fromkeys(names, NONE)
     async with aclosing(reader.pages(resource, quota["metadata"]["namespace"], limit=AT_ONCE)) as pages:
+        number = 0
         async for page in pages:
+            if (number := number + 1) > MOST_PAGES:
+                raise KubeError(f"{resource.plural}: the list does not end", endpoint=client.name)
             for body in map(to_dict, page.items):
                 if not all(in_scope(resource.group, resource.plural, scope, body) for scope in scopes):
                     continue

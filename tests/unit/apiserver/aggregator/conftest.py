@@ -180,6 +180,7 @@ def policy():
 @pytest.fixture
 async def plane(store, server, policy, monkeypatch):
     monkeypatch.setattr(availability_controller, "SETTLE_SECONDS", 0.01)
+    monkeypatch.setattr(availability_controller, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr(availability_controller, "FIRST_RETRY_SECONDS", 0.05)
     monkeypatch.setattr(availability_controller, "AGAIN_SECONDS", 0.2)
     identity = await Identity.open(store, Endpoint("https://cp.example:6443", "192.0.2.1", 6443))

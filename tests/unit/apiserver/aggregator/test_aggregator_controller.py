@@ -248,6 +248,7 @@ async def test_changes_of_the_service_and_its_endpoints_cause_checks(world, pair
 
 async def test_api_services_are_found_at_the_start_and_after_missed_changes(world, monkeypatch):
     monkeypatch.setattr(availability_controller, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(availability_controller, "LEAST_SECONDS", 0.0)
     await world.register()
     await world.serve()
     remote, controller = world.process()
@@ -268,6 +269,7 @@ async def test_api_services_are_found_at_the_start_and_after_missed_changes(worl
 
 async def test_a_defect_over_one_does_not_stop_the_others(world, monkeypatch):
     monkeypatch.setattr(availability_controller, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(availability_controller, "LEAST_SECONDS", 0.0)
     await world.register()
     await world.serve()
     bad = object_key("acme", "apiregistration.k8s.io", "apiservices", "", "v1.a.io")
@@ -282,3 +284,13 @@ async def test_a_defect_over_one_does_not_stop_the_others(world, monkeypatch):
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+
+
+async def test_changes_in_a_loop_do_not_cause_checks_in_a_loop(world, pair):
+    _, controller = pair
+    await world.serve()
+    await controller.reconcile("acme", NAME)
+    controller._pool.queue.forget_group("acme")
+    await world.register()
+    due = controller._pool.queue.next_deadline()
+    assert due - controller._checked["acme", NAME] >= availability_controller.LEAST_SECONDS

@@ -1,6 +1,7 @@
 """Aggregated API servers that misbehave, destinations that are not allowed, and clients that want more than they may."""
 
 import asyncio
+from dataclasses import replace
 from ipaddress import ip_network
 
 import msgspec
@@ -76,6 +77,41 @@ async def test_an_answer_that_is_cut_off_or_never_ends_breaks_off(plane):
         await answer.rest.aclose()
     plane.server.behaviour = ""
     assert (await plane("GET", GADGETS)).status == 200
+
+
+async def test_controllers_do_not_read_endless_answers_into_memory(plane):
+    await plane.register()
+    bounded(plane, system_bytes=100_000)
+    plane.server.behaviour = "endless body"
+    plane.caller = replace(plane.caller, system=True)
+    answer = await plane.go("GET", GADGETS)
+    pieces = []
+
+    async def read():
+        async for piece in answer.rest:
+            pieces.append(piece)  # noqa: PERF401 - what came before the error counts
+
+    with pytest.raises(ConnectionAbortedError):
+        await read()
+    assert sum(map(len, pieces)) <= 100_000
+    await answer.rest.aclose()
+    assert not plane.chain._aggregator._open
+
+
+async def test_a_program_in_the_same_process_gives_everything_back(plane):
+    await plane.register()
+    plane.server.gadgets["shop", "a"] = {"metadata": {"name": "a"}, "data": "x" * 100_000}
+    server = plane.plane.server.in_process(None)
+    for behaviour in ("", "cut off"):
+        plane.server.behaviour = behaviour
+        asked = server.answer("GET", f"/tenants/acme{GADGETS}", {}, None, None)
+        if behaviour:
+            with pytest.raises(ConnectionAbortedError):
+                await asked
+        else:
+            assert (await asked).status == 200
+        assert not plane.chain._aggregator._open
+        assert not plane.chain._aggregator._streams
 
 
 async def test_open_requests_of_a_tenant_are_limited_and_given_back(plane):

@@ -42,6 +42,7 @@ async def test_requests_for_the_group_get_503_with_the_reason(api, path):
         "/apis/metrics.example.com/v1",
         "/apis/other.example.com/v1beta1/nodes",
         "/apis/metrics.example.com",
+        "/openapi/v3/apis/metrics.example.com/v1beta1",
     ],
 )
 async def test_other_unknown_paths_stay_404(api, path):

@@ -807,6 +807,16 @@ async def test_a_list_sends_its_arguments_with_every_page(server: StandIn, clien
     assert second == {**selection, "continue": second["continue"]}
 
 
+async def test_an_endless_list_ends_after_the_pages_that_are_wanted(server: StandIn, client: Client) -> None:
+    async def endless(_: web.Request) -> web.StreamResponse:
+        metadata = {"resourceVersion": "9", "continue": "more"}
+        return web.json_response({"metadata": metadata, "items": [{"metadata": {"name": "a"}}]})
+
+    server.always("LIST", endless)
+    assert len(await client.list(CONFIG_MAPS, most_pages=3)) == 3
+    assert len(server.requests) == 3
+
+
 async def test_a_list_without_a_limit_requests_everything(server: StandIn, client: Client) -> None:
     for number in range(3):
         server.put("a", f"n{number}")

@@ -10,7 +10,7 @@ from vcsync.syncer.kubelet_api.settings import KubeletSettings
 
 
 @pytest.mark.parametrize(
-    "authority", ["", "x", "Zertifikat für alle", "-----BEGIN CERTIFICATE-----\nx\n", "\0"]
+    "authority", ["", "x", "Zertifikat für Änne", "-----BEGIN CERTIFICATE-----\nx\n", "\0"]
 )
 def test_what_a_tenant_writes_as_its_authority_is_refused_as_a_whole(authority: str) -> None:
     identity = self_signed("127.0.0.1", datetime.now(UTC))

@@ -1,16 +1,15 @@
-"""The throughput of a long log: from the API server of the container's cluster, and through the door before it."""
+"""Throughput of a long log, from the API server of the container's cluster and through the door before it."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from hack.bench_plane.load import Ask, Refused, Target, cpu_seconds, session
+from hack.bench_plane.load import Ask, Flow, Refused, Target, cpu_seconds, session
 from hack.embedded import ControlPlane
 from hack.parity import sides
 from hack.testbed import TestBed
@@ -24,21 +23,7 @@ POLL_SECONDS = 0.5
 READY_SECONDS = 180.0
 
 
-@dataclass(frozen=True)
-class Log:
-    """A log that was read once: its bytes, seconds, and seconds of CPU of the servers that it came through."""
-
-    size: int
-    seconds: float
-    cpu: float
-
-    @property
-    def rate(self) -> float:
-        """Megabytes per second."""
-        return self.size / 1e6 / self.seconds
-
-
-def run(folder: Path, megabytes: int) -> tuple[Log, Log]:
+def run(folder: Path, megabytes: int) -> tuple[Flow, Flow]:
     """Run a container that has written a log, and read it directly and through the door, in turns.
 
     Returns:
@@ -56,10 +41,10 @@ def run(folder: Path, megabytes: int) -> tuple[Log, Log]:
         return asyncio.run(_measure(direct, door, megabytes))
 
 
-async def _measure(direct: Target, door: Target, megabytes: int) -> tuple[Log, Log]:
+async def _measure(direct: Target, door: Target, megabytes: int) -> tuple[Flow, Flow]:
     async with session(direct, 1) as ask:
         await _write(ask, megabytes)
-    found: dict[str, list[Log]] = {"direct": [], "door": []}
+    found: dict[str, list[Flow]] = {"direct": [], "door": []}
     for _ in range(ROUNDS):
         for name, target in (("direct", direct), ("door", door)):
             found[name].append(await _read(target))
@@ -92,10 +77,10 @@ async def _write(ask: Ask, megabytes: int) -> None:
             await asyncio.sleep(POLL_SECONDS)
 
 
-async def _read(target: Target) -> Log:
+async def _read(target: Target) -> Flow:
     async with session(target, 1) as ask:
         await ask("GET", f"{NAMESPACE}/pods/{POD}/log?tailLines=1")
         before, began = cpu_seconds(target.pids), time.monotonic()
         size = await ask.size(f"{NAMESPACE}/pods/{POD}/log")
         seconds = time.monotonic() - began
-        return Log(size, seconds, cpu_seconds(target.pids) - before)
+        return Flow(size, seconds, cpu_seconds(target.pids) - before)

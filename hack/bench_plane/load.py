@@ -114,6 +114,20 @@ def cpu_seconds(pids: Sequence[int]) -> float:
     return total / _TICKS
 
 
+@dataclass(frozen=True)
+class Flow:
+    """Bytes that flowed, the seconds that it took, and seconds of CPU of the servers."""
+
+    size: int
+    seconds: float
+    cpu: float
+
+    @property
+    def rate(self) -> float:
+        """Megabytes per second."""
+        return self.size / 1e6 / self.seconds
+
+
 async def measure(
     target: Target, requests: int, clients: int, one: Callable[[Ask, int], Awaitable[object]]
 ) -> Figure:

@@ -13,8 +13,9 @@ from typing import Any
 import click
 import yaml
 
+from hack.bench_plane.load import Flow
 from hack.bench_streams import streams
-from hack.bench_streams.streams import POD, PORT, Flow, Way
+from hack.bench_streams.streams import POD, PORT, Way
 from hack.testbed import TestBed
 from hack.testbed.processes import free_ports
 from tests.real.up_kit import Up, operator

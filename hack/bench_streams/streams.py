@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from hack.bench_plane.load import cpu_seconds
+from hack.bench_plane.load import Flow, cpu_seconds
 from hack.testbed import ensure
 from hack.testbed.processes import resident_memory
 
@@ -42,20 +42,6 @@ class Way:
         """Run kubectl, and return its output, which is empty if it failed."""
         done = subprocess.run(self.command(*arguments), capture_output=True, text=True, check=False)
         return done.stdout
-
-
-@dataclass(frozen=True)
-class Flow:
-    """Bytes that flowed, the seconds that it took, and seconds of CPU of the servers."""
-
-    size: int
-    seconds: float
-    cpu: float
-
-    @property
-    def rate(self) -> float:
-        """Megabytes per second."""
-        return self.size / 1e6 / self.seconds
 
 
 def measured(way: Way, flow: Callable[[Way], int]) -> Flow:

@@ -1,7 +1,6 @@
 """Limits of connections per address and tenant, and a deadline for clients that do not read their responses."""
 
 import asyncio
-import ipaddress
 import resource
 from collections import Counter
 from typing import Any
@@ -10,6 +9,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from vcsync.apiserver.serving.http_protocol import Handler
+from vcsync.process.listener import source_of
 
 MAX_CONNECTIONS = 20_000
 RESERVED_FILES = 500
@@ -78,19 +78,6 @@ def _drop(names: dict[RequestHandler, str], counts: Counter[str], handler: Reque
         counts[name] -= 1
         if not counts[name]:
             del counts[name]
-
-
-def source_of(peer: Any) -> str:
-    """Return the address under which a connection is counted.
-
-    For IPv6 that is the /64 network, because the owner of one address usually has the whole network.
-    """
-    host = str(peer[0]) if isinstance(peer, tuple) and peer else ""
-    if ":" not in host:
-        return host
-    address = ipaddress.IPv6Address(host.partition("%")[0])
-    mapped = address.ipv4_mapped
-    return str(mapped) if mapped is not None else str(ipaddress.IPv6Network((int(address) >> 64 << 64, 64)))
 
 
 class WriteDeadlines:

@@ -6,7 +6,7 @@ from vcsync.apiserver.flow.dispatcher import Bounds
 from vcsync.apiserver.registry.history_limit import MAX_HISTORY_BYTES
 from vcsync.apiserver.registry.storage_limit import MAX_BYTES, MAX_OBJECTS
 from vcsync.apiserver.serving.connections import MAX_CONNECTIONS
-from vcsync.apiserver.serving.listener import CONNECTIONS_PER_SECOND
+from vcsync.process.listener import CONNECTIONS_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,13 +24,13 @@ from vcsync.apiserver.serving.connections import Connections, WriteDeadlines
 from vcsync.apiserver.serving.http_protocol import delay_refusal, delimit
 from vcsync.apiserver.serving.in_process import InProcessServer
 from vcsync.apiserver.serving.limits import Limits
-from vcsync.apiserver.serving.listener import ConnectionRate, Listener
 from vcsync.apiserver.serving.metered import MeteredConnection, count_usage
 from vcsync.apiserver.serving.request_bodies import read_body, stream_body
 from vcsync.apiserver.serving.request_counts import RequestMetrics, count_request
 from vcsync.apiserver.serving.server_names import server_name
 from vcsync.apiserver.serving.warning_headers import warning_headers
 from vcsync.kube.upgraded_connection import HijackedResponse, take_over
+from vcsync.process.listener import ConnectionRate, Listener
 
 GZIP_BYTES = 128 * 1024
 """Size from which on answers are compressed, as with kube-apiserver."""

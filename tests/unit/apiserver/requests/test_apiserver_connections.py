@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from vcsync.apiserver.serving.connections import Connections, WriteDeadlines, source_of
+from vcsync.apiserver.serving.connections import Connections, WriteDeadlines
+from vcsync.process.listener import source_of
 
 
 class Transport:

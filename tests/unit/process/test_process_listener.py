@@ -2,12 +2,15 @@
 
 import asyncio
 import socket
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 
 import pytest
 from aiohttp import web
 
-from vcsync.apiserver.serving.listener import ConnectionRate, Listener
+from hack.testbed.pki import Authority
+from vcsync.process.listener import ConnectionRate, Listener
+from vcsync.syncer.kubelet_api.certificates import self_signed, server_context
 
 
 def test_a_burst_is_accepted_and_later_connections_are_delayed():
@@ -31,13 +34,13 @@ def test_a_rate_of_zero_means_unlimited():
 
 
 @asynccontextmanager
-async def listening(**settings):
+async def listening(tls=None, **settings):
     async def hello(request):
         return web.Response(text="hello")
 
     runner = web.ServerRunner(web.Server(hello), handle_signals=False)
     await runner.setup()
-    listener = Listener(runner, "127.0.0.1", 0, None, **settings)
+    listener = Listener(runner, "127.0.0.1", 0, tls, **settings)
     await listener.start()
     try:
         yield runner.addresses[0][1], listener
@@ -75,6 +78,20 @@ async def test_one_address_has_at_most_half_of_the_delayed_connections():
                 ended += 1
         assert ended == 4
         for _, writer in made:
+            writer.close()
+
+
+async def test_closing_ends_connections_before_and_during_their_handshake():
+    identity = self_signed("127.0.0.1", datetime.now(UTC))
+    tls = server_context(identity, Authority("x", datetime.now(UTC)).pair.certificate)
+    made = []
+    async with listening(tls, rate=ConnectionRate(rate=0.2, burst=2)) as (port, _):
+        made.extend([await asyncio.open_connection("127.0.0.1", port) for _ in range(3)])
+        await asyncio.sleep(0.05)
+    async with asyncio.timeout(30):
+        for reader, writer in made:
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
             writer.close()
 
 

@@ -5,17 +5,16 @@ faster than it may are delayed; connections that are already open are served mea
 """
 
 import asyncio
+import ipaddress
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
 import structlog
 from aiohttp import web, web_runner
-
-from vcsync.apiserver.serving.connections import source_of
 
 HANDSHAKE_SECONDS = 10.0
 """Timeout of a handshake, and longest delay before it."""
@@ -90,7 +89,9 @@ class Listener(web_runner.BaseSite):
         self._rate = rate or ConnectionRate()
         self._limit = handshakes
         self._pending: Counter[str] = Counter()
+        self._delayed: set[socket.socket] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._sockets: Sequence[socket.socket] = ()
 
     @property
     def name(self) -> str:
@@ -104,42 +105,48 @@ class Listener(web_runner.BaseSite):
             OSError: The address cannot be bound.
         """
         await super().start()
-        sockets = await _listening(self._host, self._port, self._backlog)
-        for each in sockets:
-            self._begin(self._accept(each))
-        self._server = cast("asyncio.AbstractServer", _Listening(sockets, self._tasks))
+        self._sockets = await _listening(self._host, self._port, self._backlog)
+        for each in self._sockets:
+            self._resume(each)
+        self._server = cast("asyncio.AbstractServer", _Listening(self._sockets, self._close))
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+    def _resume(self, listening: socket.socket) -> None:
+        if listening in self._sockets:
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        """Accept one connection. The loop calls it again, after its other callbacks, while more are waiting."""
+        loop = asyncio.get_running_loop()
+        try:
+            connection, peer = listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:  # too many open files: some will be closed
+            _log.warning("cannot accept a connection", error=str(error))
+            loop.remove_reader(listening)
+            loop.call_later(RETRY_SECONDS, self._resume, listening)
+            return
+        connection.setblocking(False)
+        source = source_of(peer)
+        delay = self._rate.delay(source, loop.time())
+        if delay > HANDSHAKE_SECONDS or self._pending[source] >= self._limit - self._pending.total():
+            self._rate.undo(source)
+            connection.close()
+            return
+        self._pending[source] += 1
+        self._delayed.add(connection)
+        task = loop.create_task(self._shake_hands(connection, source, delay))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _accept(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                connection, peer = await loop.sock_accept(listening)
-            except OSError as error:  # too many open files: some will be closed
-                _log.warning("cannot accept a connection", error=str(error))
-                await asyncio.sleep(RETRY_SECONDS)
-                continue
-            source = source_of(peer)
-            delay = self._rate.delay(source, loop.time())
-            if delay > HANDSHAKE_SECONDS or self._pending[source] >= self._limit - self._pending.total():
-                self._rate.undo(source)
-                connection.close()
-                continue
-            self._pending[source] += 1
-            self._begin(self._shake_hands(connection, source, delay))
-            await asyncio.sleep(0)  # other tasks run between a thousand waiting connections
-
     async def _shake_hands(self, connection: socket.socket, source: str, delay: float) -> None:
-        """Do the handshake of a connection after its delay."""
+        """Do the handshake of a connection after its delay. From then on the event loop owns the socket, and closes it."""
         handler = self._runner.server
         assert handler is not None  # noqa: S101 - the runner is set up
         try:
             if delay:
                 await asyncio.sleep(delay)
+            self._delayed.discard(connection)
             await asyncio.get_running_loop().connect_accepted_socket(
                 handler,
                 connection,
@@ -148,29 +155,32 @@ class Listener(web_runner.BaseSite):
                 ssl_shutdown_timeout=SHUTDOWN_SECONDS if self._ssl_context else None,
             )
             _acknowledge(connection)
-        except (OSError, TimeoutError):  # a peer's mistake is not worth a log line
-            connection.close()
-        except BaseException:
-            connection.close()
-            raise
+        except (OSError, TimeoutError):
+            pass  # a peer's mistake is not worth a log line
         finally:
             self._pending[source] -= 1
             if not self._pending[source]:
                 del self._pending[source]
 
+    def _close(self) -> None:
+        loop = asyncio.get_running_loop()
+        for each in self._sockets:
+            loop.remove_reader(each)
+            each.close()
+        self._sockets = ()
+        for task in self._tasks:
+            task.cancel()
+        for connection in self._delayed:
+            connection.close()
+        self._delayed.clear()
+
 
 class _Listening:
     """Listening sockets, in the form that the runner closes."""
 
-    def __init__(self, sockets: Sequence[socket.socket], tasks: set[asyncio.Task[None]]) -> None:
+    def __init__(self, sockets: Sequence[socket.socket], close: Callable[[], None]) -> None:
         self.sockets = sockets
-        self._tasks = tasks
-
-    def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        for each in self.sockets:
-            each.close()
+        self.close = close
 
 
 def _acknowledge(connection: socket.socket) -> None:
@@ -201,3 +211,16 @@ async def _listening(host: str, port: int, backlog: int) -> list[socket.socket]:
             each.close()
         raise
     return sockets
+
+
+def source_of(peer: Any) -> str:
+    """Return the address under which a connection is counted.
+
+    For IPv6 that is the /64 network, because the owner of one address usually has the whole network.
+    """
+    host = str(peer[0]) if isinstance(peer, tuple) and peer else ""
+    if ":" not in host:
+        return host
+    address = ipaddress.IPv6Address(host.partition("%")[0])
+    mapped = address.ipv4_mapped
+    return str(mapped) if mapped is not None else str(ipaddress.IPv6Network((int(address) >> 64 << 64, 64)))

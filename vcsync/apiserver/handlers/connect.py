@@ -7,7 +7,6 @@ Behaviour: Kubernetes' `pkg/registry/core/pod/rest/{log,subresources}.go`, and a
 `pkg/util/proxy/upgradeaware.go`. WebSockets end at the kubelet, as with the feature gate ExtendWebSocketsToKubelet.
 """
 
-import asyncio
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
@@ -27,10 +26,11 @@ from vcsync.apiserver.kubelets.super_clusters import SuperClusters, TenantPods
 from vcsync.apiserver.kubelets.super_pods import StreamRequest, log_request, stream_request
 from vcsync.apiserver.registry.reading import Reader
 from vcsync.apiserver.request.caller import SYSTEM
-from vcsync.apiserver.request.reply import BytesIn, BytesOut, Reply, Stream, Tunnel
+from vcsync.apiserver.request.reply import Reply, Stream, Tunnel
+from vcsync.streams.duplex import BytesIn, BytesOut
 from vcsync.streams.raw_response import RawResponse
+from vcsync.streams.tunnel import PIECE_BYTES, carry, switching_head
 from vcsync.streams.upgrade_headers import (
-    RETURNED,
     UNSUPPORTED,
     forwarded_upgrade,
     upgrade_lines,
@@ -39,8 +39,6 @@ from vcsync.streams.upgrade_headers import (
 from vcsync.tenancy.proof import IDENTITY_NAMESPACE
 
 PLAIN = "text/plain"
-PIECE_BYTES = 64 * 1024
-"""Largest piece to read from a connection."""
 Opened = AbstractAsyncContextManager[RawResponse]
 """An answer that is read while the connection it comes from is open."""
 Asked = tuple[str, str, list[str]]
@@ -270,31 +268,9 @@ class _EmptyStream:
 
 def tunnel(stack: AsyncExitStack, opened: RawResponse) -> Tunnel:
     """Return the answer that connects a client with an upgraded connection. `stack` closes that connection."""
-    lines = [f"{name}: {value}" for name, value in opened.headers if name.lower() in RETURNED]
-    head = "\r\n".join(["HTTP/1.1 101 Switching Protocols", *lines, "", ""]).encode("latin-1")
 
-    async def carry(source: BytesIn, sink: BytesOut) -> None:
+    async def connect(source: BytesIn, sink: BytesOut) -> None:
         async with stack:
-            directions = {
-                asyncio.create_task(_from_server(opened, sink)),
-                asyncio.create_task(_to_server(source, opened)),
-            }
-            try:
-                await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for each in directions:
-                    each.cancel()
-                await asyncio.gather(*directions, return_exceptions=True)
+            await carry(source, sink, opened)
 
-    return Tunnel("", _EmptyStream(stack), head=head, carry=carry)
-
-
-async def _from_server(opened: RawResponse, sink: BytesOut) -> None:
-    while piece := await opened.piece(PIECE_BYTES):
-        await sink.write(piece)
-
-
-async def _to_server(source: BytesIn, opened: RawResponse) -> None:
-    while piece := await source.read():
-        opened.writer.write(piece)
-        await opened.writer.drain()
+    return Tunnel("", _EmptyStream(stack), head=switching_head(opened), carry=connect)

@@ -2,7 +2,8 @@
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+
+from vcsync.streams.duplex import BytesIn, BytesOut
 
 
 @dataclass(slots=True)
@@ -55,22 +56,6 @@ class Stream:
     pieces: AsyncIterator[bytes]
     outlet: Outlet = field(default_factory=Outlet)
     headers: Mapping[str, str] = field(default_factory=dict)
-
-
-class BytesIn(Protocol):
-    """A source of bytes."""
-
-    async def read(self) -> bytes:
-        """Return the next bytes, or nothing at the end."""
-        ...
-
-
-class BytesOut(Protocol):
-    """A sink of bytes."""
-
-    async def write(self, data: bytes) -> None:
-        """Send bytes, and wait until there is room for more."""
-        ...
 
 
 @dataclass(slots=True)

@@ -1,11 +1,10 @@
 """Counts requests and bytes of connections for their tenants, and against the limits of these."""
 
-from typing import Protocol
-
 from vcsync.apiserver.handlers.exchange import Incoming, Outgoing
 from vcsync.apiserver.metering.counters import Counters
-from vcsync.apiserver.request.reply import BytesIn, BytesOut, Stream
+from vcsync.apiserver.request.reply import Stream
 from vcsync.apiserver.requestlimits.limiter import Passage
+from vcsync.streams.duplex import Duplex
 
 OK = 200
 
@@ -18,10 +17,6 @@ def count_usage(incoming: Incoming, outgoing: Outgoing) -> None:
     status = OK if isinstance(outgoing.answer, Stream) else outgoing.answer.status
     incoming.usage.request(incoming.method, status)
     outgoing.usage, outgoing.passage = incoming.usage, incoming.passage
-
-
-class Duplex(BytesIn, BytesOut, Protocol):
-    """A connection."""
 
 
 class MeteredConnection:

@@ -1,1 +1,1 @@
-"""The parts of every vcsync process: event loop, signals, logs, and the lock that shows that it is alive."""
+"""The parts of every vcsync process: event loop, signals, logs, accepted connections, and the lock that shows that it lives."""

@@ -14,21 +14,22 @@ from aiohttp import web
 
 from vcsync.kube.connection import Connection
 from vcsync.kube.errors import KubeError
-from vcsync.kube.upgraded_connection import Connection as Upgraded
 from vcsync.kube.upgraded_connection import HijackedResponse, take_over
+from vcsync.process.listener import Listener
 from vcsync.streams import refusals
 from vcsync.streams.raw_response import RawResponse
 from vcsync.streams.refusals import Refused
 from vcsync.streams.super_request import CONNECT_SECONDS, SuperRequest, answered, dialled
-from vcsync.streams.upgrade_headers import RETURNED, UNSUPPORTED, forwarded_upgrade, wanted_protocol
+from vcsync.streams.tunnel import PIECE_BYTES, carry, switching_head
+from vcsync.streams.upgrade_headers import UNSUPPORTED, forwarded_upgrade, wanted_protocol
 from vcsync.syncer.kubelet_api.access import Access, NoDecision, user_of
+from vcsync.syncer.kubelet_api.connections import ConnectionBudget, Server
 from vcsync.syncer.kubelet_api.requests import KubeletRequest, parse
 
 MAX_STREAMS = 500
 """Logs and streams of one tenant that are open at the same time."""
-PIECE_BYTES = 64 * 1024
-"""Largest piece to read from a connection."""
-HANDSHAKE_SECONDS = 10.0
+MAX_HANDSHAKES = 100
+"""TLS handshakes with one tenant that are under way at the same time."""
 STOP_SECONDS = 0.1
 """Seconds that streams get to end."""
 MAX_LINE_BYTES = 256 * 1024
@@ -61,19 +62,27 @@ class KubeletServer:
         connection: Address and credentials of the super cluster.
         find: Finds the tenant's Pods.
         access: Decides who may call.
+        budget: Limits the connections.
     """
 
     def __init__(
-        self, tenant: str, super_id: str, connection: Connection, find: FindPod, access: Access
+        self,
+        tenant: str,
+        super_id: str,
+        connection: Connection,
+        find: FindPod,
+        *,
+        access: Access,
+        budget: ConnectionBudget,
     ) -> None:
         self._tenant = tenant
         self._super_id = super_id
         self._connection = connection
         self._find = find
         self._access = access
+        self._budget = budget
         self._open = 0
         self._runner: web.ServerRunner | None = None
-        self._listener: asyncio.Server | None = None
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext) -> None:
         """Start to serve.
@@ -86,28 +95,25 @@ class KubeletServer:
         Raises:
             OSError: The address cannot be used.
         """
-        server = web.Server(
+        server = Server(
+            self._tenant,
+            self._budget,
             self._handle,
             access_log=None,
             logger=_SILENT,
             handler_cancellation=True,
             max_line_size=MAX_LINE_BYTES,
         )
-        runner = self._runner = web.ServerRunner(server, shutdown_timeout=STOP_SECONDS, handle_signals=False)
-        await runner.setup()
+        self._runner = web.ServerRunner(server, shutdown_timeout=STOP_SECONDS, handle_signals=False)
+        await self._runner.setup()
         try:
-            self._listener = await asyncio.get_running_loop().create_server(
-                server, host, port, ssl=tls, ssl_handshake_timeout=HANDSHAKE_SECONDS
-            )
+            await Listener(self._runner, host, port, tls, handshakes=MAX_HANDSHAKES).start()
         except BaseException:
             await self.stop()
             raise
 
     async def stop(self) -> None:
         """End all streams, and serve no more."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -187,7 +193,9 @@ class KubeletServer:
         async with answered(opened, sent, self._tenant) as answer:
             if asked.action == "log":
                 return await _log_response(request, answer)
-            await _tunnel(take_over(request), answer)
+            client = take_over(request)
+            await client.write(switching_head(answer))
+            await carry(client, client, answer)
             return HijackedResponse()
 
 
@@ -203,33 +211,6 @@ async def _log_response(request: web.BaseRequest, answer: RawResponse) -> web.St
         if request.transport is not None:
             request.transport.abort()
     return response
-
-
-async def _tunnel(client: Upgraded, answer: RawResponse) -> None:
-    """Pass bytes in both directions until one side ends its connection."""
-    lines = [f"{name}: {value}" for name, value in answer.headers if name.lower() in RETURNED]
-    await client.write("\r\n".join(["HTTP/1.1 101 Switching Protocols", *lines, "", ""]).encode("latin-1"))
-    copies = [
-        asyncio.create_task(_from_client(client, answer)),
-        asyncio.create_task(_to_client(client, answer)),
-    ]
-    try:
-        await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for each in copies:
-            each.cancel()
-        await asyncio.gather(*copies, return_exceptions=True)
-
-
-async def _from_client(client: Upgraded, answer: RawResponse) -> None:
-    while piece := await client.read():
-        answer.writer.write(piece)
-        await answer.writer.drain()
-
-
-async def _to_client(client: Upgraded, answer: RawResponse) -> None:
-    while piece := await answer.piece(PIECE_BYTES):
-        await client.write(piece)
 
 
 def _shown(code: int, action: str) -> int:

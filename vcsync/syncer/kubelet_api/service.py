@@ -12,6 +12,7 @@ from vcsync.kube.connection import Connection
 from vcsync.kube.errors import KubeError
 from vcsync.syncer.kubelet_api.access import Access, NoClientCA, client_ca
 from vcsync.syncer.kubelet_api.certificates import self_signed, server_context
+from vcsync.syncer.kubelet_api.connections import ConnectionBudget, connection_limit
 from vcsync.syncer.kubelet_api.server import FindPod, KubeletServer
 from vcsync.syncer.kubelet_api.settings import Endpoint, KubeletSettings, candidates
 
@@ -41,6 +42,7 @@ class KubeletApi:
         self._connection = connection
         self._ports: dict[str, int] = {}
         self._problems: dict[str, str] = {}
+        self._budget = ConnectionBudget(connection_limit())
         self._identity = settings.identity or self_signed(settings.address, datetime.now(UTC))
 
     def state(self, tenant: str) -> str:
@@ -61,7 +63,10 @@ class KubeletApi:
             find: Finds its Pods.
             opened: Called with the address whenever it has changed; None: the API is not served.
         """
-        server = KubeletServer(tenant, self._super_id, self._connection, find, Access(client, time.monotonic))
+        access = Access(client, time.monotonic)
+        server = KubeletServer(
+            tenant, self._super_id, self._connection, find, access=access, budget=self._budget
+        )
         served = ""
         try:
             while True:

@@ -1,0 +1,95 @@
+"""Division of the kubelet API's connections between tenants."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vcsync.syncer.kubelet_api import connections
+from vcsync.syncer.kubelet_api.connections import ConnectionBudget, Server
+
+
+def test_a_tenant_gets_half_and_leaves_room_for_others() -> None:
+    budget = ConnectionBudget(16)
+    assert [sum(budget.take(tenant) for _ in range(20)) for tenant in "abc"] == [8, 4, 2]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.booleans())))
+def test_what_is_given_back_can_be_taken_again(steps: list[tuple[str, bool]]) -> None:
+    budget, held = ConnectionBudget(10), dict.fromkeys("abcd", 0)
+    for tenant, takes in steps:
+        if takes:
+            free = 10 - sum(held.values())
+            assert budget.take(tenant) == (held[tenant] < free)
+            held[tenant] += held[tenant] < free
+        elif held[tenant]:
+            budget.give_back(tenant)
+            held[tenant] -= 1
+    for tenant, count in held.items():
+        for _ in range(count):
+            budget.give_back(tenant)
+    assert sum(budget.take("a") for _ in range(10)) == 5
+
+
+async def _answer(request: web.BaseRequest) -> web.StreamResponse:
+    return web.Response(text=request.path)
+
+
+async def test_connections_above_the_share_are_closed_and_counted_until_their_end() -> None:
+    budget = ConnectionBudget(4)
+    async with _serving(Server("acme", budget, _answer)) as port:
+        made = [await _asked(port) for _ in range(2)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await reader.readexactly(1)
+        writer.close()
+        made[0][1].close()
+        while not budget.take("acme"):
+            await asyncio.sleep(0.01)
+        made[1][1].close()
+
+
+async def test_connections_without_a_request_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.05)
+    async with _serving(Server("acme", ConnectionBudget(4), _answer)) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: no")
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await reader.readexactly(1)
+        writer.close()
+
+
+async def test_connections_may_be_idle_after_a_request_but_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Server("acme", ConnectionBudget(4), _answer)
+    async with _serving(server) as port:
+        _, writer = await _asked(port)
+        assert not server._silent
+        writer.close()
+    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.05)
+    async with _serving(Server("acme", ConnectionBudget(4), _answer)) as port:
+        reader, writer = await _asked(port)
+        assert await reader.read() == b""
+        writer.close()
+
+
+@asynccontextmanager
+async def _serving(server: Server) -> AsyncIterator[int]:
+    """Yield the port of a server."""
+    listening = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
+    async with asyncio.timeout(10):
+        yield listening.sockets[0].getsockname()[1]
+    listening.close()
+
+
+async def _asked(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Return a connection on which there was a request."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /x HTTP/1.1\r\nHost: node\r\n\r\n")
+    assert await reader.readuntil(b"/x")
+    return reader, writer

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from hack.parity import sequences
 from hack.parity.ask import Answer
 from hack.parity.corpus import EVENTS, Step
+from vcsync.apiserver.discovery.served import served_version
 
 # Names of fields whose values differ between any two servers. Only the types of their values are compared.
 _SERVER_SPECIFIC = {
@@ -39,6 +40,7 @@ _IN_TEXTS = (
     (_TOKEN_VOLUME, "kube-api-access-<made>"),
 )
 _ABSENT = object()
+INVALID = 422
 
 
 class Difference(NamedTuple):
@@ -98,7 +100,19 @@ def _prepared(step: Step, body: Any) -> Any:
                 body[key] = sorted(value, key=repr)
     if isinstance(body, dict) and body.get("kind") == "SelfSubjectRulesReview":
         body = _rules_in_order(body)
-    return _unordered(body) if step.unordered and isinstance(body, dict) else body
+    return (
+        _unordered(body) if isinstance(body, dict) and (step.unordered or _is_refused_custom(body)) else body
+    )
+
+
+def _is_refused_custom(status: dict[str, Any]) -> bool:
+    """Tell whether a Status says why a custom resource is invalid.
+
+    kube-openapi's `validation/validate/object_validator.go` walks the properties of an object in a random order.
+    """
+    details = status.get("details")
+    group = details.get("group", "") if isinstance(details, dict) else ""
+    return status.get("code") == INVALID and "." in group and not served_version(group)
 
 
 def _rules_in_order(review: dict[str, Any]) -> dict[str, Any]:

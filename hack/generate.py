@@ -142,6 +142,7 @@ def _rbac(side: rbac.Side) -> dict[str, list[dict[str, Any]]]:
         files["admission.yaml"] = rbac.admission_policies()
     elif side == "tenant":
         files["admission.yaml"] = rbac.tenant_admission()
+        files["metrics.yaml"] = [rbac.metrics_reader()]
     return files
 
 

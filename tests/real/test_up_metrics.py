@@ -1,4 +1,4 @@
-"""`vcsync up`: autoscalers follow the usage of Pods, which the super clusters report."""
+"""`vcsync up`: `kubectl top` and autoscalers show the usage of Pods, which the super clusters report."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -48,6 +48,20 @@ def metrics(pod: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def top(up: Up, what: str) -> list[list[str]]:
+    """Return the lines of `kubectl top`, which fails as long as there is no usage."""
+    return [line.split() for line in up.kubectl(f"top {what} --no-headers").splitlines()]
+
+
+def viewer_reads_usage(up: Up) -> None:
+    """Check that a user who may view Pods reads their usage, and another one does not."""
+    up.kubectl("create serviceaccount viewer")
+    up.kubectl("create rolebinding viewer --clusterrole=view --serviceaccount=default:viewer")
+    for account, answer in (("viewer", "yes"), ("default", "no")):
+        asked = f"auth can-i list pods.metrics.k8s.io --as=system:serviceaccount:default:{account} || true"
+        eventually(lambda asked=asked, answer=answer: up.kubectl(asked).strip() == answer)
+
+
 @pytest.mark.timeout(390)
 def test_metrics_come_from_the_super_clusters_of_pods(up: Up) -> None:
     up.start("--hollow", "r1")
@@ -63,6 +77,17 @@ def test_metrics_come_from_the_super_clusters_of_pods(up: Up) -> None:
         return len(found) == len(up.pods()) == 1 and found[0]["status"]["phase"] == "Running"
 
     eventually(one_with_requests)
+    [(name, cpu, memory)] = eventually(lambda: top(up, "pods"))
+    assert name in names
+    # Hollow containers use from 0.3 to 0.7 of their requests.
+    assert 150 <= int(cpu.removesuffix("m")) <= 350
+    assert 38 <= int(memory.removesuffix("Mi")) <= 90
+    [(node, cpu_of_node, share, *_)] = top(up, "nodes")
+    assert node.endswith(".r1")
+    assert cpu_of_node == cpu
+    assert share.endswith("%")
+    assert json.loads(up.kubectl("get --raw /apis/metrics.k8s.io/v1beta1/nodes"))["kind"] == "NodeMetricsList"
+    viewer_reads_usage(up)
     file = up.folder / "metrics.json"
     file.write_text(json.dumps(DEFINITION))
     up.kubectl(f"create -f {file}", "r1")

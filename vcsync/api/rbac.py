@@ -173,8 +173,6 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         ),
         Grant(group=CORE, resources=("nodes", "events"), verbs=READ),
         _READ_RUNTIME_CLASSES,
-        # Usage of Pods, for tenants' HorizontalPodAutoscalers.
-        Grant(group="metrics.k8s.io", resources=("pods",), verbs=("list",)),
         # It permits control planes to reach the Pods of each super namespace. The API server lets it bind this role only.
         Grant(group=RBAC_GROUP, resources=("rolebindings",), verbs=(*READ, "create", "patch")),
         Grant(
@@ -192,6 +190,7 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
             resources=("pods/exec", "pods/attach", "pods/portforward"),
             verbs=("get", "create"),
         ),
+        Grant(group="metrics.k8s.io", resources=("pods",), verbs=("list",)),
     ),
     ("tenant", names.ROLE_SYNCER): (
         Grant(
@@ -358,7 +357,16 @@ def _account(role: str) -> Manifest:
 
 def tenant_manifests() -> list[Manifest]:
     """Return the manifests of all roles for a tenant's control plane."""
-    return [system_namespace(), *_of_side("tenant")]
+    return [system_namespace(), *_of_side("tenant"), metrics_reader()]
+
+
+def metrics_reader() -> Manifest:
+    """Return the ClusterRole by which a tenant's users who may view Pods read their usage, as metrics-server's does."""
+    labels = {f"{RBAC_GROUP}/aggregate-to-{role}": "true" for role in ("view", "edit", "admin")}
+    found = _object(f"{RBAC_GROUP}/v1", "ClusterRole", "vcsync-metrics-reader")
+    found["metadata"]["labels"] |= labels
+    usage = Grant(group="metrics.k8s.io", resources=("pods", "nodes"), verbs=("get", "list"))
+    return found | {"rules": [_rule(usage)]}
 
 
 def _of_side(side: Side) -> list[Manifest]:

@@ -2,7 +2,7 @@
 
 import re
 
-_LARGEST = (2**63 - 1) * 1000
+_LARGEST_UNITS = 2**63 - 1
 """Kubernetes limits a quantity to 2^63-1 units."""
 _LONGEST_TEXT = 64
 _QUANTITY = re.compile(
@@ -30,6 +30,19 @@ def milli(text: str, *, field: str = "") -> int:
     Raises:
         InvalidQuantity: The text is not a quantity.
     """
+    return _scaled(text, 3, field)
+
+
+def nano(text: str) -> int:
+    """Return a quantity in billionths, rounded up, as metrics servers measure CPU: `1` is 1000000000, `5n` is 5.
+
+    Raises:
+        InvalidQuantity: The text is not a quantity.
+    """
+    return _scaled(text, 9)
+
+
+def _scaled(text: str, power: int, field: str = "") -> int:
     match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST_TEXT else None
     if match is None:
         where = f"{field}: " if field else ""
@@ -38,16 +51,17 @@ def milli(text: str, *, field: str = "") -> int:
     part = match["only"] or match["part"] or ""
     digits = int((match["whole"] or "") + part)
     suffix = match["suffix"] or ""
-    exponent = int(match["exponent"] or 0) + _DECIMAL.get(suffix, 0) + 3 - len(part)
-    above = digits << _BINARY.get(suffix, 0)
+    exponent: int = int(match["exponent"] or 0) + _DECIMAL.get(suffix, 0) + power - len(part)
+    above: int = digits << _BINARY.get(suffix, 0)
     if exponent >= 0:
         above *= 10**exponent
         below = 1
     else:
         below = 10**-exponent
+    largest: int = _LARGEST_UNITS * 10**power
     if match["sign"] == "-":
-        return max(-(above // below), -_LARGEST)
-    return min(-(-above // below), _LARGEST)
+        return max(-(above // below), -largest)
+    return min(-(-above // below), largest)
 
 
 def canonical(value: int, like: str = "") -> str:

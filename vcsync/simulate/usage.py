@@ -1,23 +1,17 @@
 """Simulated usage of Pods in hollow clusters: a constant share of their requests, because they have no real load."""
 
-import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
-from urllib.parse import unquote
 
 from msgspec import Struct, field
 
-from vcsync.kube.client import Client
-from vcsync.kube.errors import NotFound
-from vcsync.kube.resources import PODS
-from vcsync.objects.envelope import Envelope, decode, encode
+from vcsync.objects.envelope import Envelope, decode
 from vcsync.objects.quantity import milli
 from vcsync.objects.times import time_text
 from vcsync.simulate.chance import share
 from vcsync.simulate.reports import RUNTIME
 
-GROUP_VERSION = "metrics.k8s.io/v1beta1"
 LEAST, MOST = 0.3, 0.7
 """Bounds of the share of a request that a container uses."""
 UNASKED: Mapping[str, str] = {"cpu": "100m", "memory": "64Mi"}
@@ -25,7 +19,6 @@ UNASKED: Mapping[str, str] = {"cpu": "100m", "memory": "64Mi"}
 WINDOW = "15s"
 """metrics-server's."""
 _SEED = 1
-_PATH = re.compile(rf"/apis/{re.escape(GROUP_VERSION)}/namespaces/([^/]+)/pods")
 
 
 class _Resources(Struct):
@@ -55,8 +48,8 @@ class _Statuses(Struct, rename="camel"):
     container_statuses: tuple[_Status, ...] | None = None
 
 
-def pod_metrics(pod: Envelope, now: datetime) -> dict[str, Any] | None:
-    """Return the PodMetrics of a Pod; None if none of its containers runs, or they are not hollow."""
+def simulated_usage(pod: Envelope, now: datetime) -> dict[str, Any] | None:
+    """Return the fields of PodMetrics about the usage of a Pod; None if none of its containers runs, or they are not hollow."""
     statuses = decode(pod.status, _Statuses).container_statuses or ()
     running = {
         each.name
@@ -67,7 +60,6 @@ def pod_metrics(pod: Envelope, now: datetime) -> dict[str, Any] | None:
         return None
     containers = decode(pod.spec, _Spec).containers
     return {
-        "metadata": {"name": pod.name, "namespace": pod.namespace, "labels": pod.labels},
         "timestamp": time_text(now),
         "window": WINDOW,
         "containers": [
@@ -84,22 +76,3 @@ def _usage(pod: Envelope, container: _Container) -> dict[str, str]:
         for resource in UNASKED
     }
     return {"cpu": f"{round(used['cpu'])}m", "memory": f"{round(used['memory'] / 1000 / 1024)}Ki"}
-
-
-class Measured(Client):
-    """Client of a cluster that adds the usage of hollow Pods if no metrics-server reports usage."""
-
-    async def request(self, method: str, path: str, **rest: Any) -> bytes:
-        """Make one call, as `Client` does."""
-        try:
-            return await super().request(method, path, **rest)
-        except NotFound:
-            asked = _PATH.fullmatch(path)
-            if asked is None:
-                raise
-            now = datetime.now(UTC)
-            found = [pod_metrics(pod, now) for pod in await self.list(PODS, unquote(asked[1]))]
-            items = [each for each in found if each is not None]
-            if not items:
-                raise
-            return encode({"kind": "PodMetricsList", "apiVersion": GROUP_VERSION, "items": items})

@@ -185,9 +185,9 @@ def test_streams_are_not_permitted_outside_of_tenants_namespaces() -> None:
     assert subjects == [{"kind": "ServiceAccount", "name": "vcsync-streams", "namespace": "vcsync-system"}]
 
 
-def test_streams_permit_nothing_but_logs_and_streams() -> None:
+def test_streams_permit_nothing_but_logs_streams_and_usage() -> None:
     granted = {
-        (resource, verb)
+        (f"{resource}.{grant.group}" if grant.group else resource, verb)
         for grant in rbac.GRANTS["super", names.ROLE_STREAMS]
         for resource in grant.resources
         for verb in grant.verbs
@@ -195,7 +195,8 @@ def test_streams_permit_nothing_but_logs_and_streams() -> None:
     streams = {
         (f"pods/{each}", verb) for each in ("exec", "attach", "portforward") for verb in ("get", "create")
     }
-    assert granted == {("pods", "get"), ("pods/log", "get")} | streams
+    usage = ("pods.metrics.k8s.io", "list")
+    assert granted == {("pods", "get"), ("pods/log", "get"), usage} | streams
 
 
 def test_control_planes_can_read_only_their_own_credentials_of_a_super_cluster() -> None:

@@ -1,6 +1,5 @@
 """HorizontalPodAutoscalers at an API server: requests, statuses, Events and scaling."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -472,30 +471,6 @@ async def test_invalid_metrics_are_reported(answer: dict[str, Any]) -> None:
     tenant.answers["/apis/metrics.k8s.io/v1beta1/namespaces/default/pods"] = answer
     assert await tenant.view() == 15
     assert tenant.condition("ScalingActive")[:2] == ("False", "FailedGetResourceMetric")
-
-
-class Pool:
-    """Super clusters that provide the usage of Pods."""
-
-    def __init__(self, items: list[Any] | None) -> None:
-        self.items = items
-
-    async def of_pods(self, _look: View, tenant: str, namespace: str, pods: Sequence[Envelope]) -> Any:
-        assert (tenant, namespace, [each.name for each in pods]) == (TENANT, NAMESPACE, ["a", "b"])
-        return None if self.items is None else [msgspec.Raw(msgspec.json.encode(each)) for each in self.items]
-
-
-async def test_super_clusters_provide_usage_that_the_tenants_api_lacks() -> None:
-    tenant = Tenant()
-    tenant.used(a="1", b="1")
-    [items] = tenant.answers.pop("/apis/metrics.k8s.io/v1beta1/namespaces/default/pods").values()
-    tenant.autoscaler = Autoscaler(Pool(items))  # type: ignore[arg-type]
-    await tenant.view()
-    assert tenant.size == 4
-    tenant = Tenant()
-    tenant.autoscaler = Autoscaler(Pool(None))  # type: ignore[arg-type]
-    await tenant.view()
-    assert tenant.emitted()[0] == ("FailedGetResourceMetric", NO_METRICS)
 
 
 async def test_the_history_of_a_deleted_autoscaler_is_dropped() -> None:

@@ -23,7 +23,7 @@ def part(*, now: int, later: int) -> Any:
 
 def test_queued_and_delayed_objects_are_counted_separately() -> None:
     server: Any = SimpleNamespace(below=lambda _: None)
-    controllers = Controllers(server, identity="me", authority="", connect=None)  # type: ignore[arg-type]
+    controllers = Controllers(server, identity="me", authority="")
     term: Any = SimpleNamespace(engine=part(now=2, later=3), garbage=part(now=1, later=4))
     controllers._terms.current = term
     values = {family.name: [sample.value for sample in family.samples] for family in controllers.metrics()}

@@ -69,6 +69,8 @@ from vcsync.apiserver.request.request_info import ALL
 from vcsync.apiserver.request.scope import Admit
 from vcsync.apiserver.requestlimits.limiter import Limiter
 from vcsync.apiserver.requestlimits.processes import Processes
+from vcsync.apiserver.resourcemetrics.handler import ResourceMetrics, Simulated
+from vcsync.apiserver.resourcemetrics.pod_usage import PodUsage
 from vcsync.apiserver.serving.limits import Limits
 from vcsync.apiserver.serving.request_counts import RequestMetrics
 from vcsync.apiserver.serving.server import Server
@@ -172,6 +174,7 @@ def control_plane(
     plugins: Settings = DEFAULT,
     kubelets: Networks = NO_NETWORKS,
     pool: SuperClusters | None = None,
+    simulated: Simulated = lambda _: None,
     offload: bool = False,
     meter: Meter | None = None,
     grants: GrantIndex | None = None,
@@ -186,7 +189,8 @@ def control_plane(
         limits: Limits of the server. None: the defaults.
         plugins: Configuration of the admission plug-ins.
         kubelets: Networks in which kubelets may be called.
-        pool: Connects to super clusters, for logs and streams of Pods. None: they are not reached.
+        pool: Connects to super clusters, for logs, streams and usage of Pods. None: they are not reached.
+        simulated: Returns the usage of Pods of hollow nodes.
         offload: Whether expensive writes run in a process of their own.
         meter: Counts what tenants use. None: it is not counted.
         grants: The grants between tenants. None: tenants cannot grant permissions to others.
@@ -279,6 +283,7 @@ def control_plane(
         limits=limits,
         kubelets=Kubelets(identity.tenants, kubelets),
         pool=pool,
+        simulated=simulated,
         offload=process,
         others=[
             service.run,
@@ -319,6 +324,7 @@ def assemble(
     limits: Limits | None = None,
     kubelets: Kubelets | None = None,
     pool: SuperClusters | None = None,
+    simulated: Simulated = lambda _: None,
     offload: OffloadProcess | None = None,
     others: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
     external: ExternalControlPlanes | None = None,
@@ -347,6 +353,7 @@ def assemble(
         limits: Limits of the server.
         kubelets: Calls kubelets. None: they are not called, and neither are super clusters.
         pool: Connects to super clusters. None: they are not reached.
+        simulated: Returns the usage of Pods of hollow nodes.
         offload: Runs expensive writes. None: they run in this process.
         others: Run until the control plane stops.
         external: Forwards the requests of external tenants. None: there are no such tenants.
@@ -392,7 +399,7 @@ def assemble(
         on_defect=metrics.defects.inc,
         redefined=redefined,
     )
-    spaces = Spaces(catalogue, store, only_virtual_nodes, remote)
+    spaces = Spaces(catalogue, store, only_virtual_nodes, remote, metrics=pool is not None)
     estimator = fairness.gate.work_estimator if fairness is not None else None
     reader = Reader(store, identity.tenants, estimator, lambda: cacher.position)
     claims = ServiceClaims(store, Network(SERVICE_CIDR))
@@ -444,6 +451,7 @@ def assemble(
         guests,
         host_names,
         aggregator,
+        None if pool is None else ResourceMetrics(reader, spaces, PodUsage(pool), now, simulated),
     )
     server = Server(chain, metrics, limits)
     return ControlPlane(

@@ -18,6 +18,7 @@ import msgspec
 
 from vcsync.apimachinery.resources import Resource, Subresource
 from vcsync.apimachinery.schema.builtin import storage_version_hash
+from vcsync.apiserver.discovery.metrics_version import METRICS
 from vcsync.apiserver.discovery.remote_versions import RemoteVersion, merged
 from vcsync.apiserver.tenants.builtin_resources import BuiltinResources, every_resource
 
@@ -54,7 +55,9 @@ def group_list(
 ) -> bytes:
     """Return `/apis`."""
     builtin = builtin or every_resource()
-    return _group_list(builtin, custom, remote) if custom or remote else _builtin_group_list(builtin)
+    if custom or tuple(remote) not in _COMMON:
+        return _group_list(builtin, custom, remote)
+    return _common_group_list(builtin, tuple(remote))
 
 
 def group(
@@ -97,14 +100,20 @@ def aggregated(
         core: Whether to return `/api`, which has built-in resources only, instead of `/apis`.
     """
     builtin = builtin or every_resource()
-    if core or not (custom or remote):
-        return _builtin_aggregated(builtin, core)
+    if core:
+        return _common_aggregated(builtin, (), core=True)
+    if not custom and tuple(remote) in _COMMON:
+        return _common_aggregated(builtin, tuple(remote), core=False)
     return _aggregated(_all_groups(builtin, custom, remote), core=False)
 
 
+_COMMON = ((), (METRICS,))
+"""What tenants without APIServices of their own have of aggregated APIs. Their documents are shared."""
+
+
 @cache
-def _builtin_group_list(builtin: BuiltinResources) -> bytes:
-    return _group_list(builtin, (), ())
+def _common_group_list(builtin: BuiltinResources, remote: tuple[RemoteVersion, ...]) -> bytes:
+    return _group_list(builtin, (), remote)
 
 
 @cache
@@ -113,8 +122,10 @@ def _builtin_resource_list(group: str, version: str, builtin: BuiltinResources) 
 
 
 @cache
-def _builtin_aggregated(builtin: BuiltinResources, core: bool) -> Document:
-    return _aggregated(_groups(builtin, ()), core=core)
+def _common_aggregated(
+    builtin: BuiltinResources, remote: tuple[RemoteVersion, ...], *, core: bool
+) -> Document:
+    return _aggregated(_all_groups(builtin, (), remote), core=core)
 
 
 _Groups = Mapping[str, Mapping[str, Sequence[Resource]]]

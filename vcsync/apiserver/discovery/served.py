@@ -15,9 +15,11 @@ from vcsync.apimachinery.schema import builtin
 from vcsync.apimachinery.strategy import Behaviour
 from vcsync.apiserver import openapi
 from vcsync.apiserver.apiextensions.catalogue import Catalogue, Served
+from vcsync.apiserver.discovery.metrics_version import METRICS
 from vcsync.apiserver.discovery.remote_api_services import RemoteApiService, RemoteApiServices
 from vcsync.apiserver.discovery.remote_versions import RemoteVersion
-from vcsync.apiserver.request.caller import Caller
+from vcsync.apiserver.request.caller import SYSTEM, Caller
+from vcsync.apiserver.request.request_info import ALL
 from vcsync.apiserver.request.resource import BuiltinKind, Conversion, Kind
 from vcsync.apiserver.request.scope import Scope
 from vcsync.apiserver.storage.interface import Store
@@ -34,6 +36,7 @@ class Spaces:
         store: The store from which the catalogue loads them.
         only_virtual_nodes: Returns whether users of a tenant can only read Nodes; see `tenants.builtin_resources`.
         remote: APIServices of tenants that name a Service. None: there are none.
+        metrics: Whether this server has the resource metrics API of tenants that have no server of their own for it.
 
     Attributes:
         catalogue: As in the arguments.
@@ -46,12 +49,15 @@ class Spaces:
         store: Store,
         only_virtual_nodes: Callable[[str], bool] = lambda _: False,
         remote: RemoteApiServices | None = None,
+        *,
+        metrics: bool = False,
     ) -> None:
         self.catalogue = catalogue
         self.remote = remote or RemoteApiServices()
         self._reads_remote = remote is not None
         self._store = store
         self._only_virtual_nodes = only_virtual_nodes
+        self._metrics = metrics
 
     async def prepare(self, tenant: str) -> None:
         """Load the custom resources and APIServices of a tenant. Must be called before the other methods."""
@@ -80,7 +86,17 @@ class Spaces:
         As upstream, these include versions whose server is not available. Versions are left out to which nothing is ever
         forwarded.
         """
-        return [self.remote.version(each) for each in self._forwarded(tenant)]
+        found = [self.remote.version(each) for each in self._forwarded(tenant)]
+        return [*found, METRICS] if self.serves_metrics(tenant) else found
+
+    def serves_metrics(self, tenant: str) -> bool:
+        """Tell whether this server has the resource metrics API of a tenant."""
+        return (
+            self._metrics
+            and tenant not in (SYSTEM, ALL)
+            and self.remote.find(tenant, METRICS.group, METRICS.version) is None
+            and (METRICS.group, METRICS.version) not in self._local_versions(tenant)
+        )
 
     def remote_documents(self, tenant: str) -> Mapping[str, str]:
         """Return path and query of the OpenAPI documents of version 3 that aggregated API servers of a tenant have."""

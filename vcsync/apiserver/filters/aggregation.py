@@ -1,5 +1,7 @@
 """The filter for aggregated APIs: requests for a group and version that an APIService assigns to a Service are forwarded.
 
+The resource metrics API is one as well, with its server in this process.
+
 Upstream's kube-aggregator sits in front of the other handlers in the same way. All other filters come before it, so that
 authentication, authorization, limits and the audit log are those of this server.
 """
@@ -11,12 +13,14 @@ from vcsync.apiserver.handlers.exchange import Incoming
 from vcsync.apiserver.request.caller import Caller
 from vcsync.apiserver.request.reply import Reply, Stream
 from vcsync.apiserver.request.request_info import Query, RequestInfo
+from vcsync.apiserver.resourcemetrics.handler import ResourceMetrics
 
 OPENAPI = "/openapi/v3"
 
 
 async def aggregate(  # noqa: PLR0917 - what the filters have found out
     aggregator: Forwarder | None,
+    metrics: ResourceMetrics | None,
     spaces: Spaces,
     incoming: Incoming,
     info: RequestInfo,
@@ -24,11 +28,13 @@ async def aggregate(  # noqa: PLR0917 - what the filters have found out
     tenant: str,
     caller: Caller,
 ) -> Reply | Stream | None:
-    """Forward a request if an aggregated API server serves its group and version; otherwise return None.
+    """Answer a request if its group and version are served beside the kinds of this server; otherwise return None.
 
     Raises:
-        StatusError: 503, the APIService is not available; or as from `Forwarder.forward`.
+        StatusError: 503, the APIService is not available; or as from `Forwarder.forward` and `ResourceMetrics.answer`.
     """
+    if metrics is not None and metrics.serves(tenant, info):
+        return await metrics.answer(incoming, info, tenant, caller)
     version = _version(info)
     service = spaces.remote_api_service(tenant, *version) if version is not None else None
     if service is None:

@@ -49,6 +49,7 @@ from vcsync.apiserver.request.request_info import (
     request_info,
 )
 from vcsync.apiserver.requestlimits.limiter import Limiter
+from vcsync.apiserver.resourcemetrics.handler import ResourceMetrics
 from vcsync.apiserver.storage.interface import StoreFull, StoreUnavailable
 
 
@@ -69,6 +70,7 @@ class FilterChain:
         guests: Admits callers of other tenants. None: there are no grants.
         host_names: Host names of tenants. None: only paths and credentials name tenants.
         aggregator: Forwards requests to aggregated API servers. None: nothing is forwarded to them.
+        metrics: Serves the resource metrics API. None: only servers of tenants do.
 
     Attributes:
         auditor: Begins audit trails, or None if there is no audit log.
@@ -90,8 +92,10 @@ class FilterChain:
         guests: Guests | None = None,
         host_names: HostNames | None = None,
         aggregator: Forwarder | None = None,
+        metrics: ResourceMetrics | None = None,
     ) -> None:
         self._aggregator = aggregator
+        self._metrics = metrics
         self._identity = identity
         self._spaces = spaces
         self._dispatcher = dispatcher
@@ -159,9 +163,11 @@ class FilterChain:
         limit_anonymous(self._limiter, identity, incoming, info, tenant, caller)
         refuse_suspended(identity, incoming, info, caller, tenant)
         await load_tenant(identity, self._spaces, incoming, tenant)
-        forwarded = await aggregate(self._aggregator, self._spaces, incoming, info, query, tenant, caller)
-        if forwarded is not None:
-            return forwarded
+        aggregated = await aggregate(
+            self._aggregator, self._metrics, self._spaces, incoming, info, query, tenant, caller
+        )
+        if aggregated is not None:
+            return aggregated
         if not info.resource_request:
             return await self._paths.answer(incoming, info, query, tenant, caller)
         if self._external is not None and goes_beyond(info):

@@ -1,4 +1,4 @@
-"""Connects to the API servers of the pool's super clusters for logs and streams of tenants' Pods.
+"""Connects to the API servers of the pool's super clusters for logs, streams and usage of tenants' Pods.
 
 The credentials permit these requests in super namespaces of tenants only. Before each request the Pod in the super cluster
 is read, and it must be the copy of the tenant's Pod. Addresses of super clusters are never in an answer.
@@ -7,9 +7,10 @@ is read, and it must be the copy of the tenant's Pod. Addresses of super cluster
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import structlog
 
@@ -29,7 +30,22 @@ from vcsync.streams.super_request import CONNECT_SECONDS, SuperRequest, answered
 
 REREAD_SECONDS = 10.0
 """Time for which credentials of a super cluster are used before they are read again."""
+USAGE = "/apis/metrics.k8s.io/v1beta1/namespaces/{}/pods"
+_T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
+
+
+class NotMeasured(Exception):
+    """A super cluster does not tell the usage of a tenant's Pods.
+
+    Args:
+        message: Why.
+        anybody: Whether it tells nobody's usage at present.
+    """
+
+    def __init__(self, message: str, *, anybody: bool = False) -> None:
+        super().__init__(message)
+        self.anybody = anybody
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +119,9 @@ class SuperClusters:
         self._open[pods.tenant] += 1
         try:
             async with _Deadline() as deadline:
-                key = await self._key(pods, asked)
+                key = await self._key(pods, asked.super_id)
+                if not key:
+                    raise refusals.not_there(asked.pod)
                 link = await self._link(asked.super_id)
                 deadline.error = refusals.unreachable(asked.super_id)
                 link = await self._found(link, pods, asked, key)
@@ -119,16 +137,40 @@ class SuperClusters:
             if not self._open[pods.tenant]:
                 del self._open[pods.tenant]
 
-    async def _key(self, pods: TenantPods, asked: StreamRequest) -> str:
-        """Return the tenant's cluster key, if the ledger has its namespace on the super cluster."""
+    async def usage(self, pods: TenantPods, super_id: str) -> bytes:
+        """Return the PodMetricsList of a super namespace, as its super cluster answers.
+
+        Args:
+            pods: Whose Pods they are.
+            super_id: Id of the super cluster.
+
+        Raises:
+            NotInPool: The tenant is not in the pool.
+            NotMeasured: The super cluster does not tell it.
+            StatusError: 503, the meta cluster cannot be read.
+        """
+        key = await self._key(pods, super_id)
+        if not key:
+            raise NotMeasured("the namespace is not on this super cluster")
+        path = USAGE.format(names.super_namespace(key, pods.namespace))
+        try:
+            link = await self._link(super_id)
+            _, answer = await self._called(link, super_id, lambda client: client.request("GET", path))
+        except Forbidden as error:
+            raise NotMeasured(str(error)) from error
+        except (Refused, KubeError) as error:
+            raise NotMeasured(str(error), anybody=True) from error
+        return answer
+
+    async def _key(self, pods: TenantPods, super_id: str) -> str:
+        """Return the tenant's cluster key. Empty: the ledger does not have its namespace on the super cluster."""
         try:
             key = await self._pool.key_of(pods.tenant, pods.control_plane)
-            if asked.super_id and await self._pool.is_placed(key, pods.namespace, asked.super_id):
-                return key
+            placed = super_id and await self._pool.is_placed(key, pods.namespace, super_id)
         except KubeError as error:
             _log.warning("the pool cannot be read", error=str(error))
             raise super_pods.pool_unknown() from error
-        raise refusals.not_there(asked.pod)
+        return key if placed else ""
 
     async def _link(self, super_id: str, refused: bytes = b"") -> _Link:
         """Return the way to a super cluster, by its stored credentials.
@@ -183,14 +225,9 @@ class SuperClusters:
         """Check that the super cluster has the copy of the tenant's Pod; return the way whose credentials are accepted."""
         namespace = names.super_namespace(key, pods.namespace)
         try:
-            try:
-                copy = await link.client.get(PODS, asked.pod, namespace)
-            except Unauthorized:
-                newer = await self._link(asked.super_id, link.kubeconfig)
-                if newer is link:
-                    raise
-                link = newer
-                copy = await link.client.get(PODS, asked.pod, namespace)
+            link, copy = await self._called(
+                link, asked.super_id, lambda client: client.get(PODS, asked.pod, namespace)
+            )
         except NotFound:
             raise refusals.not_there(asked.pod) from None
         except (Unauthorized, Forbidden) as error:
@@ -205,6 +242,22 @@ class SuperClusters:
         if not super_pods.is_copy(copy.annotations, key, pods.namespace, asked.uid):
             raise refusals.not_there(asked.pod)
         return link
+
+    async def _called(
+        self, link: _Link, super_id: str, call: Callable[[Client], Awaitable[_T]]
+    ) -> tuple[_Link, _T]:
+        """Call a super cluster, once more if there are newer credentials than those that it refuses.
+
+        Returns:
+            The way whose credentials are accepted, and the result.
+        """
+        try:
+            return link, await call(link.client)
+        except Unauthorized:
+            newer = await self._link(super_id, link.kubeconfig)
+            if newer is link:
+                raise
+            return newer, await call(newer.client)
 
 
 class _Deadline:

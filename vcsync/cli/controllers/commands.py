@@ -14,13 +14,11 @@ from vcsync.cli.command.errors import WrongInputError
 from vcsync.cli.command.help import example
 from vcsync.cli.controlplane.commands import data_option
 from vcsync.cli.tenant.embedded import ADMIN_KUBECONFIG
-from vcsync.controllers.hpa.pool_metrics import TIMEOUT_SECONDS
 from vcsync.controllers.manager.role import Controllers
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
 from vcsync.process import lifetime, logs, loop
 from vcsync.process.signals import until_signalled
-from vcsync.simulate.usage import Measured
 from vcsync.status import StatusServer
 from vcsync.status.server import parse_listen
 
@@ -65,7 +63,6 @@ async def _run(data: Path, listen: str, identity: str, *, leader_elect: bool) ->
             identity=identity,
             authority=(data / AUTHORITY).read_text(),
             check=warnings,
-            connect=measured,
             leader_elect=leader_elect,
         )
         async with StatusServer(listen, {ROLE_CONTROLLERS: role}) as status:
@@ -77,12 +74,3 @@ async def _run(data: Path, listen: str, identity: str, *, leader_elect: bool) ->
             )
             await role.run()
     _log.info("role ended", role=ROLE_CONTROLLERS)
-
-
-def measured(kubeconfig: bytes, super_id: str) -> Client:
-    """Open a client of a super cluster that serves the usage of Pods, also for a hollow one.
-
-    Raises:
-        CredentialsError: the kubeconfig is invalid.
-    """
-    return Measured(Connection.from_kubeconfig_bytes(kubeconfig), name=super_id, timeout=TIMEOUT_SECONDS)

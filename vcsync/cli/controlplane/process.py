@@ -8,10 +8,12 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 import click
+import msgspec
 import structlog
 
 from vcsync.apiserver.admission.framework.settings import Settings, SettingsError, read
@@ -40,6 +42,7 @@ from vcsync.apiserver.operator.folder import (
 )
 from vcsync.apiserver.operator.lifecycle import Endpoint
 from vcsync.apiserver.request.host_names import HostNames
+from vcsync.apiserver.resourcemetrics.documents import Usage
 from vcsync.apiserver.serving.limits import Limits
 from vcsync.apiserver.serving.server_names import remember_server_names
 from vcsync.apiserver.storage.compaction import keep_window
@@ -52,8 +55,10 @@ from vcsync.cli.controlplane.settings import ControlPlaneSettings, Etcd
 from vcsync.kube import local
 from vcsync.kube.connection import Connection
 from vcsync.kube.errors import CredentialsError
+from vcsync.objects.envelope import parse
 from vcsync.process import logs, loop
 from vcsync.process.signals import until_signalled
+from vcsync.simulate.usage import simulated_usage
 
 RENEWAL_SECONDS = 6 * 3600.0
 """Seconds between two checks of the serving certificate's age."""
@@ -133,6 +138,7 @@ async def _serve(
         offload=True,
         kubelets=settings.kubelets,
         pool=None if settings.pool is None else _pool(settings.pool),
+        simulated=_simulated,
         meter=meter,
         services=settings.webhooks,
         grants=None
@@ -167,6 +173,11 @@ async def _serve(
 
 def _pool(kubeconfig: Path) -> SuperClusters:
     return SuperClusters(Pool(partial(Connection.from_kubeconfig_file, kubeconfig)))
+
+
+def _simulated(pod: bytes) -> Usage | None:
+    found = simulated_usage(parse(pod), datetime.now(UTC))
+    return None if found is None else msgspec.convert(found, Usage)
 
 
 def _limits(wanted: LimitOptions) -> Limits:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from prometheus_client.metrics_core import Metric
 
 from vcsync.apiserver.admission.policies.typechecking import warnings
-from vcsync.cli.controllers.commands import AUTHORITY, measured
+from vcsync.cli.controllers.commands import AUTHORITY
 from vcsync.cli.controlplane.kubelet_options import LOOPBACK
 from vcsync.cli.controlplane.process import endpoint_of, run_control_plane
 from vcsync.cli.controlplane.settings import ControlPlaneSettings
@@ -100,7 +100,6 @@ def make_controllers(server: Client, settings: ControlPlaneSettings) -> MakeRole
             identity=IDENTITY,
             authority=authority,
             check=warnings,
-            connect=measured,
             leader_elect=False,
             per_tenant=PER_TENANT,
         )

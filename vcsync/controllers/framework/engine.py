@@ -81,18 +81,13 @@ class Engine:
 
     async def run(self) -> None:
         """Reconcile until cancelled, after all mirrors are filled."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self.reporter.run(), name="events")
-                for mirror in self.mirrors.values():
-                    tasks.create_task(mirror.reflector.run(), name=mirror.resource.plural)
-                await wait_for_caches([mirror.reflector for mirror in self.mirrors.values()])
-                _log.info("controllers began", controllers=len(self._controllers))
-                await self.work.run()
-        finally:
-            for each in self._controllers.values():
-                if isinstance(each, Worker) and each.close is not None:
-                    await each.close()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.reporter.run(), name="events")
+            for mirror in self.mirrors.values():
+                tasks.create_task(mirror.reflector.run(), name=mirror.resource.plural)
+            await wait_for_caches([mirror.reflector for mirror in self.mirrors.values()])
+            _log.info("controllers began", controllers=len(self._controllers))
+            await self.work.run()
 
     def synced(self) -> bool:
         """Return whether all mirrors are filled."""

@@ -41,7 +41,6 @@ class Worker(Struct, frozen=True):
         work: reconciles a key; returns the seconds until the next reconcile, or None to wait for the next change.
             A KubeError that it raises is retried with backoff.
         reads: further resources that it reads but that do not trigger it.
-        close: called after all work has ended.
         reports: source of its Events, if it differs from the name.
     """
 
@@ -49,7 +48,6 @@ class Worker(Struct, frozen=True):
     watches: tuple[Watch, ...]
     work: Callable[[ReconcileContext, Key], Awaitable[float | None]]
     reads: tuple[Resource, ...] = ()
-    close: Callable[[], Awaitable[None]] | None = None
     reports: str = ""
 
     @property

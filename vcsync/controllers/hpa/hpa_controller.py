@@ -7,7 +7,6 @@ in memory only.
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,7 +19,6 @@ from vcsync.controllers.framework.worker import ReconcileContext, Worker
 from vcsync.controllers.hpa.metrics import MetricResult, MetricUnavailable, Scaled, ask
 from vcsync.controllers.hpa.metrics_client import said
 from vcsync.controllers.hpa.objects import Reference, Spec, counted
-from vcsync.controllers.hpa.pool_metrics import PoolMetrics
 from vcsync.controllers.hpa.rates import Memory, normalize
 from vcsync.controllers.hpa.replicas import tolerances
 from vcsync.controllers.hpa.report import StatusReport
@@ -30,7 +28,6 @@ from vcsync.kube.errors import Conflict, KubeError
 from vcsync.kube.resources import (
     DEPLOYMENTS,
     HORIZONTAL_POD_AUTOSCALERS,
-    NAMESPACES,
     PODS,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
@@ -76,9 +73,8 @@ class Failed(Exception):
 class Autoscaler:
     """Scales the targets of HorizontalPodAutoscalers of all tenants."""
 
-    def __init__(self, pool: PoolMetrics | None = None) -> None:
-        """Start without history; `pool` provides the usage of Pods if their tenant's API does not."""
-        self._pool = pool
+    def __init__(self) -> None:
+        """Start without history."""
         self._memories: dict[Key, tuple[str, Memory]] = {}
         self._selectors: dict[Key, Selector] = {}
 
@@ -100,7 +96,7 @@ class Autoscaler:
         if uid != found.uid:
             memory = Memory()
             self._memories[key] = (found.uid, memory)
-        visit = _Visit(context, found, memory, self._selectors, self._pool)
+        visit = _Visit(context, found, memory, self._selectors)
         with suppress(Failed):
             await visit.run()
         await visit.report.write_status()
@@ -116,13 +112,11 @@ class _Visit:
         hpa: Envelope,
         memory: Memory,
         selectors: dict[Key, Selector],
-        pool: PoolMetrics | None,
     ) -> None:
         self._desk = context
         self._key = key_of(hpa)
         self._memory = memory
         self._selectors = selectors
-        self._pool = pool
         self._spec = decode(hpa.spec, Spec)
         self.report = StatusReport(context, hpa)
 
@@ -284,13 +278,7 @@ class _Visit:
             self._now,
             self._desk.client,
             self._resource_of,
-            partial(self._elsewhere, mine),
         )
-
-    async def _elsewhere(self, mine: Sequence[Envelope]) -> Sequence[msgspec.Raw] | None:
-        if self._pool is None:
-            return None
-        return await self._pool.of_pods(self._desk.view, self._key.tenant, self._key.namespace, mine)
 
     def _others(self, mine: Sequence[Envelope]) -> list[Key]:
         """Return the other autoscalers that scale some of the same Pods."""
@@ -358,17 +346,12 @@ def _keys(change: Change, _look: View) -> Iterable[Key]:
     return [key_of(standing(change))]
 
 
-def horizontal_pod_autoscaler(pool: PoolMetrics | None = None) -> Worker:
-    """Return the controller, without history.
-
-    Args:
-        pool: provides the usage of Pods if their tenant's API does not.
-    """
+def horizontal_pod_autoscaler() -> Worker:
+    """Return the controller, without history."""
     return Worker(
         NAME,
         (Watch(HORIZONTAL_POD_AUTOSCALERS, _keys),),
-        Autoscaler(pool).work,
-        reads=(PODS, NAMESPACES),
-        close=None if pool is None else pool.close,
+        Autoscaler().work,
+        reads=(PODS,),
         reports=REPORTER,
     )

@@ -35,7 +35,6 @@ class Scaled(Struct, frozen=True):
     Attributes:
         selector: selector of its Pods, as text.
         resource_of: finds the resource of another object; None: the tenant has no such kind.
-        elsewhere: provides the usage of the Pods if the tenant's API does not.
     """
 
     namespace: str
@@ -47,7 +46,6 @@ class Scaled(Struct, frozen=True):
     now: datetime
     client: Client
     resource_of: Callable[[Reference], Awaitable[Resource | None]]
-    elsewhere: hpa_metrics.Elsewhere
 
 
 class MetricResult(Struct, frozen=True):
@@ -171,7 +169,7 @@ async def _usage(scaled: Scaled, source: Source, container: str) -> tuple[int, s
 async def _resource_metrics(scaled: Scaled, resource: str, container: str) -> Metrics:
     with _error_prefix(f"unable to get metrics for resource {resource}"):
         return await hpa_metrics.of_resource(
-            scaled.client, resource, scaled.namespace, scaled.selector, container, scaled.elsewhere
+            scaled.client, resource, scaled.namespace, scaled.selector, container
         )
 
 

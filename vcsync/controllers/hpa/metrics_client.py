@@ -5,7 +5,7 @@ Behaviour: Kubernetes' `pkg/controller/podautoscaler/metrics/client.go` and the 
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -25,8 +25,6 @@ CUSTOM_METRICS = ("/apis/custom.metrics.k8s.io/v1beta2", "/apis/custom.metrics.k
 EXTERNAL_METRICS = "/apis/external.metrics.k8s.io/v1beta1"
 WINDOW_SECONDS = 60.0
 """Assumed window of custom metrics that have none."""
-Elsewhere = Callable[[], Awaitable[Sequence[msgspec.Raw] | None]]
-"""Returns PodMetrics of the given Pods; None: no source measures them."""
 _DURATION = re.compile(r"([0-9.]+)(h|ms|m|s|us|µs|ns)")
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
@@ -66,8 +64,8 @@ def said(error: KubeError) -> str:
     return error.status.message if isinstance(error, ApiError) and error.status.message else str(error)
 
 
-async def of_resource(  # noqa: PLR0917 - what a metric is asked for by
-    client: Client, resource: str, namespace: str, selector: str, container: str, elsewhere: Elsewhere
+async def of_resource(
+    client: Client, resource: str, namespace: str, selector: str, container: str
 ) -> Metrics:
     """Return the usage of a resource by Pods, or by one container of each.
 
@@ -77,14 +75,13 @@ async def of_resource(  # noqa: PLR0917 - what a metric is asked for by
         namespace: namespace of the Pods.
         selector: selector of the Pods.
         container: name of a container; empty: all containers of each Pod.
-        elsewhere: used if the tenant's own API has no metrics.
 
     Raises:
         Uncountable: no metrics are available.
     """
     path = f"{RESOURCE_METRICS}/namespaces/{_part(namespace)}/pods"
     try:
-        found = await _served(client, path, selector, elsewhere)
+        found = await _items(client, path, {"labelSelector": selector})
     except KubeError as error:
         where = " (get pods.metrics.k8s.io)" if isinstance(error, ApiError) else ""
         raise Uncountable(
@@ -100,16 +97,6 @@ async def of_resource(  # noqa: PLR0917 - what a metric is asked for by
             total = sum(_milli(usage[resource]) for usage in used)
             values[each.metadata.name] = PodMetric(total, pods.moment(each.timestamp), seconds(each.window))
     return values
-
-
-async def _served(client: Client, path: str, selector: str, elsewhere: Elsewhere) -> Sequence[msgspec.Raw]:
-    try:
-        return await _items(client, path, {"labelSelector": selector})
-    except NotFound:
-        found = await elsewhere()
-        if found is None:
-            raise
-        return found
 
 
 async def of_pods(

@@ -19,7 +19,6 @@ from vcsync.controllers.framework.engine import PER_TENANT
 from vcsync.controllers.framework.plan import Controller
 from vcsync.controllers.framework.worker import Worker
 from vcsync.controllers.hpa.hpa_controller import horizontal_pod_autoscaler
-from vcsync.controllers.hpa.pool_metrics import Connect, PoolMetrics, connect
 from vcsync.controllers.job.job_plan import JOB, JOB_ORPHANS
 from vcsync.controllers.job.ttl_plan import TTL_AFTER_FINISHED
 from vcsync.controllers.manager.term import Term
@@ -50,7 +49,7 @@ LEASE_NAMESPACE = "kube-system"
 
 
 def all_controllers(
-    server: Client, authority: str, check: Check | None = None, connect: Connect = connect
+    server: Client, authority: str, check: Check | None = None
 ) -> tuple[Controller | Worker, ...]:
     """Return all controllers.
 
@@ -58,7 +57,6 @@ def all_controllers(
         server: client of the control plane's root, as a system caller; it signs with tenants' keys.
         authority: PEM of the CA that tenants' Pods trust for their API server.
         check: finds type errors in a ValidatingAdmissionPolicy's expressions; None: no check.
-        connect: opens a client of a super cluster, to read the usage of Pods there.
     """
     return (
         NAMESPACE,
@@ -95,7 +93,7 @@ def all_controllers(
         VOLUME_CLAIM_PROTECTION,
         VOLUME_PROTECTION,
         ATTRIBUTES_CLASS_PROTECTION,
-        horizontal_pod_autoscaler(PoolMetrics(server.below("/tenants/system"), connect=connect)),
+        horizontal_pod_autoscaler(),
         *((type_checking(check),) if check else ()),
     )
 
@@ -108,7 +106,7 @@ class Controllers:
         identity: identity in the election; different for each process.
         leader_elect: lead only while holding the Lease; False if no other process can exist.
         authority: PEM of the CA that tenants' Pods trust for their API server.
-        check, connect: see `all_controllers`.
+        check: see `all_controllers`.
         per_tenant: maximum number of one tenant's objects in progress.
     """
 
@@ -119,7 +117,6 @@ class Controllers:
         identity: str,
         authority: str,
         check: Check | None = None,
-        connect: Connect = connect,
         leader_elect: bool = True,
         per_tenant: int = PER_TENANT,
     ) -> None:
@@ -128,7 +125,7 @@ class Controllers:
             names.ROLE_CONTROLLERS,
             identity=identity,
             leader_elect=leader_elect,
-            begin=lambda _lease: Term(server, all_controllers(server, authority, check, connect), per_tenant),
+            begin=lambda _lease: Term(server, all_controllers(server, authority, check), per_tenant),
             namespace=LEASE_NAMESPACE,
         )
 

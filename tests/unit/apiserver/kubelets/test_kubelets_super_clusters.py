@@ -13,7 +13,12 @@ from vcsync.api import names
 from vcsync.apimachinery.errors import StatusError
 from vcsync.apiserver.kubelets import super_clusters
 from vcsync.apiserver.kubelets.pool import NotInPool
-from vcsync.apiserver.kubelets.super_clusters import REREAD_SECONDS, SuperClusters, TenantPods
+from vcsync.apiserver.kubelets.super_clusters import (
+    REREAD_SECONDS,
+    NotMeasured,
+    SuperClusters,
+    TenantPods,
+)
 from vcsync.apiserver.kubelets.super_pods import StreamRequest
 from vcsync.kube.errors import Unreachable
 
@@ -310,3 +315,45 @@ async def test_no_secret_is_logged(clusters: SuperClusters, r1: ApiServer, pool:
         await refused(clusters)
     assert logs
     assert "secret-token" not in str(logs)
+
+
+USAGE = f"/apis/metrics.k8s.io/v1beta1/namespaces/{KEY}-shop/pods"
+
+
+async def test_usage_is_that_of_the_super_namespace(clusters: SuperClusters, r1: ApiServer) -> None:
+    r1.objects[USAGE] = {"kind": "PodMetricsList", "items": []}
+    assert b"PodMetricsList" in await clusters.usage(PODS, "r1")
+    assert "Authorization: Bearer secret-token" in r1.heads[0]
+
+
+async def test_usage_of_other_places_is_asked_of_no_super_cluster(
+    clusters: SuperClusters, r1: ApiServer
+) -> None:
+    for pods, super_id in (
+        (PODS, "r2"),
+        (TenantPods("acme", "cp-1", "other"), "r1"),
+        (PODS, ""),
+    ):
+        with pytest.raises(NotMeasured) as caught:
+            await clusters.usage(pods, super_id)
+        assert not caught.value.anybody
+    with pytest.raises(NotInPool):
+        await clusters.usage(TenantPods("acme", "cp-2", "shop"), "r1")
+    assert r1.heads == []
+
+
+@pytest.mark.parametrize(("answer", "anybody"), [(403, False), (404, True), (401, True), (500, True)])
+async def test_usage_that_a_super_cluster_does_not_tell(
+    clusters: SuperClusters, r1: ApiServer, answer: int, anybody: bool
+) -> None:
+    r1.objects[USAGE] = answer
+    with pytest.raises(NotMeasured) as caught:
+        await clusters.usage(PODS, "r1")
+    assert caught.value.anybody == anybody
+
+
+async def test_usage_needs_a_pool_that_can_be_read(clusters: SuperClusters, pool: Pool) -> None:
+    pool.failing = True
+    with pytest.raises(StatusError) as caught:
+        await clusters.usage(PODS, "r1")
+    assert caught.value.code == 503

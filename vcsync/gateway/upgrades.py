@@ -11,6 +11,7 @@ from vcsync.apiserver.request.reply import Reply, Stream
 from vcsync.gateway.failures import RETRY_SECONDS, unreachable
 from vcsync.gateway.headers import Pairs, response_headers
 from vcsync.gateway.upstreams import CONNECT_SECONDS, MAX_CONNECTIONS, Pool, connected
+from vcsync.streams.limits import UNLIMITED
 from vcsync.streams.raw_response import (
     MAX_ERROR_BYTES,
     MAX_HEAD_BYTES,
@@ -59,7 +60,7 @@ async def upgraded(  # noqa: PLR0917 - one request
     try:
         opened = await stack.enter_async_context(_opened(pool, f"{method} {_path(pool)}{target}", lines))
         if opened.status == 101:
-            return tunnel(stack, opened)
+            return tunnel(stack, opened, UNLIMITED)
         answer = await _refusal(opened, refused)
     except BaseException:
         await stack.aclose()

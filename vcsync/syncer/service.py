@@ -550,6 +550,8 @@ class Syncer:
             gauge = GaugeMetricFamily(f"vcsync_syncer_{name}", text, labels=["super_cluster"])
             gauge.add_metric([self.super_id], value)
             yield gauge
+        if self._kubelet_api is not None:
+            yield from self._kubelet_api.metrics()
         yield troubles_metric(self._registry)
         yield from reconcile_metrics(self._pool)
         theirs = (each for tenant in self._tenants.values() for each in tenant.objects.tenant_caches.all())

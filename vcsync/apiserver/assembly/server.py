@@ -79,6 +79,7 @@ from vcsync.apiserver.storage.listeners import Listener
 from vcsync.apiserver.watch.cacher import Cacher, OnMissed, OnTenantFailed
 from vcsync.apiserver.watch.watcher import Watches
 from vcsync.objects.times import unix_time_text
+from vcsync.streams.limits import StreamLimits
 
 RETRY_SECONDS = 1.0
 """Time until the controller of CustomResourceDefinitions is restarted after a defect."""
@@ -175,6 +176,7 @@ def control_plane(
     kubelets: Networks = NO_NETWORKS,
     pool: SuperClusters | None = None,
     simulated: Simulated = lambda _: None,
+    streams: StreamLimits = StreamLimits(),  # noqa: B008 - immutable
     offload: bool = False,
     meter: Meter | None = None,
     grants: GrantIndex | None = None,
@@ -191,6 +193,7 @@ def control_plane(
         kubelets: Networks in which kubelets may be called.
         pool: Connects to super clusters, for logs, streams and usage of Pods. None: they are not reached.
         simulated: Returns the usage of Pods of hollow nodes.
+        streams: When exec, attach and port-forward end.
         offload: Whether expensive writes run in a process of their own.
         meter: Counts what tenants use. None: it is not counted.
         grants: The grants between tenants. None: tenants cannot grant permissions to others.
@@ -284,6 +287,7 @@ def control_plane(
         kubelets=Kubelets(identity.tenants, kubelets),
         pool=pool,
         simulated=simulated,
+        streams=streams,
         offload=process,
         others=[
             service.run,
@@ -325,6 +329,7 @@ def assemble(
     kubelets: Kubelets | None = None,
     pool: SuperClusters | None = None,
     simulated: Simulated = lambda _: None,
+    streams: StreamLimits = StreamLimits(),  # noqa: B008 - immutable
     offload: OffloadProcess | None = None,
     others: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
     external: ExternalControlPlanes | None = None,
@@ -354,6 +359,7 @@ def assemble(
         kubelets: Calls kubelets. None: they are not called, and neither are super clusters.
         pool: Connects to super clusters. None: they are not reached.
         simulated: Returns the usage of Pods of hollow nodes.
+        streams: When exec, attach and port-forward end.
         offload: Runs expensive writes. None: they run in this process.
         others: Run until the control plane stops.
         external: Forwards the requests of external tenants. None: there are no such tenants.
@@ -416,7 +422,7 @@ def assemble(
     watches = Watches(cacher, reader, time.monotonic, spaces.is_current)
     verbs = Verbs(Backend(registry, reader, watches, deleter, encoder), offload)
     evictor = Evictor(registry, deleter)
-    streaming = Streaming(kubelets, reader, spaces, pool) if kubelets is not None else None
+    streaming = Streaming(kubelets, reader, spaces, pool, streams) if kubelets is not None else None
     subresources = Subresources(verbs, registry, reader, encoder, evictor, spaces, identity, streaming)
 
     async def resume() -> None:

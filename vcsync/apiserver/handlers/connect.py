@@ -28,6 +28,7 @@ from vcsync.apiserver.registry.reading import Reader
 from vcsync.apiserver.request.caller import SYSTEM
 from vcsync.apiserver.request.reply import Reply, Stream, Tunnel
 from vcsync.streams.duplex import BytesIn, BytesOut
+from vcsync.streams.limits import StreamLimits
 from vcsync.streams.raw_response import RawResponse
 from vcsync.streams.tunnel import PIECE_BYTES, carry, switching_head
 from vcsync.streams.upgrade_headers import (
@@ -39,6 +40,7 @@ from vcsync.streams.upgrade_headers import (
 from vcsync.tenancy.proof import IDENTITY_NAMESPACE
 
 PLAIN = "text/plain"
+DEFAULT_LIMITS = StreamLimits()
 Opened = AbstractAsyncContextManager[RawResponse]
 """An answer that is read while the connection it comes from is open."""
 Asked = tuple[str, str, list[str]]
@@ -61,15 +63,22 @@ class Streaming:
         reader: Reads Pods, Nodes and Namespaces.
         spaces: Finds their kinds.
         pool: Connects to super clusters. None: they are not reached.
+        limits: When exec, attach and port-forward end.
     """
 
     def __init__(
-        self, kubelets: Kubelets, reader: Reader, spaces: Spaces, pool: SuperClusters | None = None
+        self,
+        kubelets: Kubelets,
+        reader: Reader,
+        spaces: Spaces,
+        pool: SuperClusters | None = None,
+        limits: StreamLimits = DEFAULT_LIMITS,
     ) -> None:
         self._kubelets = kubelets
         self._reader = reader
         self._spaces = spaces
         self._pool = pool
+        self._limits = limits
 
     def serves(self, tenant: str) -> bool:
         """Tell whether Pods of a tenant may be reached: through kubelets that the operator allows, or in the pool."""
@@ -151,7 +160,7 @@ class Streaming:
         except BaseException:
             await stack.aclose()
             raise
-        return tunnel(stack, opened)
+        return tunnel(stack, opened, self._limits)
 
     async def _pod(self, request: Request) -> PodPlace:
         found = await self._reader.get(request.scope)
@@ -266,11 +275,11 @@ class _EmptyStream:
         await self._stack.aclose()
 
 
-def tunnel(stack: AsyncExitStack, opened: RawResponse) -> Tunnel:
+def tunnel(stack: AsyncExitStack, opened: RawResponse, limits: StreamLimits) -> Tunnel:
     """Return the answer that connects a client with an upgraded connection. `stack` closes that connection."""
 
     async def connect(source: BytesIn, sink: BytesOut) -> None:
         async with stack:
-            await carry(source, sink, opened)
+            await carry(source, sink, opened, limits)
 
     return Tunnel("", _EmptyStream(stack), head=switching_head(opened), carry=connect)

@@ -1,6 +1,5 @@
 """The options of `vcsync run controlplane` for authentication, apart from certificates and ServiceAccounts."""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,10 +7,10 @@ from typing import Any, TypeVar
 
 import click
 
+from vcsync.cli.command.durations import seconds_of
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
-_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
 @dataclass(frozen=True)
@@ -24,18 +23,6 @@ class AuthenticationSettings:
     webhook_cache_seconds: float = 120.0
     webhook_tenant_extra: str = "tenancy.x-k8s.io/tenant"
     bootstrap_tokens: bool = False
-
-
-def seconds_of(text: str) -> float:
-    """Convert a duration in Go's notation (`2m0s`) to seconds.
-
-    Raises:
-        click.BadParameter: it is not a duration.
-    """
-    parts = _DURATION.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise click.BadParameter(f"{text!r} is not a duration; write it like 30s or 2m0s")
-    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
 
 
 def authentication_options(command: _Command) -> _Command:

@@ -11,6 +11,7 @@ from vcsync.cli.command.common import log_options, parse_endpoint
 from vcsync.cli.command.config import config_option
 from vcsync.cli.command.errors import WrongInputError
 from vcsync.cli.command.help import example
+from vcsync.cli.command.stream_options import stream_limits_of, stream_options
 from vcsync.cli.controlplane.audit_options import audit_of, audit_options
 from vcsync.cli.controlplane.authentication_options import (
     authentication_options,
@@ -78,6 +79,7 @@ data_option = click.option(
     help="Kubeconfig of role 'streams' in the meta cluster: logs, exec, attach and port-forward then reach tenants' Pods on "
     "the super clusters of its pool. The file may be written later, by 'vcsync setup' or 'vcsync install'.",
 )
+@stream_options
 @grant_options
 @click.option(
     "--admission-control-config-file",
@@ -132,6 +134,7 @@ def control_plane_settings(given: Mapping[str, Any]) -> ControlPlaneSettings:
         webhooks=webhooks_of(given),
         kubelets=kubelets_of(given),
         pool=given["pool"],
+        streams=stream_limits_of(given),
         admission=given["admission"],
         grants=grants_of(given),
     )

@@ -139,6 +139,7 @@ async def _serve(
         kubelets=settings.kubelets,
         pool=None if settings.pool is None else _pool(settings.pool),
         simulated=_simulated,
+        streams=settings.streams,
         meter=meter,
         services=settings.webhooks,
         grants=None

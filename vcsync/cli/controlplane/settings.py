@@ -8,6 +8,7 @@ from vcsync.apiserver.egress.policy import NOTHING, Policy
 from vcsync.cli.controlplane.audit_options import AuditOptions
 from vcsync.cli.controlplane.authentication_options import AuthenticationSettings
 from vcsync.cli.controlplane.limit_options import DEFAULT_LIMITS, LimitOptions
+from vcsync.streams.limits import StreamLimits
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class ControlPlaneSettings:
         tenant_domain: domain below which each tenant has a host name; empty: they have none.
         pool: kubeconfig of the meta cluster of the pool that runs tenants' Pods, which may be written later; None: logs and
             exec do not reach them.
+        streams: when exec, attach and port-forward end.
         grants: pairs of granting tenant and home tenant whose grants the operator accepts; None: there are no grants.
     """
 
@@ -46,4 +48,5 @@ class ControlPlaneSettings:
     admission: Path | None = None
     grants: frozenset[tuple[str, str]] | None = None
     pool: Path | None = None
+    streams: StreamLimits = field(default_factory=StreamLimits)
     tenant_domain: str = ""

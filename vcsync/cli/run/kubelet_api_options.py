@@ -10,9 +10,12 @@ import click
 
 from vcsync.cli.command.common import options
 from vcsync.cli.command.errors import WrongInputError
+from vcsync.cli.command.stream_options import stream_limits_of, stream_options
 from vcsync.kube.tls import serving_context
+from vcsync.streams.limits import StreamLimits
 
 DEFAULT_PORTS = "10300-11299"
+DEFAULT_LIMITS = StreamLimits()
 MAX_PORT = 65535
 _PORTS = re.compile(r"(\d{1,5})-(\d{1,5})")
 
@@ -24,12 +27,14 @@ class KubeletOptions(NamedTuple):
     listen: str
     ports: tuple[int, int]
     identity: bytes = b""
+    limits: StreamLimits = DEFAULT_LIMITS
 
     def __repr__(self) -> str:
         return f"KubeletOptions({self.address!r}, {self.ports})"
 
 
 kubelet_api_options = options(
+    stream_options,
     click.option(
         "--kubelet-address",
         metavar="IP",
@@ -87,7 +92,7 @@ def kubelet_options_of(given: Mapping[str, Any]) -> KubeletOptions | None:
             f"--kubelet-ports: {ports!r} is not a range of ports; give for example {DEFAULT_PORTS}"
         )
     identity = b"" if certificate is None or key is None else _identity(certificate, key)
-    return KubeletOptions(address, listen or address, (first, last), identity)
+    return KubeletOptions(address, listen or address, (first, last), identity, stream_limits_of(given))
 
 
 def _identity(certificate: Path, key: Path) -> bytes:

@@ -17,10 +17,11 @@ from vcsync.kube.errors import KubeError
 from vcsync.kube.upgraded_connection import HijackedResponse, take_over
 from vcsync.process.listener import Listener
 from vcsync.streams import refusals
+from vcsync.streams.limits import StreamLimits
 from vcsync.streams.raw_response import RawResponse
 from vcsync.streams.refusals import Refused
 from vcsync.streams.super_request import CONNECT_SECONDS, SuperRequest, answered, dialled
-from vcsync.streams.tunnel import PIECE_BYTES, carry, switching_head
+from vcsync.streams.tunnel import PIECE_BYTES, Traffic, carry, switching_head
 from vcsync.streams.upgrade_headers import UNSUPPORTED, forwarded_upgrade, wanted_protocol
 from vcsync.syncer.kubelet_api.access import Access, NoDecision, user_of
 from vcsync.syncer.kubelet_api.connections import ConnectionBudget, Server
@@ -63,6 +64,11 @@ class KubeletServer:
         find: Finds the tenant's Pods.
         access: Decides who may call.
         budget: Limits the connections.
+        limits: When exec, attach and port-forward end.
+
+    Attributes:
+        open: Logs and streams that are open.
+        traffic: Bytes of all of them, and of those that have ended.
     """
 
     def __init__(
@@ -74,6 +80,7 @@ class KubeletServer:
         *,
         access: Access,
         budget: ConnectionBudget,
+        limits: StreamLimits,
     ) -> None:
         self._tenant = tenant
         self._super_id = super_id
@@ -81,7 +88,9 @@ class KubeletServer:
         self._find = find
         self._access = access
         self._budget = budget
-        self._open = 0
+        self._limits = limits
+        self.traffic = Traffic()
+        self.open = 0
         self._runner: web.ServerRunner | None = None
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext) -> None:
@@ -150,13 +159,13 @@ class KubeletServer:
         try:
             if pod is None:
                 raise refusals.not_there(asked.pod)
-            if self._open >= MAX_STREAMS:
+            if self.open >= MAX_STREAMS:
                 raise refusals.too_many()
-            self._open += 1
+            self.open += 1
             try:
                 return await self._served(request, asked, pod)
             finally:
-                self._open -= 1
+                self.open -= 1
         except Refused as refused:
             return _text(_shown(refused.code, asked.action), refused.message)
 
@@ -192,25 +201,25 @@ class KubeletServer:
         )
         async with answered(opened, sent, self._tenant) as answer:
             if asked.action == "log":
-                return await _log_response(request, answer)
+                return await self._log_response(request, answer)
             client = take_over(request)
             await client.write(switching_head(answer))
-            await carry(client, client, answer)
+            await carry(client, client, answer, self._limits, self.traffic)
             return HijackedResponse()
 
-
-async def _log_response(request: web.BaseRequest, answer: RawResponse) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": "text/plain"})
-    try:
-        await response.prepare(request)
-        while piece := await answer.piece(PIECE_BYTES):
-            await response.write(piece)
-        await response.write_eof()
-    except OSError:
-        # One of the connections broke. The body has no end then, so that the client notices.
-        if request.transport is not None:
-            request.transport.abort()
-    return response
+    async def _log_response(self, request: web.BaseRequest, answer: RawResponse) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        try:
+            await response.prepare(request)
+            while piece := await answer.piece(PIECE_BYTES):
+                self.traffic.bytes_out += len(piece)
+                await response.write(piece)
+            await response.write_eof()
+        except OSError:
+            # One of the connections broke. The body has no end then, so that the client notices.
+            if request.transport is not None:
+                request.transport.abort()
+        return response
 
 
 def _shown(code: int, action: str) -> int:

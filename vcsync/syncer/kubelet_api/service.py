@@ -2,10 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 import structlog
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
@@ -42,6 +43,7 @@ class KubeletApi:
         self._connection = connection
         self._ports: dict[str, int] = {}
         self._problems: dict[str, str] = {}
+        self._servers: dict[str, KubeletServer] = {}
         self._budget = ConnectionBudget(connection_limit())
         self._identity = settings.identity or self_signed(settings.address, datetime.now(UTC))
 
@@ -51,6 +53,25 @@ class KubeletApi:
             return problem
         port = self._ports.get(tenant)
         return f"served at {self._settings.address}, port {port}" if port else "not served yet"
+
+    def metrics(self) -> Iterable[Metric]:
+        """Yield the metric families of logs and streams."""
+        labels = ["super_cluster", "tenant"]
+        streams = GaugeMetricFamily(
+            "vcsync_syncer_streams",
+            "Open logs and streams by the kubelet API of virtual nodes",
+            labels=labels,
+        )
+        traffic = CounterMetricFamily(
+            "vcsync_syncer_stream_bytes",
+            "Bytes of logs and streams since the tenant's session began; in: from clients",
+            labels=[*labels, "direction"],
+        )
+        for tenant, server in self._servers.items():
+            streams.add_metric([self._super_id, tenant], server.open)
+            traffic.add_metric([self._super_id, tenant, "in"], server.traffic.bytes_in)
+            traffic.add_metric([self._super_id, tenant, "out"], server.traffic.bytes_out)
+        yield from (streams, traffic)
 
     async def serve(
         self, tenant: str, client: Client, find: FindPod, opened: Callable[[Endpoint | None], None]
@@ -64,8 +85,14 @@ class KubeletApi:
             opened: Called with the address whenever it has changed; None: the API is not served.
         """
         access = Access(client, time.monotonic)
-        server = KubeletServer(
-            tenant, self._super_id, self._connection, find, access=access, budget=self._budget
+        server = self._servers[tenant] = KubeletServer(
+            tenant,
+            self._super_id,
+            self._connection,
+            find,
+            access=access,
+            budget=self._budget,
+            limits=self._settings.limits,
         )
         served = ""
         try:
@@ -90,6 +117,8 @@ class KubeletApi:
             self._problems.pop(tenant, None)
             await server.stop()
             self._ports.pop(tenant, None)
+            if self._servers.get(tenant) is server:
+                del self._servers[tenant]
 
     async def _restart(
         self, server: KubeletServer, tenant: str, authority: str, opened: Callable[[Endpoint | None], None]

@@ -5,6 +5,8 @@ from collections.abc import Collection, Iterator
 
 from msgspec import Struct
 
+from vcsync.streams.limits import StreamLimits
+
 
 class KubeletSettings(Struct, frozen=True, kw_only=True):
     """Addresses, ports and certificate of the kubelet API of virtual nodes."""
@@ -17,6 +19,8 @@ class KubeletSettings(Struct, frozen=True, kw_only=True):
     """First and last port. Each tenant has one of its own."""
     identity: bytes = b""
     """Serving certificate with its chain, and its key, as PEM; empty: a self-signed one."""
+    limits: StreamLimits = StreamLimits()
+    """When exec, attach and port-forward end."""
 
     def __repr__(self) -> str:
         return f"KubeletSettings({self.address!r}, {self.ports})"

@@ -40,6 +40,16 @@ class World:
     pods: dict[tuple[str, str], SuperPod] = field(default_factory=dict)
     opened: list[Endpoint | None] = field(default_factory=list)
     ports: tuple[int, int] = (0, 0)
+    api: KubeletApi | None = None
+
+    def metrics(self) -> dict[tuple[str, ...], float]:
+        """Return the samples about tenants, by name and direction."""
+        assert self.api is not None
+        return {
+            (sample.name, *filter(None, [sample.labels.get("direction")])): sample.value
+            for family in self.api.metrics()
+            for sample in family.samples
+        }
 
     def publish(self, authority: Authority | None) -> None:
         data = {} if authority is None else {"client-ca-file": authority.pair.certificate}
@@ -58,7 +68,7 @@ class World:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator["World"]:
         settings = KubeletSettings(address="127.0.0.1", ports=self.ports)
-        api = KubeletApi(settings, "r1", self.below.connection())
+        api = self.api = KubeletApi(settings, "r1", self.below.connection())
         async with Client(self.plane.connection(), name="acme") as client:
             task = asyncio.create_task(
                 api.serve("acme", client, lambda *name: self.pods.get(name), self.opened.append)
@@ -140,6 +150,11 @@ async def test_a_stream_passes_bytes_in_both_directions(world: World) -> None:
         assert await reader.read() == b""
     assert world.below.received == b"from the client"
     sent = world.below.heads[0]
+    assert world.metrics() == {
+        ("vcsync_syncer_streams",): 0.0,
+        ("vcsync_syncer_stream_bytes_total", "in"): 15.0,
+        ("vcsync_syncer_stream_bytes_total", "out"): 12.0,
+    }
     assert sent.startswith(f"POST {SUPER}/exec?container=app&stdin=true&command=sh HTTP/1.1")
     assert "of-the-caller" not in sent
     assert "X-Stream-Protocol-Version: v4.channel.k8s.io" in sent

@@ -23,7 +23,7 @@ from vcsync.apimachinery.structural import field_path as fieldpath
 from vcsync.apimachinery.structural.correlate import Correlated, composite_key, keyed
 from vcsync.apimachinery.structural.field_names import child, index, key
 from vcsync.apimachinery.structural.schema import META_FIELDS, Structural
-from vcsync.apimachinery.structural.schema_check import Estimated
+from vcsync.apimachinery.structural.schema_check import Estimated, Rules
 
 PER_CALL = 1_000_000
 BUDGET = 10_000_000
@@ -154,6 +154,14 @@ class Validator:
             correlated: the correlation of both. Findings on unchanged values are omitted.
         """
         return self._checked(path, new, old, correlated).found
+
+    def spend(self, path: str, new: Any, old: Any, budget: int) -> tuple[list[FieldError], int]:
+        """Return the findings of the rules on a value, and what is left of a cost budget, below 0 if it did not suffice."""
+        check = _Check(budget=budget)
+        with contextlib.suppress(_Ended):
+            check.node(self, path, new, old, None)
+            return check.found, check.budget
+        return check.found, -1
 
     def warnings(self, new: Any, old: Any, correlated: Correlated) -> list[str]:
         """Return warnings for the broken rules on unchanged values."""
@@ -314,6 +322,27 @@ def _broken_rule(path: str, node: Structural, value: Any, detail: str, reason: s
     if omitted:
         return FieldError("FieldValueInvalid", path, f"Invalid value: {detail}")
     return wrong(path, value, detail)
+
+
+def evaluate_default(
+    path: str, node: Structural, default: Any, budget: int, *, whole: bool
+) -> tuple[list[FieldError], int]:
+    """Evaluate the rules of a schema on a default; see `schema_check.DefaultEvaluator`.
+
+    The default must be valid as an unchanged value and as a new one, which differs for rules with optionalOldSelf.
+    """
+    validator = _validator(node, declare(node, whole=whole)) if node.has_rules else None
+    if validator is None:
+        return [], budget
+    found, left = validator.spend(path, default, default, budget)
+    if not found:
+        found, left_if_new = validator.spend(path, default, None, budget)
+        left = min(left, left_if_new)
+    return found, left
+
+
+RULES = Rules(estimate, evaluate_default, BUDGET)
+"""What is done with the rules of CustomResourceDefinitions."""
 
 
 def compile_rules(node: Structural) -> Validator | None:

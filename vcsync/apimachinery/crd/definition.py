@@ -6,7 +6,7 @@ Source: `pkg/registry/customresourcedefinition` of apiextensions-apiserver.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vcsync.apimachinery.cel.rules import estimate
+from vcsync.apimachinery.cel.rules import RULES
 from vcsync.apimachinery.crd import conditions, shape, validation
 from vcsync.apimachinery.errors import FieldError
 from vcsync.apimachinery.strategy import Behaviour, Context, Object, StatusBehaviour
@@ -69,12 +69,12 @@ def _prepare_status(new: Object, old: Object, _: Context) -> None:
 
 def validate(definition: Object) -> list[FieldError]:
     """Return the findings on a new definition."""
-    return shape.misshapen(definition) or validation.validate(definition, estimate)
+    return shape.misshapen(definition) or validation.validate(definition, RULES)
 
 
 def validate_update(new: Object, old: Object) -> list[FieldError]:
     """Return the findings on an updated definition."""
-    return shape.misshapen(new) or validation.validate_update(new, old, estimate)
+    return shape.misshapen(new) or validation.validate_update(new, old, RULES)
 
 
 def _validate_status(new: Object, _: Object) -> list[FieldError]:

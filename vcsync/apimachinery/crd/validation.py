@@ -24,7 +24,7 @@ from vcsync.apimachinery.structural import field_path as fieldpath
 from vcsync.apimachinery.structural import schema as structural
 from vcsync.apimachinery.structural import schema_rules as schemarules
 from vcsync.apimachinery.structural.field_names import child, index
-from vcsync.apimachinery.structural.schema_check import RuleCompiler, check_schema
+from vcsync.apimachinery.structural.schema_check import Rules, check_schema
 from vcsync.apimachinery.validation import names as wellformed
 
 Raw = Mapping[str, Any]
@@ -42,22 +42,22 @@ _SHARED = (
 class _Options:
     """What the stored object excuses: stored schemas, a bad CA bundle, too many selectable fields."""
 
-    compile: RuleCompiler
+    rules: Rules
     standing: frozenset[str] = frozenset()
     any_bundle: bool = True
     many_selectable: frozenset[str] = frozenset()
 
 
-def validate(definition: Raw, compile_rules: RuleCompiler) -> list[FieldError]:
+def validate(definition: Raw, rules: Rules) -> list[FieldError]:
     """Return the findings on a new definition."""
-    found = _name(definition) + check_names(definition) + _whole(definition, _Options(compile_rules))
+    found = _name(definition) + check_names(definition) + _whole(definition, _Options(rules))
     return found + check_approval(definition, None)
 
 
-def validate_update(new: Raw, old: Raw, compile_rules: RuleCompiler) -> list[FieldError]:
+def validate_update(new: Raw, old: Raw, rules: Rules) -> list[FieldError]:
     """Return the findings on an updated definition."""
     options = _Options(
-        compile_rules,
+        rules,
         standing=_unchanged(new, old, "schema"),
         any_bundle=bundle_excused(old),
         many_selectable=frozenset(
@@ -218,9 +218,7 @@ def _parts(
     schema = (parts.get("schema") or {}).get("openAPIV3Schema")
     where = child(path, "validation" if top else "schema")
     if schema is not None:
-        found += check_schema(
-            where, schema, options.compile, status=status, free_cost=name in options.standing
-        )
+        found += check_schema(where, schema, options.rules, status=status, free_cost=name in options.standing)
     found += _subresources(child(path, "subresources"), parts.get("subresources") or {})
     for at, each in enumerate(parts.get("additionalPrinterColumns") or ()):
         found += _column(index(child(path, "additionalPrinterColumns"), at), each)

@@ -4,11 +4,12 @@ Source: `validateCustomResourceDefinitionValidation`, `ValidateCustomResourceDef
 unsupported keywords, list and map types, rules of x-kubernetes-validations with their estimated cost.
 """
 
+import contextlib
 import copy
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from vcsync.apimachinery import gotext
 from vcsync.apimachinery.errors import FieldError, not_allowed, not_supported, required, wrong
@@ -65,8 +66,37 @@ class Estimated:
     occurrences: int = 1
 
 
-RuleCompiler = Callable[[Structural, bool], list[Estimated]]
-"""(schema, whether it is that of whole objects) -> one result per rule."""
+class DefaultEvaluator(Protocol):
+    """Evaluates the rules of a schema on a default."""
+
+    def __call__(
+        self, path: str, node: Structural, default: Any, budget: int, *, whole: bool
+    ) -> tuple[list[FieldError], int]:
+        """Return the findings, and what is left of the cost budget.
+
+        Args:
+            path: the path of the default.
+            node: the schema that has the default.
+            default: the default.
+            budget: the cost that its rules may have.
+            whole: whether it is the schema of whole objects.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is done with x-kubernetes-validations.
+
+    Attributes:
+        estimate: compiles the rules of a schema; arguments: the schema, and whether it is that of whole objects.
+        evaluate: evaluates them on a default.
+        budget: the cost of all rules of all defaults of a schema.
+    """
+
+    estimate: Callable[[Structural, bool], list[Estimated]]
+    evaluate: DefaultEvaluator
+    budget: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +113,7 @@ class _Position:
 
 @dataclass(slots=True)
 class _Check:
-    compile: RuleCompiler
+    compile: Callable[[Structural, bool], list[Estimated]]
     costs: Cost
     free_cost: bool
     shapes: list[FieldError] = field(default_factory=list)
@@ -91,14 +121,14 @@ class _Check:
 
 
 def check_schema(
-    path: str, schema: Raw, compile_rules: RuleCompiler, *, status: bool, free_cost: bool = False
+    path: str, schema: Raw, rules: Rules, *, status: bool, free_cost: bool = False
 ) -> list[FieldError]:
     """Return the findings on a schema.
 
     Args:
         schema: the schema as written.
         path: the path of the parent of `openAPIV3Schema`.
-        compile_rules: compiles x-kubernetes-validations.
+        rules: compiles and evaluates x-kubernetes-validations.
         status: whether the status subresource is enabled.
         free_cost: do not limit single expressions, since the schema is already stored.
     """
@@ -109,10 +139,10 @@ def check_schema(
     if sound:
         problems = schemarules.validate_structural(where, schema)
         if not problems:
-            problems = check_defaults(where, structural.root(structural.build(schema)))
+            problems = _Defaults(rules).findings(where, structural.root(structural.build(schema)))
         found += problems
         sound = not problems
-    check = _Check(compile_rules, Cost(), free_cost)
+    check = _Check(rules.estimate, Cost(), free_cost)
     _node(check, where, schema, _Position(rules=sound, whole=True))
     found += check.shapes + check.expressions
     if not found and unsupported:
@@ -147,30 +177,58 @@ def _root(where: str, schema: Raw, *, status: bool) -> list[FieldError]:
     return found
 
 
-def check_defaults(path: str, node: Structural, *, in_meta: bool = False) -> list[FieldError]:
-    """Return the findings on the defaults of a schema: unknown fields, wrong types and values."""
-    found: list[FieldError] = []
-    if node.default is not None and not in_meta:
-        where = child(path, "default")
-        pruned = copy.deepcopy(node.default)
-        structural.prune(pruned, node)
-        if pruned != node.default:
-            found.append(wrong(where, node.default, "must not have unknown fields"))
-        misfit = objectmeta.coerce(where, copy.deepcopy(node.default), node, [], lenient=False)
-        if misfit is not None:
-            found.append(misfit)
-        else:
-            found += objectmeta.validate(where, node.default, node) or validate.validate(
-                where, node.default, node.raw
-            )
-    elif node.default is not None:
-        found += validate.validate(child(path, "default"), node.default, node.raw)
-    if node.items is not None:
-        found += check_defaults(child(path, "items"), node.items, in_meta=in_meta)
-    for name in sorted(node.properties):
-        meta = (in_meta and not node.embedded) or (node.embedded and name in structural.META_FIELDS)
-        found += check_defaults(key(child(path, "properties"), name), node.properties[name], in_meta=meta)
-    return found
+class _Defaults:
+    """Checks the defaults of one schema: unknown fields, wrong types and values, broken rules.
+
+    Source: apiextensions' `apiserver/schema/defaulting/validation.go`.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._budget = rules.budget
+
+    def findings(self, path: str, root: Structural) -> list[FieldError]:
+        """Return the findings."""
+        found: list[FieldError] = []
+        with contextlib.suppress(_OutOfBudget):
+            self._node(found, path, root, in_meta=False, whole=True)
+        return found
+
+    def _node(
+        self, found: list[FieldError], path: str, node: Structural, *, in_meta: bool, whole: bool
+    ) -> None:
+        whole, in_meta = whole or node.embedded, in_meta and not node.embedded
+        if node.default is not None:
+            found += self._default(child(path, "default"), node, in_meta=in_meta, whole=whole)
+            if self._budget < 0:
+                raise _OutOfBudget
+        if node.items is not None:
+            self._node(found, child(path, "items"), node.items, in_meta=in_meta, whole=False)
+        for name in sorted(node.properties):
+            meta = in_meta or (node.embedded and name in structural.META_FIELDS)
+            where = key(child(path, "properties"), name)
+            self._node(found, where, node.properties[name], in_meta=meta, whole=False)
+
+    def _default(self, where: str, node: Structural, *, in_meta: bool, whole: bool) -> list[FieldError]:
+        found: list[FieldError] = []
+        if not in_meta:
+            pruned = copy.deepcopy(node.default)
+            structural.prune(pruned, node)
+            if pruned != node.default:
+                found.append(wrong(where, node.default, "must not have unknown fields"))
+            misfit = objectmeta.coerce(where, copy.deepcopy(node.default), node, [], lenient=False)
+            if misfit is not None:
+                return [*found, misfit]
+            if problems := objectmeta.validate(where, node.default, node):
+                return [*found, *problems]
+        if problems := validate.validate(where, node.default, node.raw):
+            return [*found, *problems]
+        broken, self._budget = self._rules.evaluate(where, node, node.default, self._budget, whole=whole)
+        return [*found, *broken]
+
+
+class _OutOfBudget(Exception):
+    """The rules of defaults cost too much; no further defaults are checked."""
 
 
 def _node(check: _Check, path: str, schema: Raw, at: _Position) -> None:

@@ -350,6 +350,12 @@ def split_virtual_node(name: str, super_id: str) -> str | None:
     return node if node and node != name else None
 
 
+def super_cluster_of_node(name: str) -> str:
+    """Return the id of the super cluster that the name of a tenant's Node names, or an empty text if it names none."""
+    node, _, super_id = name.rpartition(".")
+    return super_id if node and valid_super_id(super_id) else ""
+
+
 def role_secret(role: str) -> str:
     """Return the name of the Secret in a tenant's root namespace with the kubeconfig of `role` (one of `ROLES`)."""
     return f"kubeconfig-{role}"

@@ -40,8 +40,7 @@ class StreamRequest:
     @property
     def super_id(self) -> str:
         """Id of the super cluster that the node's name names, or an empty text if it names none."""
-        node, _, super_id = self.node.rpartition(".")
-        return super_id if node and names.valid_super_id(super_id) else ""
+        return names.super_cluster_of_node(self.node)
 
 
 def log_request(

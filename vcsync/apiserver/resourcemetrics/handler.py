@@ -55,8 +55,7 @@ class _Pod(Struct):
     @property
     def super_id(self) -> str:
         """Id of the super cluster that the node's name names. Empty: none."""
-        node, _, super_id = self.spec.node_name.rpartition(".")
-        return super_id if node and names.valid_super_id(super_id) else ""
+        return names.super_cluster_of_node(self.spec.node_name)
 
 
 class _Node(Struct):

@@ -42,8 +42,8 @@ class Answer:
     Attributes:
         status: HTTP status.
         headers: Headers.
-        body: The body, unless the request is a watch.
-        source: Stream of the events of a watch.
+        body: The body, unless it is a stream.
+        source: Stream of the events of a watch, or of a log.
     """
 
     status: int

@@ -8,7 +8,7 @@ import asyncio
 import random
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -333,7 +333,8 @@ class Transport:
             if self._local.reaches(credentials):
                 async with self._calls, asyncio.timeout(request.limits.total):
                     reply = await self._send_locally(request, credentials)
-                status, answer = reply.status, reply.body
+                    answer = reply.body if reply.source is None else await _drained(reply.source)
+                status = reply.status
                 if status >= 300:
                     self._breaker.succeeded()
                     raise self._refused(request, status, answer, reply.headers.get("Retry-After"))
@@ -504,16 +505,35 @@ def _headers(request: Request, credentials: Credentials) -> dict[str, str]:
 
 
 async def _read(response: ClientResponse, limit: int) -> bytes:
-    content = response.content
-    chunks = []
+    try:
+        return await _joined(response.content.readany, limit)
+    except aiohttp.ClientPayloadError:
+        response.close()
+        raise
+
+
+async def _drained(source: local.Source) -> bytes:
+    """Read a stream to its end, such as a log that is not followed."""
+    try:
+        return await _joined(source.read, _LONGEST_ANSWER)
+    finally:
+        await source.close()
+
+
+async def _joined(read: Callable[[], Awaitable[bytes]], limit: int) -> bytes:
+    """Read pieces until an empty one.
+
+    Raises:
+        ClientPayloadError: They have more bytes than `limit`.
+    """
+    pieces = []
     size = 0
-    while chunk := await content.readany():
-        size += len(chunk)
+    while piece := await read():
+        size += len(piece)
         if size > limit:
-            response.close()
             raise aiohttp.ClientPayloadError(f"the answer is longer than {limit} bytes")
-        chunks.append(chunk)
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        pieces.append(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _seconds(text: str | None) -> float | None:

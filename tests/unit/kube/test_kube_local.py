@@ -295,6 +295,23 @@ class Cut:
         self.closed += 1
 
 
+async def test_a_call_reads_a_local_stream_to_its_end(server: Server) -> None:
+    source = Cut(b"one\n", b"two\n", b"")
+    server.answers = [Answer(200, source=source)]
+    async with client() as asking:
+        assert await asking.request("GET", "/api/v1/namespaces/a/pods/p/log") == b"one\ntwo\n"
+    assert source.closed == 1
+
+
+async def test_a_call_whose_local_stream_is_cut_fails(server: Server) -> None:
+    source = Cut(b"one\n")
+    server.answers = [Answer(200, source=source)]
+    async with client() as asking:
+        with pytest.raises(Unreachable):
+            await asking.request("POST", "/api/v1/namespaces/a/pods/p/exec", body=b"")
+    assert source.closed == 1
+
+
 async def test_a_local_watch_reads_its_stream_until_it_is_interrupted(server: Server) -> None:
     event = b'{"type":"ADDED","object":{"metadata":{"name":"one","resourceVersion":"7"}}}\n'
     source = Cut(event[:20], event[20:])

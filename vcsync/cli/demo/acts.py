@@ -200,6 +200,16 @@ async def _deployment(stage: Stage) -> None:
     for pod in pods:
         commentary.say(f"     {pod.name}  {_node(pod)}")
     commentary.require("They are on both super clusters.", {_super(pod) for pod in pods} == {EAST, WEST})
+    pod = next(pod for pod in pods if _super(pod) == EAST)
+    commentary.typed(ACME, f"kubectl -n {SHOP} logs {pod.name} --tail=1")
+    lines: list[str] = []
+
+    async def written() -> str:
+        lines[:] = await _log(stage.acme, pod)
+        return "" if lines else "its log is empty"
+
+    await commentary.until(f"its log comes from {EAST}", written)
+    commentary.say(f"     {lines[-1]}")
 
 
 async def _away_and_back(stage: Stage) -> None:
@@ -277,6 +287,13 @@ async def _placements(tenant: Client) -> dict[str, int]:
 
 async def _pods(tenant: Client, app: str) -> list[Envelope]:
     return [pod for pod in await tenant.list(PODS, SHOP) if pod.labels.get("app") == app]
+
+
+async def _log(tenant: Client, pod: Envelope) -> list[str]:
+    """Return the last line of a Pod's log, if there is one."""
+    path = PODS.path(namespace=SHOP, name=pod.name, subresource="log")
+    text = await tenant.request("GET", path, params={"tailLines": "1"})
+    return text.decode(errors="replace").splitlines()
 
 
 async def _all_run(tenant: Client, app: str, count: int) -> str:

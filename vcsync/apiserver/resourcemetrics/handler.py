@@ -16,7 +16,6 @@ from vcsync.api import names
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.strategy import Context
 from vcsync.apimachinery.wire import negotiation
-from vcsync.apiserver.discovery.metrics_version import GROUP, VERSION, resource_list
 from vcsync.apiserver.discovery.served import Spaces
 from vcsync.apiserver.handlers.exchange import Incoming
 from vcsync.apiserver.kubelets.super_clusters import TenantPods
@@ -29,10 +28,11 @@ from vcsync.apiserver.request.reply import Reply
 from vcsync.apiserver.request.request_info import RequestInfo
 from vcsync.apiserver.request.scope import Scope
 from vcsync.apiserver.request.selectors import NOTHING
-from vcsync.apiserver.resourcemetrics import documents
-from vcsync.apiserver.resourcemetrics.documents import Described, Usage
 from vcsync.apiserver.resourcemetrics.pod_usage import PodUsage
 from vcsync.apiserver.storage.interface import Record
+from vcsync.resourcemetrics import documents
+from vcsync.resourcemetrics.documents import Described, Usage
+from vcsync.resourcemetrics.version import GROUP, VERSION, resource_list
 from vcsync.tenancy.proof import IDENTITY_NAMESPACE
 
 PODS, NODES, NAMESPACES = "pods", "nodes", "namespaces"

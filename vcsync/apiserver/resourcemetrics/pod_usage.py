@@ -11,7 +11,7 @@ import structlog
 
 from vcsync.apiserver.kubelets.pool import NotInPool
 from vcsync.apiserver.kubelets.super_clusters import NotMeasured, SuperClusters, TenantPods
-from vcsync.apiserver.resourcemetrics.documents import Usage, usages
+from vcsync.resourcemetrics.documents import Usage, usages
 
 FRESH_SECONDS = 10.0
 """Seconds for which an answer, or its absence, is used. metrics-server measures every 15 s."""

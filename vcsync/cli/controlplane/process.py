@@ -42,7 +42,6 @@ from vcsync.apiserver.operator.folder import (
 )
 from vcsync.apiserver.operator.lifecycle import Endpoint
 from vcsync.apiserver.request.host_names import HostNames
-from vcsync.apiserver.resourcemetrics.documents import Usage
 from vcsync.apiserver.serving.limits import Limits
 from vcsync.apiserver.serving.server_names import remember_server_names
 from vcsync.apiserver.storage.compaction import keep_window
@@ -58,6 +57,7 @@ from vcsync.kube.errors import CredentialsError
 from vcsync.objects.envelope import parse
 from vcsync.process import logs, loop
 from vcsync.process.signals import until_signalled
+from vcsync.resourcemetrics.documents import Usage
 from vcsync.simulate.usage import simulated_usage
 
 RENEWAL_SECONDS = 6 * 3600.0

@@ -12,8 +12,8 @@ from served_definitions import DEFINITIONS, until
 from vcsync.apimachinery import errors
 from vcsync.apiserver.assembly.server import assemble
 from vcsync.apiserver.kubelets.super_clusters import NotMeasured, TenantPods
-from vcsync.apiserver.resourcemetrics.documents import ContainerUsage, Usage
 from vcsync.apiserver.storage.sqlite import open_sqlite
+from vcsync.resourcemetrics.documents import ContainerUsage, Usage
 
 API = "/tenants/a/apis/metrics.k8s.io/v1beta1"
 SHOP = f"{API}/namespaces/shop/pods"

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from vcsync.apiserver.discovery.metrics_version import GROUP, VERSION
 from vcsync.objects.quantity import InvalidQuantity, nano
+from vcsync.resourcemetrics.version import GROUP, VERSION
 
 API_VERSION = f"{GROUP}/{VERSION}"
 RESOURCES = ("cpu", "memory")

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from vcsync.apiserver.resourcemetrics.documents import (
+from vcsync.resourcemetrics.documents import (
     ContainerUsage,
     Described,
     Usage,

@@ -125,6 +125,8 @@ def generated() -> Iterator[tuple[str, str]]:
     yield from _folder("rbac/external", "vcsync/api/rbac.py", gateway)
     reader = {"reader.yaml": rbac.reader_manifests([rbac.EVERYTHING])}
     yield from _folder("rbac/external-readable", "vcsync/api/rbac.py", reader)
+    usage = {"metrics.yaml": rbac.metrics_access()}
+    yield from _folder("rbac/tenant-metrics", "vcsync/api/rbac.py", usage)
     access = {
         "super-credentials.yaml": rbac.super_credentials_access(SAMPLE_SUPER_CLUSTER),
         "stream-credentials.yaml": rbac.stream_credentials_access(SAMPLE_SUPER_CLUSTER),

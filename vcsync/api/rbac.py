@@ -21,6 +21,10 @@ Manifest = dict[str, Any]
 READ: Final = ("get", "list", "watch")
 CORE: Final = ""
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
+PART_OF: Final = "app.kubernetes.io/part-of"
+"""Label of what vcsync's commands and roles make..."""
+PROJECT: Final = "vcsync"
+"""...and its value."""
 NODE_LEASE_NAMESPACE: Final = "kube-node-lease"
 """Namespace of the Leases of Nodes, in every Kubernetes cluster."""
 
@@ -173,6 +177,8 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         ),
         Grant(group=CORE, resources=("nodes", "events"), verbs=READ),
         _READ_RUNTIME_CLASSES,
+        # Usage of Pods, for external tenants.
+        Grant(group="metrics.k8s.io", resources=("pods",), verbs=("list",)),
         # It permits control planes to reach the Pods of each super namespace. The API server lets it bind this role only.
         Grant(group=RBAC_GROUP, resources=("rolebindings",), verbs=(*READ, "create", "patch")),
         Grant(
@@ -360,6 +366,30 @@ def tenant_manifests() -> list[Manifest]:
     return [system_namespace(), *_of_side("tenant"), metrics_reader()]
 
 
+def metrics_access() -> list[Manifest]:
+    """Return what lets syncers serve the resource metrics API of a tenant with a control plane of its own.
+
+    They register it, and ask one another by way of the control plane, as kubelets. It is no part of `tenant_manifests`,
+    since whoever may use `nodes/proxy` reaches all containers of the tenant.
+    """
+    role = names.ROLE_SYNCER
+    serving = [
+        Grant(group=CORE, resources=("nodes/proxy",), verbs=("get",)),
+        Grant(
+            group="apiregistration.k8s.io",
+            resources=("apiservices",),
+            verbs=("get", "create", "patch", "delete"),
+            names=(names.METRICS_API_SERVICE,),
+        ),
+    ]
+    service = Grant(group=CORE, resources=("services",), verbs=("create",), names=(names.METRICS_SERVICE,))
+    name = names.METRICS_SERVICE
+    return [
+        *_bound(name, role, "", serving),
+        *_bound(name, role, names.SYSTEM_NAMESPACE, [service]),
+    ]
+
+
 def metrics_reader() -> Manifest:
     """Return the ClusterRole by which a tenant's users who may view Pods read their usage, as metrics-server's does."""
     labels = {f"{RBAC_GROUP}/aggregate-to-{role}": "true" for role in ("view", "edit", "admin")}
@@ -489,7 +519,7 @@ def _object(api_version: str, kind: str, name: str, *, namespace: str = "", role
     metadata: dict[str, Any] = {"name": name}
     if namespace:
         metadata["namespace"] = namespace
-    metadata["labels"] = {"app.kubernetes.io/part-of": "vcsync"}
+    metadata["labels"] = {PART_OF: PROJECT}
     if role:
         metadata["labels"]["app.kubernetes.io/component"] = role
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata}

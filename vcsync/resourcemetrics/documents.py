@@ -49,6 +49,7 @@ class Usage(Struct, frozen=True):
 
 class _Metadata(Struct):
     name: str = ""
+    namespace: str = ""
 
 
 class _PodMetrics(Struct):
@@ -83,6 +84,19 @@ def usages(document: bytes) -> dict[str, Usage]:
         each.metadata.name: Usage(each.timestamp, each.window, _cleaned(each.containers or ()))
         for each in _decode(document).items or ()
     }
+
+
+def usages_by_namespace(document: bytes) -> dict[str, dict[str, Usage]]:
+    """Return the usage of the Pods of a PodMetricsList by namespace and name; see `usages`.
+
+    Raises:
+        msgspec.MsgspecError: The document is no PodMetricsList.
+    """
+    found: dict[str, dict[str, Usage]] = {}
+    for each in _decode(document).items or ():
+        usage = Usage(each.timestamp, each.window, _cleaned(each.containers or ()))
+        found.setdefault(each.metadata.namespace, {})[each.metadata.name] = usage
+    return found
 
 
 def _cleaned(containers: Sequence[ContainerUsage]) -> tuple[ContainerUsage, ...]:

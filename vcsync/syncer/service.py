@@ -140,9 +140,7 @@ class Syncer:
         )
         self._pod_meter = PodMeter(meta=meta, super_id=super_id, shard=self._settings.shard, owns=self._owns)
         kubelet = self._settings.kubelet
-        self._kubelet_api = (
-            KubeletApi(kubelet, super_id, super_client.connection) if kubelet is not None else None
-        )
+        self._kubelet_api = KubeletApi(kubelet, super_id, super_client) if kubelet is not None else None
         self.caches = SuperCaches(
             super_client,
             KINDS,
@@ -261,6 +259,7 @@ class Syncer:
             clock=self._clock,
             memory=self._settings.memory_per_tenant,
             kubelet_api=self._kubelet_api,
+            leaving=partial(self._is_leaving, handle.key),
         )
         self._tenants[handle.key] = tenant
         self._pool.queue.set_weight(handle.key, handle.virtual_cluster.spec.weight)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from urllib.parse import urlsplit
 
 import structlog
@@ -18,6 +18,7 @@ from vcsync.kube.errors import Conflict, Forbidden, KubeError, NotFound, TooMany
 from vcsync.kube.events import EventRecorder, ObjectRef
 from vcsync.kube.resources import NAMESPACES, NODES, PODS, SERVICES
 from vcsync.objects.envelope import Envelope, decode
+from vcsync.resourcemetrics.documents import Described
 from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches, item_of, node_of
 from vcsync.syncer.drift import DriftLedger
 from vcsync.syncer.executor import Executor
@@ -27,9 +28,10 @@ from vcsync.syncer.kinds.node import without_effect
 from vcsync.syncer.kinds.plan import Dependency, Kind, Notify, TenantContext
 from vcsync.syncer.kinds.runtime import runtime_class_dependency, runtime_classes
 from vcsync.syncer.kubelet_api.server import SuperPod
-from vcsync.syncer.kubelet_api.service import KubeletApi
+from vcsync.syncer.kubelet_api.service import KubeletApi, ServedTenant
 from vcsync.syncer.kubelet_api.settings import Endpoint
 from vcsync.syncer.ledger import Ledger
+from vcsync.syncer.metrics_api.tenant_usage import RunningPod
 from vcsync.syncer.nodes import Pace, VirtualNodes
 from vcsync.syncer.reconcile import FAILED_CREATE, WAITS_FOR, Reconciler
 from vcsync.syncer.steps import in_steps
@@ -79,6 +81,7 @@ class TenantSync:
         clock: monotonic seconds.
         memory: bytes that the tenant's cached objects may take.
         kubelet_api: serves logs and streams to the tenant's kube-apiserver. None: they are not served.
+        leaving: tells whether the tenant is being removed from the pool.
     """
 
     def __init__(
@@ -101,8 +104,10 @@ class TenantSync:
         clock: Callable[[], float],
         memory: int = TENANT_MEMORY_BYTES,
         kubelet_api: KubeletApi | None = None,
+        leaving: Callable[[], Awaitable[bool]],
     ) -> None:
         self._kubelet_api = kubelet_api
+        self._leaving = leaving
         self._kubelet: Endpoint | None = None
         self._on_changed = on_changed
         self._note = note
@@ -199,7 +204,14 @@ class TenantSync:
     async def _serve_kubelet_api(self) -> None:
         if self._kubelet_api is not None:
             await self._kubelet_api.serve(
-                self.key, self.handle.client, self.super_pod, self._kubelet_api_opened
+                ServedTenant(
+                    self.key,
+                    self.handle.client,
+                    self.super_pod,
+                    self.super_pods,
+                    self._kubelet_api_opened,
+                    self._leaving,
+                )
             )
 
     def _kubelet_api_opened(self, endpoint: Endpoint | None) -> None:
@@ -220,6 +232,13 @@ class TenantSync:
             return None
         stated = tuple(p.annotations.get(each) for each in (names.CLUSTER, names.NAMESPACE, names.UID))
         return SuperPod(node_of(v), below) if stated == (self.key, namespace, v.uid) else None
+
+    def super_pods(self) -> Iterator[RunningPod]:
+        """Yield the tenant's Pods that run on this super cluster."""
+        for v in self.objects.tenant_caches.reflectors[PODS].cache.items():
+            place = self.super_pod(v.namespace, v.name)
+            if place is not None:
+                yield RunningPod(Described(v.name, v.namespace, dict(v.labels)), place.node, place.namespace)
 
     async def _prove(self) -> None:
         await self.handle.prove(sum(reflector.lists_taken for reflector in self.objects.tenant_caches.all()))

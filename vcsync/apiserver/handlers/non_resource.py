@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from vcsync.api import names
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.resources import Resource
 from vcsync.apimachinery.strategy import Object
@@ -30,7 +31,7 @@ VERSION = {
     "emulationMinor": "36",
     "minCompatibilityMajor": "1",
     "minCompatibilityMinor": "35",
-    "gitVersion": "v1.36.3+vcsync",
+    "gitVersion": f"v1.36.3+{names.BUILD}",
     "gitCommit": "",
     "gitTreeState": "",
     "buildDate": "1970-01-01T00:00:00Z",

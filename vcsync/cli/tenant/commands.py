@@ -40,6 +40,7 @@ from vcsync.cli.tenant.limits import (
     amounts_option,
     limits_of,
 )
+from vcsync.cli.tenant.metrics import tenant_metrics
 from vcsync.cli.tenant.set import set_
 from vcsync.registration import manifests
 from vcsync.registration.accounts import tenant_secrets
@@ -77,6 +78,7 @@ for command in (
     kubeconfigs.kubeconfig,
     rotation.rotate,
     renew_tenant,
+    tenant_metrics,
     embedded.revoke,
     archives.export,
     archives.import_,

@@ -54,27 +54,27 @@ class User(Struct, frozen=True):
     groups: tuple[str, ...] = ()
 
 
-async def client_ca(client: Client) -> str:
-    """Return the CA, as PEM, of the client certificates that a tenant's kube-apiserver accepts.
+async def authentication(client: Client) -> dict[str, str]:
+    """Return what a tenant's kube-apiserver publishes about the certificates of its clients, with `CLIENT_CA`.
 
     Raises:
-        NoClientCA: There is none.
+        NoClientCA: It publishes no usable CA.
         KubeError: The control plane cannot be read, or refuses.
     """
     found = await client.get(CONFIG_MAPS, AUTHENTICATION, AUTHENTICATION_NAMESPACE)
     try:
-        text = (decode(found.rest, _Data).data or {}).get(CLIENT_CA, "")
+        data = decode(found.rest, _Data).data or {}
     except msgspec.MsgspecError as error:
         raise NoClientCA(f"ConfigMap {AUTHENTICATION_NAMESPACE}/{AUTHENTICATION}: {error}") from error
-    if len(text) > MAX_CA_BYTES:
+    if max((len(text) for text in data.values()), default=0) > MAX_CA_BYTES:
         raise NoClientCA(
             f"{CLIENT_CA} of ConfigMap {AUTHENTICATION_NAMESPACE}/{AUTHENTICATION} is larger than {MAX_CA_BYTES} bytes"
         )
-    if not text:
+    if not data.get(CLIENT_CA):
         raise NoClientCA(
             f"ConfigMap {AUTHENTICATION_NAMESPACE}/{AUTHENTICATION} has no {CLIENT_CA}; run kube-apiserver with --client-ca-file"
         )
-    return text
+    return data
 
 
 def user_of(certificate: Mapping[str, Any] | None) -> User | None:

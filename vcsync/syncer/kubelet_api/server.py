@@ -23,9 +23,11 @@ from vcsync.streams.refusals import Refused
 from vcsync.streams.super_request import CONNECT_SECONDS, SuperRequest, answered, dialled
 from vcsync.streams.tunnel import PIECE_BYTES, Traffic, carry, switching_head
 from vcsync.streams.upgrade_headers import UNSUPPORTED, forwarded_upgrade, wanted_protocol
-from vcsync.syncer.kubelet_api.access import Access, NoDecision, user_of
+from vcsync.syncer.kubelet_api.access import Access, NoDecision, User, user_of
 from vcsync.syncer.kubelet_api.connections import ConnectionBudget, Server
 from vcsync.syncer.kubelet_api.requests import KubeletRequest, parse
+from vcsync.syncer.metrics_api.server import MetricsServer
+from vcsync.syncer.metrics_api.tenant_usage import REPORT
 
 MAX_STREAMS = 500
 """Logs and streams of one tenant that are open at the same time."""
@@ -65,6 +67,7 @@ class KubeletServer:
         access: Decides who may call.
         budget: Limits the connections.
         limits: When exec, attach and port-forward end.
+        metrics: Serves the resource metrics API.
 
     Attributes:
         open: Logs and streams that are open.
@@ -81,6 +84,7 @@ class KubeletServer:
         access: Access,
         budget: ConnectionBudget,
         limits: StreamLimits,
+        metrics: MetricsServer,
     ) -> None:
         self._tenant = tenant
         self._super_id = super_id
@@ -89,6 +93,7 @@ class KubeletServer:
         self._access = access
         self._budget = budget
         self._limits = limits
+        self._metrics = metrics
         self.traffic = Traffic()
         self.open = 0
         self._runner: web.ServerRunner | None = None
@@ -135,27 +140,23 @@ class KubeletServer:
             return _text(500, "Internal Server Error")
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.rel_url.raw_path.startswith("/apis/"):
+            return await self._metrics.answer(request)
+        return await self._answer_as_kubelet(request)
+
+    async def _answer_as_kubelet(self, request: web.BaseRequest) -> web.StreamResponse:
+        path, verb = request.rel_url.raw_path, METHODS.get(request.method)
         user = user_of(request.get_extra_info("peercert"))
-        verb = METHODS.get(request.method)
         if user is None:
             return _text(401, "Unauthorized")
-        asked = parse(request.rel_url.raw_path, list(request.rel_url.query.items()))
+        if (path, verb) == (f"/{REPORT}", "get"):
+            return await self._refusal(user, "get", "") or await self._metrics.report()
+        asked = parse(path, list(request.rel_url.query.items()))
         if asked is None or verb is None or (asked.action == "log" and verb != "get"):
             return _text(404, "404 page not found")
         pod = self._find(asked.namespace, asked.pod)
-        node = pod.node if pod is not None else ""
-        try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                allowed = await self._access.allows(user, verb, node)
-        except (KubeError, NoDecision, TimeoutError) as error:
-            _log.warning(
-                "a caller of the kubelet API cannot be checked", tenant=self._tenant, error=str(error)
-            )
-            return _text(500, "Authorization error: the control plane did not answer")
-        if not allowed:
-            return _text(
-                403, f"Forbidden (user={user.name}, verb={verb}, resource=nodes, subresource(s)=[proxy])"
-            )
+        if refusal := await self._refusal(user, verb, pod.node if pod is not None else ""):
+            return refusal
         try:
             if pod is None:
                 raise refusals.not_there(asked.pod)
@@ -168,6 +169,22 @@ class KubeletServer:
                 self.open -= 1
         except Refused as refused:
             return _text(_shown(refused.code, asked.action), refused.message)
+
+    async def _refusal(self, user: User, verb: str, node: str) -> web.Response | None:
+        """Return the answer if a user may not use `nodes/proxy` of a virtual node."""
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                allowed = await self._access.allows(user, verb, node)
+        except (KubeError, NoDecision, TimeoutError) as error:
+            _log.warning(
+                "a caller of the kubelet API cannot be checked", tenant=self._tenant, error=str(error)
+            )
+            return _text(500, "Authorization error: the control plane did not answer")
+        if not allowed:
+            return _text(
+                403, f"Forbidden (user={user.name}, verb={verb}, resource=nodes, subresource(s)=[proxy])"
+            )
+        return None
 
     async def _served(
         self, request: web.BaseRequest, asked: KubeletRequest, pod: SuperPod

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from engine_paper import PaperApi, believed, paper_limiter
@@ -71,6 +72,7 @@ async def session() -> Session:
             "note": lambda *_: None,
             "on_changed": lambda _: None,
             "clock": lambda: 0.0,
+            "leaving": AsyncMock(return_value=False),
         }
         return TenantSync(handle, **arguments), asked  # type: ignore[arg-type]
 

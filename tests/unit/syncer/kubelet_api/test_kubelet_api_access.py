@@ -8,7 +8,7 @@ from api_server_kit import ApiServer, api_server
 
 from vcsync.kube.client import Client
 from vcsync.kube.errors import KubeError
-from vcsync.syncer.kubelet_api.access import Access, NoClientCA, NoDecision, User, client_ca, user_of
+from vcsync.syncer.kubelet_api.access import Access, NoClientCA, NoDecision, User, authentication, user_of
 
 CONFIG = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -25,7 +25,7 @@ def config(data: dict[str, str] | None) -> dict[str, Any]:
 async def test_the_authority_is_the_one_that_the_control_plane_publishes() -> None:
     async with api_server() as server, Client(server.connection(), name="acme") as client:
         server.objects[CONFIG] = config({"client-ca-file": "PEM", "requestheader-client-ca-file": "other"})
-        assert await client_ca(client) == "PEM"
+        assert (await authentication(client))["client-ca-file"] == "PEM"
 
 
 @pytest.mark.parametrize("data", [None, {}, {"client-ca-file": ""}])
@@ -33,7 +33,7 @@ async def test_a_control_plane_without_an_authority_is_told_what_to_do(data: dic
     async with api_server() as server, Client(server.connection(), name="acme") as client:
         server.objects[CONFIG] = config(data)
         with pytest.raises(NoClientCA, match="--client-ca-file"):
-            await client_ca(client)
+            await authentication(client)
 
 
 @pytest.mark.parametrize(
@@ -129,4 +129,4 @@ async def test_a_large_authority_is_refused() -> None:
     async with api_server() as server, Client(server.connection(), name="acme") as client:
         server.objects[CONFIG] = config({"client-ca-file": "x" * 300_000})
         with pytest.raises(NoClientCA, match="larger than"):
-            await client_ca(client)
+            await authentication(client)

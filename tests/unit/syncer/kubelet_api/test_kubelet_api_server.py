@@ -9,23 +9,29 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from api_server_kit import ApiServer, api_server
 
 from hack.testbed.pki import Authority
+from vcsync.api import names
+from vcsync.api.rbac import PART_OF, PROJECT
 from vcsync.kube.client import Client
 from vcsync.kube.tls import client_context
+from vcsync.resourcemetrics.documents import Described
 from vcsync.syncer.kubelet_api import server as kubelet_server
 from vcsync.syncer.kubelet_api import service
 from vcsync.syncer.kubelet_api.server import SuperPod
-from vcsync.syncer.kubelet_api.service import KubeletApi
+from vcsync.syncer.kubelet_api.service import KubeletApi, ServedTenant
 from vcsync.syncer.kubelet_api.settings import Endpoint, KubeletSettings
+from vcsync.syncer.metrics_api.tenant_usage import RunningPod
 
 CONFIG = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 SUPER = "/api/v1/namespaces/acme-shop/pods/web"
 OURS = Authority("acme-ca", datetime.now(UTC))
 FOREIGN = Authority("acme-ca", datetime.now(UTC))
+FRONT_PROXY = Authority("front-proxy-ca", datetime.now(UTC))
 CALLER = OURS.client("kube-apiserver-kubelet-client", "system:masters")
 UPGRADE = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n"
 SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Secret: node-7\r\n\r\n"
@@ -41,6 +47,8 @@ class World:
     opened: list[Endpoint | None] = field(default_factory=list)
     ports: tuple[int, int] = (0, 0)
     api: KubeletApi | None = None
+    serves_metrics: bool = False
+    leaves: bool = False
 
     def metrics(self) -> dict[tuple[str, ...], float]:
         """Return the samples about tenants, by name and direction."""
@@ -51,8 +59,20 @@ class World:
             for sample in family.samples
         }
 
+    async def leaving(self) -> bool:
+        return self.leaves
+
+    def running(self) -> list[RunningPod]:
+        return [
+            RunningPod(Described(name, namespace, {"app": name}), place.node, place.namespace)
+            for (namespace, name), place in self.pods.items()
+        ]
+
     def publish(self, authority: Authority | None) -> None:
         data = {} if authority is None else {"client-ca-file": authority.pair.certificate}
+        if self.serves_metrics:
+            data["requestheader-client-ca-file"] = FRONT_PROXY.pair.certificate
+            data["requestheader-allowed-names"] = '["front-proxy-client"]'
         name = {"name": "extension-apiserver-authentication", "namespace": "kube-system"}
         self.plane.objects[CONFIG] = {"metadata": name, "data": data}
 
@@ -68,11 +88,20 @@ class World:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator["World"]:
         settings = KubeletSettings(address="127.0.0.1", ports=self.ports)
-        api = self.api = KubeletApi(settings, "r1", self.below.connection())
-        async with Client(self.plane.connection(), name="acme") as client:
-            task = asyncio.create_task(
-                api.serve("acme", client, lambda *name: self.pods.get(name), self.opened.append)
+        async with (
+            Client(self.plane.connection(), name="acme") as client,
+            Client(self.below.connection(), name="r1") as super_client,
+        ):
+            api = self.api = KubeletApi(settings, "r1", super_client)
+            tenant = ServedTenant(
+                "acme",
+                client,
+                lambda *name: self.pods.get(name),
+                self.running,
+                self.opened.append,
+                self.leaving,
             )
+            task = asyncio.create_task(api.serve(tenant))
             try:
                 yield self
             finally:
@@ -323,3 +352,84 @@ async def test_malformed_requests_leave_no_trace_in_the_log(
         assert b" 400 " in await reader.readline()
         writer.close()
     assert "Traceback" not in capfd.readouterr().err
+
+
+API_SERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io"
+METRICS = "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods"
+
+
+@asynccontextmanager
+async def measuring(first: int) -> AsyncIterator[World]:
+    """Yield a world whose super cluster measures the tenant's Pod."""
+    async with api_server() as plane, api_server() as below:
+        pods = {("shop", "web"): SuperPod("n.r1", "acme-shop")}
+        made = World(plane, below, pods, ports=(first, first), serves_metrics=True)
+        item = {
+            "metadata": {"name": "web", "namespace": "acme-shop"},
+            "timestamp": "2026-01-01T00:00:00Z",
+            "window": "15s",
+            "containers": [{"name": "c", "usage": {"cpu": "5m"}}],
+        }
+        below.objects["/apis/metrics.k8s.io/v1beta1/pods"] = {"items": [item]}
+        plane.objects |= {
+            API_SERVICE: {"metadata": {"name": "x"}},
+            "/api/v1/nodes": {"metadata": {"resourceVersion": "1"}, "items": []},
+        }
+        made.publish(OURS)
+        made.allow(True)
+        yield made
+
+
+@pytest.fixture
+async def measured(free_ports: Callable[[int], int]) -> AsyncIterator[World]:
+    async with measuring(free_ports(1)) as made, made.serving():
+        yield made
+
+
+async def test_requests_that_the_control_plane_forwards_get_usage(measured: World) -> None:
+    status, body = await measured.ask(f"GET {METRICS}", identity=FRONT_PROXY.client("front-proxy-client"))
+    assert status == 200
+    [item] = msgspec.json.decode(body)["items"]
+    assert item["metadata"]["namespace"] == "shop"
+    assert item["containers"] == [{"name": "c", "usage": {"cpu": "5m"}}]
+
+
+@pytest.mark.parametrize("identity", [CALLER, OURS.client("front-proxy-client"), FRONT_PROXY.client("alice")])
+async def test_usage_is_told_to_nobody_else(measured: World, identity: Any) -> None:
+    assert (await measured.ask(f"GET {METRICS}", identity=identity))[0] == 403
+
+
+async def test_other_syncers_are_told_usage_as_a_kubelets_caller(measured: World) -> None:
+    status, body = await measured.ask("GET /usage")
+    assert (status, [each["node"] for each in msgspec.json.decode(body)]) == (200, ["n.r1"])
+    measured.allow(False)
+    assert (await measured.ask("GET /usage", identity=OURS.client("bob")))[0] == 403
+    assert (await measured.ask("GET /usage", identity=FRONT_PROXY.client("front-proxy-client")))[0] == 403
+
+
+async def test_without_a_front_proxy_usage_is_told_to_nobody(world: World) -> None:
+    assert (await world.ask(f"GET {METRICS}"))[0] == 403
+
+
+async def test_a_server_of_the_tenants_own_is_left_alone(measured: World) -> None:
+    await measured.endpoint()
+    async with asyncio.timeout(10):
+        while not any(API_SERVICE in line for line in measured.plane.lines()):
+            await asyncio.sleep(0.01)
+    assert not any(line.startswith("PATCH") for line in measured.plane.lines())
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_a_registration_is_removed_when_the_tenant_leaves(
+    free_ports: Callable[[int], int], leaves: bool
+) -> None:
+    labels, annotations = {PART_OF: PROJECT}, {names.METRICS_PUBLISHER: "r1"}
+    async with measuring(free_ports(1)) as world:
+        world.plane.objects[API_SERVICE] = {
+            "metadata": {"name": "x", "labels": labels, "annotations": annotations}
+        }
+        world.leaves = leaves
+        async with world.serving():
+            await world.endpoint()
+        deleted = [line for line in world.plane.lines() if f"DELETE {API_SERVICE}" in line]
+        assert bool(deleted) == leaves

@@ -81,7 +81,7 @@ def usages(document: bytes) -> dict[str, Usage]:
         msgspec.MsgspecError: The document is no PodMetricsList.
     """
     return {
-        each.metadata.name: Usage(each.timestamp, each.window, _cleaned(each.containers or ()))
+        each.metadata.name: cleaned(Usage(each.timestamp, each.window, each.containers or ()))
         for each in _decode(document).items or ()
     }
 
@@ -94,18 +94,20 @@ def usages_by_namespace(document: bytes) -> dict[str, dict[str, Usage]]:
     """
     found: dict[str, dict[str, Usage]] = {}
     for each in _decode(document).items or ():
-        usage = Usage(each.timestamp, each.window, _cleaned(each.containers or ()))
+        usage = cleaned(Usage(each.timestamp, each.window, each.containers or ()))
         found.setdefault(each.metadata.namespace, {})[each.metadata.name] = usage
     return found
 
 
-def _cleaned(containers: Sequence[ContainerUsage]) -> tuple[ContainerUsage, ...]:
-    return tuple(
+def cleaned(usage: Usage) -> Usage:
+    """Return usage without other resources and without quantities that are none."""
+    containers = tuple(
         ContainerUsage(
             each.name, {key: each.usage[key] for key in RESOURCES if _is_quantity(each.usage.get(key))}
         )
-        for each in containers
+        for each in usage.containers
     )
+    return Usage(usage.timestamp, usage.window, containers)
 
 
 def _is_quantity(text: str | None) -> bool:

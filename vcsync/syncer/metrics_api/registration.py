@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
 from vcsync.api import names
@@ -52,9 +53,13 @@ def may_register(found: Envelope | None, super_id: str, now: datetime) -> bool:
 
 
 def _is_unavailable(found: Envelope, now: datetime) -> bool:
-    for each in decode(found.status, _Status).conditions or () if found.status else ():
+    try:
+        conditions = decode(found.status or b"{}", _Status).conditions or ()
+    except msgspec.MsgspecError:
+        return False  # The tenant's server says something else than kube-apiserver.
+    for each in conditions:
         since = each.last_transition_time
-        if (each.type, each.status) == ("Available", "False") and since is not None:
+        if (each.type, each.status) == ("Available", "False") and since is not None and since.tzinfo:
             return now - since >= TAKEOVER
     return False
 

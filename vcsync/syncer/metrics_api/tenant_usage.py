@@ -16,7 +16,7 @@ from vcsync.api import names
 from vcsync.kube.client import Client
 from vcsync.kube.errors import KubeError
 from vcsync.kube.resources import NODES
-from vcsync.resourcemetrics.documents import Described
+from vcsync.resourcemetrics.documents import Described, cleaned
 from vcsync.syncer.metrics_api.answers import PodReport
 from vcsync.syncer.metrics_api.super_usage import FRESH_SECONDS, SuperUsage
 
@@ -124,7 +124,7 @@ class TenantUsage:
 def _reports(answer: bytes) -> list[PodReport]:
     if len(answer) > MAX_REPORT_BYTES:
         raise msgspec.MsgspecError(f"the report has more than {MAX_REPORT_BYTES} bytes")
-    return _decode(answer)
+    return [PodReport(each.pod, each.node, cleaned(each.usage)) for each in _decode(answer)]
 
 
 def encoded(reports: Iterable[PodReport]) -> bytes:

@@ -31,6 +31,10 @@ def registered(by: str = "r2", owner: str = PROJECT, down: float | None = None) 
     return parse(encode({"metadata": metadata, "status": {"conditions": conditions}}))
 
 
+def odd(status: Any) -> Any:
+    return parse(encode({"metadata": {"name": "x", "labels": {PART_OF: PROJECT}}, "status": status}))
+
+
 @pytest.mark.parametrize(
     ("found", "may"),
     [
@@ -42,6 +46,21 @@ def registered(by: str = "r2", owner: str = PROJECT, down: float | None = None) 
         (registered("r1", owner="metrics-server"), False),
         (registered("r2", owner="metrics-server", down=3600), False),
         (parse(encode({"metadata": {"name": "x", "labels": {PART_OF: PROJECT}}})), False),
+        (odd({"conditions": 5}), False),
+        (
+            odd(
+                {
+                    "conditions": [
+                        {"type": "Available", "status": "False", "lastTransitionTime": "2020-01-01T00:00:00"}
+                    ]
+                }
+            ),
+            False,
+        ),
+        (
+            odd({"conditions": [{"type": "Available", "status": "False", "lastTransitionTime": "never"}]}),
+            False,
+        ),
     ],
 )
 def test_a_syncer_replaces_only_what_is_its_own_or_unavailable(found: Any, may: bool) -> None:

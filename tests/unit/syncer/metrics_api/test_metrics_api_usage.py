@@ -99,6 +99,14 @@ async def test_other_syncers_are_asked_once_as_kubelets_of_one_of_their_nodes() 
     assert len(tenant.asked) == 6
 
 
+async def test_a_report_with_what_is_no_quantity_does_no_harm() -> None:
+    odd = Usage("", "", (ContainerUsage("c", {"cpu": "x", "memory": "1Mi", "other": "1"}),))
+    forged = encoded([PodReport(Described("db", "shop"), "a.r2", odd)])
+    world = World(Server({"/api/v1/nodes/a.r2/proxy/usage": forged}, ("a.r2",)), Server({}))
+    [found], _ = await world.made.everywhere()
+    assert found.usage.containers == (ContainerUsage("c", {"memory": "1Mi"}),)
+
+
 @pytest.mark.parametrize("answer", [b"<html>", {"items": 5}, NotFound(Status(404))])
 async def test_what_a_super_cluster_does_not_tell_is_left_out(answer: Any) -> None:
     world = World(Server({"/api/v1/nodes/a.r2/proxy/usage": answer}, ("a.r2",)), Server({METRICS: answer}))

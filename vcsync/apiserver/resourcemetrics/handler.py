@@ -40,6 +40,8 @@ KINDS = {PODS: "PodMetrics", NODES: "NodeMetrics"}
 PATH = f"/apis/{GROUP}/{VERSION}"
 TURN_OBJECTS = 100
 """Objects to decode before the event loop runs other tasks."""
+MOST_PLACES = 1000
+"""Pairs of namespace and super cluster that one request reads. A tenant may name any number by the nodes of its Pods."""
 Simulated = Callable[[bytes], Usage | None]
 """Returns the usage of a Pod that no real node runs, from the stored Pod; None: a real node runs it, or it does not run."""
 
@@ -167,12 +169,14 @@ class ResourceMetrics:
             if at % TURN_OBJECTS == 0:
                 await turn()
         control_plane = await self._control_plane(tenant, caller)
-        places = sorted({(pod.metadata.namespace, pod.super_id) for pod, _ in pods if pod.super_id})
+        named = {(pod.metadata.namespace, pod.super_id) for pod, _ in pods if pod.super_id}
+        places = sorted(named)[:MOST_PLACES]
         known = await self._read(tenant, control_plane, places)
         found = []
         for pod, value in pods:
             read = known.get((pod.metadata.namespace, pod.super_id))
-            usage = self._simulated(value) if read is None else read.get(pod.metadata.name)
+            here = not pod.super_id
+            usage = self._simulated(value) if here else (read or {}).get(pod.metadata.name)
             if usage is not None:
                 found.append((pod, usage))
         return found

@@ -7,6 +7,7 @@ The syncer reads its own super cluster. It asks the syncers of others by way of 
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import msgspec
@@ -23,9 +24,16 @@ from vcsync.syncer.metrics_api.super_usage import FRESH_SECONDS, SuperUsage
 REPORT: Final = "usage"
 """Path of the kubelet API by which a syncer tells what it knows."""
 ASK_SECONDS = 3.0
+ALL_SECONDS = 7.0
+AT_ONCE = 4
+"""Timeout of one super cluster, and of all; number of those that are asked at the same time."""
 MAX_REPORT_BYTES = 16 * 2**20
-MOST_PAGES = 20
+MOST_PAGES = 4
 """Pages of 500 nodes that are read."""
+MOST_SUPER_CLUSTERS = 32
+"""Super clusters that are asked. The tenant's control plane lists the nodes that name them."""
+MOST_REPORTS = 20_000
+"""Pods of other super clusters that are kept."""
 _decode = msgspec.json.Decoder(list[PodReport]).decode
 _log = structlog.get_logger(__name__)
 
@@ -95,16 +103,25 @@ class TenantUsage:
         )
         self._nodes = [Described(node.name, "", dict(node.labels)) for node in listed]
         one_of_each: dict[str, str] = {}
-        for node in listed:
-            one_of_each.setdefault(names.super_cluster_of_node(node.name), node.name)
+        for each in listed:
+            one_of_each.setdefault(names.super_cluster_of_node(each.name), each.name)
         others = {
             super_id: node for super_id, node in one_of_each.items() if super_id not in ("", self._super_id)
         }
-        async with asyncio.TaskGroup() as tasks:
-            asked = [
-                tasks.create_task(self._asked(super_id, node)) for super_id, node in sorted(others.items())
-            ]
-        self._others = [report for each in asked for report in each.result()]
+        # Few at a time, since each report is in memory as a whole. Who has not answered by then is left out.
+        turn = asyncio.Semaphore(AT_ONCE)
+        found: list[PodReport] = []
+
+        async def ask(super_id: str, node: str) -> None:
+            async with turn:
+                found.extend(await self._asked(super_id, node))
+
+        chosen = sorted(others.items())[:MOST_SUPER_CLUSTERS]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ALL_SECONDS), asyncio.TaskGroup() as tasks:
+                for super_id, node in chosen:
+                    tasks.create_task(ask(super_id, node))
+        self._others = found[:MOST_REPORTS]
 
     async def _asked(self, super_id: str, node: str) -> list[PodReport]:
         """Return what the syncer of another super cluster tells. Only Pods on nodes of that super cluster are accepted."""

@@ -82,3 +82,13 @@ async def test_few_requests_are_open_at_once() -> None:
     many = [TenantPods("acme", "cp-1", f"n{number}") for number in range(30)]
     await asyncio.gather(*(world.made.of(pods, "r1") for pods in many))
     assert (len(world.asked), world.most) == (30, AT_ONCE)
+
+
+async def test_ids_that_a_tenant_makes_up_leave_nothing_and_are_asked_few_at_a_time() -> None:
+    world = World()
+    world.answer = NotMeasured("not placed")
+    await asyncio.gather(*(world.made.of(SHOP, f"r{number}") for number in range(300)))
+    assert world.most == AT_ONCE
+    world.now += FRESH_SECONDS
+    await world.made.of(SHOP, "r1")
+    assert (len(world.made._turns), len(world.made._answers), world.made._silent) == (0, 1, {})

@@ -10,7 +10,7 @@ from vcsync.objects.envelope import encode, parse
 from vcsync.resourcemetrics.documents import ContainerUsage, Described, Usage
 from vcsync.syncer.metrics_api.answers import PodReport
 from vcsync.syncer.metrics_api.super_usage import FRESH_SECONDS, SuperUsage
-from vcsync.syncer.metrics_api.tenant_usage import RunningPod, TenantUsage, encoded
+from vcsync.syncer.metrics_api.tenant_usage import MOST_SUPER_CLUSTERS, RunningPod, TenantUsage, encoded
 
 USAGE = Usage("2026-01-01T00:00:00Z", "15s", (ContainerUsage("c", {"cpu": "5m"}),))
 METRICS = "/apis/metrics.k8s.io/v1beta1/pods"
@@ -112,3 +112,10 @@ async def test_what_a_super_cluster_does_not_tell_is_left_out(answer: Any) -> No
     world = World(Server({"/api/v1/nodes/a.r2/proxy/usage": answer}, ("a.r2",)), Server({METRICS: answer}))
     pods, nodes = await world.made.everywhere()
     assert (pods, [each.name for each in nodes]) == ([], ["a.r2"])
+
+
+async def test_a_control_plane_that_makes_up_nodes_has_few_of_them_asked() -> None:
+    tenant = Server({}, tuple(f"n.r{number}" for number in range(2, 500)))
+    world = World(tenant, Server({}))
+    assert (await world.made.everywhere())[0] == []
+    assert len(tenant.asked) == 1 + MOST_SUPER_CLUSTERS

@@ -17,8 +17,10 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("vcsync/**/*.py", "hack/**/*.py", "docs/*.md", "*.md")
 """Files that are looked at. docs/reference quotes others."""
-VAGUE = re.compile(r"(What|Who|Whose|Whether|Which|Where|How|When|Why|Of)\b")
+VAGUE = re.compile(r"(What|Who|Whose|Which|Where|How|When|Why|Of)\b")
 """Beginning of a docstring that does not name its subject."""
+VAGUE_IN_MODULE = re.compile(rf"{VAGUE.pattern}|Whether\b")
+"""The same for modules. A flag or a predicate may begin with `Whether`."""
 LIST = Path(__file__).resolve()
 """This file names the words in order to forbid them."""
 
@@ -103,18 +105,24 @@ def findings(files: Iterable[Path]) -> Iterator[Finding]:
     """Yield every banned word of some files."""
     for path in files:
         source = path.read_text(encoding="utf-8")
-        if path.suffix == ".py" and (first := vague(source)):
-            yield Finding(path, 1, first, "a noun phrase or a verb phrase")
+        if path.suffix == ".py":
+            for line, first in vague(source):
+                yield Finding(path, line, first, "a noun phrase or a verb phrase")
         for line, text in texts(source, path.suffix):
             for pattern, instead in BANNED:
                 for match in re.finditer(rf"\b{pattern}\b", text, re.IGNORECASE):
                     yield Finding(path, line + text.count("\n", 0, match.start()), match[0], instead)
 
 
-def vague(source: str) -> str:
-    """Return the first line of a module's docstring if it does not name the subject; empty otherwise."""
-    line = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
-    return line if VAGUE.match(line) else ""
+def vague(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the first lines of docstrings that do not name their subject, as (first line of the definition, text)."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        text = (ast.get_docstring(node) or "").partition("\n")[0]
+        pattern, line = (VAGUE_IN_MODULE, 1) if isinstance(node, ast.Module) else (VAGUE, node.lineno)
+        if pattern.match(text):
+            yield line, text
 
 
 def texts(source: str, suffix: str) -> Iterator[tuple[int, str]]:

@@ -69,7 +69,7 @@ class Tenant:
 
     @property
     def spec(self) -> Json:
-        """Of the VirtualCluster."""
+        """UID of the VirtualCluster."""
         spec: Json = self.record.get("spec") or {}
         return spec
 

@@ -58,7 +58,7 @@ class _Status(Struct):
 
 
 class Seen:
-    """When Pods were first seen Running, by `time.monotonic`; and by the value of their label `app`."""
+    """Times at which Pods were first seen Running, by `time.monotonic`; and the same by their label `app`."""
 
     def __init__(self) -> None:
         self.running: dict[Pod, float] = {}

@@ -68,7 +68,7 @@ def run(
 
 @dataclass(frozen=True)
 class _Place:
-    """Where the programs of a run work: folder, environment, log, and whether their output is shown as well."""
+    """Surroundings of the programs of a run: folder, environment, log, and whether their output is shown as well."""
 
     root: Path
     environment: Mapping[str, str]
@@ -95,7 +95,7 @@ class _Place:
 
 
 class Ran(NamedTuple):
-    """What a program of tests did: number of passed tests, node ids of failed and flaky ones, another problem."""
+    """Outcome of a program of tests: number of passed tests, node ids of failed and flaky ones, another problem."""
 
     passed: int
     failed: tuple[str, ...] = ()

@@ -21,7 +21,7 @@ Ask = Callable[[Sequence[Question]], tuple[Told, Told]]
 
 @dataclass(frozen=True)
 class Difference:
-    """What kube-apiserver (`real`) and the embedded control plane (`ours`) say of an expression."""
+    """Answers of kube-apiserver (`real`) and the embedded control plane (`ours`) about an expression."""
 
     expression: str
     real: tuple[str, ...]
@@ -35,7 +35,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why an expression may differ: patterns of the expression and of both servers' messages."""
+    """Reason for a difference: patterns of the expression and of both servers' messages."""
 
     expression: re.Pattern[str]
     real: re.Pattern[str]

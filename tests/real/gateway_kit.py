@@ -1,4 +1,4 @@
-"""What tests of the door share: users with kubectl, and a control plane that external ones are connected to."""
+"""Fixtures of the door's tests: users with kubectl, and a control plane that external ones are connected to."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""What tenants use is counted exactly: with kubectl, over restarts, and by two processes over etcd."""
+"""Exact counting of tenants' usage: with kubectl, over restarts, and by two processes over etcd."""
 
 from __future__ import annotations
 

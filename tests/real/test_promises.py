@@ -1,4 +1,4 @@
-"""What Arktos promised, by kubectl at an embedded and an external tenant behind one door, and the holes that it had."""
+"""Arktos' promises, by kubectl at an embedded and an external tenant behind one door, and the holes that it had."""
 
 import base64
 import json

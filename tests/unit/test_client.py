@@ -38,7 +38,7 @@ def test_the_client_of_a_tenant_is_not_made_one_of_another() -> None:
 
 
 class Client:
-    """What both libraries' clients have."""
+    """Methods that the clients of both libraries have."""
 
     def __init__(self, host: str) -> None:
         self.configuration = kubernetes.client.Configuration(host=host)

@@ -74,7 +74,7 @@ class TenantGrantSpec(Struct, frozen=True, kw_only=True, rename="camel", omit_de
 
 
 class TenantGrantStatus(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What has become of a grant."""
+    """State of a grant."""
 
     conditions: Annotated[tuple[Condition, ...], Meta(max_length=16, extra={"list_map_keys": ("type",)})] = ()
 

@@ -157,7 +157,7 @@ class PolicyValidation(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PolicyServices(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the tenants may ask for with Services."""
+    """Limits on the Services of tenants."""
 
     types: Annotated[
         tuple[Literal["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"], ...],

@@ -287,7 +287,7 @@ class AppliedTemplate(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TenantSpec(TenantSettings, frozen=True, kw_only=True, rename="camel"):
-    """What a tenant is to have. Fields that are absent are taken from the template, if there is one."""
+    """Desired state of a tenant. Fields that are absent are taken from the template, if there is one."""
 
     template: Annotated[
         ObjectName | None,

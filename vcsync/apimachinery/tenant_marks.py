@@ -21,7 +21,7 @@ _NULL = msgspec.Raw(b"null")
 
 
 class TenantMark(Enum):
-    """How objects in a response name their tenants."""
+    """Names of tenants on the objects in a response."""
 
     NONE = "none"
     """They do not: the response is about one tenant."""

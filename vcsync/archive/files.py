@@ -33,7 +33,7 @@ Object = dict[str, Any]
 
 
 class Header(Struct, frozen=True, kw_only=True, rename="camel", tag_field="format", tag=FORMAT):
-    """What an archive is.
+    """First line of an archive: its tenant and format.
 
     Attributes:
         version: version of the format.

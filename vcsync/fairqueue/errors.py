@@ -12,7 +12,7 @@ _LONGEST_MESSAGE = 500  # characters; API servers may answer with whole document
 
 
 class LastError(NamedTuple):
-    """Why an item failed.
+    """Last error of an item.
 
     Attributes:
         message: type and text of the error.

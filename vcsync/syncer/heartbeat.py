@@ -251,7 +251,7 @@ class Heartbeat:
 
     @property
     def trouble(self) -> str:
-        """Which server does not answer, as text; empty if both do."""
+        """Name of the server that does not answer, as text; empty if both do."""
         if self._error:
             return f"the super cluster does not answer: {self._error}"
         return f"the heartbeat cannot be written: {self._unwritten}" if self._unwritten else ""

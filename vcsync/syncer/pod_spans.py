@@ -50,7 +50,7 @@ class Span(Struct, frozen=True):
 
 
 class Seconds(Struct, frozen=True, rename="camel"):
-    """What Pods took. Integers of small units, so that sums are exact.
+    """Running time of Pods. Integers of small units, so that sums are exact.
 
     Attributes:
         pod_milliseconds: Running time, added up over all Pods.

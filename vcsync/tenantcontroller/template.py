@@ -21,7 +21,7 @@ NOT_APPLIED: Final = (
 
 
 class Chosen(Struct, frozen=True, kw_only=True):
-    """What a Tenant's field `spec.template` leads to.
+    """Result of a Tenant's field `spec.template`.
 
     Attributes:
         tenant: the Tenant, with the fields of the template that it does not set itself.

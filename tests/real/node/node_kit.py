@@ -122,7 +122,7 @@ class Namespace:
 
 
 class Remains:
-    """What a machine has of a running node, by which a test sees whether it is gone later."""
+    """State that a running node leaves on a machine, by which a test sees whether it is gone later."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._plan = realnode.of(cluster.plan)

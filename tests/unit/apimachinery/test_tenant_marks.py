@@ -1,4 +1,4 @@
-"""How objects name their tenant in responses that cover several tenants."""
+"""Names of tenants on objects in responses that cover several tenants."""
 
 import json
 from typing import Any

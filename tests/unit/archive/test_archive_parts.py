@@ -1,4 +1,4 @@
-"""What is in an archive, in which order, and with which bodies objects are created again."""
+"""Contents of an archive, their order, and the bodies with which objects are created again."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What tells a client how the objects of a control plane differ from those that it knows."""
+"""Differences between the objects of a control plane and those that a client knows."""
 
 from hypothesis import given
 from hypothesis import strategies as st

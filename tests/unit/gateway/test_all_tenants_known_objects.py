@@ -1,4 +1,4 @@
-"""What a watch remembers of what it has told, and for how long."""
+"""Memory of a watch for the objects that it has reported."""
 
 from vcsync.gateway.all_tenants.known_objects import Budget, KnownObjects, Memories, ObjectState
 

@@ -1,4 +1,4 @@
-"""What an API server receives of a request at the door, and what a client receives of its answer."""
+"""Request that an API server receives from the door, and answer that the client receives."""
 
 import asyncio
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""What is counted for tenants at the door, by real requests over HTTP."""
+"""Metering at the door, by real requests over HTTP."""
 
 import asyncio
 

@@ -67,3 +67,15 @@ def test_documents_and_sources_are_checked_but_neither_the_list_nor_quoted_refer
 def test_the_first_line_of_a_module_names_its_subject(tmp_path: Path, first: str, found: bool) -> None:
     assert bool(placed(tmp_path, "sample.py", f'"""{first}"""\n')) == found
     assert not placed(tmp_path, "other.py", f'"""The thing."""\n\nX = 1\n"""{first}"""\n')
+
+
+@pytest.mark.parametrize(
+    ("first", "found"),
+    [("What it holds.", True), ("Whether it holds anything.", False), ("Contents.", False)],
+)
+@pytest.mark.parametrize("definition", ["class Box:", "def box():", "async def box():"])
+def test_the_first_line_of_a_definition_names_its_subject(
+    tmp_path: Path, definition: str, first: str, found: bool
+) -> None:
+    source = f'"""Boxes."""\n\n\n{definition}\n    """{first}"""\n'
+    assert placed(tmp_path, "sample.py", source) == ([(4, first)] if found else [])

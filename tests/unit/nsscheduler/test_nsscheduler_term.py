@@ -1,4 +1,4 @@
-"""How a term begins and what it notes: the fence around the ledger, super clusters out of sight, the timeline."""
+"""Beginning of a scheduler's term, and its notes: the fence around the ledger, super clusters out of sight, the timeline."""
 
 from __future__ import annotations
 

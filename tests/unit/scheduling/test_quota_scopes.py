@@ -1,4 +1,4 @@
-"""Which objects a quota with scopes is about."""
+"""Scopes of quotas, and the objects that they select."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How far a super cluster is to be trusted is defined once, and says why."""
+"""Health of a super cluster: one definition, with a reason."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Which step follows from which facts, and what no facts lead to."""
+"""Step that follows from each combination of facts."""
 
 import re
 from typing import Any

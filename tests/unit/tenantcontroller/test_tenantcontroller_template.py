@@ -1,4 +1,4 @@
-"""What a Tenant has with a TenantTemplate: which field wins, when it is applied, and what stays if it cannot be."""
+"""Settings of a Tenant with a TenantTemplate: precedence of fields, time of application, and fields that stay without it."""
 
 from __future__ import annotations
 

@@ -342,7 +342,7 @@ def evaluate_default(
 
 
 RULES = Rules(estimate, evaluate_default, BUDGET)
-"""What is done with the rules of CustomResourceDefinitions."""
+"""Functions for the rules of CustomResourceDefinitions."""
 
 
 def compile_rules(node: Structural) -> Validator | None:

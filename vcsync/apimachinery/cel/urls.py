@@ -47,7 +47,7 @@ class Url:
 
 @dataclass(slots=True)
 class _Parts:
-    """What Go's parser finds. `path` is unescaped, `raw_path` is as it was written."""
+    """Parts that Go's parser finds. `path` is unescaped, `raw_path` is as it was written."""
 
     scheme: str = ""
     opaque: str = ""

@@ -40,7 +40,7 @@ _SHARED = (
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """What the stored object excuses: stored schemas, a bad CA bundle, too many selectable fields."""
+    """Errors that the stored object excuses: stored schemas, a bad CA bundle, too many selectable fields."""
 
     rules: Rules
     standing: frozenset[str] = frozenset()

@@ -86,7 +86,7 @@ class DefaultEvaluator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is done with x-kubernetes-validations.
+    """Functions that compile and evaluate x-kubernetes-validations.
 
     Attributes:
         estimate: compiles the rules of a schema; arguments: the schema, and whether it is that of whole objects.

@@ -149,7 +149,7 @@ def dns_subdomain_with_underscore(text: str) -> list[str]:
 
 
 def dns_label_1035(text: str) -> list[str]:
-    """As a label, beginning with a letter (RFC 1035)."""
+    """A DNS label that begins with a letter (RFC 1035)."""
     found = _longer_characters(text, 63)
     if not _matches(_LABEL_1035, text):
         found.append(mismatch(_LABEL_1035_WORDS, _LABEL_1035, "my-name", "abc-123"))

@@ -118,7 +118,7 @@ class Served:
 
     @property
     def refusal(self) -> StatusError | None:
-        """Why objects cannot be created, or None if they can."""
+        """Reason why objects cannot be created, or None if they can."""
         if not self.terminating:
             return None
         return refused_create(self.resource.group, self.resource.plural)

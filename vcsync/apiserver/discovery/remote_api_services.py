@@ -72,7 +72,7 @@ _decode = msgspec.json.Decoder(_Object).decode
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where the requests of a remote APIService go: a change of it makes everything known of the server outdated.
+    """Destination of the requests of a remote APIService. A change of it makes everything known of the server outdated.
 
     Attributes:
         service: The Service.
@@ -125,13 +125,13 @@ class RemoteApiService:
 
     @property
     def reason(self) -> str:
-        """Why it is not available, for clients."""
+        """Reason of the condition Available, for clients."""
         return (self.condition.message if self.condition is not None else "") or UNCHECKED
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What the discovery documents of an aggregated API server say about one group and version.
+    """Discovery documents of an aggregated API server for one group and version.
 
     Attributes:
         resources: As in `remote_versions.RemoteVersion`.

@@ -10,7 +10,7 @@ from vcsync.apiserver.egress.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the operator allows to be called. The default allows nothing.
+    """Addresses that the operator allows to be called. The default allows none.
 
     Attributes:
         hosts: Hosts of URLs that may be called if their addresses are public or in `networks`.

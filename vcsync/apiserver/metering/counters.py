@@ -13,7 +13,7 @@ THROTTLED = 429
 
 
 class Amounts(NamedTuple):
-    """What was used.
+    """Amounts of usage.
 
     Attributes:
         reads: Number of requests that read.

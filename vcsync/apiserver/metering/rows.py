@@ -21,7 +21,7 @@ _HOUR_FORMAT = "%Y-%m-%dT%H"
 
 
 class Row(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What a tenant used in one hour.
+    """Usage of a tenant in one hour, of one process.
 
     Attributes:
         reads: Number of requests that read.
@@ -79,7 +79,7 @@ class RowKey(NamedTuple):
 
 
 class Used(NamedTuple):
-    """What a tenant used in an hour, according to all processes."""
+    """Usage of a tenant in an hour, of all processes."""
 
     key: RowKey
     row: Row

@@ -41,7 +41,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the API is reached.
+    """Address of the API.
 
     Attributes:
         url: URL for clients outside the clusters: `https://host:port`.

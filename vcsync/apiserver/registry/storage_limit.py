@@ -58,7 +58,7 @@ KIND_LIMITS: Mapping[tuple[str, str], tuple[int, int]] = {
 
 @dataclass(slots=True)
 class _Room:
-    """What a tenant may write before the store is queried again.
+    """Bytes and objects that a tenant may write before the store is queried again.
 
     Attributes:
         size: Remaining bytes.

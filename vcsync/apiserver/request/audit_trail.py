@@ -16,7 +16,7 @@ CUT = "...TRUNCATED"
 
 
 class Level(IntEnum):
-    """How much of a request is recorded."""
+    """Detail in which a request is recorded."""
 
     NONE = 0
     METADATA = 1

@@ -38,7 +38,7 @@ class Token(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to read a list.
+    """Plan for reading a list.
 
     Attributes:
         revision: Revision of the snapshot. 0: the newest.

@@ -16,7 +16,7 @@ RETRY_SECONDS = 1.0
 
 
 class Kind(NamedTuple):
-    """What a request counts as.
+    """Class of a request, for its limit.
 
     Attributes:
         read: Whether it reads.
@@ -28,7 +28,7 @@ class Kind(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why a request is refused.
+    """Refusal of a request, with its reason.
 
     Attributes:
         limit: The limit, one of `NAMES`.

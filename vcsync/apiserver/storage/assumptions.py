@@ -13,11 +13,11 @@ from vcsync.apiserver.storage.interface import Delete, Put, Record, StoreError
 
 
 class AssumptionFailed(StoreError):
-    """What the write had read is not current. It has no effect; read again."""
+    """A write is based on objects that have changed. It had no effect; read again."""
 
 
 class Assumptions:
-    """What one write has read.
+    """Objects that one write has read.
 
     Args:
         own: Key of the object that is written. Its writer checks it.

@@ -74,7 +74,7 @@ WATCH = Method("/etcdserverpb.Watch/Watch", messages.WatchRequest, messages.Watc
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """How to reach members by https. The files are PEM.
+    """Certificates for members that are reached by https. The files are PEM.
 
     Attributes:
         authority: Trusted CA. None: the system's.

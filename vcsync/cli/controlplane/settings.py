@@ -13,7 +13,7 @@ from vcsync.streams.limits import StreamLimits
 
 @dataclass(frozen=True)
 class Etcd:
-    """How to reach etcd. The files are PEM; without them: no TLS, or the system's authorities."""
+    """Addresses of etcd and certificates for it. The files are PEM; without them: no TLS, or the system's authorities."""
 
     endpoints: tuple[str, ...]
     prefix: str

@@ -54,7 +54,7 @@ class ControlPlaneRole:
         return self._serves, "" if self._serves else "starts"
 
     def status(self) -> dict[str, Any]:
-        """Where it serves."""
+        """Address of its status endpoint."""
         return {"role": CONTROL_PLANE, "url": endpoint_of(self._settings).url}
 
     def metrics(self) -> Iterable[Metric]:

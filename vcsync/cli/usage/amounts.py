@@ -23,7 +23,7 @@ PRICES: Mapping[str, str] = {
 
 
 class Hour(msgspec.Struct, frozen=True, rename="camel"):
-    """What a tenant used in one hour, as the operator's API shows it.
+    """Usage of a tenant in one hour, as the operator's API shows it.
 
     Attributes:
         tenant: Name of the tenant.
@@ -51,7 +51,7 @@ class Hour(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Interval(NamedTuple):
-    """What a tenant used in an interval.
+    """Usage of a tenant in an interval.
 
     Attributes:
         tenant: Name of the tenant.

@@ -20,7 +20,7 @@ _KEY = re.compile(r".+?-[0-9a-f]{6}-(.+)")
 
 
 class PodHour(NamedTuple):
-    """What Pods of one class took in one hour.
+    """Usage by Pods of one class in one hour.
 
     Attributes:
         key: Cluster key of the tenant, which differs for a later tenant of the same name.
@@ -38,7 +38,7 @@ class PodHour(NamedTuple):
 
 
 class PodInterval(NamedTuple):
-    """What Pods of one class took in an interval.
+    """Usage by Pods of one class in an interval.
 
     Attributes:
         tenant: Name of the tenant.

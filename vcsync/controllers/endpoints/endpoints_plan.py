@@ -52,7 +52,7 @@ TRUNCATED = "truncated"
 
 
 class Rest(Struct):
-    """What Endpoints hold."""
+    """Contents of Endpoints."""
 
     subsets: list[dict[str, Any]] | None = None
 

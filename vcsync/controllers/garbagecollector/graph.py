@@ -20,7 +20,7 @@ Known = Literal["solid", "waiting", "unknown", "elsewhere"]
 
 
 class Uid(NamedTuple):
-    """Which object."""
+    """UID of an object."""
 
     tenant: str
     uid: str

@@ -24,7 +24,7 @@ class Target(Struct, frozen=True, rename="camel"):
 
 
 class Identifier(Struct, frozen=True):
-    """Which metric."""
+    """Identifier of a metric."""
 
     name: str = ""
     selector: dict[str, Any] | None = None

@@ -52,7 +52,7 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where the next page of a list begins.
+    """Beginning of the next page of a list.
 
     Attributes:
         versions: Versions at which the whole list is read.

@@ -66,7 +66,7 @@ def _is_unavailable(found: Envelope, now: datetime) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a syncer serves the API.
+    """Address at which a syncer serves the API.
 
     Attributes:
         super_id: Id of its super cluster.

@@ -1,4 +1,4 @@
-"""What an APIService may say, in the words of the real server."""
+"""Validation of APIServices, with upstream's messages."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What autoscalers may scale, and what a change may leave as it was."""
+"""Targets of autoscalers, and fields that an update may leave invalid."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""What single kinds do beside their rules: order of findings, what status writes keep, what is filled in."""
+"""Special behaviour of single kinds: order of findings, fields that status writes keep, fields that are filled in."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is told of Ingresses."""
+"""Warnings about Ingresses."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What of Pods may change, how they are deleted, their quality of service."""
+"""Updates of Pods, their deletion, and their quality of service."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""What Services take: addresses and node ports."""
+"""Addresses and node ports of Services."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the status of an object may say, and what it is told otherwise, in the words of the real server."""
+"""Validation of the status of objects, with upstream's messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is taken from the discovery documents of aggregated API servers, which their authors may fill with anything."""
+"""Untrusted discovery documents of aggregated API servers."""
 
 import json
 

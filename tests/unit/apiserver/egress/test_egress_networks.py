@@ -1,4 +1,4 @@
-"""Which addresses may be called, in every notation."""
+"""Addresses that may be called, in every notation."""
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 

@@ -1,4 +1,4 @@
-"""Where the filter chain looks for grants, and what the audit log and access reviews tell of guests."""
+"""Grants in the filter chain, and guests in the audit log and in access reviews."""
 
 from types import SimpleNamespace
 

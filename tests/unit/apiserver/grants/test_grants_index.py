@@ -1,4 +1,4 @@
-"""Which callers of other tenants grants admit, and how the index follows the store."""
+"""Callers of other tenants that grants admit, and the index that follows the store."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What a tenant with virtual nodes may not have: discovery, OpenAPI and authorization agree about it."""
+"""Resources that a tenant with virtual nodes may not have: discovery, OpenAPI and authorization agree about them."""
 
 import json
 

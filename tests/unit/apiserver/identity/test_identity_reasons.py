@@ -1,4 +1,4 @@
-"""Why credentials are refused: callers learn nothing of it, operators read it in the log."""
+"""Reasons of refused credentials: callers learn nothing of them, operators read them in the log."""
 
 import asyncio
 import base64

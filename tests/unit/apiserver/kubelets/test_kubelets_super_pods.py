@@ -1,4 +1,4 @@
-"""Which super cluster and Pod a stream goes to, and what a tenant learns from refusals."""
+"""Super cluster and Pod of a stream, and the part of a refusal that a tenant may read."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the offload process has read is checked by the commit, which another process executes."""
+"""Objects that the offload process has read are checked by the commit, which another process executes."""
 
 from __future__ import annotations
 

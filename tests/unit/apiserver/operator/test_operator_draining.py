@@ -1,4 +1,4 @@
-"""What is left of a tenant that is being deleted."""
+"""Remains of a tenant that is being deleted."""
 
 from pathlib import Path
 from typing import Any

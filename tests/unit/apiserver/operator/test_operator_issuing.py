@@ -1,4 +1,4 @@
-"""What is signed for controllers: only what the store holds as approved, or asks for a token of an account that is there."""
+"""Requests of controllers that are signed: approved ones in the store, and tokens for accounts that exist."""
 
 import base64
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Which tenant the host name of a request names, if its TLS connection and its path agree."""
+"""Tenants named by the host name of a request, if its TLS connection and its path agree."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""How long the refusals of a connection wait whose client does not wait itself."""
+"""Delay of refusals for connections whose client does not wait itself."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""What users of a suspended tenant may do, and what vcsync's roles may do there."""
+"""Rights of users of a suspended tenant, and of vcsync's roles in it."""
 
 from http import HTTPStatus
 from typing import Any

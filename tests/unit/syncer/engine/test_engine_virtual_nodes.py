@@ -39,7 +39,7 @@ async def nobody(_node: str) -> bool:
 
 
 class Shown:
-    """What the tenant is shown."""
+    """Objects that the tenant sees."""
 
     def __init__(self) -> None:
         self.cache = Cache()

@@ -1,4 +1,4 @@
-"""Which client certificates are those of a tenant's kube-apiserver that forwards a request."""
+"""Recognition of the client certificates with which a tenant's kube-apiserver forwards requests."""
 
 from datetime import UTC, datetime
 

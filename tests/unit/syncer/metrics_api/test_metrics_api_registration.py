@@ -1,4 +1,4 @@
-"""Which syncer serves the resource metrics API of a tenant."""
+"""Choice of the syncer that serves the resource metrics API of a tenant."""
 
 import base64
 from datetime import UTC, datetime, timedelta

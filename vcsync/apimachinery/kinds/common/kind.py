@@ -43,7 +43,7 @@ class PartialWrite:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What one built-in kind declares.
+    """Declaration of one built-in kind.
 
     `vcsync.apimachinery.schema.builtin` has the resource itself: versions, scope, verbs, short names and categories.
 

@@ -54,7 +54,7 @@ _ONE_SOURCE = "may not have more than one field specified at a time"
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the fields of containers may refer to: volumes, claims and the Pod's settings."""
+    """Names that the fields of containers may refer to: volumes, claims and the Pod's settings."""
 
     volumes: dict[str, Object]
     claims: frozenset[str]

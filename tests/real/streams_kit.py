@@ -71,8 +71,9 @@ class User:
         assert done.returncode != 0, done.stdout
         return done.stderr
 
-    def ask(self, head: str) -> str:
-        """Send the head of a request as it is, with the user's certificate; return the beginning of the answer."""
+    @contextmanager
+    def connection(self) -> Iterator[socket.socket]:
+        """Connect to the API server with the user's certificate."""
         config = yaml.safe_load(self.kubeconfig.read_text())
         user, cluster = config["users"][0]["user"], config["clusters"][0]["cluster"]
         pair = self.kubeconfig.with_suffix(".pem")
@@ -87,6 +88,11 @@ class User:
             socket.create_connection(address, timeout=limit(DEADLINE)) as raw,
             context.wrap_socket(raw, server_hostname=address[0]) as connection,
         ):
+            yield connection
+
+    def ask(self, head: str) -> str:
+        """Send the head of a request as it is; return the beginning of the answer."""
+        with self.connection() as connection:
             connection.sendall(head.encode("latin-1"))
             return connection.recv(65536).decode("latin-1")
 

@@ -196,6 +196,7 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
             resources=("pods/exec", "pods/attach", "pods/portforward"),
             verbs=("get", "create"),
         ),
+        Grant(group=CORE, resources=("pods/proxy",), verbs=("get", "create", "update", "patch", "delete")),
         Grant(group="metrics.k8s.io", resources=("pods",), verbs=("list",)),
     ),
     ("tenant", names.ROLE_SYNCER): (

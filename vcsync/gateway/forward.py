@@ -17,7 +17,7 @@ from vcsync.apiserver.authentication.authenticator import bearer
 from vcsync.apiserver.handlers.connect import supported_protocol
 from vcsync.apiserver.handlers.exchange import Embedded, Incoming
 from vcsync.apiserver.request.caller import Caller
-from vcsync.apiserver.request.reply import Reply, Stream
+from vcsync.apiserver.request.reply import Reply, Stream, headers_by_name
 from vcsync.apiserver.request.request_info import Query, RequestInfo
 from vcsync.gateway.access import REVIEWS, impersonated_upstream
 from vcsync.gateway.bodies import AnswerBody, RequestBody, arrived_body, whole_body
@@ -29,7 +29,7 @@ from vcsync.gateway.failures import (
     unreachable,
     unresponsive,
 )
-from vcsync.gateway.headers import Pairs, body_length, joined, request_headers, response_headers
+from vcsync.gateway.headers import Pairs, body_length, request_headers, response_headers
 from vcsync.gateway.impersonation import impersonation_headers
 from vcsync.gateway.liveness import Unresponsive, answer_of
 from vcsync.gateway.paths import forwarded_target
@@ -240,7 +240,7 @@ async def _sent(
 def _answer(
     pool: Pool, response: aiohttp.ClientResponse, method: str, *, long_running: bool
 ) -> Reply | Stream:
-    headers = joined(response_headers(response.headers.items()))
+    headers = headers_by_name(response_headers(response.headers.items()))
     content_type = response.headers.get("Content-Type", "")
     if method == "HEAD" or response.status in EMPTY:
         response.release()

@@ -50,16 +50,6 @@ def response_headers(answered: Iterable[tuple[str, str]]) -> Pairs:
     return [(name, value) for name, value in answered if name.lower() in RESPONSE]
 
 
-def joined(pairs: Pairs) -> dict[str, str]:
-    """Return headers by name. Repetitions are joined by commas, which means the same (RFC 9110, section 5.3)."""
-    found: dict[str, str] = {}
-    names: dict[str, str] = {}
-    for name, value in pairs:
-        known = names.setdefault(name.lower(), name)
-        found[known] = f"{found[known]}, {value}" if known in found else value
-    return found
-
-
 def body_length(sent: Mapping[str, str]) -> int | None:
     """Return the length of a request's body in bytes, 0 if it has none, or None if it is chunked.
 

@@ -1,6 +1,7 @@
 """A response on a connection of its own, whose bytes are read as they come. Upgraded connections begin with one."""
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,9 @@ class RawResponse:
         headers: Headers as (name, value).
         reader: Delivers the bytes after the head.
         writer: Sends bytes to the server, for upgraded connections.
-        change: Changes the bytes after the head on their way to the client. None: they pass unchanged.
+        change: Changes the bytes after the head on their way to the client; receives no bytes at their end. None: they pass
+            unchanged.
+        ahead: Bytes after the head that have been read, but not by `piece`.
     """
 
     status: int
@@ -33,6 +36,7 @@ class RawResponse:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     change: Callable[[bytes], bytes] | None = None
+    ahead: bytes = b""
 
     def header(self, name: str) -> str:
         """Return the value of a header by its name in lower case, or an empty text."""
@@ -44,11 +48,31 @@ class RawResponse:
         Raises:
             OSError: The connection broke, or `change` refuses the bytes.
         """
-        while read := await self.reader.read(size):
+        read = b"..."
+        while read:
+            read = await self._read(size)
             piece = read if self.change is None else self.change(read)
             if piece:
                 return piece
         return b""
+
+    async def beginning(self, size: int) -> bytes:
+        """Return the first `size` bytes after the head, fewer if there are no more or the rest is late. `piece` returns them too.
+
+        Raises:
+            OSError: The connection broke.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RESPONSE_SECONDS):
+                while len(self.ahead) < size and (read := await self.reader.read(size - len(self.ahead))):
+                    self.ahead += read
+        return self.ahead
+
+    async def _read(self, size: int) -> bytes:
+        if self.ahead:
+            ahead, self.ahead = self.ahead, b""
+            return ahead
+        return await self.reader.read(size)
 
     async def text(self) -> str:
         """Return the beginning of the body of an error response. Empty if it cannot be read."""

@@ -14,6 +14,11 @@ _PASSED_ON = re.compile(
     r"|pod does not exist)\s*"
 )
 """Messages of kubelets that are passed on, because they name nothing but the tenant's own Pod."""
+_UNREACHED = re.compile(
+    r"error trying to reach service: (?P<reason>EOF|dial tcp \S+: (?P<dial>connect: [a-z ]+|i/o timeout)|.*)",
+    re.DOTALL,
+)
+"""Message of an API server that cannot reach a port of a Pod. Addresses may be those of its own machines."""
 _MAX_DIGITS = 3
 
 
@@ -57,6 +62,11 @@ def too_many() -> Refused:
     return Refused(429, "too many streams are open, please try again later")
 
 
+def compressed() -> Refused:
+    """Return the answer for a page that a program has compressed although the request does not accept it: 502."""
+    return Refused(502, "the program compresses its page unasked, so that its links cannot be translated")
+
+
 def failed(super_id: str) -> str:
     """Return the message in place of one that names nodes and addresses of a super cluster."""
     return f"super cluster {super_id} did not serve the request; ask its operator"
@@ -64,6 +74,8 @@ def failed(super_id: str) -> str:
 
 class _Status(msgspec.Struct):
     message: str = ""
+    kind: str = ""
+    code: int = 0
 
 
 def refusal(super_id: str, status: int, body: str, pod: str) -> Refused:
@@ -90,3 +102,37 @@ def refusal(super_id: str, status: int, body: str, pod: str) -> Refused:
         return Refused(429, f"super cluster {super_id} is busy, please try again later")
     code = status if len(str(status)) == _MAX_DIGITS and 400 <= status < 600 else 502
     return Refused(code, f"super cluster {super_id} did not serve the request: status {status}")
+
+
+def proxy_refusal(super_id: str, status: int, body: str, pod: str, namespace: str) -> Refused | None:
+    """Return the answer for a request for a port of a Pod that a super cluster's API server refuses.
+
+    Programs in Pods may answer with a Status as well; only what names the super namespace, or is about the credentials or the
+    Pod's address, is taken for an answer of the API server.
+
+    Args:
+        super_id: Id of the super cluster.
+        status: HTTP status of the answer, 400 or higher.
+        body: Beginning of the answer's body.
+        pod: Name of the Pod.
+        namespace: Super namespace.
+
+    Returns:
+        The answer, or None if a program of the tenant has given it.
+    """
+    try:
+        found = msgspec.json.decode(body, type=_Status)
+    except msgspec.MsgspecError:
+        found = _Status()
+    is_status = found.kind == "Status" and found.code == status
+    unreached = _UNREACHED.fullmatch(found.message) if is_status and status == 503 else None
+    if unreached is not None:
+        reason = unreached["dial"] or ("EOF" if unreached["reason"] == "EOF" else failed(super_id))
+        return Refused(503, f"error trying to reach service: {reason}")
+    if is_status and status == 401 and found.message == "Unauthorized":
+        return not_permitted(super_id)
+    if namespace not in body and not (is_status and found.message == f'pods "{pod}" not found'):
+        return None
+    if not is_status:
+        return Refused(502, failed(super_id))
+    return refusal(super_id, status, body, pod)

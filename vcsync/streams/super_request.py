@@ -1,4 +1,4 @@
-"""Sends a request for the log or a stream of a Pod to the API server of a super cluster."""
+"""Sends a request for the log, a stream or a port of a Pod to the API server of a super cluster."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -14,11 +14,15 @@ from vcsync.kube.resources import PODS
 from vcsync.streams import refusals
 from vcsync.streams.connection import open_connection
 from vcsync.streams.error_frames import ErrorFrames
-from vcsync.streams.raw_response import MAX_HEAD_BYTES, RawResponse, keep_alive, read_head
+from vcsync.streams.proxied_links import Links, PageTranslator
+from vcsync.streams.raw_response import MAX_ERROR_BYTES, MAX_HEAD_BYTES, RawResponse, keep_alive, read_head
+from vcsync.streams.refusals import Refused
 
 CONNECT_SECONDS = 4.0
 """Time in which a Pod must be found and its super cluster connected."""
 SWITCHING = 101
+BAD_REQUEST = 400
+COMPRESSED = frozenset({"gzip", "deflate"})
 TERMINALS = frozenset({"exec", "attach"})
 """Subresources whose WebSockets have an error channel."""
 USER_AGENT = "vcsync-streams"
@@ -29,17 +33,22 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SuperRequest:
-    """A request for the log or a stream of a super cluster's Pod.
+    """A request for the log, a stream or a port of a super cluster's Pod.
 
     Attributes:
         super_id: Id of the super cluster.
         namespace: Super namespace.
         pod: Name of the Pod.
-        action: Subresource: `log`, `exec`, `attach` or `portforward`.
+        action: Subresource: `log`, `exec`, `attach`, `portforward` or `proxy`.
         query: Percent-encoded query without the question mark.
         method: HTTP method.
-        version: HTTP version: `1.0` for logs, whose bodies then have no chunks.
-        headers: Further header lines: those of the upgrade.
+        version: HTTP version: `1.0` for answers that are not upgraded, whose bodies then have no chunks.
+        headers: Further header lines: those of the upgrade, or of a request for `proxy`. A Host header among them is that of the
+            client: programs in Pods must not learn the address of their API server.
+        target: Name of the Pod as a URL for `proxy` has it, with scheme and port. Empty: the name alone.
+        path: Percent-encoded path after the subresource.
+        body: Body of the request.
+        shown: Path up to the subresource that the client of a request for `proxy` has used.
     """
 
     super_id: str
@@ -50,6 +59,22 @@ class SuperRequest:
     method: str
     version: str
     headers: Sequence[str]
+    target: str = ""
+    path: str = ""
+    body: bytes = b""
+    shown: str = ""
+
+    @property
+    def url_path(self) -> str:
+        """Percent-encoded path at the API server."""
+        named = PODS.path(namespace=self.namespace, name=self.target or self.pod, subresource=self.action)
+        return named + self.path
+
+    @property
+    def links(self) -> Links:
+        """Translates links of pages to a port of the Pod."""
+        below = f"{PODS.path(namespace=self.namespace)}/{self.target or self.pod}/{self.action}"
+        return Links(below, self.shown)
 
 
 async def dialled(
@@ -97,16 +122,15 @@ async def answered(
     reader, writer, credentials = opened
     super_id = request.super_id
     try:
-        writer.write(_head(credentials, request))
+        writer.write(_head(credentials, request) + request.body)
         try:
             status, headers = await read_head(reader)
         except (OSError, TimeoutError) as error:
             _log.warning("a super cluster gives no answer", super_cluster=super_id, error=str(error))
             raise refusals.unreachable(super_id) from error
         answer = RawResponse(status, headers, reader, writer)
-        granted = 200 <= status <= 206 if request.action == "log" else status == SWITCHING
-        if not granted:
-            text = await answer.text()
+        if (refused := await _refusal(answer, request)) is not None:
+            reason, text = refused
             _log.info(
                 "a super cluster refused a stream",
                 super_cluster=super_id,
@@ -114,22 +138,58 @@ async def answered(
                 status=status,
                 answer=text[:MAX_LOGGED],
             )
-            raise refusals.refusal(super_id, status, text, request.pod)
+            raise reason
         if request.action in TERMINALS and answer.header("upgrade").lower() == "websocket":
             answer.change = ErrorFrames(request.namespace, refusals.failed(super_id)).feed
+        if request.action == "proxy":
+            _translate_links(answer, request.links)
         yield answer
     finally:
         writer.transport.abort()
 
 
+async def _refusal(answer: RawResponse, request: SuperRequest) -> tuple[Refused, str] | None:
+    """Return the refusal that an answer is, and the answer's text. None: it grants the request.
+
+    What a program answers to a request for `proxy` is no refusal, whatever its status.
+    """
+    status = answer.status
+    if request.action == "proxy":
+        if status < BAD_REQUEST:
+            return None
+        text = (await answer.beginning(MAX_ERROR_BYTES)).decode(errors="replace")
+        refused = refusals.proxy_refusal(request.super_id, status, text, request.pod, request.namespace)
+        return None if refused is None else (refused, text)
+    if 200 <= status <= 206 if request.action == "log" else status == SWITCHING:
+        return None
+    text = await answer.text()
+    return refusals.refusal(request.super_id, status, text, request.pod), text
+
+
+def _translate_links(answer: RawResponse, links: Links) -> None:
+    """Have the links of pages and redirects lead through the client's path.
+
+    Raises:
+        Refused: 502, the page is compressed in a way that the API server understands, so that its links may have been changed.
+    """
+    answer.headers = [
+        (name, links.location(value) if name.lower() == "location" else value)
+        for name, value in answer.headers
+    ]
+    if answer.header("content-type").partition(";")[0].strip().lower() != "text/html":
+        return
+    if answer.header("content-encoding") in COMPRESSED:
+        raise refusals.compressed()
+    answer.change = PageTranslator(links).feed
+
+
 def _head(credentials: Credentials, request: SuperRequest) -> bytes:
     parts = urlsplit(credentials.url)
-    path = parts.path + PODS.path(namespace=request.namespace, name=request.pod, subresource=request.action)
+    path = parts.path + request.url_path
     url = f"{path}?{request.query}" if request.query else path
-    lines = [
-        f"{request.method} {url} HTTP/{request.version}",
-        f"Host: {parts.netloc}",
-        f"User-Agent: {USER_AGENT}",
-    ]
+    lines = [f"{request.method} {url} HTTP/{request.version}"]
+    given = {line.partition(":")[0].lower() for line in request.headers}
+    own = (("Host", parts.netloc), ("User-Agent", USER_AGENT))
+    lines += [f"{name}: {value}" for name, value in own if name.lower() not in given]
     lines += [f"{name}: {value}" for name, value in credentials.headers.items()]
     return "\r\n".join([*lines, *request.headers, "", ""]).encode("latin-1")

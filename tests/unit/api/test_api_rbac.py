@@ -185,7 +185,7 @@ def test_streams_are_not_permitted_outside_of_tenants_namespaces() -> None:
     assert subjects == [{"kind": "ServiceAccount", "name": "vcsync-streams", "namespace": "vcsync-system"}]
 
 
-def test_streams_permit_nothing_but_logs_streams_and_usage() -> None:
+def test_streams_permit_nothing_but_logs_streams_ports_and_usage() -> None:
     granted = {
         (f"{resource}.{grant.group}" if grant.group else resource, verb)
         for grant in rbac.GRANTS["super", names.ROLE_STREAMS]
@@ -195,8 +195,9 @@ def test_streams_permit_nothing_but_logs_streams_and_usage() -> None:
     streams = {
         (f"pods/{each}", verb) for each in ("exec", "attach", "portforward") for verb in ("get", "create")
     }
+    ports = {("pods/proxy", verb) for verb in ("get", "create", "update", "patch", "delete")}
     usage = ("pods.metrics.k8s.io", "list")
-    assert granted == {("pods", "get"), ("pods/log", "get"), usage} | streams
+    assert granted == {("pods", "get"), ("pods/log", "get"), usage} | streams | ports
 
 
 def test_control_planes_can_read_only_their_own_credentials_of_a_super_cluster() -> None:

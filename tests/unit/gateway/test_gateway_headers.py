@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
+from vcsync.apiserver.request.reply import headers_by_name
 from vcsync.gateway.headers import (
     REQUEST,
     RESPONSE,
     body_length,
-    joined,
     request_headers,
     response_headers,
 )
@@ -42,7 +42,7 @@ def test_order_and_repetitions_stay() -> None:
     sent = CIMultiDict([("Accept", "a"), ("Cookie", "c"), ("accept", "b"), ("User-Agent", "kubectl")])
     assert request_headers(sent) == [("Accept", "a"), ("accept", "b"), ("User-Agent", "kubectl")]
     answered = [("Warning", '299 - "a"'), ("Set-Cookie", "c"), ("warning", '299 - "b"')]
-    assert joined(response_headers(answered)) == {"Warning": '299 - "a", 299 - "b"'}
+    assert headers_by_name(response_headers(answered)) == {"Warning": '299 - "a", 299 - "b"'}
 
 
 @given(

@@ -24,7 +24,7 @@ from vcsync.apiserver.discovery.remote_api_services import RemoteApiService
 from vcsync.apiserver.egress.failure import CallFailed
 from vcsync.apiserver.handlers.exchange import Incoming
 from vcsync.apiserver.request.caller import Caller
-from vcsync.apiserver.request.reply import Reply, Stream
+from vcsync.apiserver.request.reply import Reply, Stream, headers_by_name
 from vcsync.apiserver.request.request_info import Query, RequestInfo
 from vcsync.gateway.bodies import AnswerBody, RequestBody, arrived_body, whole_body
 from vcsync.gateway.failures import RETRY_SECONDS
@@ -36,7 +36,7 @@ from vcsync.gateway.forward import (
     PROXY_UNAUTHORIZED,
     UNAUTHORIZED,
 )
-from vcsync.gateway.headers import body_length, joined, request_headers, response_headers
+from vcsync.gateway.headers import body_length, request_headers, response_headers
 from vcsync.gateway.paths import forwarded_target
 
 REDIRECTS = range(300, 400)
@@ -178,7 +178,7 @@ class Forwarder:
         *,
         long_running: bool,
     ) -> Reply | Stream:
-        headers = joined(response_headers(response.headers.items()))
+        headers = headers_by_name(response_headers(response.headers.items()))
         content_type = response.headers.get("Content-Type", "")
         if method == "HEAD" or response.status in EMPTY:
             response.release()

@@ -45,6 +45,7 @@ from vcsync.apiserver.handlers.backend import Backend
 from vcsync.apiserver.handlers.connect import Streaming
 from vcsync.apiserver.handlers.dispatch import Dispatcher
 from vcsync.apiserver.handlers.non_resource import Paths
+from vcsync.apiserver.handlers.proxy import PodProxy
 from vcsync.apiserver.handlers.responses import ResponseEncoder
 from vcsync.apiserver.handlers.subresources import Subresources
 from vcsync.apiserver.handlers.verbs import Verbs
@@ -423,7 +424,8 @@ def assemble(
     verbs = Verbs(Backend(registry, reader, watches, deleter, encoder), offload)
     evictor = Evictor(registry, deleter)
     streaming = Streaming(kubelets, reader, spaces, pool, streams) if kubelets is not None else None
-    subresources = Subresources(verbs, registry, reader, encoder, evictor, spaces, identity, streaming)
+    proxy = PodProxy(reader, spaces, pool, streams)
+    subresources = Subresources(verbs, registry, reader, encoder, evictor, spaces, identity, streaming, proxy)
 
     async def resume() -> None:
         await controller.resume(identity.tenants())

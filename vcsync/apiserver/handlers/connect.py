@@ -9,7 +9,6 @@ Behaviour: Kubernetes' `pkg/registry/core/pod/rest/{log,subresources}.go`, and a
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import replace
 from typing import Self
 
 import msgspec
@@ -18,11 +17,12 @@ from vcsync.api.without_effect import NO_STREAMS
 from vcsync.apimachinery import errors
 from vcsync.apiserver.discovery.served import Spaces
 from vcsync.apiserver.handlers.request import Request
+from vcsync.apiserver.handlers.stream_objects import StreamObjects
 from vcsync.apiserver.kubelets.client import Kubelets
 from vcsync.apiserver.kubelets.location import KubeletRequest, NodePlace, PodPlace, logs, streamed
 from vcsync.apiserver.kubelets.log_options import log_options
 from vcsync.apiserver.kubelets.pool import NotInPool
-from vcsync.apiserver.kubelets.super_clusters import SuperClusters, TenantPods
+from vcsync.apiserver.kubelets.super_clusters import SuperClusters
 from vcsync.apiserver.kubelets.super_pods import StreamRequest, log_request, stream_request
 from vcsync.apiserver.registry.reading import Reader
 from vcsync.apiserver.request.caller import SYSTEM
@@ -37,7 +37,6 @@ from vcsync.streams.upgrade_headers import (
     upgrade_lines,
     wanted_protocol,
 )
-from vcsync.tenancy.proof import IDENTITY_NAMESPACE
 
 PLAIN = "text/plain"
 DEFAULT_LIMITS = StreamLimits()
@@ -45,14 +44,6 @@ Opened = AbstractAsyncContextManager[RawResponse]
 """An answer that is read while the connection it comes from is open."""
 Asked = tuple[str, str, list[str]]
 """Method, HTTP version and further header lines of a request that is sent on."""
-
-
-class _Identified(msgspec.Struct):
-    uid: str = ""
-
-
-class _Namespace(msgspec.Struct):
-    metadata: _Identified = msgspec.field(default_factory=_Identified)
 
 
 class Streaming:
@@ -76,7 +67,7 @@ class Streaming:
     ) -> None:
         self._kubelets = kubelets
         self._reader = reader
-        self._spaces = spaces
+        self._objects = StreamObjects(reader, spaces)
         self._pool = pool
         self._limits = limits
 
@@ -108,7 +99,7 @@ class Streaming:
             wanted = log_request(pod, scope.name, container, options)
             if not wanted.node:
                 return Reply(200, [], PLAIN)
-            asked = self._pool.opened(await self._pods(request), wanted, sent)
+            asked = self._pool.opened(await self._objects.tenant_pods(request.scope), wanted, sent)
         else:
             question = logs(pod, scope.namespace, scope.name, container, options)
             if not question.node:
@@ -148,7 +139,7 @@ class Streaming:
             sent: Asked = (method, "1.1", lines)
             asked: Opened
             if self._pool is not None and in_pool is not None:
-                asked = self._pool.opened(await self._pods(request), in_pool, sent)
+                asked = self._pool.opened(await self._objects.tenant_pods(request.scope), in_pool, sent)
             else:
                 asked = self._kubelets.opened(scope.tenant, node, question, sent)
             opened = await stack.enter_async_context(asked)
@@ -167,22 +158,8 @@ class Streaming:
         return msgspec.json.decode(found.value, type=PodPlace)
 
     async def _node(self, request: Request, question: KubeletRequest) -> NodePlace:
-        return msgspec.json.decode(await self._read(request, "nodes", question.node), type=NodePlace)
-
-    async def _pods(self, request: Request) -> TenantPods:
-        identity = msgspec.json.decode(
-            await self._read(request, "namespaces", IDENTITY_NAMESPACE), type=_Namespace
-        )
-        scope = request.scope
-        return TenantPods(scope.tenant, identity.metadata.uid, scope.namespace)
-
-    async def _read(self, request: Request, plural: str, name: str) -> bytes:
-        """Return an object of the tenant that is in no namespace."""
-        kind = self._spaces.kind(request.scope.tenant, "", "v1", plural)
-        if kind is None:
-            raise errors.page_not_found()
-        scope = replace(request.scope, kind=kind, namespace="", name=name, subresource="")
-        return (await self._reader.get(scope)).value
+        found = await self._objects.read(request.scope, "nodes", question.node)
+        return msgspec.json.decode(found, type=NodePlace)
 
 
 def supported_protocol(headers: Mapping[str, str]) -> str:

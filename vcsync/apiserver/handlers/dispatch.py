@@ -76,7 +76,8 @@ class Dispatcher:
         """
         headers = incoming.headers
         kind = self._spaces.kind(tenant, info.group, info.version, info.resource)
-        if incoming.method == "HEAD":
+        proxied = info.subresource == "proxy"
+        if incoming.method == "HEAD" and not proxied:
             raise errors.method_not_allowed()
         prefix = "apis" if info.group else "api"
         if kind is None or info.prefix != prefix or is_wrong_scope(kind.resource, info):
@@ -100,7 +101,7 @@ class Dispatcher:
             audit=incoming.audit,
             weigh=incoming.weigh,
         )
-        representation = _negotiate(incoming, info, query, scope)
+        representation = Representation("json") if proxied else _negotiate(incoming, info, query, scope)
         received = Headers(headers.get("Content-Type", ""), headers.get("Accept", ""), scope.agent, headers)
         if self._history is not None and info.verb in GROWING_WRITES and not caller.system:
             self._history.require(tenant)
@@ -108,6 +109,8 @@ class Dispatcher:
         if info.core_tenants and info.verb in WITH_BODY:
             body = _in_own_group(body, received.content_type)
         request = Request(info, query, received, body, scope, representation)
+        if proxied:
+            return await self._subresources.proxied(incoming, request)
         if self._gate is None or not is_limited(info):
             return await self._handler(request)(request)
         with limited_write(self._gate.write_limiter, (tenant, info.namespace)) as write:

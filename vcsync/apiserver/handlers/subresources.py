@@ -13,6 +13,8 @@ from vcsync.apiserver.authentication.token_requests import DEFAULT_SECONDS, Chec
 from vcsync.apiserver.discovery.served import Spaces
 from vcsync.apiserver.handlers.component_statuses import answer_component_statuses
 from vcsync.apiserver.handlers.connect import Streaming, not_served
+from vcsync.apiserver.handlers.exchange import Incoming
+from vcsync.apiserver.handlers.proxy import PodProxy
 from vcsync.apiserver.handlers.request import Request
 from vcsync.apiserver.handlers.responses import ResponseEncoder
 from vcsync.apiserver.handlers.verbs import Verbs
@@ -30,8 +32,10 @@ from vcsync.apiserver.request.options import WriteOptions, write_options
 from vcsync.apiserver.request.reply import Reply, Stream
 
 TOKEN, BINDING = ("authentication.k8s.io", "v1", "TokenRequest"), ("", "v1", "Binding")
-STREAMS = frozenset({"log", "exec", "attach", "portforward", "proxy"})
+STREAMS = frozenset({"log", "exec", "attach", "portforward"})
 """Subresources that kubelets answer."""
+PROXIED = frozenset({"pods", "services"})
+"""Resources whose subresource `proxy` is served. Through a kubelet, Pods of other tenants could be reached."""
 
 
 class Reviews(Protocol):
@@ -75,6 +79,7 @@ class Subresources:
         spaces: Finds kinds.
         reviews: Answers access reviews and token requests.
         streaming: Connects to kubelets. None: requests for logs, exec and the like are answered with 501.
+        proxy: Connects to programs in Pods. None: requests for the subresource `proxy` are answered with 501.
     """
 
     def __init__(  # noqa: PLR0917 - parts, each of its own type
@@ -87,7 +92,9 @@ class Subresources:
         spaces: Spaces,
         reviews: Reviews,
         streaming: Streaming | None = None,
+        proxy: PodProxy | None = None,
     ) -> None:
+        self._proxy = proxy
         self._streaming = streaming
         self._verbs = verbs
         self._registry = registry
@@ -141,15 +148,34 @@ class Subresources:
         )
         return self._document(request, answer, 201)
 
-    async def _stream(self, request: Request) -> Reply | Stream:
+    async def proxied(self, incoming: Incoming, request: Request) -> Reply | Stream:
+        """Answer a request for the subresource `proxy`.
+
+        Raises:
+            StatusError: The request is refused.
+        """
+        await self._connect(request)
+        if self._proxy is None or request.scope.kind.resource.plural not in PROXIED:
+            await self._reader.get(request.scope)
+            raise not_served(request)
+        return await self._proxy.answer(incoming, request)
+
+    async def _connect(self, request: Request) -> None:
+        """Return if admission permits a connection.
+
+        Raises:
+            StatusError: It does not.
+        """
         name, resource = request.info.subresource, request.scope.kind.resource
-        if name in CONNECTS:
-            path = "/".join(["", *request.info.parts[3:]])
-            options = connect_options(resource.subresources[name], request.query, path)
-            await self._registry.admit_and_validate_request(request.scope, "CONNECT", options, WriteOptions())
+        path = "/".join(["", *request.info.parts[3:]])
+        options = connect_options(resource.subresources[name], request.query, path)
+        await self._registry.admit_and_validate_request(request.scope, "CONNECT", options, WriteOptions())
+
+    async def _stream(self, request: Request) -> Reply | Stream:
+        if request.info.subresource in CONNECTS:
+            await self._connect(request)
         streaming = self._streaming
-        served = streaming is not None and streaming.serves(request.scope.tenant)
-        if streaming is not None and served and resource.plural == "pods" and name != "proxy":
+        if streaming is not None and streaming.serves(request.scope.tenant):
             return await streaming.answer(request)
         await self._reader.get(request.scope)
         raise not_served(request)

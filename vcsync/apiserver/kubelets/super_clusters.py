@@ -127,7 +127,18 @@ class SuperClusters:
                 link = await self._found(link, pods, asked, key)
                 connected = await dialled(link.connection, asked.super_id)
             namespace = names.super_namespace(key, pods.namespace)
-            sent = SuperRequest(asked.super_id, namespace, asked.pod, asked.action, asked.query, *request)
+            sent = SuperRequest(
+                asked.super_id,
+                namespace,
+                asked.pod,
+                asked.action,
+                asked.query,
+                *request,
+                target=asked.target,
+                path=asked.path,
+                body=asked.body,
+                shown=asked.shown,
+            )
             async with answered(connected, sent, pods.tenant) as answer:
                 yield answer
         except Refused as error:

@@ -21,14 +21,18 @@ _REASONS = {404: "NotFound", 429: "TooManyRequests", 503: "ServiceUnavailable"}
 
 @dataclass(frozen=True, slots=True)
 class StreamRequest:
-    """A request for the log or a stream of a Pod.
+    """A request for the log, a stream or a port of a Pod.
 
     Attributes:
         pod: Name of the Pod.
         uid: UID of the tenant's Pod.
         node: The tenant's name of the Pod's node. Empty: it has none yet.
-        action: Subresource: `log`, `exec`, `attach` or `portforward`.
+        action: Subresource: `log`, `exec`, `attach`, `portforward` or `proxy`.
         query: Percent-encoded query without the question mark.
+        target: Name of the Pod as a URL for `proxy` has it, with scheme and port. Empty: the name alone.
+        path: Percent-encoded path after the subresource.
+        body: Body of the request.
+        shown: Path up to the subresource that the client of a request for `proxy` has used.
     """
 
     pod: str
@@ -36,6 +40,10 @@ class StreamRequest:
     node: str
     action: str
     query: str
+    target: str = ""
+    path: str = ""
+    body: bytes = b""
+    shown: str = ""
 
     @property
     def super_id(self) -> str:

@@ -1,6 +1,6 @@
 """Responses before they are encoded as HTTP. Pure."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vcsync.streams.duplex import BytesIn, BytesOut
@@ -69,6 +69,16 @@ class Tunnel(Stream):
 
     head: bytes = b""
     carry: Callable[[BytesIn, BytesOut], Coroutine[None, None, None]] | None = None
+
+
+def headers_by_name(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return headers by name. Repetitions are joined by commas, which means the same (RFC 9110, section 5.3)."""
+    found: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for name, value in pairs:
+        known = names.setdefault(name.lower(), name)
+        found[known] = f"{found[known]}, {value}" if known in found else value
+    return found
 
 
 def text(status: int, said: str) -> Reply:

@@ -71,22 +71,41 @@ class User:
         assert done.returncode != 0, done.stdout
         return done.stderr
 
+    @property
+    def server(self) -> str:
+        """URL of the API server."""
+        return str(self._config()[0]["server"])
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The user's token as a header, if it has one instead of a certificate."""
+        token = self._config()[1].get("token", "")
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
+    def tls(self) -> ssl.SSLContext:
+        """Return a context with the authority of the API server, and with the user's certificate if it has one."""
+        cluster, user = self._config()
+        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        context = ssl.create_default_context(cadata=authority)
+        if "client-certificate-data" in user:
+            pair = self.kubeconfig.with_suffix(".pem")
+            parts = [user["client-certificate-data"], user["client-key-data"]]
+            pair.write_bytes(b"".join(map(base64.b64decode, parts)))
+            context.load_cert_chain(pair)
+        return context
+
+    def _config(self) -> tuple[dict[str, str], dict[str, str]]:
+        config = yaml.safe_load(self.kubeconfig.read_text())
+        return config["clusters"][0]["cluster"], config["users"][0]["user"]
+
     @contextmanager
     def connection(self) -> Iterator[socket.socket]:
         """Connect to the API server with the user's certificate."""
-        config = yaml.safe_load(self.kubeconfig.read_text())
-        user, cluster = config["users"][0]["user"], config["clusters"][0]["cluster"]
-        pair = self.kubeconfig.with_suffix(".pem")
-        parts = [user["client-certificate-data"], user["client-key-data"]]
-        pair.write_bytes(b"".join(map(base64.b64decode, parts)))
-        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-        context = ssl.create_default_context(cadata=authority)
-        context.load_cert_chain(pair)
-        server = urlsplit(cluster["server"])
+        server = urlsplit(self.server)
         address = (server.hostname or "", server.port or 443)
         with (
             socket.create_connection(address, timeout=limit(DEADLINE)) as raw,
-            context.wrap_socket(raw, server_hostname=address[0]) as connection,
+            self.tls().wrap_socket(raw, server_hostname=address[0]) as connection,
         ):
             yield connection
 

@@ -4,7 +4,6 @@ The super cluster r1 is a kube-apiserver. Its Pod has the address of this machin
 """
 
 import json
-import socket
 import threading
 from collections.abc import Iterator
 from http.client import HTTPMessage, HTTPResponse
@@ -13,11 +12,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-import yaml
 from kubelet_kit import POD
 from streams_kit import Pool, User, streams_pool
 
 from tests.real.waiting import eventually
+from vcsync.apiserver.operator.folder import own_address
 
 NAMESPACE = "/api/v1/namespaces/default"
 SERVICE = "web"
@@ -64,13 +63,6 @@ class Program(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         pass
-
-
-def own_address() -> str:
-    """Return an address of this machine that other machines could use: API servers refuse loopback."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))  # sends nothing
-        return str(probe.getsockname()[0])
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +113,7 @@ both = pytest.mark.parametrize("base", ["pod", "service"], indirect=True)
 
 
 def prefix(user: User) -> str:
-    return urlsplit(yaml.safe_load(user.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]).path
+    return urlsplit(user.server).path
 
 
 def ask(user: User, method: str, target: str, *lines: str, body: str = "") -> tuple[int, HTTPMessage, str]:

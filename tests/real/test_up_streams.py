@@ -3,10 +3,12 @@
 The super cluster r1 is a kube-apiserver whose kubelet runs real commands; r2 is hollow.
 """
 
+import asyncio
 import json
 import os
 import signal
 import socket
+import ssl
 import time
 import uuid
 from collections.abc import Iterator
@@ -16,7 +18,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-import yaml
+from aiohttp import (
+    ClientSession,
+    ClientWebSocketResponse,
+    ClientWSTimeout,
+    TCPConnector,
+    WSServerHandshakeError,
+)
 from kubelet_kit import POD
 from streams_kit import DEADLINE, PROTOCOLS, Pool, User, streams_pool
 
@@ -24,6 +32,7 @@ from hack.testbed import Cluster
 from tests.real.up_kit import operator
 from tests.real.waiting import eventually, limit
 from vcsync.api import names
+from vcsync.apiserver.kubelets.client import MAX_STREAMS
 
 MISSING = f'pod "{POD}" does not exist on its node'
 
@@ -137,6 +146,50 @@ def test_the_credentials_permit_nothing_else(pool: Pool, tmp_path: Path) -> None
         assert answer.stdout.strip() == may, (verb, resource, namespace)
 
 
+async def opened(user: User, session: ClientSession, tls: ssl.SSLContext) -> ClientWebSocketResponse:
+    """Open a stream to a command that returns its input."""
+    query = "command=cat&stdin=true&stdout=true&container=c"
+    path = f"/api/v1/namespaces/default/pods/{POD}/exec?{query}"
+    return await session.ws_connect(
+        f"{user.server}{path}",
+        ssl=tls,
+        headers=user.headers,
+        protocols=["v5.channel.k8s.io"],
+        timeout=ClientWSTimeout(ws_close=1),
+    )
+
+
+async def echoed(stream: ClientWebSocketResponse) -> bytes:
+    """Send a line to a command, and return what comes back."""
+    await stream.send_bytes(b"\x00hello\n")
+    while not (piece := await stream.receive_bytes(timeout=limit(DEADLINE)))[1:]:
+        pass
+    return piece
+
+
+async def refusal(user: User, session: ClientSession, tls: ssl.SSLContext) -> str:
+    """Return why no further stream is opened. A kube-apiserver opens its connection before it asks the kubelet."""
+    try:
+        stream = await opened(user, session, tls)
+    except WSServerHandshakeError as error:
+        return "too many streams are open" if error.status == 429 else str(error)
+    while (piece := await stream.receive_bytes(timeout=limit(DEADLINE)))[:1] != b"\x03":
+        pass
+    return piece.decode()
+
+
+@pytest.mark.timeout(600)
+async def test_a_thousand_idle_streams_are_open_and_no_more(user: User) -> None:
+    tls = user.tls()
+    async with ClientSession(connector=TCPConnector(limit=0)) as session:
+        streams = [await opened(user, session, tls) for _ in range(MAX_STREAMS)]
+        assert "too many streams are open" in await refusal(user, session, tls)
+        for each in (streams[0], streams[-1]):
+            assert await echoed(each) == b"\x01hello\n"
+        await asyncio.gather(*(each.close() for each in streams))
+    eventually(lambda: user.kubectl("exec", POD, "--", "echo", "again") == "again\n")
+
+
 # ---- Attacks -----------------------------------------------------------------------------------------------------------
 
 
@@ -225,9 +278,7 @@ PODS = "/api/v1/namespaces/default/pods"
     ],
 )
 def test_odd_paths_are_refused(pool: Pool, target: str) -> None:
-    prefix = urlsplit(
-        yaml.safe_load(pool.umbrella.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
-    ).path
+    prefix = urlsplit(pool.umbrella.server).path
     answer = pool.umbrella.ask(f"GET {prefix}{target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     assert answer.startswith("HTTP/1.1 "), answer
     assert answer.split(" ")[1] in {"301", "400", "404", "405", "501"}, answer
@@ -246,9 +297,7 @@ def test_odd_paths_are_refused(pool: Pool, target: str) -> None:
     ],
 )
 def test_odd_upgrades_are_refused(pool: Pool, header: str) -> None:
-    prefix = urlsplit(
-        yaml.safe_load(pool.acme.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
-    ).path
+    prefix = urlsplit(pool.acme.server).path
     target = f"{prefix}{PODS}/{POD}/exec?command=true&stdout=true"
     answer = pool.acme.ask(f"GET {target} HTTP/1.1\r\nHost: x\r\n{header}\r\n\r\n")
     assert answer.startswith("HTTP/1.1 4"), answer
@@ -256,9 +305,7 @@ def test_odd_upgrades_are_refused(pool: Pool, header: str) -> None:
 
 def test_no_other_identity_reaches_the_super_cluster(pool: Pool) -> None:
     """Headers that a kube-apiserver reads are not sent on: with them it would refuse the role, or run the command."""
-    prefix = urlsplit(
-        yaml.safe_load(pool.acme.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
-    ).path
+    prefix = urlsplit(pool.acme.server).path
     target = f"{prefix}{PODS}/{POD}/log?tailLines=1"
     headers = "X-Remote-User: system:admin\r\nX-Remote-Group: system:masters\r\nX-Forwarded-For: 10.0.0.1"
     answer = pool.acme.ask(f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n\r\n")

@@ -31,7 +31,7 @@ USER = "kube-apiserver-kubelet-client"
 """User name in the client certificate: the one that kubeadm uses."""
 CONNECT_SECONDS = 10.0
 """Timeout of connecting, TLS included."""
-MAX_STREAMS = 500
+MAX_STREAMS = 1000
 """Most concurrent connections to the kubelets of one tenant."""
 
 

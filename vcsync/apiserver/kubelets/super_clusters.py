@@ -6,7 +6,7 @@ is read, and it must be the copy of the tenant's Pod. Addresses of super cluster
 
 import asyncio
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -23,11 +23,17 @@ from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
 from vcsync.kube.errors import ApiError, Forbidden, KubeError, NotFound, Unauthorized
 from vcsync.kube.resources import PODS
+from vcsync.process.open_files import share_of_files
 from vcsync.streams import refusals
+from vcsync.streams.budget import ConnectionBudget
 from vcsync.streams.raw_response import RawResponse
 from vcsync.streams.refusals import Refused
 from vcsync.streams.super_request import CONNECT_SECONDS, SuperRequest, answered, dialled
 
+SHARE_OF_FILES = 0.25
+"""Share of the open files for connections to super clusters. Those of clients have the rest; see `serving.connections`."""
+MAX_CONNECTIONS = 10_000
+"""Streams of all tenants."""
 REREAD_SECONDS = 10.0
 """Time for which credentials of a super cluster are used before they are read again."""
 USAGE = "/apis/metrics.k8s.io/v1beta1/namespaces/{}/pods"
@@ -87,7 +93,7 @@ class SuperClusters:
         self._links: dict[str, _Link] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._retired: list[_Link] = []
-        self._open: Counter[str] = Counter()
+        self._streams = ConnectionBudget(share_of_files(SHARE_OF_FILES, MAX_CONNECTIONS), MAX_STREAMS)
 
     async def run(self) -> None:
         """Wait until cancelled, and then close all connections."""
@@ -114,9 +120,8 @@ class SuperClusters:
             StatusError: 429 if too many streams are open, 404 if the Pod is not there, 503 if the super cluster or the meta
                 cluster cannot be reached, or the answer that refuses the request.
         """
-        if self._open[pods.tenant] >= MAX_STREAMS:
+        if not self._streams.take(pods.tenant):
             raise super_pods.refused(refusals.too_many(), asked.pod)
-        self._open[pods.tenant] += 1
         try:
             async with _Deadline() as deadline:
                 key = await self._key(pods, asked.super_id)
@@ -144,9 +149,7 @@ class SuperClusters:
         except Refused as error:
             raise super_pods.refused(error, asked.pod) from error
         finally:
-            self._open[pods.tenant] -= 1
-            if not self._open[pods.tenant]:
-                del self._open[pods.tenant]
+            self._streams.give_back(pods.tenant)
 
     async def usage(self, pods: TenantPods, super_id: str) -> bytes:
         """Return the PodMetricsList of a super namespace, as its super cluster answers.

@@ -1,7 +1,6 @@
 """Limits of connections per address and tenant, and a deadline for clients that do not read their responses."""
 
 import asyncio
-import resource
 from collections import Counter
 from typing import Any
 
@@ -10,10 +9,11 @@ from aiohttp.web_protocol import RequestHandler
 
 from vcsync.apiserver.serving.http_protocol import Handler
 from vcsync.process.listener import source_of
+from vcsync.process.open_files import share_of_files
 
 MAX_CONNECTIONS = 20_000
-RESERVED_FILES = 500
-"""File descriptors that connections leave to the rest of the process."""
+SHARE_OF_FILES = 0.75
+"""Share of the open files for connections of clients. Streams have as many files again; see `kubelets.super_clusters`."""
 WRITE_SECONDS = 60.0
 """Time that a piece of a response may wait for a client that does not read."""
 SWEEP_SECONDS = 5.0
@@ -34,8 +34,7 @@ class Connections(web.Server):
 
     def __init__(self, *args: Any, limit: int = MAX_CONNECTIONS, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._limit = min(limit, max(16, files - RESERVED_FILES)) if files > 0 else limit
+        self._limit = share_of_files(SHARE_OF_FILES, limit)
         self._sources: dict[RequestHandler, str] = {}
         self._by_source: Counter[str] = Counter()
         self._owners: dict[RequestHandler, str] = {}

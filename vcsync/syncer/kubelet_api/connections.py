@@ -1,19 +1,17 @@
 """Limits the open connections of the kubelet APIs of a syncer, and ends those on which nobody asks anything."""
 
 import asyncio
-import resource
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
+from vcsync.streams.budget import ConnectionBudget
+
 MAX_CONNECTIONS = 10_000
 """Connections of all tenants of a syncer."""
-RESERVED_FILES = 500
-"""File descriptors that they leave to the rest of the process."""
-FILES_PER_CONNECTION = 2
+FILES_EACH = 2
 """A stream has a connection to the super cluster as well."""
 REQUEST_SECONDS = 30.0
 """Timeout until the first request of a connection."""
@@ -21,44 +19,6 @@ IDLE_SECONDS = 120.0
 """Timeout until the next one. Kubernetes' API server closes idle connections to kubelets after 90 seconds."""
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 """Answers one request."""
-
-
-class ConnectionBudget:
-    """Divides a number of connections between tenants.
-
-    No tenant has more connections than remain free: a single one gets at most half of all, and less the more others
-    have. A tenant that opens all it can leaves room for every other one.
-
-    Args:
-        limit: Connections in total.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self._free = limit
-        self._used: Counter[str] = Counter()
-
-    def take(self, tenant: str) -> bool:
-        """Count one more connection of a tenant. False: it has its share, and nothing is counted."""
-        if self._used[tenant] >= self._free:
-            return False
-        self._used[tenant] += 1
-        self._free -= 1
-        return True
-
-    def give_back(self, tenant: str) -> None:
-        """Stop counting a connection of a tenant."""
-        self._free += 1
-        self._used[tenant] -= 1
-        if not self._used[tenant]:
-            del self._used[tenant]
-
-
-def connection_limit() -> int:
-    """Return how many connections the limit of open files allows."""
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if files <= 0:
-        return MAX_CONNECTIONS
-    return min(MAX_CONNECTIONS, max(16, (files - RESERVED_FILES) // FILES_PER_CONNECTION))
 
 
 class Server(web.Server):

@@ -17,6 +17,7 @@ from vcsync.kube.errors import KubeError
 from vcsync.kube.upgraded_connection import HijackedResponse, take_over
 from vcsync.process.listener import Listener
 from vcsync.streams import refusals
+from vcsync.streams.budget import ConnectionBudget
 from vcsync.streams.limits import StreamLimits
 from vcsync.streams.raw_response import RawResponse
 from vcsync.streams.refusals import Refused
@@ -24,12 +25,12 @@ from vcsync.streams.super_request import CONNECT_SECONDS, SuperRequest, answered
 from vcsync.streams.tunnel import PIECE_BYTES, Traffic, carry, switching_head
 from vcsync.streams.upgrade_headers import UNSUPPORTED, forwarded_upgrade, wanted_protocol
 from vcsync.syncer.kubelet_api.access import Access, NoDecision, User, user_of
-from vcsync.syncer.kubelet_api.connections import ConnectionBudget, Server
+from vcsync.syncer.kubelet_api.connections import Server
 from vcsync.syncer.kubelet_api.requests import KubeletRequest, parse
 from vcsync.syncer.metrics_api.server import MetricsServer
 from vcsync.syncer.metrics_api.tenant_usage import REPORT
 
-MAX_STREAMS = 500
+MAX_STREAMS = 1000
 """Logs and streams of one tenant that are open at the same time."""
 MAX_HANDSHAKES = 100
 """TLS handshakes with one tenant that are under way at the same time."""

@@ -12,9 +12,11 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from vcsync.kube.client import Client
 from vcsync.kube.errors import KubeError
 from vcsync.objects.times import time_text
+from vcsync.process.open_files import share_of_files
+from vcsync.streams.budget import ConnectionBudget
 from vcsync.syncer.kubelet_api.access import CLIENT_CA, Access, NoClientCA, authentication
 from vcsync.syncer.kubelet_api.certificates import certificate_of, self_signed, server_context
-from vcsync.syncer.kubelet_api.connections import ConnectionBudget, connection_limit
+from vcsync.syncer.kubelet_api.connections import FILES_EACH, MAX_CONNECTIONS
 from vcsync.syncer.kubelet_api.server import FindPod, KubeletServer
 from vcsync.syncer.kubelet_api.settings import Endpoint, KubeletSettings, candidates
 from vcsync.syncer.metrics_api.front_proxy import front_proxy_of
@@ -74,7 +76,7 @@ class KubeletApi:
         self._ports: dict[str, int] = {}
         self._problems: dict[str, str] = {}
         self._servers: dict[str, KubeletServer] = {}
-        self._budget = ConnectionBudget(connection_limit())
+        self._budget = ConnectionBudget(share_of_files(1, MAX_CONNECTIONS, FILES_EACH))
         self._identity = settings.identity or self_signed(settings.address, datetime.now(UTC), [SERVER_NAME])
 
     def state(self, tenant: str) -> str:

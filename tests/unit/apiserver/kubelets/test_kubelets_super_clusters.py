@@ -21,6 +21,7 @@ from vcsync.apiserver.kubelets.super_clusters import (
 )
 from vcsync.apiserver.kubelets.super_pods import StreamRequest
 from vcsync.kube.errors import Unreachable
+from vcsync.streams.budget import ConnectionBudget
 
 KEY = "vcsync-abcdef-acme"
 PLACE = f"/api/v1/namespaces/{KEY}-shop/pods/p"
@@ -291,7 +292,7 @@ async def test_an_answer_that_does_not_upgrade_is_not_a_tunnel(
 async def test_the_streams_of_a_tenant_are_limited(
     clusters: SuperClusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(super_clusters, "MAX_STREAMS", 1)
+    monkeypatch.setattr(clusters, "_streams", ConnectionBudget(10, 1))
     async with clusters.opened(PODS, EXEC, UPGRADE):
         assert (await refused(clusters)).code == 429
     assert await asked(clusters) == b"line\n"

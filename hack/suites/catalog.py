@@ -112,7 +112,10 @@ SUITES = (
     Suite("pool-embedded", "the pool with embedded tenants", "verify", (POOL,), environment=EMBEDDED),
     Suite("pool-hollow", "the pool without any program of Kubernetes but kubectl", "verify", (POOL,), environment=HOLLOW),
     Suite("pool-mixed", "the pool with hollow super clusters alone", "verify", (POOL,), environment=MIXED),
-    Suite("node", "super clusters with real kubelets", "verify", ("tests/real/node",), OTHER_TESTS, programs=NODE),
+    Suite(
+        "node", "super clusters with real kubelets", "verify", ("tests/real/node",), OTHER_TESTS,
+        programs=(*NODE, "kubectl-spdy"),
+    ),
     Suite("attacks", "hostile tenants", "verify", ("tests/real/attacks", *_real("controlplane_fuzz")), OTHER_TESTS),
     Suite("upstream-data", "Kubernetes' own test data on both servers", "verify", command=("hack.upstream_data",)),
     Suite("histories", "our controllers beside kube-controller-manager", "verify", _real("controllers_histories")),

@@ -64,6 +64,7 @@ class TestBed:
         etcd_members: int = 1,
         ours: bool = False,
         real_nodes: bool = False,
+        pool: Path | None = None,
         detached: bool = False,
         progress: Progress | None = None,
     ) -> None:
@@ -83,6 +84,7 @@ class TestBed:
             ours: whether embedded clusters have vcsync's controllers and hollow nodes instead of
                 kube-controller-manager, kube-scheduler and kwok.
             real_nodes: whether each super cluster has one real node instead of hollow ones; needs root.
+            pool: kubeconfig of the role `streams`, which may be written later: Pods of embedded tenants are then reached.
             detached: whether the servers outlive this process; `stop_recorded(directory)` stops them.
             progress: called with lines of progress.
         """
@@ -95,6 +97,7 @@ class TestBed:
         self._etcd_members = etcd_members
         self._ours = ours
         self._real_nodes = real_nodes
+        self._pool = pool
         if real_nodes and any(each[1] == "super" and self._is_embedded(*each) for each in self._wanted):
             raise ValueError(
                 "real_nodes needs super clusters with kube-apiservers: take them out of embedded"
@@ -385,7 +388,8 @@ class TestBed:
 
     def _run_control_plane(self, plan: Plan) -> None:
         etcd = self.state.etcd_url if self._embedded_on_etcd else ""
-        command = embedded.command(self._data(plan), plan.port, self._tokens(plan.plane), etcd)
+        pool = self._pool if plan.role != "super" else None
+        command = embedded.command(self._data(plan), plan.port, self._tokens(plan.plane), etcd, pool)
         self._run(SHARED, plan.plane, command, self.directory / f"{plan.plane}.log")
 
     def _run_controllers(self, plan: Plan) -> None:

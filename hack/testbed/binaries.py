@@ -21,6 +21,8 @@ from pathlib import Path
 
 MODULES = Path(__file__).parent / "modules"
 KUBERNETES_VERSION = "v1.36.3"
+SPDY_KUBECTL_VERSION = "v1.30.14"
+"""Last minor version whose kubectl speaks SPDY by default; later ones speak WebSocket first."""
 KWOK_VERSION = "v0.8.0"
 HELM_VERSION = "v4.3.1"
 CONTAINERD_VERSION = "v2.4.2"
@@ -86,8 +88,9 @@ class Family:
     def digest(self) -> str:
         """Return the name of the cache folder, which changes with go.mod, go.sum or any build flag."""
         digest = hashlib.sha256()
-        for file in ("go.mod", "go.sum"):
-            digest.update((self.folder / file).read_bytes())
+        for file in ("go.mod", "go.sum", "main.go"):
+            if (source := self.folder / file).exists():
+                digest.update(source.read_bytes())
         for program in (*self.packages, *self.tests):
             digest.update("\0".join(self.command(program)).encode())
         return digest.hexdigest()[:16]
@@ -121,6 +124,13 @@ FAMILIES = (
         "helm",
         f"-s -w -X helm.sh/helm/v4/internal/version.version={HELM_VERSION}",
         {"helm": "helm.sh/helm/v4/cmd/helm"},
+        {},
+        on_demand=True,
+    ),
+    Family(
+        "kubectl-spdy",
+        _kubernetes_linker_flags(SPDY_KUBECTL_VERSION),
+        {"kubectl-spdy": "."},
         {},
         on_demand=True,
     ),

@@ -18,12 +18,21 @@ class EmbeddedError(Exception):
     """A command of the control plane failed; the text contains its output."""
 
 
-def command(data: Path, port: int, tokens: Path, etcd: str = "") -> list[str]:
-    """Return the command of a control plane that clusters share; `etcd`: URLs of its store; empty: a file in `data`."""
+def command(data: Path, port: int, tokens: Path, etcd: str = "", pool: Path | None = None) -> list[str]:
+    """Return the command of a control plane that clusters share.
+
+    Args:
+        data: its folder.
+        port: its port.
+        tokens: file of the administrators' tokens.
+        etcd: URLs of its store; empty: a file in `data`.
+        pool: kubeconfig of the role `streams`. None: Pods on super clusters are not reached.
+    """
     return [
         *(*VCSYNC, "run", "controlplane"),
         *("--data", str(data), "--listen", f"127.0.0.1:{port}", "--token-file", str(tokens)),
         *(argument for url in etcd.split(",") if url for argument in ("--etcd", url)),
+        *(("--pool", str(pool)) if pool is not None else ()),
     ]
 
 

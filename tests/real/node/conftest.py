@@ -27,7 +27,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def node_bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestBed]:
+def system_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("system")
+
+
+@pytest.fixture(scope="session")
+def node_bed(tmp_path_factory: pytest.TempPathFactory, system_directory: Path) -> Iterator[TestBed]:
     """Super clusters r1 and r2, tenants `inside` (embedded) and `outside` (a kube-apiserver).
 
     A machine that cannot have real nodes fails the tests, and says what it lacks.
@@ -40,6 +45,7 @@ def node_bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestBed]:
         embedded=("meta", "inside"),
         ours=True,
         real_nodes=True,
+        pool=system_directory / "roles" / "streams.kubeconfig",
         directory=directory,
     )
     with bed:
@@ -48,9 +54,9 @@ def node_bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestBed]:
 
 
 @pytest.fixture(scope="session")
-def node_pool(node_bed: TestBed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+def node_pool(node_bed: TestBed, system_directory: Path) -> Iterator[Pool]:
     """All roles of vcsync on these clusters."""
-    with System(node_bed, tmp_path_factory.mktemp("system"), kubelet_api=True) as system:
+    with System(node_bed, system_directory, kubelet_api=True) as system:
         yield Pool(node_bed, system)
 
 

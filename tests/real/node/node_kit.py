@@ -27,10 +27,11 @@ SECONDS = 60
 
 @dataclass(frozen=True)
 class Namespace:
-    """A namespace of a cluster."""
+    """A namespace of a cluster, and the kubectl that is used there."""
 
     cluster: Cluster
     name: str
+    program: str = "kubectl"
 
     def wait_for_account(self) -> None:
         """Wait until the controllers have made what Pods need."""
@@ -40,7 +41,7 @@ class Namespace:
 
     def command(self, *arguments: str) -> list[str]:
         """Return the command line of kubectl."""
-        kubectl = str(ensure(["kubectl"])["kubectl"])
+        kubectl = str(ensure([self.program])[self.program])
         return [kubectl, f"--kubeconfig={self.cluster.kubeconfig}", f"--namespace={self.name}", *arguments]
 
     def run(self, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -103,13 +104,11 @@ class Namespace:
             finally:
                 process.terminate()
 
-    def follow(self, name: str, until: str) -> str:
-        """Return what `kubectl logs --follow` prints until a line contains `until`."""
+    def follow(self, name: str, until: str, command: tuple[str, ...] = ("logs", "--follow")) -> str:
+        """Return what `kubectl logs --follow`, or another command, prints until a line contains `until`."""
         seen = ""
         deadline = time.monotonic() + waiting.limit(SECONDS)
-        with subprocess.Popen(
-            self.command("logs", "--follow", name), stdout=subprocess.PIPE, text=True
-        ) as process:
+        with subprocess.Popen(self.command(*command, name), stdout=subprocess.PIPE, text=True) as process:
             try:
                 for line in process.stdout or ():
                     seen += line

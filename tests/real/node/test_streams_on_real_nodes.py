@@ -1,4 +1,6 @@
-"""kubectl logs, exec, attach, cp, debug and port-forward of a tenant with a kube-apiserver of its own, in real containers."""
+"""kubectl logs, exec, attach, cp, debug and port-forward in real containers, with a kubectl that speaks WebSocket and one that
+speaks SPDY, of an embedded tenant and of one with a kube-apiserver of its own.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,20 @@ SHELL = ["sh", "-c"]
 SERVER = "mkdir /www && echo page of $HOSTNAME > /www/index.html && exec httpd -f -p 8080 -h /www"
 
 
-@pytest.fixture
-def space(node_pool: Pool) -> Iterator[Space]:
-    """A namespace of the external tenant, with a slice on each super cluster."""
-    with node_pool.space("outside") as space:
+@pytest.fixture(params=["inside", "outside"])
+def space(node_pool: Pool, request: pytest.FixtureRequest) -> Iterator[Space]:
+    """A namespace of each tenant in turn, with a slice on each super cluster."""
+    with node_pool.space(request.param) as space:
         yield space
 
 
 @pytest.fixture
-def user(space: Space) -> Namespace:
-    """kubectl of the tenant in that namespace."""
-    return Namespace(space.tenant, space.name)
+def user(space: Space, request: pytest.FixtureRequest) -> Namespace:
+    """A kubectl of the tenant in that namespace."""
+    return Namespace(space.tenant, space.name, getattr(request, "param", "kubectl"))
+
+
+both_protocols = pytest.mark.parametrize("user", ["kubectl", "kubectl-spdy"], indirect=True)
 
 
 def start(
@@ -50,6 +55,7 @@ def test_logs_are_those_of_the_container(space: Space, user: Namespace, super_id
     assert user.follow("speaker", until="line 3") == "line 1\nline 2\nline 3\n"
 
 
+@both_protocols
 def test_exec_runs_a_command_in_the_container(space: Space, user: Namespace) -> None:
     start(space, user, "worker", "exec sleep 3600")
     done = user.run("exec", "worker", "--", "sh", "-c", "cat /proc/1/comm; echo wrong >&2; exit 7")
@@ -61,6 +67,12 @@ def test_exec_runs_a_command_in_the_container(space: Space, user: Namespace) -> 
     assert "no-such-program" in missing.stderr
 
 
+@both_protocols
+def test_attach_shows_the_output_of_the_container(space: Space, user: Namespace) -> None:
+    start(space, user, "speaker", "while sleep 0.2; do echo tick; done")
+    assert "tick\n" in user.follow("speaker", "tick", ("attach",))
+
+
 def test_long_output_arrives_whole(space: Space, user: Namespace) -> None:
     start(space, user, "worker", "exec sleep 3600")
     size = 20_000_000
@@ -68,6 +80,7 @@ def test_long_output_arrives_whole(space: Space, user: Namespace) -> None:
         assert len(user.kubectl("exec", "worker", "--", "head", "-c", str(size), "/dev/zero")) == size
 
 
+@both_protocols
 def test_files_are_copied_both_ways(space: Space, user: Namespace, tmp_path: Path) -> None:
     start(space, user, "worker", "exec sleep 3600")
     sent, got = tmp_path / "sent", tmp_path / "got"
@@ -77,12 +90,22 @@ def test_files_are_copied_both_ways(space: Space, user: Namespace, tmp_path: Pat
     assert got.read_bytes() == sent.read_bytes()
 
 
+@both_protocols
 def test_port_forward_reaches_a_server_in_the_pod(space: Space, user: Namespace) -> None:
     start(space, user, "server", SERVER)
     with user.forwarded("server", 8080) as port:
         assert eventually(lambda: fetch(port, "/")).startswith("page of ")
 
 
+@pytest.mark.parametrize("space", ["inside"], indirect=True)
+def test_the_api_reaches_a_server_in_the_pod(space: Space, user: Namespace) -> None:
+    """The kube-apiserver of the other tenant connects to the Pod itself, for which it needs a route."""
+    start(space, user, "server", SERVER)
+    page = f"/api/v1/namespaces/{space.name}/pods/server:8080/proxy/index.html"
+    assert eventually(lambda: user.kubectl("get", "--raw", page)).startswith("page of ")
+
+
+@both_protocols
 def test_debug_attaches_to_an_ephemeral_container(space: Space, user: Namespace) -> None:
     start(space, user, "patient", "exec sleep 3600")
     done = user.run(

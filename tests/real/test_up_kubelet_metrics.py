@@ -88,6 +88,28 @@ def test_usage_comes_from_all_super_clusters(outside: User) -> None:
     assert all(share.endswith("%") for _, share, *_ in nodes.values())
 
 
+def servers(up: Up) -> dict[str, str]:
+    """Return who serves the API of the tenant, in the words of each syncer."""
+    return {
+        name.removeprefix("syncer/"): tenant["metricsApi"]
+        for name, role in up.roles().items()
+        if name.startswith("syncer/")
+        for tenant in role["tenants"]
+        if tenant["key"].endswith("outside")
+    }
+
+
+def test_the_status_says_who_serves_usage(up: Up, outside: User) -> None:
+    def agree() -> bool:
+        chosen = registered(outside)["metadata"]["annotations"][names.METRICS_PUBLISHER]
+        [other] = {"r1", "r2"} - {chosen}
+        said = {chosen: "served by this syncer", other: f"served by the syncer of super cluster {chosen}"}
+        assert servers(up) == said
+        return True
+
+    eventually(agree, 90)
+
+
 def test_an_autoscaler_reads_usage(outside: User) -> None:
     """kube-controller-manager reads the same API as kubectl."""
     raw = json.loads(

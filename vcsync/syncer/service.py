@@ -506,6 +506,7 @@ class Syncer:
                 for item, parked in itertools.islice(self._waiting.of(key), WAITING_SHOWN)
             ],
             "kubeletApi": self._kubelet_api.state(key) if self._kubelet_api is not None else None,
+            "metricsApi": self._kubelet_api.metrics_api_state(key) if self._kubelet_api is not None else None,
             "caches": _cache_states(tenant.objects.tenant_caches.all()) if tenant is not None else {},
         }
 

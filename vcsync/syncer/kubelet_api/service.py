@@ -75,6 +75,7 @@ class KubeletApi:
         self._usage = SuperUsage(super_client, super_id)
         self._ports: dict[str, int] = {}
         self._problems: dict[str, str] = {}
+        self._usage_servers: dict[str, str] = {}
         self._servers: dict[str, KubeletServer] = {}
         self._budget = ConnectionBudget(share_of_files(1, MAX_CONNECTIONS, FILES_EACH))
         self._identity = settings.identity or self_signed(settings.address, datetime.now(UTC), [SERVER_NAME])
@@ -85,6 +86,10 @@ class KubeletApi:
             return problem
         port = self._ports.get(tenant)
         return f"served at {self._settings.address}, port {port}" if port else "not served yet"
+
+    def metrics_api_state(self, tenant: str) -> str:
+        """Return in words who serves the resource metrics API of a tenant, or why nobody does."""
+        return self._usage_servers.get(tenant, "not registered yet")
 
     def metrics(self) -> Iterable[Metric]:
         """Yield the metric families of logs and streams."""
@@ -144,6 +149,7 @@ class KubeletApi:
                 await asyncio.sleep(READ_SECONDS if served else RETRY_SECONDS)
         finally:
             self._problems.pop(key, None)
+            self._usage_servers.pop(key, None)
             await server.stop()
             self._ports.pop(key, None)
             if self._servers.get(key) is server:
@@ -157,7 +163,7 @@ class KubeletApi:
     async def _register(self, tenant: ServedTenant) -> None:
         own = None if self._settings.identity else certificate_of(self._identity)
         place = Place(self._super_id, self._settings.address, self._ports[tenant.key], own)
-        await register(tenant.client, place, datetime.now(UTC))
+        self._usage_servers[tenant.key] = await register(tenant.client, place, datetime.now(UTC))
 
     async def _unregister(self, tenant: ServedTenant) -> None:
         """Remove the registration in a tenant that leaves the pool."""

@@ -37,6 +37,12 @@ class _Status(Struct):
     conditions: tuple[_Condition, ...] | None = None
 
 
+OURS: Final = "served by this syncer"
+NOT_PERMITTED: Final = "not permitted: run 'vcsync tenant metrics NAME --kubeconfig FILE'"
+OF_TENANT: Final = f"the tenant has a server of its own: APIService {NAME}"
+OF_CONTROL_PLANE: Final = "served by the embedded control plane"
+
+
 def may_register(found: Envelope | None, super_id: str, now: datetime) -> bool:
     """Tell whether a syncer registers itself.
 
@@ -110,7 +116,7 @@ async def _is_embedded(client: Client) -> bool:
     return str((await client.version()).get("gitVersion", "")).endswith(f"+{names.BUILD}")
 
 
-async def register(client: Client, place: Place, now: datetime) -> bool:
+async def register(client: Client, place: Place, now: datetime) -> str:
     """Register a syncer, unless the tenant or another syncer has registered a server, or the control plane is one.
 
     `vcsync tenant metrics` gives the permission. Without it nothing is registered.
@@ -121,7 +127,7 @@ async def register(client: Client, place: Place, now: datetime) -> bool:
         now: The time.
 
     Returns:
-        Whether it is registered.
+        Who serves the API, or why nobody does, in words.
 
     Raises:
         KubeError: The control plane refuses, or cannot be reached.
@@ -131,9 +137,11 @@ async def register(client: Client, place: Place, now: datetime) -> bool:
     except NotFound:
         found = None
     except Forbidden:
-        return False
-    if not may_register(found, place.super_id, now) or await _is_embedded(client):
-        return False
+        return NOT_PERMITTED
+    if found is not None and not may_register(found, place.super_id, now):
+        return _other_server(found)
+    if await _is_embedded(client):
+        return OF_CONTROL_PLANE
     service, api_service = manifests(place)
     await client.patch(
         SERVICES,
@@ -145,7 +153,13 @@ async def register(client: Client, place: Place, now: datetime) -> bool:
         field_manager=FIELD_MANAGER,
     )
     await client.patch(API_SERVICES, NAME, api_service, kind="apply", force=True, field_manager=FIELD_MANAGER)
-    return True
+    return OURS
+
+
+def _other_server(found: Envelope) -> str:
+    if found.labels.get(PART_OF) != PROJECT:
+        return OF_TENANT
+    return f"served by the syncer of super cluster {found.annotations.get(PUBLISHER, '')}"
 
 
 async def unregister(client: Client, super_id: str) -> None:

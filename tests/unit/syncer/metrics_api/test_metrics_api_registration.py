@@ -8,7 +8,7 @@ import pytest
 
 from vcsync.api import names
 from vcsync.api.rbac import PART_OF, PROJECT
-from vcsync.kube.errors import NotFound, Status
+from vcsync.kube.errors import Forbidden, NotFound, Status
 from vcsync.objects.envelope import encode, parse
 from vcsync.syncer.metrics_api.registration import (
     PUBLISHER,
@@ -91,6 +91,8 @@ class Plane:
     async def get(self, _resource: Any, _name: str) -> Any:
         if self._found is None:
             raise NotFound(Status(404))
+        if isinstance(self._found, Exception):
+            raise self._found
         return self._found
 
     async def patch(self, resource: Any, name: str, _body: Any, namespace: str = "", **_: Any) -> None:
@@ -107,19 +109,31 @@ BOTH = [
 
 
 @pytest.mark.parametrize(
-    ("version", "found", "writes"),
+    ("version", "found", "writes", "state"),
     [
-        ("v1.36.3", None, BOTH),
-        ("v1.36.3", registered("r1"), BOTH),
-        ("v1.36.3", registered("r2"), []),
-        ("v1.36.3+vcsync", None, []),
+        ("v1.36.3", None, BOTH, "served by this syncer"),
+        ("v1.36.3", registered("r1"), BOTH, "served by this syncer"),
+        ("v1.36.3", registered("r2"), [], "served by the syncer of super cluster r2"),
+        (
+            "v1.36.3",
+            registered("r1", owner="x"),
+            [],
+            "the tenant has a server of its own: APIService v1beta1.metrics.k8s.io",
+        ),
+        (
+            "v1.36.3",
+            Forbidden(Status(403)),
+            [],
+            "not permitted: run 'vcsync tenant metrics NAME --kubeconfig FILE'",
+        ),
+        ("v1.36.3+vcsync", None, [], "served by the embedded control plane"),
     ],
 )
 async def test_a_syncer_registers_itself_in_external_control_planes(
-    version: str, found: Any, writes: Any
+    version: str, found: Any, writes: Any, state: str
 ) -> None:
     plane: Any = Plane(version, found)
-    assert await register(plane, Place("r1", "10.0.0.7", 10301, None), NOW) == bool(writes)
+    assert await register(plane, Place("r1", "10.0.0.7", 10301, None), NOW) == state
     assert plane.writes == writes
 
 

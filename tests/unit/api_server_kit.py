@@ -54,7 +54,7 @@ class ApiServer:
         """Serve a connection."""
         self.open += 1
         try:
-            while head := (await reader.readuntil(b"\r\n\r\n")).decode():
+            while head := (await reader.readuntil(b"\r\n\r\n")).decode(errors="surrogateescape"):
                 self.heads.append(head)
                 path = head.split(" ", 2)[1].partition("?")[0]
                 raw = self.answers.get(path.rsplit("/", 1)[-1])

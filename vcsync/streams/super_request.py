@@ -192,4 +192,5 @@ def _head(credentials: Credentials, request: SuperRequest) -> bytes:
     own = (("Host", parts.netloc), ("User-Agent", USER_AGENT))
     lines += [f"{name}: {value}" for name, value in own if name.lower() not in given]
     lines += [f"{name}: {value}" for name, value in credentials.headers.items()]
-    return "\r\n".join([*lines, *request.headers, "", ""]).encode("latin-1")
+    # Headers of clients are decoded like this; see aiohttp's HTTP parser.
+    return "\r\n".join([*lines, *request.headers, "", ""]).encode("utf-8", "surrogateescape")

@@ -159,7 +159,7 @@ def _head(
     ip, port = address
     host = f"[{ip}]" if ip.version == 6 else str(ip)
     lines = [f"{method} {url} HTTP/{version}", f"Host: {host}:{port}", "User-Agent: kube-apiserver"]
-    return "\r\n".join([*lines, *headers, "", ""]).encode("latin-1")
+    return "\r\n".join([*lines, *headers, "", ""]).encode("utf-8", "surrogateescape")
 
 
 async def _read_head(reader: asyncio.StreamReader) -> tuple[int, Sequence[tuple[str, str]]]:

@@ -200,3 +200,14 @@ async def test_a_long_error_of_a_program_is_passed_on_as_a_whole(
 ) -> None:
     r1.answers["cart"] = raw("x" * 200_000, 500)
     assert len((await asked(clusters))[1]) == 200_000
+
+
+@pytest.mark.parametrize("value", ["Ω", "x\udce9", "é"])
+async def test_headers_with_any_bytes_are_sent_as_they_came(
+    clusters: SuperClusters, r1: ApiServer, value: str
+) -> None:
+    r1.answers["cart"] = raw("hello")
+    sent = ("POST", "1.0", ("Content-Length: 3", f"X-Mine: {value}"))
+    async with clusters.opened(PODS, CART, sent) as opened:
+        assert await opened.piece(100) == b"hello"
+    assert f"X-Mine: {value}\r\n" in r1.heads[1]

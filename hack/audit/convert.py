@@ -147,6 +147,24 @@ _SERVICE_DEFAULTS: Json = {
 }
 
 
+def network_policy(found: Json) -> Json:
+    """Return the fields of a NetworkPolicy without selectors of namespaces, which differ between the clusters."""
+    spec = found.get("spec") or {}
+    said = {f"spec.{field}": spec.get(field) for field in ("podSelector", "policyTypes")}
+    for field, peers in (("ingress", "from"), ("egress", "to")):
+        said[f"spec.{field}"] = [
+            {
+                "ports": rule.get("ports"),
+                "peers": [
+                    {key: value for key, value in peer.items() if key != "namespaceSelector"}
+                    for peer in rule.get(peers) or ()
+                ],
+            }
+            for rule in spec.get(field) or ()
+        ]
+    return said
+
+
 def service(found: Json) -> Json:
     """Return the fields of a Service except those that each cluster allocates by itself."""
     spec = found.get("spec") or {}

@@ -86,6 +86,12 @@ CONTENTS = (
         stray=lambda found: not place(found)[1].startswith(keys.TOKEN_SECRET),
     ),
     Content("serviceaccounts", convert.service_account, convert.service_account_as_is),
+    Content(
+        "networkpolicies",
+        convert.network_policy,
+        convert.network_policy,
+        stray=lambda found: keys.CLUSTER in annotations(found),
+    ),
     Content("services", convert.service, convert.service, goes=_service_goes),
     Content(
         "endpoints",

@@ -32,8 +32,9 @@ _CORE = (
     "endpoints",
     "resourcequotas",
 )
-TENANT_KINDS = tuple(f"/api/v1/{kind}" for kind in (*_CORE, "nodes", "events"))
-SUPER_KINDS = tuple(f"/api/v1/{kind}" for kind in (*_CORE, "nodes"))
+_NETWORKING = ("/apis/networking.k8s.io/v1/networkpolicies",)
+TENANT_KINDS = (*(f"/api/v1/{kind}" for kind in (*_CORE, "nodes", "events")), *_NETWORKING)
+SUPER_KINDS = (*(f"/api/v1/{kind}" for kind in (*_CORE, "nodes")), *_NETWORKING)
 _OURS = "/apis/tenancy.x-k8s.io/v1alpha1"
 META_KINDS = (f"{_OURS}/virtualclusters", f"{_OURS}/superclusters", f"{_OURS}/namespaceplacements")
 

@@ -171,6 +171,11 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
             verbs=(*READ, "create", "patch", "delete"),
         ),
         Grant(
+            group="networking.k8s.io",
+            resources=("networkpolicies",),
+            verbs=(*READ, "create", "patch", "delete"),
+        ),
+        Grant(
             group=CORE,
             resources=("pods/status", "pods/ephemeralcontainers", "pods/resize"),
             verbs=("patch",),
@@ -213,6 +218,7 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
             ),
             verbs=READ,
         ),
+        Grant(group="networking.k8s.io", resources=("networkpolicies",), verbs=READ),
         Grant(group=CORE, resources=("pods/binding",), verbs=("create",)),
         Grant(group=CORE, resources=("pods/status",), verbs=("patch",)),
         Grant(group=CORE, resources=("pods",), verbs=("delete",)),
@@ -238,7 +244,7 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         Grant(group=CORE, resources=("resourcequotas",), verbs=READ),
         # Events and warnings say that these objects have no effect where the tenant's Pods run. Only metadata is read.
         Grant(group=CORE, resources=("persistentvolumeclaims",), verbs=("list", "watch")),
-        Grant(group="networking.k8s.io", resources=("ingresses", "networkpolicies"), verbs=("list", "watch")),
+        Grant(group="networking.k8s.io", resources=("ingresses",), verbs=("list", "watch")),
         Grant(group="scheduling.k8s.io", resources=("priorityclasses",), verbs=("list", "watch")),
         # It deletes virtual nodes of super clusters that have left the pool, because their syncers are gone as well.
         Grant(group=CORE, resources=("nodes",), verbs=("list", "delete")),

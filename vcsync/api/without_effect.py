@@ -10,11 +10,6 @@ WITHOUT_EFFECT: Final[Mapping[tuple[str, str], str]] = {
     ): "Ingresses are not synced to the clusters that your Pods run on: this one has no effect, unless a controller of "
     "your own serves it; use a Service of type LoadBalancer or NodePort",
     (
-        "networking.k8s.io",
-        "networkpolicies",
-    ): "NetworkPolicies are not synced to the clusters that your Pods run on: this one has no effect, and no traffic to or "
-    "from your Pods is blocked; ask your operator to isolate tenants",
-    (
         "",
         "persistentvolumeclaims",
     ): "PersistentVolumeClaims are not synced to the clusters that your Pods run on: this one is never bound, and Pods "

@@ -17,7 +17,6 @@ from vcsync.kube.events import EventRecorder, ObjectRef
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import (
     INGRESSES,
-    NETWORK_POLICIES,
     PERSISTENT_VOLUME_CLAIMS,
     PRIORITY_CLASSES,
     Resource,
@@ -25,7 +24,7 @@ from vcsync.kube.resources import (
 from vcsync.objects.envelope import Envelope
 from vcsync.tenancy import TenantHandle
 
-RESOURCES = (INGRESSES, NETWORK_POLICIES, PERSISTENT_VOLUME_CLAIMS, PRIORITY_CLASSES)
+RESOURCES = (INGRESSES, PERSISTENT_VOLUME_CLAIMS, PRIORITY_CLASSES)
 NEW_SECONDS = 3600.0
 """Age of an object in seconds up to which an Event is emitted.
 

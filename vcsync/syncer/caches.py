@@ -72,6 +72,10 @@ def owner_of(namespace: Envelope) -> tuple[str, str]:
     return namespace.annotations.get(names.CLUSTER, ""), namespace.annotations.get(names.NAMESPACE, "")
 
 
+def _optional(kinds: Mapping[str, Kind]) -> frozenset[Resource]:
+    return frozenset(kind.resource for kind in kinds.values() if kind.optional)
+
+
 def _slim(parts: Parts) -> Callable[[Envelope], Envelope] | None:
     """Return a projection that keeps only the raw parts that a kind needs; None if it needs all."""
     if parts.spec and parts.status:
@@ -116,6 +120,8 @@ class _Side:
     reflectors: dict[Resource, Reflector]
     nodes: Reflector
     runtime_classes: Reflector
+    optional: frozenset[Resource]
+    """Resources that the server may lack, or not permit to read."""
 
     def get(self, resource: Resource, namespace: str, name: str) -> Envelope | None:
         """Return a cached object of this side."""
@@ -127,8 +133,12 @@ class _Side:
         return self.reflectors.get(resource)
 
     def all(self) -> tuple[Reflector, ...]:
-        """Return all reflectors that this side needs."""
+        """Return all reflectors of this side."""
         return (*self.reflectors.values(), self.nodes, self.runtime_classes)
+
+    def required(self) -> tuple[Reflector, ...]:
+        """Return the reflectors without which nothing is synced."""
+        return tuple(each for each in self.all() if each.resource not in self.optional)
 
     async def run(self) -> None:
         """Keep all caches current until cancelled."""
@@ -158,6 +168,7 @@ class SuperCaches(_Side):
         wake: called with every object of the super cluster that changed.
         on_node: called with the name of a node that changed.
         on_pod: called with every change of a Pod.
+        on_read: called with every optional resource once its objects have been read.
     """
 
     def __init__(
@@ -169,7 +180,9 @@ class SuperCaches(_Side):
         wake: Wake,
         on_node: Callable[[str], None],
         on_pod: Callable[[Change], None] = lambda _: None,
+        on_read: Callable[[Resource], None] = lambda _: None,
     ) -> None:
+        self._on_read = on_read
         self._kinds = kinds
         self._enqueue = enqueue
         self._wake = wake
@@ -177,6 +190,7 @@ class SuperCaches(_Side):
         self._on_pod = on_pod
         self._pods_on: Counter[tuple[str, str]] = Counter()
         self._bytes_in: Counter[str] = Counter()
+        self.optional = _optional(kinds)
         self.reflectors: dict[Resource, Reflector] = {}
         by_resource = {kind.resource: kind for kind in kinds.values()}
         for resource in (*by_resource, RESOURCE_QUOTAS):
@@ -210,6 +224,12 @@ class SuperCaches(_Side):
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(super().run())
             tasks.create_task(self.role_bindings.run())
+            for resource in self.optional:
+                tasks.create_task(self._report_read(resource))
+
+    async def _report_read(self, resource: Resource) -> None:
+        await self.reflectors[resource].wait_synced()
+        self._on_read(resource)
 
     def items(self, resource: Resource, namespace: str | None = None) -> Iterator[Envelope]:
         """Return all objects of a resource, or those in one super namespace."""
@@ -359,6 +379,7 @@ class TenantCaches(_Side):
         self._wake = wake
         # True: the object was deleted. False: it may only have left the selection.
         self._departures: OrderedDict[tuple[str, str, str, str], bool] = OrderedDict()
+        self.optional = _optional(kinds)
         self.reflectors: dict[Resource, Reflector] = {}
         for kind in kinds.values():
             self.reflectors[kind.resource] = Reflector(

@@ -55,12 +55,21 @@ _LONGEST_REFUSAL = 700
 _EXCEEDED = "exceeded quota"
 """Text in an API server's message that a ResourceQuota is used up."""
 _MORE_SLICES = "have the namespace hold more slices: raise cpu or memory in its ResourceQuota"
+MISSING_SECONDS = 60.0
+"""Seconds until an object of an optional kind is tried again that one of the servers does not offer."""
+NOT_SYNCED = "NotSynced"
+"""Event reason: one of the servers does not offer the kind."""
 FAILED_CREATE = "FailedCreate"
 """Event reason: the super cluster refused an object, or has no room for it."""
 WAITS_FOR = "WaitsFor"
 """Event reason: an object is not created in the super cluster, since it depends on another object that was refused."""
 
 log = structlog.get_logger(__name__)
+
+
+def offered(resource: Resource) -> Dependency:
+    """Return what objects of an optional kind wait for that the super cluster does not offer."""
+    return Dependency("super", resource, "", "")
 
 
 class SliceExhausted(Exception):
@@ -140,6 +149,7 @@ class Reconciler:
         self._clock = clock
         self._settled: dict[Item, _Settled] = {}
         self._refusals: dict[Dependency, str] = {}
+        self._reported_missing: set[Item] = set()
 
     async def reconcile(self, item: Item) -> float | None:
         """Reconcile one item.
@@ -160,10 +170,32 @@ class Reconciler:
             if not placed and kind.resource != PODS:
                 self._forget(kind, item)
                 return None
+            self._require_kind(kind, item)
             return await self._reconcile(kind, item, placed=placed)
         except Parked as parked:
             self._waiting.park(self._objects.key, item, parked.wait, now=self._clock())
             return parked.wait.after
+
+    def _require_kind(self, kind: Kind, item: Item) -> None:
+        """Return if both sides offer a kind. Otherwise report it once on each object.
+
+        Raises:
+            Parked: they do not.
+        """
+        unread = self._objects.unread(kind)
+        if unread is None:
+            self._reported_missing.discard(item)
+            return
+        side, error = unread
+        plural, super_id = kind.resource.plural, self._objects.super_id
+        where = f"super cluster {super_id}" if side == "super" else "the tenant"
+        pair = self._objects.pair(kind, item, {})
+        if error and pair.v is not None and item not in self._reported_missing:
+            self._reported_missing.add(item)
+            message = f"{plural} are not synced to super cluster {super_id} at present; ask its operator"
+            self._notify(kind, item, pair.v, Notify("Warning", NOT_SYNCED, message))
+        reason = f"{plural} of {where} cannot be read"
+        raise Parked(Wait(reason, (offered(kind.resource),), MISSING_SECONDS))
 
     async def unsettled(self, *, pause: float = 0.0) -> AsyncIterator[Item]:
         """Yield the items whose objects have changed since they were settled and that are not parked.

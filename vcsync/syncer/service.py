@@ -23,7 +23,7 @@ from vcsync.fairqueue import ObjectName, WorkerPool
 from vcsync.kube.client import Client
 from vcsync.kube.errors import KubeError, NotFound
 from vcsync.kube.reflector import Reflector
-from vcsync.kube.resources import NAMESPACES, PODS, RUNTIME_CLASSES, SERVICES
+from vcsync.kube.resources import NAMESPACES, PODS, RUNTIME_CLASSES, SERVICES, Resource
 from vcsync.objects.envelope import Envelope
 from vcsync.objects.times import time_text
 from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches
@@ -39,7 +39,7 @@ from vcsync.syncer.ledger import Holding, Ledger
 from vcsync.syncer.nodes import NameTaken, NodeNotReady
 from vcsync.syncer.patrol import Patrol
 from vcsync.syncer.pod_meter import PodMeter
-from vcsync.syncer.reconcile import Busy, SliceExhausted
+from vcsync.syncer.reconcile import Busy, SliceExhausted, offered
 from vcsync.syncer.steps import STEP_ITEMS
 from vcsync.syncer.tenant import NODE, REFILL, TenantSync
 from vcsync.syncer.tenant_events import Destination, NotYet, TenantEvents
@@ -148,6 +148,7 @@ class Syncer:
             wake=self._wake,
             on_node=self._node_changed,
             on_pod=self._pod_meter.observe,
+            on_read=self._optional_kind_read,
         )
         self.ledger = Ledger(meta, super_id, self._placement_changed)
         self._drain = Drain(
@@ -203,7 +204,7 @@ class Syncer:
                 tasks.create_task(self.ledger.reflector.run())
                 tasks.create_task(self._heartbeat_when_synced())
                 tasks.create_task(self._bind_streams_when_permitted())
-                await wait_for_caches([*self.caches.all(), self.ledger.reflector])
+                await wait_for_caches([*self.caches.required(), self.ledger.reflector])
                 self._synced = True
                 log.info("super cluster synced", super_cluster=self.super_id)
                 self._begin_drains()
@@ -413,6 +414,10 @@ class Syncer:
         for session in self._tenants.values():
             session.runtime_classes_changed()
 
+    def _optional_kind_read(self, resource: Resource) -> None:
+        for key in self._tenants:
+            self._wake(key, offered(resource))
+
     def _node_changed(self, node: str) -> None:
         for key, tenant in self._tenants.items():
             if tenant.nodes.shows(node):
@@ -437,7 +442,7 @@ class Syncer:
     def ready(self) -> tuple[bool, str]:
         """Return whether the syncer works, and if not, why."""
         if not self._synced:
-            behind = not_synced(self.caches.all()) or not_synced([self.ledger.reflector])
+            behind = not_synced(self.caches.required()) or not_synced([self.ledger.reflector])
             return False, f"super cluster {self.super_id}: waiting for the first list of {behind}"
         followed = {"super cluster": self.caches.nodes, "meta cluster": self.ledger.reflector}
         if trouble := self._heartbeat.trouble or unanswered(followed):

@@ -181,7 +181,9 @@ class TenantSync:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.objects.tenant_caches.run())
                 tasks.create_task(self._recorder.run())
-                await wait_for_caches([*self.objects.tenant_caches.all(), *self._super_caches.all()])
+                await wait_for_caches(
+                    [*self.objects.tenant_caches.required(), *self._super_caches.required()]
+                )
                 self.begin()
                 tasks.create_task(self._enqueue_all_when_wanted())
                 tasks.create_task(self._enqueue_woken())

@@ -169,6 +169,18 @@ class TenantObjects:
         """Return the ledger's entry of an item's namespace; None if it has none."""
         return self._ledger.entry(self.key, item.namespace or item.name)
 
+    def unread(self, kind: Kind) -> tuple[Side, str] | None:
+        """Return the side whose objects of an optional kind have not been read, and the last error; None if both have been.
+
+        The error is empty until the first attempt has failed.
+        """
+        sides: tuple[Side, ...] = ("tenant", "super") if kind.optional else ()
+        for side in sides:
+            reflector = self._reflector(side, kind.resource)
+            if reflector is not None and not reflector.synced:
+                return side, reflector.statistics().last_error or ""
+        return None
+
     def pair(self, kind: Kind, item: Item, unselected: Unselected) -> Pair:
         """Return both objects of an item.
 

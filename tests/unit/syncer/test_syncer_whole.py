@@ -16,12 +16,13 @@ from structlog.testing import capture_logs
 
 from vcsync.api import names
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
-from vcsync.kube.errors import Forbidden, ServerError, Status
+from vcsync.kube.errors import ApiError, Forbidden, NotFound, ServerError, Status
 from vcsync.kube.resources import (
     CONFIG_MAPS,
     EVENTS,
     LEASES,
     NAMESPACES,
+    NETWORK_POLICIES,
     NODES,
     PODS,
     ROLE_BINDINGS,
@@ -243,7 +244,7 @@ async def test_the_status_of_a_settled_system(stage: Stage) -> None:
         assert syncer.ready() == (
             False,
             "super cluster r1: waiting for the first list of "
-            + ", ".join(each.resource.plural for each in syncer.caches.all()),
+            + ", ".join(each.resource.plural for each in syncer.caches.required()),
         )
         await until(lambda: stage.here(PODS, "web"))
         await until(lambda: tenant_status(syncer).get("queued") == 0)
@@ -666,6 +667,40 @@ def test_a_syncer_without_rights_for_role_bindings_syncs_and_gets_them_later(
             await until(lambda: stage.here(ROLE_BINDINGS, "vcsync-streams"))
             stage.below.remove(ROLE_BINDINGS, "vcsync-streams", PLACE)
             await until(lambda: stage.here(ROLE_BINDINGS, "vcsync-streams"))
+
+    in_virtual_time(main())
+
+
+@pytest.mark.parametrize("lacking", ["below", "tenant"])
+@pytest.mark.parametrize(
+    "error", [Forbidden(Status(403, "Forbidden", "no")), NotFound(Status(404, "NotFound", "no"))]
+)
+def test_an_optional_kind_that_one_side_lacks_waits_and_everything_else_is_synced(
+    in_virtual_time: Callable[[Coroutine[Any, Any, Any]], None], lacking: str, error: ApiError
+) -> None:
+    async def main() -> None:
+        stage = Stage()
+        stage.pod("web")
+        rule = {"podSelector": {}, "policyTypes": ["Ingress"]}
+        stage.tenant.put(NETWORK_POLICIES, "closed", "shop", metadata={"uid": "uid-of-closed"}, spec=rule)
+
+        def before(_: str, plural: str, __: str) -> None:
+            if plural == "networkpolicies":
+                raise error
+
+        cluster: MemoryCluster = getattr(stage, lacking)
+        cluster.before = before
+        async with stage.running() as syncer:
+            await until(lambda: stage.here(PODS, "web"))
+            await until(lambda: tenant_status(syncer)["state"] == "Ready")
+            await asyncio.sleep(180)
+            assert syncer.ready()[0]
+            assert stage.here(NETWORK_POLICIES, "closed") is None
+            reports = events(stage.tenant, "NotSynced")
+            assert len(reports) == (1 if lacking == "below" else 0)
+            cluster.before = lambda *_: None
+            await asyncio.sleep(60)
+            assert stage.here(NETWORK_POLICIES, "closed") is not None
 
     in_virtual_time(main())
 

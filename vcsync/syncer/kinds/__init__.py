@@ -7,6 +7,7 @@ from typing import Final
 from vcsync.syncer.kinds.configmap import CONFIG_MAP
 from vcsync.syncer.kinds.endpoints import ENDPOINTS_KIND
 from vcsync.syncer.kinds.namespace import NAMESPACE
+from vcsync.syncer.kinds.networkpolicy import NETWORK_POLICY
 from vcsync.syncer.kinds.plan import Kind
 from vcsync.syncer.kinds.pod import POD
 from vcsync.syncer.kinds.secret import SECRET
@@ -16,7 +17,16 @@ from vcsync.syncer.kinds.serviceaccount import SERVICE_ACCOUNT
 KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
     {
         kind.name: kind
-        for kind in (NAMESPACE, SERVICE_ACCOUNT, CONFIG_MAP, SECRET, SERVICE, ENDPOINTS_KIND, POD)
+        for kind in (
+            NAMESPACE,
+            NETWORK_POLICY,
+            SERVICE_ACCOUNT,
+            CONFIG_MAP,
+            SECRET,
+            SERVICE,
+            ENDPOINTS_KIND,
+            POD,
+        )
     }
 )
 """Every synced kind by its name, dependencies before dependents. Nodes and Events have functions of their own."""

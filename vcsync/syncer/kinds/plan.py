@@ -256,6 +256,8 @@ class Kind(Struct, frozen=True, kw_only=True):
     super_parts: Parts = Parts()
     digested: bool = False
     """Whether the tenant's objects may be large and are cached as digests. The engine reads them to plan."""
+    optional: bool = False
+    """Whether servers may lack the kind, or the right to read it: its objects then wait, and everything else is synced."""
     upward: bool = False
     """Whether parts of p are copied up, so that a change of p needs a reconcile even if p is as desired."""
     related: tuple[Related, ...] = ()

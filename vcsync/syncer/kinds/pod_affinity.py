@@ -7,11 +7,10 @@ from typing import Any, Final
 
 from vcsync.api import names
 from vcsync.kube.resources import NODES
+from vcsync.syncer.kinds import namespace_selector
 from vcsync.syncer.kinds.plan import TenantContext, View
 
 HOSTNAME: Final = "kubernetes.io/hostname"
-NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
-"""Label of every Namespace with its name, which the API server sets."""
 _NODE_NAME_FIELD: Final = "metadata.name"
 _NEGATIONS: Final = frozenset({"NotIn", "DoesNotExist"})
 """Operators that nodes without the label satisfy."""
@@ -61,16 +60,7 @@ def _pod_term(term: dict[str, Any], labels: Mapping[str, str], context: TenantCo
     if namespaces := term.get("namespaces"):
         term["namespaces"] = [names.super_namespace(context.key, namespace) for namespace in namespaces]
     if (selector := term.get("namespaceSelector")) is not None:
-        match = dict(selector.get("matchLabels") or {})
-        if NAMESPACE_NAME in match:
-            match[NAMESPACE_NAME] = names.super_namespace(context.key, match[NAMESPACE_NAME])
-        match[names.CLUSTER] = context.key
-        selector["matchLabels"] = match
-        for expression in selector.get("matchExpressions") or ():
-            if expression.get("key") == NAMESPACE_NAME and expression.get("values"):
-                expression["values"] = [
-                    names.super_namespace(context.key, value) for value in expression["values"]
-                ]
+        namespace_selector.restrict(selector, context.key)
 
 
 def _drop_merged_keys(term: dict[str, Any], labels: Mapping[str, str]) -> None:

@@ -91,15 +91,21 @@ def keep_alive(created: socket.socket) -> None:
         created.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-async def read_head(reader: asyncio.StreamReader) -> tuple[int, Sequence[tuple[str, str]]]:
+async def read_head(
+    reader: asyncio.StreamReader, seconds: float = RESPONSE_SECONDS
+) -> tuple[int, Sequence[tuple[str, str]]]:
     """Return status code and headers of a response.
+
+    Args:
+        reader: Delivers the response.
+        seconds: Timeout until the head is complete.
 
     Raises:
         OSError: The connection broke, or the response is not HTTP.
-        TimeoutError: There is no head within `RESPONSE_SECONDS`.
+        TimeoutError: There is no head in time.
     """
     try:
-        async with asyncio.timeout(RESPONSE_SECONDS):
+        async with asyncio.timeout(seconds):
             head = await reader.readuntil(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
         status = first.removeprefix("HTTP/1.").split(" ", 2)[1]

@@ -67,6 +67,11 @@ def compressed() -> Refused:
     return Refused(502, "the program compresses its page unasked, so that its links cannot be translated")
 
 
+def too_late() -> Refused:
+    """Return the answer for a program that does not answer: 504."""
+    return Refused(504, "the program in the Pod has not answered in time")
+
+
 def failed(super_id: str) -> str:
     """Return the message in place of one that names nodes and addresses of a super cluster."""
     return f"super cluster {super_id} did not serve the request; ask its operator"

@@ -15,11 +15,20 @@ from vcsync.streams import refusals
 from vcsync.streams.connection import open_connection
 from vcsync.streams.error_frames import ErrorFrames
 from vcsync.streams.proxied_links import Links, PageTranslator
-from vcsync.streams.raw_response import MAX_ERROR_BYTES, MAX_HEAD_BYTES, RawResponse, keep_alive, read_head
+from vcsync.streams.raw_response import (
+    MAX_ERROR_BYTES,
+    MAX_HEAD_BYTES,
+    RESPONSE_SECONDS,
+    RawResponse,
+    keep_alive,
+    read_head,
+)
 from vcsync.streams.refusals import Refused
 
 CONNECT_SECONDS = 4.0
 """Time in which a Pod must be found and its super cluster connected."""
+PROGRAM_SECONDS = 300.0
+"""Timeout until a program in a Pod answers."""
 SWITCHING = 101
 BAD_REQUEST = 400
 COMPRESSED = frozenset({"gzip", "deflate"})
@@ -123,9 +132,12 @@ async def answered(
     super_id = request.super_id
     try:
         writer.write(_head(credentials, request) + request.body)
+        proxied = request.action == "proxy"
         try:
-            status, headers = await read_head(reader)
+            status, headers = await read_head(reader, PROGRAM_SECONDS if proxied else RESPONSE_SECONDS)
         except (OSError, TimeoutError) as error:
+            if proxied and isinstance(error, TimeoutError):
+                raise refusals.too_late() from error
             _log.warning("a super cluster gives no answer", super_cluster=super_id, error=str(error))
             raise refusals.unreachable(super_id) from error
         answer = RawResponse(status, headers, reader, writer)
@@ -141,7 +153,7 @@ async def answered(
             raise reason
         if request.action in TERMINALS and answer.header("upgrade").lower() == "websocket":
             answer.change = ErrorFrames(request.namespace, refusals.failed(super_id)).feed
-        if request.action == "proxy":
+        if proxied:
             _translate_links(answer, request.links)
         yield answer
     finally:

@@ -21,6 +21,8 @@ from vcsync.apiserver.request.scope import Scope
 
 HEADER = "Audit-Id"
 MAX_ID = 512
+RECORDED = frozenset({"patch", "delete", "deletecollection"})
+"""Verbs whose bodies are recorded as they were sent."""
 LONG_RUNNING_SUBRESOURCES = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 """Long-running subresources, for which the start of the response is recorded."""
 DISCOVERY = ("/api", "/apis")
@@ -107,9 +109,12 @@ def issued(trail: Trail, answer: Object) -> None:
 def recorded(
     incoming: Incoming, info: RequestInfo, read: Callable[[], Awaitable[bytes]]
 ) -> Callable[[], Awaitable[bytes]]:
-    """Return a function that reads the body, and records it if it is a patch or the options of a deletion."""
+    """Return a function that reads the body, and records it if it is a patch or the options of a deletion.
+
+    Bodies for programs in Pods (`proxy`) are neither, whatever the method.
+    """
     trail = incoming.audit
-    if trail.level < Level.REQUEST or info.verb not in ("patch", "delete", "deletecollection"):
+    if trail.level < Level.REQUEST or info.verb not in RECORDED or info.subresource == "proxy":
         return read
 
     async def body() -> bytes:

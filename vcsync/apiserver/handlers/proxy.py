@@ -101,6 +101,9 @@ class PodProxy:
         )
         if not asked.node:
             raise errors.bad_request("address not allowed")
+        if incoming.seat is not None:
+            # Seats are for the work of this server. Connections to super clusters are limited for each tenant.
+            incoming.seat.leave()
         return await self._asked(self._pool, incoming, request, asked)
 
     async def _located(self, scope: Scope) -> tuple[PodPlace, ProxyTarget]:

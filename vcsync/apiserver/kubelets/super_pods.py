@@ -16,7 +16,7 @@ from vcsync.apiserver.request.connect_options import asked_ports
 from vcsync.apiserver.request.request_info import Query, truth
 from vcsync.streams.refusals import Refused
 
-_REASONS = {404: "NotFound", 429: "TooManyRequests", 503: "ServiceUnavailable"}
+_REASONS = {404: "NotFound", 429: "TooManyRequests", 503: "ServiceUnavailable", 504: "Timeout"}
 
 
 @dataclass(frozen=True, slots=True)

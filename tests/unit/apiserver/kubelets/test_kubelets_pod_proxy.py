@@ -104,6 +104,7 @@ async def answer(
     headers: Any = (),
     caller: Any = SimpleNamespace(system=False, home=""),  # noqa: B008 - immutable here
     prefix: str = "",
+    seat: Any = None,
 ) -> Any:
     path, _, query = url.partition("?")
     plural, name, *_ = path.removeprefix(f"{BASE}/").split("/")
@@ -113,7 +114,7 @@ async def answer(
 
     given: Any = (SimpleNamespace(get=get), Spaces(), pool)
     incoming: Any = SimpleNamespace(
-        method=method, path=prefix + path, query=query, headers=CIMultiDict(headers)
+        method=method, path=prefix + path, query=query, headers=CIMultiDict(headers), seat=seat
     )
     request: Any = SimpleNamespace(
         info=SimpleNamespace(resource=plural, name=name, subresource="proxy"),
@@ -281,3 +282,10 @@ async def test_an_answer_that_is_cut_off_is_no_whole_answer() -> None:
     reply = await answer(Pool(headers=[("Content-Length", "9")]), f"{BASE}/pods/web-0/proxy/")
     with pytest.raises(ConnectionAbortedError):
         await received(reply)
+
+
+async def test_a_request_has_no_seat_while_the_program_works() -> None:
+    left: list[bool] = []
+    seat = SimpleNamespace(leave=lambda: left.append(True))
+    await received(await answer(Pool(), f"{BASE}/pods/web-0/proxy/", seat=seat))
+    assert left

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -12,6 +13,7 @@ from vcsync.api import names
 from vcsync.apimachinery.errors import StatusError
 from vcsync.apiserver.kubelets.super_clusters import SuperClusters, TenantPods
 from vcsync.apiserver.kubelets.super_pods import StreamRequest
+from vcsync.streams import super_request
 
 KEY = "vcsync-abcdef-acme"
 NAMESPACE = f"{KEY}-shop"
@@ -211,3 +213,17 @@ async def test_headers_with_any_bytes_are_sent_as_they_came(
     async with clusters.opened(PODS, CART, sent) as opened:
         assert await opened.piece(100) == b"hello"
     assert f"X-Mine: {value}\r\n" in r1.heads[1]
+
+
+async def test_a_program_that_does_not_answer_is_named(
+    clusters: SuperClusters, r1: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(super_request, "PROGRAM_SECONDS", 0.05)
+    r1.answers["cart"] = b"HTTP/1.1 "
+    with pytest.raises(StatusError) as refusal:
+        async with clusters.opened(PODS, replace(CART, body=b""), ("GET", "1.0", ())):
+            pass
+    assert (refusal.value.code, refusal.value.message) == (
+        504,
+        "the program in the Pod has not answered in time",
+    )

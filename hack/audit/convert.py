@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 from hack.audit import keys
-from hack.audit.world import Json, Tenant, annotations, labels, place, uid
+from hack.audit.world import Json, Tenant, annotations, labels, place, super_namespace, uid
 
 _SUFFIXES = {
     **{
@@ -148,7 +148,7 @@ _SERVICE_DEFAULTS: Json = {
 
 
 def network_policy(found: Json) -> Json:
-    """Return the fields of a NetworkPolicy without selectors of namespaces, which differ between the clusters."""
+    """Return the fields of a NetworkPolicy without its namespace selectors, which differ between the clusters."""
     spec = found.get("spec") or {}
     said = {f"spec.{field}": spec.get(field) for field in ("podSelector", "policyTypes")}
     for field, peers in (("ingress", "from"), ("egress", "to")):
@@ -163,6 +163,34 @@ def network_policy(found: Json) -> Json:
             for rule in spec.get(field) or ()
         ]
     return said
+
+
+def namespace_selectors(policy: Json) -> list[Json]:
+    """Return the namespace selectors of a NetworkPolicy's peers, in order."""
+    spec = policy.get("spec") or {}
+    rules = [(rule, "from") for rule in spec.get("ingress") or ()]
+    rules += [(rule, "to") for rule in spec.get("egress") or ()]
+    return [
+        peer["namespaceSelector"]
+        for rule, peers in rules
+        for peer in rule.get(peers) or ()
+        if peer.get("namespaceSelector") is not None
+    ]
+
+
+def own_namespaces(selector: Json, tenant: Tenant) -> Json:
+    """Return the selector that selects the same namespaces of a tenant in a super cluster."""
+    match = dict(selector.get("matchLabels") or {})
+    if keys.NAMESPACE_NAME in match:
+        match[keys.NAMESPACE_NAME] = super_namespace(tenant.key, match[keys.NAMESPACE_NAME])
+    expressions = [
+        {**each, "values": [super_namespace(tenant.key, value) for value in each["values"]]}
+        if each["key"] == keys.NAMESPACE_NAME and each.get("values")
+        else each
+        for each in selector.get("matchExpressions") or ()
+    ]
+    own = {"matchLabels": {**match, keys.CLUSTER: tenant.key}}
+    return {**own, "matchExpressions": expressions} if expressions else own
 
 
 def service(found: Json) -> Json:

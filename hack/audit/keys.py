@@ -2,6 +2,7 @@
 
 CLUSTER = "tenancy.x-k8s.io/cluster"
 NAMESPACE = "tenancy.x-k8s.io/namespace"
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
 UID = "tenancy.x-k8s.io/uid"
 OWNER_REFERENCES = "tenancy.x-k8s.io/ownerReferences"
 VC_NAME = "tenancy.x-k8s.io/vcname"

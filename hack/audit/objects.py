@@ -1,4 +1,4 @@
-"""Rules about ConfigMaps, Secrets, ServiceAccounts, Services and Endpoints.
+"""Rules about ConfigMaps, Secrets, ServiceAccounts, NetworkPolicies, Services and Endpoints.
 
 Each exists in every super cluster that has slices of its namespace.
 """
@@ -155,6 +155,32 @@ def _differences(source: Json, found: Json, tenant: Tenant, content: Content) ->
     for field, expected in content.wanted(source).items():
         if actual[field] != expected:
             yield field, expected, actual[field]
+
+
+def peers(world: World) -> Iterator[Finding]:
+    """A super NetworkPolicy selects the namespaces that its tenant's policy selects, and none of other tenants."""
+    for tenant, _, super_id, _, line in world.placed():
+        there = super_namespace(tenant.key, line.namespace)
+        for copy in world.supers[super_id].within("networkpolicies", there):
+            name = place(copy)[1]
+            source = tenant.cluster.get("networkpolicies", line.namespace, name)
+            if source is None:
+                # The rule `contents` reports it.
+                continue
+            wanted = [convert.own_namespaces(one, tenant) for one in convert.namespace_selectors(source)]
+            actual = convert.namespace_selectors(copy)
+            if actual != wanted:
+                yield Finding(
+                    "stale",
+                    tenant.key,
+                    super_id,
+                    "networkpolicies",
+                    there,
+                    name,
+                    "namespaceSelector",
+                    wanted,
+                    actual,
+                )
 
 
 def strays(world: World) -> Iterator[Finding]:

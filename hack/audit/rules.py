@@ -15,6 +15,7 @@ RULES: tuple[Rule, ...] = (
     ledger.super_namespaces,
     ledger.super_quotas,
     objects.contents,
+    objects.peers,
     objects.strays,
     objects.doubles,
     objects.service_addresses,

@@ -18,6 +18,8 @@ EXPECTED_STATUSES = frozenset({200, 201, 202, 404, 409})
 """Expected answers for concurrent users: 404 and 409 if another user deleted, created or changed the object."""
 MAX_NAMESPACES = 4
 MAX_OF_A_KIND = 6
+GROUPS = {"deployments": "/apis/apps/v1", "networkpolicies": "/apis/networking.k8s.io/v1"}
+"""Path of the API group of each kind that is not in the core group."""
 HOLDER = "example.com/holder"
 """Finalizer of Pods that users hold."""
 PATIENCE = 30.0
@@ -157,6 +159,21 @@ class Churn:
         body = {"metadata": self._metadata(name), "subsets": subsets}
         self._put("endpoints", name, body, {"subsets": subsets})
 
+    def put_network_policy(self) -> None:
+        name = self._known("policy")
+        selectors: tuple[Json, ...] = (
+            {},
+            {"matchLabels": {"team": f"t{self._pick(3)}"}},
+            {"matchLabels": {"kubernetes.io/metadata.name": self._namespace()}},
+            {"matchExpressions": [{"key": "team", "operator": "In", "values": ["t1", "t2"]}]},
+        )
+        peer: Json = {"namespaceSelector": self._random.choice(selectors)}
+        if self._pick(2):
+            peer["podSelector"] = {"matchLabels": {"app": self._known("app")}}
+        spec = {"podSelector": {"matchLabels": {"app": self._known("app")}}, "ingress": [{"from": [peer]}]}
+        body = {"metadata": self._metadata(name), "spec": spec}
+        self._put("networkpolicies", name, body, {"spec": {"ingress": spec["ingress"]}})
+
     def put_deployment(self) -> None:
         name = self._known("app")
         template = {"metadata": {**self._metadata(""), "labels": {"app": name}}, "spec": self._pod_spec()}
@@ -222,6 +239,7 @@ class Churn:
                 ("services", "ext"),
                 ("endpoints", "ext"),
                 ("deployments", "app"),
+                ("networkpolicies", "policy"),
             )
         )
         self._call("DELETE", f"{self._path(kind, self._known(stem))}?propagationPolicy=Background")
@@ -311,7 +329,7 @@ class Churn:
         return self._random.choice(self._namespaces)
 
     def _path(self, kind: str, name: str = "") -> str:
-        group = "/apis/apps/v1" if kind == "deployments" else "/api/v1"
+        group = GROUPS.get(kind, "/api/v1")
         return f"{group}/namespaces/{self._namespace()}/{kind}" + (f"/{name}" if name else "")
 
     # --- calls
@@ -351,6 +369,7 @@ ACTIONS: tuple[tuple[Callable[[Churn], None], int], ...] = (
     (Churn.put_account, 5),
     (Churn.put_service, 8),
     (Churn.put_endpoints, 4),
+    (Churn.put_network_policy, 4),
     (Churn.put_deployment, 12),
     (Churn.roll_deployment, 4),
     (Churn.new_pod, 12),

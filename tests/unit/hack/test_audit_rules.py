@@ -166,7 +166,18 @@ def correct() -> Draft:
     addresses = made(
         "outside", "shop", subsets=[{"addresses": [{"ip": "192.0.2.1"}], "ports": [{"port": 5432}]}]
     )
+    policy = made("front", "shop")
+    policy["spec"] = {
+        "podSelector": {"matchLabels": {"app": "shop"}},
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{"from": [{"namespaceSelector": {"matchLabels": {"team": "a"}}}]}],
+        "egress": [
+            {"to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "shop"}}}]},
+            {"to": [{"ipBlock": {"cidr": "192.0.2.0/24"}}], "ports": [{"port": 443}]},
+        ],
+    }
     for kind, source in (
+        ("networkpolicies", policy),
         ("configmaps", settings),
         ("configmaps", root_ca),
         ("secrets", password),
@@ -211,6 +222,15 @@ def correct() -> Draft:
         draft.add(super_id, "services", service)
         draft.add(super_id, "services", copied(outside))
         draft.add(super_id, "endpoints", copied(addresses))
+        restricted = copied(policy)
+        own = {"tenancy.x-k8s.io/cluster": ACME}
+        inward, outward = (
+            restricted["spec"]["ingress"][0]["from"][0],
+            restricted["spec"]["egress"][0]["to"][0],
+        )
+        inward["namespaceSelector"]["matchLabels"] |= own
+        outward["namespaceSelector"]["matchLabels"] = {"kubernetes.io/metadata.name": SHOP, **own}
+        draft.add(super_id, "networkpolicies", restricted)
         draft.add(super_id, "endpoints", made("front", SHOP, subsets=[]))
         draft.add(super_id, "nodes", made("node-0", uid=f"node-{super_id}", status=_ready("True")))
 
@@ -306,8 +326,30 @@ def _twin(source: str, target: str, kind: str, original: str, **changes: Any) ->
 
 CLUSTER, UID = "metadata|annotations|tenancy.x-k8s.io/cluster", "metadata|annotations|tenancy.x-k8s.io/uid"
 
+FROM, TO = "spec|ingress|0|from|0|namespaceSelector", "spec|egress|0|to|0|namespaceSelector"
+
 DEFECTS: list[tuple[str, Callable[[Draft], None], list[str]]] = [
     # what, how, findings as `rule super-cluster kind name`
+    (
+        "NetworkPolicy open to the namespaces of all tenants",
+        _set("r1", "networkpolicies", "front", FROM, {"matchLabels": {"team": "a"}}),
+        ["stale r1 networkpolicies front"],
+    ),
+    (
+        "NetworkPolicy to a namespace that is not translated",
+        _set("r2", "networkpolicies", "front", TO, {"matchLabels": {"kubernetes.io/metadata.name": "shop"}}),
+        ["stale r2 networkpolicies front"],
+    ),
+    (
+        "NetworkPolicy with other ports",
+        _set("r2", "networkpolicies", "front", "spec|egress|1|ports|0|port", 80),
+        ["stale r2 networkpolicies front"],
+    ),
+    (
+        "NetworkPolicy missing",
+        _gone("r1", "networkpolicies", "front"),
+        ["missing r1 networkpolicies front"],
+    ),
     (
         "ledger line of nobody",
         _twin("meta", "meta", "namespaceplacements", "shop", namespace="stranger", uid="x"),
@@ -660,7 +702,15 @@ def test_all_objects_of_a_missing_super_namespace_are_missing() -> None:
     rules = {(finding.rule, finding.kind) for finding in audit(draft.world())}
     assert rules == {
         ("missing", kind)
-        for kind in ("namespaces", "configmaps", "secrets", "serviceaccounts", "services", "endpoints")
+        for kind in (
+            "namespaces",
+            "configmaps",
+            "secrets",
+            "serviceaccounts",
+            "networkpolicies",
+            "services",
+            "endpoints",
+        )
     }
 
 
@@ -678,6 +728,7 @@ def test_objects_left_after_a_removed_placement_are_foreign() -> None:
             "configmaps",
             "secrets",
             "serviceaccounts",
+            "networkpolicies",
             "services",
             "endpoints",
         )

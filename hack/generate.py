@@ -140,7 +140,11 @@ def _rbac(side: rbac.Side) -> dict[str, list[dict[str, Any]]]:
         if (side, role) in rbac.GRANTS:
             files[f"{role}.yaml"] = rbac.role_manifests(side, role)
     if side == "meta":
-        files["namespace.yaml"] += [rbac.virtual_cluster_namespace(), rbac.usage_namespace()]
+        files["namespace.yaml"] += [
+            rbac.virtual_cluster_namespace(),
+            rbac.usage_namespace(),
+            rbac.drift_namespace(),
+        ]
         files["admission.yaml"] = rbac.admission_policies()
     elif side == "tenant":
         files["admission.yaml"] = rbac.tenant_admission()

@@ -49,6 +49,8 @@ class Play:
 # There is no network to fetch packages from; tests/real/test_package.py installs the package.
 FROM_CHECKOUT = {"pip install .": "make environment && export PATH=$PWD/.venv/bin:$PATH"}
 
+FOLLOW = "vcsync drift --follow --super-cluster r1"
+
 PLAYS: Mapping[str, Play] = {
     "README.md": Play(
         clusters=("meta", "r1", "r2", "east", "acme"),
@@ -79,6 +81,8 @@ PLAYS: Mapping[str, Play] = {
     ),
     "docs/operating.md": Play(
         clusters=("meta", "r1", "acme", "east", "west"),
+        # It follows until Ctrl-C.
+        instead={FOLLOW: f"timeout 3 {FOLLOW} || test $? = 124"},
         before={
             "vcsync super list": ("vcsync run all --kubeconfigs ./roles &",),
             "vcsync run all": (

@@ -446,6 +446,8 @@ def may(cluster: Cluster, role: str, *question: str) -> bool:
         ("syncer", ("get", "secrets/kubeconfig-nsscheduler", "-n", "default"), False),
         ("syncer", ("list", "secrets", "-n", "default"), False),
         ("syncer", ("patch", "configmaps", "-n", "vcsync-usage"), True),
+        ("syncer", ("patch", "configmaps", "-n", "vcsync-drift"), True),
+        ("syncer", ("delete", "configmaps", "-n", "vcsync-drift"), False),
         ("syncer", ("patch", "configmaps", "-n", "vcsync-system"), False),
         ("syncer", ("patch", f"superclusters.{names.GROUP}", "--subresource=status"), True),
         ("syncer", ("patch", f"superclusters.{names.GROUP}"), False),

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -121,6 +122,10 @@ class MemoryCluster:
         self.before("get", resource.plural, name)
         self._stored(resource, name, namespace)
         return self._envelope((resource.plural, namespace, name))
+
+    async def get_raw(self, resource: Resource, name: str, namespace: str = "") -> bytes:
+        self.before("get", resource.plural, name)
+        return json.dumps(self._stored(resource, name, namespace)).encode()
 
     async def list(
         self, resource: Resource, namespace: str = "", *, label_selector: str = "", **_: object

@@ -83,6 +83,13 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
             verbs=("get", "list", "create", "patch", "delete"),
             namespace=names.USAGE_NAMESPACE,
         ),
+        # It keeps the latest repairs there.
+        Grant(
+            group=CORE,
+            resources=("configmaps",),
+            verbs=("get", "create", "patch"),
+            namespace=names.DRIFT_NAMESPACE,
+        ),
         _tenant_credentials(names.ROLE_SYNCER),
         # The UID of kube-system identifies the meta cluster.
         Grant(group=CORE, resources=("namespaces",), verbs=("get",), names=("kube-system",)),
@@ -261,7 +268,7 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
 
 def meta_manifests() -> list[Manifest]:
     """Return the manifests of all roles for the meta cluster, without access to super clusters' credentials."""
-    namespaces = [system_namespace(), virtual_cluster_namespace(), usage_namespace()]
+    namespaces = [system_namespace(), virtual_cluster_namespace(), usage_namespace(), drift_namespace()]
     return [*namespaces, *_of_side("meta"), *admission_policies()]
 
 
@@ -423,6 +430,11 @@ def system_namespace() -> Manifest:
 def usage_namespace() -> Manifest:
     """Return the meta cluster's namespace of the running time of Pods."""
     return _object("v1", "Namespace", names.USAGE_NAMESPACE)
+
+
+def drift_namespace() -> Manifest:
+    """Return the meta cluster's namespace of the latest repairs."""
+    return _object("v1", "Namespace", names.DRIFT_NAMESPACE)
 
 
 def virtual_cluster_namespace() -> Manifest:

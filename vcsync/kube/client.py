@@ -180,6 +180,10 @@ class Client:
             raise self._invalid_answer(path, ValueError("it has no name"))
         return found
 
+    async def get_raw(self, resource: Resource, name: str, namespace: str = "") -> bytes:
+        """Read one object, and return its JSON, with the fields that an envelope loses."""
+        return await self.request("GET", resource.path(namespace=namespace, name=name))
+
     async def create(
         self, resource: Resource, body: Body, namespace: str = "", *, name: str = "", subresource: str = ""
     ) -> Envelope:

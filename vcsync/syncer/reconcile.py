@@ -11,11 +11,11 @@ import structlog
 
 from vcsync.api import names
 from vcsync.kube.errors import ApiError, BadRequest, Forbidden, Invalid, NotFound, TooLarge
-from vcsync.kube.resources import NAMESPACES, PODS, RESOURCE_QUOTAS, ROLE_BINDINGS, SECRETS, Resource
+from vcsync.kube.resources import NAMESPACES, PODS, SECRETS, Resource
 from vcsync.objects.envelope import Envelope
 from vcsync.syncer.caches import TOKENS, node_of
 from vcsync.syncer.digests import digest, is_digest
-from vcsync.syncer.drift import DriftLedger, Repair, fields
+from vcsync.syncer.drift.detector import DriftDetector
 from vcsync.syncer.executor import Executor, ObjectExists, Stale
 from vcsync.syncer.kinds import metadata, token
 from vcsync.syncer.kinds.plan import (
@@ -112,7 +112,7 @@ class Reconciler:
         notify: emits an Event about an object in the tenant: (kind, item, object, notice).
         budget: limits the bytes that the tenant may write into the super cluster.
         waiting: the parked items.
-        drift: records repairs.
+        drift: finds and records repairs.
         limiter: permits deletions for which no request was observed, or raises Braked.
         prove: raises WrongControlPlane if the control plane is not the tenant's.
         note: records an action on an item's object in the tenant: (item, description, its resourceVersion).
@@ -129,7 +129,7 @@ class Reconciler:
         notify: Callable[[Kind, Item, Envelope | None, Notify], None],
         budget: StoreBudget,
         waiting: ParkedItems,
-        drift: DriftLedger,
+        drift: DriftDetector,
         limiter: DeletionLimiter,
         prove: Callable[[], Awaitable[None]],
         note: Callable[[Item, str, str], None],
@@ -275,7 +275,9 @@ class Reconciler:
 
     async def _execute(self, kind: Kind, item: Item, pair: Pair, plan: Plan) -> None:
         for action in plan.actions:
-            self._note_drift(kind, item, pair, action)
+            repair = await self._drift.repair(
+                action, kind, self._objects.key, item, agreed=self._agreed(item, pair)
+            )
             try:
                 with self._reserve(kind, item, pair, action):
                     await self._executor.execute(
@@ -290,6 +292,8 @@ class Reconciler:
                 raise Parked(Wait(f"{_doing(action)}: {error}", after=error.after)) from error
             except (NotFound, Forbidden, Invalid, BadRequest, TooLarge) as error:
                 raise self._refused(kind, item, pair, action, error) from error
+            if repair is not None:
+                self._drift.record(repair)
             self._note(item, _doing(action), pair.v.resource_version if pair.v is not None else "")
             if isinstance(action, Create) and pair.v is not None and action.resource == kind.resource:
                 self._report_reserved_names(kind, item, pair.v)
@@ -494,30 +498,17 @@ class Reconciler:
         entry = self._objects.entry(item)
         return (entry.placement if entry is not None else None), self._context()
 
-    def _note_drift(self, kind: Kind, item: Item, pair: Pair, action: Action) -> None:
-        """Record a repair: the super cluster's object changed, although its inputs are the same as when it was settled.
+    def _agreed(self, item: Item, pair: Pair) -> bool | None:
+        """Return whether both objects agreed, and the tenant's and all other inputs are the same as then.
 
-        A write because of other slices or another policy is not a repair. Neither is the removal of a deleted Pod's tokens.
+        None: they have not agreed since this process started.
         """
-        if not isinstance(action, Create | Patch | Delete) or action.side != "super":
-            return
-        if action.resource not in (kind.resource, RESOURCE_QUOTAS, ROLE_BINDINGS):
-            return
         settled = self._settled.get(item)
-        if pair.v is None or pair.v.deleting or settled is None:
-            return
-        if (settled.versions[0], settled.inputs) != (pair.v.resource_version, self._inputs(item)):
-            return
-        match action:
-            case Patch():
-                what = ", ".join(fields(action.patch)) or "metadata"
-            case Create():
-                what = "created"
-            case Delete():
-                what = "deleted"
-        self._drift.record(
-            Repair(datetime.now(UTC), self._objects.key, item.kind, item.namespace, item.name, what)
-        )
+        if pair.v is None or pair.v.deleting:
+            return False
+        if settled is None:
+            return None
+        return (settled.versions[0], settled.inputs) == (pair.v.resource_version, self._inputs(item))
 
     def _as_tenant_reads(self, item: Item, message: str) -> str:
         """Return a super cluster's message without the names that a tenant must not see."""

@@ -28,7 +28,10 @@ from vcsync.objects.envelope import Envelope
 from vcsync.objects.times import time_text
 from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches
 from vcsync.syncer.drain import Drain
-from vcsync.syncer.drift import DriftLedger
+from vcsync.syncer.drift.detector import DriftDetector, reader
+from vcsync.syncer.drift.ledger import DriftLedger
+from vcsync.syncer.drift.repairs import CAUSES
+from vcsync.syncer.drift.store import DriftStore
 from vcsync.syncer.heartbeat import Heartbeat
 from vcsync.syncer.identity import check_identity
 from vcsync.syncer.kinds import KINDS
@@ -120,7 +123,8 @@ class Syncer:
         self._settings = settings or SyncerSettings()
         self._clock = time.monotonic
         self._waiting = ParkedItems()
-        self._drift = DriftLedger()
+        self._drift = DriftLedger(self._clock)
+        self._drift_detector = DriftDetector(self._drift, reader(super_client), self._clock)
         self._tenants: dict[str, TenantSync] = {}
         self._limiter = DeletionLimiter(
             self._settings.brake_share,
@@ -139,6 +143,7 @@ class Syncer:
             controller_of=lambda item: f"syncer-{item.kind}",
         )
         self._pod_meter = PodMeter(meta=meta, super_id=super_id, shard=self._settings.shard, owns=self._owns)
+        self._drift_store = DriftStore(meta, self._drift, super_id, self._settings.shard)
         kubelet = self._settings.kubelet
         self._kubelet_api = KubeletApi(kubelet, super_id, super_client) if kubelet is not None else None
         self.caches = SuperCaches(
@@ -212,6 +217,7 @@ class Syncer:
                 tasks.create_task(self._registry.run())
                 tasks.create_task(self._patrol.run())
                 tasks.create_task(self._pod_meter.run())
+                tasks.create_task(self._drift_store.run())
                 tasks.create_task(self._work())
         finally:
             self._synced = False
@@ -253,7 +259,7 @@ class Syncer:
             enqueue=self._pool.add,
             wake=self._wake,
             waiting=self._waiting,
-            drift=self._drift,
+            drift=self._drift_detector,
             limiter=self._limiter,
             note=partial(self._note, handle.key),
             on_changed=lambda changed: self._pool.queue.set_weight(handle.key, changed.spec.weight),
@@ -478,6 +484,7 @@ class Syncer:
             "braked": [to_builtins(brake) for brake in self._limiter.braked.values()],
             "drift": {
                 "repairs": self._drift.total,
+                "notStored": self._drift_store.trouble or None,
                 "latest": [to_builtins(repair) for repair in self._drift.latest()],
             },
             "lastErrors": last_errors(self._pool, most=len(self._pool.last_errors)),
@@ -555,6 +562,14 @@ class Syncer:
             gauge = GaugeMetricFamily(f"vcsync_syncer_{name}", text, labels=["super_cluster"])
             gauge.add_metric([self.super_id], value)
             yield gauge
+        repairs = CounterMetricFamily(
+            "vcsync_syncer_drift_repairs",
+            "Repairs of objects that changed in the super cluster only",
+            labels=["super_cluster", "kind", "cause"],
+        )
+        for kind, cause in itertools.product(KINDS, CAUSES):
+            repairs.add_metric([self.super_id, kind, cause], self._drift.counts[kind, cause])
+        yield repairs
         if self._kubelet_api is not None:
             yield from self._kubelet_api.metrics()
         yield troubles_metric(self._registry)
@@ -562,7 +577,6 @@ class Syncer:
         theirs = (each for tenant in self._tenants.values() for each in tenant.objects.tenant_caches.all())
         yield skipped_metric(itertools.chain(self.caches.all(), self._shared(), theirs))
         for name, text, value in (
-            ("drift_repairs", "Repairs of objects that changed in the super cluster only", self._drift.total),
             ("events_written", "Events copied to tenants", self._events.written),
             ("events_dropped", "Events not copied to tenants", self._events.dropped),
         ):

@@ -20,7 +20,7 @@ from vcsync.kube.resources import NAMESPACES, NODES, PODS, SERVICES
 from vcsync.objects.envelope import Envelope, decode
 from vcsync.resourcemetrics.documents import Described
 from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches, item_of, node_of
-from vcsync.syncer.drift import DriftLedger
+from vcsync.syncer.drift.detector import DriftDetector
 from vcsync.syncer.executor import Executor
 from vcsync.syncer.kinds import metadata
 from vcsync.syncer.kinds.event import event_up, regarding
@@ -74,7 +74,7 @@ class TenantSync:
         enqueue: adds an item of this tenant to the work queue.
         wake: called with every object of the tenant that changed.
         waiting: the parked items.
-        drift: records repairs.
+        drift: finds and records repairs.
         limiter: permits deletions for which no request was observed, or raises Braked.
         on_changed: called with the VirtualCluster when it has changed.
         note: records an action on an item's object in the tenant: (item, description, its resourceVersion).
@@ -97,7 +97,7 @@ class TenantSync:
         enqueue: Callable[[str, Item], None],
         wake: Callable[[str, Dependency], None],
         waiting: ParkedItems,
-        drift: DriftLedger,
+        drift: DriftDetector,
         limiter: DeletionLimiter,
         on_changed: Callable[[VirtualCluster], None],
         note: Callable[[Item, str, str], None],

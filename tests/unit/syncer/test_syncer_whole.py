@@ -269,8 +269,9 @@ async def test_the_status_of_a_settled_system(stage: Stage) -> None:
         for name in ("queue:queued", "queue:delayed", "queue:in_process", "braked", "drains"):
             metric, _, state = name.partition(":")
             assert (f"vcsync_syncer_{metric}", "r1", *([state] if state else [])) in values
-        for name in ("drift_repairs", "events_written", "events_dropped"):
+        for name in ("events_written", "events_dropped"):
             assert values[f"vcsync_syncer_{name}_total", "r1"] == 0
+        assert values["vcsync_syncer_drift_repairs_total", "r1", "configmaps", "changed"] == 0
     status = (stage.meta.found(SUPER_CLUSTERS, "r1") or {})["status"]
     assert (status["syncerIdentity"], status["nodes"]) == ("me", {"ready": 1, "total": 1})
     assert status["largestNode"]["cpu"] == "4"
@@ -282,7 +283,7 @@ async def test_changes_in_the_super_cluster_only_are_repaired_and_counted(stage:
         found = await until(lambda: stage.here(CONFIG_MAPS, "settings"))
         stage.below.put(CONFIG_MAPS, "settings", PLACE, **{**found, "data": {"colour": "blue"}})
         await until(lambda: (stage.here(CONFIG_MAPS, "settings") or {})["data"] == {"colour": "red"})
-        await until(lambda: samples(syncer)["vcsync_syncer_drift_repairs_total", "r1"] == 1)
+        await until(lambda: repairs(syncer, "changed") == 1)
         drift = syncer.status()["drift"]
         assert (drift["repairs"], len(drift["latest"])) == (1, 1)
 
@@ -297,9 +298,14 @@ async def test_repairs_are_named_by_their_action(stage: Stage) -> None:
         await until(lambda: stage.here(CONFIG_MAPS, "settings"))
         stage.below.put(CONFIG_MAPS, "fixed", PLACE, **{**fixed, "data": {"a": "c"}})
         await until(lambda: (stage.here(CONFIG_MAPS, "fixed") or {}).get("data") == {"a": "b"})
-        await until(lambda: samples(syncer)["vcsync_syncer_drift_repairs_total", "r1"] == 3)
-        repairs = [(each["name"], each["what"]) for each in syncer.status()["drift"]["latest"]]
-    assert set(repairs) == {("settings", "created"), ("fixed", "deleted"), ("fixed", "created")}
+        await until(lambda: (repairs(syncer, "removed"), repairs(syncer, "replaced")) == (2, 1))
+        latest = [(each["name"], each["cause"]) for each in syncer.status()["drift"]["latest"]]
+    assert set(latest) == {("settings", "removed"), ("fixed", "replaced"), ("fixed", "removed")}
+
+
+def repairs(syncer: Syncer, cause: str) -> float:
+    """Return how many ConfigMaps were repaired for a cause."""
+    return samples(syncer)["vcsync_syncer_drift_repairs_total", "r1", "configmaps", cause]
 
 
 async def test_the_patrol_removes_namespaces_without_placement(stage: Stage) -> None:

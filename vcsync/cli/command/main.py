@@ -26,6 +26,10 @@ COMMANDS = {
         "vcsync.cli.brake.commands:brakes",
         "Show and release deletions that wait because they are implausibly many.",
     ),
+    "drift": (
+        "vcsync.cli.drift.commands:drift",
+        "Show changes that were made in super clusters only, and repaired.",
+    ),
     "run": ("vcsync.cli.run.commands:run", "Run the control plane, the syncers and schedulers."),
     "hollow": (
         "vcsync.cli.hollow.nodes:hollow",

@@ -15,7 +15,6 @@ from vcsync.api.specs import SuperClusterSpec, SuperClusterStatus, Trouble
 from vcsync.kube.errors import Status, Unauthorized
 from vcsync.objects.envelope import Envelope, parse
 from vcsync.objects.merge_patch import merge_patch
-from vcsync.syncer.drift import fields
 from vcsync.syncer.heartbeat import Heartbeat, capacity, reports_patch, status_patch
 from vcsync.syncer.service import Syncer, in_shard
 
@@ -153,15 +152,6 @@ async def test_a_super_cluster_that_refuses_our_credentials_is_shown_with_the_re
     assert "401" in reachable["message"]
     assert "put a valid kubeconfig into the Secret of spec.kubeconfigSecretRef" in reachable["message"]
     assert "vcsync-system/super-r1" in reachable["message"]
-
-
-def test_drift_names_fields_without_their_values_or_preconditions() -> None:
-    patch = {
-        "metadata": {"uid": "u", "labels": {"app": "x"}},
-        "data": {"password": "c2VjcmV0"},
-        "spec": {"a": None},
-    }
-    assert fields(patch) == ["data.password", "metadata.labels.app", "spec.a"]
 
 
 @given(st.text(min_size=1), st.integers(1, 16))

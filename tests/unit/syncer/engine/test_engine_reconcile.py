@@ -13,7 +13,8 @@ from vcsync.api import names
 from vcsync.kube.errors import ApiError, Forbidden, Invalid, NotFound, Unreachable
 from vcsync.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SECRETS, Resource
 from vcsync.objects.envelope import Envelope
-from vcsync.syncer.drift import DriftLedger
+from vcsync.syncer.drift.detector import DriftDetector
+from vcsync.syncer.drift.ledger import DriftLedger
 from vcsync.syncer.executor import Executor
 from vcsync.syncer.kinds.plan import (
     EMPTY,
@@ -61,7 +62,8 @@ class Scene:
         self.plans: dict[str, PlanOf] = {}
         self.notices: list[Notify] = []
         self.enqueued: list[Item] = []
-        self.waiting, self.drift = ParkedItems(), DriftLedger()
+        self.waiting, self.drift = ParkedItems(), DriftLedger(lambda: 0.0)
+        self.live: dict[str, Any] | None = None
         self.holding: Holding | None = Holding.PLACED
         self.bytes, self.whole = 0, 4 << 20
         self.room: int | None = 4 << 20
@@ -92,12 +94,15 @@ class Scene:
                 stored=lambda _: self.bytes, tenant_limit=lambda: self.whole, clock=lambda: 0.0
             ),
             waiting=self.waiting,
-            drift=self.drift,
+            drift=DriftDetector(self.drift, self._read, lambda: 0.0),
             limiter=self.limiter,
             prove=self.prove,
             note=lambda item, what, version: self.noted.append((item, what, version)),
             clock=itertools.count(1.0).__next__,
         )
+
+    async def _read(self, *_: object) -> dict[str, Any] | None:
+        return self.live
 
     def v(self, resource: Resource, name: str, *, cached: bool = True, **meta: Any) -> Envelope:
         stored = self.tenant.put(
@@ -501,7 +506,43 @@ async def test_a_repair_of_drift_is_recorded(scene: Scene) -> None:
         (Patch("super", CONFIG_MAPS, PLACE, "settings", p.uid, patch),) if p else ()
     )
     await scene.reconciler.reconcile(MAP)
-    assert [repair.what for repair in scene.drift.latest()] == ["data.a"]
+    [repair] = scene.drift.latest()
+    assert (repair.kind, repair.namespace, repair.name, repair.cause) == (*MAP, "changed")
+    assert [(each.field, each.restored) for each in repair.changes] == [("data.a", "1")]
+
+
+def _patching(p: Envelope) -> PlanOf:
+    patch = {"metadata": {"uid": p.uid}, "data": {"a": "1", "b": None}}
+    return lambda _, p: Plan((Patch("super", CONFIG_MAPS, PLACE, "settings", p.uid, patch),) if p else ())
+
+
+async def test_a_repair_that_failed_is_recorded_when_it_succeeds(scene: Scene) -> None:
+    v = scene.v(CONFIG_MAPS, "settings")
+    p = scene.p(CONFIG_MAPS, "settings", v.uid)
+    scene.plans["configmaps"] = lambda v, p: EMPTY
+    await scene.reconciler.reconcile(MAP)
+    scene.plans["configmaps"] = _patching(p)
+    scene.super.failures["patch configmaps"] = refusal(Invalid, "no", "r1", code=422)
+    await scene.reconciler.reconcile(MAP)
+    assert scene.drift.total == 0
+    scene.super.failures.clear()
+    await scene.reconciler.reconcile(MAP)
+    assert scene.drift.total == 1
+
+
+@pytest.mark.parametrize(("manager", "fields"), [("kubectl-edit", ["data.b"]), ("vcsync/syncer", [])])
+async def test_a_change_while_no_syncer_ran_is_a_repair_if_somebody_else_wrote_the_field(
+    scene: Scene, manager: str, fields: list[str]
+) -> None:
+    """The tenant may have changed its object meanwhile."""
+    v = scene.v(CONFIG_MAPS, "settings")
+    p = scene.p(CONFIG_MAPS, "settings", v.uid)
+    owned = {"f:data": {"f:b": {}}}
+    managed = {"manager": manager, "time": "2026-11-27T10:00:00Z", "fieldsV1": owned}
+    scene.live = {"metadata": {"managedFields": [managed]}, "data": {"b": "2"}}
+    scene.plans["configmaps"] = _patching(p)
+    await scene.reconciler.reconcile(MAP)
+    assert [each.field for repair in scene.drift.latest() for each in repair.changes] == fields
 
 
 async def test_a_deletion_keeps_objects_of_a_namespace_with_the_same_hashed_name(

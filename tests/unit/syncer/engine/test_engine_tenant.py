@@ -27,7 +27,8 @@ from vcsync.kube.errors import (
 from vcsync.kube.resources import CONFIG_MAPS, PODS, SECRETS, Resource
 from vcsync.objects.envelope import Envelope, OwnerReference
 from vcsync.syncer.caches import TOKENS, SuperCaches
-from vcsync.syncer.drift import DriftLedger
+from vcsync.syncer.drift.detector import DriftDetector
+from vcsync.syncer.drift.ledger import DriftLedger
 from vcsync.syncer.kinds import KINDS
 from vcsync.syncer.kinds.plan import Notify
 from vcsync.syncer.tenant import NODE, REFILL, TenantSync
@@ -67,7 +68,7 @@ async def session() -> Session:
             "enqueue": lambda _, item: asked.append(item),
             "wake": lambda *_: None,
             "waiting": ParkedItems(),
-            "drift": DriftLedger(),
+            "drift": DriftDetector(DriftLedger(lambda: 0.0), AsyncMock(return_value=None), lambda: 0.0),
             "limiter": paper_limiter(),
             "note": lambda *_: None,
             "on_changed": lambda _: None,

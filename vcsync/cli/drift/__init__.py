@@ -1,0 +1,1 @@
+"""`vcsync drift`: changes that were made in super clusters only, and repaired."""

@@ -18,6 +18,7 @@ from typing import Any, Self
 from hack.testbed.bed import TestBed
 from hack.testbed.processes import Process, Spawner, free_ports, wait_gone
 from hack.testbed.processes import stop as kill_processes
+from vcsync.apiserver.operator.folder import own_address
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 15.0
@@ -148,8 +149,9 @@ class System:
         kind, _, super_id = role.partition("-")
         chosen: tuple[str, ...] = ("--super-cluster", super_id) if kind == "syncer" else ()
         if self._kubelet_api and kind == "syncer":
-            # Ports that are in use are left out.
-            chosen += ("--kubelet-address", "127.0.0.1", "--kubelet-ports", f"{port}-{port + KUBELET_PORTS}")
+            # kube-apiserver forwards no requests for nodes/proxy to loopback addresses. Ports that are in use are left out.
+            ports = f"{port}-{port + KUBELET_PORTS}"
+            chosen += ("--kubelet-address", own_address(), "--kubelet-ports", ports)
         ahead = self.ahead.get(role)
         program = VCSYNC if not ahead else (sys.executable, "-m", "hack.skewed", str(ahead))
         return (

@@ -135,6 +135,13 @@ FAMILIES = (
         on_demand=True,
     ),
     Family(
+        "metrics-server",
+        "-s -w",
+        {"metrics-server": "sigs.k8s.io/metrics-server/cmd/metrics-server"},
+        {},
+        on_demand=True,
+    ),
+    Family(
         "kubelet",
         _kubernetes_linker_flags(KUBERNETES_VERSION),
         {"kubelet": "k8s.io/kubernetes/cmd/kubelet", "agnhost": "k8s.io/kubernetes/test/images/agnhost"},

@@ -86,9 +86,11 @@ class SuperRequest:
         return Links(below, self.shown)
 
 
-async def dialled(
-    connection: Connection, super_id: str
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Credentials]:
+Dialled = tuple[asyncio.StreamReader, asyncio.StreamWriter, Credentials]
+"""An open connection, and the credentials to send on it."""
+
+
+async def dialled(connection: Connection, super_id: str) -> Dialled:
     """Open a connection to the API server of a super cluster; return it with the credentials to send.
 
     Raises:
@@ -115,9 +117,7 @@ async def dialled(
 
 
 @asynccontextmanager
-async def answered(
-    opened: tuple[asyncio.StreamReader, asyncio.StreamWriter, Credentials], request: SuperRequest, tenant: str
-) -> AsyncIterator[RawResponse]:
+async def answered(opened: Dialled, request: SuperRequest, tenant: str) -> AsyncIterator[RawResponse]:
     """Send a request on a connection, yield the answer that grants it, and close the connection.
 
     Args:

@@ -28,7 +28,7 @@ from vcsync.streams import refusals
 from vcsync.streams.budget import ConnectionBudget
 from vcsync.streams.raw_response import RawResponse
 from vcsync.streams.refusals import Refused
-from vcsync.streams.super_request import CONNECT_SECONDS, SuperRequest, answered, dialled
+from vcsync.streams.super_request import CONNECT_SECONDS, Dialled, SuperRequest, answered, dialled
 
 SHARE_OF_FILES = 0.25
 """Share of the open files for connections to super clusters. Those of clients have the rest; see `serving.connections`."""
@@ -129,8 +129,7 @@ class SuperClusters:
                     raise refusals.not_there(asked.pod)
                 link = await self._link(asked.super_id)
                 deadline.error = refusals.unreachable(asked.super_id)
-                link = await self._found(link, pods, asked, key)
-                connected = await dialled(link.connection, asked.super_id)
+                connected = await self._connected(link, pods, asked, key)
             namespace = names.super_namespace(key, pods.namespace)
             sent = SuperRequest(
                 asked.super_id,
@@ -235,6 +234,21 @@ class SuperClusters:
         for each in ended:
             await each.client.close()
 
+    async def _connected(self, link: _Link, pods: TenantPods, asked: StreamRequest, key: str) -> Dialled:
+        """Connect while the super cluster is asked for the Pod, which must be the copy of the tenant's Pod."""
+        dialling = asyncio.create_task(dialled(link.connection, asked.super_id))
+        connected = None
+        try:
+            accepted = await self._found(link, pods, asked, key)
+            if accepted is link:
+                connected = await dialling
+                return connected
+        finally:
+            if connected is None:
+                await _discard(dialling)
+        # The credentials were replaced meanwhile.
+        return await dialled(accepted.connection, asked.super_id)
+
     async def _found(self, link: _Link, pods: TenantPods, asked: StreamRequest, key: str) -> _Link:
         """Check that the super cluster has the copy of the tenant's Pod; return the way whose credentials are accepted."""
         namespace = names.super_namespace(key, pods.namespace)
@@ -272,6 +286,15 @@ class SuperClusters:
             if newer is link:
                 raise
             return newer, await call(newer.client)
+
+
+async def _discard(dialling: asyncio.Task[Dialled]) -> None:
+    """Close a connection that is being opened, or is open, and has no use."""
+    dialling.cancel()
+    [done] = await asyncio.gather(dialling, return_exceptions=True)
+    if not isinstance(done, BaseException):
+        _, writer, _ = done
+        writer.transport.abort()
 
 
 class _Deadline:

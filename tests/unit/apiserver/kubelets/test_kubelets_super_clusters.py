@@ -358,3 +358,25 @@ async def test_usage_needs_a_pool_that_can_be_read(clusters: SuperClusters, pool
     with pytest.raises(StatusError) as caught:
         await clusters.usage(PODS, "r1")
     assert caught.value.code == 503
+
+
+@pytest.mark.parametrize("slow", [0.0, 0.05], ids=["opened at once", "opened late"])
+async def test_a_refused_pod_leaves_no_connection(
+    r1: ApiServer, clusters: SuperClusters, monkeypatch: pytest.MonkeyPatch, slow: float
+) -> None:
+    """The connection is opened while the super cluster is asked for the Pod."""
+    writers: list[asyncio.StreamWriter] = []
+    dial = super_clusters.dialled
+
+    async def dialled(*arguments: Any) -> Any:
+        await asyncio.sleep(slow)
+        opened = await dial(*arguments)
+        writers.append(opened[1])
+        return opened
+
+    monkeypatch.setattr(super_clusters, "dialled", dialled)
+    r1.objects[PLACE] = copy(uid="another")
+    for _ in range(3):
+        assert (await refused(clusters, EXEC)).code == 404
+    await asyncio.sleep(2 * slow)
+    assert all(each.transport.is_closing() for each in writers)

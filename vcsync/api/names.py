@@ -116,12 +116,17 @@ NODE_PORTS_DOMAIN: Final = "nodeports.transparency.tenancy.x-k8s.io"
 NODE_PORTS_PREFIX: Final = f"{NODE_PORTS_DOMAIN}/"
 """Prefix of annotations on a tenant Service, one per super cluster id: JSON object, `<port>/<protocol>` to the port on which the
 nodes of that super cluster listen; `healthCheck` for `spec.healthCheckNodePort`."""
+DISRUPTIONS_DOMAIN: Final = "disruptions.tenancy.x-k8s.io"
+DISRUPTIONS_PREFIX: Final = f"{DISRUPTIONS_DOMAIN}/"
+"""Prefix of annotations on a tenant PodDisruptionBudget, one per super cluster id, while nodes are drained: JSON object, `floor`
+is the number of healthy Pods that evictions in that super cluster leave there."""
 
 OWN_DOMAINS: Final = (
     "tenancy.x-k8s.io",
     "transparency.tenancy.x-k8s.io",
     INGRESS_DOMAIN,
     NODE_PORTS_DOMAIN,
+    DISRUPTIONS_DOMAIN,
     "hollow.tenancy.x-k8s.io",
     "scheduler.virtualcluster.io",
     PLACEMENT_DOMAIN,

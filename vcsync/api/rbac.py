@@ -183,6 +183,11 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
             verbs=(*READ, "create", "patch", "delete"),
         ),
         Grant(
+            group="policy",
+            resources=("poddisruptionbudgets",),
+            verbs=(*READ, "create", "patch", "delete"),
+        ),
+        Grant(
             group=CORE,
             resources=("pods/status", "pods/ephemeralcontainers", "pods/resize"),
             verbs=("patch",),
@@ -226,6 +231,9 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
             verbs=READ,
         ),
         Grant(group="networking.k8s.io", resources=("networkpolicies",), verbs=READ),
+        Grant(group="policy", resources=("poddisruptionbudgets",), verbs=READ),
+        # Each syncer annotates a budget with the Pods that evictions leave in its super cluster, and changes nothing else.
+        Grant(group="policy", resources=("poddisruptionbudgets/status",), verbs=("patch",)),
         Grant(group=CORE, resources=("pods/binding",), verbs=("create",)),
         Grant(group=CORE, resources=("pods/status",), verbs=("patch",)),
         Grant(group=CORE, resources=("pods",), verbs=("delete",)),

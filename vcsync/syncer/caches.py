@@ -53,6 +53,10 @@ class _NodeName(Struct, gc=False, rename="camel"):
     node_name: str = ""
 
 
+class _Cordon(Struct, gc=False):
+    unschedulable: bool = False
+
+
 class _Phase(Struct, gc=False):
     phase: str = ""
 
@@ -167,6 +171,7 @@ class SuperCaches(_Side):
         enqueue: called with every item whose object in the super cluster changed.
         wake: called with every object of the super cluster that changed.
         on_node: called with the name of a node that changed.
+        on_cordon: called with the name of a node that has become unschedulable, or schedulable again.
         on_pod: called with every change of a Pod.
         on_read: called with every optional resource once its objects have been read.
     """
@@ -179,6 +184,7 @@ class SuperCaches(_Side):
         enqueue: Enqueue,
         wake: Wake,
         on_node: Callable[[str], None],
+        on_cordon: Callable[[str], None] = lambda _: None,
         on_pod: Callable[[Change], None] = lambda _: None,
         on_read: Callable[[Resource], None] = lambda _: None,
     ) -> None:
@@ -187,7 +193,9 @@ class SuperCaches(_Side):
         self._enqueue = enqueue
         self._wake = wake
         self._on_node = on_node
+        self._on_cordon = on_cordon
         self._on_pod = on_pod
+        self._cordoned: set[str] = set()
         self._pods_on: Counter[tuple[str, str]] = Counter()
         self._bytes_in: Counter[str] = Counter()
         self.optional = _optional(kinds)
@@ -250,6 +258,12 @@ class SuperCaches(_Side):
         """Return the number of a tenant's Pods that are bound to a node."""
         return self._pods_on[(tenant, node)]
 
+    def on_cordoned_nodes(self, tenant: str, super_namespace: str) -> Iterator[Envelope]:
+        """Yield a tenant's Pods in a super namespace on nodes that are unschedulable. It costs nothing if there are none."""
+        nodes = {node for node in self._cordoned if self._pods_on[(tenant, node)]}
+        if nodes:
+            yield from (pod for pod in self.items(PODS, super_namespace) if node_of(pod) in nodes)
+
     def bytes_in(self, super_namespace: str) -> int:
         """Return the bytes that a super namespace and its objects take; see `store_budget.stored_bytes`."""
         return self._bytes_in[super_namespace]
@@ -302,8 +316,18 @@ class SuperCaches(_Side):
 
     def _node_changed(self, change: Change) -> None:
         envelope = change.new if change.new is not None else change.old
-        if envelope is not None:
-            self._on_node(envelope.name)
+        if envelope is None:
+            return
+        name = envelope.name
+        self._on_node(name)
+        cordoned = change.new is not None and _is_cordoned(change.new)
+        if cordoned != (name in self._cordoned):
+            (self._cordoned.add if cordoned else self._cordoned.discard)(name)
+            self._on_cordon(name)
+
+
+def _is_cordoned(node: Envelope) -> bool:
+    return b"unschedulable" in node.spec and decode(node.spec, _Cordon).unschedulable
 
 
 def _ignore(_: Envelope, __: Envelope) -> None:

@@ -276,7 +276,7 @@ class Reconciler:
     async def _execute(self, kind: Kind, item: Item, pair: Pair, plan: Plan) -> None:
         for action in plan.actions:
             repair = await self._drift.repair(
-                action, kind, self._objects.key, item, agreed=self._agreed(item, pair)
+                action, kind, self._objects.key, item, agreed=self._agreed(kind, item, pair)
             )
             try:
                 with self._reserve(kind, item, pair, action):
@@ -498,13 +498,13 @@ class Reconciler:
         entry = self._objects.entry(item)
         return (entry.placement if entry is not None else None), self._context()
 
-    def _agreed(self, item: Item, pair: Pair) -> bool | None:
+    def _agreed(self, kind: Kind, item: Item, pair: Pair) -> bool | None:
         """Return whether both objects agreed, and the tenant's and all other inputs are the same as then.
 
         None: they have not agreed since this process started.
         """
         settled = self._settled.get(item)
-        if pair.v is None or pair.v.deleting:
+        if pair.v is None or pair.v.deleting or kind.follows_status:
             return False
         if settled is None:
             return None

@@ -152,6 +152,7 @@ class Syncer:
             enqueue=self._enqueue_super,
             wake=self._wake,
             on_node=self._node_changed,
+            on_cordon=self._cordon_changed,
             on_pod=self._pod_meter.observe,
             on_read=self._optional_kind_read,
         )
@@ -428,6 +429,12 @@ class Syncer:
         for key, tenant in self._tenants.items():
             if tenant.nodes.shows(node):
                 self._pool.add(key, Item(NODE, "", node))
+
+    def _cordon_changed(self, node: str) -> None:
+        """Reconcile the budgets of tenants with Pods on a node that an operator begins to drain, or gives back."""
+        for key, tenant in self._tenants.items():
+            if self.caches.pods_on(key, node):
+                tenant.enqueue_budgets()
 
     # --- events
 

@@ -26,6 +26,7 @@ from vcsync.syncer.kinds import metadata
 from vcsync.syncer.kinds.event import event_up, regarding
 from vcsync.syncer.kinds.node import without_effect
 from vcsync.syncer.kinds.plan import Dependency, Kind, Notify, TenantContext
+from vcsync.syncer.kinds.poddisruptionbudget import POD_DISRUPTION_BUDGET
 from vcsync.syncer.kinds.runtime import runtime_class_dependency, runtime_classes
 from vcsync.syncer.kubelet_api.server import SuperPod
 from vcsync.syncer.kubelet_api.service import KubeletApi, ServedTenant
@@ -352,6 +353,10 @@ class TenantSync:
             else:
                 del self._runtime_classes[name]
             self.enqueue_in_steps(self._waiting.wake(self.key, runtime_class_dependency(name)))
+
+    def enqueue_budgets(self) -> None:
+        """Enqueue the PodDisruptionBudgets, because Pods have to leave a node, or may stay again."""
+        self.enqueue_in_steps(self.objects.tenant_caches.items(POD_DISRUPTION_BUDGET))
 
     def enqueue_in_steps(self, items: Iterable[Item]) -> None:
         """Enqueue any number of items, in steps."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -235,6 +236,14 @@ class TenantObjects:
         """Return whether the tenant's watch reported the deletion of exactly this object."""
         return self.tenant_caches.deletion_seen(resource, namespace, name, uid)
 
+    def on_cordoned_nodes(self, namespace: str) -> Iterator[Envelope]:
+        """Yield the copies of the Pods of a tenant namespace on nodes that are unschedulable."""
+        return self.super_caches.on_cordoned_nodes(self.key, self.super_namespace(namespace))
+
+    def turn(self, seconds: float) -> int:
+        """Return the number of the present period of this many seconds, by the time of day."""
+        return int(time.time() // seconds)
+
     def with_unselected(self, unselected: Unselected) -> TenantObjects | ObjectsWithUnselected:
         """Return a view that also contains objects that the caches do not select."""
         return ObjectsWithUnselected(self, unselected) if unselected else self
@@ -271,6 +280,8 @@ class ObjectsWithUnselected:
         self.tenant = objects.tenant
         self.placement = objects.placement
         self.deletion_seen = objects.deletion_seen
+        self.on_cordoned_nodes = objects.on_cordoned_nodes
+        self.turn = objects.turn
 
     def super(self, resource: Resource, namespace: str, name: str) -> Envelope | None:
         """Return the super cluster's object, by its super namespace."""

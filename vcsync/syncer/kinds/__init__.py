@@ -10,6 +10,7 @@ from vcsync.syncer.kinds.namespace import NAMESPACE
 from vcsync.syncer.kinds.networkpolicy import NETWORK_POLICY
 from vcsync.syncer.kinds.plan import Kind
 from vcsync.syncer.kinds.pod import POD
+from vcsync.syncer.kinds.poddisruptionbudget import POD_DISRUPTION_BUDGET
 from vcsync.syncer.kinds.secret import SECRET
 from vcsync.syncer.kinds.service import SERVICE
 from vcsync.syncer.kinds.serviceaccount import SERVICE_ACCOUNT
@@ -20,6 +21,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         for kind in (
             NAMESPACE,
             NETWORK_POLICY,
+            POD_DISRUPTION_BUDGET,
             SERVICE_ACCOUNT,
             CONFIG_MAP,
             SECRET,

@@ -50,7 +50,12 @@ _IN_TENANTS = frozenset(
         names.TRANSPARENT_CLUSTER_IP,
     }
 )
-_DOMAINS_IN_TENANTS = (names.PLACEMENT_DOMAIN, names.INGRESS_DOMAIN, names.NODE_PORTS_DOMAIN)
+_DOMAINS_IN_TENANTS = (
+    names.PLACEMENT_DOMAIN,
+    names.INGRESS_DOMAIN,
+    names.NODE_PORTS_DOMAIN,
+    names.DISRUPTIONS_DOMAIN,
+)
 """Keys and domains of vcsync that are valid on tenants' objects: tenants may set them, or vcsync sets them."""
 _OWN_PREFIXES = ("tenancy.x-k8s.io", "transparency.tenancy.x-k8s.io")
 

@@ -12,21 +12,8 @@ from typing import Any
 from vcsync.kube.resources import NETWORK_POLICIES
 from vcsync.objects.envelope import Envelope, untyped
 from vcsync.objects.merge_patch import create_merge_patch
-from vcsync.syncer.kinds import metadata, namespace_selector
-from vcsync.syncer.kinds.plan import (
-    EMPTY,
-    Create,
-    Kind,
-    Notify,
-    Parts,
-    Plan,
-    TenantContext,
-    View,
-    Wait,
-)
-
-NOT_ENFORCED = "NotEnforced"
-"""Event reason: a selector uses labels that the copies of Pods or Namespaces do not have."""
+from vcsync.syncer.kinds import metadata, namespace_selector, stripped_selector
+from vcsync.syncer.kinds.plan import EMPTY, Create, Kind, Parts, Plan, TenantContext, View
 
 
 def plan(  # noqa: PLR0911 - each return is a case of its own
@@ -37,7 +24,7 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
         return EMPTY if p is None else metadata.orphan(NETWORK_POLICIES, p, p.name, context, view)
     spec: dict[str, Any] = untyped(v.spec) if v.spec else {}
     if (unknown := sorted(_stripped_keys(spec, context))) and not v.deleting:
-        return _not_enforced(v, unknown)
+        return stripped_selector.not_enforced(NETWORK_POLICIES, v, unknown[0])
     wanted = convert(spec, context)
     if p is None:
         if v.deleting:
@@ -90,32 +77,13 @@ def _peer(peer: Mapping[str, Any], context: TenantContext) -> dict[str, Any]:
 
 def _stripped_keys(spec: Mapping[str, Any], context: TenantContext) -> Iterator[str]:
     """Yield the keys of selectors that copies of Pods and Namespaces do not have."""
-    yield from _stripped(spec.get("podSelector"), context)
+    yield from stripped_selector.keys(spec.get("podSelector"), context)
     for field, peers in (("ingress", "from"), ("egress", "to")):
         for rule in spec.get(field) or ():
             for peer in rule.get(peers) or ():
-                yield from _stripped(peer.get("podSelector"), context)
-                namespaces = _stripped(peer.get("namespaceSelector"), context)
+                yield from stripped_selector.keys(peer.get("podSelector"), context)
+                namespaces = stripped_selector.keys(peer.get("namespaceSelector"), context)
                 yield from (key for key in namespaces if key != namespace_selector.NAMESPACE_NAME)
-
-
-def _stripped(selector: Mapping[str, Any] | None, context: TenantContext) -> Iterator[str]:
-    if selector is None:
-        return
-    keys = [*(selector.get("matchLabels") or ())]
-    keys += [each.get("key", "") for each in selector.get("matchExpressions") or ()]
-    yield from (key for key in keys if metadata.is_stripped(key, context))
-
-
-def _not_enforced(v: Envelope, unknown: list[str]) -> Plan:
-    message = (
-        f"a selector uses the label {unknown[0]}, which the clusters your Pods run on do not get: this policy, or its last "
-        "change, is not enforced there; use labels of your own"
-    )
-    return Plan(
-        (Notify("Warning", NOT_ENFORCED, message),),
-        Wait(f"NetworkPolicy {v.name}: a selector uses the label {unknown[0]}, which is not copied"),
-    )
 
 
 NETWORK_POLICY = Kind(

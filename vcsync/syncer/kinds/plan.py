@@ -8,7 +8,7 @@ reconciles the item again when one of its inputs has changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
@@ -213,6 +213,12 @@ class View(Protocol):
     def deletion_seen(self, resource: Resource, namespace: str, name: str, uid: str) -> bool:
         """Return whether the tenant's watch reported the deletion of exactly this object, so that no live read is needed."""
 
+    def on_cordoned_nodes(self, namespace: str) -> Iterator[Envelope]:
+        """Yield the copies of the Pods of a tenant namespace on nodes that are unschedulable, as those being drained are."""
+
+    def turn(self, seconds: float) -> int:
+        """Return the number of the present period of this many seconds. Syncers of other super clusters count alike."""
+
 
 class Parts(Struct, frozen=True):
     """The raw parts of an object that a cache has to keep for a kind."""
@@ -258,6 +264,8 @@ class Kind(Struct, frozen=True, kw_only=True):
     """Whether the tenant's objects may be large and are cached as digests. The engine reads them to plan."""
     optional: bool = False
     """Whether servers may lack the kind, or the right to read it: its objects then wait, and everything else is synced."""
+    follows_status: bool = False
+    """Whether p's spec also follows its status and other objects, so that a change of it alone is no repair of a drift."""
     upward: bool = False
     """Whether parts of p are copied up, so that a change of p needs a reconcile even if p is as desired."""
     related: tuple[Related, ...] = ()

@@ -193,6 +193,27 @@ def own_namespaces(selector: Json, tenant: Tenant) -> Json:
     return {**own, "matchExpressions": expressions} if expressions else own
 
 
+def budget(found: Json) -> Json:
+    """Return the expected fields of the copy of a PodDisruptionBudget. Its `minAvailable` changes while nodes are drained."""
+    return {"spec.selector": (found.get("spec") or {}).get("selector"), "spec.minAvailable is a number": True}
+
+
+def budget_there(found: Json) -> Json:
+    """Return these fields of a copy, without the label that restricts the selector to Pods of the tenant."""
+    spec = found.get("spec") or {}
+    selector = spec.get("selector")
+    if selector is not None:
+        match = dict(selector.get("matchLabels") or {})
+        rest = {key: value for key, value in selector.items() if key != "matchLabels"}
+        if match.pop(keys.CLUSTER, None) is None:
+            rest["selects Pods of others"] = True
+        selector = {**rest, **({"matchLabels": match} if match else {})}
+    return {
+        "spec.selector": selector,
+        "spec.minAvailable is a number": isinstance(spec.get("minAvailable"), int),
+    }
+
+
 def service(found: Json) -> Json:
     """Return the fields of a Service except those that each cluster allocates by itself."""
     spec = found.get("spec") or {}

@@ -32,6 +32,7 @@ OUR_DOMAINS = (
     "tenancy.x-k8s.io",
     "transparency.tenancy.x-k8s.io",
     "ingress.transparency.tenancy.x-k8s.io",
+    "disruptions.tenancy.x-k8s.io",
     "scheduler.virtualcluster.io",
     "placement.scheduler.virtualcluster.io",
 )

@@ -46,6 +46,14 @@ def _service_goes(service: Json, _: Tenant) -> bool:
     return place(service) != ("default", "kubernetes") and not (service.get("spec") or {}).get("externalIPs")
 
 
+def _budget_goes(budget: Json, tenant: Tenant) -> bool:
+    """Return whether a PodDisruptionBudget is synced: it selects by labels that copies of Pods have."""
+    selector = (budget.get("spec") or {}).get("selector") or {}
+    used = [*(selector.get("matchLabels") or {})]
+    used += [each["key"] for each in selector.get("matchExpressions") or ()]
+    return not any(convert.stays(key, tenant) for key in used)
+
+
 def _endpoints_go(endpoints: Json, tenant: Tenant) -> bool:
     """Return whether Endpoints are synced: a Service with a selector gets its Endpoints from each cluster's controller."""
     namespace, name = place(endpoints)
@@ -90,6 +98,13 @@ CONTENTS = (
         "networkpolicies",
         convert.network_policy,
         convert.network_policy,
+        stray=lambda found: keys.CLUSTER in annotations(found),
+    ),
+    Content(
+        "poddisruptionbudgets",
+        convert.budget,
+        convert.budget_there,
+        goes=_budget_goes,
         stray=lambda found: keys.CLUSTER in annotations(found),
     ),
     Content("services", convert.service, convert.service, goes=_service_goes),

@@ -32,9 +32,9 @@ _CORE = (
     "endpoints",
     "resourcequotas",
 )
-_NETWORKING = ("/apis/networking.k8s.io/v1/networkpolicies",)
-TENANT_KINDS = (*(f"/api/v1/{kind}" for kind in (*_CORE, "nodes", "events")), *_NETWORKING)
-SUPER_KINDS = (*(f"/api/v1/{kind}" for kind in (*_CORE, "nodes")), *_NETWORKING)
+_RULES = ("/apis/networking.k8s.io/v1/networkpolicies", "/apis/policy/v1/poddisruptionbudgets")
+TENANT_KINDS = (*(f"/api/v1/{kind}" for kind in (*_CORE, "nodes", "events")), *_RULES)
+SUPER_KINDS = (*(f"/api/v1/{kind}" for kind in (*_CORE, "nodes")), *_RULES)
 _OURS = "/apis/tenancy.x-k8s.io/v1alpha1"
 META_KINDS = (f"{_OURS}/virtualclusters", f"{_OURS}/superclusters", f"{_OURS}/namespaceplacements")
 

@@ -172,7 +172,9 @@ class MemoryCluster:
             ):
                 raise Conflict(Status(409, "Conflict", condition), endpoint=self.name)
         changed = {
-            field: value for field, value in patch.items() if (field == "status") == (subresource == "status")
+            field: value
+            for field, value in patch.items()
+            if field == "metadata" or (field == "status") == (subresource == "status")
         }
         body = merge_patch(found, changed)
         self.put(resource, name, namespace, **body)

@@ -176,8 +176,12 @@ def correct() -> Draft:
             {"to": [{"ipBlock": {"cidr": "192.0.2.0/24"}}], "ports": [{"port": 443}]},
         ],
     }
+    budget = made("web", "shop", spec={"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}})
+    unenforced = made("os", "shop", spec={"selector": {"matchLabels": {"kubernetes.io/os": "linux"}}})
     for kind, source in (
         ("networkpolicies", policy),
+        ("poddisruptionbudgets", budget),
+        ("poddisruptionbudgets", unenforced),
         ("configmaps", settings),
         ("configmaps", root_ca),
         ("secrets", password),
@@ -214,6 +218,9 @@ def correct() -> Draft:
         draft.add(super_id, "configmaps", made("kube-root-ca.crt", SHOP, data={"ca.crt": "super"}))
         draft.add(super_id, "secrets", copied(password, type="Opaque"))
         draft.add(super_id, "serviceaccounts", copied(account, automountServiceAccountToken=False))
+        match = {"app": "web", "tenancy.x-k8s.io/cluster": ACME}
+        closed = {"minAvailable": 2**31 - 1, "selector": {"matchLabels": match}}
+        draft.add(super_id, "poddisruptionbudgets", copied(budget, spec=closed))
         address = {"r1": "10.9.0.7", "r2": "10.8.0.7"}[super_id]
         service = copied(front, annotations={"tenancy.x-k8s.io/clusterIP": "10.1.0.5"})
         service["spec"]["clusterIP"] = address
@@ -500,6 +507,21 @@ DEFECTS: list[tuple[str, Callable[[Draft], None], list[str]]] = [
         ["stale r1 serviceaccounts default"],
     ),
     (
+        "PodDisruptionBudget selector",
+        _set("r1", "poddisruptionbudgets", "web", "spec|selector|matchLabels|app", "api"),
+        ["stale r1 poddisruptionbudgets web"],
+    ),
+    (
+        "PodDisruptionBudget of other tenants' Pods",
+        _set("r1", "poddisruptionbudgets", "web", "spec|selector", {"matchLabels": {"app": "web"}}),
+        ["stale r1 poddisruptionbudgets web"],
+    ),
+    (
+        "PodDisruptionBudget that no super cluster can count",
+        _set("r1", "poddisruptionbudgets", "web", "spec|minAvailable", "50%"),
+        ["stale r1 poddisruptionbudgets web"],
+    ),
+    (
         "Service port",
         _set("r1", "services", "front", "spec|ports", [{"name": "http", "port": 81}]),
         ["stale r1 services front"],
@@ -708,6 +730,7 @@ def test_all_objects_of_a_missing_super_namespace_are_missing() -> None:
             "secrets",
             "serviceaccounts",
             "networkpolicies",
+            "poddisruptionbudgets",
             "services",
             "endpoints",
         )
@@ -729,6 +752,7 @@ def test_objects_left_after_a_removed_placement_are_foreign() -> None:
             "secrets",
             "serviceaccounts",
             "networkpolicies",
+            "poddisruptionbudgets",
             "services",
             "endpoints",
         )

@@ -24,6 +24,7 @@ from vcsync.kube.resources import (
     NAMESPACES,
     NETWORK_POLICIES,
     NODES,
+    POD_DISRUPTION_BUDGETS,
     PODS,
     ROLE_BINDINGS,
     RUNTIME_CLASSES,
@@ -223,6 +224,50 @@ async def test_a_pod_is_created_and_its_node_and_status_are_copied_up(stage: Sta
         stage.node("n2")
         stage.tenant.remove(PODS, "web", "shop")
         await until(lambda: stage.here(PODS, "web") is None)
+
+
+async def test_a_cordon_opens_the_budgets_of_pods_on_the_node_and_its_end_closes_them(stage: Stage) -> None:
+    stage.pod("web")
+    claim = f"{names.DISRUPTIONS_PREFIX}r1"
+    counted = {"observedGeneration": 1, "currentHealthy": 1, "desiredHealthy": 0, "disruptionsAllowed": 1}
+    stage.tenant.put(
+        POD_DISRUPTION_BUDGETS,
+        "web",
+        "shop",
+        metadata={"uid": "uid-of-budget", "generation": 1},
+        spec={"minAvailable": 0, "selector": {}},
+        status=counted,
+    )
+
+    def minimum() -> int:
+        found = stage.here(POD_DISRUPTION_BUDGETS, "web")
+        return found["spec"]["minAvailable"] if found is not None else -1
+
+    def published() -> bool:
+        found = stage.tenant.found(POD_DISRUPTION_BUDGETS, "web", "shop")
+        return claim in ((found or {})["metadata"].get("annotations") or {})
+
+    async with stage.running() as syncer:
+        await until(lambda: stage.here(PODS, "web") and minimum() > 1)
+        stage.runs("web")
+        found = stage.here(POD_DISRUPTION_BUDGETS, "web")
+        assert found is not None
+        metadata = {**found["metadata"], "generation": 1}
+        stage.below.put(
+            POD_DISRUPTION_BUDGETS, "web", PLACE, **{**found, "metadata": metadata, "status": counted}
+        )
+        await until(lambda: not tenant_status(syncer)["queued"])
+        assert not published()
+        node = stage.below.found(NODES, "n1")
+        assert node is not None
+        stage.below.put(NODES, "n1", **{**node, "spec": {"unschedulable": True}})
+        await until(lambda: published() and minimum() == 0)
+        waiting = [each["reason"] for each in tenant_status(syncer)["waiting"]]
+        assert any("PodDisruptionBudget web: Pods are on an unschedulable node" in each for each in waiting)
+        stage.below.put(NODES, "n1", **{**node, "spec": {}})
+        await until(lambda: not published() and minimum() > 1)
+        await until(lambda: not tenant_status(syncer)["waiting"])
+        assert samples(syncer)[("vcsync_syncer_drift_repairs_total", "r1")] == 0
 
 
 async def test_a_changed_node_changes_its_virtual_nodes(stage: Stage) -> None:

@@ -189,7 +189,7 @@ class SuperCluster:
         action = self.in_flight.pop()
         side = self.tenant if action.side == "tenant" else self.server
         if action.side == "tenant":
-            assert set(action.patch["metadata"]["annotations"]) and set(action.patch) == {"metadata"}
+            assert set(action.patch) == {"metadata"}
         done = side.patch(action.patch)
         self.writes += done
         self.see(v=action.side == "tenant", p=action.side == "super", pods=False)

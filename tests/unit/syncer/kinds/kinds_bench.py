@@ -68,6 +68,8 @@ class Bench:
         self.notices: list[Notify] = []
         self.seen_gone: set[str] = set()
         self.ensured: list[str] = []
+        self.leaving: list[Envelope] = []
+        """Copies of Pods on unschedulable nodes."""
         self._uids = itertools.count(1)
 
     # --- What tests set up ---
@@ -146,6 +148,12 @@ class Bench:
 
     def deletion_seen(self, resource: Resource, namespace: str, name: str, uid: str) -> bool:
         return uid in self.seen_gone
+
+    def on_cordoned_nodes(self, namespace: str) -> Iterator[Envelope]:
+        return iter(self.leaving if namespace == "shop" else ())
+
+    def turn(self, seconds: float) -> int:
+        return int(NOW.timestamp() // seconds)
 
     def _envelope(self, key: Key) -> Envelope | None:
         stored = self.objects.get(key)

@@ -128,7 +128,7 @@ class Evictions(RuleBasedStateMachine):
                 assert claim["floor"] <= minimum
 
 
-Evictions.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+Evictions.TestCase.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
 TestEvictions = Evictions.TestCase
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator, Mapping
+from random import Random
 from typing import Any
 
 from vcsync.api import names
@@ -252,7 +253,8 @@ class World:
 
     def is_closed(self) -> bool:
         return all(
-            each.server.stored["spec"]["minAvailable"] == CLOSED and not each.in_flight
+            each.server.stored["spec"]["minAvailable"] == CLOSED
+            and not any(action.side == "super" for action in each.in_flight)
             for each in self.supers.values()
         )
 
@@ -262,9 +264,14 @@ class World:
             self.server.patch({"spec": {"minAvailable": minimum}})
         self.least = min(self.least, minimum)
 
-    def evict(self, super_id: str, name: str) -> bool:
-        if self.is_closed():
+    def see_closed(self) -> None:
+        """Forget what the tenant demanded before, once all copies are closed and all syncers have seen the change."""
+        generation = self.server.stored["metadata"]["generation"]
+        seen = all(each.cached_v["metadata"]["generation"] == generation for each in self.supers.values())
+        if seen and self.is_closed():
             self.least = self.server.stored["spec"]["minAvailable"]
+
+    def evict(self, super_id: str, name: str) -> bool:
         there = self.supers[super_id]
         was_ready = there.pods[name]
         if not there.evict(name):
@@ -340,3 +347,78 @@ class World:
 
 def _envelope(stored: Json) -> Envelope:
     return parse(json.dumps(stored).encode())
+
+
+def wander(world: World, random: Random, steps: int) -> None:
+    """Let everybody act in an order that a random number generator chooses, each from caches of any age."""
+    supers = list(world.supers.values())
+    for there in supers:
+        there.cordoned = {name for name in there.pods if random.random() < 0.6}
+    # In each history others are slow.
+    weights = [weight * random.choice((0.1, 1, 1, 3)) for weight in _WEIGHTS]
+    for _ in range(steps):
+        world.see_closed()
+        there = random.choice(supers)
+        match random.choices(_ACTS, weights)[0]:
+            case "see":
+                there.see(v=random.random() < 0.6, p=random.random() < 0.6, pods=random.random() < 0.6)
+            case "plan":
+                if not there.in_flight:
+                    there.plan(world)
+            case "act":
+                there.act()
+            case "restart":
+                there.restart()
+            case "count":
+                if random.random() < 0.7:
+                    world.count_in_super(there.id)
+                if random.random() < 0.7:
+                    there.controller.see_budget()
+                there.controller.count()
+            case "tenant counts":
+                if random.random() < 0.7:
+                    world.controller.pods = {name: ready for name, (_, ready) in world.known.items()}
+                if random.random() < 0.7:
+                    world.controller.see_budget()
+                world.controller.count()
+            case "evict":
+                if found := sorted(set(there.pods) - there.doomed):
+                    world.evict(there.id, random.choice(found))
+            case "end":
+                world.delete_doomed(there.id)
+            case "report":
+                world.report(there.id)
+            case "replace":
+                world.replace(there.id)
+            case "start":
+                world.start(there.id)
+            case "cordon":
+                there.cordoned = {name for name in there.pods if random.random() < 0.5}
+            case "uncordon":
+                there.cordoned = set()
+            case "change":
+                world.demand(random.randint(0, world.replicas))
+            case "time":
+                world.time += 1
+
+
+_ACTS, _WEIGHTS = zip(
+    *(
+        ("see", 8),
+        ("plan", 8),
+        ("act", 8),
+        ("restart", 0.2),
+        ("count", 8),
+        ("tenant counts", 6),
+        ("evict", 8),
+        ("end", 3),
+        ("report", 4),
+        ("replace", 3),
+        ("start", 3),
+        ("cordon", 0.4),
+        ("uncordon", 0.1),
+        ("change", 0.2),
+        ("time", 0.2),
+    ),
+    strict=True,
+)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
-from disruption_world import World
+from disruption_world import World, wander
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -122,17 +123,40 @@ class Evictions(RuleBasedStateMachine):
 
     @invariant()
     def floors_are_enforced(self) -> None:
+        self.world.see_closed()
         for super_id, claim in self.world.claims().items():
             minimum = self.world.supers[super_id].server.stored["spec"]["minAvailable"]
             if claim["generation"] == self.world.server.stored["metadata"]["generation"]:
                 assert claim["floor"] <= minimum
 
 
-Evictions.TestCase.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+Evictions.TestCase.settings = settings(max_examples=30, stateful_step_count=50, deadline=None)
 TestEvictions = Evictions.TestCase
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    pods=st.lists(st.integers(1, 3), min_size=1, max_size=3),
+    spare=st.integers(0, 3),
+)
+def test_long_histories_never_disrupt_more_than_the_budget_allows(
+    seed: int, pods: list[int], spare: int
+) -> None:
+    world = World(max(0, sum(pods) - spare), dict(zip(SUPERS, pods, strict=False)))
+    wander(world, Random(seed), 400)
+
+
+def test_long_histories_evict_pods() -> None:
+    evicted = 0
+    for seed in range(20):
+        world = World(3, {"r1": 2, "r2": 2})
+        wander(world, Random(seed), 400)
+        evicted += world.evicted
+    assert evicted > 20, "the histories show nothing"
+
+
+@settings(max_examples=40, deadline=None)
 @given(
     pods=st.lists(st.integers(0, 4), min_size=1, max_size=3).filter(sum),
     spare=st.integers(1, 2),

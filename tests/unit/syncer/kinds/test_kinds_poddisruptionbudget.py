@@ -232,6 +232,22 @@ def test_another_super_clusters_drain_makes_this_one_publish_what_it_keeps(shop:
     assert claim(shop) is None
 
 
+def test_a_count_for_an_earlier_spec_of_the_copy_is_not_published(shop: Bench) -> None:
+    """It may still include Pods that were evicted under that spec."""
+    put(shop)
+    settle(shop)
+    counted(shop, "tenant", 4)
+    counted(shop, "super", 2, desired=CLOSED)
+    claims_of(shop, r2={"floor": 2, "generation": 1, "draining": True})
+    shop.edit("super", POD_DISRUPTION_BUDGETS, "web", {"spec": {"minAvailable": 1}})
+    settle(shop)
+    assert below(shop)["minAvailable"] == CLOSED
+    assert claim(shop) is None
+    counted(shop, "super", 1, desired=CLOSED)
+    settle(shop)
+    assert claim(shop) == {"floor": 1, "generation": 1}
+
+
 def test_claims_that_do_not_count_are_removed(shop: Bench) -> None:
     put(shop)
     settle(shop)

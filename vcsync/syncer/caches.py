@@ -196,6 +196,7 @@ class SuperCaches(_Side):
         self._on_cordon = on_cordon
         self._on_pod = on_pod
         self._cordoned: set[str] = set()
+        self._leaving: dict[str, list[Envelope]] = {}
         self._pods_on: Counter[tuple[str, str]] = Counter()
         self._bytes_in: Counter[str] = Counter()
         self.optional = _optional(kinds)
@@ -258,11 +259,19 @@ class SuperCaches(_Side):
         """Return the number of a tenant's Pods that are bound to a node."""
         return self._pods_on[(tenant, node)]
 
-    def on_cordoned_nodes(self, tenant: str, super_namespace: str) -> Iterator[Envelope]:
-        """Yield a tenant's Pods in a super namespace on nodes that are unschedulable. It costs nothing if there are none."""
-        nodes = {node for node in self._cordoned if self._pods_on[(tenant, node)]}
-        if nodes:
-            yield from (pod for pod in self.items(PODS, super_namespace) if node_of(pod) in nodes)
+    def on_cordoned_nodes(self, super_namespace: str) -> Iterator[Envelope]:
+        """Yield the Pods in a super namespace on nodes that are unschedulable.
+
+        It costs nothing while all nodes are schedulable. Otherwise a tenant may ask for each of any number of budgets, so the
+        Pods are looked for once after each change of a Pod of the namespace.
+        """
+        if not self._cordoned:
+            return iter(())
+        found = self._leaving.get(super_namespace)
+        if found is None:
+            found = [pod for pod in self.items(PODS, super_namespace) if node_of(pod) in self._cordoned]
+            self._leaving[super_namespace] = found
+        return iter(found)
 
     def bytes_in(self, super_namespace: str) -> int:
         """Return the bytes that a super namespace and its objects take; see `store_budget.stored_bytes`."""
@@ -275,6 +284,7 @@ class SuperCaches(_Side):
             envelope = change.new if change.new is not None else change.old
             assert envelope is not None  # noqa: S101  a Change has at least one side
             if resource == PODS:
+                self._leaving.pop(envelope.namespace, None)
                 self._count(change)
                 self._on_pod(change)
             if change.new is None and change.reported:
@@ -323,6 +333,7 @@ class SuperCaches(_Side):
         cordoned = change.new is not None and _is_cordoned(change.new)
         if cordoned != (name in self._cordoned):
             (self._cordoned.add if cordoned else self._cordoned.discard)(name)
+            self._leaving.clear()
             self._on_cordon(name)
 
 

@@ -238,7 +238,7 @@ class TenantObjects:
 
     def on_cordoned_nodes(self, namespace: str) -> Iterator[Envelope]:
         """Yield the copies of the Pods of a tenant namespace on nodes that are unschedulable."""
-        return self.super_caches.on_cordoned_nodes(self.key, self.super_namespace(namespace))
+        return self.super_caches.on_cordoned_nodes(self.super_namespace(namespace))
 
     def turn(self, seconds: float) -> int:
         """Return the number of the present period of this many seconds, by the time of day."""

@@ -34,7 +34,7 @@ _Count = Annotated[int, Meta(ge=0, le=CLOSED)]
 
 
 class Claim(Struct, frozen=True, omit_defaults=True):
-    """What a super cluster publishes about itself in an annotation of the tenant's budget."""
+    """The publication of a super cluster about itself, in an annotation of the tenant's budget."""
 
     floor: _Count
     """Number of healthy Pods that evictions leave there."""
@@ -77,7 +77,7 @@ class Leaving(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """What the two sides should have now. At most one of them differs from what they have."""
+    """The state that both sides should have now. At most one of them differs from it."""
 
     minimum: int
     """`minAvailable` of the copy."""

@@ -84,7 +84,7 @@ def plan(v: Envelope | None, p: Envelope | None, context: TenantContext, view: V
 
 
 def _not_enforced(v: Envelope, p: Envelope | None, key: str, context: TenantContext) -> Plan:
-    """Report the budget, and delete a copy that selects by an earlier selector: it would forbid evictions for ever."""
+    """Report the budget, and delete a copy that selects by an earlier selector: it would forbid evictions forever."""
     actions: tuple[Action, ...] = ()
     if p is not None and not p.deleting and metadata.identify(v, p, context) is metadata.Identity.OURS:
         actions = (Delete("super", POD_DISRUPTION_BUDGETS, p.namespace, p.name, p.uid),)

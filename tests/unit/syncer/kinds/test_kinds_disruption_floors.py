@@ -149,11 +149,11 @@ def test_long_histories_never_disrupt_more_than_the_budget_allows(
 
 def test_long_histories_evict_pods() -> None:
     evicted = 0
-    for seed in range(20):
+    for seed in range(30):
         world = World(3, {"r1": 2, "r2": 2})
         wander(world, Random(seed), 400)
         evicted += world.evicted
-    assert evicted > 20, "the histories show nothing"
+    assert evicted > 10, "the histories show nothing"
 
 
 @settings(max_examples=40, deadline=None)

@@ -283,6 +283,16 @@ def test_the_syncers_status_explains_a_retried_error() -> None:
     assert waiting_reason(roles, "other", ("pods", "shop", "web")) == ""
 
 
+def test_the_syncers_status_explains_why_pods_stay_on_a_drained_node() -> None:
+    why = "PodDisruptionBudget web: Pods are on an unschedulable node: it allows no disruption at present"
+    waiting = [{"item": "poddisruptionbudgets/shop/web", "reason": why}]
+    roles = {"syncer/r1": {"tenants": [{"key": "other", "waiting": []}, {"key": "k", "waiting": waiting}]}}
+    assert waiting_reason(roles, "k", ("pods", "shop", "web-1")) == why
+    assert waiting_reason(roles, "k", ("pods", "shop2", "web-1")) == ""
+    assert waiting_reason(roles, "other", ("pods", "shop", "web-1")) == ""
+    assert waiting_reason(roles, "k", ("namespaces", "", "shop")) == ""
+
+
 def test_transitions_are_listed_oldest_first_with_controller_and_version() -> None:
     lines = transition_lines(
         [

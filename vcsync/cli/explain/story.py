@@ -7,6 +7,7 @@ from typing import Any
 from vcsync.api import names
 from vcsync.api.conditions import condition_of
 from vcsync.api.objects import NamespacePlacement, SuperCluster
+from vcsync.kube.resources import POD_DISRUPTION_BUDGETS
 from vcsync.objects.readable_amounts import readable
 from vcsync.scheduling.ledger import Ledger
 from vcsync.scheduling.place import TENANT_QUOTA
@@ -229,6 +230,17 @@ def waiting_reason(roles: Mapping[str, Mapping[str, Any]], key: str, item: Seque
         for drain in _listed(role, "drains"):
             if (drain.get("tenant"), drain.get("namespace")) == (key, item[1]):
                 return f"drains: {drain.get('reason', '')}"
+    return _budget_reason(roles, key, item[1]) if item[0] == "pods" else ""
+
+
+def _budget_reason(roles: Mapping[str, Mapping[str, Any]], key: str, namespace: str) -> str:
+    """Return why Pods of a namespace stay on a node that is being drained."""
+    prefix = f"{POD_DISRUPTION_BUDGETS.plural}/{namespace}/"
+    for role in roles.values():
+        for tenant in _listed(role, "tenants"):
+            for waiting in _listed(tenant, "waiting") if tenant.get("key") == key else ():
+                if str(waiting.get("item")).startswith(prefix):
+                    return str(waiting.get("reason", ""))
     return ""
 
 

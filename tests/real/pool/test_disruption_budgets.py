@@ -97,7 +97,8 @@ def uncordoned_afterwards(pool: Pool) -> Iterator[None]:
         yield
     finally:
         for each in SUPERS:
-            pool.supers[each].kubectl("uncordon", "--all=true")
+            nodes = pool.supers[each].kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}")
+            pool.supers[each].kubectl("uncordon", *nodes.split())
 
 
 @contextmanager
@@ -107,7 +108,7 @@ def least_healthy(space: Space) -> Iterator[list[int]]:
     stop = threading.Event()
 
     def watch() -> None:
-        while not stop.wait(0.02):
+        while not stop.wait(0.05):
             found = healthy(space)
             # Two clusters are not read at the same moment: a number that is too small must be seen again.
             if found < least[-1] and healthy(space) < least[-1]:
@@ -129,10 +130,10 @@ def all_ready(space: Space, count: int) -> bool:
 
 @pytest.fixture
 def web(space: Space) -> Iterator[Space]:
-    """Two Pods in each super cluster, of which the budget demands three."""
+    """Three Pods in each super cluster, of which the budget demands five."""
     with uncordoned_afterwards(space.pool):
-        space.apply(workload("left", 2, on="r1"), workload("right", 2, on="r2"), budget(minAvailable=3))
-        eventually(lambda: all_ready(space, 4))
+        space.apply(workload("left", 3, on="r1"), workload("right", 3, on="r2"), budget(minAvailable=5))
+        eventually(lambda: all_ready(space, 6))
         eventually(lambda: allowed(space) == 1)
         eventually(lambda: [minimum(space, each) for each in SUPERS] == [CLOSED, CLOSED])
         yield space
@@ -164,8 +165,8 @@ def test_drains_of_two_super_clusters_together_honour_the_budget(web: Space) -> 
         web.pool.system.kill("syncer-r1")
         web.pool.system.start("syncer-r1")
         assert all("drained" in each.result() for each in ends)
-        eventually(lambda: all_ready(web, 4))
-    assert least[-1] >= 3
+        eventually(lambda: all_ready(web, 6))
+    assert least[-1] >= 5
     # Evicted Pods are gone in the tenant, and their controllers have made others.
     assert not leaving & {each["metadata"]["name"] for each in web.pods()}
     assert len(before - {each["metadata"]["uid"] for each in web.pods()}) == len(leaving)
@@ -177,26 +178,33 @@ def test_drains_of_two_super_clusters_together_honour_the_budget(web: Space) -> 
 
 @pytest.mark.timeout(400)
 def test_a_drain_waits_for_a_budget_that_allows_nothing_until_the_tenant_changes_it(web: Space) -> None:
-    web.apply(budget(minAvailable=4))
+    web.apply(budget(minAvailable=6))
     eventually(lambda: allowed(web) == 0)
     node = busiest_node(web, "r1")
     with pytest.raises(KubectlError, match=r"timed out|timeout"):
         drain(web, "r1", node, 10)
-    assert healthy(web) == 4
-    waiting = web.pool.system.status("syncer-r1")["tenants"]
-    reasons = [each["reason"] for tenant in waiting for each in tenant["waiting"]]
-    assert any("PodDisruptionBudget web" in each and "allows no disruption" in each for each in reasons), (
-        reasons
+    assert healthy(web) == 6
+    stays = next(each for each in copies(web, "r1") if each["spec"]["nodeName"] == node)
+    endpoint = web.pool.system.endpoint("syncer-r1").removeprefix("http://")
+    name = f"acme/{web.name}/{stays['metadata']['name']}"
+    story = eventually(
+        lambda: (
+            text
+            if "PodDisruptionBudget web: Pods are on an unschedulable node"
+            in (text := web.pool.system.vcsync("explain", "pod", name, "--endpoint", endpoint))
+            else ""
+        )
     )
+    assert "it allows no disruption at present" in story
     web.apply(budget(minAvailable="50%"))
     with least_healthy(web) as least:
         assert "drained" in drain(web, "r1", node)
-    assert least[-1] >= 2
+    assert least[-1] >= 3
 
 
 @pytest.mark.timeout(400)
 def test_a_deleted_budget_lets_a_drain_go_on(web: Space) -> None:
-    web.apply(budget(minAvailable=4))
+    web.apply(budget(minAvailable=6))
     eventually(lambda: allowed(web) == 0)
     node = busiest_node(web, "r1")
     with ThreadPoolExecutor() as threads:
@@ -257,9 +265,7 @@ FORGED = {
 
 
 @pytest.mark.timeout(400)
-def test_forged_claims_hurt_only_the_tenants_own_budget_and_are_removed(web: Space) -> None:
-    web.apply(workload("other", 2, tier="other", on="r1"), budget("other", "other", minAvailable=2))
-    eventually(lambda: all_ready(web, 6))
+def test_forged_claims_are_removed_and_drains_go_on(web: Space) -> None:
     forged = {names.DISRUPTIONS_PREFIX + each: text for each, text in FORGED.items()}
     patch = json.dumps({"metadata": {"annotations": forged}})
     web.kubectl("patch", "poddisruptionbudget", "web", "--type=merge", "-p", patch)
@@ -270,7 +276,6 @@ def test_forged_claims_hurt_only_the_tenants_own_budget_and_are_removed(web: Spa
         end = threads.submit(drain, web, "r1", node, 120)
         eventually(lambda: claims(web))
         web.kubectl("patch", "poddisruptionbudget", "web", "--type=merge", "-p", patch)
-        web.kubectl("delete", "poddisruptionbudget", "other")
         assert "drained" in end.result()
         eventually(lambda: all_ready(web, 6))
     assert least[-1] >= 1

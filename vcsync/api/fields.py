@@ -112,6 +112,11 @@ ImagePrefix = Annotated[
     ),
 ]
 """A registry, with or without the beginning of a path."""
+_HOST_PART = r"([-a-z0-9]|\{tenant\})+"
+HostPattern = Annotated[str, Meta(pattern=rf"^(\*\.)?{_HOST_PART}(\.{_HOST_PART})*$", max_length=253)]
+"""A DNS name, or all names below one as `*.name`. `{tenant}` stands for the name of the tenant."""
+AnnotationPattern = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][-A-Za-z0-9_./]*\*?$", max_length=317)]
+"""Key of an annotation, or the beginning of keys, followed by `*`."""
 Uid = Annotated[str, Meta(max_length=128)]
 Reason = Annotated[str, Meta(max_length=256)]
 Message = Annotated[str, Meta(max_length=32768)]

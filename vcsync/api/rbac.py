@@ -179,9 +179,11 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         ),
         Grant(
             group="networking.k8s.io",
-            resources=("networkpolicies",),
+            resources=("networkpolicies", "ingresses"),
             verbs=(*READ, "create", "patch", "delete"),
         ),
+        # Tenants may use those that the operator publishes.
+        Grant(group="networking.k8s.io", resources=("ingressclasses",), verbs=READ),
         Grant(
             group="policy",
             resources=("poddisruptionbudgets",),
@@ -230,10 +232,11 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
             ),
             verbs=READ,
         ),
-        Grant(group="networking.k8s.io", resources=("networkpolicies",), verbs=READ),
         Grant(group="policy", resources=("poddisruptionbudgets",), verbs=READ),
         # Each syncer annotates a budget with the Pods that evictions leave in its super cluster, and changes nothing else.
         Grant(group="policy", resources=("poddisruptionbudgets/status",), verbs=("patch",)),
+        Grant(group="networking.k8s.io", resources=("networkpolicies", "ingresses"), verbs=READ),
+        Grant(group="networking.k8s.io", resources=("ingresses/status",), verbs=("patch",)),
         Grant(group=CORE, resources=("pods/binding",), verbs=("create",)),
         Grant(group=CORE, resources=("pods/status",), verbs=("patch",)),
         Grant(group=CORE, resources=("pods",), verbs=("delete",)),
@@ -259,7 +262,6 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         Grant(group=CORE, resources=("resourcequotas",), verbs=READ),
         # Events and warnings say that these objects have no effect where the tenant's Pods run. Only metadata is read.
         Grant(group=CORE, resources=("persistentvolumeclaims",), verbs=("list", "watch")),
-        Grant(group="networking.k8s.io", resources=("ingresses",), verbs=("list", "watch")),
         Grant(group="scheduling.k8s.io", resources=("priorityclasses",), verbs=("list", "watch")),
         # It deletes virtual nodes of super clusters that have left the pool, because their syncers are gone as well.
         Grant(group=CORE, resources=("nodes",), verbs=("list", "delete")),

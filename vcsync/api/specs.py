@@ -16,8 +16,10 @@ from vcsync.api.fields import (
     MAX_RESOURCES,
     MAX_SUPER_CLUSTERS,
     Amounts,
+    AnnotationPattern,
     DnsLabel,
     Host,
+    HostPattern,
     ImagePrefix,
     Message,
     ObjectName,
@@ -430,6 +432,40 @@ class ServicePolicy(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = msgspec.field(default="Refuse", name="loadBalancerIP")
 
 
+class IngressPolicy(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Permissions of Ingresses for the ingress controllers of super clusters, which all tenants share."""
+
+    annotations: Annotated[
+        tuple[AnnotationPattern, ...],
+        Meta(max_length=64),
+        about(
+            "Annotations of Ingresses that are copied to super clusters: keys, or beginnings of keys followed by *. They "
+            "configure the ingress controllers, and some of them insert text into their configuration. Empty: none."
+        ),
+    ] = ()
+    hosts: Annotated[
+        tuple[HostPattern, ...],
+        Meta(max_length=64),
+        about(
+            "Hosts that Ingresses may use: names, or *.name for all names below one. {tenant} stands for the name of the "
+            "tenant, as in *.{tenant}.apps.example.com. Empty: any host that nobody else uses."
+        ),
+    ] = ()
+    catch_all: Annotated[
+        Permission,
+        about(
+            "Rules without host, spec.defaultBackend, and spec.tls without hosts: they apply to everybody's requests."
+        ),
+    ] = "Refuse"
+    external_backends: Annotated[
+        Permission,
+        about(
+            "Backends that are no Pods of the tenant: Services of type ExternalName or without selector. Ingress controllers "
+            "would connect to any address that the tenant chooses."
+        ),
+    ] = "Refuse"
+
+
 class VirtualClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     """Settings of a tenant's control plane that syncers and schedulers read."""
 
@@ -486,6 +522,9 @@ class VirtualClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     service_policy: Annotated[
         ServicePolicy, about("Permissions of the tenant's Services for super clusters' networks.")
     ] = ServicePolicy()
+    ingress_policy: Annotated[
+        IngressPolicy, about("Permissions of the tenant's Ingresses for super clusters' ingress controllers.")
+    ] = IngressPolicy()
     priority_classes: Annotated[
         dict[str, ObjectName],
         Meta(max_length=64),

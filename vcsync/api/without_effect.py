@@ -5,11 +5,6 @@ from typing import Any, Final
 
 WITHOUT_EFFECT: Final[Mapping[tuple[str, str], str]] = {
     (
-        "networking.k8s.io",
-        "ingresses",
-    ): "Ingresses are not synced to the clusters that your Pods run on: this one has no effect, unless a controller of "
-    "your own serves it; use a Service of type LoadBalancer or NodePort",
-    (
         "",
         "persistentvolumeclaims",
     ): "PersistentVolumeClaims are not synced to the clusters that your Pods run on: this one is never bound, and Pods "

@@ -16,7 +16,6 @@ from vcsync.kube.client import Client
 from vcsync.kube.events import EventRecorder, ObjectRef
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import (
-    INGRESSES,
     PERSISTENT_VOLUME_CLAIMS,
     PRIORITY_CLASSES,
     Resource,
@@ -24,7 +23,7 @@ from vcsync.kube.resources import (
 from vcsync.objects.envelope import Envelope
 from vcsync.tenancy import TenantHandle
 
-RESOURCES = (INGRESSES, PERSISTENT_VOLUME_CLAIMS, PRIORITY_CLASSES)
+RESOURCES = (PERSISTENT_VOLUME_CLAIMS, PRIORITY_CLASSES)
 NEW_SECONDS = 3600.0
 """Age of an object in seconds up to which an Event is emitted.
 

@@ -14,6 +14,8 @@ from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import (
+    INGRESS_CLASSES,
+    INGRESSES,
     NAMESPACES,
     NODES,
     PODS,
@@ -174,6 +176,8 @@ class SuperCaches(_Side):
         on_cordon: called with the name of a node that has become unschedulable, or schedulable again.
         on_pod: called with every change of a Pod.
         on_read: called with every optional resource once its objects have been read.
+        on_ingress: called with every change of an Ingress, also of those that are not of a tenant.
+        on_ingress_class: called with the name of every IngressClass that changed.
     """
 
     def __init__(
@@ -187,6 +191,8 @@ class SuperCaches(_Side):
         on_cordon: Callable[[str], None] = lambda _: None,
         on_pod: Callable[[Change], None] = lambda _: None,
         on_read: Callable[[Resource], None] = lambda _: None,
+        on_ingress: Callable[[Change], None] = lambda _: None,
+        on_ingress_class: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._on_read = on_read
         self._kinds = kinds
@@ -197,6 +203,8 @@ class SuperCaches(_Side):
         self._on_pod = on_pod
         self._cordoned: set[str] = set()
         self._leaving: dict[str, list[Envelope]] = {}
+        self._on_ingress = on_ingress
+        self._on_ingress_class = on_ingress_class
         self._pods_on: Counter[tuple[str, str]] = Counter()
         self._bytes_in: Counter[str] = Counter()
         self.optional = _optional(kinds)
@@ -207,7 +215,7 @@ class SuperCaches(_Side):
             self.reflectors[resource] = Reflector(
                 client,
                 resource,
-                label_selector=CONTROLLED_SELECTOR,
+                label_selector="" if kind is not None and kind.whole else CONTROLLED_SELECTOR,
                 project=_slim(kind.super_parts) if kind is not None else None,
                 sink=self._router(resource, kind),
             )
@@ -222,23 +230,37 @@ class SuperCaches(_Side):
             label_selector=CONTROLLED_SELECTOR,
             sink=self._router(ROLE_BINDINGS, None),
         )
+        # Only objects of kinds that read them wait for them.
+        self.ingress_classes = Reflector(
+            client,
+            INGRESS_CLASSES,
+            project=_slim(Parts(spec=False, status=False)),
+            sink=self._ingress_class_changed,
+        )
         self._departures: OrderedDict[str, bool] = OrderedDict()
 
     def reflector(self, resource: Resource) -> Reflector | None:
         """Return the reflector of a synced or related resource of the super cluster."""
-        return self.role_bindings if resource == ROLE_BINDINGS else super().reflector(resource)
+        if resource == ROLE_BINDINGS:
+            return self.role_bindings
+        return self.ingress_classes if resource == INGRESS_CLASSES else super().reflector(resource)
 
     async def run(self) -> None:
         """Keep all caches current until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(super().run())
             tasks.create_task(self.role_bindings.run())
-            for resource in self.optional:
-                tasks.create_task(self._report_read(resource))
+            tasks.create_task(self.ingress_classes.run())
+            for kind in self._kinds.values():
+                if kind.optional:
+                    tasks.create_task(self._report_read(kind))
 
-    async def _report_read(self, resource: Resource) -> None:
-        await self.reflectors[resource].wait_synced()
-        self._on_read(resource)
+    async def _report_read(self, kind: Kind) -> None:
+        for resource in (kind.resource, *kind.reads):
+            reflector = self.reflector(resource)
+            if reflector is not None:
+                await reflector.wait_synced()
+        self._on_read(kind.resource)
 
     def items(self, resource: Resource, namespace: str | None = None) -> Iterator[Envelope]:
         """Return all objects of a resource, or those in one super namespace."""
@@ -287,6 +309,8 @@ class SuperCaches(_Side):
                 self._leaving.pop(envelope.namespace, None)
                 self._count(change)
                 self._on_pod(change)
+            if resource == INGRESSES:
+                self._on_ingress(change)
             if change.new is None and change.reported:
                 _remember(self._departures, envelope.annotations.get(names.UID, ""), True)
             if kind is not None:
@@ -335,6 +359,11 @@ class SuperCaches(_Side):
             (self._cordoned.add if cordoned else self._cordoned.discard)(name)
             self._leaving.clear()
             self._on_cordon(name)
+
+    def _ingress_class_changed(self, change: Change) -> None:
+        envelope = change.new if change.new is not None else change.old
+        if envelope is not None:
+            self._on_ingress_class(envelope.name)
 
 
 def _is_cordoned(node: Envelope) -> bool:

@@ -245,6 +245,8 @@ class Drain:
                     continue
                 if found.deleting or belongs_elsewhere(found, tenant, namespace):
                     continue
+                if found.labels.get(names.CONTROLLED) != names.TRUE:
+                    continue
                 try:
                     await self._super.delete(resource, found.name, place, uid=found.uid)
                 except NotFound:

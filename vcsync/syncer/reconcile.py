@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from vcsync.syncer.caches import TOKENS, node_of
 from vcsync.syncer.digests import digest, is_digest
 from vcsync.syncer.drift.detector import DriftDetector
 from vcsync.syncer.executor import Executor, ObjectExists, Stale
+from vcsync.syncer.host_index import HostTaken, Place
 from vcsync.syncer.kinds import metadata, token
 from vcsync.syncer.kinds.plan import (
     Action,
@@ -50,6 +51,8 @@ BRAKED_SECONDS = 60.0
 REFUSED_AGAIN_SECONDS = 60.0
 """Seconds until a write that an API server refused is tried again. A change of the object is handled immediately."""
 
+_UNKNOWN_OUTCOME = 500
+"""Codes of answers from this one on leave open whether the request was executed."""
 _LONGEST_REFUSAL = 700
 """Characters of a super cluster's message that an Event repeats, so that the remedy after it fits into the Event, too."""
 _EXCEEDED = "exceeded quota"
@@ -279,7 +282,7 @@ class Reconciler:
                 action, kind, self._objects.key, item, agreed=self._agreed(kind, item, pair)
             )
             try:
-                with self._reserve(kind, item, pair, action):
+                with self._claim(kind, item, action), self._reserve(kind, item, pair, action):
                     await self._executor.execute(
                         action,
                         self._context(),
@@ -306,6 +309,40 @@ class Reconciler:
         place = self._objects.super_namespace(item.namespace or item.name)
         return self._budget.reserve(place, entry.byte_limit, demand)
 
+    @contextmanager
+    def _claim(self, kind: Kind, item: Item, action: Action) -> Iterator[None]:
+        """Hold what an action claims in the super cluster, so that concurrent writes of other tenants cannot get it.
+
+        If the outcome of the write is unknown, the claim lasts until the item is settled.
+
+        Raises:
+            Stale: somebody else has got it meanwhile.
+        """
+        place = self._objects.place(kind, item)
+        if (
+            kind.claims is None
+            or place is None
+            or not isinstance(action, Create | Patch)
+            or action.side != "super"
+        ):
+            yield
+            return
+        claims = kind.claims(action.body if isinstance(action, Create) else action.patch)
+        try:
+            self._objects.hosts.reserve(Place(*place), self._objects.key, claims)
+        except HostTaken as error:
+            raise Stale("a host belongs to somebody else since the plan was made") from error
+        try:
+            yield
+        except (Stale, ObjectExists, OverBudget, WritesTooFast):
+            self._objects.release(kind, item)
+            raise
+        except ApiError as error:
+            if error.status.code < _UNKNOWN_OUTCOME:
+                self._objects.release(kind, item)
+            raise
+        self._objects.release(kind, item)
+
     def _report_reserved_names(self, kind: Kind, item: Item, v: Envelope) -> None:
         """Emit an Event about labels and annotations of a new object that use reserved names and are not copied."""
         if reserved := metadata.reserved_by_tenant(v):
@@ -318,6 +355,7 @@ class Reconciler:
     def _settle(self, kind: Kind, item: Item, plan: Plan) -> float | None:
         pair = self._objects.pair(kind, item, {})
         self._forget_refusal(kind, item)
+        self._objects.release(kind, item)
         for side in ("super", "tenant") if self._limiter.braked else ():
             self._limiter.unwanted(self._objects.key, self._doomed(kind, side), item)
         if pair.v is None and pair.p is None:
@@ -342,6 +380,7 @@ class Reconciler:
         """Forget an item that does not belong to this super cluster. If it returns, it is treated as a new item."""
         self._settled.pop(item, None)
         self._forget_refusal(kind, item)
+        self._objects.release(kind, item)
         self._waiting.settle(self._objects.key, item)
 
     async def _confirm(self, kind: Kind, item: Item, pair: Pair, doomed: Delete) -> None:

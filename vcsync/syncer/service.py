@@ -20,19 +20,29 @@ from vcsync.api.objects import VirtualCluster, cluster_key
 from vcsync.api.resources import VIRTUAL_CLUSTERS
 from vcsync.api.specs import Trouble
 from vcsync.fairqueue import ObjectName, WorkerPool
+from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.errors import KubeError, NotFound
 from vcsync.kube.reflector import Reflector
-from vcsync.kube.resources import NAMESPACES, PODS, RUNTIME_CLASSES, SERVICES, Resource
+from vcsync.kube.resources import (
+    INGRESS_CLASSES,
+    INGRESSES,
+    NAMESPACES,
+    PODS,
+    RUNTIME_CLASSES,
+    SERVICES,
+    Resource,
+)
 from vcsync.objects.envelope import Envelope
 from vcsync.objects.times import time_text
-from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches
+from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches, item_of
 from vcsync.syncer.drain import Drain
 from vcsync.syncer.drift.detector import DriftDetector, reader
 from vcsync.syncer.drift.ledger import DriftLedger
 from vcsync.syncer.drift.repairs import CAUSES
 from vcsync.syncer.drift.store import DriftStore
 from vcsync.syncer.heartbeat import Heartbeat
+from vcsync.syncer.host_index import HostIndex
 from vcsync.syncer.identity import check_identity
 from vcsync.syncer.kinds import KINDS
 from vcsync.syncer.kinds.plan import Dependency
@@ -146,6 +156,9 @@ class Syncer:
         self._drift_store = DriftStore(meta, self._drift, super_id, self._settings.shard)
         kubelet = self._settings.kubelet
         self._kubelet_api = KubeletApi(kubelet, super_id, super_client) if kubelet is not None else None
+        self._hosts = HostIndex(
+            lambda place: self._wake_others(Dependency("super", INGRESSES, place.namespace, place.name))
+        )
         self.caches = SuperCaches(
             super_client,
             KINDS,
@@ -155,6 +168,8 @@ class Syncer:
             on_cordon=self._cordon_changed,
             on_pod=self._pod_meter.observe,
             on_read=self._optional_kind_read,
+            on_ingress=self._ingress_changed,
+            on_ingress_class=lambda name: self._wake_others(Dependency("super", INGRESS_CLASSES, "", name)),
         )
         self.ledger = Ledger(meta, super_id, self._placement_changed)
         self._drain = Drain(
@@ -268,6 +283,7 @@ class Syncer:
             memory=self._settings.memory_per_tenant,
             kubelet_api=self._kubelet_api,
             leaving=partial(self._is_leaving, handle.key),
+            hosts=self._hosts,
         )
         self._tenants[handle.key] = tenant
         self._pool.queue.set_weight(handle.key, handle.virtual_cluster.spec.weight)
@@ -277,6 +293,7 @@ class Syncer:
         finally:
             del self._tenants[handle.key]
             self._waiting.forget_tenant(handle.key)
+            self._hosts.release_all(handle.key)
             self._limiter.forget(handle.key)
             self._pool.queue.forget_group(handle.key)
             self._pool.timeline.forget(handle.key)
@@ -410,6 +427,18 @@ class Syncer:
             session = self._tenants.get(tenant)
             if session is not None:
                 session.dns_changed()
+
+    def _wake_others(self, dependency: Dependency) -> None:
+        """Enqueue the items of all tenants that wait for an object of somebody else."""
+        for tenant, item in self._waiting.wake_others(dependency):
+            self._pool.add(tenant, item)
+
+    def _ingress_changed(self, change: Change) -> None:
+        """Keep the index of hosts equal to the Ingresses of the super cluster."""
+        kind = KINDS[INGRESSES.plural]
+        self._hosts.follow(
+            change, lambda found: found.annotations[names.CLUSTER] if item_of(kind, found) is not None else ""
+        )
 
     def _runtime_class_changed(self, tenant: str, name: str) -> None:
         """Pass on a change of a tenant's RuntimeClass, or of the super cluster's if `tenant` is ""."""

@@ -22,6 +22,7 @@ from vcsync.resourcemetrics.documents import Described
 from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches, item_of, node_of
 from vcsync.syncer.drift.detector import DriftDetector
 from vcsync.syncer.executor import Executor
+from vcsync.syncer.host_index import HostIndex
 from vcsync.syncer.kinds import metadata
 from vcsync.syncer.kinds.event import event_up, regarding
 from vcsync.syncer.kinds.node import without_effect
@@ -83,6 +84,7 @@ class TenantSync:
         memory: bytes that the tenant's cached objects may take.
         kubelet_api: serves logs and streams to the tenant's kube-apiserver. None: they are not served.
         leaving: tells whether the tenant is being removed from the pool.
+        hosts: hosts of Ingresses in the super cluster.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class TenantSync:
         memory: int = TENANT_MEMORY_BYTES,
         kubelet_api: KubeletApi | None = None,
         leaving: Callable[[], Awaitable[bool]],
+        hosts: HostIndex | None = None,
     ) -> None:
         self._kubelet_api = kubelet_api
         self._leaving = leaving
@@ -128,6 +131,7 @@ class TenantSync:
             enqueue=enqueue,
             wake=wake,
             memory=memory,
+            hosts=hosts,
         )
         self.nodes = VirtualNodes(
             client=handle.client,
@@ -507,6 +511,8 @@ class TenantSync:
             transparent_prefixes=spec.transparent_meta_prefixes,
             policy=spec.pod_policy,
             service_policy=spec.service_policy,
+            ingress_policy=spec.ingress_policy,
+            tenant=spec.tenant or virtual_cluster.name,
             priority_classes=spec.priority_classes,
             runtime_classes=self._runtime_classes,
             dns_nameserver=self._nameserver(),

@@ -10,9 +10,10 @@ from typing import NamedTuple
 from vcsync.api import names
 from vcsync.kube.client import Client
 from vcsync.kube.reflector import Reflector
-from vcsync.kube.resources import NAMESPACES, PODS, SECRETS, Resource
+from vcsync.kube.resources import INGRESSES, NAMESPACES, PODS, SECRETS, Resource
 from vcsync.objects.envelope import Envelope
 from vcsync.syncer.caches import TENANT_MEMORY_BYTES, TOKENS, SuperCaches, TenantCaches, has_ended, node_of
+from vcsync.syncer.host_index import Age, HostIndex, Place
 from vcsync.syncer.kinds import token
 from vcsync.syncer.kinds.metadata import belongs_elsewhere
 from vcsync.syncer.kinds.plan import Dependency, Kind, Placement, Side
@@ -55,6 +56,7 @@ class TenantObjects:
         enqueue: adds an item of this tenant to the work queue.
         wake: called with every object of the tenant that changed.
         memory: bytes that the tenant's cached objects may take.
+        hosts: hosts of Ingresses in the super cluster.
     """
 
     def __init__(
@@ -69,8 +71,10 @@ class TenantObjects:
         enqueue: Callable[[str, Item], None],
         wake: Callable[[str, Dependency], None],
         memory: int = TENANT_MEMORY_BYTES,
+        hosts: HostIndex | None = None,
     ) -> None:
         self.key = key
+        self.hosts = hosts if hosts is not None else HostIndex()
         self.super_id = super_id
         self.super_caches = super_caches
         self.kinds = kinds
@@ -175,9 +179,11 @@ class TenantObjects:
 
         The error is empty until the first attempt has failed.
         """
-        sides: tuple[Side, ...] = ("tenant", "super") if kind.optional else ()
-        for side in sides:
-            reflector = self._reflector(side, kind.resource)
+        if not kind.optional:
+            return None
+        needed: list[tuple[Side, Resource]] = [("tenant", kind.resource), ("super", kind.resource)]
+        for side, resource in (*needed, *(("super", each) for each in kind.reads)):
+            reflector = self._reflector(side, resource)
             if reflector is not None and not reflector.synced:
                 return side, reflector.statistics().last_error or ""
         return None
@@ -244,6 +250,21 @@ class TenantObjects:
         """Return the number of the present period of this many seconds, by the time of day."""
         return int(time.time() // seconds)
 
+    def host_holder(self, host: str, *, before: Age | None = None) -> Dependency | None:
+        """Return an Ingress of somebody else in the super cluster that has a host; see `HostIndex.holder`."""
+        found = self.hosts.holder(self.key, host, before=before)
+        return Dependency("super", INGRESSES, *found) if found is not None else None
+
+    def is_backend(self, namespace: str, service: str) -> bool:
+        """Return whether an Ingress in a super namespace sends requests to a Service."""
+        return self.hosts.is_backend(namespace, service)
+
+    def release(self, kind: Kind, item: Item) -> None:
+        """End the reservation of what an item claims: it has been written, or will not be."""
+        place = self.place(kind, item) if kind.claims is not None else None
+        if place is not None:
+            self.hosts.release(Place(*place))
+
     def with_unselected(self, unselected: Unselected) -> TenantObjects | ObjectsWithUnselected:
         """Return a view that also contains objects that the caches do not select."""
         return ObjectsWithUnselected(self, unselected) if unselected else self
@@ -282,6 +303,8 @@ class ObjectsWithUnselected:
         self.deletion_seen = objects.deletion_seen
         self.on_cordoned_nodes = objects.on_cordoned_nodes
         self.turn = objects.turn
+        self.host_holder = objects.host_holder
+        self.is_backend = objects.is_backend
 
     def super(self, resource: Resource, namespace: str, name: str) -> Envelope | None:
         """Return the super cluster's object, by its super namespace."""

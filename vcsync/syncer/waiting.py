@@ -23,6 +23,7 @@ class Parked(NamedTuple):
     reason: str
     since: float
     on: tuple[Dependency, ...]
+    on_others: tuple[Dependency, ...] = ()
 
 
 class ParkedItems:
@@ -36,6 +37,8 @@ class ParkedItems:
         self._parked: dict[str, dict[Item, Parked]] = {}
         # (tenant, dependency) -> the items that wait for it, in the order in which they were parked.
         self._waiters: dict[tuple[str, Dependency], dict[Item, None]] = {}
+        # Dependency on an object of somebody else -> the (tenant, item) that wait for it, in the same order.
+        self._waiters_of_others: dict[Dependency, dict[tuple[str, Item], None]] = {}
         self._size = 0
 
     def park(self, tenant: str, item: Item, wait: Wait, *, now: float) -> None:
@@ -56,9 +59,11 @@ class ParkedItems:
             # A new wait goes to the end, so that the first item has waited longest.
             items.pop(item, None)
         self._size += before is None
-        items[item] = Parked(wait.reason, since, wait.on)
+        items[item] = Parked(wait.reason, since, wait.on, wait.on_others)
         for dependency in wait.on:
             self._waiters.setdefault((tenant, dependency), {})[item] = None
+        for dependency in wait.on_others:
+            self._waiters_of_others.setdefault(dependency, {})[(tenant, item)] = None
 
     def settle(self, tenant: str, item: Item) -> None:
         """Forget the wait of an item that no longer waits."""
@@ -74,6 +79,10 @@ class ParkedItems:
         """Return the items to reconcile again because `dependency` has changed."""
         waiters = self._waiters.get((tenant, dependency))
         return tuple(waiters) if waiters else ()
+
+    def wake_others(self, dependency: Dependency) -> tuple[tuple[str, Item], ...]:
+        """Return the (tenant, item) to reconcile again because an object that is not theirs has changed."""
+        return tuple(self._waiters_of_others.get(dependency, ()))
 
     def forget_tenant(self, tenant: str) -> None:
         """Forget all items of a tenant."""
@@ -102,3 +111,9 @@ class ParkedItems:
                 waiters.pop(item, None)
                 if not waiters:
                     del self._waiters[(tenant, dependency)]
+        for dependency in parked.on_others:
+            others = self._waiters_of_others.get(dependency)
+            if others is not None:
+                others.pop((tenant, item), None)
+                if not others:
+                    del self._waiters_of_others[dependency]

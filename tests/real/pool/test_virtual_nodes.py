@@ -169,11 +169,13 @@ def test_a_deleted_virtual_node_is_restored_while_its_pods_exist(space: Space) -
     assert space.running("one")["metadata"]["uid"] == mine["metadata"]["uid"]
 
 
-def test_a_cordon_and_an_ingress_get_events_that_they_have_no_effect(space: Space) -> None:
+def test_a_cordon_and_a_claim_get_events_that_they_have_no_effect(space: Space) -> None:
     space.apply(pod("one", on="r1"))
     node = space.running("one")["spec"]["nodeName"]
-    space.kubectl("create", "ingress", "web", "--rule=example.com/=web:80")
-    eventually(lambda: "this one has no effect" in space.kubectl("describe", "ingress", "web"))
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    metadata = {"name": "web"}
+    space.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": claim})
+    eventually(lambda: "this one is never bound" in space.kubectl("describe", "pvc", "web"))
     if may_write(space, node):
         space.kubectl("cordon", node)
         eventually(lambda: "to cordon it has no effect" in space.kubectl("describe", "node", node))

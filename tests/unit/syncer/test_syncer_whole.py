@@ -20,6 +20,8 @@ from vcsync.kube.errors import ApiError, Forbidden, NotFound, ServerError, Statu
 from vcsync.kube.resources import (
     CONFIG_MAPS,
     EVENTS,
+    INGRESS_CLASSES,
+    INGRESSES,
     LEASES,
     NAMESPACES,
     NETWORK_POLICIES,
@@ -881,3 +883,89 @@ async def test_a_tenant_that_is_removed_is_forgotten(stage: Stage) -> None:
         stage.grant({}, deletionTimestamp="2026-01-01T00:00:00Z")
         await until(lambda: stage.here(PODS, "web") is None)
         await until(lambda: stage.here(NAMESPACES, PLACE, "") is None)
+
+
+def ingress(stage: Stage, *hosts: str, **spec: Any) -> None:
+    rules = [{"host": host} for host in hosts]
+    stage.tenant.put(
+        INGRESSES, "web", "shop", metadata={"uid": "uid-of-web"}, spec={"rules": rules, **spec}, status={}
+    )
+
+
+async def test_a_host_is_handed_over_when_its_owner_gives_it_up(stage: Stage) -> None:
+    stage.below.put(INGRESSES, "own", "default", spec={"rules": [{"host": "a.org"}]})
+    ingress(stage, "a.org")
+    async with stage.running() as syncer:
+        await until(lambda: events(stage.tenant, "HostTaken"))
+        (waiting,) = tenant_status(syncer)["waiting"]
+        assert waiting["reason"].startswith("Ingress web: spec.rules[0].host a.org is in use by another")
+        assert stage.here(INGRESSES, "web") is None
+        stage.below.put(INGRESSES, "own", "default", spec={"rules": [{"host": "b.org"}]})
+        await until(lambda: stage.here(INGRESSES, "web"))
+        assert tenant_status(syncer)["waiting"] == []
+
+
+async def test_a_class_is_awaited(stage: Stage) -> None:
+    ingress(stage, "a.org", ingressClassName="nginx")
+    async with stage.running():
+        await until(lambda: events(stage.tenant, "ClassNotOffered"))
+        stage.below.put(INGRESS_CLASSES, "nginx", metadata={"labels": {names.SUPER_PUBLIC: names.TRUE}})
+        await until(lambda: stage.here(INGRESSES, "web"))
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"),
+    [
+        (None, True),
+        (Forbidden(Status(403, "Forbidden", "no")), False),
+        (ServerError(Status(500, "Timeout", "perhaps")), True),
+        (ConnectionResetError(), True),
+    ],
+)
+async def test_hosts_are_reserved_while_it_is_open_whether_they_are_written(
+    stage: Stage, error: Exception | None, kept: bool
+) -> None:
+    ingress(stage, "a.org")
+    holders: list[Any] = []
+    hosts: list[Any] = []
+
+    def before(verb: str, plural: str, _: str) -> None:
+        if (verb, plural) == ("create", "ingresses"):
+            holders.append(hosts[0].holder("another", "a.org"))
+            if error is not None:
+                raise error
+
+    stage.below.before = before
+    async with stage.running() as syncer:
+        hosts.append(syncer._hosts)
+        await until(lambda: holders)
+        await asyncio.sleep(0.05)
+        assert holders[0] == (PLACE, "web")
+        assert (hosts[0].holder("another", "a.org") is not None) is kept
+        stage.below.before = lambda *_: None
+        stage.tenant.remove(INGRESSES, "web", "shop")
+        await until(lambda: len(hosts[0]) == 0)
+    assert stage.here(INGRESSES, "web") is None
+
+
+@pytest.mark.parametrize("error", [Forbidden(Status(403, "Forbidden", "no"))])
+def test_ingresses_wait_until_classes_can_be_read(
+    in_virtual_time: Callable[[Coroutine[Any, Any, Any]], None], error: ApiError
+) -> None:
+    async def main() -> None:
+        stage = Stage()
+        ingress(stage, "a.org")
+
+        def before(_: str, plural: str, __: str) -> None:
+            if plural == "ingressclasses":
+                raise error
+
+        stage.below.before = before
+        async with stage.running():
+            await until(lambda: events(stage.tenant, "NotSynced"))
+            assert stage.here(INGRESSES, "web") is None
+            stage.below.before = lambda *_: None
+            await asyncio.sleep(120)
+            assert stage.here(INGRESSES, "web") is not None
+
+    in_virtual_time(main())

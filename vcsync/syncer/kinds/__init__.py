@@ -6,6 +6,7 @@ from typing import Final
 
 from vcsync.syncer.kinds.configmap import CONFIG_MAP
 from vcsync.syncer.kinds.endpoints import ENDPOINTS_KIND
+from vcsync.syncer.kinds.ingress import INGRESS
 from vcsync.syncer.kinds.namespace import NAMESPACE
 from vcsync.syncer.kinds.networkpolicy import NETWORK_POLICY
 from vcsync.syncer.kinds.plan import Kind
@@ -26,6 +27,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             CONFIG_MAP,
             SECRET,
             SERVICE,
+            INGRESS,
             ENDPOINTS_KIND,
             POD,
         )

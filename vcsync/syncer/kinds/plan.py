@@ -13,9 +13,10 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from vcsync.api.specs import PodPolicy, ServicePolicy
+from vcsync.api.specs import IngressPolicy, PodPolicy, ServicePolicy
 from vcsync.kube.resources import Resource
 from vcsync.objects.envelope import Envelope
+from vcsync.syncer.kinds.ingress_rules import Claims
 
 Side = Literal["tenant", "super"]
 
@@ -141,6 +142,8 @@ class Wait(Struct, frozen=True):
     on: tuple[Dependency, ...] = ()
     after: float | None = None
     """Seconds until the item is reconciled again even if nothing changes; None to wait for a change."""
+    on_others: tuple[Dependency, ...] = ()
+    """Objects of the super cluster that may end the wait and are not the tenant's: of other tenants or the operator."""
 
 
 class Plan(Struct, frozen=True):
@@ -170,6 +173,9 @@ class TenantContext(Struct, frozen=True, kw_only=True):
     transparent_prefixes: tuple[str, ...] = ()
     policy: PodPolicy = PodPolicy()
     service_policy: ServicePolicy = ServicePolicy()
+    ingress_policy: IngressPolicy = IngressPolicy()
+    tenant: str = ""
+    """Name of the tenant, which patterns of the operator's policies may contain."""
     priority_classes: Mapping[str, str] = {}
     """The tenant's PriorityClass name -> the super cluster's. Other PriorityClasses are dropped."""
     runtime_classes: Mapping[str, str] = {}
@@ -219,6 +225,12 @@ class View(Protocol):
     def turn(self, seconds: float) -> int:
         """Return the number of the present period of this many seconds. Syncers of other super clusters count alike."""
 
+    def host_holder(self, host: str, *, before: tuple[str, str] | None = None) -> Dependency | None:
+        """Return an Ingress of somebody else in the super cluster that has a host; see `HostIndex.holder`."""
+
+    def is_backend(self, namespace: str, service: str) -> bool:
+        """Return whether an Ingress in a super namespace sends requests to a Service."""
+
 
 class Parts(Struct, frozen=True):
     """The raw parts of an object that a cache has to keep for a kind."""
@@ -266,6 +278,12 @@ class Kind(Struct, frozen=True, kw_only=True):
     """Whether servers may lack the kind, or the right to read it: its objects then wait, and everything else is synced."""
     follows_status: bool = False
     """Whether p's spec also follows its status and other objects, so that a change of it alone is no repair of a drift."""
+    reads: tuple[Resource, ...] = ()
+    """Cluster-scoped resources of the super cluster without which objects of the kind wait."""
+    claims: Callable[[dict[str, Any]], Claims] | None = None
+    """Returns what only one tenant of a super cluster can have, from the body of a creation or a merge patch of p."""
+    whole: bool = False
+    """Whether the super cluster's cache contains objects that no syncer has created, because they matter to tenants."""
     upward: bool = False
     """Whether parts of p are copied up, so that a change of p needs a reconcile even if p is as desired."""
     related: tuple[Related, ...] = ()

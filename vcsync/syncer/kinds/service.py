@@ -7,16 +7,15 @@ of the writes does not matter. Each syncer also writes an annotation with the no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
 
 from vcsync.api import names
 from vcsync.kube.resources import SERVICES
 from vcsync.objects.envelope import Envelope, untyped
-from vcsync.syncer.kinds import metadata
+from vcsync.syncer.kinds import balancer_status, metadata
 from vcsync.syncer.kinds.plan import (
     EMPTY,
     Action,
@@ -24,7 +23,6 @@ from vcsync.syncer.kinds.plan import (
     Delete,
     Kind,
     Notify,
-    Patch,
     Plan,
     TenantContext,
     View,
@@ -71,29 +69,6 @@ _COMPARED: Final = (
 )
 
 
-class _IngressPort(Struct, omit_defaults=True):
-    port: int
-    protocol: str = ""
-    error: str | None = None
-
-
-class _Ingress(Struct, omit_defaults=True, rename={"ip_mode": "ipMode"}):
-    """One load balancer address. The type drops fields that a tenant wrote by hand and the API does not have."""
-
-    ip: str = ""
-    hostname: str = ""
-    ip_mode: str | None = None
-    ports: list[_IngressPort] = []
-
-
-class _LoadBalancer(Struct, frozen=True):
-    ingress: list[_Ingress] = []
-
-
-class _Status(Struct, rename="camel"):
-    load_balancer: _LoadBalancer = _LoadBalancer()
-
-
 def is_api_service(namespace: str, name: str) -> bool:
     """Return whether this is the Service of the API server itself, which every cluster has."""
     return namespace == "default" and name == "kubernetes"
@@ -117,6 +92,8 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
         return unsettled
     if (reason := _refusal(spec, context)) is not None:
         return _refuse(v, reason)
+    if (refused := _leads_elsewhere(v, spec, context, view)) is not None:
+        return refused
     actual: dict[str, Any] = untyped(p.spec)
     if _is_headless(spec) != _is_headless(actual):
         # clusterIP cannot change between None and an address.
@@ -147,10 +124,28 @@ def _refusal(spec: Mapping[str, Any], context: TenantContext) -> str | None:
     return None
 
 
-def _refuse(v: Envelope, reason: str) -> Plan:
+def _leads_elsewhere(v: Envelope, spec: Mapping[str, Any], context: TenantContext, view: View) -> Plan | None:
+    """Refuse a Service that would lead ingress controllers to addresses that the tenant chooses; None if it does not."""
+    if not is_external(spec) or context.ingress_policy.external_backends == "Allow":
+        return None
+    if not view.is_backend(names.super_namespace(context.key, v.namespace), v.name):
+        return None
+    reason = (
+        "spec.selector and spec.type do not select Pods, which is not allowed here for a Service that an Ingress uses: set "
+        "spec.selector, and another type than ExternalName, or ask the operator"
+    )
+    return _refuse(v, reason, after=metadata.RETRY_SECONDS)
+
+
+def is_external(spec: Mapping[str, Any]) -> bool:
+    """Return whether a Service leads to addresses that the tenant chooses, and not to Pods."""
+    return spec.get("type") == EXTERNAL_NAME or not spec.get("selector")
+
+
+def _refuse(v: Envelope, reason: str, *, after: float | None = None) -> Plan:
     return Plan(
         (Notify("Warning", metadata.POLICY_REFUSED, reason),),
-        Wait(f"Service {v.name}: {reason.partition(':')[0]}"),
+        Wait(f"Service {v.name}: {reason.partition(':')[0]}", after=after),
     )
 
 
@@ -159,6 +154,8 @@ def _create(v: Envelope, spec: dict[str, Any], context: TenantContext, view: Vie
         return EMPTY
     if (reason := _refusal(spec, context)) is not None:
         return _refuse(v, reason)
+    if (refused := _leads_elsewhere(v, spec, context, view)) is not None:
+        return refused
     if (wait := metadata.super_namespace_wait(v, context, view)) is not None:
         return Plan(wait=wait)
     body: dict[str, Any] = {
@@ -295,27 +292,14 @@ def _upward(
     if placement is None or context.super_id not in placement.placements:
         return ()
     placed = sorted(placement.placements)
-    changes = metadata.upward_metadata(v, p, context)
-    annotations: dict[str, str | None] = changes.get("annotations", {})
-    if placed[0] == context.super_id:
-        annotations.update(_address_up(v, actual))
-    own = _ingress(p.status)
-    if spec.get("type") != LOAD_BALANCER:
-        own = []
-    wanted = msgspec.json.encode(own).decode() if own and len(placed) > 1 else None
-    annotations.update(_own_annotation(v, names.INGRESS_PREFIX, wanted, placed, context.super_id))
+    annotations = _address_up(v, actual) if placed[0] == context.super_id else {}
     node_ports = _node_ports(actual)
     wanted = msgspec.json.encode(node_ports).decode() if node_ports else None
-    annotations.update(_own_annotation(v, names.NODE_PORTS_PREFIX, wanted, placed, context.super_id))
-    union = _union(v, own, placed, context.super_id)
-    body: dict[str, Any] = {"metadata": {**changes, "uid": v.uid}}
-    if annotations:
-        body["metadata"]["annotations"] = annotations
-    if _ingress(v.status) != union:
-        body["status"] = {"loadBalancer": {"ingress": msgspec.to_builtins(union)} if union else None}
-    if len(body["metadata"]) == 1 and "status" not in body:
-        return ()
-    return (Patch("tenant", SERVICES, v.namespace, v.name, v.uid, body, subresource="status"),)
+    annotations |= balancer_status.own_annotation(
+        v, names.NODE_PORTS_PREFIX, wanted, placed, context.super_id
+    )
+    own = balancer_status.addresses(p.status) if spec.get("type") == LOAD_BALANCER else []
+    return balancer_status.status_patch(SERVICES, v, p, context, placement, own=own, annotations=annotations)
 
 
 def _address_up(v: Envelope, actual: Mapping[str, Any]) -> dict[str, str | None]:
@@ -338,58 +322,6 @@ def _node_ports(actual: Mapping[str, Any]) -> dict[str, int]:
     if actual.get("healthCheckNodePort"):
         found["healthCheck"] = actual["healthCheckNodePort"]
     return found
-
-
-def _own_annotation(
-    v: Envelope, prefix: str, wanted: str | None, placed: list[str], super_id: str
-) -> dict[str, str | None]:
-    """Return the change of this super cluster's annotation under a prefix that has one for each super cluster.
-
-    The first super cluster in order also removes the annotations of former ones.
-
-    Args:
-        v: The tenant's Service.
-        prefix: The prefix, which a super cluster id follows.
-        wanted: The value of this super cluster; None: it has no annotation.
-        placed: The ids of the super clusters that have slices of the namespace, in order.
-        super_id: The id of this one.
-    """
-    changes: dict[str, str | None] = {}
-    if v.annotations.get(prefix + super_id) != wanted:
-        changes[prefix + super_id] = wanted
-    if placed[0] == super_id:
-        for annotation in v.annotations:
-            if annotation.startswith(prefix) and annotation.removeprefix(prefix) not in placed:
-                changes[annotation] = None
-    return changes
-
-
-def _union(v: Envelope, own: list[_Ingress], placed: list[str], super_id: str) -> list[_Ingress]:
-    union: list[_Ingress] = []
-    for other in placed:
-        for entry in own if other == super_id else _contributed(v, other):
-            if entry not in union:
-                union.append(entry)
-    return union
-
-
-def _contributed(v: Envelope, super_id: str) -> list[_Ingress]:
-    text = v.annotations.get(names.INGRESS_PREFIX + super_id)
-    if text is None:
-        return []
-    return _lenient(lambda: msgspec.json.decode(text, type=list[_Ingress]))
-
-
-def _ingress(status: bytes) -> list[_Ingress]:
-    return _lenient(lambda: msgspec.json.decode(status, type=_Status).load_balancer.ingress) if status else []
-
-
-def _lenient(decode: Callable[[], list[_Ingress]]) -> list[_Ingress]:
-    """Decode a list of addresses. Invalid text counts as empty, since a tenant may write anything into annotations."""
-    try:
-        return decode()
-    except (msgspec.DecodeError, RecursionError):
-        return []
 
 
 SERVICE = Kind(name="services", resource=SERVICES, plan=plan, upward=True)

@@ -18,7 +18,7 @@ async def test_tenants_with_virtual_nodes_are_warned(admit, scope, of):
 @pytest.mark.parametrize("data", [{"controllers": "external"}, {"controllers": "vcsync", "nodes": "own"}])
 async def test_tenants_with_their_own_controllers_or_nodes_are_not_warned(admit, things, scope, data):
     things.add("", "configmaps", "t.controllers", "kube-system", data=data)
-    asking = scope("networking.k8s.io", "ingresses")
+    asking = scope("", "persistentvolumeclaims")
     await admit(warn_of_no_effect, ONE, scope=asking)
     assert asking.warnings == []
 
@@ -67,7 +67,7 @@ async def test_debug_containers_are_warned_of(admit, scope):
 
 
 async def test_updates_and_other_kinds_get_no_warning(admit, scope):
-    for of, old in ((("networking.k8s.io", "ingresses"), ONE), (("apps", "deployments"), None)):
+    for of, old in ((("", "persistentvolumeclaims"), ONE), (("apps", "deployments"), None)):
         asking = scope(*of)
         await admit(warn_of_no_effect, ONE, scope=asking, old=old)
         assert asking.warnings == []

@@ -37,6 +37,18 @@ def test_a_wait_for_the_same_reason_keeps_its_start() -> None:
     assert room.reason("acme", POD).since == 1  # type: ignore[union-attr]
 
 
+def test_objects_of_others_wake_the_items_of_all_tenants() -> None:
+    room = ParkedItems()
+    room.park("acme", POD, Wait("taken", on_others=(ACCOUNT,)), now=1)
+    room.park("umbrella", POD, Wait("taken", on_others=(ACCOUNT,)), now=1)
+    assert room.wake("acme", ACCOUNT) == ()
+    assert room.wake_others(ACCOUNT) == (("acme", POD), ("umbrella", POD))
+    room.settle("acme", POD)
+    room.park("umbrella", POD, Wait("another reason"), now=2)
+    assert room.wake_others(ACCOUNT) == ()
+    assert room._waiters_of_others == {}
+
+
 def test_settling_and_forgetting_remove_all_state() -> None:
     room = ParkedItems()
     room.park("acme", POD, Wait("no account", on=(ACCOUNT,)), now=1)

@@ -10,15 +10,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from vcsync.api import names
-from vcsync.kube.resources import NAMESPACES, NODES, PODS, SECRETS, SERVICE_ACCOUNTS, Resource
+from vcsync.kube.resources import INGRESSES, NAMESPACES, NODES, PODS, SECRETS, SERVICE_ACCOUNTS, Resource
 from vcsync.objects.envelope import Envelope, parse
 from vcsync.objects.merge_patch import merge_patch
-from vcsync.syncer.kinds import KINDS, token
+from vcsync.syncer.host_index import HostIndex, Place
+from vcsync.syncer.kinds import KINDS, ingress_rules, token
 from vcsync.syncer.kinds.plan import (
     Action,
     Bind,
     Create,
     Delete,
+    Dependency,
     EnsureNode,
     Notify,
     Patch,
@@ -154,6 +156,22 @@ class Bench:
 
     def turn(self, seconds: float) -> int:
         return int(NOW.timestamp() // seconds)
+
+    def host_holder(self, host: str, *, before: tuple[str, str] | None = None) -> Dependency | None:
+        found = self._hosts().holder(self.context.key, host, before=before)
+        return Dependency("super", INGRESSES, *found) if found is not None else None
+
+    def is_backend(self, namespace: str, service: str) -> bool:
+        return self._hosts().is_backend(namespace, service)
+
+    def _hosts(self) -> HostIndex:
+        index = HostIndex()
+        for key in self.objects:
+            if key[:2] == ("super", "ingresses") and (found := self._envelope(key)) is not None:
+                owner = found.annotations.get(names.CLUSTER, "")
+                age = (found.creation_timestamp, found.uid)
+                index.put(Place(*key[2:]), owner, age, ingress_rules.claims(ingress_rules.read(found.spec)))
+        return index
 
     def _envelope(self, key: Key) -> Envelope | None:
         stored = self.objects.get(key)

@@ -214,6 +214,12 @@ def budget_there(found: Json) -> Json:
     }
 
 
+def ingress(found: Json) -> Json:
+    """Return the fields of an Ingress except its class, which the super cluster may choose."""
+    spec = found.get("spec") or {}
+    return {f"spec.{field}": spec.get(field) for field in ("defaultBackend", "rules", "tls")}
+
+
 def service(found: Json) -> Json:
     """Return the fields of a Service except those that each cluster allocates by itself."""
     spec = found.get("spec") or {}

@@ -1,4 +1,4 @@
-"""Rules about ConfigMaps, Secrets, ServiceAccounts, NetworkPolicies, Services and Endpoints.
+"""Rules about ConfigMaps, Secrets, ServiceAccounts, Services, Endpoints, NetworkPolicies, Ingresses and PodDisruptionBudgets.
 
 Each exists in every super cluster that has slices of its namespace.
 """
@@ -76,6 +76,10 @@ class Content:
     goes: Callable[[Json, Tenant], bool] = _always
     stray: Callable[[Json], bool] = lambda _: True
     """Returns whether a super object without a source is a finding even if it is not marked as ours."""
+    may_wait: bool = False
+    """Whether a super cluster may lack an object because others have what it asks for, or the operator refuses it."""
+    annotated: bool = True
+    """Whether the tenant's annotations are copied."""
 
 
 CONTENTS = (
@@ -108,6 +112,14 @@ CONTENTS = (
         stray=lambda found: keys.CLUSTER in annotations(found),
     ),
     Content("services", convert.service, convert.service, goes=_service_goes),
+    Content(
+        "ingresses",
+        convert.ingress,
+        convert.ingress,
+        stray=lambda found: keys.CLUSTER in annotations(found),
+        may_wait=True,
+        annotated=False,
+    ),
     Content(
         "endpoints",
         convert.endpoints,
@@ -144,7 +156,7 @@ def _compare(
     content: Content, tenant: Tenant, sources: Named, wanted: Named, found: Named
 ) -> Iterator[tuple[str, str, Difference]]:
     for name, source in wanted.items():
-        if name not in found and not deleting(source):
+        if name not in found and not deleting(source) and not content.may_wait:
             yield "missing", name, ("", uid(source), None)
     for name, copy in found.items():
         if name in sources:
@@ -156,6 +168,8 @@ def _compare(
 
 def _differences(source: Json, found: Json, tenant: Tenant, content: Content) -> Iterator[Difference]:
     wanted = convert.wanted_annotations(source, tenant)
+    if not content.annotated:
+        wanted = convert.own_annotations(uid(source), place(source)[0], tenant)
     if content.kind == "services":
         address = (source.get("spec") or {}).get("clusterIP")
         if address and address != "None":

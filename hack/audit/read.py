@@ -32,7 +32,11 @@ _CORE = (
     "endpoints",
     "resourcequotas",
 )
-_RULES = ("/apis/networking.k8s.io/v1/networkpolicies", "/apis/policy/v1/poddisruptionbudgets")
+_RULES = (
+    "/apis/networking.k8s.io/v1/networkpolicies",
+    "/apis/networking.k8s.io/v1/ingresses",
+    "/apis/policy/v1/poddisruptionbudgets",
+)
 TENANT_KINDS = (*(f"/api/v1/{kind}" for kind in (*_CORE, "nodes", "events")), *_RULES)
 SUPER_KINDS = (*(f"/api/v1/{kind}" for kind in (*_CORE, "nodes")), *_RULES)
 _OURS = "/apis/tenancy.x-k8s.io/v1alpha1"

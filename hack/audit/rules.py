@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from hack.audit import isolation, ledger, nodes_and_tokens, objects, pods
+from hack.audit import hosts, isolation, ledger, nodes_and_tokens, objects, pods
 from hack.audit.findings import Finding
 from hack.audit.world import World
 
@@ -19,6 +19,7 @@ RULES: tuple[Rule, ...] = (
     objects.strays,
     objects.doubles,
     objects.service_addresses,
+    hosts.hosts,
     pods.pods,
     pods.pod_copies,
     nodes_and_tokens.virtual_nodes,

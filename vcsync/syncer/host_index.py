@@ -1,4 +1,4 @@
-"""Who has which host on a super cluster: an index of the Ingresses there, and of those that are being written. No I/O.
+"""An index of the hosts of a super cluster: the Ingresses that exist there, and those that are being written. No I/O.
 
 All tenants of a super cluster share its ingress controllers. A host belongs to the tenant of the first Ingress there that
 uses it, or to the operator. The index is made of the Ingresses of the super cluster, so a restart does not change owners. An

@@ -178,6 +178,8 @@ def correct() -> Draft:
     }
     budget = made("web", "shop", spec={"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}})
     unenforced = made("os", "shop", spec={"selector": {"matchLabels": {"kubernetes.io/os": "linux"}}})
+    site = made("site", "shop", annotations={"stays": "here"})
+    site["spec"] = {"rules": [{"host": "shop.example.com"}]}
     for kind, source in (
         ("networkpolicies", policy),
         ("poddisruptionbudgets", budget),
@@ -189,6 +191,8 @@ def correct() -> Draft:
         ("services", front),
         ("services", outside),
         ("endpoints", addresses),
+        ("ingresses", site),
+        ("ingresses", made("waits", "shop", spec={"rules": [{"host": "edge.example.com"}]})),
     ):
         draft.add(ACME, kind, source)
     draft.add(ACME, "endpoints", made("front", "shop", subsets=[]))
@@ -238,6 +242,12 @@ def correct() -> Draft:
         inward["namespaceSelector"]["matchLabels"] |= own
         outward["namespaceSelector"]["matchLabels"] = {"kubernetes.io/metadata.name": SHOP, **own}
         draft.add(super_id, "networkpolicies", restricted)
+        below = copied(site)
+        del below["metadata"]["annotations"]["stays"]
+        below["spec"]["ingressClassName"] = "default"
+        draft.add(super_id, "ingresses", below)
+        edge = made("edge", "edge", uid=f"edge-{super_id}", spec={"rules": [{"host": "edge.example.com"}]})
+        draft.add(super_id, "ingresses", edge)
         draft.add(super_id, "endpoints", made("front", SHOP, subsets=[]))
         draft.add(super_id, "nodes", made("node-0", uid=f"node-{super_id}", status=_ready("True")))
 
@@ -558,6 +568,21 @@ DEFECTS: list[tuple[str, Callable[[Draft], None], list[str]]] = [
         _twin("r1", "r1", "endpoints", "outside", name="front-2"),
         ["foreign r1 endpoints front-2", "doubled r1 endpoints front-2"],
     ),
+    (
+        "Ingress changed",
+        _set("r1", "ingresses", "site", "spec|rules", [{"host": "other.example.com"}]),
+        ["stale r1 ingresses site"],
+    ),
+    (
+        "annotation of an Ingress that was not allowed",
+        _set("r1", "ingresses", "site", "metadata|annotations|stays", "here"),
+        ["stale r1 ingresses site"],
+    ),
+    (
+        "host of two owners",
+        _set("r1", "ingresses", "edge", "spec|rules", [{"host": "*.example.com"}]),
+        ["host r1 ingresses site"],
+    ),
     ("Pod gone below", _gone("r1", "pods", "web"), ["missing r1 pods web"]),
     (
         "Pod gone above",
@@ -755,6 +780,7 @@ def test_objects_left_after_a_removed_placement_are_foreign() -> None:
             "poddisruptionbudgets",
             "services",
             "endpoints",
+            "ingresses",
         )
     }
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from vcsync.api import names
 from vcsync.kube.resources import ENDPOINTS, SERVICES
 from vcsync.objects.envelope import Envelope, decode, encode, untyped
 from vcsync.syncer.kinds import metadata
@@ -39,7 +40,7 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
         return EMPTY if p is None else metadata.orphan(ENDPOINTS, p, p.name, context, view)
     if is_api_service(v.namespace, v.name):
         return EMPTY
-    if _written_by_controller(v, view):
+    if _written_by_controller(v, context, view):
         return _leave_to_controller(v, p, context)
     subsets = _subsets(v)
     if p is None:
@@ -65,12 +66,17 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
     return Plan(metadata.super_patch(ENDPOINTS, p, changes, {} if same else {"subsets": subsets or None}))
 
 
-def _written_by_controller(v: Envelope, view: View) -> bool:
+def _written_by_controller(v: Envelope, context: TenantContext, view: View) -> bool:
+    """Return whether the Service has a selector, in the tenant or still in the super cluster.
+
+    The policy may keep a Service there from losing its selector; then the tenant's addresses must not be there either.
+    """
     placement = view.placement(v.namespace)
     if placement is not None and placement.name_server_only:
         return False  # the Pods are in other super clusters: no controller here could find them
-    service = view.tenant(SERVICES, v.namespace, v.name)
-    return service is not None and bool(decode(service.spec, _ServiceSpec).selector)
+    below = names.super_namespace(context.key, v.namespace)
+    services = (view.tenant(SERVICES, v.namespace, v.name), view.super(SERVICES, below, v.name))
+    return any(each is not None and bool(decode(each.spec, _ServiceSpec).selector) for each in services)
 
 
 def _leave_to_controller(v: Envelope, p: Envelope | None, context: TenantContext) -> Plan:
@@ -109,12 +115,16 @@ def _same_key(service: Envelope) -> tuple[str, str]:
     return service.key
 
 
+def _key_of_copy(service: Envelope) -> tuple[str, str]:
+    return service.annotations.get(names.NAMESPACE, ""), service.name
+
+
 ENDPOINTS_KIND = Kind(
     name="endpoints",
     resource=ENDPOINTS,
     plan=plan,
     tenant_parts=Parts(spec=False, status=False),
     super_parts=Parts(spec=False, status=False),
-    related=(Related("tenant", SERVICES, _same_key),),
+    related=(Related("tenant", SERVICES, _same_key), Related("super", SERVICES, _key_of_copy)),
 )
 """Endpoints without a controller."""

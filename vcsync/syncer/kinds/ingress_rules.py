@@ -1,4 +1,4 @@
-"""What an Ingress asks of the ingress controllers that all tenants share: hosts, backends, a class. Pure."""
+"""Hosts, backends and certificates of an Ingress, and the rules of the operator for them. Pure."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ WILDCARD: Final = "*."
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _HOST = re.compile(rf"(\*\.)?{_LABEL}(\.{_LABEL})*")
 _MAX_HOST_LENGTH = 253
+_CONFIGURATION = re.compile(r"""[\s\x00-\x1f\x7f;{}"'`\\]""")
+"""Characters that end a path in configuration files of ingress controllers (CVE-2021-25745, CVE-2021-25748)."""
 
 
 class _ServiceBackend(Struct, gc=False):
@@ -33,6 +35,7 @@ class _Backend(Struct):
 
 
 class _Path(Struct):
+    path: str | None = None
     backend: _Backend | None = None
 
 
@@ -60,7 +63,7 @@ class IngressSpec(Struct, rename="camel"):
 
 
 class Claims(Struct, frozen=True):
-    """What an Ingress takes for its tenant on a super cluster."""
+    """The names that an Ingress takes for its tenant on a super cluster."""
 
     hosts: frozenset[str] = frozenset()
     services: frozenset[str] = frozenset()
@@ -135,6 +138,17 @@ def refusal(spec: IngressSpec, policy: IngressPolicy, tenant: str) -> str | None
     for path, backend in backends(spec):
         if backend.resource is not None:
             return f"{path}.resource is not supported: such objects are not synced; use {path}.service"
+    return _path_refusal(spec)
+
+
+def _path_refusal(spec: IngressSpec) -> str | None:
+    for index, rule in enumerate(spec.rules or ()):
+        for number, path in enumerate((rule.http.paths if rule.http is not None else None) or ()):
+            if path.path and (bad := _CONFIGURATION.search(path.path)) is not None:
+                return (
+                    f"spec.rules[{index}].http.paths[{number}].path contains {bad[0]!r}, which ingress controllers may take "
+                    "for configuration: leave it out"
+                )
     return None
 
 

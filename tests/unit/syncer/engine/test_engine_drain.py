@@ -7,7 +7,15 @@ from engine_paper import PaperApi, PaperCaches, paper_limiter
 
 from vcsync.api import names
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS
-from vcsync.kube.resources import CONFIG_MAPS, ENDPOINTS, NAMESPACES, PODS, RESOURCE_QUOTAS, SERVICES
+from vcsync.kube.resources import (
+    CONFIG_MAPS,
+    ENDPOINTS,
+    INGRESSES,
+    NAMESPACES,
+    PODS,
+    RESOURCE_QUOTAS,
+    SERVICES,
+)
 from vcsync.objects.envelope import Envelope
 from vcsync.syncer.drain import BRAKED_SECONDS, LONGEST_GRACE_SECONDS, MOST_REFUSALS, Drain
 from vcsync.syncer.ledger import Holding, Ledger
@@ -270,7 +278,7 @@ async def test_the_name_server_is_kept_for_other_namespaces(
     world: World,
 ) -> None:
     place = names.super_namespace(KEY, "kube-system")
-    world.caches = PaperCaches(NAMESPACES, PODS, CONFIG_MAPS, SERVICES, ENDPOINTS)
+    world.caches = PaperCaches(NAMESPACES, PODS, CONFIG_MAPS, SERVICES, ENDPOINTS, INGRESSES)
     world.drain._caches = world.caches  # type: ignore[assignment]
     world.place({"r1": 1}, names.drain_finalizer("r1"))
     world.place({"r2": 1}, names.drain_finalizer("r1"), namespace="kube-system")
@@ -280,13 +288,17 @@ async def test_the_name_server_is_kept_for_other_namespaces(
         (SERVICES, "kube-dns"),
         (SERVICES, "metrics"),
         (ENDPOINTS, "kube-dns"),
+        (INGRESSES, "web"),
     ):
         held = world.super.put(resource, {"metadata": {"name": name, "namespace": place, **meta}})
         world.caches.reflectors[resource].observe(held)
+    of_the_operator = world.super.put(INGRESSES, {"metadata": {"name": "own", "namespace": place}})
+    world.caches.reflectors[INGRESSES].observe(of_the_operator)
     assert await world.drain.step(KEY, "kube-system") is None
     assert world.super.writes() == [
         ("delete", "configmaps", place, "coredns"),
         ("delete", "services", place, "metrics"),
+        ("delete", "ingresses", place, "web"),
     ]
     entry = world.ledger.entry(KEY, "kube-system")
     assert entry is not None

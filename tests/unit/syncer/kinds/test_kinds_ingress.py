@@ -11,7 +11,7 @@ from kinds_bench import CONTEXT, KEY, Bench, super_ns
 
 from vcsync.api import names
 from vcsync.api.specs import IngressPolicy
-from vcsync.kube.resources import INGRESS_CLASSES, INGRESSES, SECRETS, SERVICES
+from vcsync.kube.resources import ENDPOINTS, INGRESS_CLASSES, INGRESSES, SECRETS, SERVICES
 from vcsync.syncer.kinds.ingress import convert
 from vcsync.syncer.kinds.plan import Create, Delete, Dependency, Notify, Placement, Wait
 
@@ -241,6 +241,26 @@ def test_what_may_not_reach_the_controllers_is_refused(bench: Bench, spec: dict[
     assert text in message
 
 
+@pytest.mark.parametrize(
+    "bad", ["/a b", "/a;b", "/a\n", "/{", "/}", '/"', "/'", "/`", "/\\", "/\x00", "/\u2028"]
+)
+def test_paths_that_may_be_taken_for_configuration_are_refused(bench: Bench, bad: str) -> None:
+    rules = [rule("a.example.com"), rule("a.example.com")]
+    rules[1]["http"]["paths"][0]["path"] = bad
+    put(bench, rules=rules)
+    reason, message = refusal(bench)
+    assert reason == "PolicyRefused"
+    assert message.startswith("spec.rules[1].http.paths[0].path contains ")
+
+
+@pytest.mark.parametrize("good", ["/", "/a/b", "/a-b_c.d~e", "/api/(.*)$", "/%20", "/a:b@c,d=e+f*g!", ""])
+def test_usual_paths_are_copied(bench: Bench, good: str) -> None:
+    put(bench, "a.example.com")
+    bench.get("tenant", INGRESSES, "web")["spec"]["rules"][0]["http"]["paths"][0]["path"] = good
+    bench.settle("ingresses", "shop", "web")
+    assert below(bench)["spec"]["rules"][0]["http"]["paths"][0]["path"] == good
+
+
 def test_an_operator_may_allow_what_catches_all_requests_to_one_tenant(bench: Bench) -> None:
     allow(bench, catch_all="Allow")
     others(bench, "a.example.com")
@@ -359,6 +379,9 @@ def test_a_backend_stays_a_service_of_pods(bench: Bench, outside: dict[str, Any]
     (notice,) = bench.plan("services", "shop", "web").actions
     assert isinstance(notice, Notify)
     assert "for a Service that an Ingress uses" in notice.message
+    addresses = [{"addresses": [{"ip": "203.0.113.9"}]}]
+    bench.put("tenant", ENDPOINTS, {"metadata": {"name": "web"}, "subsets": addresses})
+    assert bench.settle("endpoints", "shop", "web") == []
     bench.remove("super", SERVICES, "web", super_ns("shop"))
     assert isinstance(bench.plan("services", "shop", "web").actions[0], Notify)
     bench.remove("tenant", INGRESSES, "web")

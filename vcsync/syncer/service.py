@@ -430,8 +430,13 @@ class Syncer:
 
     def _wake_others(self, dependency: Dependency) -> None:
         """Enqueue the items of all tenants that wait for an object of somebody else."""
-        for tenant, item in self._waiting.wake_others(dependency):
-            self._pool.add(tenant, item)
+        woken = self._waiting.wake_others(dependency)
+        for tenant, item in woken:
+            session = self._tenants.get(tenant)
+            if session is not None and len(woken) > STEP_ITEMS:
+                session.enqueue_in_steps((item,))
+            else:
+                self._pool.add(tenant, item)
 
     def _ingress_changed(self, change: Change) -> None:
         """Keep the index of hosts equal to the Ingresses of the super cluster."""

@@ -62,6 +62,16 @@ def restart_syncer(pool: Pool) -> None:
 
 
 @contextmanager
+def policy(pool: Pool, **fields: Any) -> Iterator[None]:
+    """Give acme this policy for Ingresses until the block ends."""
+    pool.configure("acme", ingressPolicy=fields)
+    try:
+        yield
+    finally:
+        pool.configure("acme", ingressPolicy=None)
+
+
+@contextmanager
 def ingress_class(pool: Pool, name: str, *, public: bool) -> Iterator[None]:
     """Create an IngressClass in each super cluster as its operator."""
     labels = {names.SUPER_PUBLIC: names.TRUE} if public else {}
@@ -221,7 +231,7 @@ def test_annotations_are_left_out_unless_the_operator_allows_them(pool: Pool, sp
     assert REWRITE in message
     eventually(lambda: all(below(space, "web")))
     assert [annotation(each, SNIPPET) for each in below(space, "web")] == [None, None]
-    with pool.configured("acme", ingressPolicy={"annotations": [REWRITE]}):
+    with policy(pool, annotations=[REWRITE]):
         eventually(lambda: [annotation(each, REWRITE) for each in below(space, "web")] == ["/", "/"])
         assert [annotation(each, SNIPPET) for each in below(space, "web")] == [None, None]
     eventually(lambda: [annotation(each, REWRITE) for each in below(space, "web")] == [None, None])
@@ -232,12 +242,12 @@ def test_what_applies_to_everybody_is_refused_unless_the_operator_allows_it(pool
     space.apply(ingress("web", defaultBackend=backend, rules=None))
     refused(space, "web", "PolicyRefused", "spec.defaultBackend is not allowed here")
     assert below(space, "web") == [None, None]
-    with pool.configured("acme", ingressPolicy={"catchAll": "Allow"}):
+    with policy(pool, catchAll="Allow"):
         eventually(lambda: all(below(space, "web")))
 
 
 def test_hosts_are_limited_by_the_policy(pool: Pool, space: Space) -> None:
-    with pool.configured("acme", ingressPolicy={"hosts": ["*.{tenant}.apps.example.com"]}):
+    with policy(pool, hosts=["*.{tenant}.apps.example.com"]):
         space.apply(ingress("web", "web.umbrella.apps.example.com"))
         refused(space, "web", "PolicyRefused", "use *.acme.apps.example.com")
         one = f"{uuid.uuid4().hex[:6]}.acme.apps.example.com"

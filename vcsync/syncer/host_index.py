@@ -154,7 +154,8 @@ class HostIndex:
         own = self._of.get(owner, [])
         if last - first == bisect_left(own, domain + _LAST) - bisect_right(own, domain):
             return None
-        for name, other in self._all[first:last]:
+        for position in range(first, last):
+            name, other = self._all[position]
             if other != owner:
                 records = self._holders[_forward(name)][other]
                 if (found := _first(records, before)) is not None:

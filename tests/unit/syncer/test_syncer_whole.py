@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from vcsync.api import names
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
-from vcsync.kube.errors import ApiError, Forbidden, NotFound, ServerError, Status
+from vcsync.kube.errors import ApiError, Forbidden, NotFound, ServerError, Status, Unreachable
 from vcsync.kube.resources import (
     CONFIG_MAPS,
     EVENTS,
@@ -36,7 +36,9 @@ from vcsync.kube.resources import (
     Resource,
 )
 from vcsync.syncer.identity import WrongSuperCluster
+from vcsync.syncer.reconcile import ROUNDS
 from vcsync.syncer.service import Syncer, SyncerSettings
+from vcsync.syncer.tenant_objects import TenantObjects
 from vcsync.tenancy.caches import CACHE_SYNC_SECONDS, CachesNotSynced
 
 KEY = "root-acme"
@@ -905,6 +907,19 @@ async def test_a_host_is_handed_over_when_its_owner_gives_it_up(stage: Stage) ->
         assert tenant_status(syncer)["waiting"] == []
 
 
+async def test_a_plan_that_overlooks_the_owner_of_a_host_is_not_executed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr(TenantObjects, "host_holder", lambda _, host, **__: looked.append(host))
+    stage.below.put(INGRESSES, "own", "default", spec={"rules": [{"host": "a.org"}]})
+    ingress(stage, "a.org")
+    async with stage.running():
+        await until(lambda: len(looked) >= ROUNDS)
+        await asyncio.sleep(0.05)
+        assert stage.here(INGRESSES, "web") is None
+
+
 async def test_a_class_is_awaited(stage: Stage) -> None:
     ingress(stage, "a.org", ingressClassName="nginx")
     async with stage.running():
@@ -919,7 +934,7 @@ async def test_a_class_is_awaited(stage: Stage) -> None:
         (None, True),
         (Forbidden(Status(403, "Forbidden", "no")), False),
         (ServerError(Status(500, "Timeout", "perhaps")), True),
-        (ConnectionResetError(), True),
+        (Unreachable("the connection was cut"), True),
     ],
 )
 async def test_hosts_are_reserved_while_it_is_open_whether_they_are_written(

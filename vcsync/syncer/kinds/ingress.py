@@ -73,11 +73,10 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
     try:
         spec = ingress_rules.read(v.spec)
     except msgspec.ValidationError as error:
-        return _refuse(
-            v, p, up, _Refusal(metadata.POLICY_REFUSED, f"spec is not that of an Ingress: {error}")
-        )
+        unreadable = _Refusal(metadata.POLICY_REFUSED, f"spec is not that of an Ingress: {error}")
+        return _refuse(v, p, up, unreadable, context)
     if (refusal := _refusal(v, p, spec, context, view)) is not None:
-        return _refuse(v, p, up, refusal)
+        return _refuse(v, p, up, refusal, context)
     wait = _secrets_wait(v, spec, context, view)
     if p is None and wait is None:
         wait = metadata.super_namespace_wait(v, context, view)
@@ -202,14 +201,20 @@ def _lost(p: Envelope, context: TenantContext, view: View) -> Plan | None:
     return None
 
 
-def _refuse(v: Envelope, p: Envelope | None, up: tuple[Action, ...], refusal: _Refusal) -> Plan:
+def _refuse(
+    v: Envelope, p: Envelope | None, up: tuple[Action, ...], refusal: _Refusal, context: TenantContext
+) -> Plan:
+    """Report a refusal. The copy stays as it is, but for annotations that the operator does not allow any more."""
     stays = "" if p is None else "; the last version that was accepted stays in use"
     wait = Wait(
         f"Ingress {v.name}: {refusal.message.partition(': ')[0]}{stays}",
         refusal.on,
         on_others=refusal.on_others,
     )
-    return Plan((*up, Notify("Warning", refusal.reason, refusal.message + stays)), wait)
+    withdrawn: tuple[Action, ...] = ()
+    if p is not None and (removed := ingress_annotations.withdrawn(p, context)):
+        withdrawn = metadata.super_patch(INGRESSES, p, {"annotations": removed}, {})
+    return Plan((*withdrawn, *up, Notify("Warning", refusal.reason, refusal.message + stays)), wait)
 
 
 def _secrets_wait(v: Envelope, spec: IngressSpec, context: TenantContext, view: View) -> Wait | None:

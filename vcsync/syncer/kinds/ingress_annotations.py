@@ -54,6 +54,19 @@ def changes(wanted: Mapping[str, str], p: Envelope, context: TenantContext) -> d
     return patch
 
 
+def withdrawn(p: Envelope, context: TenantContext) -> dict[str, str | None]:
+    """Return the merge patch that removes copied annotations which the policy does not allow any more; usually empty."""
+    copied = _copied_before(p)
+    gone = [key for key in copied if not _is_allowed(key, context)]
+    if not gone:
+        return {}
+    rest = [key for key in copied if key not in gone]
+    return {
+        **{key: None for key in gone if key in p.annotations},
+        names.COPIED_ANNOTATIONS: msgspec.json.encode(rest).decode() if rest else None,
+    }
+
+
 def left_out(v: Envelope, context: TenantContext) -> str:
     """Return the annotations of the tenant that are not copied, as a text for people; "" if there are none."""
     keys = sorted(key for key in v.annotations if _is_meant(key, context) and not _is_allowed(key, context))

@@ -339,6 +339,23 @@ def test_allowed_annotations_follow_the_tenant_and_the_policy(bench: Bench, patt
     assert annotations["ingress.kubernetes.io/x"] == "lb"
 
 
+def test_a_refused_change_does_not_keep_annotations_that_are_no_longer_allowed(bench: Bench) -> None:
+    other = "nginx.ingress.kubernetes.io/ssl-redirect"
+    allow(bench, annotations=(REWRITE, other))
+    put(bench, "a.example.com", annotations={REWRITE: "/", other: "true"})
+    bench.settle("ingresses", "shop", "web")
+    bench.edit("tenant", INGRESSES, "web", {"spec": {"rules": [rule(None)]}})
+    allow(bench, annotations=(other,))
+    patch, notice = bench.plan("ingresses", "shop", "web").actions
+    assert isinstance(notice, Notify)
+    bench.execute(patch)
+    annotations = below(bench)["metadata"]["annotations"]
+    assert REWRITE not in annotations
+    assert annotations[other] == "true"
+    assert json.loads(annotations[names.COPIED_ANNOTATIONS]) == [other]
+    assert len(bench.plan("ingresses", "shop", "web").actions) == 1
+
+
 @pytest.mark.parametrize("key", [names.CLUSTER, names.UID, names.NAMESPACE, names.INGRESS_CLASS, LEGACY])
 def test_no_policy_copies_annotations_that_are_ours(bench: Bench, key: str) -> None:
     allow(bench, annotations=("tenancy.x-k8s.io/*", "kubernetes.io/*"))

@@ -65,8 +65,8 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
         return EMPTY if p is None else metadata.orphan(INGRESSES, p, p.name, context, view)
     if p is not None and (unsettled := metadata.settle_identity(INGRESSES, v, p, context)) is not None:
         return unsettled
-    if p is not None and (lost := _lost(p, context, view)) is not None:
-        return lost
+    if p is not None and (first := _lost(p, context, view) or _withdraw(p, context)) is not None:
+        return first
     if p is None and v.deleting:
         return EMPTY
     up = _upward(v, p, context, view) if p is not None else ()
@@ -74,9 +74,9 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
         spec = ingress_rules.read(v.spec)
     except msgspec.ValidationError as error:
         unreadable = _Refusal(metadata.POLICY_REFUSED, f"spec is not that of an Ingress: {error}")
-        return _refuse(v, p, up, unreadable, context)
+        return _refuse(v, p, up, unreadable)
     if (refusal := _refusal(v, p, spec, context, view)) is not None:
-        return _refuse(v, p, up, refusal, context)
+        return _refuse(v, p, up, refusal)
     wait = _secrets_wait(v, spec, context, view)
     if p is None and wait is None:
         wait = metadata.super_namespace_wait(v, context, view)
@@ -201,20 +201,20 @@ def _lost(p: Envelope, context: TenantContext, view: View) -> Plan | None:
     return None
 
 
-def _refuse(
-    v: Envelope, p: Envelope | None, up: tuple[Action, ...], refusal: _Refusal, context: TenantContext
-) -> Plan:
-    """Report a refusal. The copy stays as it is, but for annotations that the operator does not allow any more."""
+def _withdraw(p: Envelope, context: TenantContext) -> Plan | None:
+    """Remove annotations that the operator does not allow any more, even if the rest is refused or waits; None if none."""
+    removed = ingress_annotations.withdrawn(p, context)
+    return Plan(metadata.super_patch(INGRESSES, p, {"annotations": removed}, {})) if removed else None
+
+
+def _refuse(v: Envelope, p: Envelope | None, up: tuple[Action, ...], refusal: _Refusal) -> Plan:
     stays = "" if p is None else "; the last version that was accepted stays in use"
     wait = Wait(
         f"Ingress {v.name}: {refusal.message.partition(': ')[0]}{stays}",
         refusal.on,
         on_others=refusal.on_others,
     )
-    withdrawn: tuple[Action, ...] = ()
-    if p is not None and (removed := ingress_annotations.withdrawn(p, context)):
-        withdrawn = metadata.super_patch(INGRESSES, p, {"annotations": removed}, {})
-    return Plan((*withdrawn, *up, Notify("Warning", refusal.reason, refusal.message + stays)), wait)
+    return Plan((*up, Notify("Warning", refusal.reason, refusal.message + stays)), wait)
 
 
 def _secrets_wait(v: Envelope, spec: IngressSpec, context: TenantContext, view: View) -> Wait | None:

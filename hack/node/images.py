@@ -11,8 +11,14 @@ from pathlib import Path
 
 PAUSE = "registry.k8s.io/pause:3.10"
 PAUSES = (PAUSE, "registry.k8s.io/pause:3.9")
-BUSYBOX = tuple(f"docker.io/library/busybox:{tag}" for tag in ("1.35", "1.29", "latest"))
-AGNHOST = ("registry.k8s.io/e2e-test-images/agnhost:2.63.0",)
+OFFICIAL = "registry.k8s.io/e2e-test-images"
+"""Repository of the images of Kubernetes' own tests. `test/utils/image/manifest.go` has their names and tags."""
+BUSYBOX = (
+    *(f"docker.io/library/busybox:{tag}" for tag in ("1.35", "1.29", "latest")),
+    f"{OFFICIAL}/busybox:1.37.0-1",
+)
+"""Names of one image, which has this machine's version of busybox."""
+AGNHOST = (f"{OFFICIAL}/agnhost:2.63.0",)
 WAIT_FOR_SIGNAL = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait; done"
 """What the `pause` of Kubernetes does, as a script: waits for a signal and collects ended processes."""
 PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from hack.node import cgroups, namespaces
-from hack.node.plan import NodePlan
+from hack.node.plan import LOOPBACK, NodePlan
 
 SYSCTLS = {
     "vm/overcommit_memory": "1",
@@ -65,11 +65,12 @@ def _mount(plan: NodePlan) -> None:
 
 
 def _listen(plan: NodePlan) -> list[socket.socket]:
-    """Return sockets of the node at which it serves the API server."""
+    """Return sockets of the node at which it serves API servers."""
     _ip("link", "set", "lo", "up")
-    for address, _ in plan.served_at[1:]:
-        _ip("address", "add", f"{address}/32", "dev", "lo")
-    return [socket.create_server(each, backlog=128) for each in plan.served_at]
+    for each in plan.served_at:
+        if each.address != LOOPBACK:
+            _ip("address", "add", f"{each.address}/32", "dev", "lo")
+    return [socket.create_server((each.address, each.port), backlog=128) for each in plan.served_at]
 
 
 def _connect(plan: NodePlan) -> None:

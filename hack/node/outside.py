@@ -1,10 +1,11 @@
-"""The process that owns a node: links it to the machine, and forwards connections to its API server."""
+"""The process that owns a node: links it to the machine, and forwards connections to API servers."""
 
 import asyncio
 import contextlib
 import os
 import socket
 import subprocess
+from functools import partial
 
 from hack.node.plan import NodePlan
 
@@ -28,7 +29,8 @@ def run(plan: NodePlan, child: socket.socket, pid: int) -> None:
     message, descriptors, _, _ = socket.recv_fds(child, 16, len(plan.served_at))
     if not message:
         raise SystemExit("the first process of the node ended before it was prepared")
-    listeners = [socket.socket(fileno=each) for each in descriptors]
+    ports = [each.machine_port for each in plan.served_at]
+    listeners = [(socket.socket(fileno=each), port) for each, port in zip(descriptors, ports, strict=True)]
     _link(plan, pid)
     child.send(b"linked")
     if not child.recv(16):
@@ -36,7 +38,7 @@ def run(plan: NodePlan, child: socket.socket, pid: int) -> None:
     unfinished = plan.ready_file.with_suffix(".unfinished")
     unfinished.write_text(str(pid))
     unfinished.replace(plan.ready_file)
-    asyncio.run(_forward(plan.port, listeners, pid))
+    asyncio.run(_forward(listeners, pid))
 
 
 def _link(plan: NodePlan, pid: int) -> None:
@@ -53,20 +55,21 @@ def _ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True, timeout=30)
 
 
-async def _forward(port: int, listeners: list[socket.socket], pid: int) -> None:
+async def _forward(listeners: list[tuple[socket.socket, int]], pid: int) -> None:
+    """Forward connections of each listener to its port of the machine, until a process has ended."""
     ended = asyncio.Event()
     descriptor = os.pidfd_open(pid)
     asyncio.get_running_loop().add_reader(descriptor, ended.set)
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # The API server may be down, and either side may end a connection at any time.
         with contextlib.suppress(OSError, TimeoutError, ExceptionGroup):
             await _join(reader, writer, port)
         writer.close()
 
     async with contextlib.AsyncExitStack() as stack:
-        for each in listeners:
-            await stack.enter_async_context(await asyncio.start_server(serve, sock=each))
+        for listener, port in listeners:
+            await stack.enter_async_context(await asyncio.start_server(partial(serve, port), sock=listener))
         await ended.wait()
         os._exit(0)  # open connections would keep the servers
 

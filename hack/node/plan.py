@@ -13,6 +13,18 @@ PODS = ipaddress.IPv4Address("10.192.0.0")
 CGROUPS = "vcsync-node-"
 """Prefix of the names of nodes' control groups."""
 KUBELET_PORT = 10250
+HTTPS_PORT = 443
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Served:
+    """An address of the node at which it serves an API server of the machine."""
+
+    address: str
+    port: int
+    machine_port: int
+    """Port of the API server on the machine's loopback address."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +44,8 @@ class NodePlan:
     advertised_address: str
     """Address in the Endpoints of `kubernetes.default`, at which the node serves it as well."""
     name: str = "node-0"
+    tenants: tuple[tuple[str, int], ...] = ()
+    """Address and machine's port of further API servers, which Pods reach at that address and port 443."""
 
     def __post_init__(self) -> None:
         """Refuse a port from which no addresses follow."""
@@ -68,10 +82,11 @@ class NodePlan:
         return self.folder / "init.pid"
 
     @property
-    def served_at(self) -> tuple[tuple[str, int], ...]:
-        """Addresses and ports of the node at which it serves its API server."""
+    def served_at(self) -> tuple[Served, ...]:
+        """Addresses and ports of the node at which it serves its API server and those of tenants."""
         return (
-            ("127.0.0.1", self.port),
-            (self.service_address, 443),
-            (self.advertised_address, self.port),
+            Served(LOOPBACK, self.port, self.port),
+            Served(self.service_address, HTTPS_PORT, self.port),
+            Served(self.advertised_address, self.port, self.port),
+            *(Served(address, HTTPS_PORT, port) for address, port in self.tenants),
         )

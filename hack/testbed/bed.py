@@ -402,7 +402,8 @@ class TestBed:
         if component == "node":
             realnode.wait_ended(plan)
             self._forget(plan.name, REAL_NODE)  # they ended with the node's namespaces
-            self._run(plan.name, component, realnode.namespaces(plan), log)
+            tenants = [each for each in list(self.state.plans.values()) if each.role == "tenant"]
+            self._run(plan.name, component, realnode.namespaces(plan, tenants), log)
             cluster.wait_for(f"{plan.name}: namespaces of the node", lambda: realnode.init(plan) > 0)
             return
         self._run(plan.name, component, realnode.program(plan, component), log, realnode.init(plan))

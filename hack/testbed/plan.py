@@ -9,6 +9,8 @@ Role = Literal["meta", "super", "tenant"]
 MAX_CLUSTERS = 64
 """Limit of the address ranges, which follow from a cluster's position: services in 10.64/16 ... 10.127/16, Pods in
 10.128/16 ... 10.191/16."""
+EMBEDDED_SERVICE_ADDRESS = "10.0.0.1"
+"""Address of the Service `kubernetes.default` in every embedded control plane."""
 COMPONENTS: dict[Role, tuple[str, ...]] = {
     "meta": ("kube-apiserver", "kube-controller-manager"),
     "super": ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"),
@@ -89,8 +91,8 @@ class Plan:
 
     @property
     def service_address(self) -> str:
-        """Address of the Service `kubernetes.default`: the first one of the range."""
-        return f"10.{64 + self.index}.0.1"
+        """Address of the Service `kubernetes.default`: the first one of the range, which embedded control planes share."""
+        return EMBEDDED_SERVICE_ADDRESS if self.embedded else f"10.{64 + self.index}.0.1"
 
     @property
     def pod_cidr(self) -> str:

@@ -4,6 +4,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from hack.node import busybox, cgroups, configuration, images, requirements
@@ -70,11 +71,18 @@ def texts(plan: Plan, authority: Authority) -> dict[str, str]:
     return {f"node/{name}": text for name, text in found.items()}
 
 
-def namespaces(plan: Plan) -> list[str]:
-    """Return the command of the process that owns the node's namespaces."""
+def namespaces(plan: Plan, tenants: Iterable[Plan] = ()) -> list[str]:
+    """Return the command of the process that owns the node's namespaces.
+
+    Args:
+        plan: of the node's cluster.
+        tenants: clusters that the node's Pods reach at the address of their Service `kubernetes.default`.
+    """
     node = of(plan)
     addresses = (node.service_address, node.advertised_address)
-    return [sys.executable, "-m", "hack.node", str(node.folder), str(node.port), *addresses]
+    # Embedded control planes of tenants share address and port.
+    served = dict.fromkeys(f"--tenant={each.service_address}={each.port}" for each in tenants)
+    return [sys.executable, "-m", "hack.node", str(node.folder), str(node.port), *addresses, *served]
 
 
 def program(plan: Plan, component: str) -> list[str]:

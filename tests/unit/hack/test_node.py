@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hack.node import busybox, cgroups, configuration, images, namespaces, requirements
+from hack.node.__main__ import tenant
 from hack.node.images import Image
 from hack.node.plan import PORTS, NodePlan
 from hack.testbed import TestBed, realnode, servers
@@ -24,6 +25,7 @@ from hack.testbed.plan import MAX_CLUSTERS, Plan
 from hack.testbed.processes import Process
 from hack.testbed.state import State, load, save
 from tests.unit.hack.test_testbed_servers import plan
+from vcsync.apiserver.operator.defaults import SERVICE_ADDRESS
 
 PORT = st.integers(1, PORTS - 1)
 
@@ -67,6 +69,36 @@ def test_names_of_links_fit_into_the_kernels_limit(port: int) -> None:
 def test_a_port_without_addresses_is_refused() -> None:
     with pytest.raises(ValueError, match="port 40000 of the API server of a real node is not below 32768"):
         node(40_000)
+
+
+def test_a_node_serves_its_api_server_and_those_of_tenants() -> None:
+    served = replace(node(), tenants=(("10.66.0.1", 7001),)).served_at
+    assert [(each.address, each.port, each.machine_port) for each in served] == [
+        ("127.0.0.1", 6443, 6443),
+        ("10.65.0.1", 443, 6443),
+        ("192.0.2.2", 6443, 6443),
+        ("10.66.0.1", 443, 7001),
+    ]
+
+
+def test_tenants_of_one_embedded_control_plane_are_served_at_one_address() -> None:
+    inside, other = (replace(real(), role="tenant", path=f"/tenants/{name}") for name in ("inside", "other"))
+    outside = replace(real(), role="tenant", index=3, port=7001)
+    command = realnode.namespaces(real(), [inside, other, outside])
+    assert [each for each in command if each.startswith("--")] == [
+        f"--tenant={SERVICE_ADDRESS}={inside.port}",
+        "--tenant=10.67.0.1=7001",
+    ]
+
+
+def test_the_address_of_a_tenant_is_parsed_with_its_port() -> None:
+    assert tenant("10.66.0.1=7001") == ("10.66.0.1", 7001)
+
+
+@pytest.mark.parametrize("text", ["", "10.66.0.1", "acme=7001", "10.66.0.1=https"])
+def test_a_tenant_without_address_or_port_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - argparse names the option and the value
+        tenant(text)
 
 
 def test_a_real_cluster_has_a_kubelet_instead_of_kwok() -> None:

@@ -48,6 +48,7 @@ _IN_TENANTS = frozenset(
         names.IGNORE_SYNC,
         names.DISABLE_DNS_POLICY_MUTATION,
         names.TRANSPARENT_CLUSTER_IP,
+        names.NETWORK,
     }
 )
 _DOMAINS_IN_TENANTS = (

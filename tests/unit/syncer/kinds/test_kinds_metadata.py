@@ -225,3 +225,13 @@ def test_nothing_is_created_before_its_namespace_exists(bench: Bench) -> None:
     assert plan.actions == ()
     assert plan.wait is not None
     assert plan.wait.on[0].name == super_ns("other")
+
+
+def test_the_label_of_a_networks_dns_service_is_not_reported_to_the_tenant() -> None:
+    """The network controller sets it, in every tenant: a user can do nothing about it."""
+    service = Envelope(
+        namespace="kube-system",
+        name="kube-dns-default",
+        labels={names.NETWORK: "default", names.CONTROLLED: "true"},
+    )
+    assert metadata.reserved_by_tenant(service) == [f"label {names.CONTROLLED}"]

@@ -115,7 +115,7 @@ class FilterChain:
         warnings: list[str] = []
         info: RequestInfo | None = None
         try:
-            query = parse_query(incoming.query)
+            query = parse_query(incoming.query, incoming.path)
             info = request_info(incoming.method, parse_path(incoming.path), query)
             if self._host_names is not None:
                 hosts = [value for name, value in incoming.headers.items() if name.lower() == "host"]

@@ -42,10 +42,16 @@ COLLECTIVE = frozenset({"list", "watch", "deletecollection"})
 MAX_PATH = 8192
 MAX_QUERY = 16384
 MAX_PARAMETERS = 100
+MAX_COMMAND_QUERY = 240 * 1024
+MAX_ARGUMENTS = 10_000
+"""Limits of the query of an `exec`, in which each argument of the command is a parameter."""
+MAX_LINE = 256 * 1024
+"""Longest first line of a request: method, path and query."""
 SHORT_QUERY = 128
 """Length up to which parsed queries are cached: short queries repeat often."""
 
 MALFORMED = re.compile("%(?![0-9a-fA-F]{2})")
+_EXEC = re.compile("/namespaces/[^/]+/pods/[^/]+/exec$")
 
 Query = Mapping[str, Sequence[str]]
 
@@ -118,23 +124,32 @@ def parse_path(raw: str) -> str:
     return path
 
 
-def parse_query(raw: str) -> Query:
+def parse_query(raw: str, path: str = "") -> Query:
     """Decode the query of a URL. Repeated keys keep their order.
 
+    Args:
+        raw: The query.
+        path: Path of the URL as it was received. Commands in Pods may have long queries.
+
     Raises:
-        StatusError: 400, the query is too long.
+        StatusError: 414 or 400, the query is too long or has too many parameters.
     """
     if not raw:
         return {}
-    if len(raw) > MAX_QUERY:
+    command = _EXEC.search(path) is not None
+    if len(raw) > (MAX_COMMAND_QUERY if command else MAX_QUERY):
         raise StatusError(414, "", "the request's query is too long")
-    return _parsed(raw)
+    return _decoded(raw, MAX_ARGUMENTS) if command else _parsed(raw)
 
 
 @cache_short_texts(1024, SHORT_QUERY)
 def _parsed(raw: str) -> Query:
+    return _decoded(raw, MAX_PARAMETERS)
+
+
+def _decoded(raw: str, most: int) -> Query:
     try:
-        return parse_qs(raw, keep_blank_values=True, max_num_fields=MAX_PARAMETERS)
+        return parse_qs(raw, keep_blank_values=True, max_num_fields=most)
     except ValueError:
         raise bad_request("the request has too many query parameters") from None
 

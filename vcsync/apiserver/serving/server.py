@@ -20,6 +20,7 @@ from vcsync.apiserver.handlers.exchange import Incoming, Outgoing
 from vcsync.apiserver.metering.counters import milliseconds
 from vcsync.apiserver.request.loop_turns import turn
 from vcsync.apiserver.request.reply import Reply, Stream, Tunnel
+from vcsync.apiserver.request.request_info import MAX_LINE
 from vcsync.apiserver.serving.connections import Connections, WriteDeadlines
 from vcsync.apiserver.serving.http_protocol import delay_refusal, delimit
 from vcsync.apiserver.serving.in_process import InProcessServer
@@ -103,7 +104,7 @@ class Server:
             keepalive_timeout=KEEPALIVE_SECONDS,
             lingering_time=LINGER_SECONDS,
             read_bufsize=READ_BUFFER_BYTES,
-            max_line_size=16384,
+            max_line_size=MAX_LINE,
             max_field_size=16384,
         )
         self._server = server

@@ -74,6 +74,34 @@ def test_the_length_of_queries_is_limited():
         parse_query("a=" + "x" * 100_000)
 
 
+EXEC = "/api/v1/namespaces/n/pods/p/exec"
+
+
+@pytest.mark.parametrize("path", [EXEC, f"/tenants/t{EXEC}", "/api/v1/tenants/t/namespaces/n/pods/p/exec"])
+@pytest.mark.parametrize(
+    "raw", ["command=" + "x" * 100_000, "&".join(f"command={number}" for number in range(1000))]
+)
+def test_a_command_may_be_long_and_have_many_arguments(path, raw):
+    assert "&".join(f"command={each}" for each in parse_query(raw, path)["command"]) == raw
+
+
+@pytest.mark.parametrize(
+    "raw", ["command=" + "x" * 250_000, "&".join(f"command={number}" for number in range(10_001))]
+)
+def test_the_length_of_commands_is_limited(raw):
+    with pytest.raises(StatusError):
+        parse_query(raw, EXEC)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/apis/pods/v1/exec", "/api/v1/namespaces/exec", "/api/v1/namespaces/n/pods/exec", f"{EXEC}/x", ""],
+)
+def test_the_queries_of_other_paths_stay_short(path):
+    with pytest.raises(StatusError, match="too long"):
+        parse_query("labelSelector=" + "x" * 100_000, path)
+
+
 def timed(url):
     path, _, query = url.partition("?")
     asked = parse_query(query)

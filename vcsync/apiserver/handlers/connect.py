@@ -29,6 +29,7 @@ from vcsync.apiserver.request.caller import SYSTEM
 from vcsync.apiserver.request.reply import Reply, Stream, Tunnel
 from vcsync.streams.duplex import BytesIn, BytesOut
 from vcsync.streams.limits import StreamLimits
+from vcsync.streams.log_messages import BadHandshake, Handshake, handshake, send_log
 from vcsync.streams.raw_response import RawResponse
 from vcsync.streams.tunnel import PIECE_BYTES, carry, switching_head
 from vcsync.streams.upgrade_headers import (
@@ -105,6 +106,7 @@ class Streaming:
             if not question.node:
                 return Reply(200, [], PLAIN)
             asked = self._kubelets.opened(scope.tenant, await self._node(request, question), question, sent)
+        messages = _messages(request.headers.all)
         stack = AsyncExitStack()
         try:
             opened = await stack.enter_async_context(asked)
@@ -112,7 +114,7 @@ class Streaming:
         except BaseException:
             await stack.aclose()
             raise
-        return Stream(PLAIN, _LogStream(stack, opened))
+        return _log_answer(messages, stack, opened)
 
     async def _upgraded(self, request: Request) -> Reply | Stream:
         scope = request.scope
@@ -250,6 +252,32 @@ class _EmptyStream:
     async def aclose(self) -> None:
         """Close the connection to the kubelet."""
         await self._stack.aclose()
+
+
+def _messages(headers: Mapping[str, str]) -> Handshake | None:
+    """Return the handshake of a client that reads a log from a WebSocket, or None.
+
+    Raises:
+        StatusError: 400 or 403, the handshake is refused.
+    """
+    try:
+        return handshake(headers)
+    except BadHandshake as error:
+        reason = {400: "BadRequest", 403: "Forbidden"}[error.code]
+        raise errors.StatusError(error.code, reason, str(error)) from None
+
+
+def _log_answer(messages: Handshake | None, stack: AsyncExitStack, opened: RawResponse) -> Stream:
+    """Return the answer with a log, in the messages of a WebSocket if the client asks for one. `stack` ends the log."""
+    pieces = _LogStream(stack, opened)
+    if messages is None:
+        return Stream(PLAIN, pieces)
+
+    async def connect(source: BytesIn, sink: BytesOut) -> None:
+        async with stack:
+            await send_log(source, sink, pieces, messages)
+
+    return Tunnel("", _EmptyStream(stack), head=messages.head(), carry=connect)
 
 
 def tunnel(stack: AsyncExitStack, opened: RawResponse, limits: StreamLimits) -> Tunnel:

@@ -21,7 +21,12 @@ from vcsync.streams.raw_response import RawResponse
 
 POD = {"metadata": {"uid": "u1"}, "spec": {"nodeName": "n.r1", "containers": [{"name": "c"}]}}
 KIND: Any = SimpleNamespace(resource=SimpleNamespace(plural="pods"))
-UPGRADE = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Key": "k"}
+UPGRADE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Key": "k",
+    "Sec-WebSocket-Version": "13",
+}
 
 
 @dataclass
@@ -90,7 +95,7 @@ async def answer(
 
 async def test_a_log_is_streamed_from_the_pool() -> None:
     pool = Pool()
-    made = await answer(pool, "log", tailLines=["3"])
+    made = await answer(pool, "log", headers={}, tailLines=["3"])
     assert b"".join([piece async for piece in made.pieces]) == b"one\n"
     await made.pieces.aclose()
     pods, question, request = pool.asked

@@ -149,7 +149,7 @@ async def test_the_error_of_a_kubelet_is_quoted() -> None:
 
 async def test_a_log_is_streamed() -> None:
     kubelets = Kubelets(200, b"one\ntwo\n")
-    made = await answer(kubelets, "log")
+    made = await answer(kubelets, "log", headers={})
     assert (made.content_type, kubelets.asked[1][:2]) == ("text/plain", ("GET", "1.0"))
     assert b"".join([piece async for piece in made.pieces]) == b"one\ntwo\n"
     await made.pieces.aclose()
@@ -167,11 +167,45 @@ async def test_a_log_is_streamed() -> None:
 async def test_errors_of_logs_are_those_of_kube_apiserver(status: int, code: int, message: str) -> None:
     kubelets = Kubelets(status, b"why\n")
     with pytest.raises(StatusError) as caught:
-        await answer(kubelets, "log")
+        await answer(kubelets, "log", headers={})
     assert (caught.value.code, caught.value.message, kubelets.open) == (code, message, 0)
 
 
 async def test_the_log_of_a_pod_without_a_node_is_empty() -> None:
     kubelets = Kubelets(200)
-    made = await answer(kubelets, "log", pod={"spec": {"containers": [{"name": "c"}]}})
+    made = await answer(kubelets, "log", headers={}, pod={"spec": {"containers": [{"name": "c"}]}})
     assert (made.status, list(made.body), kubelets.asked) == (200, [], None)
+
+
+class Client:
+    """A client that sends nothing, and keeps what it receives."""
+
+    def __init__(self) -> None:
+        self.received = b""
+
+    async def read(self) -> bytes:
+        await asyncio.Event().wait()
+        return b""
+
+    async def write(self, data: bytes) -> None:
+        self.received += data
+
+
+async def test_a_log_is_sent_in_the_messages_of_a_websocket() -> None:
+    kubelets = Kubelets(200, b"one\ntwo\n")
+    made = await answer(kubelets, "log", headers={**UPGRADE, "Sec-WebSocket-Protocol": "binary.k8s.io"})
+    assert isinstance(made, Tunnel)
+    assert made.head.startswith(b"HTTP/1.1 101 ")
+    assert made.head.endswith(b"Sec-WebSocket-Protocol: binary.k8s.io\r\n\r\n")
+    client = Client()
+    assert made.carry is not None
+    await made.carry(client, client)
+    assert client.received == b"\x82\x00\x82\x08one\ntwo\n\x88\x02\x03\xe8"
+    assert kubelets.open == 0
+
+
+async def test_a_log_in_an_unknown_protocol_is_refused_before_the_kubelet_is_asked() -> None:
+    kubelets = Kubelets(200, b"one\n")
+    with pytest.raises(StatusError, match="Sec-WebSocket-Protocol must be") as refused:
+        await answer(kubelets, "log", headers={**UPGRADE, "Sec-WebSocket-Protocol": "chat"})
+    assert (refused.value.code, kubelets.asked) == (403, None)

@@ -19,6 +19,9 @@ BUSYBOX = (
 )
 """Names of one image, which has this machine's version of busybox."""
 AGNHOST = (f"{OFFICIAL}/agnhost:2.63.0",)
+SHEBANG = "#!/bin/sh\n"
+SCRIPTS = {"bin/printenv": f"""{SHEBANG}env | sed -n "s/^$1=//p"\n"""}
+"""Commands that Kubernetes' tests call in agnhost and that Debian's busybox lacks: path in the image -> text."""
 WAIT_FOR_SIGNAL = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait; done"
 """What the `pause` of Kubernetes does, as a script: waits for a signal and collects ended processes."""
 PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -38,18 +41,33 @@ class Image:
     command: tuple[str, ...] = ()
     programs: Mapping[str, Path] = field(default_factory=dict)
     """Path in the image -> program of this machine, which must be linked statically."""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """Path in the image -> text of a file, which everybody may read and run."""
     links: Mapping[str, str] = field(default_factory=dict)
     """Path in the image -> target of a symbolic link."""
 
 
-def all_images(busybox: Path, agnhost: Path) -> tuple[Image, ...]:
-    """Return the images of a node: pause, busybox and agnhost, which Kubernetes' own tests use."""
+def all_images(busybox: Path, agnhost: Path, texts: Mapping[str, str]) -> tuple[Image, ...]:
+    """Return the images of a node: pause, busybox and agnhost, which Kubernetes' own tests use.
+
+    Args:
+        busybox: statically linked program.
+        agnhost: program.
+        texts: further files of agnhost: path in the image -> text.
+    """
     shell = {"bin/busybox": busybox}
     links = {f"bin/{name}": "busybox" for name in applets(busybox)}
     return (
-        Image(PAUSES, ("/bin/sh", "-c", WAIT_FOR_SIGNAL), (), shell, links),
-        Image(BUSYBOX, (), ("sh",), shell, links),
-        Image(AGNHOST, ("/agnhost",), ("pause",), {**shell, "agnhost": agnhost}, links),
+        Image(PAUSES, ("/bin/sh", "-c", WAIT_FOR_SIGNAL), (), shell, links=links),
+        Image(BUSYBOX, (), ("sh",), shell, links=links),
+        Image(
+            AGNHOST,
+            ("/agnhost",),
+            ("pause",),
+            {**shell, "agnhost": agnhost},
+            {path: text for path, text in {**SCRIPTS, **texts}.items() if path not in links},
+            links,
+        ),
     )
 
 
@@ -86,7 +104,7 @@ def layer_of(image: Image) -> bytes:
     """Return the layer of an image as a tar file, which is the same whenever it is made."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as layer:
-        paths = (*image.programs, *image.links, *ACCOUNTS)
+        paths = (*image.programs, *image.texts, *image.links, *ACCOUNTS)
         for folder in sorted({str(parent) for path in paths for parent in Path(path).parents} - {"."}):
             _add_folder(layer, folder, 0o755)
         for folder in ("root", "tmp"):
@@ -95,6 +113,8 @@ def layer_of(image: Image) -> bytes:
             _add(layer, path, content)
         for path, program in image.programs.items():
             _add(layer, path, program.read_bytes(), 0o755)
+        for path, text in image.texts.items():
+            _add(layer, path, text.encode(), 0o755)
         for path, aim in image.links.items():
             link = tarfile.TarInfo(path)
             link.type, link.linkname = tarfile.SYMTYPE, aim

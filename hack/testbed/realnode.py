@@ -1,5 +1,6 @@
 """The real node of a super cluster: its files, the commands of its programs, and its end."""
 
+import datetime
 import platform
 import shutil
 import subprocess
@@ -118,7 +119,10 @@ def import_images(plan: Plan) -> None:
     """
     node = of(plan)
     archive = node.folder / "images.tar"
-    made = images.all_images(busybox.find(cache_root() / "busybox"), locate("agnhost"))
+    # `agnhost porter` serves with it; the clients of Kubernetes' tests accept any certificate.
+    serving = Authority("agnhost-ca", datetime.datetime.now(datetime.UTC)).server("localhost")
+    texts = {"localhost.crt": serving.certificate, "localhost.key": serving.key}
+    made = images.all_images(busybox.find(cache_root() / "busybox"), locate("agnhost"), texts)
     images.write_archive(made, archive, ARCHITECTURES.get(platform.machine(), platform.machine()))
     command = configuration.entered(node, init(plan), configuration.importing(locate("ctr"), archive))
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=IMPORT_SECONDS)

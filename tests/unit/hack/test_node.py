@@ -164,7 +164,7 @@ def image(tmp_path: Path) -> Image:
     program = tmp_path / "program"
     program.write_bytes(b"\x7fELF")
     return Image(
-        ("example.org/a:1", "example.org/b:1"), ("/bin/p",), ("x",), {"bin/p": program}, {"bin/q": "p"}
+        ("example.org/a:1", "example.org/b:1"), ("/bin/p",), ("x",), {"bin/p": program}, links={"bin/q": "p"}
     )
 
 
@@ -209,13 +209,33 @@ def test_the_applets_of_a_busybox_are_its_links(tmp_path: Path) -> None:
     box, agnhost = tmp_path / "busybox", tmp_path / "agnhost"
     box.write_text("#!/bin/sh\necho busybox; echo sh; echo tar\n")
     box.chmod(0o755)
-    made = images.all_images(box, agnhost)
+    made = images.all_images(box, agnhost, {})
     assert [each.names[0].rpartition("/")[2] for each in made] == [
         "pause:3.10",
         "busybox:1.35",
         "agnhost:2.63.0",
     ]
     assert all(each.links == {"bin/sh": "busybox", "bin/tar": "busybox"} for each in made)
+
+
+@pytest.mark.parametrize(("applets", "scripts"), [("sh tar", ["bin/printenv"]), ("sh printenv", [])])
+def test_agnhost_has_the_commands_that_busybox_lacks(
+    tmp_path: Path, applets: str, scripts: list[str]
+) -> None:
+    box = tmp_path / "busybox"
+    box.write_text(f"#!/bin/sh\nprintf '%s\\n' {applets}\n")
+    box.chmod(0o755)
+    *others, agnhost = images.all_images(box, tmp_path / "agnhost", {"localhost.crt": "certificate"})
+    assert list(agnhost.texts) == [*scripts, "localhost.crt"]
+    assert not any(each.texts for each in others)
+
+
+def test_the_printenv_of_agnhost_prints_one_variable(tmp_path: Path) -> None:
+    script = tmp_path / "printenv"
+    script.write_text(images.SCRIPTS["bin/printenv"])
+    environment = {"PATH": "/usr/bin:/bin", "HOST": "10.0.0.1", "OTHER_HOST": "no", "NOTE": "HOST=x"}
+    done = subprocess.run(["sh", script, "HOST"], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "10.0.0.1\n"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,9 @@ from hack.testbed.processes import Process, Spawner, wait_gone
 from hack.testbed.processes import stop as kill_processes
 
 TEST_SECONDS = 180.0
-"""Time limit of one test."""
+"""Least time limit of one test."""
+PATIENCE = 2.0
+"""Time limit of a longer test, as a multiple of its usual time."""
 SETUP_SECONDS = 300.0
 """Time limit before the first test and after the last."""
 INTERRUPT_SECONDS = 60.0
@@ -177,12 +179,17 @@ class Runner:
         except (OSError, ElementTree.ParseError):
             found = {}
         if overrun is not None:
-            reported = found.get(overrun.name, Result(overrun.name, "failed", TEST_SECONDS))
-            message = f"not within {TEST_SECONDS:.0f} s: {reported.message}"
+            reported = found.get(overrun.name, Result(overrun.name, "failed", limit_of(overrun)))
+            message = f"not within {limit_of(overrun):.0f} s: {reported.message}"
             found[overrun.name] = replace(reported, outcome="failed", message=message)
         # The file is large, because it lists every test of the program.
         junit.unlink(missing_ok=True)
         return found
+
+
+def limit_of(test: E2eTest) -> float:
+    """Return the time limit of a test, in seconds."""
+    return max(TEST_SECONDS, PATIENCE * test.seconds)
 
 
 def _watch(process: Process, spawner: Spawner, log: Path, tests: Sequence[E2eTest]) -> E2eTest | None:
@@ -195,7 +202,7 @@ def _watch(process: Process, spawner: Spawner, log: Path, tests: Sequence[E2eTes
         while process.alive:
             if progress.read(output.read()):
                 current, since = progress.current, time.monotonic()
-            limit = SETUP_SECONDS if current is None else TEST_SECONDS
+            limit = SETUP_SECONDS if current is None else limit_of(current)
             if time.monotonic() - since > limit:
                 process.send(signal.SIGINT)
                 # If it does not end in time, the caller kills it.

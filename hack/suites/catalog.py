@@ -114,7 +114,7 @@ SUITES = (
     Suite("pool-mixed", "the pool with hollow super clusters alone", "verify", (POOL,), environment=MIXED),
     Suite(
         "node", "super clusters with real kubelets", "verify", ("tests/real/node",), OTHER_TESTS,
-        programs=(*NODE, "kubectl-spdy", "metrics-server"),
+        programs=(*NODE, "kubectl-spdy", "metrics-server", "e2e.test"),
     ),
     Suite("attacks", "hostile tenants", "verify", ("tests/real/attacks", *_real("controlplane_fuzz")), OTHER_TESTS),
     Suite("upstream-data", "Kubernetes' own test data on both servers", "verify", command=("hack.upstream_data",)),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hack.conformance.reports import Outcome, Report, Result, read_junit
-from hack.conformance.runner import Progress, Runner, Target
+from hack.conformance.runner import Progress, Runner, Target, limit_of
 from hack.conformance.tests import (
     BATCH_SECONDS,
     BATCH_TESTS,
@@ -159,6 +159,11 @@ def test_progress_finds_test_names_after_a_horizontal_line() -> None:
     assert progress.current == QUOTA
     assert progress.read(f"{rule}\n[SynchronizedAfterSuite]\n")
     assert progress.current is None
+
+
+@pytest.mark.parametrize(("seconds", "limit"), [(0.1, 180.0), (20.0, 180.0), (330.0, 660.0)])
+def test_a_long_test_may_take_twice_its_usual_time(seconds: float, limit: float) -> None:
+    assert limit_of(E2eTest("[sig-x] test", seconds)) == limit
 
 
 class Scripted(Runner):

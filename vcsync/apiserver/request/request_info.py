@@ -42,10 +42,11 @@ COLLECTIVE = frozenset({"list", "watch", "deletecollection"})
 MAX_PATH = 8192
 MAX_QUERY = 16384
 MAX_PARAMETERS = 100
-MAX_COMMAND_QUERY = 240 * 1024
-MAX_ARGUMENTS = 10_000
-"""Limits of the query of an `exec`, in which each argument of the command is a parameter."""
-MAX_LINE = 256 * 1024
+MAX_COMMAND_QUERY = 128 * 1024
+MAX_ARGUMENTS = 2_000
+"""Limits of the query of an `exec`, in which each argument of the command is a parameter. A query is parsed before its
+sender is authenticated, so that its parsing must take milliseconds."""
+MAX_LINE = 144 * 1024
 """Longest first line of a request: method, path and query."""
 SHORT_QUERY = 128
 """Length up to which parsed queries are cached: short queries repeat often."""

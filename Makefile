@@ -80,7 +80,7 @@ suite: binaries ## Run suites with their output, whether they have passed or not
 gate: environment ## Run CI's checks in a clean clone of HEAD, and remember the commit if they pass
 	@$(VENV)/python -m hack.suites.gate
 
-test-node: binaries ## Run the tests with real kubelets and containers; needs root (nine minutes, and five more once to build them)
+test-node: binaries ## Run the tests with real kubelets and containers; needs root (twenty minutes, and five more once to build them)
 	@$(VENV)/python -m hack.suites run node --args "$(PYTEST_ARGS)"
 
 test-unit: environment ## Run the unit tests only (three minutes)

@@ -48,10 +48,9 @@ def hosts_below(space: Space, name: str) -> list[Any]:
 def refused(space: Space, name: str, reason: str, text: str) -> str:
     """Wait for the Event with which an Ingress is refused, and return its message."""
 
-    def found() -> str:
-        messages = [each["message"] for each in space.events(name, reason)]
-        (match,) = [each for each in messages if text in each][:1]
-        return match
+    def found() -> str | None:
+        messages = (each["message"] for each in space.events(name, reason))
+        return next((each for each in messages if text in each), None)
 
     return eventually(found)
 

@@ -55,10 +55,16 @@ class HostIndex:
 
     Args:
         on_freed: called with the place of an Ingress that has given up some of its hosts.
+        on_contested: called with the place of every Ingress that exists and shares a host with somebody else's.
     """
 
-    def __init__(self, on_freed: Callable[[Place], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        on_freed: Callable[[Place], None] = lambda _: None,
+        on_contested: Callable[[Place], None] = lambda _: None,
+    ) -> None:
         self._on_freed = on_freed
+        self._on_contested = on_contested
         self._records: dict[_Id, _Record] = {}
         self._reserved: dict[Place, str] = {}
         # host -> owner -> the Ingresses of the owner that use it.
@@ -97,7 +103,12 @@ class HostIndex:
             age: when it was created.
             taken: its hosts and Services.
         """
+        old = self._records.get((place, False))
+        had = old.claims.hosts if old is not None and old.owner == owner else frozenset[str]()
         self._set((place, False), _Record(owner, age, taken))
+        rivals = {rival for host in taken.hosts - had for rival in self._others(owner, host, None)}
+        for contested in (place, *rivals) if rivals else ():
+            self._on_contested(contested)
 
     def remove(self, place: Place) -> None:
         """Record that an Ingress does not exist in the super cluster any more."""
@@ -134,13 +145,7 @@ class HostIndex:
             host: the host; a wildcard overlaps with all names that it covers.
             before: return only Ingresses that are older.
         """
-        for name in covering(host):
-            for other, records in self._holders.get(name, {}).items():
-                if other != owner and (found := _first(records, before)) is not None:
-                    return found
-        if host.startswith(WILDCARD):
-            return self._holder_below(owner, _reversed(host.removeprefix(WILDCARD)), before)
-        return None
+        return next(self._others(owner, host, before), None)
 
     def is_backend(self, namespace: str, service: str) -> bool:
         """Return whether an Ingress in a super namespace sends requests to a Service."""
@@ -149,18 +154,23 @@ class HostIndex:
     def __len__(self) -> int:
         return len(self._records)
 
-    def _holder_below(self, owner: str, domain: str, before: Age | None) -> Place | None:
+    def _others(self, owner: str, host: str, before: Age | None) -> Iterator[Place]:
+        for name in covering(host):
+            for other, records in self._holders.get(name, {}).items():
+                if other != owner:
+                    yield from _matching(records, before)
+        if host.startswith(WILDCARD):
+            yield from self._others_below(owner, _reversed(host.removeprefix(WILDCARD)), before)
+
+    def _others_below(self, owner: str, domain: str, before: Age | None) -> Iterator[Place]:
         first, last = bisect_right(self._all, (domain, _LAST)), bisect_left(self._all, (domain + _LAST, ""))
         own = self._of.get(owner, [])
         if last - first == bisect_left(own, domain + _LAST) - bisect_right(own, domain):
-            return None
+            return
         for position in range(first, last):
             name, other = self._all[position]
             if other != owner:
-                records = self._holders[_forward(name)][other]
-                if (found := _first(records, before)) is not None:
-                    return found
-        return None
+                yield from _matching(self._holders[_forward(name)][other], before)
 
     def _set(self, which: _Id, record: _Record | None) -> None:
         old = self._records.pop(which, None)
@@ -206,11 +216,8 @@ class HostIndex:
             del self._of[record.owner]
 
 
-def _first(records: dict[_Id, _Record], before: Age | None) -> Place | None:
-    matching: Iterator[Place] = (
-        place for (place, _), record in records.items() if before is None or record.age < before
-    )
-    return next(matching, None)
+def _matching(records: dict[_Id, _Record], before: Age | None) -> Iterator[Place]:
+    return (place for (place, _), record in records.items() if before is None or record.age < before)
 
 
 def _reversed(host: str) -> str:

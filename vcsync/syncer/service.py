@@ -42,7 +42,7 @@ from vcsync.syncer.drift.ledger import DriftLedger
 from vcsync.syncer.drift.repairs import CAUSES
 from vcsync.syncer.drift.store import DriftStore
 from vcsync.syncer.heartbeat import Heartbeat
-from vcsync.syncer.host_index import HostIndex
+from vcsync.syncer.host_index import HostIndex, Place
 from vcsync.syncer.identity import check_identity
 from vcsync.syncer.kinds import KINDS
 from vcsync.syncer.kinds.plan import Dependency
@@ -157,7 +157,8 @@ class Syncer:
         kubelet = self._settings.kubelet
         self._kubelet_api = KubeletApi(kubelet, super_id, super_client) if kubelet is not None else None
         self._hosts = HostIndex(
-            lambda place: self._wake_others(Dependency("super", INGRESSES, place.namespace, place.name))
+            lambda place: self._wake_others(Dependency("super", INGRESSES, place.namespace, place.name)),
+            self._ingress_contested,
         )
         self.caches = SuperCaches(
             super_client,
@@ -444,6 +445,13 @@ class Syncer:
         self._hosts.follow(
             change, lambda found: found.annotations[names.CLUSTER] if item_of(kind, found) is not None else ""
         )
+
+    def _ingress_contested(self, place: Place) -> None:
+        """Enqueue an Ingress with a host of two owners, so that the younger copy is deleted."""
+        found = self.caches.get(INGRESSES, *place)
+        item = item_of(KINDS[INGRESSES.plural], found) if found is not None else None
+        if found is not None and item is not None:
+            self._enqueue_super(found.annotations[names.CLUSTER], item)
 
     def _runtime_class_changed(self, tenant: str, name: str) -> None:
         """Pass on a change of a tenant's RuntimeClass, or of the super cluster's if `tenant` is ""."""

@@ -920,6 +920,17 @@ async def test_a_plan_that_overlooks_the_owner_of_a_host_is_not_executed(
         assert stage.here(INGRESSES, "web") is None
 
 
+async def test_the_younger_of_two_copies_with_a_host_is_deleted(stage: Stage) -> None:
+    ingress(stage, "a.org")
+    async with stage.running():
+        await until(lambda: stage.here(INGRESSES, "web"))
+        # Objects in memory have no creation timestamp, so the UID decides.
+        first = {"uid": "!"}
+        stage.below.put(INGRESSES, "own", "default", metadata=first, spec={"rules": [{"host": "*.org"}]})
+        await until(lambda: stage.here(INGRESSES, "web") is None)
+        assert events(stage.tenant, "HostTaken")
+
+
 async def test_a_class_is_awaited(stage: Stage) -> None:
     ingress(stage, "a.org", ingressClassName="nginx")
     async with stage.running():

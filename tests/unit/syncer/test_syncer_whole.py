@@ -271,7 +271,7 @@ async def test_a_cordon_opens_the_budgets_of_pods_on_the_node_and_its_end_closes
         stage.below.put(NODES, "n1", **{**node, "spec": {}})
         await until(lambda: not published() and minimum() > 1)
         await until(lambda: not tenant_status(syncer)["waiting"])
-        assert samples(syncer)[("vcsync_syncer_drift_repairs_total", "r1")] == 0
+        assert syncer.status()["drift"]["repairs"] == 0
 
 
 async def test_a_changed_node_changes_its_virtual_nodes(stage: Stage) -> None:

@@ -49,7 +49,7 @@ VIRTUAL_NODE: Final = "tenancy.x-k8s.io/virtualnode"
 STREAMS: Final = "tenancy.x-k8s.io/streams"
 """Label `"true"` on a tenant's Nodes whose kubelet API a syncer serves: `kubectl logs` and `exec` work there."""
 SUPER_CLUSTER_ID: Final = "tenancy.x-k8s.io/superclusterid"
-"""Label on a tenant's Nodes: id of the super cluster the node is in."""
+"""Label on a tenant's Nodes and PersistentVolumes: id of the super cluster that has them."""
 
 TRANSPARENT_CLUSTER_IP: Final = "transparency.tenancy.x-k8s.io/clusterIP"
 """Annotation on super Services, copied to the tenant's Service: the ClusterIP that works in the super cluster."""
@@ -59,9 +59,19 @@ SLICE: Final = "scheduler.virtualcluster.io/slice"
 PLACEMENTS: Final = "scheduler.virtualcluster.io/placements"
 """Annotation on a tenant Namespace: JSON object, super cluster id to slices. A copy for users; vcsync does not trust it."""
 SUPER_CLUSTER: Final = "scheduler.virtualcluster.io/superCluster"
-"""Label (and, as in VirtualCluster, annotation) on a tenant Pod: the super cluster that owns it."""
+"""Label (and, as in VirtualCluster, annotation) on a tenant Pod: the super cluster that owns it.
+
+Label on a tenant PersistentVolumeClaim: the super cluster that has its volume, or is to have it.
+"""
 
 # --- New ----------------------------------------------------------------------------------------------------
+
+PROVISIONER: Final = "tenancy.x-k8s.io/super-cluster"
+"""Provisioner of the StorageClasses that vcsync publishes to tenants, and of their volumes."""
+CSI_DRIVER: Final = "super-cluster.tenancy.x-k8s.io"
+"""CSI driver that a tenant's PersistentVolumes name. It does not exist: the tenant has no nodes that mount them."""
+PUBLISHED_BY: Final = "tenancy.x-k8s.io/superclusters"
+"""Annotation on a published StorageClass in a tenant: ids of the super clusters that have it, separated by commas."""
 
 DEFAULT_QUOTA: Final = "tenancy.x-k8s.io/default-quota"
 """Annotation on a tenant Namespace: JSON object, the part of its quota that comes from the default quota."""
@@ -299,6 +309,11 @@ def new_cluster_key(namespace: str, name: str, uid: str) -> str:
             "metadata.name must be a DNS label (lower case letters, digits and '-')"
         )
     return key
+
+
+def volume_name(claim_uid: str) -> str:
+    """Return the name of a tenant's PersistentVolume, by the UID of its claim, as upstream's provisioners name volumes."""
+    return f"pvc-{claim_uid}"
 
 
 def super_namespace(key: str, namespace: str) -> str:

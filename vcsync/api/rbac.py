@@ -196,6 +196,8 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         ),
         Grant(group=CORE, resources=("nodes", "events"), verbs=READ),
         _READ_RUNTIME_CLASSES,
+        # It publishes those with the label `super.public`.
+        Grant(group="storage.k8s.io", resources=("storageclasses",), verbs=READ),
         # Usage of Pods, for external tenants.
         Grant(group="metrics.k8s.io", resources=("pods",), verbs=("list",)),
         # It permits control planes to reach the Pods of each super namespace. The API server lets it bind this role only.
@@ -270,6 +272,8 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
     ("tenant", names.ROLE_PODSCHEDULER): (
         Grant(group=CORE, resources=("pods",), verbs=(*READ, "patch")),
         Grant(group=CORE, resources=("pods/status",), verbs=("patch",)),
+        # A claim is assigned to a super cluster with the first Pod that uses it.
+        Grant(group=CORE, resources=("persistentvolumeclaims",), verbs=(*READ, "patch")),
         Grant(group=CORE, resources=("namespaces",), verbs=READ),
         _WRITE_EVENTS,
     ),

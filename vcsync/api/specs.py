@@ -55,12 +55,16 @@ SLICE_RESOURCES: Final = (
     *SLICED,
     "configmaps",
     "object-bytes",
+    "persistentvolumeclaims",
+    "requests.storage",
     "secrets",
     "services",
     "services.loadbalancers",
     "services.nodeports",
 )
 """Resources that a slice may name."""
+MAX_STORAGE_CLASSES: Final = 100
+"""Largest number of StorageClasses that one super cluster publishes."""
 
 
 def _takes(field: str, known: tuple[str, ...]) -> Rule:
@@ -512,8 +516,9 @@ class VirtualClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
         SliceSize | None,
         about(
             "Size of a slice: cpu and memory. A namespace's annotation overrides it. It may also name counts (pods, "
-            "services, services.loadbalancers, services.nodeports, configmaps, secrets) and object-bytes, the number "
-            "of bytes of all objects. Slices of another size get these in proportion."
+            "services, services.loadbalancers, services.nodeports, configmaps, secrets, persistentvolumeclaims), "
+            "requests.storage, the bytes that claims request, and object-bytes, the number of bytes of all objects. "
+            "Slices of another size get these in proportion."
         ),
     ] = None
     pod_policy: Annotated[PodPolicy, about("Permissions of tenant Pods on super clusters' nodes.")] = (
@@ -698,6 +703,17 @@ class Trouble(Struct, frozen=True, kw_only=True):
     message: Annotated[str, Meta(max_length=1024), about("The cause and the remedy.")] = ""
 
 
+class PublishedStorageClass(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A StorageClass that the operator of a super cluster publishes to tenants."""
+
+    name: Annotated[ObjectName, about("Name of the StorageClass.")]
+    reclaim_policy: Annotated[
+        Literal["Delete", "Retain"], about("What happens to a volume when its claim is deleted.")
+    ] = "Delete"
+    allow_volume_expansion: Annotated[bool, about("Whether claims may grow.")] = False
+    default: Annotated[bool, about("Whether claims without a class get this one.")] = False
+
+
 class SuperClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
     """Observed capacity and state of the super cluster. Its syncer writes it."""
 
@@ -713,6 +729,13 @@ class SuperClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
         Amounts, about("Allocatable amounts of the largest node, by resource. No Pod can use more.")
     ] = {}
     nodes: Annotated[NodeCounts, about("Numbers of nodes.")] = NodeCounts()
+    storage_classes: Annotated[
+        tuple[PublishedStorageClass, ...],
+        Meta(max_length=MAX_STORAGE_CLASSES),
+        about(
+            "StorageClasses that tenants may use: those with the label tenancy.x-k8s.io/super.public=true."
+        ),
+    ] = ()
     conditions: Conditions = ()
     reports: Annotated[
         dict[str, Annotated[tuple[Trouble, ...], Meta(max_length=100)]],

@@ -26,6 +26,8 @@ OBJECT_BYTES = "object-bytes"
 OBJECTS = (
     "configmaps",
     OBJECT_BYTES,
+    "persistentvolumeclaims",
+    "requests.storage",
     "secrets",
     "services",
     "services.loadbalancers",
@@ -33,14 +35,16 @@ OBJECTS = (
 )
 """Further resources of an operator's slice: numbers of objects that a namespace may have in a super cluster.
 
-The names are those of ResourceQuotas, except for the bytes. The numbers are limited but not distributed, since super
-clusters do not report how many they have.
+The names are those of ResourceQuotas, except for the bytes of objects; `requests.storage` is in bytes, too. The numbers
+are limited but not distributed, since super clusters do not report how many they have.
 """
 
 DEFAULT_SLICE: Mapping[str, str] = {
     "cpu": "2",
     "memory": "4Gi",
     OBJECT_BYTES: "16Mi",
+    "persistentvolumeclaims": "10",
+    "requests.storage": "100Gi",
     "services.loadbalancers": "5",
     "services.nodeports": "20",
 }

@@ -5,6 +5,7 @@ from enum import IntEnum
 
 from msgspec import Struct
 
+from vcsync.api.specs import PublishedStorageClass
 from vcsync.objects.quantity import InvalidQuantity, milli
 from vcsync.scheduling.resources import Resources
 
@@ -41,6 +42,7 @@ class SuperView(Struct, frozen=True):
         draining: whether all slices are to move elsewhere.
         taints: its taints.
         price: price per hour and unit (a CPU, a GiB) in millionths, by resource.
+        storage_classes: StorageClasses that it publishes to tenants.
     """
 
     id: str
@@ -51,6 +53,11 @@ class SuperView(Struct, frozen=True):
     draining: bool = False
     taints: tuple[Taint, ...] = ()
     price: Resources = {}
+    storage_classes: tuple[PublishedStorageClass, ...] = ()
+
+    def publishes(self, name: str) -> bool:
+        """Return whether it publishes a StorageClass of this name to tenants."""
+        return any(each.name == name for each in self.storage_classes)
 
 
 class InvalidHeadroom(ValueError):

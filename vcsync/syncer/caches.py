@@ -23,6 +23,7 @@ from vcsync.kube.resources import (
     ROLE_BINDINGS,
     RUNTIME_CLASSES,
     SECRETS,
+    STORAGE_CLASSES,
     Resource,
 )
 from vcsync.objects.envelope import Envelope, decode, strip
@@ -237,13 +238,27 @@ class SuperCaches(_Side):
             project=_slim(Parts(spec=False, status=False)),
             sink=self._ingress_class_changed,
         )
+        self.storage_classes = Reflector(
+            client,
+            STORAGE_CLASSES,
+            label_selector=f"{names.SUPER_PUBLIC}={names.TRUE}",
+            sink=self._storage_class_changed,
+        )
         self._departures: OrderedDict[str, bool] = OrderedDict()
 
     def reflector(self, resource: Resource) -> Reflector | None:
         """Return the reflector of a synced or related resource of the super cluster."""
-        if resource == ROLE_BINDINGS:
-            return self.role_bindings
-        return self.ingress_classes if resource == INGRESS_CLASSES else super().reflector(resource)
+        others = {
+            ROLE_BINDINGS: self.role_bindings,
+            INGRESS_CLASSES: self.ingress_classes,
+            STORAGE_CLASSES: self.storage_classes,
+        }
+        return others.get(resource) or super().reflector(resource)
+
+    def _storage_class_changed(self, change: Change) -> None:
+        envelope = change.new if change.new is not None else change.old
+        if envelope is not None:
+            self._wake("", Dependency("super", STORAGE_CLASSES, "", envelope.name))
 
     async def run(self) -> None:
         """Keep all caches current until cancelled."""
@@ -251,6 +266,7 @@ class SuperCaches(_Side):
             tasks.create_task(super().run())
             tasks.create_task(self.role_bindings.run())
             tasks.create_task(self.ingress_classes.run())
+            tasks.create_task(self.storage_classes.run())
             for kind in self._kinds.values():
                 if kind.optional:
                     tasks.create_task(self._report_read(kind))

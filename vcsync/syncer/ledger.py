@@ -63,7 +63,14 @@ class Entry(Struct, frozen=True):
     """Amounts distributed to it here, including slices that are not cleared yet, in thousandths."""
 
 
-_NO_OBJECTS = ("pods", "requests.cpu", "requests.memory", "services.loadbalancers", "services.nodeports")
+_NO_OBJECTS = (
+    "persistentvolumeclaims",
+    "pods",
+    "requests.cpu",
+    "requests.memory",
+    "services.loadbalancers",
+    "services.nodeports",
+)
 _NAME_SERVER_KINDS = (SERVICES, ENDPOINTS)
 
 

@@ -18,7 +18,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from vcsync.api import names
 from vcsync.api.objects import VirtualCluster, cluster_key
 from vcsync.api.resources import VIRTUAL_CLUSTERS
-from vcsync.api.specs import Trouble
+from vcsync.api.specs import PublishedStorageClass, Trouble
 from vcsync.fairqueue import ObjectName, WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
@@ -46,6 +46,7 @@ from vcsync.syncer.host_index import HostIndex, Place
 from vcsync.syncer.identity import check_identity
 from vcsync.syncer.kinds import KINDS
 from vcsync.syncer.kinds.plan import Dependency
+from vcsync.syncer.kinds.storageclass import published
 from vcsync.syncer.kubelet_api.service import KubeletApi
 from vcsync.syncer.kubelet_api.settings import KubeletSettings
 from vcsync.syncer.ledger import Holding, Ledger
@@ -194,6 +195,7 @@ class Syncer:
             entries=self.ledger.entries,
             identity=self._settings.identity,
             brakes=self._limiter.braked.values,
+            storage_classes=self._published_storage_classes,
             troubles=self._troubles,
             shard=self._settings.shard,
         )
@@ -259,6 +261,10 @@ class Syncer:
         await self.caches.role_bindings.wait_synced()
         for session in self._tenants.values():
             session.refresh_context()
+
+    def _published_storage_classes(self) -> tuple[PublishedStorageClass, ...] | None:
+        found = self.caches.storage_classes
+        return published(found.cache.items()) if found.synced else None
 
     def _in_shard(self, virtual_cluster: VirtualCluster) -> bool:
         return self._owns(cluster_key(virtual_cluster))
@@ -412,6 +418,10 @@ class Syncer:
     def _wake(self, tenant: str, dependency: Dependency) -> None:
         if dependency.resource == RUNTIME_CLASSES:
             self._runtime_class_changed(tenant, dependency.name)
+            return
+        if not tenant:
+            for key in list(self._tenants):
+                self._wake(key, dependency)
             return
         woken = self._waiting.wake(tenant, dependency)
         owner = self._tenants.get(tenant)

@@ -213,6 +213,7 @@ class Pool:
             draining=spec.drain or found.deleting,
             taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in spec.taints),
             price={resource: int(Decimal(text) * 1_000_000) for resource, text in spec.prices.items()},
+            storage_classes=status.storage_classes,
         )
 
     def _is_draining(self, name: str) -> bool:

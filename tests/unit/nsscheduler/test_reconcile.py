@@ -608,6 +608,8 @@ def test_objects_of_a_slice_are_limited_and_not_distributed():
         # What no operator's slice names is bounded as usual.
         "services.loadbalancers": "1",
         "object-bytes": "624231",
+        "persistentvolumeclaims": "1",
+        "requests.storage": "3810Mi",
     }
     assert stage.placements() == {"r1": 1, "r2": 1}
     assert writes(stage)

@@ -4,7 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
+from vcsync.podscheduler.claims import Claims
 from vcsync.podscheduler.pods import Key, Pod
+from vcsync.scheduling import claims as claim_filter
+from vcsync.scheduling.claims import ClaimNeed
 from vcsync.scheduling.resources import times
 from vcsync.scheduling.shares import PodDecision, Share, pick_super
 from vcsync.scheduling.snapshot import SuperView
@@ -55,9 +58,14 @@ class PodAccounting:
 
     A Pod counts on the super cluster that it is bound to. A Pod that is not bound counts on the super cluster of a decision
     that is being written, or else on that of its label.
+
+    Args:
+        claims: the tenant's claims.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, claims: Claims | None = None) -> None:
+        self._claims = claims or Claims()
+        self._users: dict[Key, set[Key]] = {}
         self.pods: dict[Key, Pod] = {}
         self._spaces: dict[str, Space] = {}
         self._charges: dict[Key, tuple[str, Mapping[str, int]]] = {}
@@ -68,6 +76,7 @@ class PodAccounting:
     def update(self, pod: Pod) -> bool:
         """Update a Pod. Return whether that freed a part of a share."""
         before = self.pods.get(pod.key)
+        self._note_claims(before, pod)
         self.pods[pod.key] = pod
         namesake = before is not None and before.uid != pod.uid
         if before is not None and not namesake:
@@ -78,7 +87,7 @@ class PodAccounting:
 
     def remove(self, key: Key) -> bool:
         """Remove a Pod. Return whether that freed a part of a share."""
-        self.pods.pop(key, None)
+        self._note_claims(self.pods.pop(key, None), None)
         self._assumed.pop(key, None)
         space = self._spaces.get(key[0])
         if space is not None:
@@ -111,7 +120,9 @@ class PodAccounting:
             return pod.bound_to not in views or pod.label == pod.annotation == pod.bound_to
         if pod.deleting or pod.needs.gated:
             return True
-        return self._keeps_label(pod) and pod.annotation == pod.label
+        if not self._keeps_label(pod) or pod.annotation != pod.label:
+            return False
+        return all(each.super_id == pod.label and not each.problem for each in self._claim_needs(pod, views))
 
     def decide(self, pod: Pod, views: Mapping[str, SuperView]) -> Verdict:
         """Decide on a Pod. This changes nothing; call `assume` or `wait` afterwards."""
@@ -119,11 +130,13 @@ class PodAccounting:
             return None
         if pod.needs.node:
             return Assign(pod.bound_to)
-        if self._keeps_label(pod):
+        claims = self._claim_needs(pod, views)
+        stays = not claims or claim_filter.refusal(claims, pod.label, views.get(pod.label)) is None
+        if stays and self._keeps_label(pod):
             return Assign(pod.label)
         space = self._space(pod.namespace)
-        labelled = pod.label if pod.label in space.granted else ""
-        decision = pick_super(space.open_shares(without=labelled), pod.needs, views)
+        labelled = pod.label if stays and pod.label in space.granted else ""
+        decision = pick_super(space.open_shares(without=labelled), pod.needs, views, claims)
         if decision.super_id is not None:
             return Assign(decision.super_id, decision)
         if labelled and self._selected(pod):
@@ -196,10 +209,29 @@ class PodAccounting:
                 found.append(pod.key)
         return found
 
+    def users(self, namespace: str, claim: str) -> list[Pod]:
+        """Return the Pods that use a claim."""
+        return [self.pods[key] for key in self._users.get((namespace, claim), ())]
+
     def share(self, namespace: str, super_id: str) -> Share | None:
         """Return the share of a namespace on a super cluster; None if it has none."""
         space = self._spaces.get(namespace)
         return None if space is None else space.shares.get(super_id)
+
+    def _claim_needs(self, pod: Pod, views: Mapping[str, SuperView]) -> tuple[ClaimNeed, ...]:
+        return self._claims.needs(pod.namespace, pod.needs.claims, views) if pod.needs.claims else ()
+
+    def _note_claims(self, before: Pod | None, now: Pod | None) -> None:
+        """Keep the index of the Pods that use each claim."""
+        if before is not None:
+            for claim in before.needs.claims:
+                users = self._users[before.namespace, claim]
+                users.discard(before.key)
+                if not users:
+                    del self._users[before.namespace, claim]
+        if now is not None:
+            for claim in now.needs.claims:
+                self._users.setdefault((now.namespace, claim), set()).add(now.key)
 
     # Counting
 

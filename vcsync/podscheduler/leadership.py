@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 
 import structlog
 
@@ -16,8 +17,9 @@ from vcsync.kube.client import Client
 from vcsync.kube.errors import Unauthorized
 from vcsync.kube.events import EventRecorder
 from vcsync.kube.reflector import Reflector
-from vcsync.kube.resources import PODS
+from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS
 from vcsync.objects.envelope import Envelope, strip
+from vcsync.podscheduler.claims import Claims, slim_claim
 from vcsync.podscheduler.pods import FINISHED, Key, slim
 from vcsync.podscheduler.settings import Settings
 from vcsync.podscheduler.tenant import Outcome, PodClient, TenantPods
@@ -27,6 +29,8 @@ from vcsync.tenancy.caches import wait_for_caches
 from vcsync.tenancy.status import pool_troubles, unanswered
 
 _COMPONENT = "vcsync-podscheduler"
+_CLAIMS_BACKOFF = (1.0, 60.0)  # seconds; the tenant's roles may be of an earlier version and forbid the reads
+_CLAIMS_SECONDS = 2.0  # for which decisions wait for the claims to be read
 _MOST_OUTCOMES = 10_000  # Pods whose last decision is remembered
 
 _log = structlog.get_logger(__name__)
@@ -50,7 +54,16 @@ class TenantSession:
             project=slim,
             sink=self._observe,
         )
-        writer = PodClient(handle.client, self.events, self.reflector.observe, self.reflector.observe_gone)
+        self.claims = Reflector(
+            handle.client,
+            PERSISTENT_VOLUME_CLAIMS,
+            project=slim_claim,
+            sink=self._claim_changed,
+            backoff=_CLAIMS_BACKOFF,
+        )
+        writer = PodClient(
+            handle.client, self.events, self.reflector.observe, self.reflector.observe_gone, self.claims
+        )
         key = handle.key
         self.pods = TenantPods(
             writer,
@@ -58,7 +71,26 @@ class TenantSession:
             lambda item, urgent: leadership.work.add(key, item, priority=urgent),
             lambda item, delay: leadership.work.add_after(key, item, delay),
             suspended=lambda: handle.virtual_cluster.spec.suspended,
+            claims=Claims(self.claims.cache.get, self._unread_claims),
         )
+
+    async def follow_claims(self) -> None:
+        """Keep the claims current, and enqueue the Pods that waited for them to be read."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.claims.run())
+            await self.claims.wait_synced()
+            self.pods.pool_changed()
+
+    def _unread_claims(self) -> str:
+        if self.claims.synced:
+            return ""
+        why = self.claims.statistics().last_error
+        return f"PersistentVolumeClaims cannot be read{f': {why}' if why else ' yet'}"
+
+    def _claim_changed(self, change: Change) -> None:
+        claim = change.new or change.old
+        if claim is not None:
+            self.pods.claim_changed(claim.namespace, claim.name)
 
     def _observe(self, change: Change) -> None:
         self.pods.observe(change)
@@ -132,7 +164,11 @@ class Leadership:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(session.reflector.run())
                 tasks.create_task(session.events.run())
+                tasks.create_task(session.follow_claims())
                 await wait_for_caches([session.reflector])
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_CLAIMS_SECONDS):
+                        await session.claims.wait_synced()
                 for placement in self.placements.cache.items(handle.key):
                     self._grant(session, placement)
                 self.tenants[handle.key] = session
@@ -177,7 +213,13 @@ class Leadership:
         """Wake Pods that wait, unless the change of the pool cannot concern them."""
         views = self.pool.views.values()
         now_open: dict[str, tuple[object, ...]] = {
-            view.id: (view.health, view.cordoned, view.draining, sorted(view.largest_node.items()))
+            view.id: (
+                view.health,
+                view.cordoned,
+                view.draining,
+                sorted(view.largest_node.items()),
+                view.storage_classes,
+            )
             for view in views
         }
         if now_open != self._open:

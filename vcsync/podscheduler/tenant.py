@@ -12,10 +12,12 @@ from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.errors import NotFound
 from vcsync.kube.events import EventRecorder, ObjectRef
-from vcsync.kube.resources import PODS
+from vcsync.kube.reflector import Reflector
+from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS
 from vcsync.objects.envelope import Envelope
 from vcsync.objects.times import time_text
 from vcsync.podscheduler.accounting import Assign, PodAccounting, Wait
+from vcsync.podscheduler.claims import Claims, claim_assignment
 from vcsync.podscheduler.pods import Key, Pod, assignment, read, unschedulable
 from vcsync.scheduling.shares import PodDecision
 from vcsync.scheduling.snapshot import SuperView
@@ -34,6 +36,9 @@ class PodWriter(Protocol):
 
     async def patch_status(self, namespace: str, name: str, change: dict[str, Any]) -> None:
         """Patch a Pod's status, as a strategic merge patch."""
+
+    async def patch_claim(self, claim: Envelope, change: dict[str, Any]) -> None:
+        """Patch a PersistentVolumeClaim, unless it does not exist any more."""
 
     @property
     def gone(self) -> Callable[[str, str, str], None]:
@@ -74,6 +79,7 @@ class TenantPods:
         add_after: the same after a delay: (item, seconds).
         clock: monotonic seconds.
         suspended: returns whether the tenant is suspended, so that its Pods wait for that reason.
+        claims: the tenant's claims.
     """
 
     def __init__(  # noqa: PLR0917 - parts, each of its own type
@@ -84,9 +90,11 @@ class TenantPods:
         add_after: Callable[[Key, float], None],
         clock: Callable[[], float] = time.monotonic,
         suspended: Callable[[], bool] = lambda: False,
+        claims: Claims | None = None,
     ) -> None:
         self._suspended = suspended
-        self.accounting = PodAccounting()
+        self._claims = claims or Claims()
+        self.accounting = PodAccounting(self._claims)
         self._writer = writer
         self._views = views
         self._add = add
@@ -110,6 +118,11 @@ class TenantPods:
         if self.accounting.update(pod):
             self._freed(pod.namespace)
         self._enqueue_unless_settled(pod)
+
+    def claim_changed(self, namespace: str, name: str) -> None:
+        """Enqueue the Pods that use a claim and need a decision."""
+        for pod in self.accounting.users(namespace, name):
+            self._enqueue_unless_settled(pod)
 
     def grant(self, namespace: str, size: Mapping[str, int], placements: Mapping[str, int]) -> None:
         """Set the slices of a namespace, and enqueue its Pods that need a decision."""
@@ -149,9 +162,17 @@ class TenantPods:
 
     async def _assign(self, pod: Pod, verdict: Assign) -> Outcome:
         self.accounting.assume(pod, verdict.super_id)
+        claims = self._claims.unassigned(pod.namespace, pod.needs.claims, verdict.super_id)
+        if pod.needs.node:
+            claims = []  # another scheduler decided; the syncer there tells what it lacks
+        self._claims.assume(claims, verdict.super_id)
         try:
+            # Claims come first. If this process ends in between, the Pod follows them.
+            for claim in claims:
+                await self._writer.patch_claim(claim, claim_assignment(claim, verdict.super_id))
             await self._writer.patch(pod.namespace, pod.name, assignment(pod, verdict.super_id))
         finally:
+            self._claims.settle(claims)
             if self.accounting.settle(pod.key):
                 self._freed(pod.namespace)
         return Outcome(
@@ -205,6 +226,7 @@ class PodClient:
         events: records Events there.
         observe: called with every Pod in an answer of the control plane.
         gone: called with namespace, name and UID of every Pod that the control plane no longer has.
+        claims: caches the control plane's claims.
     """
 
     def __init__(
@@ -213,7 +235,9 @@ class PodClient:
         events: EventRecorder,
         observe: Callable[[Envelope], None],
         gone: Callable[[str, str, str], None],
+        claims: Reflector,
     ) -> None:
+        self._claims = claims
         self._client = client
         self._events = events
         self._observe = observe
@@ -229,6 +253,15 @@ class PodClient:
             PODS, name, change, namespace, kind="strategic", subresource="status"
         )
         self._observe(answer)
+
+    async def patch_claim(self, claim: Envelope, change: dict[str, Any]) -> None:
+        """Patch a PersistentVolumeClaim, unless it does not exist any more."""
+        try:
+            answer = await self._client.patch(PERSISTENT_VOLUME_CLAIMS, claim.name, change, claim.namespace)
+        except NotFound:
+            self._claims.observe_gone(claim.namespace, claim.name, claim.uid)
+            return
+        self._claims.observe(answer)
 
     def emit(self, pod: Pod, message: str) -> None:
         """Record a Warning about a Pod."""

@@ -51,6 +51,14 @@ class _Affinity(Struct, gc=False, rename="camel"):
     node_affinity: _NodeAffinity | None = None
 
 
+class _ClaimSource(Struct, gc=False, rename="camel"):
+    claim_name: str = ""
+
+
+class _Volume(Struct, gc=False, rename="camel"):
+    persistent_volume_claim: _ClaimSource | None = None
+
+
 class _Spec(Struct, gc=False, rename="camel"):
     containers: tuple[_Container, ...] | None = None
     init_containers: tuple[_Container, ...] | None = None
@@ -60,6 +68,7 @@ class _Spec(Struct, gc=False, rename="camel"):
     node_selector: dict[str, str] | None = None
     affinity: _Affinity | None = None
     scheduling_gates: tuple[msgspec.Raw, ...] | None = None
+    volumes: tuple[_Volume, ...] | None = None
 
 
 class PodNeeds(Struct, frozen=True, gc=False, array_like=True):
@@ -71,6 +80,7 @@ class PodNeeds(Struct, frozen=True, gc=False, array_like=True):
         gated: whether it has scheduling gates.
         supers: ids of the super clusters whose virtual nodes it requires; None if it requires none.
         avoided: if `supers` is None, ids of super clusters that it excludes.
+        claims: names of the PersistentVolumeClaims that it uses.
     """
 
     requests: Resources = {}
@@ -78,6 +88,7 @@ class PodNeeds(Struct, frozen=True, gc=False, array_like=True):
     gated: bool = False
     supers: tuple[str, ...] | None = None
     avoided: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
 
     def accepts(self, super_id: str) -> bool:
         """Return whether the Pod's spec permits a super cluster."""
@@ -99,8 +110,20 @@ def pod_needs(spec: bytes) -> PodNeeds:
     ids = tuple(sorted(choice.ids))
     supers, avoided = (None, ids) if choice.others else (ids, ())
     return PodNeeds(
-        {**_requests(pod), PODS: 1000}, pod.node_name, bool(pod.scheduling_gates), supers, avoided
+        {**_requests(pod), PODS: 1000},
+        pod.node_name,
+        bool(pod.scheduling_gates),
+        supers,
+        avoided,
+        _claims(pod),
     )
+
+
+def _claims(pod: _Spec) -> tuple[str, ...]:
+    if pod.volumes is None:
+        return ()
+    sources = (volume.persistent_volume_claim for volume in pod.volumes)
+    return tuple(dict.fromkeys(source.claim_name for source in sources if source is not None))
 
 
 def pod_requests(spec: bytes) -> Resources:

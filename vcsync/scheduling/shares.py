@@ -1,9 +1,11 @@
 """Selects the super cluster for one Pod among those on which its namespace has slices."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from vcsync.scheduling import claims as claim_filter
+from vcsync.scheduling.claims import ClaimNeed
 from vcsync.scheduling.filters import Refusal
 from vcsync.scheduling.pods import PodNeeds
 from vcsync.scheduling.resources import Resources, shortages, show, times
@@ -129,9 +131,13 @@ _FILTERS: tuple[tuple[str, _Filter], ...] = (
 )
 
 
-def refusals(share: Share, needs: PodNeeds, view: SuperView | None) -> tuple[Refusal, ...]:
+def refusals(
+    share: Share, needs: PodNeeds, view: SuperView | None, claims: Sequence[ClaimNeed] = ()
+) -> tuple[Refusal, ...]:
     """Return every reason why a Pod cannot use a share. A suspect super cluster is not refused, only chosen last."""
-    messages = ((name, test(share, needs, view)) for name, test in _FILTERS)
+    messages = [(name, test(share, needs, view)) for name, test in _FILTERS]
+    if claims:
+        messages.append(("Claims", claim_filter.refusal(claims, share.super_id, view)))
     return tuple(Refusal(name, message) for name, message in messages if message is not None)
 
 
@@ -144,7 +150,12 @@ def score(share: Share, needs: PodNeeds, view: SuperView | None) -> int:
     return healthy * 10**12 - used
 
 
-def pick_super(shares: Iterable[Share], needs: PodNeeds, views: Mapping[str, SuperView]) -> PodDecision:
+def pick_super(
+    shares: Iterable[Share],
+    needs: PodNeeds,
+    views: Mapping[str, SuperView],
+    claims: Sequence[ClaimNeed] = (),
+) -> PodDecision:
     """Select the share with the highest score among those without refusals.
 
     Among equal scores the share with fewer Pods wins, then the lower id. The result does not depend on the order of the
@@ -155,7 +166,7 @@ def pick_super(shares: Iterable[Share], needs: PodNeeds, views: Mapping[str, Sup
     for share in sorted(shares, key=lambda share: share.super_id):
         view = views.get(share.super_id)
         points = score(share, needs, view)
-        objections = refusals(share, needs, view)
+        objections = refusals(share, needs, view, claims)
         explanation.append(ShareExplanation(share.super_id, points, objections))
         rank = (-points, share.pods, share.super_id)
         if not objections and (best is None or rank < best):

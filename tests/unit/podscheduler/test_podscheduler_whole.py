@@ -15,7 +15,7 @@ from memory_cluster import MemoryCluster, until
 from vcsync.api import names
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
 from vcsync.kube.errors import Forbidden, Status, Unauthorized
-from vcsync.kube.resources import EVENTS, PODS, SECRETS
+from vcsync.kube.resources import EVENTS, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS
 from vcsync.podscheduler import PodScheduler, leadership
 from vcsync.podscheduler.pods import FINISHED
 from vcsync.tenancy.caches import CACHE_SYNC_SECONDS
@@ -396,3 +396,64 @@ async def test_waiting_pods_are_scheduled_when_they_may_fit(
         stage.super_cluster("r1", **change)
         await settled()
         assert (term.counts["waiting"] > before) is looks
+
+
+def claim(stage: Stage, name: str = "data", **metadata: Any) -> None:
+    stage.tenant.put(
+        PERSISTENT_VOLUME_CLAIMS, name, "shop", metadata=metadata, spec={"storageClassName": "fast"}
+    )
+
+
+def uses(name: str = "data") -> dict[str, Any]:
+    return {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]}
+
+
+def publish(stage: Stage, name: str, *classes: str) -> None:
+    stage.super_cluster(name)
+    found = stage.meta.found(SUPER_CLUSTERS, name)
+    assert found is not None
+    status = {**found["status"], "storageClasses": [{"name": each} for each in classes]}
+    stage.meta.put(SUPER_CLUSTERS, name, spec=found["spec"], status=status)
+
+
+async def test_a_claim_is_assigned_with_its_first_pod_and_later_pods_follow_it(stage: Stage) -> None:
+    publish(stage, "r1")
+    publish(stage, "r2", "fast")
+    stage.grant({"r1": 2, "r2": 2})
+    claim(stage)
+    stage.pod("first", **uses())
+    async with stage.running():
+        await until(lambda: stage.placed("first") == "r2")
+        found = stage.tenant.found(PERSISTENT_VOLUME_CLAIMS, "data", "shop")
+        assert found is not None
+        assert found["metadata"]["labels"] == {PLACED_LABEL: "r2"}
+        publish(stage, "r1", "fast")
+        stage.pod("second", **uses())
+        await until(lambda: stage.placed("second") == "r2")
+
+
+async def test_a_pod_waits_until_its_claim_exists_and_its_class_is_published(stage: Stage) -> None:
+    stage.pod("web", **uses())
+    async with stage.running() as scheduler:
+        await until(
+            lambda: 'persistentvolumeclaim "data" not found' in stage.condition("web").get("message", "")
+        )
+        claim(stage)
+        await until(
+            lambda: (
+                "fast of claim data" in str((scheduler.explain_pod(ROOT, "shop", "web") or {}).get("message"))
+            )
+        )
+        publish(stage, "r1", "fast")
+        await until(lambda: stage.placed("web") == "r1")
+
+
+async def test_a_pod_follows_a_claim_that_an_earlier_leader_has_assigned(stage: Stage) -> None:
+    """The earlier leader ended between its two writes."""
+    publish(stage, "r1", "fast")
+    publish(stage, "r2", "fast")
+    stage.grant({"r1": 2, "r2": 2})
+    claim(stage, labels={PLACED_LABEL: "r2"})
+    stage.pod("web", **uses())
+    async with stage.running():
+        await until(lambda: stage.placed("web") == "r2")

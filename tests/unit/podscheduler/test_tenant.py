@@ -76,6 +76,9 @@ class Tenant:
             raise Conflict(Status(409))
         self.store(name, merge_patch(self.objects[name], patch))
 
+    async def patch_claim(self, claim: Envelope, change: dict[str, Any]) -> None:
+        raise AssertionError(f"no claim is expected, {claim.name} was patched: {change}")
+
     async def patch_status(self, namespace: str, name: str, patch: dict[str, Any]) -> None:
         self.patches.append((name, patch))
         if self.fail:

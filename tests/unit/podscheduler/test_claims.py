@@ -1,0 +1,185 @@
+"""Pods with PersistentVolumeClaims: a claim is bound to one super cluster with its first Pod, and later Pods follow it."""
+
+import json
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from vcsync.api.names import SUPER_CLUSTER, volume_name
+from vcsync.api.specs import PublishedStorageClass
+from vcsync.objects.envelope import Envelope, parse
+from vcsync.podscheduler.accounting import Assign, PodAccounting, Wait
+from vcsync.podscheduler.claims import Claims, claim_assignment, slim_claim
+from vcsync.podscheduler.pods import Pod, slim
+from vcsync.scheduling.pods import PodNeeds, pod_needs
+from vcsync.scheduling.snapshot import Health, SuperView
+
+NS = "shop"
+FAST = PublishedStorageClass(name="fast")
+VIEWS = {
+    "r1": SuperView("r1", Health.READY, {}, storage_classes=(FAST,)),
+    "r2": SuperView("r2", Health.READY, {}, storage_classes=(FAST, PublishedStorageClass(name="slow"))),
+}
+
+
+class World:
+    """A tenant's claims and Pods in memory."""
+
+    def __init__(self) -> None:
+        self.claims: dict[str, Envelope] = {}
+        self.unread = ""
+        self.book = Claims(lambda _, name: self.claims.get(name), lambda: self.unread)
+        self.accounting = PodAccounting(self.book)
+        self.accounting.grant(NS, {"cpu": 1000}, {"r1": 2, "r2": 2})
+
+    def claim(self, name: str, storage_class: str | None = "fast", **fields: Any) -> Envelope:
+        label = fields.pop("label", "")
+        metadata = {"name": name, "namespace": NS, "uid": f"uid-{name}", "resourceVersion": "7"}
+        metadata |= {"labels": {SUPER_CLUSTER: label, "app": "db"}} if label else {}
+        metadata |= fields.pop("metadata", {})
+        phase = fields.pop("phase", "Pending")
+        spec = {"storageClassName": storage_class, **fields}
+        body = {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
+        self.claims[name] = slim_claim(parse(json.dumps(body).encode()))
+        return self.claims[name]
+
+    def pod(self, *claims: str, name: str = "p", label: str = "", node: str = "", cpu: int = 500) -> Pod:
+        needs = PodNeeds({"cpu": cpu}, node, claims=claims)
+        made = Pod(NS, name, f"uid-{name}", "1", needs, label, label, deleting=False, waiting_message="")
+        self.accounting.update(made)
+        return made
+
+    def decided(self, pod: Pod) -> str:
+        verdict = self.accounting.decide(pod, VIEWS)
+        assert verdict is not None
+        return verdict.super_id if isinstance(verdict, Assign) else verdict.decision.reasons()
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_pod_goes_where_its_claim_is(world: World) -> None:
+    world.claim("data", label="r2")
+    assert world.decided(world.pod("data")) == "r2"
+
+
+def test_a_new_claim_needs_a_super_cluster_that_publishes_its_class(world: World) -> None:
+    world.claim("data", "slow")
+    assert world.decided(world.pod("data")) == "r2"
+    world.claim("odd", "private")
+    message = world.decided(world.pod("odd", name="q"))
+    assert "r1: does not publish StorageClass private of claim odd" in message
+
+
+def test_two_claims_of_one_pod_never_split(world: World) -> None:
+    world.claim("a", label="r2")
+    world.claim("b")
+    assert world.decided(world.pod("a", "b")) == "r2"
+    world.claim("c", label="r1")
+    message = world.decided(world.pod("a", "c", name="q"))
+    assert message == "r1: claim a is on super cluster r2; r2: claim c is on super cluster r1"
+
+
+def test_a_decision_counts_before_it_is_written(world: World) -> None:
+    claim = world.claim("data")
+    first = world.pod("data", name="first")
+    assert world.book.unassigned(NS, ["data"], "r1") == [claim]
+    world.book.assume([claim], "r2")
+    assert world.decided(first) == "r2"
+    assert world.decided(world.pod("data", name="second")) == "r2"
+    world.book.assume([claim], "r2")
+    world.book.settle([claim])
+    assert world.decided(world.pod("data", name="third")) == "r2"
+    world.book.settle([claim])
+    assert world.decided(first) == "r1"
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"storage_class": None}, "claim data has no StorageClass; use a published one"),
+        ({"metadata": {"deletionTimestamp": "2026-05-01T12:00:00Z"}}, "is being deleted"),
+        ({"phase": "Lost", "label": "r1"}, "claim data has lost its volume"),
+        ({"volumeName": "pv-of-another"}, "claim data is bound to volume pv-of-another"),
+    ],
+)
+def test_a_claim_that_no_super_cluster_can_serve_has_its_pod_wait(
+    world: World, fields: dict[str, Any], reason: str
+) -> None:
+    world.claim("data", **fields)
+    assert reason in world.decided(world.pod("data"))
+
+
+def test_a_pod_waits_for_a_claim_that_does_not_exist_or_is_not_known(world: World) -> None:
+    assert 'persistentvolumeclaim "data" not found' in world.decided(world.pod("data"))
+    world.unread = "PersistentVolumeClaims cannot be read yet"
+    world.claim("data")
+    assert world.unread in world.decided(world.pod("data"))
+
+
+def test_a_bound_claim_stays_with_a_super_cluster_that_has_left(world: World) -> None:
+    world.claim("data", label="r9", volumeName=volume_name("uid-data"))
+    assert "claim data is on super cluster r9" in world.decided(world.pod("data"))
+
+
+def test_a_claim_without_volume_leaves_a_super_cluster_that_has_left(world: World) -> None:
+    world.claim("data", label="r9")
+    assert world.decided(world.pod("data")) == "r1"
+
+
+def test_a_label_that_the_tenant_writes_on_a_pod_does_not_take_it_away_from_its_claim(world: World) -> None:
+    world.claim("data", label="r2")
+    assert world.decided(world.pod("data", label="r1")) == "r2"
+
+
+def test_a_pod_that_the_tenant_labels_itself_takes_its_claims_along(world: World) -> None:
+    world.claim("data")
+    pod = world.pod("data", label="r1")
+    assert not world.accounting.settled(pod, VIEWS)
+    assert world.decided(pod) == "r1"
+    world.claim("data", label="r1")
+    assert world.accounting.settled(pod, VIEWS)
+
+
+def test_a_bound_pod_is_left_alone_whatever_becomes_of_its_claims(world: World) -> None:
+    assert world.accounting.settled(world.pod("data", label="r1", node="n1.r1"), VIEWS)
+
+
+def test_a_pod_whose_only_share_is_refused_says_why(world: World) -> None:
+    world.accounting.grant(NS, {"cpu": 1000}, {"r1": 2})
+    world.claim("data", label="r2")
+    pod = world.pod("data", label="r1")
+    verdict = world.accounting.decide(pod, VIEWS)
+    assert isinstance(verdict, Wait)
+    assert verdict.decision.reasons() == "r1: claim data is on super cluster r2"
+
+
+def test_the_users_of_a_claim_are_known(world: World) -> None:
+    first, second = world.pod("a", "b", name="first"), world.pod("b", name="second")
+    assert world.accounting.users(NS, "a") == [first]
+    assert {each.name for each in world.accounting.users(NS, "b")} == {"first", "second"}
+    world.accounting.update(replace(second, uid="new", needs=PodNeeds(claims=("a",))))
+    world.accounting.remove(first.key)
+    assert [each.name for each in world.accounting.users(NS, "a")] == ["second"]
+    assert world.accounting.users(NS, "b") == []
+
+
+def test_an_assignment_fails_if_the_claim_has_changed(world: World) -> None:
+    patch = claim_assignment(world.claim("data"), "r1")
+    assert patch == {"metadata": {"uid": "uid-data", "resourceVersion": "7", "labels": {SUPER_CLUSTER: "r1"}}}
+
+
+def test_claims_are_read_from_a_pods_volumes_once_each() -> None:
+    volumes = [
+        {"name": "a", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "b", "persistentVolumeClaim": {"claimName": "data", "readOnly": True}},
+        {"name": "c", "emptyDir": {}},
+        {"name": "d", "persistentVolumeClaim": {"claimName": "logs"}},
+    ]
+    spec = {"containers": [], "volumes": volumes}
+    assert pod_needs(json.dumps(spec).encode()).claims == ("data", "logs")
+    body = {"metadata": {"name": "p", "namespace": NS}, "spec": spec}
+    assert b"logs" in slim(parse(json.dumps(body).encode())).spec

@@ -24,13 +24,11 @@ from vcsync.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
     EVENTS,
     NAMESPACES,
-    PERSISTENT_VOLUME_CLAIMS,
     PODS,
     PRIORITY_CLASSES,
     RESOURCE_QUOTAS,
     SECRETS,
     SERVICE_ACCOUNTS,
-    Resource,
 )
 from vcsync.nsscheduler import NamespaceScheduler
 from vcsync.objects.envelope import Envelope, untyped
@@ -287,59 +285,41 @@ async def test_the_walk_through(world: World) -> None:
     assert await world.placed("two") == b
 
 
-def without_effect() -> list[tuple[Resource, dict[str, Any]]]:
-    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    return [(PERSISTENT_VOLUME_CLAIMS, claim)]
+async def test_a_tenant_gets_one_event_for_each_priority_class_of_its_own(still: World) -> None:
+    before, after = (f"{still.namespace}-{name}" for name in ("before", "after"))
 
+    async def create(name: str) -> None:
+        await still.tenant.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": 1000})
 
-async def test_a_tenant_gets_one_event_for_each_object_without_effect(still: World) -> None:
-    for resource, spec in without_effect():
-        await still.tenant.create(resource, {"metadata": {"name": "before"}, "spec": spec}, still.namespace)
+    async def events() -> dict[str, Envelope]:
+        found = [(event, untyped(event.rest)) for event in await still.tenant.list(EVENTS, "default")]
+        named = [
+            (rest["involvedObject"]["name"], event)
+            for event, rest in found
+            if rest["reason"] == "WithoutEffect"
+        ]
+        own = [(name, event) for name, event in named if name in (before, after)]
+        assert len(own) == len(dict(own))
+        return dict(own)
 
-    async def messages() -> dict[tuple[str, str], str]:
-        found = [untyped(event.rest) for event in await still.events("WithoutEffect")]
-        about = [(each["involvedObject"]["kind"], each["involvedObject"]["name"]) for each in found]
-        assert len(about) == len(set(about))
-        return dict(zip(about, (each["message"] for each in found), strict=True))
-
-    async def messages_of(count: int) -> dict[tuple[str, str], str]:
-        async def so_many() -> dict[tuple[str, str], str]:
-            found = await messages()
-            assert len(found) == count
-            return found
-
-        found: dict[tuple[str, str], str] = await soon(so_many)
+    async def so_many(count: int) -> dict[str, Envelope]:
+        found = await events()
+        assert len(found) == count
         return found
 
-    kinds = [resource.kind for resource, _ in without_effect()]
-    async with running(*schedulers(still.meta)):
-        first = await messages_of(1)
-        assert sorted(first) == sorted((kind, "before") for kind in kinds)
-        assert "this one is never bound" in first["PersistentVolumeClaim", "before"]
-    versions = {event.name: event.resource_version for event in await still.events("WithoutEffect")}
-    async with running(*schedulers(still.meta)):  # another term
-        for resource, spec in without_effect():
-            await still.tenant.create(
-                resource, {"metadata": {"name": "after"}, "spec": spec}, still.namespace
-            )
-        await messages_of(2)
-    now = {event.name: event.resource_version for event in await still.events("WithoutEffect")}
-    assert versions.items() <= now.items()
-
-
-async def test_a_tenant_gets_an_event_for_its_own_priority_class(still: World) -> None:
-    name = f"{still.namespace}-high"
-    await still.tenant.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": 1000})
-
-    async def message() -> str | None:
-        found = [untyped(event.rest) for event in await still.tenant.list(EVENTS, "default")]
-        return next((each["message"] for each in found if each["involvedObject"]["name"] == name), None)
-
+    await create(before)
     try:
         async with running(*schedulers(still.meta)):
-            assert "this one gives Pods no precedence there" in await soon(message)
+            first = await soon(lambda: so_many(1))
+            assert "this one gives Pods no precedence there" in untyped(first[before].rest)["message"]
+        async with running(*schedulers(still.meta)):  # another term
+            await create(after)
+            second = await soon(lambda: so_many(2))
+        assert second[before].resource_version == first[before].resource_version
     finally:
-        await still.tenant.delete(PRIORITY_CLASSES, name)
+        for name in (before, after):
+            with suppress(NotFound):
+                await still.tenant.delete(PRIORITY_CLASSES, name)
 
 
 async def test_a_pod_too_large_for_any_share_waits_and_is_placed_when_the_slices_grow(world: World) -> None:

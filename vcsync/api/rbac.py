@@ -174,6 +174,7 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
                 "endpoints",
                 "serviceaccounts",
                 "resourcequotas",
+                "persistentvolumeclaims",
             ),
             verbs=(*READ, "create", "patch", "delete"),
         ),
@@ -245,6 +246,10 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         # A Pod that has to leave a super cluster is evicted, so the tenant's PodDisruptionBudgets apply.
         Grant(group=CORE, resources=("pods/eviction",), verbs=("create",)),
         Grant(group=CORE, resources=("services", "services/status"), verbs=("patch",)),
+        Grant(group=CORE, resources=("persistentvolumeclaims",), verbs=(*READ, "patch")),
+        Grant(group=CORE, resources=("persistentvolumeclaims/status",), verbs=("patch",)),
+        # Descriptions of the volumes that claims have in the super cluster.
+        Grant(group=CORE, resources=("persistentvolumes",), verbs=(*READ, "create", "patch", "delete")),
         Grant(group=CORE, resources=("serviceaccounts/token",), verbs=("create",)),
         Grant(group=CORE, resources=("nodes",), verbs=(*READ, "create", "patch", "delete")),
         _READ_RUNTIME_CLASSES,
@@ -263,8 +268,11 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         Grant(group=CORE, resources=("namespaces",), verbs=(*READ, "patch")),
         Grant(group=CORE, resources=("resourcequotas",), verbs=READ),
         # Events and warnings say that these objects have no effect where the tenant's Pods run. Only metadata is read.
-        Grant(group=CORE, resources=("persistentvolumeclaims",), verbs=("list", "watch")),
         Grant(group="scheduling.k8s.io", resources=("priorityclasses",), verbs=("list", "watch")),
+        # It publishes the classes of the super clusters' operators.
+        Grant(
+            group="storage.k8s.io", resources=("storageclasses",), verbs=(*READ, "create", "patch", "delete")
+        ),
         # It deletes virtual nodes of super clusters that have left the pool, because their syncers are gone as well.
         Grant(group=CORE, resources=("nodes",), verbs=("list", "delete")),
         _WRITE_EVENTS,

@@ -5,11 +5,6 @@ from typing import Any, Final
 
 WITHOUT_EFFECT: Final[Mapping[tuple[str, str], str]] = {
     (
-        "",
-        "persistentvolumeclaims",
-    ): "PersistentVolumeClaims are not synced to the clusters that your Pods run on: this one is never bound, and Pods "
-    "that use it do not start; use emptyDir, or storage over the network",
-    (
         "scheduling.k8s.io",
         "priorityclasses",
     ): "PriorityClasses are not synced to the clusters that your Pods run on: this one gives Pods no precedence there, "

@@ -15,15 +15,11 @@ from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.events import EventRecorder, ObjectRef
 from vcsync.kube.reflector import Reflector
-from vcsync.kube.resources import (
-    PERSISTENT_VOLUME_CLAIMS,
-    PRIORITY_CLASSES,
-    Resource,
-)
+from vcsync.kube.resources import PRIORITY_CLASSES, Resource
 from vcsync.objects.envelope import Envelope
 from vcsync.tenancy import TenantHandle
 
-RESOURCES = (PERSISTENT_VOLUME_CLAIMS, PRIORITY_CLASSES)
+RESOURCES = (PRIORITY_CLASSES,)
 NEW_SECONDS = 3600.0
 """Age of an object in seconds up to which an Event is emitted.
 

@@ -18,6 +18,7 @@ from vcsync.kube.resources import (
     INGRESSES,
     NAMESPACES,
     NODES,
+    PERSISTENT_VOLUMES,
     PODS,
     RESOURCE_QUOTAS,
     ROLE_BINDINGS,
@@ -28,7 +29,7 @@ from vcsync.kube.resources import (
 )
 from vcsync.objects.envelope import Envelope, decode, strip
 from vcsync.syncer.digests import with_digest
-from vcsync.syncer.kinds import token
+from vcsync.syncer.kinds import persistentvolume, token
 from vcsync.syncer.kinds.node import kubelet_moved, readiness
 from vcsync.syncer.kinds.plan import Dependency, Kind, Parts, Side
 from vcsync.syncer.memory import MemoryLimit
@@ -41,6 +42,8 @@ TOKENS = "tokens"
 """Kind of the items for token Secrets: (tenant's namespace, name of the Secret)."""
 DELETIONS_REMEMBERED = 20_000
 """Number of deletions that each cache remembers. The oldest is forgotten first."""
+VOLUMES = "volumes"
+"""Kind of the items for a tenant's PersistentVolumes: (namespace of the claim, name of the volume)."""
 TENANT_MEMORY_BYTES = 256 << 20
 """Bytes of a syncer's memory that one tenant's objects may take by default."""
 
@@ -396,6 +399,12 @@ def token_item(secret: Envelope) -> Item | None:
     return Item(TOKENS, pod[0], secret.name) if pod is not None else None
 
 
+def volume_item(volume: Envelope) -> Item | None:
+    """Return the item of a tenant's PersistentVolume; None if it is not one of vcsync's."""
+    claim = persistentvolume.claim_of(volume)
+    return Item(VOLUMES, claim[0], volume.name) if claim is not None else None
+
+
 def item_of(kind: Kind, envelope: Envelope) -> Item | None:
     """Return the item of a super cluster's object, according to its annotations; None if no syncer created the object.
 
@@ -472,6 +481,14 @@ class TenantCaches(_Side):
                 ),
                 sink=self._router(kind),
             )
+        self.optional |= {PERSISTENT_VOLUMES}
+        self.reflectors[PERSISTENT_VOLUMES] = Reflector(
+            client,
+            PERSISTENT_VOLUMES,
+            label_selector=f"{names.SUPER_CLUSTER_ID}={super_id}",
+            project=self._projection(PERSISTENT_VOLUMES, None),
+            sink=self._volume_changed,
+        )
         self._super_id = super_id
         self.nodes = Reflector(
             client,
@@ -582,6 +599,22 @@ class TenantCaches(_Side):
             node = names.split_virtual_node(old.name, self._super_id)
             if node is not None:
                 self._enqueue(self._tenant, Item(NODES.plural, "", node))
+
+    def _volume_changed(self, change: Change) -> None:
+        envelope = change.new if change.new is not None else change.old
+        assert envelope is not None  # noqa: S101  a Change has at least one side
+        self._count_bytes(PERSISTENT_VOLUMES, change)
+        self._wake(self._tenant, Dependency("tenant", PERSISTENT_VOLUMES, "", envelope.name))
+        if (item := volume_item(envelope)) is not None:
+            self._enqueue(self._tenant, item)
+        for related in _related_items(self._kinds.values(), "tenant", PERSISTENT_VOLUMES, envelope):
+            self._enqueue(self._tenant, related)
+
+    def volume_items(self) -> Iterator[Item]:
+        """Yield the item of every cached PersistentVolume."""
+        for volume in self.reflectors[PERSISTENT_VOLUMES].cache.items():
+            if (item := volume_item(volume)) is not None:
+                yield item
 
     def _remember(self, resource: Resource, last: Envelope) -> None:
         """Remember a departure that the watch reported. A Pod also leaves the selection when its label changes."""

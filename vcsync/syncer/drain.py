@@ -1,4 +1,7 @@
-"""Removes a namespace from a super cluster: Pods first, gracefully, then its other objects, then the ledger's finalizer."""
+"""Removes a namespace from a super cluster: Pods first, gracefully, then its other objects, then the ledger's finalizer.
+
+While the namespace itself remains, a drain waits for claims with volumes: a placement never destroys data.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,14 @@ from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS
 from vcsync.api.specs import DEFAULT_EVICTION_SECONDS
 from vcsync.kube.client import Client
 from vcsync.kube.errors import Conflict, Invalid, NotFound
-from vcsync.kube.resources import ENDPOINTS, NAMESPACES, PODS, RESOURCE_QUOTAS, SERVICES
+from vcsync.kube.resources import (
+    ENDPOINTS,
+    NAMESPACES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    RESOURCE_QUOTAS,
+    SERVICES,
+)
 from vcsync.objects.envelope import Envelope, decode
 from vcsync.objects.quantity import milli
 from vcsync.syncer.caches import SuperCaches, owner_of
@@ -35,6 +45,9 @@ MOST_REFUSALS = 20
 BRAKED_SECONDS = 60.0
 """Seconds until a drain that waits for an operator is tried again."""
 
+MOST_NAMED = 5
+"""Largest number of claims that the reason of a drain names."""
+
 LONGEST_GRACE_SECONDS = 24 * 3600
 """Longest grace period of a Pod that is drained, in seconds. A tenant may set any number of years."""
 
@@ -46,7 +59,7 @@ class _QuotaStatus(Struct, gc=False):
     used: dict[str, str] = {}
 
 
-class _PodStatus(Struct, gc=False):
+class _Status(Struct, gc=False):
     phase: str = ""
 
 
@@ -141,6 +154,13 @@ class Drain:
             self.reasons[(tenant, namespace)] = f"{left} Pods have not ended yet{waits}"
             return LOOK_AGAIN_SECONDS
         self._refused.pop((tenant, namespace), None)
+        if claims := self._kept_claims(tenant, namespace):
+            more = f" and {len(claims) - MOST_NAMED} more" if len(claims) > MOST_NAMED else ""
+            self.reasons[(tenant, namespace)] = (
+                f"it has volumes here, whose data would be lost: claims {', '.join(claims[:MOST_NAMED])}{more}; "
+                "give the namespace slices here again, or have its tenant delete them"
+            )
+            return LOOK_AGAIN_SECONDS
         if namespace == names.TENANT_DNS_NAMESPACE and self._ledger.needs_name_server(tenant):
             await self._clear_but_name_server(tenant, namespace)
         elif await self._clear_namespace(tenant, namespace):
@@ -153,6 +173,24 @@ class Drain:
             return None
         log.info("namespace drained", tenant=tenant, namespace=namespace, super_cluster=self._super_id)
         return None
+
+    def _kept_claims(self, tenant: str, namespace: str) -> list[str]:
+        """Return the claims with volumes that must outlive a lost placement, by name.
+
+        A namespace that is being deleted, or that the ledger does not know, takes its claims with it. Claims are optional:
+        if they cannot be read, the usage of the namespace's ResourceQuota tells whether there are any.
+        """
+        placement = self._ledger.reflector.cache.get(tenant, namespace)
+        if placement is None or placement.deleting:
+            return []
+        place = names.super_namespace(tenant, namespace)
+        if self._caches.reflectors[PERSISTENT_VOLUME_CLAIMS].synced:
+            found = self._caches.items(PERSISTENT_VOLUME_CLAIMS, place)
+            return sorted(each.name for each in found if _is_bound(each))
+        quota = self._caches.get(RESOURCE_QUOTAS, place, names.SUPER_QUOTA_NAME)
+        status = decode(quota.status, _QuotaStatus) if quota is not None and quota.status else _QuotaStatus()
+        used = status.used.get(PERSISTENT_VOLUME_CLAIMS.plural, "0")
+        return [] if used == "0" else [f"(their number: {used}; they cannot be read)"]
 
     async def _count_unknown(self) -> tuple[int, int]:
         """Count the super namespaces that the ledger does not know, and all."""
@@ -348,8 +386,12 @@ def _within(quota: Envelope, hard: Mapping[str, str]) -> bool:
     )
 
 
+def _is_bound(claim: Envelope) -> bool:
+    return bool(claim.status) and decode(claim.status, _Status).phase == "Bound"
+
+
 def _has_ended(pod: Envelope) -> bool:
-    return bool(pod.status) and decode(pod.status, _PodStatus).phase in TERMINAL_PHASES
+    return bool(pod.status) and decode(pod.status, _Status).phase in TERMINAL_PHASES
 
 
 def _ours(namespace: Envelope, tenant: str) -> bool:

@@ -11,14 +11,21 @@ import structlog
 
 from vcsync.api import names
 from vcsync.kube.errors import ApiError, BadRequest, Forbidden, Invalid, NotFound, TooLarge
-from vcsync.kube.resources import NAMESPACES, PODS, SECRETS, Resource
+from vcsync.kube.resources import (
+    NAMESPACES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PODS,
+    SECRETS,
+    Resource,
+)
 from vcsync.objects.envelope import Envelope
-from vcsync.syncer.caches import TOKENS, node_of
+from vcsync.syncer.caches import TOKENS, VOLUMES, node_of
 from vcsync.syncer.digests import digest, is_digest
 from vcsync.syncer.drift.detector import DriftDetector
 from vcsync.syncer.executor import Executor, ObjectExists, Stale
 from vcsync.syncer.host_index import HostTaken, Place
-from vcsync.syncer.kinds import metadata, token
+from vcsync.syncer.kinds import metadata, persistentvolume, token
 from vcsync.syncer.kinds.plan import (
     Action,
     Bind,
@@ -36,7 +43,7 @@ from vcsync.syncer.kinds.plan import (
     TenantContext,
     Wait,
 )
-from vcsync.syncer.ledger import holds
+from vcsync.syncer.ledger import Holding, holds
 from vcsync.syncer.steps import in_steps
 from vcsync.syncer.store_budget import NO_DEMAND, OverBudget, StoreBudget, WritesTooFast, demand_of
 from vcsync.syncer.tenant_objects import Pair, TenantObjects
@@ -166,11 +173,16 @@ class Reconciler:
         try:
             if item.kind == TOKENS:
                 return await self._reconcile_token(item)
+            if item.kind == VOLUMES:
+                return await self._reconcile_volume(item)
             kind = self._objects.kinds[item.kind]
             entry = self._objects.entry(item)
             placed = holds(entry, kind.resource, item.name)
             # A tenant's Pod is deleted after the super cluster's Pod. By then the ledger may have no entry any more.
-            if not placed and kind.resource != PODS:
+            draining = entry is not None and entry.holding is Holding.DRAINING
+            # A drain waits for claims with volumes, until the tenant deletes them.
+            ends_here = kind.resource == PODS or (kind.resource == PERSISTENT_VOLUME_CLAIMS and draining)
+            if not placed and not ends_here:
                 self._forget(kind, item)
                 return None
             self._require_kind(kind, item)
@@ -209,7 +221,7 @@ class Reconciler:
         objects = self._objects
         async for item in in_steps(objects.items(), pause=pause):
             if (
-                item.kind != TOKENS
+                item.kind not in (TOKENS, VOLUMES)
                 and self._settled_versions(item) != objects.pair(objects.kinds[item.kind], item, {}).versions
                 and self._waiting.reason(objects.key, item) is None
             ):
@@ -275,6 +287,23 @@ class Reconciler:
         except Stale:
             return 1.0
         return plan.wait.after if plan.wait is not None else None
+
+    async def _reconcile_volume(self, item: Item) -> float | None:
+        """Delete one PersistentVolume of the tenant after its claim. The item has the claim's namespace and the volume's name."""
+        objects = self._objects
+        volume = objects.tenant_caches.get(PERSISTENT_VOLUMES, "", item.name)
+        plan = persistentvolume.plan(volume, self._context(), objects)
+        try:
+            await self._execute(
+                objects.kinds[PERSISTENT_VOLUME_CLAIMS.plural], item, Pair(volume, None), plan
+            )
+        except Stale:
+            return 1.0
+        if plan.wait is None:
+            self._waiting.settle(objects.key, item)
+            return None
+        self._waiting.park(objects.key, item, plan.wait, now=self._clock())
+        return plan.wait.after
 
     async def _execute(self, kind: Kind, item: Item, pair: Pair, plan: Plan) -> None:
         for action in plan.actions:

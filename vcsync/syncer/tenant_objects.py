@@ -116,6 +116,7 @@ class TenantObjects:
                 if item not in seen:
                     seen.add(item)
                     yield item
+        yield from self.tenant_caches.volume_items()
 
     async def count_orphans(self, kind: Kind, side: Side) -> tuple[int, int]:
         """Count the objects of a kind on one side: those without a counterpart on the other side, and all.
@@ -182,7 +183,9 @@ class TenantObjects:
         if not kind.optional:
             return None
         needed: list[tuple[Side, Resource]] = [("tenant", kind.resource), ("super", kind.resource)]
-        for side, resource in (*needed, *(("super", each) for each in kind.reads)):
+        needed += [("super", each) for each in kind.reads]
+        needed += [(each.side, each.resource) for each in kind.related]
+        for side, resource in needed:
             reflector = self._reflector(side, resource)
             if reflector is not None and not reflector.synced:
                 return side, reflector.statistics().last_error or ""

@@ -8,7 +8,7 @@ import pytest
 from vcsync.api.without_effect import WITHOUT_EFFECT
 from vcsync.kube.cache import Change
 from vcsync.kube.events import ObjectRef
-from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PRIORITY_CLASSES, Resource
+from vcsync.kube.resources import PRIORITY_CLASSES, Resource
 from vcsync.nsscheduler.without_effect import MAX_EVENTS, RESOURCES, WithoutEffect
 from vcsync.objects.envelope import Envelope
 
@@ -37,7 +37,7 @@ class World:
         self.watch = WithoutEffect(handle, self.recorder, lambda: self.now)  # type: ignore[arg-type]
 
     def see(
-        self, name: str, made: str = JUST_NOW, resource: Resource = PERSISTENT_VOLUME_CLAIMS, **fields: Any
+        self, name: str, made: str = JUST_NOW, resource: Resource = PRIORITY_CLASSES, **fields: Any
     ) -> None:
         found = Envelope(name, "shop", f"uid of {name}", "1", creation_timestamp=made, **fields)
         self.watch.take(resource, Change(None, found))
@@ -78,17 +78,16 @@ def test_an_object_being_deleted_gets_no_event() -> None:
 def test_priority_classes_with_an_effect_get_no_event() -> None:
     world = World(tenant_made=JUST_NOW, mapped={"urgent": "gold"})
     for name in ("system-node-critical", "urgent", "high"):
-        world.see(name, resource=PRIORITY_CLASSES)
-    world.see("system-web")  # a claim may have that name
-    assert world.names == ["high", "system-web"]
+        world.see(name)
+    assert world.names == ["high"]
 
 
 def test_the_number_of_events_and_remembered_objects_is_limited() -> None:
     world = World()
     for number in range(3 * MAX_EVENTS):
         world.see(f"i-{number}")
-    assert len(world.names) == len(world.watch._reported[PERSISTENT_VOLUME_CLAIMS]) == MAX_EVENTS
+    assert len(world.names) == len(world.watch._reported[PRIORITY_CLASSES]) == MAX_EVENTS
     world.now += 3601
     world.see("later", "2027-01-15T09:00:00Z")
     assert world.names[-1] == "later"
-    assert len(world.watch._reported[PERSISTENT_VOLUME_CLAIMS]) == 1
+    assert len(world.watch._reported[PRIORITY_CLASSES]) == 1

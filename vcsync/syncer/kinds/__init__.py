@@ -9,6 +9,7 @@ from vcsync.syncer.kinds.endpoints import ENDPOINTS_KIND
 from vcsync.syncer.kinds.ingress import INGRESS
 from vcsync.syncer.kinds.namespace import NAMESPACE
 from vcsync.syncer.kinds.networkpolicy import NETWORK_POLICY
+from vcsync.syncer.kinds.persistentvolumeclaim import PERSISTENT_VOLUME_CLAIM
 from vcsync.syncer.kinds.plan import Kind
 from vcsync.syncer.kinds.pod import POD
 from vcsync.syncer.kinds.poddisruptionbudget import POD_DISRUPTION_BUDGET
@@ -29,6 +30,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             SERVICE,
             INGRESS,
             ENDPOINTS_KIND,
+            PERSISTENT_VOLUME_CLAIM,
             POD,
         )
     }

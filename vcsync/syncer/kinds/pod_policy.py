@@ -51,8 +51,7 @@ _CONDITION_TAINTS: Final = "node.kubernetes.io/"
 """Prefix of the taints that Kubernetes sets by node conditions. Every Pod tolerates some of them for a while."""
 
 _UNSUPPORTED_VOLUMES: Final[Mapping[str, str]] = {
-    "persistentVolumeClaim": "use emptyDir, or a volume type that needs no claim and is allowed here",
-    "ephemeral": "use emptyDir",
+    "ephemeral": "use emptyDir, or persistentVolumeClaim with a claim of your own",
 }
 _UNSUPPORTED_PROJECTIONS: Final[Mapping[str, str]] = {
     "clusterTrustBundle": "put the certificates into a ConfigMap",

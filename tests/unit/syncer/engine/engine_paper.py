@@ -151,6 +151,7 @@ class PaperReflector:
 
     def __init__(self) -> None:
         self.cache = Cache()
+        self.synced = True
 
     def observe(self, envelope: Envelope) -> Change | None:
         return self.cache.observe(envelope)

@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from engine_paper import PaperApi, PaperCaches, paper_limiter
+from engine_paper import PaperApi, PaperCaches, PaperReflector, paper_limiter
+from msgspec.structs import replace
 
 from vcsync.api import names
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS
@@ -12,6 +13,7 @@ from vcsync.kube.resources import (
     ENDPOINTS,
     INGRESSES,
     NAMESPACES,
+    PERSISTENT_VOLUME_CLAIMS,
     PODS,
     RESOURCE_QUOTAS,
     SERVICES,
@@ -29,7 +31,7 @@ class World:
 
     def __init__(self) -> None:
         self.meta, self.super = PaperApi("meta"), PaperApi("r1")
-        self.caches = PaperCaches(NAMESPACES, PODS)
+        self.caches = PaperCaches(NAMESPACES, PODS, PERSISTENT_VOLUME_CLAIMS)
         self.ledger = Ledger(self.meta, "r1", lambda *_: None)
         self.reported: list[tuple[str, str]] = []
         self.limiter = paper_limiter()
@@ -278,7 +280,9 @@ async def test_the_name_server_is_kept_for_other_namespaces(
     world: World,
 ) -> None:
     place = names.super_namespace(KEY, "kube-system")
-    world.caches = PaperCaches(NAMESPACES, PODS, CONFIG_MAPS, SERVICES, ENDPOINTS, INGRESSES)
+    world.caches = PaperCaches(
+        NAMESPACES, PODS, CONFIG_MAPS, SERVICES, ENDPOINTS, INGRESSES, PERSISTENT_VOLUME_CLAIMS
+    )
     world.drain._caches = world.caches  # type: ignore[assignment]
     world.place({"r1": 1}, names.drain_finalizer("r1"))
     world.place({"r2": 1}, names.drain_finalizer("r1"), namespace="kube-system")
@@ -307,7 +311,7 @@ async def test_the_name_server_is_kept_for_other_namespaces(
 
 async def test_a_replaced_object_does_not_stop_the_removal_of_others(world: World) -> None:
     place = names.super_namespace(KEY, "kube-system")
-    world.caches = PaperCaches(NAMESPACES, PODS, CONFIG_MAPS)
+    world.caches = PaperCaches(NAMESPACES, PODS, CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS)
     world.drain._caches = world.caches  # type: ignore[assignment]
     world.place({"r1": 1}, names.drain_finalizer("r1"))
     world.place({"r2": 1}, names.drain_finalizer("r1"), namespace="kube-system")
@@ -468,3 +472,54 @@ async def test_a_suspended_tenant_has_no_budgets(world: World) -> None:
     world.budgets["a"] = BUDGET
     await world.drain.step(KEY, "shop")
     assert (world.asked, deleted(world)) == ([], ["a"])
+
+
+def hold_claim(world: World, phase: str) -> None:
+    metadata = {"name": "data", "namespace": SUPER_NAMESPACE, "uid": "c"}
+    body = {"metadata": metadata, "status": {"phase": phase}}
+    world.caches.reflectors[PERSISTENT_VOLUME_CLAIMS].observe(world.super.put(PERSISTENT_VOLUME_CLAIMS, body))
+
+
+def removals(world: World) -> list[Any]:
+    return [call for call in world.super.calls if call[0] == "delete"]
+
+
+async def test_a_drain_waits_for_claims_with_volumes(world: World) -> None:
+    world.place({"r2": 1}, names.drain_finalizer("r1"))
+    world.hold_namespace()
+    hold_claim(world, "Bound")
+    assert await world.drain.step(KEY, "shop")
+    assert "claims data;" in world.drain.reasons[(KEY, "shop")]
+    assert removals(world) == []
+    assert world.finalizers() == [names.drain_finalizer("r1")]
+    hold_claim(world, "Pending")
+    await world.drain.step(KEY, "shop")
+    assert [call[1] for call in removals(world)] == ["namespaces"]
+
+
+async def test_a_deleted_namespace_takes_its_claims_with_it(world: World) -> None:
+    placed = world.place({}, names.drain_finalizer("r1"))
+    world.ledger.reflector.observe(
+        replace(placed, resource_version="9999", deletion_timestamp="2026-05-01T12:00:00Z")
+    )
+    world.hold_namespace()
+    hold_claim(world, "Bound")
+    await world.drain.step(KEY, "shop")
+    assert [call[1] for call in removals(world)] == ["namespaces"]
+
+
+@pytest.mark.parametrize(("used", "waits"), [("2", True), ("0", False), (None, False)])
+async def test_a_drain_asks_the_quota_if_claims_cannot_be_read(
+    world: World, used: str | None, waits: bool
+) -> None:
+    world.caches.reflectors[RESOURCE_QUOTAS] = PaperReflector()
+    world.caches.reflectors[PERSISTENT_VOLUME_CLAIMS].synced = False
+    world.place({"r2": 1}, names.drain_finalizer("r1"))
+    world.hold_namespace()
+    if used is not None:
+        status = {"used": {"persistentvolumeclaims": used}}
+        metadata = {"name": names.SUPER_QUOTA_NAME, "namespace": SUPER_NAMESPACE}
+        quota = world.super.put(RESOURCE_QUOTAS, {"metadata": metadata, "status": status})
+        world.caches.reflectors[RESOURCE_QUOTAS].observe(quota)
+    await world.drain.step(KEY, "shop")
+    assert bool(removals(world)) is not waits

@@ -762,10 +762,6 @@ def test_access_to_the_node_is_refused_unless_allowed(field: str, spec: Json, pa
 @pytest.mark.parametrize(
     ("spec", "path"),
     [
-        (
-            {"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "c"}}]},
-            "spec.volumes[0].persistentVolumeClaim",
-        ),
         ({"volumes": [{"name": "a", "ephemeral": {}}]}, "spec.volumes[0].ephemeral"),
         (
             {"volumes": [{"name": "a", "projected": {"sources": [{}, {"clusterTrustBundle": {}}]}}]},

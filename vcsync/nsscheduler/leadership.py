@@ -14,11 +14,19 @@ from vcsync.api import names
 from vcsync.api.conditions import set_condition
 from vcsync.api.objects import NamespacePlacement, VirtualCluster, cluster_key, status_patch
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
-from vcsync.api.specs import Trouble
+from vcsync.api.specs import PublishedStorageClass, Trouble
 from vcsync.fairqueue import ObjectName, WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
-from vcsync.kube.errors import KubeError, NotFound, ServerError, Unauthorized, Unreachable, describe
+from vcsync.kube.errors import (
+    Forbidden,
+    KubeError,
+    NotFound,
+    ServerError,
+    Unauthorized,
+    Unreachable,
+    describe,
+)
 from vcsync.kube.events import EventType
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import NAMESPACES
@@ -37,7 +45,7 @@ from vcsync.nsscheduler.reconcile import (
     reconcile,
 )
 from vcsync.nsscheduler.roots import remove_orphaned_root, remove_record, remove_root
-from vcsync.nsscheduler.session import TenantSession, subject_of
+from vcsync.nsscheduler.session import CLASSES, TenantSession, subject_of
 from vcsync.nsscheduler.settings import Settings
 from vcsync.nsscheduler.status_writer import StatusWriter
 from vcsync.nsscheduler.withdrawal import SMALL
@@ -137,6 +145,7 @@ class Leadership:
         self._last_events: dict[Key, tuple[EventType, str, str]] = {}
         self._woken_at = 0.0
         self._in_pool: frozenset[str] = frozenset()
+        self._classes: dict[str, tuple[PublishedStorageClass, ...]] = {}
         self._pods: Resources = {}
         self._writes = LedgerClient(meta, self.placements.observe, self.placements.observe_gone, lease)
 
@@ -222,6 +231,7 @@ class Leadership:
                 tasks.create_task(session.quotas.run())
                 tasks.create_task(session.events.run())
                 tasks.create_task(session.without_effect.run())
+                tasks.create_task(session.follow_storage_classes())
                 await wait_for_caches([session.namespaces, session.quotas])
                 handle.ready()
                 self.tenants[handle.key] = session
@@ -308,6 +318,12 @@ class Leadership:
         if before - self._in_pool:
             for tenant in self.tenants:
                 self.work.add(tenant, REMAINS)
+        views = self.pool.views.items()
+        classes = {super_id: view.storage_classes for super_id, view in views if view.storage_classes}
+        if classes != self._classes:
+            self._classes = classes
+            for tenant in self.tenants:
+                self.work.add(tenant, CLASSES)
         self._note_pods()
 
     def _note_pods(self) -> None:
@@ -336,6 +352,9 @@ class Leadership:
             return await self._release_virtual_cluster(tenant)
         if namespace == REMAINS:
             return await self._clear_remains(tenant)
+        if namespace == CLASSES:
+            await self._publish_storage_classes(tenant)
+            return None
         return await self._reconcile(tenant, namespace)
 
     async def _reconcile(self, tenant: str, namespace: str) -> float | None:
@@ -518,6 +537,19 @@ class Leadership:
         except Braked:
             return False
         return True
+
+    async def _publish_storage_classes(self, tenant: str) -> None:
+        session = self.tenants.get(tenant)
+        if session is None:  # the item is enqueued when the tenant is connected
+            return
+        try:
+            await session.publish_storage_classes(self.pool.views.values())
+        except Forbidden as error:  # the tenant's roles are of an earlier version
+            _log.warning("storage classes cannot be published", tenant=tenant, error=str(error))
+        except Unauthorized as error:
+            if error.endpoint == session.handle.client.name:
+                session.handle.refused()
+            raise
 
     async def _clear_remains(self, tenant: str) -> float | None:
         """Delete the virtual nodes that removed super clusters have left in a tenant."""

@@ -1,4 +1,4 @@
-"""A running hollow super cluster: registers nodes, binds and runs Pods, assigns addresses to load balancers."""
+"""A running hollow super cluster: registers nodes, binds and runs Pods, assigns addresses and volumes."""
 
 import asyncio
 import ssl
@@ -32,6 +32,7 @@ from vcsync.simulate.neighbours import PlacedPods, depends_on_other_pods
 from vcsync.simulate.nodes import DOWN, Shape, address, index_of, is_beyond, node_name
 from vcsync.simulate.preempting import priority, victims
 from vcsync.simulate.reports import Place, Spec, Status
+from vcsync.simulate.volumes import Storage
 
 WORKERS = 32
 UNSCHEDULABLE_AGAIN_SECONDS = 30.0
@@ -91,6 +92,7 @@ class HollowCluster:
         self._serving = serving
         self._server = KubeletServer(self._pod_of)
         self._addresses = Addresses(int(milli(settings.shape.pods) / 1000), settings.network)
+        self._storage = Storage(client)
         self._balancers = Balancers(settings.behaviour.seed)
         self._nodes = Nodes()
         self._neighbours = PlacedPods(self._labels_of)
@@ -136,6 +138,7 @@ class HollowCluster:
             tasks.create_task(self._events.run())
             tasks.create_task(self._kubelet_events.run())
             tasks.create_task(self._end_refused())
+            tasks.create_task(self._storage.run())
             for reflector in reflectors:
                 tasks.create_task(reflector.run())
             for reflector in reflectors:

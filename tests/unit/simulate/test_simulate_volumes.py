@@ -1,0 +1,61 @@
+"""Storage of hollow clusters."""
+
+import asyncio
+import json
+from typing import Any
+
+from memory_cluster import MemoryCluster, until
+
+from vcsync.api import names
+from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
+from vcsync.objects.envelope import Envelope, parse
+from vcsync.simulate.volumes import PROVISIONER, STORAGE_CLASS, Storage, is_over, volume
+
+ASKED = {"volume.kubernetes.io/storage-provisioner": PROVISIONER}
+
+
+def claim(annotations: dict[str, str] = ASKED, **spec: Any) -> Envelope:
+    wanted = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": STORAGE_CLASS,
+        **spec,
+    }
+    metadata = {"name": "data", "namespace": "shop", "uid": "u", "annotations": annotations}
+    return parse(json.dumps({"metadata": metadata, "spec": wanted}).encode())
+
+
+def test_a_claim_gets_a_volume_that_is_reserved_for_it() -> None:
+    made = volume(claim())
+    assert made is not None
+    assert made["metadata"]["name"] == names.volume_name("u")
+    assert made["spec"]["capacity"] == {"storage": "1Gi"}
+    assert made["spec"]["claimRef"]["uid"] == "u"
+
+
+def test_claims_with_a_volume_or_of_other_provisioners_get_none() -> None:
+    assert volume(claim(volumeName="pvc-u")) is None
+    assert volume(claim({})) is None
+
+
+def test_a_volume_is_over_when_it_is_released() -> None:
+    def found(phase: str, by: str = PROVISIONER) -> Envelope:
+        metadata = {"name": "pvc-u", "annotations": {"pv.kubernetes.io/provisioned-by": by}}
+        return parse(json.dumps({"metadata": metadata, "status": {"phase": phase}}).encode())
+
+    assert [is_over(found(phase)) for phase in ("Available", "Bound", "Released")] == [False, False, True]
+    assert not is_over(found("Released", "another"))
+
+
+async def test_volumes_come_and_go_with_their_claims() -> None:
+    cluster = MemoryCluster("r1")
+    task = asyncio.create_task(Storage(cluster).run())  # type: ignore[arg-type]
+    await until(lambda: cluster.found(STORAGE_CLASSES, STORAGE_CLASS))
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    cluster.put(PERSISTENT_VOLUME_CLAIMS, "data", "shop", metadata={"annotations": ASKED}, spec=spec)
+    await until(lambda: cluster.all(PERSISTENT_VOLUMES))
+    [made] = cluster.all(PERSISTENT_VOLUMES)
+    cluster.put(PERSISTENT_VOLUMES, made["metadata"]["name"], **{**made, "status": {"phase": "Released"}})
+    await until(lambda: not cluster.all(PERSISTENT_VOLUMES))
+    task.cancel()
+    await asyncio.wait((task,))

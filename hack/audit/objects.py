@@ -230,7 +230,7 @@ def strays(world: World) -> Iterator[Finding]:
 
 
 def doubles(world: World) -> Iterator[Finding]:
-    """No two objects of a kind in a super cluster have the same source; a Pod exists in only one super cluster."""
+    """No two objects of a kind in a super cluster have the same source; a Pod or claim exists in only one super cluster."""
     seen: dict[tuple[str, str, str], tuple[str, str, str]] = {}
     for super_id, cluster in world.supers.items():
         for kind, found in cluster.everything():
@@ -240,7 +240,7 @@ def doubles(world: World) -> Iterator[Finding]:
             namespace, name = place(found)
             if kind == "secrets" and name.startswith(keys.TOKEN_SECRET):
                 continue
-            key = (kind, source, "" if kind == "pods" else super_id)
+            key = (kind, source, "" if kind in ("pods", "persistentvolumeclaims") else super_id)
             if key in seen:
                 owner = annotations(found).get(keys.CLUSTER, "")
                 before = "/".join(seen[key])

@@ -31,13 +31,14 @@ _CORE = (
     "services",
     "endpoints",
     "resourcequotas",
+    "persistentvolumeclaims",
 )
 _RULES = (
     "/apis/networking.k8s.io/v1/networkpolicies",
     "/apis/networking.k8s.io/v1/ingresses",
     "/apis/policy/v1/poddisruptionbudgets",
 )
-TENANT_KINDS = (*(f"/api/v1/{kind}" for kind in (*_CORE, "nodes", "events")), *_RULES)
+TENANT_KINDS = (*(f"/api/v1/{kind}" for kind in (*_CORE, "persistentvolumes", "nodes", "events")), *_RULES)
 SUPER_KINDS = (*(f"/api/v1/{kind}" for kind in (*_CORE, "nodes")), *_RULES)
 _OURS = "/apis/tenancy.x-k8s.io/v1alpha1"
 META_KINDS = (f"{_OURS}/virtualclusters", f"{_OURS}/superclusters", f"{_OURS}/namespaceplacements")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from hack.audit import hosts, isolation, ledger, nodes_and_tokens, objects, pods
+from hack.audit import claims, hosts, isolation, ledger, nodes_and_tokens, objects, pods
 from hack.audit.findings import Finding
 from hack.audit.world import World
 
@@ -20,6 +20,7 @@ RULES: tuple[Rule, ...] = (
     objects.doubles,
     objects.service_addresses,
     hosts.hosts,
+    claims.claims,
     pods.pods,
     pods.pod_copies,
     nodes_and_tokens.virtual_nodes,

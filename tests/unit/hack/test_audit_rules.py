@@ -861,3 +861,48 @@ def test_names_equal_those_of_the_retired_system() -> None:
     assert cluster_key(record) == "ns-fd1b34-name"
     assert super_namespace("ns-fd1b34-name", "default") == "ns-fd1b34-name-default"
     assert len(super_namespace("k" * 40, "n" * 40)) == 63
+
+
+def with_claim() -> Draft:
+    draft = correct()
+    spec = {"storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}}}
+    source = made("data", "shop", labels={"app": "db"}, spec=spec)
+    draft.add(ACME, "persistentvolumeclaims", source)
+    below = copied(source)
+    del below["metadata"]["labels"]["app"]
+    below["spec"]["volumeName"] = "pv"
+    draft.add("r1", "persistentvolumeclaims", below)
+    return draft
+
+
+def copy_of_claim(draft: Draft) -> Json:
+    return draft.find("r1", "persistentvolumeclaims", "data")
+
+
+def test_a_claim_is_on_one_super_cluster() -> None:
+    draft = with_claim()
+    assert audit(draft.world()) == []
+    draft.add("r2", "persistentvolumeclaims", copy.deepcopy(copy_of_claim(draft)))
+    assert [found.rule for found in audit(draft.world())] == ["doubled"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "rule", "field"),
+    [
+        (lambda found: found["spec"].update(dataSource={"name": "x"}), "stale", "spec.dataSource"),
+        (lambda found: found["spec"].update(storageClassName="p"), "stale", "spec.storageClassName"),
+        (lambda found: found["metadata"]["labels"].update(app="db"), "stale", "metadata.labels[app]"),
+        (
+            lambda found: found["metadata"]["annotations"].update({"tenancy.x-k8s.io/uid": "other"}),
+            "foreign",
+            "",
+        ),
+    ],
+)
+def test_a_claim_has_nothing_of_the_tenant_but_its_needs(
+    spoil: Callable[[Json], Any], rule: str, field: str
+) -> None:
+    draft = with_claim()
+    spoil(copy_of_claim(draft))
+    [found] = audit(draft.world())
+    assert (found.rule, found.field) == (rule, field)

@@ -1,0 +1,52 @@
+"""Rules about PersistentVolumeClaims: each copy has a source, and nothing in it that the tenant could use against others."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from hack.audit import keys
+from hack.audit.findings import Finding
+from hack.audit.world import Json, World, annotations, labels, place, super_namespace, uid
+
+CLAIMS = "persistentvolumeclaims"
+_FIELDS = frozenset({"accessModes", "resources", "storageClassName", "volumeMode", "volumeName"})
+"""Fields of a copy; the super cluster's own binder sets `volumeName`."""
+_SET_ON_BOTH_SIDES = (
+    *keys.OUR_DOMAINS,
+    "pv.kubernetes.io/",
+    "volume.kubernetes.io/",
+    "volume.beta.kubernetes.io/",
+)
+"""Prefixes of keys that vcsync sets, or each cluster's own controllers."""
+
+
+def claims(world: World) -> Iterator[Finding]:
+    """A copy of a claim has a source in the tenant, only harmless fields, and nothing else of the tenant's metadata."""
+    for tenant, _, super_id, _, line in world.placed():
+        there = super_namespace(tenant.key, line.namespace)
+        for copy in world.supers[super_id].within(CLAIMS, there):
+            if keys.CLUSTER not in annotations(copy):
+                continue
+            name = place(copy)[1]
+            source = tenant.cluster.get(CLAIMS, line.namespace, name)
+            for rule, *difference in _differences(source, copy):
+                yield Finding(rule, tenant.key, super_id, CLAIMS, there, name, *difference)
+
+
+def _differences(source: Json | None, copy: Json) -> Iterator[tuple[str, str, Any, Any]]:
+    stated = annotations(copy).get(keys.UID)
+    if source is None or uid(source) != stated:
+        yield "foreign", "", source and uid(source), stated
+        return
+    spec = copy.get("spec") or {}
+    for field in sorted(spec.keys() - _FIELDS):
+        yield "stale", f"spec.{field}", None, spec[field]
+    wanted = source["spec"].get("storageClassName")
+    if spec.get("storageClassName") != wanted:
+        yield "stale", "spec.storageClassName", wanted, spec.get("storageClassName")
+    for field, theirs, ours in (
+        ("labels", labels(source), labels(copy)),
+        ("annotations", annotations(source), annotations(copy)),
+    ):
+        for key in sorted(theirs.keys() & ours.keys()):
+            if not key.startswith(_SET_ON_BOTH_SIDES):
+                yield "stale", f"metadata.{field}[{key}]", None, ours[key]

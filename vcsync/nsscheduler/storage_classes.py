@@ -80,7 +80,7 @@ def is_ours(found: Envelope) -> bool:
 
 
 def difference(found: Envelope, body: Body) -> Body | None:
-    """Return the merge patch that makes a class as wanted, empty if it is; None if it must be created anew.
+    """Return the merge patch that makes a class as wanted, empty if it is; None if it must be created again.
 
     Whether it is the default is up to the tenant after its creation.
     """

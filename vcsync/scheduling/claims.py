@@ -1,4 +1,4 @@
-"""Where the claims of a Pod let it run: on the super cluster that has them, or on one that can provision them. Pure."""
+"""Refuses super clusters that do not have the claims of a Pod and cannot provision them. Pure."""
 
 from collections.abc import Sequence
 

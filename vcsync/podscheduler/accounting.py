@@ -8,8 +8,9 @@ from vcsync.podscheduler.claims import Claims
 from vcsync.podscheduler.pods import Key, Pod
 from vcsync.scheduling import claims as claim_filter
 from vcsync.scheduling.claims import ClaimNeed
+from vcsync.scheduling.filters import Refusal
 from vcsync.scheduling.resources import times
-from vcsync.scheduling.shares import PodDecision, Share, pick_super
+from vcsync.scheduling.shares import CLAIMS, PodDecision, Share, pick_super
 from vcsync.scheduling.snapshot import SuperView
 
 
@@ -33,6 +34,11 @@ Verdict = Assign | Wait | None
 
 _UNREPORTED = ("unreported",)
 """Signature of a Pod whose reason to wait has not been reported."""
+
+
+def _signature(refusal: Refusal) -> tuple[str, ...]:
+    """Return by what a refusal differs from an earlier one. Amounts in messages change all the time, claims do not."""
+    return (refusal.filter, refusal.message) if refusal.filter == CLAIMS else (refusal.filter,)
 
 
 class Space(Struct):
@@ -142,8 +148,7 @@ class PodAccounting:
         if labelled and self._selected(pod):
             return None if pod.annotation == pod.label else Assign(pod.label)
         signature = tuple(
-            (entry.super_id, *(refusal.filter for refusal in entry.refusals))
-            for entry in decision.explanation
+            (entry.super_id, *map(_signature, entry.refusals)) for entry in decision.explanation
         )
         return Wait(decision, signature)
 

@@ -12,6 +12,9 @@ from vcsync.scheduling.resources import Resources, shortages, show, times
 from vcsync.scheduling.scores import FULL
 from vcsync.scheduling.snapshot import Health, SuperView
 
+CLAIMS = "Claims"
+"""Name of the filter by a Pod's claims."""
+
 
 class Share(Struct):
     """A namespace's slices on one super cluster, taken together. Amounts are in thousandths.
@@ -137,7 +140,7 @@ def refusals(
     """Return every reason why a Pod cannot use a share. A suspect super cluster is not refused, only chosen last."""
     messages = [(name, test(share, needs, view)) for name, test in _FILTERS]
     if claims:
-        messages.append(("Claims", claim_filter.refusal(claims, share.super_id, view)))
+        messages.append((CLAIMS, claim_filter.refusal(claims, share.super_id, view)))
     return tuple(Refusal(name, message) for name, message in messages if message is not None)
 
 

@@ -84,6 +84,7 @@ class Drain:
         ledger: the ledger's entries of the super cluster.
         on_deleted: called with the cluster key and every Pod that is deleted; best effort.
         evict: evicts a Pod in its tenant. Returns why the eviction waits; "" if it does not.
+        keeps_data: returns whether a tenant's namespace still exists, so that its volumes must outlive its placement.
         clock: monotonic seconds.
         limiter: permits the removal of namespaces that the ledger does not know, or raises Braked.
     """
@@ -98,12 +99,14 @@ class Drain:
         ledger: Ledger,
         on_deleted: Callable[[str, Envelope], None],
         evict: Callable[[str, Envelope], Awaitable[str]],
+        keeps_data: Callable[[str, str], Awaitable[bool]],
         limiter: DeletionLimiter,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._limiter = limiter
         self._on_deleted = on_deleted
         self._evict = evict
+        self._keeps_data = keeps_data
         self._clock = clock
         # (cluster key, namespace) -> since when its Pods wait for budgets, and the last Pod that was refused.
         self._refused: dict[tuple[str, str], tuple[float, str]] = {}
@@ -154,7 +157,8 @@ class Drain:
             self.reasons[(tenant, namespace)] = f"{left} Pods have not ended yet{waits}"
             return LOOK_AGAIN_SECONDS
         self._refused.pop((tenant, namespace), None)
-        if claims := self._kept_claims(tenant, namespace):
+        claims = self._claims_with_volumes(tenant, namespace)
+        if claims and await self._keeps_data(tenant, namespace):
             more = f" and {len(claims) - MOST_NAMED} more" if len(claims) > MOST_NAMED else ""
             self.reasons[(tenant, namespace)] = (
                 f"it has volumes here, whose data would be lost: claims {', '.join(claims[:MOST_NAMED])}{more}; "
@@ -174,15 +178,11 @@ class Drain:
         log.info("namespace drained", tenant=tenant, namespace=namespace, super_cluster=self._super_id)
         return None
 
-    def _kept_claims(self, tenant: str, namespace: str) -> list[str]:
-        """Return the claims with volumes that must outlive a lost placement, by name.
+    def _claims_with_volumes(self, tenant: str, namespace: str) -> list[str]:
+        """Return the claims of a namespace that have volumes here, by name.
 
-        A namespace that is being deleted, or that the ledger does not know, takes its claims with it. Claims are optional:
-        if they cannot be read, the usage of the namespace's ResourceQuota tells whether there are any.
+        Claims are optional. If they cannot be read, the usage of the namespace's ResourceQuota tells whether there are any.
         """
-        placement = self._ledger.reflector.cache.get(tenant, namespace)
-        if placement is None or placement.deleting:
-            return []
         place = names.super_namespace(tenant, namespace)
         if self._caches.reflectors[PERSISTENT_VOLUME_CLAIMS].synced:
             found = self._caches.items(PERSISTENT_VOLUME_CLAIMS, place)

@@ -60,6 +60,7 @@ from vcsync.syncer.tenant_events import Destination, NotYet, TenantEvents
 from vcsync.syncer.waiting import Item, ParkedItems
 from vcsync.tenancy.brake import DeletionLimiter, Releases, released_at
 from vcsync.tenancy.caches import not_synced, wait_for_caches
+from vcsync.tenancy.proof import WrongControlPlane
 from vcsync.tenancy.registry import TenantHandle, TenantRegistry, TenantStatistics
 from vcsync.tenancy.status import (
     last_errors,
@@ -182,6 +183,7 @@ class Syncer:
             ledger=self.ledger,
             on_deleted=self._report_drained,
             evict=self._evict,
+            keeps_data=self._keeps_data,
             clock=self._clock,
             limiter=self._limiter,
         )
@@ -382,6 +384,34 @@ class Syncer:
         """Evict a Pod in its tenant; see `TenantSync.evict`. A tenant that is not connected cannot delay the drain."""
         tenant = self._tenants.get(key)
         return await tenant.evict(pod) if tenant is not None and tenant.ready else ""
+
+    async def _keeps_data(self, key: str, namespace: str) -> bool:
+        """Return whether a namespace exists, as far as can be known, so that its volumes are not deleted.
+
+        The ledger's entry tells only that it has no slices, for which a missing ResourceQuota is enough. A tenant that is not
+        connected keeps its data while it is registered.
+        """
+        session = self._tenants.get(key)
+        if session is not None and session.ready:
+            try:
+                return await session.has_namespace(namespace)
+            except WrongControlPlane:
+                return True
+        return self._is_registered(key)
+
+    def _is_registered(self, key: str) -> bool:
+        """Return whether a tenant is registered and not being removed. One that cannot be read may be this one."""
+        registered = self._registry.virtual_clusters
+        if not registered.synced:
+            return True
+        for envelope in registered.cache.items():
+            try:
+                found = VirtualCluster.from_envelope(envelope)
+                if cluster_key(found) == key:
+                    return not found.deleting
+            except ValueError:
+                return True
+        return False
 
     def _owns(self, key: str) -> bool:
         """Return whether a tenant, present or removed, belongs to this shard."""

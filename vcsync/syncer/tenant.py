@@ -426,6 +426,22 @@ class TenantSync:
         for message in without_effect(old, new, below, self.context):
             self._recorder.emit(about, "Warning", REASON, message, now=time.time())
 
+    async def has_namespace(self, namespace: str) -> bool:
+        """Return whether one of the tenant's namespaces exists and is not being deleted. Its absence is confirmed live.
+
+        Raises:
+            WrongControlPlane: the control plane is not the tenant's.
+            KubeError: it does not answer.
+        """
+        found = self.objects.tenant_caches.get(NAMESPACES, "", namespace)
+        if found is None:
+            await self._prove()
+            try:
+                found = await self.handle.client.get(NAMESPACES, namespace)
+            except NotFound:
+                return False
+        return not found.deleting
+
     async def evict(self, pod: Envelope) -> str:
         """Evict one of the tenant's Pods in the tenant, as `kubectl drain` does. PodDisruptionBudgets may refuse that.
 

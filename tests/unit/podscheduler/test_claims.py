@@ -183,3 +183,13 @@ def test_claims_are_read_from_a_pods_volumes_once_each() -> None:
     assert pod_needs(json.dumps(spec).encode()).claims == ("data", "logs")
     body = {"metadata": {"name": "p", "namespace": NS}, "spec": spec}
     assert b"logs" in slim(parse(json.dumps(body).encode())).spec
+
+
+def test_the_reason_is_reported_again_when_the_claim_changes(world: World) -> None:
+    pod = world.pod("data")
+    absent = world.accounting.decide(pod, VIEWS)
+    world.claim("data", None)
+    without_class = world.accounting.decide(pod, VIEWS)
+    assert isinstance(absent, Wait)
+    assert isinstance(without_class, Wait)
+    assert absent.signature != without_class.signature

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from memory_cluster import until
 from test_syncer_whole import KEY, PLACE, Stage
 
 from vcsync.api import names
-from vcsync.api.resources import SUPER_CLUSTERS
+from vcsync.api.resources import SUPER_CLUSTERS, VIRTUAL_CLUSTERS
+from vcsync.kube.errors import ServerError, Status
 from vcsync.kube.resources import (
     NAMESPACES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -133,7 +135,9 @@ async def test_the_published_classes_are_in_the_status_of_the_super_cluster() ->
         await until(lambda: classes() == ["fast"])
 
 
-async def test_a_lost_placement_keeps_volumes_until_the_tenant_deletes_the_claim() -> None:
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_a_lost_placement_keeps_volumes_until_the_tenant_deletes_the_claim(deleted: bool) -> None:
+    """Without a ResourceQuota the namespace even loses its entry in the ledger."""
     stage = Shop()
     stage.claim()
     async with stage.running() as syncer:
@@ -141,10 +145,49 @@ async def test_a_lost_placement_keeps_volumes_until_the_tenant_deletes_the_claim
         stage.provision()
         await until(stage.volume)
         stage.bind()
-        stage.grant({"r2": 1})
+        if deleted:
+            stage.grant({}, deletionTimestamp="2026-05-01T12:00:00Z")
+        else:
+            stage.grant({"r2": 1})
         await until(lambda: "data would be lost" in str(syncer.status()["drains"]))
         assert stage.copy() is not None
         stage.tenant.remove(PERSISTENT_VOLUME_CLAIMS, "data", "shop")
         await until(lambda: stage.copy() is None)
     async with stage.running():
         await until(lambda: stage.here(NAMESPACES, names.super_namespace(KEY, "shop"), "") is None)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_a_tenant_that_is_not_connected_keeps_its_data_while_it_is_registered(leaves: bool) -> None:
+    stage = Shop()
+    stage.claim()
+    async with stage.running():
+        await until(stage.copy)
+    stage.provision()
+    stage.tenant.before = refused
+    if leaves:
+        stage.meta.remove(VIRTUAL_CLUSTERS, "acme", "vcsync")
+    stage.grant({"r2": 1})
+    async with stage.running() as syncer:
+        if leaves:
+            await until(lambda: stage.here(NAMESPACES, PLACE, "") is None)
+        else:
+            await until(lambda: "data would be lost" in str(syncer.status()["drains"]))
+            assert stage.here(NAMESPACES, PLACE, "") is not None
+
+
+async def test_a_deleted_namespace_takes_its_volumes_with_it() -> None:
+    stage = Shop()
+    stage.claim()
+    async with stage.running():
+        await until(stage.copy)
+        stage.provision()
+        await until(stage.volume)
+        stage.tenant.remove(PERSISTENT_VOLUME_CLAIMS, "data", "shop")
+        stage.tenant.remove(NAMESPACES, "shop")
+        stage.grant({}, deletionTimestamp="2026-05-01T12:00:00Z")
+        await until(lambda: stage.here(NAMESPACES, PLACE, "") is None)
+
+
+def refused(_verb: str, _plural: str, _name: str) -> None:
+    raise ServerError(Status(500, "InternalError", "no"), endpoint="tenant")

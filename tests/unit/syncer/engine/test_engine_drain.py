@@ -43,12 +43,18 @@ class World:
             ledger=self.ledger,
             on_deleted=lambda tenant, pod: self.reported.append((tenant, pod.name)),
             evict=self.evict,
+            keeps_data=self.keeps_data,
             clock=lambda: self.now,
             limiter=self.limiter,
         )
         self.now = 0.0
+        self.exists = True
         self.asked: list[str] = []
         self.budgets: dict[str, str] = {}
+
+    async def keeps_data(self, tenant: str, namespace: str) -> bool:
+        assert (tenant, namespace) == (KEY, "shop")
+        return self.exists
 
     async def evict(self, tenant: str, pod: Envelope) -> str:
         assert tenant == KEY
@@ -497,15 +503,18 @@ async def test_a_drain_waits_for_claims_with_volumes(world: World) -> None:
     assert [call[1] for call in removals(world)] == ["namespaces"]
 
 
-async def test_a_deleted_namespace_takes_its_claims_with_it(world: World) -> None:
+@pytest.mark.parametrize("exists", [True, False])
+async def test_only_the_namespace_itself_takes_its_claims_with_it(world: World, exists: bool) -> None:
+    """The ledger's entry is deleted as soon as the namespace has no ResourceQuota."""
     placed = world.place({}, names.drain_finalizer("r1"))
     world.ledger.reflector.observe(
         replace(placed, resource_version="9999", deletion_timestamp="2026-05-01T12:00:00Z")
     )
     world.hold_namespace()
     hold_claim(world, "Bound")
+    world.exists = exists
     await world.drain.step(KEY, "shop")
-    assert [call[1] for call in removals(world)] == ["namespaces"]
+    assert [call[1] for call in removals(world)] == ([] if exists else ["namespaces"])
 
 
 @pytest.mark.parametrize(("used", "waits"), [("2", True), ("0", False), (None, False)])

@@ -354,6 +354,45 @@ def test_an_absence_that_no_watch_reported_is_confirmed(bench: Bench) -> None:
     assert doomed.confirm
 
 
+def test_volumes_that_the_tenant_made_are_not_touched(bench: Bench) -> None:
+    """VirtualCluster deleted every volume of a tenant that its super cluster did not have."""
+    forged = {"pv.kubernetes.io/provisioned-by": names.PROVISIONER}
+    reference = {"namespace": "shop", "name": "data", "uid": "u"}
+    for name, annotations in (("own", {}), ("forged", forged)):
+        spec = {"nfs": {}, "claimRef": reference, "persistentVolumeReclaimPolicy": "Delete"}
+        bench.put(
+            "tenant",
+            PERSISTENT_VOLUMES,
+            {
+                "metadata": {"name": name, "annotations": annotations},
+                "spec": spec,
+                "status": {"phase": "Released"},
+            },
+        )
+        found = bench.tenant(PERSISTENT_VOLUMES, "", name)
+        assert not persistentvolume.plan(found, bench.context, bench).actions
+
+
+def test_a_change_in_the_super_cluster_is_repaired(bench: Bench) -> None:
+    """VirtualCluster counted such changes of claims, and did not repair them."""
+    bound(bench)
+    found = below(bench)
+    found["metadata"]["labels"].pop(names.CONTROLLED)
+    found["spec"]["resources"]["requests"]["storage"] = "9Gi"
+    bench.put("super", PERSISTENT_VOLUME_CLAIMS, found)
+    bench.settle(KIND, "shop", "data")
+    assert below(bench)["metadata"]["labels"][names.CONTROLLED] == names.TRUE
+    assert below(bench)["spec"]["resources"]["requests"] == {"storage": "1Gi"}
+
+
+def test_a_claim_is_made_on_its_super_cluster_only_although_its_namespace_is_on_two(bench: Bench) -> None:
+    """VirtualCluster had each super cluster of a namespace provision a volume for every claim."""
+    bench.place("two", {"r1": 1, "r2": 1})
+    publish(bench)
+    claim(bench, labels={names.SUPER_CLUSTER: "r2"})
+    assert not plan(bench).actions
+
+
 # --- Pods ------------------------------------------------------------------------------------------------
 
 

@@ -23,7 +23,7 @@ from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches, item_of, node
 from vcsync.syncer.drift.detector import DriftDetector
 from vcsync.syncer.executor import Executor
 from vcsync.syncer.host_index import HostIndex
-from vcsync.syncer.kinds import metadata
+from vcsync.syncer.kinds import metadata, volume_event
 from vcsync.syncer.kinds.event import event_up, regarding
 from vcsync.syncer.kinds.node import without_effect
 from vcsync.syncer.kinds.plan import Dependency, Kind, Notify, TenantContext
@@ -385,8 +385,13 @@ class TenantSync:
         return True
 
     def destination(self, event: Envelope) -> Destination | None:
-        """Return the destination of an Event about one of this tenant's objects; None if the object is not this tenant's."""
+        """Return the destination of an Event about one of this tenant's objects; None if there is none.
+
+        The object may not be this tenant's, or the Event may concern the operator only.
+        """
         about = regarding(event)
+        if volume_event.is_internal(about.kind, event):
+            return None
         for kind in self.objects.kinds.values():
             if kind.resource.kind != about.kind:
                 continue

@@ -13,6 +13,7 @@ from msgspec import Struct
 from vcsync.api import names
 from vcsync.kube.resources import EVENTS
 from vcsync.objects.envelope import Envelope, decode, untyped
+from vcsync.syncer.kinds import volume_event
 from vcsync.syncer.kinds.plan import TenantContext
 
 Json = dict[str, Any]
@@ -121,6 +122,7 @@ def event_up(event: Envelope, v: Envelope, context: TenantContext) -> TenantEven
     renamed = {event.namespace: v.namespace, involved.uid: v.uid, **nodes}
     renamed.pop("", None)
     rest["message"] = _message(theirs.get("message") or "", renamed, context)
+    volume_event.redact(involved.kind, v, rest)
     about: Json = {"kind": involved.kind, "name": v.name, "namespace": v.namespace, "uid": v.uid}
     if involved.api_version:
         about["apiVersion"] = involved.api_version

@@ -7,8 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 from kinds_bench import CONTEXT, KEY, super_ns
+from msgspec.structs import replace
 
 from vcsync.objects.envelope import Envelope, parse
+from vcsync.syncer.kinds import volume_event
 from vcsync.syncer.kinds.event import event_time, event_up, regarding
 
 POD = Envelope("web", "shop", "v-uid", spec=b'{"nodeName":"node-1.r1"}')
@@ -125,3 +127,64 @@ def test_an_event_may_have_no_time() -> None:
     raw = b'{"metadata":{"name":"e","creationTimestamp":"2026-01-01T00:00:00Z"},"series":{"lastObservedTime":null,"count":null}}'
 
     assert event_time(parse(raw)) == datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_events_about_claims_tell_nothing_of_the_operators_storage() -> None:
+    claim = Envelope("data", "shop", "v-uid")
+    about = {"kind": "PersistentVolumeClaim", "namespace": super_ns("shop"), "name": "data", "uid": "p-uid"}
+    translated = event_up(
+        event(
+            "failed to provision volume with StorageClass fast: rpc error: http://10.66.0.9/login: 401",
+            involvedObject=about,
+            type="Warning",
+            reason="ProvisioningFailed",
+            source={"component": "disks.example.com_controller-7"},
+            reportingComponent="disks.example.com",
+            reportingInstance="controller-7",
+        ),
+        claim,
+        CONTEXT,
+    )
+    text = json.dumps(translated.body)
+    for hidden in ("10.66.0.9", "disks.example.com", "controller-7"):
+        assert hidden not in text
+    assert translated.body["reason"] == "ProvisioningFailed"
+
+
+@pytest.mark.parametrize(
+    ("kind", "type_", "internal"),
+    [
+        ("PersistentVolumeClaim", "Normal", True),
+        ("PersistentVolumeClaim", "Warning", False),
+        ("Pod", "Normal", False),
+    ],
+)
+def test_steps_of_the_operators_provisioner_are_not_events_of_the_tenant(
+    kind: str, type_: str, internal: bool
+) -> None:
+    assert volume_event.is_internal(kind, event(type=type_)) is internal
+
+
+@pytest.mark.parametrize(
+    ("message", "kept"),
+    [
+        ('MountVolume.SetUp failed for volume "settings" : configmap "settings" not found', True),
+        ("Unable to attach or mount volumes: unmounted volumes=[data]: timed out", True),
+        ("Pulled image", True),
+        ('MountVolume.SetUp failed for volume "pvc-1" : mount -t nfs 10.66.0.9:/export failed', False),
+        ('AttachVolume.Attach succeeded for volume "pvc-1" ', False),
+    ],
+)
+def test_a_message_about_the_operators_volume_is_replaced(message: str, kept: bool) -> None:
+    volumes = [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "settings", "configMap": {"name": "settings"}},
+    ]
+    pod = Envelope("web", "shop", "v-uid", spec=json.dumps({"volumes": volumes}).encode())
+    pod = replace(pod, spec=pod.spec.replace(b": ", b":"))
+    assert (event_up(event(message), pod, CONTEXT).body["message"] == message) is kept
+
+
+def test_messages_about_volumes_of_pods_without_claims_are_kept() -> None:
+    message = 'MountVolume.SetUp failed for volume "kube-api-access-x" : not registered'
+    assert event_up(event(message), POD, CONTEXT).body["message"] == message

@@ -1,0 +1,59 @@
+"""What a tenant may read of Events about its volumes: drivers and provisioners name servers, volumes and nodes in them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from msgspec import Struct
+
+from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS
+from vcsync.objects.envelope import Envelope, decode, untyped
+
+_VOLUME: Final = re.compile(r'volume "([^"]*)"')
+_CLAIM: Final = b'"persistentVolumeClaim"'
+_REPORTER: Final = "vcsync-syncer"
+_HIDDEN: Final = "the cluster that your Pods run on reports this about the volume of a claim; its operator can read the details"
+
+
+class _Volume(Struct, frozen=True, gc=False):
+    name: str = ""
+
+
+class _PodSpec(Struct, frozen=True, gc=False):
+    volumes: tuple[_Volume, ...] = ()
+
+
+def is_internal(kind: str, event: Envelope) -> bool:
+    """Return whether an Event concerns the operator only: normal steps of the super cluster's provisioner.
+
+    Args:
+        kind: kind of the object that the Event is about.
+        event: the super cluster's Event.
+    """
+    if kind != PERSISTENT_VOLUME_CLAIMS.kind:
+        return False
+    return bool(untyped(event.rest).get("type") != "Warning")
+
+
+def redact(kind: str, v: Envelope, translated: dict[str, Any]) -> None:
+    """Replace the message of an Event if it may contain details of a volume. `translated` is changed.
+
+    Of an Event about a claim only type, reason, count and times remain. An Event about a Pod keeps its message if it names
+    only volumes by their names in the Pod.
+
+    Args:
+        kind: kind of the object that the Event is about.
+        v: the tenant's object.
+        translated: fields of the tenant's Event.
+    """
+    if kind == PERSISTENT_VOLUME_CLAIMS.kind:
+        translated["message"] = _HIDDEN
+        translated["source"] = {"component": _REPORTER}
+        for field in ("reportingComponent", "reportingInstance"):
+            if field in translated:
+                translated[field] = _REPORTER
+    elif kind == PODS.kind and _CLAIM in v.spec:
+        own = {volume.name for volume in decode(v.spec, _PodSpec).volumes}
+        if not own.issuperset(_VOLUME.findall(translated["message"])):
+            translated["message"] = _HIDDEN

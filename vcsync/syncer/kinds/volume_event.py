@@ -1,4 +1,4 @@
-"""What a tenant may read of Events about its volumes: drivers and provisioners name servers, volumes and nodes in them."""
+"""Redacts Events about volumes for tenants: drivers and provisioners name servers, volumes and nodes in them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from memory_cluster import MemoryCluster, until
 
 from vcsync.api import names
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
-from vcsync.kube.errors import Forbidden, Status, Unauthorized
+from vcsync.kube.errors import Conflict, Forbidden, ServerError, Status, Unauthorized
 from vcsync.kube.resources import EVENTS, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS
 from vcsync.podscheduler import PodScheduler, leadership
 from vcsync.podscheduler.pods import FINISHED
@@ -457,3 +457,46 @@ async def test_a_pod_follows_a_claim_that_an_earlier_leader_has_assigned(stage: 
     stage.pod("web", **uses())
     async with stage.running():
         await until(lambda: stage.placed("web") == "r2")
+
+
+async def test_an_assignment_that_was_refused_is_tried_again(stage: Stage) -> None:
+    publish(stage, "r1", "fast")
+    claim(stage)
+    stage.pod("web", **uses())
+    refusals = [
+        Conflict(Status(409, "Conflict", "it has changed")),
+        ServerError(Status(500, "InternalError", "no")),
+    ]
+
+    def before(verb: str, plural: str, _: str) -> None:
+        if (verb, plural) == ("patch", "persistentvolumeclaims") and refusals:
+            raise refusals.pop()
+
+    stage.tenant.before = before
+    async with stage.running():
+        await until(lambda: stage.placed("web") == "r1")
+    assert not refusals
+
+
+async def test_pods_without_claims_are_scheduled_though_claims_cannot_be_read(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tenant's roles are of an earlier version."""
+    monkeypatch.setattr(leadership, "_CLAIMS_SECONDS", 0.01)
+
+    def before(verb: str, plural: str, _: str) -> None:
+        if (verb, plural) == ("list", "persistentvolumeclaims"):
+            raise Forbidden(Status(403, "Forbidden", "no rights to claims"))
+
+    stage.tenant.before = before
+    publish(stage, "r1", "fast")
+    claim(stage)
+    stage.pod("web")
+    stage.pod("db", **uses())
+    async with stage.running():
+        await until(lambda: stage.placed("web") == "r1")
+        await until(
+            lambda: "PersistentVolumeClaims cannot be read" in stage.condition("db").get("message", "")
+        )
+        stage.tenant.before = lambda *_: None
+        await until(lambda: stage.placed("db") == "r1")

@@ -29,6 +29,8 @@ OF_JOBS: Final = (
     "batch.kubernetes.io/job-name",
 )
 """Labels that the server gives to the Pods of a Job, by the Job's UID."""
+OF_BINDING: Final = ("pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller")
+"""Annotations that the binder of a control plane gives to claims."""
 OF_TOKENS: Final = ("kubernetes.io/service-account.uid",)
 
 
@@ -65,6 +67,7 @@ def prepared(found: Object, owners: Mapping[str, str], expected: Collection[str]
         if metadata.get(field):
             metadata[field] = {key: value for key, value in metadata[field].items() if not _is_placement(key)}
     body["metadata"] = metadata
+    _release(body, found["metadata"].get("uid", ""))
     fit = _FITS.get((body["apiVersion"], body["kind"]))
     if fit is not None:
         fit(body)
@@ -96,6 +99,17 @@ def _volume(body: Object) -> None:
     claim = (body.get("spec") or {}).get("claimRef") or {}
     for field in ("uid", "resourceVersion"):
         claim.pop(field, None)
+
+
+def _release(body: Object, uid: str) -> None:
+    """Have a claim get a new volume if its volume was in a super cluster: archives contain no data of volumes."""
+    spec = body.get("spec") or {}
+    if body["kind"] != "PersistentVolumeClaim" or spec.get("volumeName") != names.volume_name(uid):
+        return
+    del spec["volumeName"]
+    annotations = body["metadata"].get("annotations") or {}
+    for key in OF_BINDING:
+        annotations.pop(key, None)
 
 
 def _secret(body: Object) -> None:

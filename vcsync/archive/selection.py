@@ -35,6 +35,8 @@ MARKS: Final = (
     ("labels", "endpointslice.kubernetes.io/managed-by", "endpointslicemirroring-controller.k8s.io"),
     ("labels", names.NETWORK, None),
     ("annotations", "apf.kubernetes.io/autoupdate-spec", "true"),
+    ("annotations", "pv.kubernetes.io/provisioned-by", names.PROVISIONER),
+    ("annotations", names.PUBLISHED_BY, None),
     ("annotations", "kubernetes.io/config.mirror", None),
 )
 """Labels and annotations of objects that a control plane or a node makes. None: any value."""

@@ -205,3 +205,34 @@ def test_only_what_a_control_plane_makes_is_extended() -> None:
     assert addition(thing("ServiceAccount", "default", imagePullSecrets=pull)) == {"imagePullSecrets": pull}
     assert addition(thing("ServiceAccount", "robot", imagePullSecrets=pull)) is None
     assert addition(thing("ConfigMap", "default", metadata=labels)) is None
+
+
+def test_a_claim_of_a_super_cluster_gets_a_new_volume() -> None:
+    bound = {
+        "pv.kubernetes.io/bind-completed": "yes",
+        "pv.kubernetes.io/bound-by-controller": "yes",
+        "mine": "kept",
+    }
+    metadata = {
+        "uid": "u",
+        "annotations": bound,
+        "labels": {"scheduler.virtualcluster.io/superCluster": "r1"},
+    }
+    for volume, kept in (("pvc-u", False), ("own-volume", True)):
+        found = thing("PersistentVolumeClaim", metadata=metadata, spec={"volumeName": volume})
+        body = prepared(found, {}, ())
+        assert ("volumeName" in body["spec"]) is kept
+        assert ("pv.kubernetes.io/bind-completed" in body["metadata"]["annotations"]) is kept
+        assert body["metadata"]["annotations"]["mine"] == "kept"
+        assert body["metadata"]["labels"] == {}
+
+
+def test_volumes_and_classes_of_super_clusters_are_left_out() -> None:
+    volume = {"annotations": {"pv.kubernetes.io/provisioned-by": "tenancy.x-k8s.io/super-cluster"}}
+    published = {"annotations": {"tenancy.x-k8s.io/superclusters": "r1"}}
+    for found in (
+        thing("PersistentVolume", namespace="", metadata=volume),
+        thing("StorageClass", namespace="", api="storage.k8s.io/v1", metadata=published),
+    ):
+        assert why_left_out(found) == "a new control plane makes it"
+    assert why_left_out(thing("PersistentVolume", namespace="")) == ""

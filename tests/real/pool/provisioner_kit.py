@@ -1,0 +1,113 @@
+"""Stands in for an operator's CSI driver: makes a volume for each claim of its StorageClasses in a super cluster."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+from pool_kit import items
+
+from hack.testbed import Cluster, KubectlError
+from vcsync.api import names
+
+PROVISIONER = "disks.example.com"
+SECRET_PATH = "/srv/disks-of-the-operator"
+_LOOK_SECONDS = 0.2
+
+
+def storage_class(name: str, *, public: bool = True, **fields: Any) -> dict[str, Any]:
+    """Return a StorageClass of the operator."""
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name, "labels": {names.SUPER_PUBLIC: names.TRUE} if public else {}},
+        "provisioner": PROVISIONER,
+        "parameters": {"server": "10.66.0.9"},
+        "allowVolumeExpansion": True,
+        **fields,
+    }
+
+
+class Provisioner:
+    """Provisions volumes of one cluster in a thread, as an external provisioner does.
+
+    Args:
+        cluster: the super cluster.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Provisioner:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(_LOOK_SECONDS):
+            for claim in items(self._cluster, "/api/v1/persistentvolumeclaims"):
+                self._provision(claim)
+            for volume in items(self._cluster, "/api/v1/persistentvolumes"):
+                if (volume.get("status") or {}).get("phase") == "Released" and _deletes(volume):
+                    self._cluster.call("DELETE", f"/api/v1/persistentvolumes/{volume['metadata']['name']}")
+
+    def _provision(self, claim: dict[str, Any]) -> None:
+        metadata, spec = claim["metadata"], claim["spec"]
+        annotations = metadata.get("annotations") or {}
+        if annotations.get("volume.kubernetes.io/storage-provisioner") != PROVISIONER:
+            return
+        if "volumeName" in spec:
+            self._resize(claim)
+            return
+        volume = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {
+                "name": f"disk-{metadata['uid']}",
+                "annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER},
+            },
+            "spec": {
+                "capacity": spec["resources"]["requests"],
+                "accessModes": spec["accessModes"],
+                "storageClassName": spec["storageClassName"],
+                "persistentVolumeReclaimPolicy": "Delete",
+                "hostPath": {"path": f"{SECRET_PATH}/{metadata['uid']}"},
+                "claimRef": {
+                    "apiVersion": "v1",
+                    "kind": "PersistentVolumeClaim",
+                    "namespace": metadata["namespace"],
+                    "name": metadata["name"],
+                    "uid": metadata["uid"],
+                },
+            },
+        }
+        self._cluster.call("POST", "/api/v1/persistentvolumes", volume)
+
+    def _resize(self, claim: dict[str, Any]) -> None:
+        """Grow a volume at once, as an external resizer does."""
+        asked = claim["spec"]["resources"]["requests"]
+        if (claim.get("status") or {}).get("capacity") in (None, asked):
+            return
+        metadata, volume = claim["metadata"], claim["spec"]["volumeName"]
+        try:
+            self._cluster.kubectl("patch", "pv", volume, "-p", json.dumps({"spec": {"capacity": asked}}))
+            self._cluster.kubectl(
+                "patch", "pvc", metadata["name"], "-n", metadata["namespace"], "--subresource=status",
+                "--type=merge", "-p", json.dumps({"status": {"capacity": asked}}),
+            )  # fmt: skip
+        except KubectlError:
+            return  # it has changed; the next look sees how
+
+
+def _deletes(volume: dict[str, Any]) -> bool:
+    annotations = volume["metadata"].get("annotations") or {}
+    return (
+        annotations.get("pv.kubernetes.io/provisioned-by") == PROVISIONER
+        and volume["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
+    )

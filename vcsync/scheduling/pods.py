@@ -55,8 +55,14 @@ class _ClaimSource(Struct, gc=False, rename="camel"):
     claim_name: str = ""
 
 
+class _Ephemeral(Struct, gc=False):
+    """An ephemeral volume. Its template does not matter here."""
+
+
 class _Volume(Struct, gc=False, rename="camel"):
+    name: str = ""
     persistent_volume_claim: _ClaimSource | None = None
+    ephemeral: _Ephemeral | None = None
 
 
 class _Spec(Struct, gc=False, rename="camel"):
@@ -98,8 +104,12 @@ class PodNeeds(Struct, frozen=True, gc=False, array_like=True):
 _decode = msgspec.json.Decoder(_Spec).decode
 
 
-def pod_needs(spec: bytes) -> PodNeeds:
-    """Return the needs of a Pod's spec.
+def pod_needs(spec: bytes, name: str = "") -> PodNeeds:
+    """Return the needs of a Pod.
+
+    Args:
+        spec: its spec.
+        name: its name, after which the claims of its ephemeral volumes are named.
 
     Raises:
         msgspec.ValidationError: it is not a Pod spec. API servers do not accept such Pods.
@@ -115,15 +125,18 @@ def pod_needs(spec: bytes) -> PodNeeds:
         bool(pod.scheduling_gates),
         supers,
         avoided,
-        _claims(pod),
+        _claims(pod, name),
     )
 
 
-def _claims(pod: _Spec) -> tuple[str, ...]:
-    if pod.volumes is None:
-        return ()
-    sources = (volume.persistent_volume_claim for volume in pod.volumes)
-    return tuple(dict.fromkeys(source.claim_name for source in sources if source is not None))
+def _claims(pod: _Spec, name: str) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for volume in pod.volumes or ():
+        if volume.persistent_volume_claim is not None:
+            found[volume.persistent_volume_claim.claim_name] = None
+        elif volume.ephemeral is not None:
+            found[f"{name}-{volume.name}"] = None
+    return tuple(found)
 
 
 def pod_requests(spec: bytes) -> Resources:

@@ -193,3 +193,9 @@ def test_the_reason_is_reported_again_when_the_claim_changes(world: World) -> No
     assert isinstance(absent, Wait)
     assert isinstance(without_class, Wait)
     assert absent.signature != without_class.signature
+
+
+def test_claims_of_ephemeral_volumes_are_named_after_pod_and_volume() -> None:
+    volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}]
+    spec = json.dumps({"containers": [], "volumes": volumes}).encode()
+    assert pod_needs(spec, "db").claims == ("db-scratch",)

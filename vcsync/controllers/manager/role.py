@@ -37,6 +37,7 @@ from vcsync.controllers.serviceaccount.tokens_controller import token_secrets
 from vcsync.controllers.statefulset.statefulset_plan import STATEFUL_SET
 from vcsync.controllers.volumes.attributes_class_plan import ATTRIBUTES_CLASS_PROTECTION
 from vcsync.controllers.volumes.claim_plan import VOLUME_CLAIM
+from vcsync.controllers.volumes.ephemeral_plan import EPHEMERAL_VOLUME
 from vcsync.controllers.volumes.protection_plan import VOLUME_CLAIM_PROTECTION, VOLUME_PROTECTION
 from vcsync.controllers.volumes.volume_plan import VOLUME
 from vcsync.fairqueue import ObjectName
@@ -90,6 +91,7 @@ def all_controllers(
         TOKEN_CLEANER,
         VOLUME_CLAIM,
         VOLUME,
+        EPHEMERAL_VOLUME,
         VOLUME_CLAIM_PROTECTION,
         VOLUME_PROTECTION,
         ATTRIBUTES_CLASS_PROTECTION,

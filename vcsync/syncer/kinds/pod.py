@@ -12,6 +12,7 @@ from vcsync.objects.conditions import Condition
 from vcsync.objects.envelope import Envelope, decode, untyped
 from vcsync.syncer.kinds import (
     metadata,
+    pod_claims,
     pod_convert,
     pod_depends,
     pod_ephemeral,
@@ -108,8 +109,10 @@ def _without_super_pod(  # noqa: PLR0911 - each return is a case of its own
         return _lost(v, virtual_node, node, context)
     if reasons := _refusals(spec, virtual_node, node, context):
         return _refuse(v, status, reasons)
-    wait = metadata.super_namespace_wait(v, context, view) or pod_depends.dependencies_wait(
-        v.namespace, v.labels, spec, context, view
+    wait = (
+        metadata.super_namespace_wait(v, context, view)
+        or pod_depends.dependencies_wait(v.namespace, v.labels, spec, context, view)
+        or pod_claims.claims_wait(v, spec, context, view)
     )
     if wait is not None:
         return Plan(wait=wait)

@@ -13,6 +13,7 @@ from vcsync.objects.envelope import Envelope
 from vcsync.syncer.kinds import metadata, pod_downward, token
 from vcsync.syncer.kinds.plan import Dependency, TenantContext, TokenSource, View
 from vcsync.syncer.kinds.pod_affinity import convert_constraints
+from vcsync.syncer.kinds.pod_claims import claim_name
 from vcsync.syncer.kinds.runtime import runtime_class_dependency
 
 DEFAULT_TOKEN_SECONDS: Final = 3600
@@ -194,6 +195,10 @@ def _convert_volumes(
             _rename_root_ca(config_map)
         elif (downward := volume.get("downwardAPI")) is not None:
             _convert_items(downward, v, context, annotations)
+        elif volume.get("ephemeral") is not None:
+            # The tenant's claim is synced like any other. The super cluster's controller would make one of any class.
+            volume["persistentVolumeClaim"] = {"claimName": claim_name(v.name, volume)}
+            del volume["ephemeral"]
         elif (projected := volume.get("projected")) is not None:
             for source in projected.get("sources") or ():
                 _convert_projection(source, v, context, annotations, tokens)

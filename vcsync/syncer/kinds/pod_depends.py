@@ -8,7 +8,6 @@ from typing import Any
 from vcsync.api import names
 from vcsync.kube.resources import (
     CONFIG_MAPS,
-    PERSISTENT_VOLUME_CLAIMS,
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
@@ -16,7 +15,6 @@ from vcsync.kube.resources import (
 )
 from vcsync.objects.envelope import untyped
 from vcsync.syncer.kinds import configmap, pod_convert, secret
-from vcsync.syncer.kinds.metadata import Identity, identify
 from vcsync.syncer.kinds.plan import Dependency, TenantContext, View, Wait
 from vcsync.syncer.kinds.runtime import runtime_class_dependency
 from vcsync.syncer.kinds.service import has_address
@@ -30,9 +28,8 @@ def dependencies_wait(
     """Return a Wait for the objects that a Pod needs and the super cluster lacks; None if it has all of them.
 
     The Pod waits for its ServiceAccount, and for the Secrets and ConfigMaps that it names, if they exist in the tenant. If
-    one does not exist in the tenant, the kubelet reports that, as in any cluster. It waits for its claims until the super
-    cluster has the copies of exactly these: a claim of that name could be the operator's. A Pod that uses cluster DNS also
-    waits for the tenant's name server, since its dnsPolicy cannot be changed later.
+    one does not exist in the tenant, the kubelet reports that, as in any cluster. A Pod that uses cluster DNS also
+    waits for the tenant's name server, since its dnsPolicy cannot be changed later. For its claims see `pod_claims`.
 
     Args:
         namespace: the tenant's namespace.
@@ -62,26 +59,11 @@ def dependencies_wait(
             and view.tenant(resource, namespace, name) is not None
         ):
             missing.append(Dependency("super", resource, super_namespace, super_name))
-    missing += _missing_claims(namespace, spec, context, view)
     if not missing:
         return None
     missing.sort(key=lambda dependency: (dependency.resource.kind, dependency.name))
     listed = ", ".join(f"{dependency.resource.kind} {dependency.name}" for dependency in missing)
     return Wait(f"waits in super cluster {context.super_id} for {listed}", tuple(missing))
-
-
-def _missing_claims(namespace: str, spec: Json, context: TenantContext, view: View) -> Iterator[Dependency]:
-    super_namespace = names.super_namespace(context.key, namespace)
-    for volume in spec.get("volumes") or ():
-        if (source := volume.get("persistentVolumeClaim")) is None:
-            continue
-        name = source.get("claimName") or ""
-        v = view.tenant(PERSISTENT_VOLUME_CLAIMS, namespace, name)
-        p = view.super(PERSISTENT_VOLUME_CLAIMS, super_namespace, name)
-        if v is None:
-            yield Dependency("tenant", PERSISTENT_VOLUME_CLAIMS, namespace, name)
-        elif p is None or p.deleting or identify(v, p, context) is not Identity.OURS:
-            yield Dependency("super", PERSISTENT_VOLUME_CLAIMS, super_namespace, name)
 
 
 def _name_server_is_to_come(context: TenantContext, view: View) -> bool:

@@ -50,9 +50,6 @@ CONTROL_PLANE_TAINT_DOMAIN: Final = "node-role.kubernetes.io"
 _CONDITION_TAINTS: Final = "node.kubernetes.io/"
 """Prefix of the taints that Kubernetes sets by node conditions. Every Pod tolerates some of them for a while."""
 
-_UNSUPPORTED_VOLUMES: Final[Mapping[str, str]] = {
-    "ephemeral": "use emptyDir, or persistentVolumeClaim with a claim of your own",
-}
 _UNSUPPORTED_PROJECTIONS: Final[Mapping[str, str]] = {
     "clusterTrustBundle": "put the certificates into a ConfigMap",
     "podCertificate": "use a Secret with a certificate of your own",
@@ -220,9 +217,6 @@ def _node_name(spec: Spec) -> Iterator[str]:
 
 def _unsupported(spec: Spec) -> Iterator[str]:
     for index, volume in enumerate(spec.get("volumes") or ()):
-        for source, remedy in _UNSUPPORTED_VOLUMES.items():
-            if volume.get(source) is not None:
-                yield f"spec.volumes[{index}].{source} is not supported here; {remedy}"
         projected = volume.get("projected")
         if projected is None:
             continue

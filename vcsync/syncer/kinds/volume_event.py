@@ -11,7 +11,7 @@ from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS
 from vcsync.objects.envelope import Envelope, decode, untyped
 
 _VOLUME: Final = re.compile(r'volume "([^"]*)"')
-_CLAIM: Final = b'"persistentVolumeClaim"'
+_CLAIMS: Final = (b'"persistentVolumeClaim"', b'"ephemeral"')
 _REPORTER: Final = "vcsync-syncer"
 _HIDDEN: Final = "the cluster that your Pods run on reports this about the volume of a claim; its operator can read the details"
 
@@ -53,7 +53,7 @@ def redact(kind: str, v: Envelope, translated: dict[str, Any]) -> None:
         for field in ("reportingComponent", "reportingInstance"):
             if field in translated:
                 translated[field] = _REPORTER
-    elif kind == PODS.kind and _CLAIM in v.spec:
+    elif kind == PODS.kind and any(each in v.spec for each in _CLAIMS):
         own = {volume.name for volume in decode(v.spec, _PodSpec).volumes}
         if not own.issuperset(_VOLUME.findall(translated["message"])):
             translated["message"] = _HIDDEN

@@ -426,3 +426,29 @@ def test_a_pod_never_mounts_a_claim_that_is_not_its_tenants(bench: Bench, own: b
     found = bench.plan("pods", "shop", "db")
     assert not found.actions
     assert "PersistentVolumeClaim data" in reason(found)
+
+
+@pytest.mark.parametrize("owner", ["uid-of-db", "uid-of-an-earlier-pod", ""])
+def test_an_ephemeral_volume_is_a_claim_that_was_made_for_the_pod(bench: Bench, owner: str) -> None:
+    """The super cluster's own controller would make a claim of any class for an ephemeral volume."""
+    publish(bench)
+    template = {"spec": {"storageClassName": "private"}}
+    volume = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}
+    bench.put("tenant", PODS, {"metadata": {"name": "db", "uid": "uid-of-db"}, "spec": {"volumes": [volume]}})
+    assert "PersistentVolumeClaim db-scratch" in reason(bench.plan("pods", "shop", "db"))
+    claim(bench, "db-scratch")
+    owners = [{"apiVersion": "v1", "kind": "Pod", "name": "db", "uid": owner, "controller": True}]
+    bench.edit(
+        "tenant",
+        PERSISTENT_VOLUME_CLAIMS,
+        "db-scratch",
+        {"metadata": {"ownerReferences": owners if owner else []}},
+    )
+    bench.settle(KIND, "shop", "db-scratch")
+    if owner != "uid-of-db":
+        assert "PersistentVolumeClaim db-scratch" in reason(bench.plan("pods", "shop", "db"))
+        return
+    bench.settle("pods", "shop", "db")
+    assert bench.get("super", PODS, "db")["spec"]["volumes"] == [
+        {"name": "scratch", "persistentVolumeClaim": {"claimName": "db-scratch"}}
+    ]

@@ -762,7 +762,6 @@ def test_access_to_the_node_is_refused_unless_allowed(field: str, spec: Json, pa
 @pytest.mark.parametrize(
     ("spec", "path"),
     [
-        ({"volumes": [{"name": "a", "ephemeral": {}}]}, "spec.volumes[0].ephemeral"),
         (
             {"volumes": [{"name": "a", "projected": {"sources": [{}, {"clusterTrustBundle": {}}]}}]},
             "spec.volumes[0].projected.sources[1].clusterTrustBundle",

@@ -31,6 +31,24 @@ spec:
 END
 """
 """Its claims name no class: they get the default one, which the hollow super clusters publish."""
+POD = """
+kubectl apply -f - <<END
+apiVersion: v1
+kind: Pod
+metadata: {name: job}
+spec:
+  containers:
+  - {name: c, image: i, volumeMounts: [{name: scratch, mountPath: /scratch}]}
+  volumes:
+  - name: scratch
+    ephemeral:
+      volumeClaimTemplate:
+        spec:
+          accessModes: [ReadWriteOnce]
+          resources: {requests: {storage: 1Gi}}
+END
+"""
+"""A Pod with an ephemeral volume."""
 
 
 @pytest.mark.timeout(390)
@@ -62,6 +80,11 @@ def test_a_stateful_set_gets_volumes_and_gives_them_back(up: Up) -> None:
     } == homes
     volumes = get("pv")["items"]
     assert {each["spec"]["csi"]["driver"] for each in volumes} == {names.CSI_DRIVER}
+    up.type(POD, **environment)
+    up.kubectl("wait --for=condition=Ready pod/job --timeout=60s")
+    assert get("pvc job-scratch")["status"]["phase"] == "Bound"
+    up.kubectl("delete pod job")
+    eventually(lambda: "job-scratch" not in up.kubectl("get pvc -o name"))
     up.kubectl("delete statefulset db")
     up.kubectl("delete pvc --all --timeout=60s")
     eventually(lambda: get("pv")["items"] == [])

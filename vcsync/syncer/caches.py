@@ -77,6 +77,11 @@ def has_ended(pod: Envelope) -> bool:
     return bool(pod.status) and decode(pod.status, _Phase).phase in token.TERMINAL_PHASES
 
 
+def offered(resource: Resource) -> Dependency:
+    """Return what objects of an optional kind wait for while one of the servers does not offer it."""
+    return Dependency("super", resource, "", "")
+
+
 def owner_of(namespace: Envelope) -> tuple[str, str]:
     """Return the cluster key and the tenant's namespace of a super namespace; "" for each that is unknown."""
     return namespace.annotations.get(names.CLUSTER, ""), namespace.annotations.get(names.NAMESPACE, "")
@@ -512,8 +517,18 @@ class TenantCaches(_Side):
         """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(super().run())
+            for resource in self.optional:
+                tasks.create_task(self._report_read(resource))
             await self._full.wait()
             raise self._memory.too_large()
+
+    async def _report_read(self, resource: Resource) -> None:
+        """Wake the objects of the optional kinds that wait for a resource, once it has been read."""
+        await self.reflectors[resource].wait_synced()
+        for kind in self._kinds.values():
+            needs = {kind.resource, *(each.resource for each in kind.related if each.side == "tenant")}
+            if kind.optional and resource in needs:
+                self._wake(self._tenant, offered(kind.resource))
 
     def _projection(
         self, resource: Resource, project: Callable[[Envelope], Envelope] | None

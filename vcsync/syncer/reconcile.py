@@ -20,7 +20,7 @@ from vcsync.kube.resources import (
     Resource,
 )
 from vcsync.objects.envelope import Envelope
-from vcsync.syncer.caches import TOKENS, VOLUMES, node_of
+from vcsync.syncer.caches import TOKENS, VOLUMES, node_of, offered
 from vcsync.syncer.digests import digest, is_digest
 from vcsync.syncer.drift.detector import DriftDetector
 from vcsync.syncer.executor import Executor, ObjectExists, Stale
@@ -75,11 +75,6 @@ WAITS_FOR = "WaitsFor"
 """Event reason: an object is not created in the super cluster, since it depends on another object that was refused."""
 
 log = structlog.get_logger(__name__)
-
-
-def offered(resource: Resource) -> Dependency:
-    """Return what objects of an optional kind wait for that the super cluster does not offer."""
-    return Dependency("super", resource, "", "")
 
 
 class SliceExhausted(Exception):

@@ -35,7 +35,7 @@ from vcsync.kube.resources import (
 )
 from vcsync.objects.envelope import Envelope
 from vcsync.objects.times import time_text
-from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches, item_of
+from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches, item_of, offered
 from vcsync.syncer.drain import Drain
 from vcsync.syncer.drift.detector import DriftDetector, reader
 from vcsync.syncer.drift.ledger import DriftLedger
@@ -53,7 +53,7 @@ from vcsync.syncer.ledger import Holding, Ledger
 from vcsync.syncer.nodes import NameTaken, NodeNotReady
 from vcsync.syncer.patrol import Patrol
 from vcsync.syncer.pod_meter import PodMeter
-from vcsync.syncer.reconcile import Busy, SliceExhausted, offered
+from vcsync.syncer.reconcile import Busy, SliceExhausted
 from vcsync.syncer.steps import STEP_ITEMS
 from vcsync.syncer.tenant import NODE, REFILL, TenantSync
 from vcsync.syncer.tenant_events import Destination, NotYet, TenantEvents

@@ -241,6 +241,22 @@ def test_a_stateful_set_finds_its_data_again(shop: Space) -> None:
     assert {name: bound(shop, f"data-{name}")["spec"]["volumeName"] for name in homes} == volumes
 
 
+def test_an_ephemeral_volume_ends_with_its_pod(shop: Space) -> None:
+    template = {"spec": claim("unused")["spec"]}
+    volume = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}
+    shop.apply(pod("job", volumes=[volume]))
+    shop.running("job")
+    bound(shop, "job-scratch")
+    [home] = holders(shop, "job-scratch")
+    below = shop.there(home, "pods", "job")
+    assert below is not None
+    assert {"name": "scratch", "persistentVolumeClaim": {"claimName": "job-scratch"}} in below["spec"][
+        "volumes"
+    ]
+    shop.kubectl("delete", "pod", "job")
+    eventually(lambda: holders(shop, "job-scratch") == [])
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [

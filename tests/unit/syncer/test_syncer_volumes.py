@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -191,3 +192,23 @@ async def test_a_deleted_namespace_takes_its_volumes_with_it() -> None:
 
 def refused(_verb: str, _plural: str, _name: str) -> None:
     raise ServerError(Status(500, "InternalError", "no"), endpoint="tenant")
+
+
+def test_claims_do_not_wait_longer_than_their_volumes_take_to_be_read(in_virtual_time: Any) -> None:
+    """Volumes are not among the caches that a session waits for."""
+
+    async def main() -> None:
+        stage = Shop()
+        stage.claim()
+        slow = [ServerError(Status(500, "InternalError", "no"), endpoint="tenant")] * 2
+
+        def before(verb: str, plural: str, _: str) -> None:
+            if (verb, plural) == ("list", "persistentvolumes") and slow:
+                raise slow.pop()
+
+        stage.tenant.before = before
+        async with stage.running():
+            await asyncio.sleep(30)
+            assert stage.copy() is not None
+
+    in_virtual_time(main())

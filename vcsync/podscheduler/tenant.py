@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from vcsync.api.names import SUSPENDED
+from vcsync.api.names import SUPER_CLUSTER, SUSPENDED
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.errors import NotFound
@@ -164,7 +164,8 @@ class TenantPods:
         self.accounting.assume(pod, verdict.super_id)
         claims = self._claims.unassigned(pod.namespace, pod.needs.claims, verdict.super_id)
         if pod.needs.node:
-            claims = []  # another scheduler decided; the syncer there tells what it lacks
+            # The Pod's creator chose the node. Claims that are elsewhere stay there, and the syncer tells that they lack.
+            claims = [each for each in claims if SUPER_CLUSTER not in each.labels]
         self._claims.assume(claims, verdict.super_id)
         try:
             # Claims come first. If this process ends in between, the Pod follows them.

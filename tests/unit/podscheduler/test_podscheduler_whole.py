@@ -500,3 +500,18 @@ async def test_pods_without_claims_are_scheduled_though_claims_cannot_be_read(
         )
         stage.tenant.before = lambda *_: None
         await until(lambda: stage.placed("db") == "r1")
+
+
+@pytest.mark.parametrize("label", ["", "r2"])
+async def test_claims_follow_a_pod_whose_creator_chose_the_node_unless_they_are_elsewhere(
+    stage: Stage, label: str
+) -> None:
+    publish(stage, "r1", "fast")
+    publish(stage, "r2", "fast")
+    claim(stage, labels={PLACED_LABEL: label} if label else {})
+    stage.pod("web", nodeName="n1.r1", **uses())
+    async with stage.running():
+        await until(lambda: stage.placed("web") == "r1")
+    found = stage.tenant.found(PERSISTENT_VOLUME_CLAIMS, "data", "shop")
+    assert found is not None
+    assert found["metadata"]["labels"] == {PLACED_LABEL: label or "r1"}

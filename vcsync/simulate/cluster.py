@@ -376,6 +376,7 @@ class HollowCluster:
             "target": {"apiVersion": "v1", "kind": "Node", "name": chosen},
         }
         try:
+            await self._storage.select_node(pod, chosen)
             await self._client.create_raw(PODS, body, pod.namespace, name=pod.name, subresource="binding")
         except BaseException:
             self._nodes.remove(pod.uid)

@@ -24,6 +24,7 @@ STORAGE_CLASS = "standard"
 AGAIN_SECONDS = 5.0
 """Seconds until a request that failed is made again."""
 _ASKED_BY = "volume.kubernetes.io/storage-provisioner"
+_SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 
 _log = structlog.get_logger(__name__)
@@ -33,6 +34,18 @@ Json = dict[str, Any]
 
 class _ClaimSpec(Struct, rename="camel"):
     volume_name: str = ""
+
+
+class _ClaimSource(Struct, rename="camel"):
+    claim_name: str = ""
+
+
+class _Volume(Struct, rename="camel"):
+    persistent_volume_claim: _ClaimSource | None = None
+
+
+class _PodSpec(Struct):
+    volumes: tuple[_Volume, ...] | None = None
 
 
 class _VolumeStatus(Struct):
@@ -115,6 +128,28 @@ class Storage:
                 await self._wake.wait()
                 self._wake.clear()
                 await self._settle()
+
+    async def select_node(self, pod: Envelope, node: str) -> None:
+        """Name the node of a Pod on its claims without a volume, as kube-scheduler does: some wait for it.
+
+        Raises:
+            KubeError: the API refused.
+        """
+        if b'"persistentVolumeClaim"' not in pod.spec:
+            return
+        for each in decode(pod.spec, _PodSpec).volumes or ():
+            source = each.persistent_volume_claim
+            claim = self._claims.cache.get(pod.namespace, source.claim_name) if source is not None else None
+            if (
+                claim is None
+                or decode(claim.spec, _ClaimSpec).volume_name
+                or _SELECTED_NODE in claim.annotations
+            ):
+                continue
+            patch = {"metadata": {"uid": claim.uid, "annotations": {_SELECTED_NODE: node}}}
+            self._claims.observe(
+                await self._client.patch(PERSISTENT_VOLUME_CLAIMS, claim.name, patch, claim.namespace)
+            )
 
     async def _publish(self) -> None:
         while True:

@@ -172,8 +172,10 @@ def test_a_deleted_claim_ends_on_both_sides(shop: Space) -> None:
     eventually(lambda: shop.get(CLAIMS, "data") is None)
     eventually(lambda: holders(shop, "data") == [])
     eventually(lambda: volume_of(shop, found) is None)
-    volumes = shop.pool.supers[home].kubectl("get", "pv", "-o", "jsonpath={..claimRef.namespace}").split()
-    assert shop.super_name not in volumes
+    cluster = shop.pool.supers[home]
+    eventually(
+        lambda: shop.super_name not in cluster.kubectl("get", "pv", "-o", "jsonpath={..claimRef.namespace}")
+    )
 
 
 def test_a_claim_grows(shop: Space) -> None:

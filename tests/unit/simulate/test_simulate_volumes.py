@@ -59,3 +59,29 @@ async def test_volumes_come_and_go_with_their_claims() -> None:
     await until(lambda: not cluster.all(PERSISTENT_VOLUMES))
     task.cancel()
     await asyncio.wait((task,))
+
+
+async def test_a_scheduled_pod_names_its_node_on_claims_without_a_volume() -> None:
+    cluster = MemoryCluster("r1")
+    storage = Storage(cluster)  # type: ignore[arg-type]
+    for name, spec in (("waiting", {}), ("bound", {"volumeName": "pvc-u"})):
+        cluster.put(PERSISTENT_VOLUME_CLAIMS, name, "shop", spec=spec)
+    task = asyncio.create_task(storage.run())
+    await until(lambda: cluster.found(STORAGE_CLASSES, STORAGE_CLASS))
+    volumes = [
+        {"name": each, "persistentVolumeClaim": {"claimName": each}}
+        for each in ("waiting", "bound", "absent")
+    ]
+    pod = parse(
+        json.dumps({"metadata": {"name": "p", "namespace": "shop"}, "spec": {"volumes": volumes}}).encode()
+    )
+    await until(lambda: storage._claims.synced)
+    await storage.select_node(pod, "n1")
+    annotations = {
+        each["metadata"]["name"]: each["metadata"].get("annotations")
+        for each in cluster.all(PERSISTENT_VOLUME_CLAIMS)
+    }
+    assert annotations["waiting"] == {"volume.kubernetes.io/selected-node": "n1"}
+    assert not annotations["bound"]
+    task.cancel()
+    await asyncio.wait((task,))

@@ -205,9 +205,7 @@ def test_a_changed_label_costs_no_data(shop: Space) -> None:
     assert before is not None
     for label in (f"{names.SUPER_CLUSTER}-", f"{names.SUPER_CLUSTER}={other}"):
         shop.kubectl("label", "pvc", "data", "--overwrite", label)
-        eventually(
-            lambda: (shop.get(CLAIMS, "data") or {})["metadata"]["labels"].get(names.SUPER_CLUSTER) == home
-        )
+        eventually(lambda: super_of(shop.get(CLAIMS, "data") or {"metadata": {}}) == home)
     after = shop.there(home, CLAIMS, "data")
     assert after is not None
     assert after["metadata"]["uid"] == before["metadata"]["uid"]

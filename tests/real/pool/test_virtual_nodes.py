@@ -169,13 +169,17 @@ def test_a_deleted_virtual_node_is_restored_while_its_pods_exist(space: Space) -
     assert space.running("one")["metadata"]["uid"] == mine["metadata"]["uid"]
 
 
-def test_a_cordon_and_a_claim_get_events_that_they_have_no_effect(space: Space) -> None:
+def test_a_cordon_and_a_priority_class_get_events_that_they_have_no_effect(space: Space) -> None:
     space.apply(pod("one", on="r1"))
     node = space.running("one")["spec"]["nodeName"]
-    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    metadata = {"name": "web"}
-    space.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": claim})
-    eventually(lambda: "this one is never bound" in space.kubectl("describe", "pvc", "web"))
+    urgent = f"{space.name}-urgent"
+    space.kubectl("create", "priorityclass", urgent, "--value=1000")
+    try:
+        eventually(
+            lambda: "gives Pods no precedence there" in space.kubectl("describe", "priorityclass", urgent)
+        )
+    finally:
+        space.kubectl("delete", "priorityclass", urgent)
     if may_write(space, node):
         space.kubectl("cordon", node)
         eventually(lambda: "to cordon it has no effect" in space.kubectl("describe", "node", node))

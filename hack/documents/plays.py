@@ -49,6 +49,13 @@ class Play:
 # There is no network to fetch packages from; tests/real/test_package.py installs the package.
 FROM_CHECKOUT = {"pip install .": "make environment && export PATH=$PWD/.venv/bin:$PATH"}
 
+FAST = (
+    "kubectl --kubeconfig r1.kubeconfig create -f - <<< '"
+    '{"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}, '
+    '"provisioner": "example.com/disks"}'
+    "'"
+)
+"""Makes the class that the operator of r1 has."""
 FOLLOW = "vcsync drift --follow --super-cluster r1"
 
 PLAYS: Mapping[str, Play] = {
@@ -84,6 +91,7 @@ PLAYS: Mapping[str, Play] = {
         # It follows until Ctrl-C.
         instead={FOLLOW: f"timeout 3 {FOLLOW} || test $? = 124"},
         before={
+            "kubectl --kubeconfig r1.kubeconfig label storageclass": (FAST,),
             "vcsync super list": ("vcsync run all --kubeconfigs ./roles &",),
             "vcsync run all": (
                 "kill %1; wait %1 || true",

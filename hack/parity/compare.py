@@ -1,5 +1,6 @@
 """Compares two answers field by field, ignoring unavoidable differences. Pure."""
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -39,6 +40,8 @@ _IN_TEXTS = (
     (_AGE_IN_YAML, r"\1- <age>"),
     (_TOKEN_VOLUME, "kube-api-access-<made>"),
 )
+_QUOTED_OBJECT = re.compile(r'"\{(?:[^"\\]|\\.)*\}"')
+"""An object as the JSON of a string, as messages about objects that cannot be decoded have it."""
 _ABSENT = object()
 INVALID = 422
 
@@ -150,8 +153,18 @@ def _masked(value: Any, name: str = "") -> Any:
             return "<age>"
         for pattern, shown in _IN_TEXTS:
             value = pattern.sub(shown, value)
-        return value
+        return _QUOTED_OBJECT.sub(_in_order, value) if "managedFields" in value else value
     return value
+
+
+def _in_order(quoted: re.Match[str]) -> str:
+    """Sort the managedFields of an object that a message quotes."""
+    try:
+        found = json.loads(json.loads(quoted[0]))
+        found["metadata"]["managedFields"].sort(key=_manager)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return quoted[0]
+    return json.dumps(json.dumps(found, separators=(",", ":")))
 
 
 def _manager(entry: Any) -> tuple[str, ...]:

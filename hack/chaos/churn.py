@@ -8,18 +8,25 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from hack.chaos import specs
+from hack.chaos.answers import is_expected
 from hack.testbed.cluster import Cluster, Session
 
 Json = dict[str, Any]
 
 MARKER_ANNOTATION = "example.com/marker"
 IMAGES = ("registry.example/app:1", "registry.example/app:2", "registry.example/app:3")
-EXPECTED_STATUSES = frozenset({200, 201, 202, 404, 409})
-"""Expected answers for concurrent users: 404 and 409 if another user deleted, created or changed the object."""
 MAX_NAMESPACES = 4
 MAX_OF_A_KIND = 6
-GROUPS = {"deployments": "/apis/apps/v1", "networkpolicies": "/apis/networking.k8s.io/v1"}
+GROUPS = {
+    "deployments": "/apis/apps/v1",
+    "networkpolicies": "/apis/networking.k8s.io/v1",
+    "ingresses": "/apis/networking.k8s.io/v1",
+    "poddisruptionbudgets": "/apis/policy/v1",
+}
 """Path of the API group of each kind that is not in the core group."""
+CONTESTED_HOSTS = ("shop.example.com", "www.shop.example.com", "*.shop.example.com")
+"""Hosts that users of several tenants want. The wildcard overlaps with the second one."""
 HOLDER = "example.com/holder"
 """Finalizer of Pods that users hold."""
 PATIENCE = 30.0
@@ -161,18 +168,28 @@ class Churn:
 
     def put_network_policy(self) -> None:
         name = self._known("policy")
-        selectors: tuple[Json, ...] = (
-            {},
-            {"matchLabels": {"team": f"t{self._pick(3)}"}},
-            {"matchLabels": {"kubernetes.io/metadata.name": self._namespace()}},
-            {"matchExpressions": [{"key": "team", "operator": "In", "values": ["t1", "t2"]}]},
-        )
+        selectors = specs.namespace_selectors(self._namespace(), f"t{self._pick(3)}")
         peer: Json = {"namespaceSelector": self._random.choice(selectors)}
         if self._pick(2):
             peer["podSelector"] = {"matchLabels": {"app": self._known("app")}}
         spec = {"podSelector": {"matchLabels": {"app": self._known("app")}}, "ingress": [{"from": [peer]}]}
         body = {"metadata": self._metadata(name), "spec": spec}
         self._put("networkpolicies", name, body, {"spec": {"ingress": spec["ingress"]}})
+
+    def put_ingress(self) -> None:
+        """Create an Ingress with a host of the tenant's own, or with one that other tenants want as well."""
+        number = self._pick(MAX_OF_A_KIND)
+        name = f"site-{number}"
+        hosts = (*CONTESTED_HOSTS, f"{name}.{self._cluster.name}.example.com")
+        spec = {"rules": [specs.rule(hosts[min(number, len(hosts) - 1)], self._known("svc"))]}
+        self._put("ingresses", name, {"metadata": self._metadata(name), "spec": spec}, {"spec": spec})
+
+    def put_budget(self) -> None:
+        name = self._known("budget")
+        selector = {"matchLabels": {"app": self._known("app")}}
+        spec = {"selector": selector, "minAvailable": self._random.choice((0, 1, "50%"))}
+        body = {"metadata": self._metadata(name), "spec": spec}
+        self._put("poddisruptionbudgets", name, body, {"spec": {"minAvailable": self._pick(3)}})
 
     def put_deployment(self) -> None:
         name = self._known("app")
@@ -240,6 +257,8 @@ class Churn:
                 ("endpoints", "ext"),
                 ("deployments", "app"),
                 ("networkpolicies", "policy"),
+                ("ingresses", "site"),
+                ("poddisruptionbudgets", "budget"),
             )
         )
         self._call("DELETE", f"{self._path(kind, self._known(stem))}?propagationPolicy=Background")
@@ -346,17 +365,9 @@ class Churn:
     def _ask(self, method: str, path: str, body: Json | None = None) -> tuple[int, Any]:
         assert self._session is not None, "only while running"  # noqa: S101
         status, answer = self._session.call(method, path, body)
-        expected = _may_be_refused(status, answer) or (self._store_lost and status >= 500)
-        if status not in EXPECTED_STATUSES and not expected:
+        if not is_expected(status, answer) and not (self._store_lost and status >= 500):
             self.refused.append(f"{method} {path}: {status} {answer}")
         return status, answer
-
-
-def _may_be_refused(status: int, answer: Any) -> bool:
-    """Return whether users must expect this refusal: the quota is used up, or the namespace is being deleted."""
-    message = str(answer.get("message", "")) if isinstance(answer, dict) else str(answer)
-    expected = ("exceeded quota", "being terminated", "not found", "must specify", "status unknown for quota")
-    return status == 403 and any(text in message for text in expected)
 
 
 ACTIONS: tuple[tuple[Callable[[Churn], None], int], ...] = (
@@ -370,6 +381,8 @@ ACTIONS: tuple[tuple[Callable[[Churn], None], int], ...] = (
     (Churn.put_service, 8),
     (Churn.put_endpoints, 4),
     (Churn.put_network_policy, 4),
+    (Churn.put_ingress, 5),
+    (Churn.put_budget, 3),
     (Churn.put_deployment, 12),
     (Churn.roll_deployment, 4),
     (Churn.new_pod, 12),

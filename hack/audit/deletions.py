@@ -1,6 +1,7 @@
 """A ledger of deletions, which finds those in super clusters that have no cause.
 
-A cause is an earlier deletion by the tenant, a deleted namespace or a lost placement. No I/O. Moments are resource
+A cause is an earlier deletion by the tenant, a deleted namespace, a lost placement, or a Pod whose label the tenant has changed
+before the Pod was bound. No I/O. Moments are resource
 versions: API servers on the same etcd share them, so that they order events of several clusters.
 """
 
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 from hack.audit import keys
 from hack.audit.findings import Finding
-from hack.audit.world import Json, Placement, annotations, deleting, place, uid
+from hack.audit.world import Json, Placement, annotations, deleting, labels, place, uid
 
 KINDS = ("namespaces", "pods", "configmaps", "secrets", "serviceaccounts", "services", "endpoints")
 """Kinds that are synced downward. A kind comes before the kinds whose deletion its own deletion causes."""
@@ -51,6 +52,8 @@ class Deletions:
         """(tenant, UID) -> when the object was first seen."""
         self._ended: dict[tuple[str, str], Moment] = {}
         """(tenant, UID) -> earliest possible moment at which its deletion was requested."""
+        self._labels: dict[tuple[str, str], list[tuple[Moment, str | None]]] = {}
+        """(tenant, UID of a Pod) -> (moment, super cluster that its label names since then). None: the Pod is bound."""
         self._finished: dict[tuple[str, str], list[Moment]] = {}
         """(tenant, name of a namespace) -> moments at which it was deleted."""
         self._selecting: dict[tuple[str, str, str], dict[str, Moment]] = {}
@@ -79,6 +82,10 @@ class Deletions:
             at: its resource version.
         """
         self._sources.setdefault((tenant, uid(found)), at)
+        if kind == "pods":
+            bound = bool((found.get("spec") or {}).get("nodeName"))
+            label = labels(found).get(keys.SUPER_CLUSTER, "") if not bound else None
+            self._labels.setdefault((tenant, uid(found)), []).append((at, label))
         if kind == "services" and found.get("spec", {}).get("selector"):
             self._selecting.setdefault((tenant, *place(found)), {}).setdefault(uid(found), at)
         if deleting(found):
@@ -182,7 +189,9 @@ class Deletions:
         created = min(self._sources[source], copy.since)
         if any(created <= moment <= at for moment in self._finished.get(namespace, ())):
             return True
-        if not self._placed_throughout(namespace, deletion.super_id, copy.since, at):
+        if not self._placed_throughout(namespace, deletion.super_id, copy.since, at) or (
+            deletion.kind == "pods" and self._label_moved(source, deletion)
+        ):
             return True
         if deletion.kind == "endpoints" and (
             self._has_selector(deletion)
@@ -193,6 +202,16 @@ class Deletions:
         # The deletion of a super namespace, which is judged by itself, deletes all objects in it.
         namespace_deletions = self._namespace_deletions.get((deletion.super_id, deletion.namespace), ())
         return any(first <= at and copy.since <= last for first, last in namespace_deletions)
+
+    def _label_moved(self, pod: tuple[str, str], deletion: _Deletion) -> bool:
+        """Return whether the Pod's label named another super cluster after it had named this one.
+
+        The tenant can write the label. The syncer then deletes the copy of a Pod that is not bound, and the Pod scheduler
+        decides again.
+        """
+        history = [(moment, label) for moment, label in self._labels.get(pod, ()) if moment <= deletion.at]
+        here = min((moment for moment, label in history if label == deletion.super_id), default=NEVER)
+        return any(label not in (None, deletion.super_id) for moment, label in history if moment > here)
 
     def _has_selector(self, deletion: _Deletion) -> bool:
         """Return whether the tenant's Service had a selector: the syncer leaves its Endpoints to the super cluster."""

@@ -116,6 +116,37 @@ def test_a_cause_after_the_deletion_does_not_count(
     assert (finding.kind, finding.namespace, finding.name) == ("pods", SHOP, "web")
 
 
+def labelled(super_id: str, node: str = "") -> Json:
+    labels = {"labels": {"scheduler.virtualcluster.io/superCluster": super_id}} if super_id else {}
+    found = tenants_own("web", "pod")
+    return {"metadata": found["metadata"] | labels, "spec": {"nodeName": node} if node else {}}
+
+
+@pytest.mark.parametrize(
+    ("states", "excused"),
+    [
+        pytest.param(["r1", "r2"], True, id="the label was changed"),
+        pytest.param(["r1", "", "r1"], True, id="it was removed and restored"),
+        pytest.param(["r2", "r1"], False, id="it was changed before the copy was made"),
+        pytest.param(["r1", "r1"], False, id="it was not changed"),
+    ],
+)
+def test_the_label_of_a_pod_that_is_not_bound_is_a_cause(
+    ledger: Deletions, states: list[str], excused: bool
+) -> None:
+    for moment, super_id in enumerate(states, 21):
+        ledger.tenant_has(ACME, "pods", labelled(super_id), moment)
+    ledger.super_lost("r1", "pods", copy("web", "pod"), 31)
+    assert all_have_a_cause(ledger) is excused
+
+
+def test_the_label_of_a_bound_pod_is_no_cause(ledger: Deletions) -> None:
+    ledger.tenant_has(ACME, "pods", labelled("r1"), 21)
+    ledger.tenant_has(ACME, "pods", labelled("r2", node="node-0.r1"), 28)
+    ledger.super_lost("r1", "pods", copy("web", "pod"), 31)
+    assert not all_have_a_cause(ledger)
+
+
 def test_a_cause_that_is_recorded_late_counts_by_its_moment(ledger: Deletions) -> None:
     ledger.super_lost("r1", "pods", copy("web", "pod"), 31)
     assert not all_have_a_cause(ledger)

@@ -65,7 +65,7 @@ class Shop(Stage):
         self.below.put(PERSISTENT_VOLUME_CLAIMS, "data", PLACE, **{**found, "status": status})
 
     def bind(self) -> None:
-        """What the tenant's binder does."""
+        """Act as the tenant's binder."""
         claim, volume = self.tenant.found(PERSISTENT_VOLUME_CLAIMS, "data", "shop"), self.volume()
         assert claim is not None
         assert volume is not None

@@ -51,7 +51,7 @@ def below(bench: Bench, name: str = "data") -> Any:
 
 
 def provision(bench: Bench, size: str = "2Gi") -> None:
-    """What the operator's provisioner and binder do in the super cluster."""
+    """Act as the operator's provisioner and binder in the super cluster."""
     bound = {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}}
     bench.edit(
         "super",
@@ -62,7 +62,7 @@ def provision(bench: Bench, size: str = "2Gi") -> None:
 
 
 def bind(bench: Bench, uid: str) -> None:
-    """What the tenant's binder does."""
+    """Act as the tenant's binder."""
     status = {"phase": "Bound", "capacity": {"storage": "2Gi"}}
     name = names.volume_name(uid)
     bench.edit("tenant", PERSISTENT_VOLUME_CLAIMS, "data", {"spec": {"volumeName": name}, "status": status})

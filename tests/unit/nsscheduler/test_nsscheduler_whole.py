@@ -145,6 +145,7 @@ async def test_operators_see_tenants_pool_queues_and_decisions(stage: Stage) -> 
         assert await until(lambda: scheduler.ready()[1] == "leading")
         assert scheduler.ready() == (True, "leading")
         assert scheduler._terms.current is not None
+        await until(lambda: set(scheduler.status()["queues"].values()) == {0})
         scheduler._terms.current.work.add_after(ROOT, "later", 3600.0)
         shown = scheduler.status()
         tenant = shown["tenants"][ROOT]

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import json
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -155,6 +155,11 @@ class World:
             )
         except NotFound:
             return None
+
+    async def drained(self) -> None:
+        """Remove the finalizers of the namespace's entry, as the syncers do."""
+        change = {"metadata": {"finalizers": None}}
+        await self.meta.patch(NAMESPACE_PLACEMENTS, self.namespace, change, self.root)
 
     async def pod(self, name: str, cpu: str = "50m", memory: str = "10Mi", **metadata: Any) -> None:
         amounts = {"cpu": cpu, "memory": memory}
@@ -357,24 +362,37 @@ async def test_a_freed_share_goes_to_a_waiting_pod(world: World) -> None:
     assert await world.placed("third")
 
 
-async def test_removing_the_quota_clears_the_placement_once_the_syncers_are_done(world: World) -> None:
+def gone(world: World) -> Callable[[], Awaitable[bool]]:
+    """Return a condition that holds once the namespace has no entry."""
+
+    async def check() -> bool:
+        return await world.entry() is None
+
+    return check
+
+
+async def test_a_removed_quota_takes_the_slices_away_and_the_entry_ends_once_the_syncers_are_done(
+    world: World,
+) -> None:
     a, b = world.supers
     await world.quota("200m", "200Mi")
     await world.shows({a: 1, b: 1})
     await world.tenant.delete(RESOURCE_QUOTAS, "quota", world.namespace)
     await world.shows(None)
+    entry = await world.entry()
+    assert entry is not None
+    assert (entry.deleting, entry.status.placements, set(entry.status.clearing)) == (False, {}, {a, b})
+    await world.drained()
+    await soon(gone(world))
 
-    async def deleting() -> bool:
-        entry = await world.entry()
-        return entry is not None and entry.deleting
 
-    await soon(deleting)
-    await world.quota("100m", "100Mi")  # back again while the super clusters still clear
-    await asyncio.sleep(0.5)
+async def test_a_quota_that_comes_back_gets_its_slices_while_the_syncers_still_clear(world: World) -> None:
+    a, b = world.supers
+    await world.quota("200m", "200Mi")
+    await world.shows({a: 1, b: 1})
+    await world.tenant.delete(RESOURCE_QUOTAS, "quota", world.namespace)
     await world.shows(None)
-    await world.meta.patch(
-        NAMESPACE_PLACEMENTS, world.namespace, {"metadata": {"finalizers": None}}, world.root
-    )
+    await world.quota("100m", "100Mi")
     await world.shows({a: 1})
 
 
@@ -499,9 +517,7 @@ async def test_a_deleted_virtual_cluster_is_released_when_its_ledger_is_empty(wo
         await world.meta.get(VIRTUAL_CLUSTERS, world.vc, names.DEFAULT_VC_NAMESPACE)
     )
     assert names.VIRTUAL_CLUSTER_DRAIN_FINALIZER in still_there.finalizers
-    await world.meta.patch(
-        NAMESPACE_PLACEMENTS, world.namespace, {"metadata": {"finalizers": None}}, world.root
-    )
+    await world.drained()
 
     async def gone() -> bool:
         try:

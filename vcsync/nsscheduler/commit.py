@@ -80,23 +80,35 @@ async def commit(inputs: Inputs, plan: Plan, ledger: Ledger, tenant: TenantContr
         Braked: too many placements would be removed.
         WrongControlPlane: the control plane is not the tenant's.
     """
-    if plan.delete:
-        await _delete(inputs, plan, ledger, tenant)
-    else:
-        await _write_entry(inputs, plan, ledger)
+    if await _permitted(inputs, plan, tenant):
+        if plan.delete:
+            await _delete(inputs, ledger)
+        else:
+            await _write_entry(inputs, plan, ledger)
     if plan.placements is not None and inputs.namespace is not None:
         patch = mirror_patch(inputs.namespace, plan.placements, plan.assumed)
         if patch is not None:
             await tenant.patch_namespace(inputs.namespace.name, patch)
 
 
-async def _delete(inputs: Inputs, plan: Plan, ledger: Ledger, tenant: TenantControlPlane) -> None:
-    """Delete the entry, if a live read confirms the reason for it."""
+async def _permitted(inputs: Inputs, plan: Plan, tenant: TenantControlPlane) -> bool:
+    """Return whether the entry may be written: slices are withdrawn only if a live read confirms the reason for it."""
     placement = inputs.placement
-    if placement is None or placement.deleting:
-        return
-    if await _confirmed(inputs, plan, tenant):
+    if not plan.confirm or placement is None or placement.deleting:
+        return True
+    if plan.confirm == "quota" and not placement.status.placements and not plan.delete:
+        return True  # they have been withdrawn
+    if not await _confirmed(inputs, plan, tenant):
+        return False
+    if plan.confirm == "namespace" or placement.status.placements:
         await tenant.withdraw(inputs, plan.confirm)
+    return True
+
+
+async def _delete(inputs: Inputs, ledger: Ledger) -> None:
+    """Delete the entry. Its finalizers keep it until the syncers have removed the namespace's objects."""
+    placement = inputs.placement
+    if placement is not None and not placement.deleting:
         await ledger.delete(placement.namespace, placement.name, placement.uid, placement.resource_version)
 
 

@@ -218,12 +218,17 @@ class Leadership:
 
     # Changes of other objects
 
+    def _placed(self, tenant: str) -> dict[str, int]:
+        """Return the namespaces of a tenant that have entries, with the number of their slices."""
+        entries = {item.name: self.ledger.get(item.key) for item in self.placements.cache.items(tenant)}
+        return {name: sum(entry.placements.values()) if entry else 0 for name, entry in entries.items()}
+
     async def _run_tenant(self, handle: TenantHandle) -> None:
         session = TenantSession(
             handle,
             self.work.add,
             limiter=self.limiter,
-            placed=lambda key: [placement.name for placement in self.placements.cache.items(key)],
+            placed=self._placed,
         )
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -416,7 +421,7 @@ class Leadership:
             if key not in self._unanswered:
                 self._count(key)
         self._note(inputs, plan)
-        if not plan.delete:
+        if not plan.confirm:
             session.withdrawal.settled(key[1])
         self._remember(inputs, plan)
         self._emit(inputs, plan, session)
@@ -424,7 +429,7 @@ class Leadership:
 
     def _note(self, inputs: Inputs, plan: Plan) -> None:
         """Record the decision in the timeline of the tenant's Namespace."""
-        if plan.delete:
+        if plan.confirm:
             what = f"slices withdrawn: the {plan.confirm} is gone"
         elif plan.placements is None:
             return

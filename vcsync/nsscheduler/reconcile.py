@@ -99,7 +99,8 @@ class Plan(Struct):
         reason: the namespace's state, as the reason of a condition.
         message: the same for people.
         delete: whether to delete the ledger entry.
-        confirm: the live check that must confirm the deletion: `namespace` or `quota`.
+        confirm: the live check that must confirm that the slices are withdrawn: `namespace` or `quota`; empty if they
+            are not.
         spec: the entry's new spec; None to keep it.
         status: the entry's new status; None to keep it.
         placements: slices by super cluster for the tenant's mirror; None to keep it.
@@ -198,26 +199,9 @@ def suspend(inputs: Inputs, plan: Plan) -> bool:
     plan.reason, plan.message, plan.placements = SUSPENDED, TENANT_SUSPENDED, {}
     if placement is None:
         return True
-    old = placement.status
-    placed = condition_of(old.conditions, PLACED)
-    plan.clearing = _still_to_clear(placement, {}, {})
+    placed = condition_of(placement.status.conditions, PLACED)
     plan.spec = placement.spec
-    plan.status = replace(
-        old,
-        placements={},
-        clearing={super_id: _quantities(amounts) for super_id, amounts in plan.clearing.items()},
-        waiting=placement.spec.slices,
-        explanation=(),
-        conditions=set_condition(
-            tuple(condition for condition in old.conditions if condition.type != BRAKED),
-            PLACED,
-            status=False,
-            reason=SUSPENDED,
-            message=plan.message,
-            now=inputs.now,
-            observed_generation=placement.generation,
-        ),
-    )
+    _take_all(inputs, placement, plan, SUSPENDED, waiting=placement.spec.slices)
     if placed is None or placed.reason != SUSPENDED:
         plan.event = ("Warning", SUSPENDED, plan.message)
     return True
@@ -257,11 +241,51 @@ def compute_quota(inputs: Inputs, plan: Plan) -> bool:
     )
     plan.reason = NO_QUOTA
     plan.message = f"nothing is placed: {what}; create one, e.g. with hard.cpu and hard.memory"
-    plan.delete, plan.confirm = inputs.placement is not None, "quota"
     plan.placements = {}
     plan.assumed = {}
     plan.event = ("Warning", NO_QUOTA, plan.message)
+    _withdraw(inputs, plan)
     return True
+
+
+def _withdraw(inputs: Inputs, plan: Plan) -> None:
+    """Take all slices away from a namespace without a quota. Its entry remains until the syncers have drained it.
+
+    So a quota that is created again gets its slices at once, where the volumes of the namespace are. An entry that is
+    being deleted could not return.
+    """
+    placement = inputs.placement
+    if placement is None:
+        return
+    plan.confirm = "quota"
+    if not any(map(names.super_id_of_finalizer, placement.finalizers)):
+        plan.delete = True
+        return
+    plan.spec = replace(placement.spec, quota={}, slices=0)
+    _take_all(inputs, placement, plan, NO_QUOTA, waiting=0)
+
+
+def _take_all(
+    inputs: Inputs, placement: NamespacePlacement, plan: Plan, reason: str, *, waiting: int
+) -> None:
+    """Write a status without slices. What the super clusters still hold is being cleared."""
+    plan.clearing = _still_to_clear(placement, {}, {})
+    plan.status = replace(
+        placement.status,
+        placements={},
+        clearing={super_id: _quantities(amounts) for super_id, amounts in plan.clearing.items()},
+        waiting=waiting,
+        explanation=(),
+        conditions=set_condition(
+            tuple(condition for condition in placement.status.conditions if condition.type != BRAKED),
+            PLACED,
+            status=False,
+            reason=reason,
+            message=plan.message,
+            now=inputs.now,
+            observed_generation=placement.generation,
+        ),
+    )
 
 
 def compute_slices(inputs: Inputs, plan: Plan) -> bool:
@@ -322,7 +346,9 @@ def place(inputs: Inputs, plan: Plan) -> bool:
         current={} if present is None else present.placements,
         current_size=None if present is None else present.size,
         pins={} if placement is None else placement.spec.pins,
+        clearing={} if present is None else present.clearing,
         tenant_free=_free_of_cap(inputs),
+        tenant_clearing=inputs.ledger.cleared_by(inputs.key[0], without=inputs.key),
         policy=inputs.policy,
     )
     allocated = {super_id: inputs.ledger.allocated(super_id, without=inputs.key) for super_id in inputs.views}

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -36,7 +36,7 @@ class TenantSession:
         handle: the tenant.
         changed: called with (cluster key, namespace) when a Namespace or its quotas have changed.
         limiter: the limiter of all tenants.
-        placed: returns the namespaces of a tenant that have entries in the ledger.
+        placed: returns the namespaces of a tenant that have entries in the ledger, with the number of their slices.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class TenantSession:
         changed: Callable[[str, str], None],
         *,
         limiter: DeletionLimiter,
-        placed: Callable[[str], list[str]],
+        placed: Callable[[str], Mapping[str, int]],
     ) -> None:
         self._placed = placed
         self.withdrawal = Withdrawal(handle, limiter, self._count, self._lists)
@@ -84,10 +84,10 @@ class TenantSession:
         placed = self._placed(self.handle.key)
         owner = self.handle.virtual_cluster
         lost = 0
-        for name in placed:
+        for name, slices in placed.items():
             namespace = self.namespaces.cache.get("", name)
-            lost += namespace is None or not (
-                namespace.deleting or default_quota(owner, namespace) or self.hards(name)
+            lost += namespace is None or (
+                slices > 0 and not (namespace.deleting or default_quota(owner, namespace) or self.hards(name))
             )
         return lost, len(placed)
 

@@ -1,6 +1,6 @@
 """Sums of the slices of all namespaces, updated entry by entry. Decisions count before they are written."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
 
@@ -36,6 +36,7 @@ class Ledger:
         self._entries: dict[Key, Entry] = {}
         self._supers: dict[str, Resources] = {}
         self._tenants: dict[str, Resources] = {}
+        self._clearing: dict[str, Resources] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -79,16 +80,34 @@ class Ledger:
         return total
 
     def used_by(self, tenant: str, *, without: Key | None = None) -> Resources:
-        """Return the amounts that are distributed to a tenant.
+        """Return the amounts of the slices that a tenant has.
 
         Args:
             tenant: cluster key.
             without: a namespace to leave out of the sum.
         """
-        total = dict(self._tenants.get(tenant, {}))
+        return self._of_tenant(self._tenants, _sliced, tenant, without)
+
+    def cleared_by(self, tenant: str, *, without: Key | None = None) -> Resources:
+        """Return the amounts that a tenant still holds beyond its slices.
+
+        Args:
+            tenant: cluster key.
+            without: a namespace to leave out of the sum.
+        """
+        return self._of_tenant(self._clearing, _clearing, tenant, without)
+
+    def _of_tenant(
+        self,
+        sums: Mapping[str, Resources],
+        amounts: Callable[[Entry], Iterator[tuple[Resources, int]]],
+        tenant: str,
+        without: Key | None,
+    ) -> Resources:
+        total = dict(sums.get(tenant, {}))
         entry = None if without is None or without[0] != tenant else self._entries.get(without)
-        if entry is not None:
-            _add(total, entry.size, -sum(entry.placements.values()))
+        for size, count in () if entry is None else amounts(entry):
+            _add(total, size, -count)
         return total
 
     def _count(self, key: Key, entry: Entry, sign: int) -> None:
@@ -97,9 +116,20 @@ class Ledger:
             _add(self._supers.setdefault(super_id, {}), entry.holds(super_id), sign)
             if not any(self._supers[super_id].values()):
                 del self._supers[super_id]
-        _add(self._tenants.setdefault(key[0], {}), entry.size, sign * sum(entry.placements.values()))
-        if not any(self._tenants[key[0]].values()):
-            del self._tenants[key[0]]
+        for sums, amounts in ((self._tenants, _sliced), (self._clearing, _clearing)):
+            total = sums.setdefault(key[0], {})
+            for size, count in amounts(entry):
+                _add(total, size, sign * count)
+            if not any(total.values()):
+                del sums[key[0]]
+
+
+def _sliced(entry: Entry) -> Iterator[tuple[Resources, int]]:
+    yield entry.size, sum(entry.placements.values())
+
+
+def _clearing(entry: Entry) -> Iterator[tuple[Resources, int]]:
+    return ((amounts, 1) for amounts in entry.clearing.values())
 
 
 def _add(total: Resources, size: Mapping[str, int], count: int) -> None:

@@ -24,8 +24,11 @@ class SliceRequest(Struct, frozen=True):
         current: super cluster -> number of present slices.
         current_size: amounts of one present slice; None for the same size.
         pins: super cluster -> number of slices that an operator wants there.
+        clearing: super cluster -> amounts that the namespace still holds there beyond its present slices.
         tenant_free: amounts that the operator's cap on the tenant leaves to this namespace, including its present
             slices. Resources that it does not name are not capped.
+        tenant_clearing: amounts that the tenant's other namespaces still hold beyond their slices. They leave less for
+            new slices, and take no present ones away.
         policy: one of `POLICIES`.
     """
 
@@ -34,7 +37,9 @@ class SliceRequest(Struct, frozen=True):
     current: dict[str, int] = {}
     current_size: Resources | None = None
     pins: dict[str, int] = {}
+    clearing: Mapping[str, Resources] = {}
     tenant_free: Resources = {}
+    tenant_clearing: Resources = {}
     policy: str = "spread"
 
 
@@ -124,7 +129,8 @@ def place_slices(
 
     As many slices as fit are placed. Present slices are kept on their super cluster, whatever its health and load, as long
     as it exists; those on ids that are not in `views` are placed again. Slices on a super cluster that is being drained
-    move if others have room, and are kept otherwise. If the number of slices shrinks, they are removed from unhealthy
+    move if others have room, and are kept otherwise. New slices go first to where the namespace still holds amounts, since
+    its Pods or volumes may still be there. If the number of slices shrinks, they are removed from unhealthy
     super clusters first, then from where the namespace has most; pinned slices last.
 
     Args:
@@ -144,6 +150,7 @@ def place_slices(
     _place_pinned(state, current)
     drained = {super_id: current.pop(super_id) for super_id in list(current) if views[super_id].draining}
     _keep_present(state, current)
+    _place_returning(state)
     _place_free(state)
     _keep_present(state, drained)
     return _decision(state, capped)
@@ -155,16 +162,18 @@ def _within_cap(request: SliceRequest) -> tuple[int, Refusal | None]:
     The number of Pods limits only new slices: present ones are not removed because they now have more Pods.
     """
     capped = {name: amount for name, amount in request.size.items() if name in request.tenant_free}
+    free = subtract(request.tenant_free, request.tenant_clearing)
+    present = sum(request.current.values())
     allowed = request.slices
     for name, amount in capped.items():
-        room = pieces(request.tenant_free, {name: amount})
-        allowed = min(allowed, max(room, sum(request.current.values())) if name == PODS else room)
+        kept = present if name == PODS else min(present, pieces(request.tenant_free, {name: amount}))
+        allowed = min(allowed, max(kept, pieces(free, {name: amount})))
     if allowed >= request.slices:
         return request.slices, None
-    tight = [name for name in sorted(capped) if request.tenant_free[name] < capped[name] * request.slices]
+    tight = [name for name in sorted(capped) if free[name] < capped[name] * request.slices]
     texts = [
         f"{name} {show(name, capped[name] * request.slices)} asked, "
-        f"{show(name, max(0, request.tenant_free[name]))} left to this namespace"
+        f"{show(name, max(0, free[name]))} left to this namespace"
         for name in tight
     ]
     return allowed, Refusal(TENANT_QUOTA, f"the tenant's quota: {', '.join(texts)}")
@@ -219,6 +228,16 @@ def _keep_present(state: _State, current: dict[str, int]) -> None:
     for super_id, slices in current.items():
         if slices:
             state.keep(super_id, slices)
+
+
+def _place_returning(state: _State) -> None:
+    """Place slices where the namespace still holds amounts: as many as these make, and one at least."""
+    for super_id in sorted(state.request.clearing):
+        candidate = state.candidates.get(super_id)
+        if candidate is None or refusals(FREE, candidate.view, state.request.size):
+            continue
+        held = pieces(state.request.clearing[super_id], state.request.size)
+        state.take(super_id, min(max(1, held), state.room(super_id)))
 
 
 def _place_free(state: _State) -> None:

@@ -162,7 +162,7 @@ class Drain:
             more = f" and {len(claims) - MOST_NAMED} more" if len(claims) > MOST_NAMED else ""
             self.reasons[(tenant, namespace)] = (
                 f"it has volumes here, whose data would be lost: claims {', '.join(claims[:MOST_NAMED])}{more}; "
-                "give the namespace slices here again, or have its tenant delete them"
+                "give the namespace slices here again, by a ResourceQuota if it has none, or have its tenant delete them"
             )
             return LOOK_AGAIN_SECONDS
         if namespace == names.TENANT_DNS_NAMESPACE and self._ledger.needs_name_server(tenant):
@@ -258,11 +258,11 @@ class Drain:
     async def _respects_budgets(self, tenant: str, namespace: str) -> bool:
         """Return whether PodDisruptionBudgets of the tenant are respected, as by `kubectl drain`.
 
-        They are ignored when the namespace itself is deleted, when the tenant is suspended, since its Pods run nowhere else,
-        and after `spec.evictionSeconds` of the SuperCluster.
+        They are ignored when the namespace itself is deleted, when its Pods are to run nowhere else, since it has no quota
+        or its tenant is suspended, and after `spec.evictionSeconds` of the SuperCluster.
         """
         placement = self._ledger.reflector.cache.get(tenant, namespace)
-        if placement is None or placement.deleting or _is_suspended(placement):
+        if placement is None or placement.deleting or _runs_nowhere(placement):
             return False
         since, _ = self._refused.get((tenant, namespace), (None, ""))
         try:
@@ -369,9 +369,11 @@ def _grace(pod: Envelope) -> int | None:
     return LONGEST_GRACE_SECONDS if granted is not None and granted > LONGEST_GRACE_SECONDS else None
 
 
-def _is_suspended(placement: Envelope) -> bool:
+def _runs_nowhere(envelope: Envelope) -> bool:
+    """Return whether a namespace is to have no slices on any super cluster."""
     try:
-        return is_suspended(NamespacePlacement.from_envelope(placement))
+        placement = NamespacePlacement.from_envelope(envelope)
+        return is_suspended(placement) or not (placement.spec.slices or placement.status.placements)
     except ValueError:  # the ledger reports entries that cannot be read
         return False
 

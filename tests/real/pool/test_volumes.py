@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from pool_kit import Json, Pool, Space, is_running, pod, read, super_of
+from pool_kit import Json, Pool, Space, is_running, pod, quota, read, super_of
 from provisioner_kit import SECRET_PATH, Provisioner, storage_class
 
 from tests.real.waiting import eventually
@@ -290,6 +290,20 @@ def test_claims_count_against_the_slices(shop: Space) -> None:
     events = eventually(lambda: shop.events("huge", "FailedCreate"))
     assert "exceeded quota" in events[0]["message"]
     assert shop.super_name not in events[0]["message"]
+
+
+def test_a_quota_that_is_deleted_and_created_again_finds_the_data(shop: Space) -> None:
+    shop.apply(claim("data"), user("db", "data"))
+    home = super_of(shop.running("db"))
+    volume = bound(shop, "data")["spec"]["volumeName"]
+    uid = (shop.there(home, CLAIMS, "data") or {})["metadata"]["uid"]
+    shop.kubectl("delete", "resourcequota", "quota")
+    eventually(lambda: shop.there(home, "pods", "db") is None)
+    shop.apply(quota())
+    shop.apply(user("again", "data"))
+    assert super_of(shop.running("again")) == home
+    assert bound(shop, "data")["spec"]["volumeName"] == volume
+    assert (shop.there(home, CLAIMS, "data") or {})["metadata"]["uid"] == uid
 
 
 def test_a_drain_waits_for_data(shop: Space) -> None:

@@ -18,7 +18,7 @@ def test_a_changed_quota_enqueues_its_namespace() -> None:
         handle,  # type: ignore[arg-type]
         lambda key, namespace: looked.append((key, namespace)),
         limiter=DeletionLimiter(0.3, released=lambda _: None, releases=Releases(), clock=lambda: 0.0),
-        placed=lambda _: [],
+        placed=lambda _: {},
     )
 
     def seen(version: str, spec: bytes, status: bytes) -> int:
@@ -40,7 +40,14 @@ def envelope(name: str, *, deleting: bool = False) -> Envelope:
 
 
 async def test_placements_whose_reason_was_lost_are_counted() -> None:
-    namespaces = ("whole", "without-quota", "leaving", "missing", "default-quota")
+    namespaces = {
+        "whole": 1,
+        "without-quota": 1,
+        "leaving": 1,
+        "missing": 0,
+        "default-quota": 2,
+        "drained": 0,
+    }
     owner = VirtualCluster(
         name="vc",
         namespace="vcsync",
@@ -55,9 +62,9 @@ async def test_placements_whose_reason_was_lost_are_counted() -> None:
             handle,  # type: ignore[arg-type]
             lambda *_: None,
             limiter=DeletionLimiter(0.3, released=lambda _: None, releases=Releases(), clock=lambda: 0.0),
-            placed=lambda key: list(namespaces) if key == "acme" else [],
+            placed=lambda key: namespaces if key == "acme" else {},
         )
-        for name in ("whole", "without-quota", "default-quota"):
+        for name in ("whole", "without-quota", "default-quota", "drained"):
             session.namespaces.observe(envelope(name))
         session.namespaces.observe(envelope("leaving", deleting=True))
         spec = b'{"hard":{"cpu":"1"}}'
@@ -72,7 +79,7 @@ async def test_a_changed_or_deleted_namespace_is_enqueued() -> None:
         handle,  # type: ignore[arg-type]
         lambda key, namespace: looked.append((key, namespace)),
         limiter=DeletionLimiter(0.3, released=lambda _: None, releases=Releases(), clock=lambda: 0.0),
-        placed=lambda _: [],
+        placed=lambda _: {},
     )
     session.namespaces.observe(envelope("shop"))
     session.namespaces.observe_gone("", "shop", "uid-shop")

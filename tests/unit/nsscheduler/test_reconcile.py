@@ -236,36 +236,77 @@ def test_a_namespace_that_opts_out_of_the_default_quota_is_not_placed(stage):
     assert stage.mirror() != {}
 
 
-def test_a_removed_quota_clears_the_entry_but_only_if_the_server_confirms_it(stage):
+def test_a_removed_quota_takes_the_slices_away_but_only_if_the_server_confirms_it(stage):
     stage.tenant.hards = [SMALL]
     stage.turn()
     inputs = stage.inputs()
     stale = Inputs(*(getattr(inputs, name) if name != "hards" else () for name in Inputs.__struct_fields__))
     plan = reconcile(stale)
-    assert plan.delete
     asyncio.run(commit(stale, plan, stage.meta.ledger(), stage.tenant.control_plane()))
-    assert not stage.meta.entry().deleting  # the cache had been wrong
+    assert stage.placements() == {"r1": 1, "r2": 1}  # the cache had been wrong
     stage.turn()
     stage.tenant.hards = []
-    stage.turn()
-    assert stage.meta.entry().deleting
-    assert stage.mirror() is None
-
-
-def test_a_quota_that_comes_back_while_syncers_clear_waits_for_them(stage):
-    stage.tenant.hards = [SMALL]
-    stage.turn()
-    stage.tenant.hards = []
-    stage.turn()
-    stage.tenant.hards = [SMALL]
     plan = stage.turn()
-    assert plan.reason == "Draining"
-    assert "r1, r2" in plan.message
-    assert stage.mirror() is None
-    stage.drained("r1", "r2")
-    assert stage.meta.entry() is None
+    assert plan.event[:2] == ("Warning", "NoQuota")
+    entry = stage.meta.entry()
+    assert not entry.deleting
+    assert (entry.spec.slices, dict(entry.spec.quota), stage.placements(), stage.mirror()) == (
+        0,
+        {},
+        {},
+        None,
+    )
+    assert {super_id: amounts["cpu"] for super_id, amounts in entry.status.clearing.items()} == {
+        "r1": "100m",
+        "r2": "100m",
+    }
+    [condition] = entry.status.conditions
+    assert (condition.status, condition.reason) == ("False", "NoQuota")
+    done = writes(stage)
     stage.turn()
-    assert stage.mirror() == {"r1": 1, "r2": 1}
+    assert writes(stage) == done
+
+
+def test_an_entry_without_a_quota_is_deleted_once_it_is_drained(stage):
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    stage.tenant.hards = []
+    stage.turn()
+    stage.drained("r1")
+    stage.turn()
+    assert dict(stage.meta.entry().status.clearing).keys() == {"r2"}
+    stage.drained("r2")
+    stage.turn()
+    assert stage.meta.entry() is None
+
+
+def test_a_quota_that_comes_back_gets_its_slices_where_the_namespace_still_has_objects(stage):
+    stage.views = {"r1": view("r1"), "r2": view("r2"), "r3": view("r3")}
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    assert stage.placements() == {"r1": 1, "r2": 1}
+    stage.tenant.hards = []
+    stage.turn()
+    stage.drained("r1")
+    stage.tenant.hards = [{"cpu": "100m", "memory": "100Mi"}]
+    assert stage.turn().reason == "Scheduled"
+    assert stage.placements() == {"r2": 1} == stage.mirror()
+    assert not stage.meta.entry().status.clearing
+
+
+def test_a_namespace_without_quota_still_counts_against_the_tenants_cap_until_it_is_drained():
+    stage = Stage(quota={"cpu": "300m", "memory": "1Gi"})
+    held = from_quantities({"cpu": "200m", "memory": "1Mi"})
+    stage.others.put((ROOT, "other"), Entry(held, {}, {"r1": held}))
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    assert sum(stage.placements().values()) == 1
+    stage.others.drop((ROOT, "other"))
+    stage.turn()
+    assert sum(stage.placements().values()) == 2
+    stage.others.put((ROOT, "other"), Entry(held, {}, {"r1": held}))
+    stage.turn()
+    assert sum(stage.placements().values()) == 2
 
 
 def test_an_entry_is_deleted_with_its_namespace_and_created_for_a_new_one(stage):

@@ -227,6 +227,29 @@ def test_the_tenants_cap_limits_all_slices_of_a_namespace():
     assert over.placements == {}
 
 
+def test_amounts_that_the_tenants_other_namespaces_are_clearing_limit_only_new_slices():
+    views = pool(view("r1"))
+    cap = {"tenant_free": {"cpu": 400}, "tenant_clearing": {"cpu": 300}}
+    new = place(views, 4, **cap)
+    assert (new.placements, new.waiting) == ({"r1": 1}, 3)
+    assert new.reasons() == "the tenant's quota: cpu 400m asked, 100m left to this namespace"
+    assert place(views, 4, current={"r1": 3}, **cap).placements == {"r1": 3}
+    assert place(views, 9, current={"r1": 6}, **cap).placements == {"r1": 4}
+
+
+def test_new_slices_return_first_to_where_the_namespace_still_holds_amounts():
+    views = pool(view("r1"), view("r2"), view("r3"))
+    held = {"r3": {"cpu": 300, "memory": 300}, "r2": {"cpu": 50}}
+    assert place(views, 4, clearing=held).placements == {"r2": 1, "r3": 3}
+    assert place(views, 1, current={"r1": 1}, clearing=held).placements == {"r1": 1}
+
+
+@pytest.mark.parametrize("fields", [{"cordoned": True}, {"health": Health.LOST}, {"draining": True}])
+def test_no_slice_returns_to_a_super_cluster_that_takes_no_new_ones(fields):
+    views = pool(view("r1"), view("r2", **fields))
+    assert place(views, 2, clearing={"r2": {"cpu": 200, "memory": 200}, "gone": {}}).placements == {"r1": 2}
+
+
 @pytest.mark.parametrize(
     ("old", "current", "size", "slices", "placements"),
     [
@@ -279,7 +302,9 @@ def situations(draw):
         current=draw(few),
         current_size=draw(st.sampled_from([None, {"cpu": 50, "memory": 70}])),
         pins=draw(few),
+        clearing=draw(st.dictionaries(ids, st.fixed_dictionaries({"cpu": st.integers(0, 900)}))),
         tenant_free=draw(st.sampled_from([{}, {"cpu": 700}])),
+        tenant_clearing=draw(st.sampled_from([{}, {"cpu": 300}, {"memory": 300}])),
         policy=draw(st.sampled_from(["spread", "pack", "cheap"])),
     )
     return views, allocated, request

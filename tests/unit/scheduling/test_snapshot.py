@@ -37,6 +37,9 @@ entries = st.builds(
     Entry,
     size=st.fixed_dictionaries({"cpu": st.integers(1, 9)}, optional={"memory": st.integers(1, 9)}),
     placements=st.dictionaries(st.sampled_from(["r1", "r2", "r3"]), st.integers(0, 9)),
+    clearing=st.dictionaries(
+        st.sampled_from(["r1", "r2", "r3"]), st.fixed_dictionaries({"cpu": st.integers(0, 9)})
+    ),
 )
 keys = st.tuples(st.sampled_from(["t1", "t2"]), st.sampled_from(["a", "b", "c"]))
 
@@ -55,7 +58,11 @@ def test_the_ledgers_sums_are_those_of_its_entries(changes):
     for left_out in (None, *model):
         others = {key: entry for key, entry in model.items() if key != left_out}
         for super_id in ("r1", "r2", "r3"):
-            total = sum(entry.placements.get(super_id, 0) * entry.size["cpu"] for entry in others.values())
+            total = sum(
+                entry.placements.get(super_id, 0) * entry.size["cpu"]
+                + entry.clearing.get(super_id, {"cpu": 0})["cpu"]
+                for entry in others.values()
+            )
             assert ledger.allocated(super_id, without=left_out).get("cpu", 0) == total
         for tenant in ("t1", "t2"):
             used = sum(
@@ -64,3 +71,10 @@ def test_the_ledgers_sums_are_those_of_its_entries(changes):
                 if key[0] == tenant
             )
             assert ledger.used_by(tenant, without=left_out).get("memory", 0) == used
+            clearing = sum(
+                amounts["cpu"]
+                for key, entry in others.items()
+                if key[0] == tenant
+                for amounts in entry.clearing.values()
+            )
+            assert ledger.cleared_by(tenant, without=left_out).get("cpu", 0) == clearing

@@ -532,3 +532,18 @@ async def test_a_drain_asks_the_quota_if_claims_cannot_be_read(
         world.caches.reflectors[RESOURCE_QUOTAS].observe(quota)
     await world.drain.step(KEY, "shop")
     assert bool(removals(world)) is not waits
+
+
+@pytest.mark.parametrize(("slices", "asks"), [(0, False), (2, True)])
+async def test_a_namespace_that_is_to_run_nowhere_ignores_budgets(
+    world: World, slices: int, asks: bool
+) -> None:
+    world.place({"r1": 1}, names.drain_finalizer("r1"))
+    stored = world.meta.objects[NAMESPACE_PLACEMENTS.plural, KEY, "shop"]
+    stored["spec"]["slices"] = slices
+    stored["status"]["placements"] = {}
+    world.ledger.reflector.observe(world.meta.put(NAMESPACE_PLACEMENTS, stored))
+    world.hold_pod("a")
+    await world.drain.step(KEY, "shop")
+    assert deleted(world) == ["a"]
+    assert (world.asked != []) is asks

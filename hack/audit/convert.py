@@ -7,6 +7,8 @@ from typing import Any
 from hack.audit import keys
 from hack.audit.world import Json, Tenant, annotations, labels, place, super_namespace, uid
 
+SERVICE_NAME = "kubernetes.io/service-name"
+MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 _SUFFIXES = {
     **{
         suffix: Fraction(1024) ** power
@@ -241,6 +243,24 @@ def service(found: Json) -> Json:
 def endpoints(found: Json) -> Json:
     """Return the single addresses of Endpoints, sorted, because API servers pack them into subsets differently."""
     return {"subsets": sorted(said for subset in found.get("subsets") or () for said in _addresses(subset))}
+
+
+def endpoint_slice(found: Json) -> Json:
+    """Return the expected fields of the copy of an EndpointSlice, from the tenant's."""
+    endpoints = [
+        {field: each[field] for field in ("addresses", "conditions", "hostname") if field in each}
+        for each in found.get("endpoints") or ()
+    ]
+    service = labels(found).get(SERVICE_NAME)
+    return {field: found.get(field) for field in ("addressType", "ports")} | {
+        "endpoints": endpoints,
+        SERVICE_NAME: service,
+    }
+
+
+def endpoint_slice_there(found: Json) -> Json:
+    """Return the same fields of a copy, with all of its endpoints' fields: it has no others."""
+    return endpoint_slice(found) | {"endpoints": found.get("endpoints") or []}
 
 
 def _addresses(subset: Json) -> Iterator[list[Any]]:

@@ -1,5 +1,6 @@
 """The wire names that the audit expects, written out by hand, so that a wrong constant in vcsync is detected."""
 
+GROUP = "tenancy.x-k8s.io"
 CLUSTER = "tenancy.x-k8s.io/cluster"
 NAMESPACE = "tenancy.x-k8s.io/namespace"
 NAMESPACE_NAME = "kubernetes.io/metadata.name"

@@ -1,4 +1,4 @@
-"""Rules about ConfigMaps, Secrets, ServiceAccounts, Services, Endpoints, NetworkPolicies, Ingresses and PodDisruptionBudgets.
+"""Rules about the contents of objects that are copied down: ConfigMaps, Secrets, Services, Ingresses and others.
 
 Each exists in every super cluster that has slices of its namespace.
 """
@@ -60,6 +60,16 @@ def _endpoints_go(endpoints: Json, tenant: Tenant) -> bool:
     service = tenant.cluster.get("services", namespace, name)
     selected = service is not None and bool((service.get("spec") or {}).get("selector"))
     return (namespace, name) != ("default", "kubernetes") and not selected
+
+
+def _endpoint_slice_goes(found: Json, tenant: Tenant) -> bool:
+    """Return whether an EndpointSlice is synced: no controller has written it, and its Service has no selector."""
+    name = labels(found).get(convert.SERVICE_NAME, "")
+    namespace, _ = place(found)
+    service = tenant.cluster.get("services", namespace, name)
+    selected = service is not None and bool((service.get("spec") or {}).get("selector"))
+    written = labels(found).get(convert.MANAGED_BY, "").endswith("-controller.k8s.io")
+    return bool(name) and (namespace, name) != ("default", "kubernetes") and not (selected or written)
 
 
 @dataclass(frozen=True)
@@ -127,6 +137,14 @@ CONTENTS = (
         goes=_endpoints_go,
         # The super cluster's controller creates the Endpoints of Services with a selector.
         stray=lambda found: keys.CLUSTER in annotations(found),
+    ),
+    Content(
+        "endpointslices",
+        convert.endpoint_slice,
+        convert.endpoint_slice_there,
+        goes=_endpoint_slice_goes,
+        # Controllers of the super cluster create those of Pods and Endpoints, with the labels and annotations of these.
+        stray=lambda found: labels(found).get(convert.MANAGED_BY) == keys.GROUP,
     ),
 )
 

@@ -34,6 +34,7 @@ _CORE = (
     "persistentvolumeclaims",
 )
 _RULES = (
+    "/apis/discovery.k8s.io/v1/endpointslices",
     "/apis/networking.k8s.io/v1/networkpolicies",
     "/apis/networking.k8s.io/v1/ingresses",
     "/apis/policy/v1/poddisruptionbudgets",

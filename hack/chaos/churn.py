@@ -20,6 +20,7 @@ MAX_NAMESPACES = 4
 MAX_OF_A_KIND = 6
 GROUPS = {
     "deployments": "/apis/apps/v1",
+    "endpointslices": "/apis/discovery.k8s.io/v1",
     "networkpolicies": "/apis/networking.k8s.io/v1",
     "ingresses": "/apis/networking.k8s.io/v1",
     "poddisruptionbudgets": "/apis/policy/v1",
@@ -166,6 +167,16 @@ class Churn:
         body = {"metadata": self._metadata(name), "subsets": subsets}
         self._put("endpoints", name, body, {"subsets": subsets})
 
+    def put_endpoint_slice(self) -> None:
+        """Create addresses of a Service, which may have a selector or not exist."""
+        name = self._known("by-hand")
+        endpoints = [{"addresses": [f"192.0.2.{1 + self._pick(200)}"]}]
+        metadata = self._metadata(name)
+        service = self._known(self._random.choice(("ext", "ext", "svc")))
+        labels = {**metadata.get("labels", {}), "kubernetes.io/service-name": service}
+        body = {"metadata": {**metadata, "labels": labels}, "addressType": "IPv4", "endpoints": endpoints}
+        self._put("endpointslices", name, {**body, "ports": [{"port": 5432}]}, {"endpoints": endpoints})
+
     def put_network_policy(self) -> None:
         name = self._known("policy")
         selectors = specs.namespace_selectors(self._namespace(), f"t{self._pick(3)}")
@@ -255,6 +266,7 @@ class Churn:
                 ("services", "svc"),
                 ("services", "ext"),
                 ("endpoints", "ext"),
+                ("endpointslices", "by-hand"),
                 ("deployments", "app"),
                 ("networkpolicies", "policy"),
                 ("ingresses", "site"),
@@ -380,6 +392,7 @@ ACTIONS: tuple[tuple[Callable[[Churn], None], int], ...] = (
     (Churn.put_account, 5),
     (Churn.put_service, 8),
     (Churn.put_endpoints, 4),
+    (Churn.put_endpoint_slice, 3),
     (Churn.put_network_policy, 4),
     (Churn.put_ingress, 5),
     (Churn.put_budget, 3),

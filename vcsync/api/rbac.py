@@ -183,6 +183,11 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
             resources=("networkpolicies", "ingresses"),
             verbs=(*READ, "create", "patch", "delete"),
         ),
+        Grant(
+            group="discovery.k8s.io",
+            resources=("endpointslices",),
+            verbs=(*READ, "create", "patch", "delete"),
+        ),
         # Tenants may use those that the operator publishes.
         Grant(group="networking.k8s.io", resources=("ingressclasses",), verbs=READ),
         Grant(
@@ -238,6 +243,7 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         Grant(group="policy", resources=("poddisruptionbudgets",), verbs=READ),
         # Each syncer annotates a budget with the Pods that evictions leave in its super cluster, and changes nothing else.
         Grant(group="policy", resources=("poddisruptionbudgets/status",), verbs=("patch",)),
+        Grant(group="discovery.k8s.io", resources=("endpointslices",), verbs=READ),
         Grant(group="networking.k8s.io", resources=("networkpolicies", "ingresses"), verbs=READ),
         Grant(group="networking.k8s.io", resources=("ingresses/status",), verbs=("patch",)),
         Grant(group=CORE, resources=("pods/binding",), verbs=("create",)),

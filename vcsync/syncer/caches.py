@@ -114,6 +114,13 @@ def _related_items(
                     yield Item(kind.name, *target)
 
 
+def _super_selector(kind: Kind | None) -> str:
+    """Return the label selector of a kind's objects in the super cluster."""
+    if kind is None or not kind.super_selector:
+        return "" if kind is not None and kind.whole else CONTROLLED_SELECTOR
+    return f"{CONTROLLED_SELECTOR},{kind.super_selector}"
+
+
 def _runtime_class_waker(wake: Wake, tenant: str, side: Side) -> Callable[[Change], None]:
     def changed(change: Change) -> None:
         envelope = change.new if change.new is not None else change.old
@@ -224,7 +231,7 @@ class SuperCaches(_Side):
             self.reflectors[resource] = Reflector(
                 client,
                 resource,
-                label_selector="" if kind is not None and kind.whole else CONTROLLED_SELECTOR,
+                label_selector=_super_selector(kind),
                 project=_slim(kind.super_parts) if kind is not None else None,
                 sink=self._router(resource, kind),
             )
@@ -474,12 +481,18 @@ class TenantCaches(_Side):
         # True: the object was deleted. False: it may only have left the selection.
         self._departures: OrderedDict[tuple[str, str, str, str], bool] = OrderedDict()
         self.optional = _optional(kinds)
+        self._namers: dict[Resource, list[tuple[Kind, Callable[[Envelope], str]]]] = {}
         self.reflectors: dict[Resource, Reflector] = {}
         for kind in kinds.values():
+            for related in kind.related:
+                if related.names is not None:
+                    self._namers.setdefault(related.resource, []).append((kind, related.names))
             self.reflectors[kind.resource] = Reflector(
                 client,
                 kind.resource,
-                label_selector=f"{names.SUPER_CLUSTER}={super_id}" if kind.resource == PODS else "",
+                label_selector=f"{names.SUPER_CLUSTER}={super_id}"
+                if kind.resource == PODS
+                else kind.tenant_selector,
                 accept=self._filter(kind.resource),
                 project=self._projection(
                     kind.resource, with_digest if kind.digested else _slim(kind.tenant_parts)
@@ -596,8 +609,17 @@ class TenantCaches(_Side):
                 self._on_pod(envelope)
             for related in _related_items(kinds, "tenant", resource, envelope):
                 self._enqueue(self._tenant, related)
+            for related in self._items_that_name(resource, envelope):
+                self._enqueue(self._tenant, related)
 
         return changed
+
+    def _items_that_name(self, resource: Resource, changed: Envelope) -> Iterator[Item]:
+        """Yield the items of cached objects that name a changed object, by `Related.names`."""
+        for kind, name_of in self._namers.get(resource, ()):
+            for each in self.reflectors[kind.resource].cache.items(changed.namespace):
+                if name_of(each) == changed.name:
+                    yield Item(kind.name, each.namespace, each.name)
 
     def _node_changed(self, change: Change) -> None:
         """Enqueue a virtual node that was deleted, or whose readiness another client changed.

@@ -178,6 +178,13 @@ def correct() -> Draft:
     }
     budget = made("web", "shop", spec={"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}})
     unenforced = made("os", "shop", spec={"selector": {"matchLabels": {"kubernetes.io/os": "linux"}}})
+    external = made("db-1", "shop", labels={"kubernetes.io/service-name": "outside"})
+    external |= {"addressType": "IPv4", "ports": [{"port": 5432}]}
+    external["endpoints"] = [{"addresses": ["192.0.2.7"], "nodeName": "node-0.r1", "hostname": "db-0"}]
+    written = made("front-1", "shop", labels={"kubernetes.io/service-name": "front"})
+    written["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"] = (
+        "endpointslice-controller.k8s.io"
+    )
     site = made("site", "shop", annotations={"stays": "here"})
     site["spec"] = {"rules": [{"host": "shop.example.com"}]}
     for kind, source in (
@@ -191,6 +198,8 @@ def correct() -> Draft:
         ("services", front),
         ("services", outside),
         ("endpoints", addresses),
+        ("endpointslices", external),
+        ("endpointslices", written),
         ("ingresses", site),
         ("ingresses", made("waits", "shop", spec={"rules": [{"host": "edge.example.com"}]})),
     ):
@@ -233,6 +242,13 @@ def correct() -> Draft:
         draft.add(super_id, "services", service)
         draft.add(super_id, "services", copied(outside))
         draft.add(super_id, "endpoints", copied(addresses))
+        there = copied(external, endpoints=[{"addresses": ["192.0.2.7"], "hostname": "db-0"}])
+        manager = "endpointslice.kubernetes.io/managed-by"
+        there["metadata"]["labels"] |= {"kubernetes.io/service-name": "outside", manager: "tenancy.x-k8s.io"}
+        mirrored = copied(addresses, name="outside-x7k2p")
+        mirrored["metadata"]["labels"][manager] = "endpointslicemirroring-controller.k8s.io"
+        draft.add(super_id, "endpointslices", mirrored)
+        draft.add(super_id, "endpointslices", there)
         restricted = copied(policy)
         own = {"tenancy.x-k8s.io/cluster": ACME}
         inward, outward = (
@@ -361,6 +377,26 @@ DEFECTS: list[tuple[str, Callable[[Draft], None], list[str]]] = [
         "NetworkPolicy with other ports",
         _set("r2", "networkpolicies", "front", "spec|egress|1|ports|0|port", 80),
         ["stale r2 networkpolicies front"],
+    ),
+    (
+        "EndpointSlice with a foreign address",
+        _set("r2", "endpointslices", "db-1", "endpoints|0|addresses", ["10.9.0.8"]),
+        ["stale r2 endpointslices db-1"],
+    ),
+    (
+        "EndpointSlice of another Service",
+        _set("r1", "endpointslices", "db-1", "metadata|labels|kubernetes.io/service-name", "front"),
+        ["stale r1 endpointslices db-1"],
+    ),
+    (
+        "EndpointSlice that names a node of the tenant",
+        _set("r1", "endpointslices", "db-1", "endpoints|0|nodeName", "node-0.r1"),
+        ["stale r1 endpointslices db-1"],
+    ),
+    (
+        "EndpointSlice missing",
+        _gone("r1", "endpointslices", "db-1"),
+        ["missing r1 endpointslices db-1"],
     ),
     (
         "NetworkPolicy missing",
@@ -754,6 +790,7 @@ def test_all_objects_of_a_missing_super_namespace_are_missing() -> None:
             "configmaps",
             "secrets",
             "serviceaccounts",
+            "endpointslices",
             "networkpolicies",
             "poddisruptionbudgets",
             "services",
@@ -776,6 +813,7 @@ def test_objects_left_after_a_removed_placement_are_foreign() -> None:
             "configmaps",
             "secrets",
             "serviceaccounts",
+            "endpointslices",
             "networkpolicies",
             "poddisruptionbudgets",
             "services",

@@ -6,6 +6,7 @@ from typing import Final
 
 from vcsync.syncer.kinds.configmap import CONFIG_MAP
 from vcsync.syncer.kinds.endpoints import ENDPOINTS_KIND
+from vcsync.syncer.kinds.endpointslice import ENDPOINT_SLICE
 from vcsync.syncer.kinds.ingress import INGRESS
 from vcsync.syncer.kinds.namespace import NAMESPACE
 from vcsync.syncer.kinds.networkpolicy import NETWORK_POLICY
@@ -30,6 +31,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             SERVICE,
             INGRESS,
             ENDPOINTS_KIND,
+            ENDPOINT_SLICE,
             PERSISTENT_VOLUME_CLAIM,
             POD,
         )

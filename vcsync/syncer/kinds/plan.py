@@ -239,13 +239,22 @@ class Parts(Struct, frozen=True):
     status: bool = True
 
 
+def no_item(_: Envelope) -> None:
+    """Return None, for related objects that are found by `Related.names`."""
+
+
 class Related(Struct, frozen=True):
     """Another resource whose changes concern items of a kind."""
 
     side: Side
     resource: Resource
-    item: Callable[[Envelope], tuple[str, str] | None]
+    item: Callable[[Envelope], tuple[str, str] | None] = no_item
     """Returns (tenant namespace, name) of the item to reconcile when this object changes; None if there is none."""
+    names: Callable[[Envelope], str] | None = None
+    """Returns the name of the related object, from a tenant's object of the kind.
+
+    Items of all objects in the namespace that name the changed object are reconciled.
+    """
 
 
 PlanFunction = Callable[[Envelope | None, Envelope | None, TenantContext, View], Plan]
@@ -270,6 +279,10 @@ class Kind(Struct, frozen=True, kw_only=True):
     """
     tenant_name: Callable[[str], str | None] = same_name
     """The super cluster's object name -> the tenant's; None if it is not an item of this kind."""
+    tenant_selector: str = ""
+    """Label selector of the tenant's objects that are read."""
+    super_selector: str = ""
+    """Label selector of the copies, in addition to that of all copies."""
     tenant_parts: Parts = Parts()
     super_parts: Parts = Parts()
     digested: bool = False

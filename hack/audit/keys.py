@@ -48,6 +48,8 @@ WORKLOAD_DOMAINS = (
 )
 """Domains of keys that Services and workloads use in selectors."""
 
+HELM_RELEASE = "helm.sh/release.v1"
+"""Type of Secrets that stay in the tenant."""
 HARMLESS_SECRET_TYPES = frozenset(
     {
         "kubernetes.io/tls",

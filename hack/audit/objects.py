@@ -37,6 +37,11 @@ def _secret_name(name: str) -> str | None:
     return None if name.startswith(keys.TOKEN_SECRET) else name
 
 
+def _secret_goes(secret: Json, _: Tenant) -> bool:
+    """Return whether a Secret is synced: not a record of Helm."""
+    return secret.get("type") != keys.HELM_RELEASE
+
+
 def _always(_: Json, __: Tenant) -> bool:
     return True
 
@@ -105,6 +110,7 @@ CONTENTS = (
         convert.secret,
         lambda found: convert.secret(found) | {"type": found.get("type")},
         _secret_name,
+        goes=_secret_goes,
         stray=lambda found: not place(found)[1].startswith(keys.TOKEN_SECRET),
     ),
     Content("serviceaccounts", convert.service_account, convert.service_account_as_is),

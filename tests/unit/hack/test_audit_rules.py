@@ -194,6 +194,7 @@ def correct() -> Draft:
         ("configmaps", settings),
         ("configmaps", root_ca),
         ("secrets", password),
+        ("secrets", made("sh.helm.release.v1.web.v1", "shop", type="helm.sh/release.v1")),
         ("serviceaccounts", account),
         ("services", front),
         ("services", outside),
@@ -535,6 +536,11 @@ DEFECTS: list[tuple[str, Callable[[Draft], None], list[str]]] = [
             annotations={"tenancy.x-k8s.io/cluster": ACME},
         ),
         ["foreign r1 configmaps settings"],
+    ),
+    (
+        "Secret of Helm",
+        _twin(ACME, "r1", "secrets", "sh.helm.release.v1.web.v1", namespace=SHOP),
+        ["foreign r1 secrets sh.helm.release.v1.web.v1"],
     ),
     ("Secret data", _set("r1", "secrets", "password", "data|p", "eQ=="), ["stale r1 secrets password"]),
     (

@@ -18,7 +18,7 @@ from vcsync.kube.resources import (
     SERVICES,
 )
 from vcsync.syncer.kinds import KINDS
-from vcsync.syncer.kinds.plan import Delete, Notify, Patch, Placement
+from vcsync.syncer.kinds.plan import EMPTY, Delete, Notify, Patch, Placement
 from vcsync.syncer.kinds.secret import super_type
 
 # --- Namespaces ---
@@ -279,7 +279,7 @@ def test_config_maps_settle_in_one_step(
         ("bootstrap.kubernetes.io/token", "Opaque"),
         ("kubernetes.io/anything", "Opaque"),
         ("storage.k8s.io/x", "Opaque"),
-        ("helm.sh/release.v1", "helm.sh/release.v1"),
+        ("example.com/any", "example.com/any"),
     ],
 )
 def test_types_with_controllers_become_opaque(bench: Bench, tenants: str, supers: str) -> None:
@@ -312,6 +312,37 @@ def test_a_tenant_cannot_name_a_secret_like_a_token_secret(bench: Bench) -> None
     bench.put("tenant", SECRETS, {"metadata": {"name": name}})
     assert [action.reason for action in bench.plan("secrets", "shop", name).actions] == ["ReservedName"]
     assert KINDS["secrets"].tenant_name(name) is None
+
+
+RELEASE: dict[str, Any] = {
+    "metadata": {"name": "sh.helm.release.v1.web.v1", "uid": "u"},
+    "type": "helm.sh/release.v1",
+    "data": {"release": "eA=="},
+}
+
+
+def test_records_of_helm_stay_in_the_tenant(bench: Bench) -> None:
+    name = RELEASE["metadata"]["name"]
+    bench.put("tenant", SECRETS, RELEASE)
+    assert bench.plan("secrets", "shop", name) == EMPTY
+    assert not bench.has("super", SECRETS, name)
+
+
+def test_the_copy_of_a_record_of_helm_that_an_earlier_version_made_is_deleted(bench: Bench) -> None:
+    name = RELEASE["metadata"]["name"]
+    bench.put("tenant", SECRETS, {**RELEASE, "type": "Opaque"})
+    bench.settle("secrets", "shop", name)
+    bench.put("tenant", SECRETS, RELEASE)
+    bench.put("super", SECRETS, {**bench.get("super", SECRETS, name), "type": RELEASE["type"]})
+    plans = bench.settle("secrets", "shop", name)
+    assert [type(action) for plan in plans for action in plan.actions] == [Delete]
+    assert not bench.has("super", SECRETS, name)
+
+
+def test_a_foreign_secret_with_the_name_of_a_record_of_helm_is_not_touched(bench: Bench) -> None:
+    bench.put("tenant", SECRETS, RELEASE)
+    bench.put("super", SECRETS, {"metadata": {"name": RELEASE["metadata"]["name"]}})
+    assert bench.plan("secrets", "shop", RELEASE["metadata"]["name"]) == EMPTY
 
 
 # --- Endpoints ---

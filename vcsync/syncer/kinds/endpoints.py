@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -24,6 +24,10 @@ from vcsync.syncer.kinds.plan import (
 )
 from vcsync.syncer.kinds.service import is_api_service
 
+_MANAGED_BY: Final = "endpoints.kubernetes.io/managed-by"
+_CONTROLLER: Final = "endpoint-controller"
+"""Value of the label on Endpoints that a control plane's own controller has written."""
+
 
 class _ServiceSpec(Struct):
     selector: dict[str, str] | None = None
@@ -42,6 +46,8 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
         return EMPTY
     if _written_by_controller(v, context, view):
         return _leave_to_controller(v, p, context)
+    if _ends_with_its_service(v, view):
+        return EMPTY
     subsets = _subsets(v)
     if p is None:
         if v.deleting:
@@ -77,6 +83,15 @@ def _written_by_controller(v: Envelope, context: TenantContext, view: View) -> b
     below = names.super_namespace(context.key, v.namespace)
     services = (view.tenant(SERVICES, v.namespace, v.name), view.super(SERVICES, below, v.name))
     return any(each is not None and bool(decode(each.spec, _ServiceSpec).selector) for each in services)
+
+
+def _ends_with_its_service(v: Envelope, view: View) -> bool:
+    """Return whether the tenant's controller wrote the Endpoints of a Service that is gone, and is about to delete them.
+
+    The same happens in the super cluster.
+    """
+    written = v.labels.get(_MANAGED_BY) == _CONTROLLER
+    return written and view.tenant(SERVICES, v.namespace, v.name) is None
 
 
 def _leave_to_controller(v: Envelope, p: Envelope | None, context: TenantContext) -> Plan:

@@ -409,6 +409,24 @@ def test_a_new_selector_leaves_the_endpoints_to_the_controller(bench: Bench) -> 
     assert len(bench.get("super", ENDPOINTS, "db")["subsets"]) == 1
 
 
+@pytest.mark.parametrize("below", [True, False])
+def test_endpoints_of_a_controller_whose_service_was_deleted_are_left_alone(
+    bench: Bench, below: bool
+) -> None:
+    labels = {"endpoints.kubernetes.io/managed-by": "endpoint-controller"}
+    bench.put("tenant", ENDPOINTS, {"metadata": {"name": "db", "labels": labels}, "subsets": SUBSETS})
+    if below:
+        bench.put(
+            "super", ENDPOINTS, {"metadata": {"name": "db", "namespace": super_ns("shop"), "labels": labels}}
+        )
+    assert bench.plan("endpoints", "shop", "db") == EMPTY
+    # A Service that has lost its selector keeps the Endpoints, which are the tenant's from then on.
+    bench.put("tenant", SERVICES, {"metadata": {"name": "db"}, "spec": {"ports": [{"port": 80}]}})
+    bench.settle("services", "shop", "db")
+    bench.settle("endpoints", "shop", "db")
+    assert len(bench.get("super", ENDPOINTS, "db")["subsets"]) == 1
+
+
 def test_the_api_servers_own_service_and_endpoints_are_not_copied(bench: Bench) -> None:
     bench.place("default")
     for resource, kind in ((SERVICES, "services"), (ENDPOINTS, "endpoints")):

@@ -108,10 +108,15 @@ SUITES = (
         _real("hanging_tenants", "wrong_servers", "yesterdays_backup"),
         OTHER_TESTS,
     ),
-    Suite("pool", "the pool on kube-apiservers", "verify", (POOL,), OTHER_TESTS),
-    Suite("pool-embedded", "the pool with embedded tenants", "verify", (POOL,), environment=EMBEDDED),
-    Suite("pool-hollow", "the pool without any program of Kubernetes but kubectl", "verify", (POOL,), environment=HOLLOW),
-    Suite("pool-mixed", "the pool with hollow super clusters alone", "verify", (POOL,), environment=MIXED),
+    Suite("pool", "the pool on kube-apiservers", "verify", (POOL,), OTHER_TESTS, programs=("helm",)),
+    Suite("pool-embedded", "the pool with embedded tenants", "verify", (POOL,), environment=EMBEDDED, programs=("helm",)),
+    Suite(
+        "pool-hollow", "the pool without any program of Kubernetes but kubectl", "verify", (POOL,),
+        environment=HOLLOW, programs=("helm",),
+    ),
+    Suite(
+        "pool-mixed", "the pool with hollow super clusters alone", "verify", (POOL,), environment=MIXED, programs=("helm",),
+    ),
     Suite(
         "node", "super clusters with real kubelets", "verify", ("tests/real/node",), OTHER_TESTS,
         programs=(*NODE, "kubectl-spdy", "metrics-server", "e2e.test"),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 DOCUMENTS = (
     "README.md",
+    "docs/charts.md",
     "docs/configuration.md",
     "docs/conformance.md",
     "docs/controlplane.md",
@@ -38,12 +39,14 @@ class Play:
         borrowed: files that the reader has from another document, by name.
         before: start of a command -> commands that a reader has typed elsewhere before it.
         instead: command that cannot work here -> the command that replaces it.
+        programs: programs that the reader has besides kubectl.
     """
 
     clusters: tuple[str, ...] = ()
     borrowed: Mapping[str, str] = field(default_factory=dict)
     before: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     instead: Mapping[str, str] = field(default_factory=dict)
+    programs: tuple[str, ...] = ()
 
 
 # There is no network to fetch packages from; tests/real/test_package.py installs the package.
@@ -64,6 +67,11 @@ PLAYS: Mapping[str, Play] = {
         borrowed={"vcsync.yaml": "docs/configuration.md"},
         instead=FROM_CHECKOUT,
         before={"vcsync install": ("rm -rf vcsync-data",)},
+    ),
+    "docs/charts.md": Play(
+        programs=("helm",),
+        # A reader waits until `vcsync up` says that it is ready.
+        before={"helm create": ("until kubectl get serviceaccount default; do sleep 0.5; done",)},
     ),
     "docs/first-steps.md": Play(
         instead=FROM_CHECKOUT,

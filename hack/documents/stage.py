@@ -16,7 +16,7 @@ from hack.documents.blocks import Block, blocks, files
 from hack.documents.plays import SERVES, Play, earlier, play_of, typed
 from hack.documents.shell import CommandFailed, Shell
 from hack.testbed import TestBed
-from hack.testbed.binaries import locate
+from hack.testbed.binaries import ensure, locate
 
 COMMAND_SECONDS = 180.0
 READY_SECONDS = 90.0
@@ -61,7 +61,7 @@ def play(document: str, report: Callable[[str], None]) -> None:
         (folder / ".venv").symlink_to(checkout.ROOT / ".venv")
         with (
             _clusters(surroundings, Path(temporary) / "bed", folder),
-            _shell(folder, Path(temporary)) as shell,
+            _shell(folder, Path(temporary), surroundings) as shell,
         ):
             for borrowed, lender in surroundings.borrowed.items():
                 (folder / borrowed).write_text(files((checkout.ROOT / lender).read_text())[borrowed])
@@ -112,8 +112,11 @@ def _clusters(play: Play, directory: Path, folder: Path) -> Iterator[None]:
         yield
 
 
-def _shell(folder: Path, directory: Path) -> Shell:
-    programs = f"{checkout.ROOT / '.venv' / 'bin'}:{locate('kubectl').parent}"
+def _shell(folder: Path, directory: Path, play: Play) -> Shell:
+    found = (locate("kubectl"), *ensure(play.programs).values())
+    programs = ":".join(
+        str(each) for each in (checkout.ROOT / ".venv" / "bin", *(path.parent for path in found))
+    )
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("VCSYNC_", "KUBE"))}
     home = directory / "home"
     home.mkdir()

@@ -136,12 +136,20 @@ DISRUPTIONS_PREFIX: Final = f"{DISRUPTIONS_DOMAIN}/"
 """Prefix of annotations on a tenant PodDisruptionBudget, one per super cluster id, while nodes are drained: JSON object, `floor`
 is the number of healthy Pods that evictions in that super cluster leave there."""
 
+PROVISIONING_DOMAIN: Final = "provisioning.tenancy.x-k8s.io"
+PROVISIONING_PREFIX: Final = f"{PROVISIONING_DOMAIN}/"
+"""Prefix of annotations on a tenant PersistentVolumeClaim, one per super cluster id, written by its syncer: whether that super
+cluster may have a copy, and how often it has given the claim back (`vcsync.api.provisioning`)."""
+PROVISIONING_SECONDS: Final = "tenancy.x-k8s.io/provisioning-seconds"
+"""Annotation that an operator sets on a StorageClass: seconds that failures to provision a claim of it are waited out."""
+
 OWN_DOMAINS: Final = (
     "tenancy.x-k8s.io",
     "transparency.tenancy.x-k8s.io",
     INGRESS_DOMAIN,
     NODE_PORTS_DOMAIN,
     DISRUPTIONS_DOMAIN,
+    PROVISIONING_DOMAIN,
     "hollow.tenancy.x-k8s.io",
     "scheduler.virtualcluster.io",
     PLACEMENT_DOMAIN,

@@ -137,7 +137,8 @@ class PodAccounting:
         if pod.needs.node:
             return Assign(pod.bound_to)
         claims = self._claim_needs(pod, views)
-        stays = not claims or claim_filter.refusal(claims, pod.label, views.get(pod.label)) is None
+        first = claim_filter.steps(claims)[0]
+        stays = not claims or claim_filter.refusal(first, pod.label, views.get(pod.label)) is None
         if stays and self._keeps_label(pod):
             return Assign(pod.label)
         space = self._space(pod.namespace)
@@ -217,6 +218,11 @@ class PodAccounting:
     def users(self, namespace: str, claim: str) -> list[Pod]:
         """Return the Pods that use a claim."""
         return [self.pods[key] for key in self._users.get((namespace, claim), ())]
+
+    def with_claims(self, namespace: str | None = None) -> list[Pod]:
+        """Return the Pods that use claims and are not bound, in a namespace or in all."""
+        users = (key for (home, _), keys in self._users.items() if namespace in (None, home) for key in keys)
+        return [pod for key in dict.fromkeys(users) if not (pod := self.pods[key]).needs.node]
 
     def share(self, namespace: str, super_id: str) -> Share | None:
         """Return the share of a namespace on a super cluster; None if it has none."""

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import structlog
@@ -14,7 +14,7 @@ from vcsync.api.resources import NAMESPACE_PLACEMENTS
 from vcsync.fairqueue import ObjectName, WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
-from vcsync.kube.errors import Unauthorized
+from vcsync.kube.errors import NotFound, Unauthorized
 from vcsync.kube.events import EventRecorder
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS
@@ -62,7 +62,12 @@ class TenantSession:
             backoff=_CLAIMS_BACKOFF,
         )
         writer = PodClient(
-            handle.client, self.events, self.reflector.observe, self.reflector.observe_gone, self.claims
+            handle.client,
+            self.events,
+            self.reflector.observe,
+            self.reflector.observe_gone,
+            self.claims,
+            lambda namespace: leadership.read_holders(handle.key, namespace),
         )
         key = handle.key
         self.pods = TenantPods(
@@ -71,8 +76,22 @@ class TenantSession:
             lambda item, urgent: leadership.work.add(key, item, priority=urgent),
             lambda item, delay: leadership.work.add_after(key, item, delay),
             suspended=lambda: handle.virtual_cluster.spec.suspended,
-            claims=Claims(self.claims.cache.get, self._unread_claims),
+            claims=Claims(self.claims.cache.get, self._unread_claims, self._holds),
         )
+        self._holders: dict[str, frozenset[str]] = {}
+
+    def hold(self, namespace: str, super_ids: frozenset[str]) -> None:
+        """Set the super clusters that may have objects of a namespace, and enqueue the Pods whose claims may leave others."""
+        if self._holders.get(namespace, frozenset()) == super_ids:
+            return
+        if super_ids:
+            self._holders[namespace] = super_ids
+        else:
+            self._holders.pop(namespace, None)
+        self.pods.claims_may_move(namespace)
+
+    def _holds(self, namespace: str, super_id: str) -> bool:
+        return super_id in self._holders.get(namespace, ())
 
     async def follow_claims(self) -> None:
         """Keep the claims current, and enqueue the Pods that waited for them to be read."""
@@ -108,6 +127,7 @@ class Leadership:
     def __init__(
         self, meta: Client, settings: Settings, *, make_client: Callable[[bytes, str], Client] | None = None
     ) -> None:
+        self._meta = meta
         self._settings = settings
         self._held_back = ""
         self.pool = Pool(meta, patience=settings.patience, on_change=self._pool_changed)
@@ -136,6 +156,19 @@ class Leadership:
             tasks.create_task(self.registry.run(), name="tenants")
             _log.info("pod scheduler began", placements=len(self.placements.cache))
             await self.work.run()
+
+    async def read_holders(self, tenant: str, namespace: str) -> frozenset[str]:
+        """Return the super clusters that may have objects of a tenant's namespace, by a live read of the ledger.
+
+        Raises:
+            KubeError: the ledger could not be read.
+            ValueError: its entry is malformed.
+        """
+        try:
+            found = await self._meta.get(NAMESPACE_PLACEMENTS, namespace, tenant)
+        except NotFound:
+            return frozenset()
+        return _holders(found, NamespacePlacement.from_envelope(found).status.placements)
 
     def synced(self) -> bool:
         """Return whether all caches are filled."""
@@ -196,6 +229,7 @@ class Leadership:
             return
         if change.new is None:
             session.pods.grant(placement.name, {}, {})
+            session.hold(placement.name, frozenset())
         else:
             self._grant(session, placement)
 
@@ -207,7 +241,9 @@ class Leadership:
             _log.error("namespace placement cannot be read", placement=envelope.key, error=str(error))
             return
         # An entry that is being deleted takes no new Pods.
-        session.pods.grant(envelope.name, size, {} if envelope.deleting else placement.status.placements)
+        placements = placement.status.placements
+        session.pods.grant(envelope.name, size, {} if envelope.deleting else placements)
+        session.hold(envelope.name, _holders(envelope, placements))
 
     def _pool_changed(self) -> None:
         """Wake Pods that wait, unless the change of the pool cannot concern them."""
@@ -256,6 +292,12 @@ class Leadership:
         self.outcomes.move_to_end(key)
         if len(self.outcomes) > _MOST_OUTCOMES:
             self.outcomes.popitem(last=False)
+
+
+def _holders(placement: Envelope, placements: Mapping[str, int]) -> frozenset[str]:
+    """Return the super clusters of a placement. One that has lost its slices has objects until its finalizer is removed."""
+    draining = (names.super_id_of_finalizer(each) for each in placement.finalizers)
+    return frozenset([*placements, *(each for each in draining if each)])
 
 
 def _slim_placement(placement: Envelope) -> Envelope:

@@ -1,7 +1,7 @@
 """The Pod scheduler's work for one connected tenant: follows its Pods, decides, and writes to them."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS
 from vcsync.objects.envelope import Envelope
 from vcsync.objects.times import time_text
 from vcsync.podscheduler.accounting import Assign, PodAccounting, Wait
-from vcsync.podscheduler.claims import Claims, claim_assignment
+from vcsync.podscheduler.claims import Claims, claim_assignment, left_behind
 from vcsync.podscheduler.pods import Key, Pod, assignment, read, unschedulable
 from vcsync.scheduling.shares import PodDecision
 from vcsync.scheduling.snapshot import SuperView
@@ -26,6 +26,13 @@ from vcsync.tenancy.suspension import TENANT_SUSPENDED
 _FAILED = "FailedScheduling"
 NEW_NAMESPACE_SECONDS = 2.0
 """Seconds until a Pod in a namespace without slices is reported as waiting: a new namespace gets its slices meanwhile."""
+
+
+class ClaimHeld(Exception):
+    """A claim cannot leave a super cluster: the ledger, read live, says that it may still have objects of the namespace."""
+
+    def __init__(self, claim: str, super_id: str) -> None:
+        super().__init__(f"claim {claim} may still have a copy on super cluster {super_id}")
 
 
 class PodWriter(Protocol):
@@ -39,6 +46,9 @@ class PodWriter(Protocol):
 
     async def patch_claim(self, claim: Envelope, change: dict[str, Any]) -> None:
         """Patch a PersistentVolumeClaim, unless it does not exist any more."""
+
+    async def still_holds(self, namespace: str, super_id: str) -> bool:
+        """Return whether a super cluster may have objects of a namespace, by a live read of the ledger."""
 
     @property
     def gone(self) -> Callable[[str, str, str], None]:
@@ -124,6 +134,12 @@ class TenantPods:
         for pod in self.accounting.users(namespace, name):
             self._enqueue_unless_settled(pod)
 
+    def claims_may_move(self, namespace: str | None = None) -> None:
+        """Enqueue the Pods with claims that need a decision, in a namespace or in all: claims without volume may move."""
+        if self._begun:
+            for pod in self.accounting.with_claims(namespace):
+                self._enqueue_unless_settled(pod)
+
     def grant(self, namespace: str, size: Mapping[str, int], placements: Mapping[str, int]) -> None:
         """Set the slices of a namespace, and enqueue its Pods that need a decision."""
         if self.accounting.grant(namespace, size, placements) and self._begun:
@@ -135,6 +151,7 @@ class TenantPods:
         for namespace in self.accounting.namespaces() if self._begun else ():
             for key in self.accounting.waiting(namespace):
                 self._add(key, False)
+        self.claims_may_move()
 
     def wake(self, namespace: str) -> None:
         """Enqueue the waiting Pods of a namespace that may fit now."""
@@ -146,6 +163,7 @@ class TenantPods:
 
         Raises:
             KubeError: the decision could not be written, and is not counted.
+            ClaimHeld: a claim of the Pod may not leave its super cluster yet.
         """
         pod = self.accounting.pods.get(key)
         if pod is None:
@@ -170,6 +188,9 @@ class TenantPods:
         try:
             # Claims come first. If this process ends in between, the Pod follows them.
             for claim in claims:
+                left = left_behind(claim, verdict.super_id)
+                if left and await self._writer.still_holds(pod.namespace, left):
+                    raise ClaimHeld(claim.name, left)
                 await self._writer.patch_claim(claim, claim_assignment(claim, verdict.super_id))
             await self._writer.patch(pod.namespace, pod.name, assignment(pod, verdict.super_id))
         finally:
@@ -228,16 +249,19 @@ class PodClient:
         observe: called with every Pod in an answer of the control plane.
         gone: called with namespace, name and UID of every Pod that the control plane no longer has.
         claims: caches the control plane's claims.
+        holders: reads the super clusters live that may have objects of a namespace.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - parts, each of its own type
         self,
         client: Client,
         events: EventRecorder,
         observe: Callable[[Envelope], None],
         gone: Callable[[str, str, str], None],
         claims: Reflector,
+        holders: Callable[[str], Awaitable[frozenset[str]]],
     ) -> None:
+        self._holders = holders
         self._claims = claims
         self._client = client
         self._events = events
@@ -263,6 +287,10 @@ class PodClient:
             self._claims.observe_gone(claim.namespace, claim.name, claim.uid)
             return
         self._claims.observe(answer)
+
+    async def still_holds(self, namespace: str, super_id: str) -> bool:
+        """Return whether a super cluster may have objects of a namespace, by a live read of the ledger."""
+        return super_id in await self._holders(namespace)
 
     def emit(self, pod: Pod, message: str) -> None:
         """Record a Warning about a Pod."""

@@ -1,10 +1,11 @@
 """Refuses super clusters that do not have the claims of a Pod and cannot provision them. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from vcsync.scheduling.snapshot import SuperView
+from vcsync.scheduling.snapshot import Health, SuperView
 
 
 class ClaimNeed(Struct, frozen=True, gc=False):
@@ -15,12 +16,26 @@ class ClaimNeed(Struct, frozen=True, gc=False):
         super_id: the super cluster that has it or is to have it; empty if none does yet.
         storage_class: its StorageClass.
         problem: why no super cluster can serve it; empty if one may.
+        returns: super cluster -> how often it has given the claim back, because it could not provision it.
+        most_returns: number of returns above which a super cluster is refused; None for any.
     """
 
     name: str
     super_id: str = ""
     storage_class: str = ""
     problem: str = ""
+    returns: Mapping[str, int] = {}
+    most_returns: int | None = None
+
+
+def steps(claims: Sequence[ClaimNeed]) -> list[tuple[ClaimNeed, ...]]:
+    """Return the claims of a Pod for each attempt to place it.
+
+    The first refuses super clusters that have given a claim back, the next one those that have done so more than once, and
+    so on. The last refuses none for that reason.
+    """
+    levels = sorted({0, *(count for each in claims for count in each.returns.values())})
+    return [tuple(replace(each, most_returns=level) for each in claims) for level in levels]
 
 
 def refusal(claims: Sequence[ClaimNeed], super_id: str, view: SuperView | None) -> str | None:
@@ -41,6 +56,11 @@ def _refusal(claim: ClaimNeed, super_id: str, view: SuperView | None) -> str:
     if claim.super_id:
         at_home = claim.super_id == super_id
         return "" if at_home else f"claim {claim.name} is on super cluster {claim.super_id}"
+    if view is not None and view.health is Health.LOST:
+        return f"cannot provision claim {claim.name} while it is lost"
     if view is not None and view.publishes(claim.storage_class):
-        return ""
+        returns = claim.returns.get(super_id, 0)
+        if claim.most_returns is None or returns <= claim.most_returns:
+            return ""
+        return f"could not provision claim {claim.name} ({returns} times)"
     return f"does not publish StorageClass {claim.storage_class} of claim {claim.name}"

@@ -162,11 +162,25 @@ def pick_super(
     """Select the share with the highest score among those without refusals.
 
     Among equal scores the share with fewer Pods wins, then the lower id. The result does not depend on the order of the
-    shares.
+    shares. Super clusters that could not provision a claim are chosen only if no other one is possible.
     """
+    ordered = sorted(shares, key=lambda share: share.super_id)
+    for wanted in claim_filter.steps(claims):
+        decision = _pick_super(ordered, needs, views, wanted)
+        if decision.super_id is not None:
+            break
+    return decision
+
+
+def _pick_super(
+    shares: Sequence[Share],
+    needs: PodNeeds,
+    views: Mapping[str, SuperView],
+    claims: Sequence[ClaimNeed],
+) -> PodDecision:
     best: tuple[int, int, str] | None = None
     explanation = []
-    for share in sorted(shares, key=lambda share: share.super_id):
+    for share in shares:
         view = views.get(share.super_id)
         points = score(share, needs, view)
         objections = refusals(share, needs, view, claims)

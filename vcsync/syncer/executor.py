@@ -16,6 +16,7 @@ from vcsync.syncer.kinds import token
 from vcsync.syncer.kinds.plan import (
     Action,
     Bind,
+    ConfirmAbsent,
     Create,
     Delete,
     EnsureNode,
@@ -37,14 +38,14 @@ class Stale(Exception):
 
 
 class ObjectExists(Exception):
-    """An object with the name of a Create exists already. The item is planned again, with knowledge of that object.
+    """An object that a Create or ConfirmAbsent names exists. The item is planned again, with knowledge of that object.
 
     Attributes:
-        action: the Create.
+        action: the action.
         existing: the object that has the name.
     """
 
-    def __init__(self, action: Create, existing: Envelope) -> None:
+    def __init__(self, action: Create | ConfirmAbsent, existing: Envelope) -> None:
         super().__init__(f"{action.resource.plural} {existing.name} exists already")
         self.action = action
         self.existing = existing
@@ -107,7 +108,7 @@ class Executor:
 
         Raises:
             Stale: the object has changed meanwhile. The cache has been updated.
-            ObjectExists: an object with the name of a Create exists already.
+            ObjectExists: an object that a Create or ConfirmAbsent names exists.
             KubeError: the API refused the request or could not be reached.
         """
         match action:
@@ -119,6 +120,8 @@ class Executor:
                 if action.confirm:
                     await confirm(action)
                 await self._delete(action)
+            case ConfirmAbsent():
+                await self._confirm_absent(action)
             case Bind():
                 await self._bind(action)
             case EnsureNode():
@@ -159,6 +162,11 @@ class Executor:
             raise ObjectExists(action, existing) from None
         self._caches.observe(action.side, action.resource, answer)
 
+    async def _confirm_absent(self, action: ConfirmAbsent) -> None:
+        existing = await self.reread(action.side, action.resource, action.namespace, action.name, "")
+        if existing is not None:
+            raise ObjectExists(action, existing)
+
     async def _patch(self, action: Patch) -> None:
         client = self._clients[action.side]
         try:
@@ -183,6 +191,7 @@ class Executor:
                 action.name,
                 action.namespace,
                 uid=action.uid,
+                resource_version=action.resource_version or None,
                 grace_seconds=action.grace_seconds,
                 propagation="Background",
             )

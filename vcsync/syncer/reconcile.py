@@ -29,6 +29,7 @@ from vcsync.syncer.kinds import metadata, persistentvolume, token
 from vcsync.syncer.kinds.plan import (
     Action,
     Bind,
+    ConfirmAbsent,
     Create,
     Delete,
     Dependency,
@@ -608,6 +609,8 @@ def _doing(action: Action) -> str:
     """Describe an action in a few words."""
     where = {"super": "in the super cluster", "tenant": "in the tenant"}
     match action:
+        case ConfirmAbsent():
+            return f"confirming that the {action.resource.kind} is gone {where[action.side]}"
         case Create() | Patch() | Delete():
             return f"{_VERBS[type(action)]} the {action.resource.kind} {where[action.side]}"
         case RequestToken():

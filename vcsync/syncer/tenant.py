@@ -35,6 +35,7 @@ from vcsync.syncer.kubelet_api.settings import Endpoint
 from vcsync.syncer.ledger import Ledger
 from vcsync.syncer.metrics_api.tenant_usage import RunningPod
 from vcsync.syncer.nodes import Pace, VirtualNodes
+from vcsync.syncer.provisioning import reports_failure
 from vcsync.syncer.reconcile import FAILED_CREATE, WAITS_FOR, Reconciler
 from vcsync.syncer.steps import in_steps
 from vcsync.syncer.store_budget import StoreBudget
@@ -403,6 +404,8 @@ class TenantSync:
                 else None
             )
             if p is not None and v is not None and v.uid == p.annotations.get(names.UID):
+                if reports_failure(about.kind, event) and self.objects.failures.note(p.uid):
+                    self.objects.enqueue(self.key, Item(kind.name, v.namespace, v.name))
                 return Destination(self.key, self.handle.client, event_up(event, v, self.context))
         return None
 

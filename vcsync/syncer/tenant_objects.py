@@ -18,6 +18,7 @@ from vcsync.syncer.kinds import token
 from vcsync.syncer.kinds.metadata import belongs_elsewhere
 from vcsync.syncer.kinds.plan import Dependency, Kind, Placement, Side
 from vcsync.syncer.ledger import Entry, Holding, Ledger
+from vcsync.syncer.provisioning import ProvisioningFailures
 from vcsync.syncer.steps import in_steps
 from vcsync.syncer.waiting import Item
 
@@ -78,6 +79,7 @@ class TenantObjects:
         self.super_id = super_id
         self.super_caches = super_caches
         self.kinds = kinds
+        self.failures = ProvisioningFailures()
         self.ready = False
         self._ledger = ledger
         self._enqueue = enqueue
@@ -253,6 +255,10 @@ class TenantObjects:
         """Return the number of the present period of this many seconds, by the time of day."""
         return int(time.time() // seconds)
 
+    def provisioning_failed_for(self, uid: str) -> float | None:
+        """Return the seconds since the super cluster first failed to provision the claim with this UID; None if it did not."""
+        return self.failures.seconds(uid)
+
     def host_holder(self, host: str, *, before: Age | None = None) -> Dependency | None:
         """Return an Ingress of somebody else in the super cluster that has a host; see `HostIndex.holder`."""
         found = self.hosts.holder(self.key, host, before=before)
@@ -306,6 +312,7 @@ class ObjectsWithUnselected:
         self.deletion_seen = objects.deletion_seen
         self.on_cordoned_nodes = objects.on_cordoned_nodes
         self.turn = objects.turn
+        self.provisioning_failed_for = objects.provisioning_failed_for
         self.host_holder = objects.host_holder
         self.is_backend = objects.is_backend
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from datetime import UTC, datetime
 from typing import Any
 
 from pool_kit import items
@@ -38,6 +39,8 @@ class Provisioner:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self.broken: set[str] = set()
+        """StorageClasses whose claims get no volumes, but Events that say so."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -65,6 +68,9 @@ class Provisioner:
         if "volumeName" in spec:
             self._resize(claim)
             return
+        if spec["storageClassName"] in self.broken:
+            self._report_failure(claim)
+            return
         volume = {
             "apiVersion": "v1",
             "kind": "PersistentVolume",
@@ -88,6 +94,27 @@ class Provisioner:
             },
         }
         self._cluster.call("POST", "/api/v1/persistentvolumes", volume)
+
+    def _report_failure(self, claim: dict[str, Any]) -> None:
+        """Report that a claim cannot be provisioned, as an external provisioner does: one Event with a growing count."""
+        metadata = claim["metadata"]
+        name = f"{metadata['name']}.{metadata['uid']}"
+        about = {key: metadata[key] for key in ("name", "namespace", "uid")}
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": metadata["namespace"]},
+            "involvedObject": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **about},
+            "type": "Warning",
+            "reason": "ProvisioningFailed",
+            "message": f"failed to provision volume: {SECRET_PATH} has no space left",
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+            "source": {"component": PROVISIONER},
+        }
+        self._cluster.call("POST", f"/api/v1/namespaces/{metadata['namespace']}/events", event)
 
     def _resize(self, claim: dict[str, Any]) -> None:
         """Grow a volume at once, as an external resizer does."""

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from pool_kit import Json, Pool, Space, is_running, pod, quota, read, super_of
-from provisioner_kit import SECRET_PATH, Provisioner, storage_class
+from pool_kit import Pool, Space, is_running, pod, quota, read, super_of
+from provisioner_kit import SECRET_PATH, storage_class
+from volume_kit import CLAIMS, CLASSES, bound, claim, holders, published, reason, shown, user, volume_of
 
 from tests.real.waiting import eventually
 from vcsync.api import names
-
-CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
-CLAIMS = "persistentvolumeclaims"
 
 
 @pytest.fixture(scope="module")
@@ -25,16 +22,8 @@ def storage(pool: Pool) -> Iterator[Pool]:
         "r1": [storage_class("fast"), storage_class("private", public=False)],
         "r2": [storage_class("fast"), storage_class("slow", volumeBindingMode="WaitForFirstConsumer")],
     }
-    with ExitStack() as stack:
-        for super_id, found in classes.items():
-            cluster = pool.supers[super_id]
-            for each in found:
-                cluster.kubectl("apply", "-f", "-", input=json.dumps(each))
-            stack.enter_context(Provisioner(cluster))
+    with published(pool, classes):
         yield pool
-    for super_id, found in classes.items():
-        for each in found:
-            pool.supers[super_id].kubectl("delete", "storageclass", each["metadata"]["name"])
 
 
 @pytest.fixture
@@ -42,61 +31,6 @@ def shop(storage: Pool) -> Iterator[Space]:
     with storage.space() as space:
         eventually(lambda: shown(space, "fast") == "r1,r2" and shown(space, "slow") == "r2")
         yield space
-
-
-def shown(space: Space, name: str) -> str | None:
-    """Return the super clusters that a class in the tenant names; None if it does not exist."""
-    found = read(space.tenant, f"{CLASSES}/{name}")
-    return found and found["metadata"]["annotations"][names.PUBLISHED_BY]
-
-
-def claim(name: str, storage_class_name: str = "fast", **spec: Any) -> Json:
-    wanted = {
-        "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": "64Mi"}},
-        "storageClassName": storage_class_name,
-        **spec,
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name},
-        "spec": wanted,
-    }
-
-
-def user(name: str, *claims: str, **fields: Any) -> Json:
-    """Return a Pod that uses claims."""
-    volumes = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims]
-    return pod(name, volumes=volumes, **fields)
-
-
-def bound(space: Space, name: str) -> Json:
-    def check() -> Json:
-        found = space.get(CLAIMS, name)
-        assert found is not None
-        assert (found.get("status") or {}).get("phase") == "Bound", found
-        return found
-
-    return eventually(check)
-
-
-def reason(space: Space, name: str, *texts: str) -> str:
-    """Wait for an Event of the Pod scheduler that contains the texts, and return its message."""
-
-    def found() -> str:
-        messages = [each["message"] for each in space.events(name, "FailedScheduling")]
-        return next((each for each in messages if all(text in each for text in texts)), "")
-
-    return eventually(found)
-
-
-def volume_of(space: Space, found: Json) -> Json | None:
-    return read(space.tenant, f"/api/v1/persistentvolumes/{names.volume_name(found['metadata']['uid'])}")
-
-
-def holders(space: Space, name: str) -> list[str]:
-    return [each for each in ("r1", "r2") if space.there(each, CLAIMS, name) is not None]
 
 
 def test_published_classes_are_the_union_of_the_pool(shop: Space) -> None:

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from vcsync.api.names import SUPER_CLUSTER, volume_name
+from vcsync.api.names import PROVISIONING_PREFIX, SUPER_CLUSTER, volume_name
 from vcsync.api.specs import PublishedStorageClass
 from vcsync.objects.envelope import Envelope, parse
 from vcsync.podscheduler.accounting import Assign, PodAccounting, Wait
-from vcsync.podscheduler.claims import Claims, claim_assignment, slim_claim
+from vcsync.podscheduler.claims import Claims, claim_assignment, left_behind, slim_claim
 from vcsync.podscheduler.pods import Pod, slim
 from vcsync.scheduling.pods import PodNeeds, pod_needs
 from vcsync.scheduling.snapshot import Health, SuperView
@@ -29,9 +29,13 @@ class World:
     def __init__(self) -> None:
         self.claims: dict[str, Envelope] = {}
         self.unread = ""
-        self.book = Claims(lambda _, name: self.claims.get(name), lambda: self.unread)
+        self.holders: set[str] | None = None
+        self.book = Claims(lambda _, name: self.claims.get(name), lambda: self.unread, self.holds)
         self.accounting = PodAccounting(self.book)
         self.accounting.grant(NS, {"cpu": 1000}, {"r1": 2, "r2": 2})
+
+    def holds(self, _namespace: str, super_id: str) -> bool:
+        return self.holders is None or super_id in self.holders
 
     def claim(self, name: str, storage_class: str | None = "fast", **fields: Any) -> Envelope:
         label = fields.pop("label", "")
@@ -199,3 +203,129 @@ def test_claims_of_ephemeral_volumes_are_named_after_pod_and_volume() -> None:
     volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}]
     spec = json.dumps({"containers": [], "volumes": volumes}).encode()
     assert pod_needs(spec, "db").claims == ("db-scratch",)
+
+
+# --- Claims without volume that move ---
+
+REQUESTED = '{"state":"requested"}'
+RETURNING = '{"state":"returning","reason":"ProvisioningFailed"}'
+LOST = replace(VIEWS["r1"], health=Health.LOST)
+WITHOUT_CLASS = replace(VIEWS["r1"], storage_classes=())
+
+
+def annotated(**said: str) -> dict[str, Any]:
+    return {"annotations": {PROVISIONING_PREFIX + super_id: text for super_id, text in said.items()}}
+
+
+@pytest.mark.parametrize(
+    ("view", "said", "moves"),
+    [
+        (VIEWS["r1"], "", False),
+        (VIEWS["r1"], REQUESTED, False),
+        (WITHOUT_CLASS, "", True),
+        (WITHOUT_CLASS, REQUESTED, False),
+        (LOST, "", True),
+        (LOST, REQUESTED, False),
+        (LOST, RETURNING, False),
+        (LOST, "not JSON", False),
+        (None, "", True),
+        (None, REQUESTED, False),
+    ],
+)
+def test_a_claim_leaves_only_where_it_certainly_has_no_copy(
+    world: World, view: SuperView | None, said: str, moves: bool
+) -> None:
+    world.claim("data", label="r1", metadata=annotated(**({"r1": said} if said else {})))
+    views = {"r2": VIEWS["r2"]} | ({"r1": view} if view is not None else {})
+    verdict = world.accounting.decide(world.pod("data", label="r1"), views)
+    assert (isinstance(verdict, Assign) and verdict.super_id == "r2") is moves
+
+
+@pytest.mark.parametrize("view", [VIEWS["r1"], LOST, None])
+def test_a_claim_leaves_a_super_cluster_that_has_removed_all_of_its_namespace(
+    world: World, view: SuperView | None
+) -> None:
+    world.holders = {"r2"}
+    world.accounting.grant(NS, {"cpu": 1000}, {"r2": 2})
+    claim = world.claim("data", label="r1", metadata=annotated(r1=REQUESTED))
+    views = {"r2": VIEWS["r2"]} | ({"r1": view} if view is not None else {})
+    verdict = world.accounting.decide(world.pod("data"), views)
+    assert isinstance(verdict, Assign)
+    assert left_behind(claim, "r2") == "r1"
+    metadata = claim_assignment(claim, "r2")["metadata"]
+    assert metadata["annotations"] == {PROVISIONING_PREFIX + "r1": None}
+    assert metadata["resourceVersion"] == "7"
+
+
+@pytest.mark.parametrize("said", [REQUESTED, RETURNING])
+@pytest.mark.parametrize("view", [LOST, WITHOUT_CLASS, None])
+def test_a_claim_with_a_volume_never_leaves(world: World, said: str, view: SuperView | None) -> None:
+    world.holders = {"r2"}
+    world.claim("data", label="r1", volumeName=volume_name("uid-data"), metadata=annotated(r1=said))
+    views = {"r2": VIEWS["r2"]} | ({"r1": view} if view is not None else {})
+    verdict = world.accounting.decide(world.pod("data"), views)
+    if isinstance(verdict, Wait):
+        assert "claim data is on super cluster r1" in verdict.decision.reasons()
+    else:
+        assert verdict == Assign("r1", verdict.decision if verdict else None)
+
+
+def test_pods_wait_while_a_claim_is_given_back(world: World) -> None:
+    world.claim("data", label="r1", metadata=annotated(r1=RETURNING))
+    pod = world.pod("data", label="r1")
+    assert not world.accounting.settled(pod, VIEWS)
+    assert "is leaving super cluster r1, which cannot provision it" in world.decided(pod)
+
+
+@pytest.mark.parametrize(
+    ("returns", "chosen"),
+    [
+        ({"r1": 1}, "r2"),
+        ({"r2": 1}, "r1"),
+        ({"r1": 2, "r2": 1}, "r2"),
+        ({"r1": 1, "r2": 1}, "r1"),
+        ({"r1": 3, "r2": 3}, "r1"),
+        ({"elsewhere": 9}, "r1"),
+    ],
+)
+@pytest.mark.parametrize("label", ["", "r2"])
+def test_a_claim_goes_where_it_has_been_given_back_least(
+    world: World, returns: dict[str, int], chosen: str, label: str
+) -> None:
+    said = {super_id: json.dumps({"returns": count}) for super_id, count in returns.items()}
+    world.claim("data", metadata=annotated(**said))
+    decided = world.decided(world.pod("data", label=label))
+    assert decided == (label if returns.keys() == {"elsewhere"} and label else chosen)
+
+
+def test_a_pod_leaves_a_super_cluster_that_has_given_its_claim_back(world: World) -> None:
+    world.claim("data", metadata=annotated(r1='{"returns":1}'))
+    assert world.decided(world.pod("data", label="r1")) == "r2"
+
+
+def test_the_decision_says_which_super_cluster_could_not_provision_the_claim(world: World) -> None:
+    world.claim("data", metadata=annotated(r1='{"returns":1}'))
+    verdict = world.accounting.decide(world.pod("data"), VIEWS)
+    assert isinstance(verdict, Assign)
+    assert verdict.decision is not None
+    refused = {each.super_id: [why.message for why in each.refusals] for each in verdict.decision.explanation}
+    assert refused == {"r1": ["could not provision claim data (1 times)"], "r2": []}
+
+
+def test_a_claim_is_placed_where_it_failed_if_there_is_no_other_room(world: World) -> None:
+    world.claim("data", metadata=annotated(r1='{"returns":1}'))
+    world.pod(name="full", label="r2", cpu=2000)
+    assert world.decided(world.pod("data")) == "r1"
+
+
+def test_a_claim_with_any_number_of_annotations_costs_little_memory(world: World) -> None:
+    said = {f"r{number}": REQUESTED for number in range(3000)}
+    assert len(world.claim("data", metadata=annotated(**said)).spec) < 5_000
+
+
+def test_pods_with_claims_that_are_not_bound_are_known(world: World) -> None:
+    first, _ = world.pod("a", "b", name="first"), world.pod("a", name="second", node="n1.r1")
+    world.pod(name="third")
+    assert world.accounting.with_claims() == [first]
+    assert world.accounting.with_claims(NS) == [first]
+    assert world.accounting.with_claims("other") == []

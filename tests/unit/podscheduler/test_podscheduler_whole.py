@@ -459,6 +459,76 @@ async def test_a_pod_follows_a_claim_that_an_earlier_leader_has_assigned(stage: 
         await until(lambda: stage.placed("web") == "r2")
 
 
+REQUESTED = {f"{names.PROVISIONING_PREFIX}r1": '{"state":"requested"}'}
+
+
+async def test_a_claim_follows_the_ledger_once_its_super_cluster_has_removed_everything(stage: Stage) -> None:
+    publish(stage, "r1", "fast")
+    publish(stage, "r2", "fast")
+    stage.grant({"r2": 2}, finalizers=[names.drain_finalizer("r1")])
+    claim(stage, labels={PLACED_LABEL: "r1"}, annotations=REQUESTED)
+    stage.pod("web", **uses())
+    async with stage.running():
+        await until(lambda: "claim data is on super cluster r1" in stage.condition("web").get("message", ""))
+        stage.grant({"r2": 2})
+        await until(lambda: stage.placed("web") == "r2")
+    found = stage.tenant.found(PERSISTENT_VOLUME_CLAIMS, "data", "shop")
+    assert found is not None
+    assert found["metadata"]["labels"] == {PLACED_LABEL: "r2"}
+    assert not found["metadata"].get("annotations")
+
+
+async def test_an_outdated_ledger_moves_no_claim(stage: Stage) -> None:
+    """The cache does not have the slices on r1 yet, whose syncer has made a copy already."""
+    publish(stage, "r1", "fast")
+    publish(stage, "r2", "fast")
+    stage.grant({"r2": 2})
+    claim(stage, labels={PLACED_LABEL: "r1"}, annotations=REQUESTED)
+    stage.meta.before = outdated = Outdated(stage)
+    stage.pod("web", **uses())
+    async with stage.running():
+        await until(lambda: outdated.reads > 1)
+    found = stage.tenant.found(PERSISTENT_VOLUME_CLAIMS, "data", "shop")
+    assert found is not None
+    assert (found["metadata"]["labels"], found["metadata"]["annotations"]) == (
+        {PLACED_LABEL: "r1"},
+        REQUESTED,
+    )
+
+
+class Outdated:
+    """Grants the slices at each live read of the ledger, and takes them back before the next decision."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage, self.reads = stage, 0
+
+    def __call__(self, verb: str, plural: str, _name: str) -> None:
+        if (verb, plural) == ("get", NAMESPACE_PLACEMENTS.plural):
+            self.reads += 1
+            body = self.stage.meta.objects[plural, ROOT, "shop"]
+            body["status"]["placements"] = {"r1": 2, "r2": 2}
+
+
+@pytest.mark.parametrize("change", ["class", "health"])
+async def test_a_claim_that_was_never_copied_leaves_a_super_cluster_that_cannot_make_it(
+    stage: Stage, change: str
+) -> None:
+    publish(stage, "r1", "fast")
+    publish(stage, "r2", "fast")
+    stage.grant({"r1": 2, "r2": 2})
+    claim(stage)
+    stage.pod("web", **uses(), nodeSelector={names.SUPER_CLUSTER_ID: "r1"})
+    stage.pod("free", **uses())
+    async with stage.running():
+        await until(lambda: stage.placed("web") == "r1" and stage.placed("free") == "r1")
+        stage.tenant.remove(PODS, "web", "shop")
+        if change == "class":
+            publish(stage, "r1")
+        else:
+            stage.meta.remove(SUPER_CLUSTERS, "r1")
+        await until(lambda: stage.placed("free") == "r2")
+
+
 async def test_an_assignment_that_was_refused_is_tried_again(stage: Stage) -> None:
     publish(stage, "r1", "fast")
     claim(stage)

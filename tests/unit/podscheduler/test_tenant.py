@@ -79,6 +79,9 @@ class Tenant:
     async def patch_claim(self, claim: Envelope, change: dict[str, Any]) -> None:
         raise AssertionError(f"no claim is expected, {claim.name} was patched: {change}")
 
+    async def still_holds(self, namespace: str, super_id: str) -> bool:
+        raise AssertionError(f"no claim leaves {super_id}")
+
     async def patch_status(self, namespace: str, name: str, patch: dict[str, Any]) -> None:
         self.patches.append((name, patch))
         if self.fail:

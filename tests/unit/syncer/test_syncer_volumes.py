@@ -13,6 +13,7 @@ from vcsync.api import names
 from vcsync.api.resources import SUPER_CLUSTERS, VIRTUAL_CLUSTERS
 from vcsync.kube.errors import ServerError, Status
 from vcsync.kube.resources import (
+    EVENTS,
     NAMESPACES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
@@ -212,3 +213,114 @@ def test_claims_do_not_wait_longer_than_their_volumes_take_to_be_read(in_virtual
             assert stage.copy() is not None
 
     in_virtual_time(main())
+
+
+class Failing(Shop):
+    """A stage whose provisioner fails, and whose class is given up at once."""
+
+    def fail(self) -> None:
+        found = self.copy()
+        assert found is not None
+        about = {key: found["metadata"][key] for key in ("name", "namespace", "uid")}
+        self.below.put(
+            EVENTS,
+            f"data.{about['uid']}",
+            PLACE,
+            involvedObject={"apiVersion": "v1", "kind": "PersistentVolumeClaim", **about},
+            type="Warning",
+            reason="ProvisioningFailed",
+            message="/srv/disks has no space left",
+        )
+
+    def publish(self, name: str) -> None:
+        metadata = {
+            "labels": {names.SUPER_PUBLIC: names.TRUE},
+            "annotations": {names.PROVISIONING_SECONDS: "0"},
+        }
+        self.below.put(STORAGE_CLASSES, name, metadata=metadata, provisioner="csi.example.com")
+
+    def metadata(self) -> dict[str, Any]:
+        found = self.tenant.found(PERSISTENT_VOLUME_CLAIMS, "data", "shop")
+        assert found is not None
+        return found["metadata"]
+
+    def is_given_back(self) -> bool:
+        return names.SUPER_CLUSTER not in self.metadata()["labels"]
+
+
+async def test_a_claim_that_cannot_be_provisioned_is_given_back() -> None:
+    stage = Failing()
+    stage.claim()
+    async with stage.running() as syncer:
+        await until(stage.copy)
+        stage.fail()
+        await until(stage.is_given_back)
+        assert stage.copy() is None
+        assert stage.metadata()["annotations"] == {
+            f"{names.PROVISIONING_PREFIX}r1": '{"returns":1,"reason":"ProvisioningFailed"}'
+        }
+        await until(lambda: "GivenBack" in str(stage.tenant.all(EVENTS)))
+        assert "/srv/disks" not in str(stage.tenant.all(EVENTS))
+        assert not syncer.status()["drift"]["repairs"]
+
+
+@pytest.mark.parametrize("step", range(6))
+async def test_a_claim_is_given_back_though_the_syncer_ends_at_any_write(step: int) -> None:
+    stage = Failing()
+    stage.claim()
+    writes = 0
+
+    def before(verb: str, plural: str, _: str) -> None:
+        nonlocal writes
+        if plural == "persistentvolumeclaims" and verb in {"create", "patch", "delete", "get"}:
+            writes += 1
+            if writes == step:
+                raise ServerError(Status(500, "InternalError", "cut"), endpoint="tenant")
+
+    stage.tenant.before = stage.below.before = before
+
+    def fails_again() -> bool:
+        if stage.copy() is not None:
+            stage.fail()
+        return stage.is_given_back()
+
+    async with stage.running():
+        await until(lambda: fails_again() or writes >= step > 0)
+    async with stage.running():
+        await until(fails_again)
+        assert stage.copy() is None
+
+
+async def test_a_volume_that_comes_while_the_claim_is_given_back_is_kept() -> None:
+    stage = Failing()
+    stage.claim()
+
+    def before(verb: str, plural: str, _: str) -> None:
+        found = stage.copy()
+        if (verb, plural) == ("delete", "persistentvolumeclaims") and found is not None:
+            stage.below.before = lambda *_: None
+            stage.provision()
+
+    stage.below.before = before
+    async with stage.running():
+        await until(stage.copy)
+        stage.fail()
+        await until(stage.volume)
+        stage.bind()
+        await until(lambda: stage.below.before is not before)
+    assert stage.copy() is not None
+    assert not stage.is_given_back()
+
+
+async def test_a_copy_that_is_still_used_keeps_the_claim() -> None:
+    stage = Failing()
+    stage.claim()
+    async with stage.running():
+        found = await until(stage.copy)
+        found["metadata"]["finalizers"] = ["kubernetes.io/pvc-protection"]
+        stage.below.put(PERSISTENT_VOLUME_CLAIMS, "data", PLACE, **found)
+        stage.fail()
+        await until(lambda: (stage.copy() or {})["metadata"].get("deletionTimestamp"))
+        assert not stage.is_given_back()
+        stage.below.remove(PERSISTENT_VOLUME_CLAIMS, "data", PLACE)
+        await until(stage.is_given_back)

@@ -78,6 +78,8 @@ class DriftDetector:
         """
         if not isinstance(action, Create | Patch | Delete) or action.side != "super" or agreed is False:
             return None
+        if isinstance(action, Delete) and action.resource_version:
+            return None  # the state of exactly this version is the reason, not a difference
         if action.resource not in (kind.resource, RESOURCE_QUOTAS, ROLE_BINDINGS):
             return None
         if not isinstance(action, Patch):

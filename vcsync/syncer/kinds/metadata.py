@@ -56,6 +56,7 @@ _DOMAINS_IN_TENANTS = (
     names.INGRESS_DOMAIN,
     names.NODE_PORTS_DOMAIN,
     names.DISRUPTIONS_DOMAIN,
+    names.PROVISIONING_DOMAIN,
 )
 """Keys and domains of vcsync that are valid on tenants' objects: tenants may set them, or vcsync sets them."""
 _OWN_PREFIXES = ("tenancy.x-k8s.io", "transparency.tenancy.x-k8s.io")

@@ -10,8 +10,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from vcsync.api import names
+from vcsync.api.provisioning import REQUESTED, RETURNING, Provisioning
 from vcsync.kube.resources import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
@@ -19,13 +21,12 @@ from vcsync.kube.resources import (
 )
 from vcsync.objects.envelope import Envelope, decode, untyped
 from vcsync.objects.quantity import milli
-from vcsync.syncer.kinds import metadata, persistentvolume
+from vcsync.syncer.kinds import claim_return, metadata, persistentvolume
 from vcsync.syncer.kinds.persistentvolume import STORAGE
 from vcsync.syncer.kinds.plan import (
     EMPTY,
     Action,
     Create,
-    Delete,
     Dependency,
     Kind,
     Notify,
@@ -71,7 +72,8 @@ def plan(v: Envelope | None, p: Envelope | None, context: TenantContext, view: V
     if p is None:
         return _without_copy(v, context, view)
     if (unsettled := metadata.settle_identity(PERSISTENT_VOLUME_CLAIMS, v, p, context)) is not None:
-        return unsettled
+        foreign = metadata.identify(v, p, context) is metadata.Identity.FOREIGN
+        return (claim_return.release_taken_name(v, context) if foreign else None) or unsettled
     return _both(v, p, context, view)
 
 
@@ -84,27 +86,47 @@ def _without_claim(p: Envelope | None, context: TenantContext, view: View) -> Pl
 
 
 def _without_copy(v: Envelope, context: TenantContext, view: View) -> Plan:
-    assigned = v.labels.get(names.SUPER_CLUSTER, "")
-    if v.deleting or assigned != context.super_id:
-        return EMPTY if assigned else Plan(wait=Wait("the claim waits for the first Pod that uses it"))
-    spec = decode(v.spec, _Spec)
+    if v.deleting:
+        return EMPTY
+    if v.labels.get(names.SUPER_CLUSTER, "") != context.super_id:
+        return _assigned_elsewhere(v, context)
+    spec, said = decode(v.spec, _Spec), claim_return.said_here(v, context)
     if spec.volume_name:
         return _bound_without_copy(v, spec.volume_name, context)
     if reasons := refusals(untyped(v.spec)):
         message = "; ".join(reasons)
         return Plan((Notify("Warning", metadata.POLICY_REFUSED, message),), Wait(message))
-    class_name = spec.storage_class_name
-    if not class_name or view.super(STORAGE_CLASSES, "", class_name) is None:
-        return Plan(
-            wait=Wait(
-                f"super cluster {context.super_id} does not publish StorageClass {class_name or '(none)'}",
-                (Dependency("super", STORAGE_CLASSES, "", class_name),),
-            )
-        )
-    if (wait := metadata.super_namespace_wait(v, context, view)) is not None:
-        return Plan(wait=wait)
+    wait = _class_wait(spec.storage_class_name, context, view)
+    if said.state == RETURNING or (said.may_have_copy and wait is not None):
+        return Plan(claim_return.release(v, context))
+    wait = (
+        wait or metadata.super_namespace_wait(v, context, view) or claim_return.may_be_elsewhere(v, context)
+    )
+    return Plan(wait=wait) if wait is not None else Plan(_creation(v, said, context))
+
+
+def _assigned_elsewhere(v: Envelope, context: TenantContext) -> Plan:
+    if claim_return.said_here(v, context).may_have_copy and not decode(v.spec, _Spec).volume_name:
+        return Plan(claim_return.release(v, context))
+    if v.labels.get(names.SUPER_CLUSTER, ""):
+        return EMPTY
+    return Plan(wait=Wait("the claim waits for the first Pod that uses it"))
+
+
+def _class_wait(name: str, context: TenantContext, view: View) -> Wait | None:
+    if name and view.super(STORAGE_CLASSES, "", name) is not None:
+        return None
+    return Wait(
+        f"super cluster {context.super_id} does not publish StorageClass {name or '(none)'}",
+        (Dependency("super", STORAGE_CLASSES, "", name),),
+    )
+
+
+def _creation(v: Envelope, said: Provisioning, context: TenantContext) -> tuple[Action, ...]:
     body = _body(v, context)
-    return Plan((Create("super", PERSISTENT_VOLUME_CLAIMS, body["metadata"]["namespace"], body),))
+    # The annotation comes first. Without it the Pod scheduler and other syncers may rely on there being no copy.
+    requested = claim_return.say(v, replace(said, state=REQUESTED), context)
+    return (*requested, Create("super", PERSISTENT_VOLUME_CLAIMS, body["metadata"]["namespace"], body))
 
 
 def _bound_without_copy(v: Envelope, volume: str, context: TenantContext) -> Plan:
@@ -168,11 +190,13 @@ def _both(v: Envelope, p: Envelope, context: TenantContext, view: View) -> Plan:
     status = decode(p.status, _Status) if p.status else _Status()
     bound = status.phase == persistentvolume.BOUND
     assigned = v.labels.get(names.SUPER_CLUSTER, "")
-    if not bound and assigned not in ("", context.super_id) and not v.deleting:
-        # Nothing is lost with a copy that has no volume. The Pod scheduler has moved the claim, or the tenant has.
-        return Plan((Delete("super", PERSISTENT_VOLUME_CLAIMS, p.namespace, p.name, p.uid),))
     actions = [*_down(v, p, context)]
     wait = None
+    unbound = claim_return.is_unbound(p) and not decode(v.spec, _Spec).volume_name and not v.deleting
+    if unbound and (leaves := claim_return.without_volume(v, p, context, view)) is not None:
+        if leaves.actions:
+            return leaves
+        wait = leaves.wait
     if bound:
         described = persistentvolume.describe(v, p, context, view)
         actions += described.actions
@@ -233,6 +257,7 @@ PERSISTENT_VOLUME_CLAIM = Kind(
     resource=PERSISTENT_VOLUME_CLAIMS,
     plan=plan,
     optional=True,
+    reads=(STORAGE_CLASSES,),
     upward=True,
     related=(Related("tenant", PERSISTENT_VOLUMES, persistentvolume.claim_of),),
 )

@@ -66,6 +66,20 @@ class Delete(Struct, frozen=True):
     uid: str
     grace_seconds: int | None = None
     confirm: bool = False
+    resource_version: str = ""
+    """Version as a further precondition, if the object's state is the reason for the deletion; "" for any version."""
+
+
+class ConfirmAbsent(Struct, frozen=True):
+    """Read an object live before the actions that follow. They are right only if it does not exist.
+
+    If it exists, the item is planned again with the object, which the caches may not select.
+    """
+
+    side: Side
+    resource: Resource
+    namespace: str
+    name: str
 
 
 class Bind(Struct, frozen=True):
@@ -122,7 +136,7 @@ class RequestToken(Struct, frozen=True):
     tokens: tuple[TokenSource, ...]
 
 
-Action = Create | Patch | Delete | Bind | EnsureNode | Notify | RequestToken
+Action = Create | Patch | Delete | ConfirmAbsent | Bind | EnsureNode | Notify | RequestToken
 
 
 class Dependency(Struct, frozen=True):
@@ -224,6 +238,9 @@ class View(Protocol):
 
     def turn(self, seconds: float) -> int:
         """Return the number of the present period of this many seconds. Syncers of other super clusters count alike."""
+
+    def provisioning_failed_for(self, uid: str) -> float | None:
+        """Return the seconds since the super cluster first failed to provision the claim with this UID; None if it did not."""
 
     def host_holder(self, host: str, *, before: tuple[str, str] | None = None) -> Dependency | None:
         """Return an Ingress of somebody else in the super cluster that has a host; see `HostIndex.holder`."""

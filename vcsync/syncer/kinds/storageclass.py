@@ -7,9 +7,11 @@ from typing import Final
 
 from msgspec import Struct
 
+from vcsync.api import names
 from vcsync.api.specs import MAX_STORAGE_CLASSES, PublishedStorageClass
 from vcsync.objects.envelope import Envelope, decode
 
+DEFAULT_PROVISIONING_SECONDS: Final = 300.0
 _DEFAULT: Final = "storageclass.kubernetes.io/is-default-class"
 _RETAIN: Final = "Retain"
 
@@ -28,6 +30,14 @@ def describe(found: Envelope) -> PublishedStorageClass:
         allow_volume_expansion=bool(read.allow_volume_expansion),
         default=is_default(found.annotations),
     )
+
+
+def provisioning_seconds(found: Envelope) -> float:
+    """Return for how long failures to provision a claim of a StorageClass are waited out, as its operator set it."""
+    try:
+        return max(0.0, float(int(found.annotations[names.PROVISIONING_SECONDS])))
+    except (KeyError, ValueError, OverflowError):
+        return DEFAULT_PROVISIONING_SECONDS
 
 
 def is_default(annotations: Mapping[str, str]) -> bool:

@@ -123,6 +123,7 @@ class PaperApi:
         namespace: str = "",
         *,
         uid: str | None = None,
+        resource_version: str | None = None,
         grace_seconds: int | None = None,
         propagation: str | None = None,
     ) -> Envelope | None:
@@ -131,6 +132,8 @@ class PaperApi:
         stored = self._stored(resource, name, namespace)
         if uid is not None and uid != stored["metadata"]["uid"]:
             raise refusal(Conflict, "another one", self.name, code=409)
+        if resource_version is not None and resource_version != stored["metadata"]["resourceVersion"]:
+            raise refusal(Conflict, "it has changed", self.name, code=409)
         del self.objects[(resource.plural, namespace, name)]
         return None
 

@@ -18,6 +18,7 @@ from vcsync.syncer.drift.ledger import DriftLedger
 from vcsync.syncer.executor import Executor
 from vcsync.syncer.kinds.plan import (
     EMPTY,
+    ConfirmAbsent,
     Create,
     Delete,
     Dependency,
@@ -724,3 +725,71 @@ async def test_the_brake_is_released_when_the_objects_are_back(scene: Scene) -> 
 
     assert not scene.limiter.braked
     assert scene.super.has(PODS, p.name, PLACE)
+
+
+# --- Deletions of one version, after which something else is given up ---
+
+
+def of_version(v: Envelope | None, p: Envelope | None) -> Plan:
+    if p is None or v is None:
+        return EMPTY
+    return Plan((Delete("super", PODS, PLACE, "web", p.uid, resource_version=p.resource_version),))
+
+
+async def test_a_deletion_of_one_version_is_planned_again_if_the_object_has_changed(scene: Scene) -> None:
+    v = scene.v(PODS, "web")
+    old = scene.p(PODS, "web", v.uid)
+    seen: list[str] = []
+
+    def plan(v: Envelope | None, p: Envelope | None) -> Plan:
+        seen.append(p.resource_version if p is not None else "")
+        return of_version(v, p) if len(seen) == 1 else EMPTY
+
+    scene.plans["pods"] = plan
+    new = scene.super.put(PODS, {"metadata": {**scene.super.objects["pods", PLACE, "web"]["metadata"]}})
+    assert new.resource_version != old.resource_version
+    await scene.reconciler.reconcile(POD)
+    assert seen == [old.resource_version, new.resource_version]
+    assert scene.super.has(PODS, "web", PLACE)
+
+
+async def test_a_deletion_of_one_version_is_no_repair(scene: Scene) -> None:
+    v = scene.v(PODS, "web")
+    scene.p(PODS, "web", v.uid)
+    scene.plans["pods"] = lambda v, p: EMPTY
+    await scene.reconciler.reconcile(POD)
+    scene.plans["pods"] = of_version
+    await scene.reconciler.reconcile(POD)
+    assert not scene.super.has(PODS, "web", PLACE)
+    assert not scene.drift.latest()
+
+
+@pytest.mark.parametrize("exists", [False, True])
+async def test_what_follows_a_confirmation_happens_only_if_the_object_is_gone(
+    scene: Scene, exists: bool
+) -> None:
+    scene.v(CONFIG_MAPS, "settings")
+    if exists:
+        scene.p(CONFIG_MAPS, "settings", "u", cached=False)
+    gone = ConfirmAbsent("super", CONFIG_MAPS, PLACE, "settings")
+    notice = Notify("Warning", "GivenBack", "gone")
+    seen: list[Envelope | None] = []
+
+    def plan(v: Envelope | None, p: Envelope | None) -> Plan:
+        seen.append(p)
+        return Plan((gone, notice)) if p is None else EMPTY
+
+    scene.plans["configmaps"] = plan
+    await scene.reconciler.reconcile(MAP)
+    assert scene.notices == ([] if exists else [notice])
+    assert [p is not None for p in seen] == ([False, True] if exists else [False])
+
+
+async def test_nothing_follows_a_confirmation_that_failed(scene: Scene) -> None:
+    scene.v(CONFIG_MAPS, "settings")
+    scene.super.failures["get configmaps"] = Unreachable("refused", endpoint="r1")  # type: ignore[assignment]
+    gone = ConfirmAbsent("super", CONFIG_MAPS, PLACE, "settings")
+    scene.plans["configmaps"] = lambda v, p: Plan((gone, Notify("Warning", "GivenBack", "gone")))
+    with pytest.raises(Unreachable):
+        await scene.reconciler.reconcile(MAP)
+    assert not scene.notices

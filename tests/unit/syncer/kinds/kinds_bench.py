@@ -18,6 +18,7 @@ from vcsync.syncer.kinds import KINDS, ingress_rules, token
 from vcsync.syncer.kinds.plan import (
     Action,
     Bind,
+    ConfirmAbsent,
     Create,
     Delete,
     Dependency,
@@ -72,6 +73,8 @@ class Bench:
         self.ensured: list[str] = []
         self.leaving: list[Envelope] = []
         """Copies of Pods on unschedulable nodes."""
+        self.failing: dict[str, float] = {}
+        """UID of a copy of a claim -> seconds since its provisioner first failed."""
         self._uids = itertools.count(1)
 
     # --- What tests set up ---
@@ -157,6 +160,9 @@ class Bench:
     def turn(self, seconds: float) -> int:
         return int(NOW.timestamp() // seconds)
 
+    def provisioning_failed_for(self, uid: str) -> float | None:
+        return self.failing.get(uid)
+
     def host_holder(self, host: str, *, before: tuple[str, str] | None = None) -> Dependency | None:
         found = self._hosts().holder(self.context.key, host, before=before)
         return Dependency("super", INGRESSES, *found) if found is not None else None
@@ -215,6 +221,9 @@ class Bench:
                 self._patch(action)
             case Delete():
                 self._delete(action)
+            case ConfirmAbsent():
+                key = (action.side, action.resource.plural, action.namespace, action.name)
+                assert key not in self.objects, f"{key} exists"
             case Bind():
                 pod = self.objects[("tenant", "pods", action.namespace, action.name)]
                 assert pod["metadata"]["uid"] == action.uid
@@ -261,6 +270,7 @@ class Bench:
         key = (action.side, action.resource.plural, action.namespace, action.name)
         stored = self.objects[key]
         assert stored["metadata"]["uid"] == action.uid
+        assert action.resource_version in ("", stored["metadata"]["resourceVersion"])
         graceful = action.resource is PODS and stored["spec"].get("nodeName") and action.grace_seconds != 0
         if graceful:
             grace = action.grace_seconds

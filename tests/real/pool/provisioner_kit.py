@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -41,6 +42,8 @@ class Provisioner:
         self._cluster = cluster
         self.broken: set[str] = set()
         """StorageClasses whose claims get no volumes, but Events that say so."""
+        self.stuck: dict[str, dict[str, Any]] = {}
+        """StorageClass -> status of claims of it that wait for an expansion, which does not end."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -122,14 +125,22 @@ class Provisioner:
         if (claim.get("status") or {}).get("capacity") in (None, asked):
             return
         metadata, volume = claim["metadata"], claim["spec"]["volumeName"]
+        if (status := self.stuck.get(claim["spec"]["storageClassName"])) is not None:
+            self._write_status(metadata, status)
+            return
         try:
             self._cluster.kubectl("patch", "pv", volume, "-p", json.dumps({"spec": {"capacity": asked}}))
-            self._cluster.kubectl(
-                "patch", "pvc", metadata["name"], "-n", metadata["namespace"], "--subresource=status",
-                "--type=merge", "-p", json.dumps({"status": {"capacity": asked}}),
-            )  # fmt: skip
         except KubectlError:
             return  # it has changed; the next look sees how
+        done = {"conditions": None, "allocatedResources": None, "allocatedResourceStatuses": None}
+        self._write_status(metadata, {"capacity": asked, **done})
+
+    def _write_status(self, metadata: dict[str, Any], status: dict[str, Any]) -> None:
+        with suppress(KubectlError):  # it has changed; the next look sees how
+            self._cluster.kubectl(
+                "patch", "pvc", metadata["name"], "-n", metadata["namespace"], "--subresource=status",
+                "--type=merge", "-p", json.dumps({"status": status}),
+            )  # fmt: skip
 
 
 def _deletes(volume: dict[str, Any]) -> bool:

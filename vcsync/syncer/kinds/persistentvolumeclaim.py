@@ -21,7 +21,7 @@ from vcsync.kube.resources import (
 )
 from vcsync.objects.envelope import Envelope, decode, untyped
 from vcsync.objects.quantity import milli
-from vcsync.syncer.kinds import claim_return, metadata, persistentvolume
+from vcsync.syncer.kinds import claim_resize, claim_return, metadata, persistentvolume
 from vcsync.syncer.kinds.persistentvolume import STORAGE
 from vcsync.syncer.kinds.plan import (
     EMPTY,
@@ -62,7 +62,6 @@ class _Spec(Struct, frozen=True, gc=False, rename="camel"):
 
 class _Status(Struct, frozen=True, gc=False):
     phase: str = ""
-    capacity: dict[str, str] = {}
 
 
 def plan(v: Envelope | None, p: Envelope | None, context: TenantContext, view: View) -> Plan:
@@ -202,7 +201,7 @@ def _both(v: Envelope, p: Envelope, context: TenantContext, view: View) -> Plan:
         actions += described.actions
         wait = described.wait
         if not described.actions and wait is None:
-            actions += _up(v, status, context)
+            actions += _up(v, p, context)
     elif not assigned and not v.deleting:
         actions += _restore_label(v, context)
     return Plan(tuple(actions), wait)
@@ -224,16 +223,17 @@ def _down(v: Envelope, p: Envelope, context: TenantContext) -> tuple[Action, ...
     return metadata.super_patch(PERSISTENT_VOLUME_CLAIMS, p, changes, fields)
 
 
-def _up(v: Envelope, status: _Status, context: TenantContext) -> tuple[Action, ...]:
-    """Restore the label of a bound claim, and report its capacity after an expansion."""
+def _up(v: Envelope, p: Envelope, context: TenantContext) -> tuple[Action, ...]:
+    """Restore the label of a bound claim, and report the progress and the capacity of an expansion."""
     actions: list[Action] = []
     if v.labels.get(names.SUPER_CLUSTER) != context.super_id and not v.deleting:
         actions += _restore_label(v, context)
     shown = decode(v.status, _Status) if v.status else _Status()
-    capacity, before = status.capacity.get(STORAGE), shown.capacity.get(STORAGE)
-    grown = capacity is not None and before is not None and milli(capacity) != milli(before)
-    if shown.phase == persistentvolume.BOUND and grown:
-        body = {"metadata": {"uid": v.uid}, "status": {"capacity": {STORAGE: capacity}}}
+    if shown.phase == persistentvolume.BOUND and (status := claim_resize.status_patch(v, p)):
+        precondition = {"uid": v.uid}
+        if "conditions" in status and not actions:
+            precondition["resourceVersion"] = v.resource_version  # the list also has conditions of others
+        body = {"metadata": precondition, "status": status}
         actions.append(
             Patch("tenant", PERSISTENT_VOLUME_CLAIMS, v.namespace, v.name, v.uid, body, subresource="status")
         )

@@ -42,6 +42,7 @@ ROOMS = {
             f"{PLANE_TESTS}/admission/test_admission_usage.py",
         ),
     ),
+    "published": Room(("vcsync/published/*",), ("tests/unit/published",)),
     "nsscheduler": Room(("vcsync/nsscheduler/*",), ("tests/unit/nsscheduler",)),
     "archive": Room(("vcsync/archive/*",), ("tests/unit/archive",)),
     "podscheduler": Room(("vcsync/podscheduler/*",), ("tests/unit/podscheduler",)),

@@ -63,8 +63,8 @@ SLICE_RESOURCES: Final = (
     "services.nodeports",
 )
 """Resources that a slice may name."""
-MAX_STORAGE_CLASSES: Final = 100
-"""Largest number of StorageClasses that one super cluster publishes."""
+MAX_PUBLISHED: Final = 100
+"""Largest number of classes of one kind that one super cluster publishes."""
 
 
 def _takes(field: str, known: tuple[str, ...]) -> Rule:
@@ -731,7 +731,7 @@ class SuperClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
     nodes: Annotated[NodeCounts, about("Numbers of nodes.")] = NodeCounts()
     storage_classes: Annotated[
         tuple[PublishedStorageClass, ...],
-        Meta(max_length=MAX_STORAGE_CLASSES),
+        Meta(max_length=MAX_PUBLISHED),
         about(
             "StorageClasses that tenants may use: those with the label tenancy.x-k8s.io/super.public=true."
         ),

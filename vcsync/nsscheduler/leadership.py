@@ -14,12 +14,11 @@ from vcsync.api import names
 from vcsync.api.conditions import set_condition
 from vcsync.api.objects import NamespacePlacement, VirtualCluster, cluster_key, status_patch
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
-from vcsync.api.specs import PublishedStorageClass, Trouble
+from vcsync.api.specs import Trouble
 from vcsync.fairqueue import ObjectName, WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.errors import (
-    Forbidden,
     KubeError,
     NotFound,
     ServerError,
@@ -145,7 +144,7 @@ class Leadership:
         self._last_events: dict[Key, tuple[EventType, str, str]] = {}
         self._woken_at = 0.0
         self._in_pool: frozenset[str] = frozenset()
-        self._classes: dict[str, tuple[PublishedStorageClass, ...]] = {}
+        self._classes: dict[str, dict[str, tuple[Any, ...]]] = {}
         self._pods: Resources = {}
         self._writes = LedgerClient(meta, self.placements.observe, self.placements.observe_gone, lease)
 
@@ -236,11 +235,14 @@ class Leadership:
                 tasks.create_task(session.quotas.run())
                 tasks.create_task(session.events.run())
                 tasks.create_task(session.without_effect.run())
-                tasks.create_task(session.follow_storage_classes())
+                for publisher in session.classes.values():
+                    tasks.create_task(publisher.run())
                 await wait_for_caches([session.namespaces, session.quotas])
                 handle.ready()
                 self.tenants[handle.key] = session
                 self.work.queue.set_limit(handle.key, self._settings.per_tenant)
+                for item in CLASSES:
+                    self.work.add(handle.key, item)
                 spec = released = None
                 while True:
                     release = handle.virtual_cluster.annotations.get(names.BRAKE_RELEASED)
@@ -323,13 +325,18 @@ class Leadership:
         if before - self._in_pool:
             for tenant in self.tenants:
                 self.work.add(tenant, REMAINS)
-        views = self.pool.views.items()
-        classes = {super_id: view.storage_classes for super_id, view in views if view.storage_classes}
-        if classes != self._classes:
-            self._classes = classes
-            for tenant in self.tenants:
-                self.work.add(tenant, CLASSES)
+        self._note_classes()
         self._note_pods()
+
+    def _note_classes(self) -> None:
+        """Enqueue the published classes of all tenants whose kind has changed in the pool."""
+        for item, kind in CLASSES.items():
+            published = {view.id: getattr(view, kind.field) for view in self.pool.views.values()}
+            classes = {super_id: found for super_id, found in published.items() if found}
+            if classes != self._classes.get(item, {}):
+                self._classes[item] = classes
+                for tenant in self.tenants:
+                    self.work.add(tenant, item)
 
     def _note_pods(self) -> None:
         """Enqueue all namespaces if the number of Pods of a slice has changed."""
@@ -357,9 +364,8 @@ class Leadership:
             return await self._release_virtual_cluster(tenant)
         if namespace == REMAINS:
             return await self._clear_remains(tenant)
-        if namespace == CLASSES:
-            await self._publish_storage_classes(tenant)
-            return None
+        if namespace in CLASSES:
+            return await self._publish_classes(tenant, namespace)
         return await self._reconcile(tenant, namespace)
 
     async def _reconcile(self, tenant: str, namespace: str) -> float | None:
@@ -543,14 +549,12 @@ class Leadership:
             return False
         return True
 
-    async def _publish_storage_classes(self, tenant: str) -> None:
+    async def _publish_classes(self, tenant: str, item: str) -> float | None:
         session = self.tenants.get(tenant)
         if session is None:  # the item is enqueued when the tenant is connected
-            return
+            return None
         try:
-            await session.publish_storage_classes(self.pool.views.values())
-        except Forbidden as error:  # the tenant's roles are of an earlier version
-            _log.warning("storage classes cannot be published", tenant=tenant, error=str(error))
+            return await session.classes[item].publish(self.pool.views.values())
         except Unauthorized as error:
             if error.endpoint == session.handle.client.name:
                 session.handle.refused()

@@ -1,32 +1,31 @@
 """The namespace scheduler's session with one tenant: its caches, Events and permissions."""
 
-import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
 
 from msgspec.structs import replace
 
-from vcsync.api import names
 from vcsync.kube.cache import Change
 from vcsync.kube.events import EventRecorder, EventType, ObjectRef
 from vcsync.kube.reflector import Reflector
-from vcsync.kube.resources import NAMESPACES, RESOURCE_QUOTAS, STORAGE_CLASSES
+from vcsync.kube.resources import NAMESPACES, RESOURCE_QUOTAS
+from vcsync.nsscheduler.class_publisher import ClassPublisher
 from vcsync.nsscheduler.clients import TenantClient
 from vcsync.nsscheduler.mirror import slim
 from vcsync.nsscheduler.reconcile import counted_hard, default_quota
-from vcsync.nsscheduler.storage_classes import HIDDEN, publish
 from vcsync.nsscheduler.withdrawal import Withdrawal
 from vcsync.nsscheduler.without_effect import WithoutEffect
 from vcsync.objects.envelope import Envelope, untyped
-from vcsync.scheduling.snapshot import SuperView
+from vcsync.published.kind import PublishedKind
+from vcsync.published.kinds import KINDS
 from vcsync.tenancy import TenantHandle
 from vcsync.tenancy.brake import DeletionLimiter
 
 _COMPONENT = "vcsync-nsscheduler"
-_OPTIONAL_BACKOFF = (1.0, 60.0)
-"""First and longest pause, in seconds, after reads that roles of an earlier version forbid."""
-CLASSES = ".storageclasses"
-"""The work item for a tenant's published StorageClasses."""
+CLASSES: Final[dict[str, PublishedKind]] = {f".{kind.resource.plural}": kind for kind in KINDS}
+"""The work item for a tenant's published classes of each kind."""
 
 
 class TenantSession:
@@ -63,14 +62,18 @@ class TenantSession:
             project=lambda quota: replace(quota, labels={}, annotations={}, status=b"", rest=b""),
             sink=self._quota_changed,
         )
-        self.storage_classes = Reflector(
-            handle.client,
-            STORAGE_CLASSES,
-            label_selector=f"{names.SUPER_PUBLIC}={names.TRUE}",
-            sink=lambda _: changed(handle.key, CLASSES),
-            backoff=_OPTIONAL_BACKOFF,
-        )
         self.events = EventRecorder(handle.client, _COMPONENT)
+        self.classes = {
+            item: ClassPublisher(
+                handle.key,
+                handle.client,
+                kind,
+                events=self.events,
+                changed=partial(changed, handle.key, item),
+            )
+            for item, kind in CLASSES.items()
+        }
+        """Publishes classes to the tenant, by work item."""
         self.without_effect = WithoutEffect(handle, self.events)
         self.control_plane = TenantClient(
             handle.client, self.namespaces.observe, self._emit, self.withdrawal.require
@@ -105,25 +108,6 @@ class TenantSession:
         self.withdrawal.quota_changed(change)
         if change.old is None or change.new is None or change.old.spec != change.new.spec:
             self._changed(self.handle.key, subject_of(change).namespace)
-
-    async def follow_storage_classes(self) -> None:
-        """Keep the published StorageClasses current, and publish them once they have been read."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.storage_classes.run())
-            await self.storage_classes.wait_synced()
-            self._changed(self.handle.key, CLASSES)
-
-    async def publish_storage_classes(self, views: Iterable[SuperView]) -> None:
-        """Make the published StorageClasses those of the pool; see `storage_classes.publish`."""
-        await publish(self.handle.client, self.storage_classes, views, self._report_hidden)
-
-    def _report_hidden(self, own: Envelope) -> None:
-        subject = ObjectRef(STORAGE_CLASSES.api_version, STORAGE_CLASSES.kind, own.name, uid=own.uid)
-        message = (
-            "this class of yours has the name of one that your operator publishes: claims that use it get volumes of the "
-            "operator's class where your Pods run; delete yours to see the operator's, or give it another name"
-        )
-        self.events.emit(subject, "Warning", HIDDEN, message, now=time.time())
 
     def _emit(self, namespace: Envelope, kind: EventType, reason: str, message: str) -> None:
         # In the namespace itself, where users without permissions in other namespaces can read the Event.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TypeVar
 
 from msgspec import Struct
@@ -24,10 +25,11 @@ from vcsync.kube.resources import (
     ROLE_BINDINGS,
     RUNTIME_CLASSES,
     SECRETS,
-    STORAGE_CLASSES,
     Resource,
 )
 from vcsync.objects.envelope import Envelope, decode, strip
+from vcsync.published.kind import SELECTOR as PUBLIC
+from vcsync.published.kinds import KINDS as PUBLISHED
 from vcsync.syncer.digests import with_digest
 from vcsync.syncer.kinds import persistentvolume, token
 from vcsync.syncer.kinds.node import kubelet_moved, readiness
@@ -46,6 +48,8 @@ VOLUMES = "volumes"
 """Kind of the items for a tenant's PersistentVolumes: (namespace of the claim, name of the volume)."""
 TENANT_MEMORY_BYTES = 256 << 20
 """Bytes of a syncer's memory that one tenant's objects may take by default."""
+_OPTIONAL_BACKOFF = (1.0, 60.0)
+"""First and longest pause, in seconds, after reads that roles of an earlier version forbid."""
 
 K = TypeVar("K")
 
@@ -253,27 +257,32 @@ class SuperCaches(_Side):
             project=_slim(Parts(spec=False, status=False)),
             sink=self._ingress_class_changed,
         )
-        self.storage_classes = Reflector(
-            client,
-            STORAGE_CLASSES,
-            label_selector=f"{names.SUPER_PUBLIC}={names.TRUE}",
-            sink=self._storage_class_changed,
-        )
+        self.classes: dict[Resource, Reflector] = {
+            kind.resource: Reflector(
+                client,
+                kind.resource,
+                label_selector=PUBLIC,
+                sink=partial(self._class_changed, kind.resource),
+                backoff=_OPTIONAL_BACKOFF,
+            )
+            for kind in PUBLISHED
+        }
+        """The caches with the classes that the operator publishes."""
         self._departures: OrderedDict[str, bool] = OrderedDict()
 
     def reflector(self, resource: Resource) -> Reflector | None:
         """Return the reflector of a synced or related resource of the super cluster."""
         others = {
             ROLE_BINDINGS: self.role_bindings,
+            **self.classes,
             INGRESS_CLASSES: self.ingress_classes,
-            STORAGE_CLASSES: self.storage_classes,
         }
         return others.get(resource) or super().reflector(resource)
 
-    def _storage_class_changed(self, change: Change) -> None:
+    def _class_changed(self, resource: Resource, change: Change) -> None:
         envelope = change.new if change.new is not None else change.old
         if envelope is not None:
-            self._wake("", Dependency("super", STORAGE_CLASSES, "", envelope.name))
+            self._wake("", Dependency("super", resource, "", envelope.name))
 
     async def run(self) -> None:
         """Keep all caches current until cancelled."""
@@ -281,7 +290,8 @@ class SuperCaches(_Side):
             tasks.create_task(super().run())
             tasks.create_task(self.role_bindings.run())
             tasks.create_task(self.ingress_classes.run())
-            tasks.create_task(self.storage_classes.run())
+            for each in self.classes.values():
+                tasks.create_task(each.run())
             for kind in self._kinds.values():
                 if kind.optional:
                     tasks.create_task(self._report_read(kind))

@@ -14,7 +14,7 @@ from vcsync.api import names
 from vcsync.api.conditions import set_condition
 from vcsync.api.objects import SuperCluster
 from vcsync.api.resources import SUPER_CLUSTERS
-from vcsync.api.specs import PublishedStorageClass, SuperClusterSpec, Trouble
+from vcsync.api.specs import SuperClusterSpec, Trouble
 from vcsync.kube.client import Client
 from vcsync.kube.errors import KubeError, Unauthorized
 from vcsync.objects.conditions import Condition
@@ -41,6 +41,8 @@ _LONGEST_MESSAGE = 4096
 
 Amounts = dict[str, int]
 """Resource name -> thousandths."""
+Published = Mapping[str, tuple[Any, ...]]
+"""Field of the status -> descriptions of the published classes of one kind."""
 
 
 class _NodeSpec(Struct, gc=False):
@@ -105,7 +107,7 @@ def status_patch(
     version: str,
     now: str,
     brakes: Collection[Brake] = (),
-    storage_classes: tuple[PublishedStorageClass, ...] | None = None,
+    published: Published | None = None,
 ) -> dict[str, Any]:
     """Return the merge patch of the SuperCluster's status. While no node is ready, the last amounts remain.
 
@@ -119,7 +121,7 @@ def status_patch(
         version: the super cluster's Kubernetes version.
         now: the current time in RFC 3339.
         brakes: deletions that wait for an operator.
-        storage_classes: the published StorageClasses; None if they are not known, so that the last ones remain.
+        published: the published classes. The last ones remain of kinds that are absent, since theirs are not known.
     """
     ready = reachable and seen.ready > 0
     generation, before = current.generation, current.status
@@ -154,10 +156,9 @@ def status_patch(
     )
     allocatable = seen.allocatable if seen.ready else from_quantities(before.allocatable)
     largest_node = seen.largest_node if seen.ready else from_quantities(before.largest_node)
-    classes = {} if storage_classes is None else {"storageClasses": to_builtins(list(storage_classes))}
     return {
         "status": {
-            **classes,
+            **to_builtins(published or {}),
             "allocatable": _replacing(before.allocatable, allocatable),
             "allocated": _replacing(before.allocated, allocated),
             "free": _replacing(before.free, _free(current.spec, allocatable, allocated)),
@@ -194,7 +195,7 @@ class _Report(NamedTuple):
     reachable: bool
     version: str
     brakes: tuple[Brake, ...]
-    storage_classes: tuple[PublishedStorageClass, ...] | None
+    published: Published
     troubles: tuple[Trouble, ...]
 
 
@@ -213,7 +214,7 @@ class Heartbeat:
         entries: returns the ledger's entries of this super cluster.
         identity: name of the syncer that reports.
         brakes: returns the deletions that wait for an operator.
-        storage_classes: returns the published StorageClasses; None while they are not known.
+        published: returns the published classes of the kinds that have been read.
         troubles: returns the reasons why tenants are not fully served.
         shard: (number, count) of the shard of tenants. Only the first shard reports on the super cluster itself; every
             shard reports on its tenants.
@@ -231,13 +232,13 @@ class Heartbeat:
         entries: Callable[[], Iterable[Entry]],
         identity: str,
         brakes: Callable[[], Collection[Brake]] = tuple,
-        storage_classes: Callable[[], tuple[PublishedStorageClass, ...] | None] = lambda: None,
+        published: Callable[[], Published] = dict,
         troubles: Callable[[], Iterable[Trouble]] = tuple,
         shard: tuple[int, int] = (1, 1),
         interval: float = 20.0,
     ) -> None:
         self._brakes = brakes
-        self._storage_classes = storage_classes
+        self._published = published
         self._troubles = troubles
         self._shard = shard
         self._is_first = shard[0] == 1
@@ -309,7 +310,7 @@ class Heartbeat:
             self._reachable,
             self._version,
             tuple(self._brakes()),
-            self._storage_classes() if self._is_first else None,
+            self._published() if self._is_first else {},
             reported(self._troubles()),
         )
 
@@ -328,7 +329,7 @@ class Heartbeat:
                 version=self._version,
                 now=time_text(datetime.now(UTC)),
                 brakes=report.brakes,
-                storage_classes=report.storage_classes,
+                published=report.published,
             )["status"]
         if (reports := reports_patch(current.status.reports, report.troubles, self._shard)) is not None:
             status["reports"] = reports

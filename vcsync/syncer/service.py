@@ -18,7 +18,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from vcsync.api import names
 from vcsync.api.objects import VirtualCluster, cluster_key
 from vcsync.api.resources import VIRTUAL_CLUSTERS
-from vcsync.api.specs import PublishedStorageClass, Trouble
+from vcsync.api.specs import Trouble
 from vcsync.fairqueue import ObjectName, WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
@@ -35,18 +35,19 @@ from vcsync.kube.resources import (
 )
 from vcsync.objects.envelope import Envelope
 from vcsync.objects.times import time_text
+from vcsync.published.kind import described
+from vcsync.published.kinds import KINDS as PUBLISHED
 from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches, item_of, offered
 from vcsync.syncer.drain import Drain
 from vcsync.syncer.drift.detector import DriftDetector, reader
 from vcsync.syncer.drift.ledger import DriftLedger
 from vcsync.syncer.drift.repairs import CAUSES
 from vcsync.syncer.drift.store import DriftStore
-from vcsync.syncer.heartbeat import Heartbeat
+from vcsync.syncer.heartbeat import Heartbeat, Published
 from vcsync.syncer.host_index import HostIndex, Place
 from vcsync.syncer.identity import check_identity
 from vcsync.syncer.kinds import KINDS
 from vcsync.syncer.kinds.plan import Dependency
-from vcsync.syncer.kinds.storageclass import published
 from vcsync.syncer.kubelet_api.service import KubeletApi
 from vcsync.syncer.kubelet_api.settings import KubeletSettings
 from vcsync.syncer.ledger import Holding, Ledger
@@ -197,7 +198,7 @@ class Syncer:
             entries=self.ledger.entries,
             identity=self._settings.identity,
             brakes=self._limiter.braked.values,
-            storage_classes=self._published_storage_classes,
+            published=self._published,
             troubles=self._troubles,
             shard=self._settings.shard,
         )
@@ -264,9 +265,12 @@ class Syncer:
         for session in self._tenants.values():
             session.refresh_context()
 
-    def _published_storage_classes(self) -> tuple[PublishedStorageClass, ...] | None:
-        found = self.caches.storage_classes
-        return published(found.cache.items()) if found.synced else None
+    def _published(self) -> Published:
+        """Return the published classes of the kinds that have been read."""
+        caches = ((kind, self.caches.classes[kind.resource]) for kind in PUBLISHED)
+        return {
+            kind.status_field: described(kind, each.cache.items()) for kind, each in caches if each.synced
+        }
 
     def _in_shard(self, virtual_cluster: VirtualCluster) -> bool:
         return self._owns(cluster_key(virtual_cluster))

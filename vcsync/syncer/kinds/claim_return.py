@@ -25,7 +25,7 @@ from vcsync.api.provisioning import (
 )
 from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES
 from vcsync.objects.envelope import Envelope, decode
-from vcsync.syncer.kinds import storageclass
+from vcsync.published.storage_class import provisioning_seconds
 from vcsync.syncer.kinds.plan import (
     Action,
     ConfirmAbsent,
@@ -165,7 +165,7 @@ def _failing(v: Envelope, failed_for: float, storage_class: Envelope, context: T
         return Plan(
             wait=Wait(f"super cluster {context.super_id} fails to provision a volume, and tries again")
         )
-    patience = storageclass.provisioning_seconds(storage_class)
+    patience = provisioning_seconds(storage_class)
     if failed_for < patience:
         message = f"super cluster {context.super_id} fails to provision a volume; it gives the claim back after {patience:g} s"
         return Plan(wait=Wait(message, after=patience - failed_for))

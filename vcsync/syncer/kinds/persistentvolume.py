@@ -13,7 +13,8 @@ from vcsync.api import names
 from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
 from vcsync.objects.envelope import Envelope, decode
 from vcsync.objects.quantity import milli
-from vcsync.syncer.kinds import metadata, storageclass
+from vcsync.published import storage_class
+from vcsync.syncer.kinds import metadata
 from vcsync.syncer.kinds.plan import (
     EMPTY,
     Create,
@@ -169,7 +170,7 @@ def _place(spec: _Spec) -> str:
 
 def _policy(p: Envelope, view: View, otherwise: str) -> str:
     found = view.super(STORAGE_CLASSES, "", decode(p.spec, _ClaimSpec).storage_class_name)
-    return storageclass.describe(found).reclaim_policy if found is not None else otherwise
+    return storage_class.describe(found).reclaim_policy if found is not None else otherwise
 
 
 def _body(v: Envelope, p: Envelope, context: TenantContext, view: View) -> dict[str, Any]:

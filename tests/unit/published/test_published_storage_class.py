@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from vcsync.api.specs import MAX_STORAGE_CLASSES, PublishedStorageClass
+from vcsync.api.specs import PublishedStorageClass
 from vcsync.objects.envelope import Envelope, parse
-from vcsync.syncer.kinds.storageclass import describe, published
+from vcsync.published.storage_class import describe
 
 
 def storage_class(name: str = "fast", **fields: Any) -> Envelope:
@@ -32,10 +32,3 @@ def storage_class(name: str = "fast", **fields: Any) -> Envelope:
 )
 def test_only_what_tenants_may_know_is_read(fields: dict[str, Any], described: dict[str, Any]) -> None:
     assert describe(storage_class(**fields)) == PublishedStorageClass(name="fast", **described)
-
-
-def test_classes_are_in_order_and_limited() -> None:
-    deleting = storage_class("a", metadata={"deletionTimestamp": "2026-05-01T12:00:00Z"})
-    many = [storage_class(f"c{number:03}") for number in reversed(range(MAX_STORAGE_CLASSES + 1))]
-    found = [each.name for each in published([*many, deleting])]
-    assert found == [f"c{number:03}" for number in range(MAX_STORAGE_CLASSES)]

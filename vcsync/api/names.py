@@ -68,10 +68,12 @@ Label on a tenant PersistentVolumeClaim: the super cluster that has its volume, 
 
 PROVISIONER: Final = "tenancy.x-k8s.io/super-cluster"
 """Provisioner of the StorageClasses that vcsync publishes to tenants, and of their volumes."""
+INGRESS_CONTROLLER: Final = PROVISIONER
+"""Controller of the IngressClasses that vcsync publishes to tenants."""
 CSI_DRIVER: Final = "super-cluster.tenancy.x-k8s.io"
 """CSI driver that a tenant's PersistentVolumes name. It does not exist: the tenant has no nodes that mount them."""
 PUBLISHED_BY: Final = "tenancy.x-k8s.io/superclusters"
-"""Annotation on a published StorageClass in a tenant: ids of the super clusters that have it, separated by commas."""
+"""Annotation on a published class in a tenant: ids of the super clusters that have it, separated by commas."""
 
 DEFAULT_QUOTA: Final = "tenancy.x-k8s.io/default-quota"
 """Annotation on a tenant Namespace: JSON object, the part of its quota that comes from the default quota."""

@@ -57,6 +57,11 @@ def _tenant_credentials(role: str) -> Grant:
 
 
 _READ_RUNTIME_CLASSES = Grant(group="node.k8s.io", resources=("runtimeclasses",), verbs=READ)
+_PUBLISHED: Final = (
+    ("storage.k8s.io", "storageclasses"),
+    ("networking.k8s.io", "ingressclasses"),
+)
+"""Group and plural of the kinds of `vcsync.published`."""
 _WRITE_EVENTS = Grant(group=CORE, resources=("events",), verbs=("create", "patch"))
 _LEADER_ELECTION = Grant(
     group="coordination.k8s.io",
@@ -276,8 +281,9 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         # Events and warnings say that these objects have no effect where the tenant's Pods run. Only metadata is read.
         Grant(group="scheduling.k8s.io", resources=("priorityclasses",), verbs=("list", "watch")),
         # It publishes the classes of the super clusters' operators.
-        Grant(
-            group="storage.k8s.io", resources=("storageclasses",), verbs=(*READ, "create", "patch", "delete")
+        *(
+            Grant(group=group, resources=(plural,), verbs=(*READ, "create", "patch", "delete"))
+            for group, plural in _PUBLISHED
         ),
         # It deletes virtual nodes of super clusters that have left the pool, because their syncers are gone as well.
         Grant(group=CORE, resources=("nodes",), verbs=("list", "delete")),

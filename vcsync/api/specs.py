@@ -714,6 +714,13 @@ class PublishedStorageClass(Struct, frozen=True, kw_only=True, rename="camel"):
     default: Annotated[bool, about("Whether claims without a class get this one.")] = False
 
 
+class PublishedIngressClass(Struct, frozen=True, kw_only=True, rename="camel"):
+    """An IngressClass that the operator of a super cluster publishes to tenants."""
+
+    name: Annotated[ObjectName, about("Name of the IngressClass.")]
+    default: Annotated[bool, about("Whether Ingresses without a class get this one.")] = False
+
+
 class SuperClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
     """Observed capacity and state of the super cluster. Its syncer writes it."""
 
@@ -735,6 +742,11 @@ class SuperClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
         about(
             "StorageClasses that tenants may use: those with the label tenancy.x-k8s.io/super.public=true."
         ),
+    ] = ()
+    ingress_classes: Annotated[
+        tuple[PublishedIngressClass, ...],
+        Meta(max_length=MAX_PUBLISHED),
+        about("IngressClasses that tenants may use: those with the same label."),
     ] = ()
     conditions: Conditions = ()
     reports: Annotated[

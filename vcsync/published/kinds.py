@@ -2,8 +2,11 @@
 
 from typing import Final
 
-from vcsync.published import storage_class
+from vcsync.published import ingress_class, storage_class
 from vcsync.published.kind import PublishedKind
 
-KINDS: Final[tuple[PublishedKind, ...]] = (storage_class.KIND,)
+KINDS: Final[tuple[PublishedKind, ...]] = (
+    storage_class.KIND,
+    ingress_class.KIND,
+)
 """All published kinds."""

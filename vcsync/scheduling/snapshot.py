@@ -5,7 +5,7 @@ from enum import IntEnum
 
 from msgspec import Struct
 
-from vcsync.api.specs import PublishedStorageClass
+from vcsync.api.specs import PublishedIngressClass, PublishedStorageClass
 from vcsync.objects.quantity import InvalidQuantity, milli
 from vcsync.scheduling.resources import Resources
 
@@ -43,6 +43,7 @@ class SuperView(Struct, frozen=True):
         taints: its taints.
         price: price per hour and unit (a CPU, a GiB) in millionths, by resource.
         storage_classes: StorageClasses that it publishes to tenants.
+        ingress_classes: IngressClasses that it publishes.
     """
 
     id: str
@@ -54,6 +55,7 @@ class SuperView(Struct, frozen=True):
     taints: tuple[Taint, ...] = ()
     price: Resources = {}
     storage_classes: tuple[PublishedStorageClass, ...] = ()
+    ingress_classes: tuple[PublishedIngressClass, ...] = ()
 
     def publishes(self, name: str) -> bool:
         """Return whether it publishes a StorageClass of this name to tenants."""

@@ -197,7 +197,7 @@ class SuperCaches(_Side):
         on_pod: called with every change of a Pod.
         on_read: called with every optional resource once its objects have been read.
         on_ingress: called with every change of an Ingress, also of those that are not of a tenant.
-        on_ingress_class: called with the name of every IngressClass that changed.
+        on_ingress_class: called with the name of every published IngressClass that changed.
     """
 
     def __init__(
@@ -250,13 +250,6 @@ class SuperCaches(_Side):
             label_selector=CONTROLLED_SELECTOR,
             sink=self._router(ROLE_BINDINGS, None),
         )
-        # Only objects of kinds that read them wait for them.
-        self.ingress_classes = Reflector(
-            client,
-            INGRESS_CLASSES,
-            project=_slim(Parts(spec=False, status=False)),
-            sink=self._ingress_class_changed,
-        )
         self.classes: dict[Resource, Reflector] = {
             kind.resource: Reflector(
                 client,
@@ -267,7 +260,7 @@ class SuperCaches(_Side):
             )
             for kind in PUBLISHED
         }
-        """The caches with the classes that the operator publishes."""
+        """The caches with the classes that the operator publishes. Only objects of kinds that read them wait for them."""
         self._departures: OrderedDict[str, bool] = OrderedDict()
 
     def reflector(self, resource: Resource) -> Reflector | None:
@@ -275,7 +268,6 @@ class SuperCaches(_Side):
         others = {
             ROLE_BINDINGS: self.role_bindings,
             **self.classes,
-            INGRESS_CLASSES: self.ingress_classes,
         }
         return others.get(resource) or super().reflector(resource)
 
@@ -283,13 +275,14 @@ class SuperCaches(_Side):
         envelope = change.new if change.new is not None else change.old
         if envelope is not None:
             self._wake("", Dependency("super", resource, "", envelope.name))
+            if resource == INGRESS_CLASSES:
+                self._on_ingress_class(envelope.name)
 
     async def run(self) -> None:
         """Keep all caches current until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(super().run())
             tasks.create_task(self.role_bindings.run())
-            tasks.create_task(self.ingress_classes.run())
             for each in self.classes.values():
                 tasks.create_task(each.run())
             for kind in self._kinds.values():
@@ -400,11 +393,6 @@ class SuperCaches(_Side):
             (self._cordoned.add if cordoned else self._cordoned.discard)(name)
             self._leaving.clear()
             self._on_cordon(name)
-
-    def _ingress_class_changed(self, change: Change) -> None:
-        envelope = change.new if change.new is not None else change.old
-        if envelope is not None:
-            self._on_ingress_class(envelope.name)
 
 
 def _is_cordoned(node: Envelope) -> bool:

@@ -15,6 +15,7 @@ from vcsync.api.resources import SUPER_CLUSTERS
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.reflector import Reflector
+from vcsync.published.kinds import KINDS
 from vcsync.scheduling.resources import from_quantities
 from vcsync.scheduling.snapshot import SuperView, Taint
 from vcsync.tenancy.distribution import capacity_of
@@ -213,7 +214,7 @@ class Pool:
             draining=spec.drain or found.deleting,
             taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in spec.taints),
             price={resource: int(Decimal(text) * 1_000_000) for resource, text in spec.prices.items()},
-            storage_classes=status.storage_classes,
+            **{kind.field: getattr(status, kind.field) for kind in KINDS},
         )
 
     def _is_draining(self, name: str) -> bool:

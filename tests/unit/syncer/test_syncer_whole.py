@@ -928,7 +928,7 @@ async def test_the_younger_of_two_copies_with_a_host_is_deleted(stage: Stage) ->
         first = {"uid": "!"}
         stage.below.put(INGRESSES, "own", "default", metadata=first, spec={"rules": [{"host": "*.org"}]})
         await until(lambda: stage.here(INGRESSES, "web") is None)
-        assert events(stage.tenant, "HostTaken")
+        await until(lambda: events(stage.tenant, "HostTaken"))
 
 
 async def test_a_class_is_awaited(stage: Stage) -> None:

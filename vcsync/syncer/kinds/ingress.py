@@ -134,8 +134,8 @@ def _class_refusal(v: Envelope, spec: IngressSpec, context: TenantContext, view:
         return None
     field = "spec.ingressClassName" if spec.ingress_class_name else f"the annotation {LEGACY_CLASS}"
     message = (
-        f"{field} {class_name[:253]} is not offered to tenants by super cluster {context.super_id}: use a class that is, leave "
-        "it out for the default class, or ask the operator"
+        f"{field} {class_name[:253]} is not offered to tenants by super cluster {context.super_id}: use an IngressClass whose "
+        f"annotation {names.PUBLISHED_BY} names {context.super_id}, leave it out for the default class, or ask the operator"
     )
     others = (Dependency("super", INGRESS_CLASSES, "", class_name),)
     return _Refusal(CLASS_NOT_OFFERED, message, on_others=others)

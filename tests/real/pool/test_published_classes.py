@@ -1,0 +1,218 @@
+"""Classes that operators publish reach tenants on real API servers, follow every change, and mean what they say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+from pool_kit import Json, Pool, Space, annotation, read
+
+from tests.real.waiting import eventually
+from vcsync.api import names
+
+NETWORKING = "networking.k8s.io/v1"
+DEFAULT_INGRESS = "ingressclass.kubernetes.io/is-default-class"
+
+
+def ingress_class(name: str, *, public: bool = True, default: bool = False) -> Json:
+    parameters = {"apiGroup": "example.com", "kind": "Controller", "name": "internal-settings"}
+    return made(
+        NETWORKING,
+        "IngressClass",
+        name,
+        public=public,
+        annotations={DEFAULT_INGRESS: "true"} if default else {},
+        spec={"controller": "example.com/operators-own", "parameters": parameters},
+    )
+
+
+def made(
+    api_version: str,
+    kind: str,
+    name: str,
+    *,
+    public: bool = True,
+    annotations: dict[str, str] | None = None,
+    **content: Any,
+) -> Json:
+    """Return an object of an operator."""
+    labels = {names.SUPER_PUBLIC: names.TRUE} if public else {}
+    metadata = {"name": name, "labels": labels, "annotations": annotations or {}}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
+
+
+@contextmanager
+def at(pool: Pool, super_id: str, body: Json) -> Iterator[None]:
+    """Create an object in a super cluster as its operator, until the block ends."""
+    cluster = pool.supers[super_id]
+    cluster.kubectl("apply", "-f", "-", input=json.dumps(body))
+    try:
+        yield
+    finally:
+        cluster.kubectl("delete", body["kind"], body["metadata"]["name"], "--ignore-not-found")
+
+
+@contextmanager
+def everywhere(pool: Pool, *bodies: Json) -> Iterator[None]:
+    """Create objects in each super cluster, until the block ends."""
+    with ExitStack() as stack:
+        for super_id in pool.supers:
+            for body in bodies:
+                stack.enter_context(at(pool, super_id, body))
+        yield
+
+
+def path(body: Json) -> str:
+    plural = body["kind"].lower() + "es"
+    return f"/apis/{body['apiVersion']}/{plural}/{body['metadata']['name']}"
+
+
+def seen(space: Space, body: Json) -> Json | None:
+    """Return the tenant's object with the name of an operator's."""
+    return read(space.tenant, path(body))
+
+
+def publishers(space: Space, body: Json) -> str | None:
+    """Return the super clusters that an object in the tenant names; None if it does not exist."""
+    return annotation(seen(space, body), names.PUBLISHED_BY)
+
+
+def label(pool: Pool, super_id: str, body: Json, value: str) -> None:
+    arguments = ("label", body["kind"], body["metadata"]["name"], "--overwrite")
+    pool.supers[super_id].kubectl(*arguments, f"{names.SUPER_PUBLIC}{value}")
+
+
+def restart_namespace_scheduler(pool: Pool) -> None:
+    pool.system.kill("nsscheduler")
+    pool.system.start("nsscheduler")
+
+
+def hidden_events(space: Space, body: Json) -> list[Json]:
+    about = f"involvedObject.name%3D{body['metadata']['name']},reason%3DHidden"
+    found = read(space.tenant, f"/api/v1/namespaces/default/events?fieldSelector={about}")
+    events: list[Json] = (found or {}).get("items", [])
+    return events
+
+
+OPERATORS = [ingress_class("shared")]
+"""One class of each kind."""
+OWN = {"IngressClass": {"spec": {"controller": "example.com/tenants-own"}}}
+"""The content of a class of the tenant's own, by kind."""
+
+each_kind = pytest.mark.parametrize("body", OPERATORS, ids=lambda each: each["kind"])
+
+
+@each_kind
+def test_a_class_comes_changes_and_goes_with_the_pool(pool: Pool, space: Space, body: Json) -> None:
+    with at(pool, "r1", body):
+        eventually(lambda: publishers(space, body) == "r1")
+        with at(pool, "r2", body):
+            eventually(lambda: publishers(space, body) == "r1,r2")
+            label(pool, "r1", body, "-")
+            eventually(lambda: publishers(space, body) == "r2")
+            label(pool, "r1", body, "=true")
+            eventually(lambda: publishers(space, body) == "r1,r2")
+        eventually(lambda: publishers(space, body) == "r1")
+    eventually(lambda: seen(space, body) is None)
+
+
+@each_kind
+def test_what_the_tenant_deletes_or_changes_comes_back(pool: Pool, space: Space, body: Json) -> None:
+    kind, name = body["kind"], body["metadata"]["name"]
+    with everywhere(pool, body):
+        eventually(lambda: publishers(space, body) == "r1,r2")
+        space.kubectl("delete", kind, name)
+        eventually(lambda: publishers(space, body) == "r1,r2")
+        space.kubectl("annotate", kind, name, "--overwrite", f"{names.PUBLISHED_BY}=elsewhere")
+        eventually(lambda: publishers(space, body) == "r1,r2")
+    eventually(lambda: seen(space, body) is None)
+
+
+@each_kind
+def test_what_changes_while_the_scheduler_is_down_is_caught_up(pool: Pool, space: Space, body: Json) -> None:
+    with at(pool, "r1", body):
+        eventually(lambda: publishers(space, body) == "r1")
+        pool.system.kill("nsscheduler")
+        label(pool, "r1", body, "-")
+        pool.system.start("nsscheduler")
+        eventually(lambda: seen(space, body) is None)
+        pool.system.kill("syncer-r1")
+        label(pool, "r1", body, "=true")
+        pool.system.start("syncer-r1")
+        eventually(lambda: publishers(space, body) == "r1")
+    eventually(lambda: seen(space, body) is None)
+
+
+@each_kind
+def test_a_tenants_own_class_stays_and_is_told_that_it_hides_one(
+    pool: Pool, space: Space, body: Json
+) -> None:
+    own = {**body, "metadata": {"name": body["metadata"]["name"]}, **OWN[body["kind"]]}
+    space.apply(own)
+    uid = (seen(space, body) or {})["metadata"]["uid"]
+    with everywhere(pool, body):
+        [event] = eventually(lambda: hidden_events(space, body))
+        assert "your operator publishes" in event["message"]
+        assert (seen(space, body) or {})["metadata"]["uid"] == uid
+        assert publishers(space, body) is None
+        space.kubectl("delete", body["kind"], body["metadata"]["name"])
+        restart_namespace_scheduler(pool)
+        eventually(lambda: publishers(space, body) == "r1,r2")
+    eventually(lambda: seen(space, body) is None)
+
+
+# --- IngressClasses
+
+
+def ingress(name: str, **spec: Any) -> Json:
+    backend = {"service": {"name": "web", "port": {"number": 80}}}
+    paths = [{"path": "/", "pathType": "Prefix", "backend": backend}]
+    rules = [{"host": f"{name}-{id(spec)}.example.com", "http": {"paths": paths}}]
+    return {
+        "apiVersion": NETWORKING,
+        "kind": "Ingress",
+        "metadata": {"name": name},
+        "spec": {"rules": rules, **spec},
+    }
+
+
+def class_below(space: Space, super_id: str, name: str) -> str | None:
+    """Return the class of the copy of an Ingress, "" if it has none; None if there is no copy."""
+    found = space.there(super_id, "ingresses", name, NETWORKING)
+    return None if found is None else str(found["spec"].get("ingressClassName", ""))
+
+
+def test_the_tenants_ingress_class_hides_the_operators_controller(pool: Pool, space: Space) -> None:
+    body = ingress_class("web")
+    with everywhere(pool, body, ingress_class("private", public=False)):
+        eventually(lambda: publishers(space, body) == "r1,r2")
+        found = seen(space, body)
+        assert found is not None
+        assert found["spec"] == {"controller": names.INGRESS_CONTROLLER}
+        assert "internal-settings" not in json.dumps(found)
+        assert seen(space, ingress_class("private")) is None
+
+
+def test_the_default_class_is_that_of_new_ingresses(pool: Pool, space: Space) -> None:
+    body = ingress_class("usual", default=True)
+    with everywhere(pool, body):
+        eventually(lambda: publishers(space, body) == "r1,r2")
+        space.apply(ingress("web"))
+        assert (space.get("ingresses", "web", NETWORKING) or {})["spec"]["ingressClassName"] == "usual"
+        eventually(lambda: [class_below(space, each, "web") for each in ("r1", "r2")] == ["usual", "usual"])
+
+
+def test_a_super_cluster_without_the_class_says_so(pool: Pool, space: Space) -> None:
+    body = ingress_class("only-here")
+    with at(pool, "r1", body):
+        eventually(lambda: publishers(space, body) == "r1")
+        space.apply(ingress("web", ingressClassName="only-here"))
+        eventually(lambda: class_below(space, "r1", "web") == "only-here")
+        [event] = eventually(lambda: space.events("web", "ClassNotOffered"))
+        assert "only-here is not offered to tenants by super cluster r2" in event["message"]
+        assert class_below(space, "r2", "web") is None
+        with at(pool, "r2", body):
+            eventually(lambda: class_below(space, "r2", "web") == "only-here")

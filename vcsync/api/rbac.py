@@ -60,6 +60,7 @@ _READ_RUNTIME_CLASSES = Grant(group="node.k8s.io", resources=("runtimeclasses",)
 _PUBLISHED: Final = (
     ("storage.k8s.io", "storageclasses"),
     ("networking.k8s.io", "ingressclasses"),
+    ("scheduling.k8s.io", "priorityclasses"),
 )
 """Group and plural of the kinds of `vcsync.published`."""
 _WRITE_EVENTS = Grant(group=CORE, resources=("events",), verbs=("create", "patch"))
@@ -209,6 +210,7 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         _READ_RUNTIME_CLASSES,
         # It publishes those with the label `super.public`.
         Grant(group="storage.k8s.io", resources=("storageclasses",), verbs=READ),
+        Grant(group="scheduling.k8s.io", resources=("priorityclasses",), verbs=READ),
         # Usage of Pods, for external tenants.
         Grant(group="metrics.k8s.io", resources=("pods",), verbs=("list",)),
         # It permits control planes to reach the Pods of each super namespace. The API server lets it bind this role only.
@@ -278,9 +280,8 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
     ("tenant", names.ROLE_NSSCHEDULER): (
         Grant(group=CORE, resources=("namespaces",), verbs=(*READ, "patch")),
         Grant(group=CORE, resources=("resourcequotas",), verbs=READ),
-        # Events and warnings say that these objects have no effect where the tenant's Pods run. Only metadata is read.
-        Grant(group="scheduling.k8s.io", resources=("priorityclasses",), verbs=("list", "watch")),
-        # It publishes the classes of the super clusters' operators.
+        # It publishes the classes of the super clusters' operators. Events say that a tenant's own PriorityClasses have no effect
+        # where its Pods run; only their metadata is read for that.
         *(
             Grant(group=group, resources=(plural,), verbs=(*READ, "create", "patch", "delete"))
             for group, plural in _PUBLISHED

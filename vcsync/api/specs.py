@@ -534,7 +534,8 @@ class VirtualClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
         dict[str, ObjectName],
         Meta(max_length=64),
         about(
-            "PriorityClass of the super clusters for each PriorityClass of the tenant. Pods lose any other class."
+            "PriorityClass of the super clusters for each PriorityClass of the tenant. Pods lose any other class, unless "
+            "their super cluster publishes it."
         ),
     ] = {}
     heartbeat_seconds: Annotated[
@@ -721,6 +722,16 @@ class PublishedIngressClass(Struct, frozen=True, kw_only=True, rename="camel"):
     default: Annotated[bool, about("Whether Ingresses without a class get this one.")] = False
 
 
+class PublishedPriorityClass(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A PriorityClass that the operator of a super cluster publishes to tenants."""
+
+    name: Annotated[ObjectName, about("Name of the PriorityClass.")]
+    value: Annotated[int, about("Priority of its Pods.")] = 0
+    preemption_policy: Annotated[
+        Literal["Never", "PreemptLowerPriority"], about("Whether its Pods preempt those of lower priority.")
+    ] = "PreemptLowerPriority"
+
+
 class SuperClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
     """Observed capacity and state of the super cluster. Its syncer writes it."""
 
@@ -747,6 +758,11 @@ class SuperClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
         tuple[PublishedIngressClass, ...],
         Meta(max_length=MAX_PUBLISHED),
         about("IngressClasses that tenants may use: those with the same label."),
+    ] = ()
+    priority_classes: Annotated[
+        tuple[PublishedPriorityClass, ...],
+        Meta(max_length=MAX_PUBLISHED),
+        about("PriorityClasses that tenants' Pods may name: those with the same label."),
     ] = ()
     conditions: Conditions = ()
     reports: Annotated[

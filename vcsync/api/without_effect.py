@@ -7,8 +7,8 @@ WITHOUT_EFFECT: Final[Mapping[tuple[str, str], str]] = {
     (
         "scheduling.k8s.io",
         "priorityclasses",
-    ): "PriorityClasses are not synced to the clusters that your Pods run on: this one gives Pods no precedence there, "
-    "unless your operator maps it to a PriorityClass of those clusters",
+    ): "your own PriorityClasses are not synced to the clusters that your Pods run on: this one gives Pods no precedence there, "
+    "unless your operator maps it to a PriorityClass of those clusters; use one that your operator publishes, if there is any",
 }
 """Text of the warning, by group and plural."""
 BUILT_IN: Final[Mapping[tuple[str, str], str]] = {("scheduling.k8s.io", "priorityclasses"): "system-"}

@@ -17,6 +17,8 @@ from vcsync.kube.events import EventRecorder, ObjectRef
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import PRIORITY_CLASSES, Resource
 from vcsync.objects.envelope import Envelope
+from vcsync.published import priority_class
+from vcsync.published.kind import is_ours
 from vcsync.tenancy import TenantHandle
 
 RESOURCES = (PRIORITY_CLASSES,)
@@ -82,13 +84,14 @@ class WithoutEffect:
             self._events.emit(about, "Warning", REASON, message, now=now, once=True)
 
     def _has_effect(self, resource: Resource, found: Envelope) -> bool:
-        """Return whether an object is one that every cluster has, or a PriorityClass that the operator maps."""
+        """Return whether an object is one that every cluster has, or a PriorityClass that the operator maps or publishes."""
         built_in = BUILT_IN.get((resource.group, resource.plural))
         if built_in is not None and found.name.startswith(built_in):
             return True
-        return (
-            resource == PRIORITY_CLASSES and found.name in self._handle.virtual_cluster.spec.priority_classes
-        )
+        if resource != PRIORITY_CLASSES:
+            return False
+        mapped = found.name in self._handle.virtual_cluster.spec.priority_classes
+        return mapped or is_ours(priority_class.KIND, found)
 
     def _is_new(self, found: Envelope, now: float) -> bool:
         """Return whether an object or its tenant is new."""

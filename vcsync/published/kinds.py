@@ -2,11 +2,12 @@
 
 from typing import Final
 
-from vcsync.published import ingress_class, storage_class
+from vcsync.published import ingress_class, priority_class, storage_class
 from vcsync.published.kind import PublishedKind
 
 KINDS: Final[tuple[PublishedKind, ...]] = (
     storage_class.KIND,
     ingress_class.KIND,
+    priority_class.KIND,
 )
 """All published kinds."""

@@ -5,7 +5,7 @@ from enum import IntEnum
 
 from msgspec import Struct
 
-from vcsync.api.specs import PublishedIngressClass, PublishedStorageClass
+from vcsync.api.specs import PublishedIngressClass, PublishedPriorityClass, PublishedStorageClass
 from vcsync.objects.quantity import InvalidQuantity, milli
 from vcsync.scheduling.resources import Resources
 
@@ -44,6 +44,7 @@ class SuperView(Struct, frozen=True):
         price: price per hour and unit (a CPU, a GiB) in millionths, by resource.
         storage_classes: StorageClasses that it publishes to tenants.
         ingress_classes: IngressClasses that it publishes.
+        priority_classes: PriorityClasses that it publishes.
     """
 
     id: str
@@ -56,6 +57,7 @@ class SuperView(Struct, frozen=True):
     price: Resources = {}
     storage_classes: tuple[PublishedStorageClass, ...] = ()
     ingress_classes: tuple[PublishedIngressClass, ...] = ()
+    priority_classes: tuple[PublishedPriorityClass, ...] = ()
 
     def publishes(self, name: str) -> bool:
         """Return whether it publishes a StorageClass of this name to tenants."""

@@ -7,6 +7,7 @@ import itertools
 import time
 import zlib
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -29,6 +30,7 @@ from vcsync.kube.resources import (
     INGRESSES,
     NAMESPACES,
     PODS,
+    PRIORITY_CLASSES,
     RUNTIME_CLASSES,
     SERVICES,
     Resource,
@@ -83,6 +85,8 @@ WAITING_SHOWN = 100
 
 log = structlog.get_logger(__name__)
 
+_PRIORITY_SECONDS = 5.0
+"""Longest time in seconds that Pods wait for the super cluster's PriorityClasses to be read."""
 LEAVING_SECONDS = 1.0
 """Seconds until a drain is tried again for a tenant that is being removed."""
 
@@ -232,6 +236,7 @@ class Syncer:
                 tasks.create_task(self._heartbeat_when_synced())
                 tasks.create_task(self._bind_streams_when_permitted())
                 await wait_for_caches([*self.caches.required(), self.ledger.reflector])
+                await self._read_priority_classes()
                 self._synced = True
                 log.info("super cluster synced", super_cluster=self.super_id)
                 self._begin_drains()
@@ -243,6 +248,15 @@ class Syncer:
                 tasks.create_task(self._work())
         finally:
             self._synced = False
+
+    async def _read_priority_classes(self) -> None:
+        """Wait until the published PriorityClasses are known: a Pod keeps the priority that it was created with.
+
+        A syncer whose roles are of an earlier version goes on without them.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PRIORITY_SECONDS):
+                await self.caches.classes[PRIORITY_CLASSES].wait_synced()
 
     async def _work(self) -> None:
         try:

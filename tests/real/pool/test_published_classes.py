@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
-from pool_kit import Json, Pool, Space, annotation, read
+from pool_kit import Json, Pool, Space, annotation, pod, read
 
 from tests.real.waiting import eventually
 from vcsync.api import names
@@ -27,6 +27,10 @@ def ingress_class(name: str, *, public: bool = True, default: bool = False) -> J
         annotations={DEFAULT_INGRESS: "true"} if default else {},
         spec={"controller": "example.com/operators-own", "parameters": parameters},
     )
+
+
+def priority_class(name: str, value: int = 1000, *, public: bool = True, **fields: Any) -> Json:
+    return made("scheduling.k8s.io/v1", "PriorityClass", name, public=public, value=value, **fields)
 
 
 def made(
@@ -97,9 +101,9 @@ def hidden_events(space: Space, body: Json) -> list[Json]:
     return events
 
 
-OPERATORS = [ingress_class("shared")]
+OPERATORS = [ingress_class("shared"), priority_class("shared")]
 """One class of each kind."""
-OWN = {"IngressClass": {"spec": {"controller": "example.com/tenants-own"}}}
+OWN = {"IngressClass": {"spec": {"controller": "example.com/tenants-own"}}, "PriorityClass": {"value": 5}}
 """The content of a class of the tenant's own, by kind."""
 
 each_kind = pytest.mark.parametrize("body", OPERATORS, ids=lambda each: each["kind"])
@@ -216,3 +220,58 @@ def test_a_super_cluster_without_the_class_says_so(pool: Pool, space: Space) -> 
         assert class_below(space, "r2", "web") is None
         with at(pool, "r2", body):
             eventually(lambda: class_below(space, "r2", "web") == "only-here")
+
+
+# --- PriorityClasses
+
+
+def priority_below(space: Space, name: str) -> tuple[Any, ...]:
+    """Return class, priority and preemption of the copy of a Pod in r1."""
+    space.running(name)
+    spec = (space.there("r1", "pods", name) or {})["spec"]
+    return spec.get("priorityClassName"), spec["priority"], spec["preemptionPolicy"]
+
+
+def test_a_pod_gets_the_priority_that_the_operator_publishes(pool: Pool, space: Space) -> None:
+    body = priority_class("high", preemptionPolicy="Never")
+    with everywhere(pool, body):
+        eventually(lambda: publishers(space, body) == "r1,r2")
+        found = seen(space, body)
+        assert found is not None
+        assert (found["value"], found["preemptionPolicy"]) == (1000, "Never")
+        space.apply(pod("web", on="r1", priorityClassName="high"))
+        assert priority_below(space, "web") == ("high", 1000, "Never")
+        assert (space.get("pods", "web") or {})["spec"]["priority"] == 1000
+        uid = (space.there("r1", "pods", "web") or {})["metadata"]["uid"]
+        label(pool, "r1", body, "-")
+        eventually(lambda: publishers(space, body) == "r2")
+        space.apply(pod("later", on="r1", priorityClassName="high"))
+        assert priority_below(space, "later") == (None, 0, "PreemptLowerPriority")
+        assert (space.there("r1", "pods", "web") or {})["metadata"]["uid"] == uid, "Pods keep their priority"
+
+
+def test_a_tenant_gets_no_priority_that_is_not_published(pool: Pool, space: Space) -> None:
+    own = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "operators"}}
+    forged = {**own, "metadata": {"name": "forged", "labels": {names.SUPER_PUBLIC: names.TRUE}}}
+    system = "system-cluster-critical"
+    public_system = ("label", "priorityclass", system, "--overwrite")
+    space.apply({**own, "value": 1_000_000_000}, {**forged, "value": 1_000_000_000})
+    pool.supers["r1"].kubectl(*public_system, f"{names.SUPER_PUBLIC}=true")
+    try:
+        with everywhere(pool, priority_class("operators", public=False)):
+            for name in ("operators", "forged", system):
+                space.apply(pod(name, on="r1", priorityClassName=name))
+                assert priority_below(space, name) == (None, 0, "PreemptLowerPriority")
+            found = read(space.tenant, f"/apis/scheduling.k8s.io/v1/priorityclasses/{system}") or {}
+            assert annotation(found, names.PUBLISHED_BY) is None
+    finally:
+        pool.supers["r1"].kubectl(*public_system[:-1], f"{names.SUPER_PUBLIC}-")
+        space.kubectl("delete", "priorityclass", "operators", "forged")
+
+
+def test_another_value_of_the_operator_reaches_tenants(pool: Pool, space: Space) -> None:
+    with at(pool, "r1", priority_class("medium", 10)):
+        eventually(lambda: publishers(space, priority_class("medium")) == "r1")
+        pool.supers["r1"].kubectl("delete", "priorityclass", "medium")
+        pool.supers["r1"].kubectl("apply", "-f", "-", input=json.dumps(priority_class("medium", 20)))
+        eventually(lambda: (seen(space, priority_class("medium")) or {}).get("value") == 20)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from vcsync.api import names
 from vcsync.api.without_effect import WITHOUT_EFFECT
 from vcsync.kube.cache import Change
 from vcsync.kube.events import ObjectRef
@@ -79,6 +80,8 @@ def test_priority_classes_with_an_effect_get_no_event() -> None:
     world = World(tenant_made=JUST_NOW, mapped={"urgent": "gold"})
     for name in ("system-node-critical", "urgent", "high"):
         world.see(name)
+    labels, annotations = {names.SUPER_PUBLIC: "true"}, {names.PUBLISHED_BY: "r1"}
+    world.see("published", labels=labels, annotations=annotations)
     assert world.names == ["high"]
 
 

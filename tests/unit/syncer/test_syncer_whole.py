@@ -28,6 +28,7 @@ from vcsync.kube.resources import (
     NODES,
     POD_DISRUPTION_BUDGETS,
     PODS,
+    PRIORITY_CLASSES,
     ROLE_BINDINGS,
     RUNTIME_CLASSES,
     SECRETS,
@@ -552,6 +553,35 @@ async def test_pods_get_the_tenants_api_and_the_operators_mappings(stage: Stage)
     environment = {each["name"]: each.get("value") for each in pod["spec"]["containers"][0]["env"]}
     assert environment["KUBERNETES_SERVICE_HOST"] == "10.9.8.7"
     assert environment["KUBERNETES_SERVICE_PORT"] == "7443"
+
+
+async def test_a_pod_gets_the_priority_that_its_super_cluster_publishes(stage: Stage) -> None:
+    public = {"labels": {names.SUPER_PUBLIC: names.TRUE}}
+    stage.below.put(PRIORITY_CLASSES, "high", metadata=public, value=1000)
+    stage.below.put(PRIORITY_CLASSES, "system-cluster-critical", metadata=public, value=2_000_000_000)
+    stage.below.put(PRIORITY_CLASSES, "operators-own", value=1_000_000)
+    for name in ("high", "system-cluster-critical", "operators-own", "absent"):
+        stage.pod(
+            name, priorityClassName=name, priority=1_000_000_000, preemptionPolicy="PreemptLowerPriority"
+        )
+    async with stage.running():
+        pods = [await until(lambda name=name: stage.here(PODS, name)) for name in ("high", "absent")]
+        pods += [
+            await until(lambda name=name: stage.here(PODS, name))
+            for name in ("system-cluster-critical", "operators-own")
+        ]
+    assert [pod["spec"].get("priorityClassName") for pod in pods] == ["high", None, None, None]
+    assert not any(field in pod["spec"] for pod in pods for field in ("priority", "preemptionPolicy"))
+
+
+async def test_a_mapping_wins_over_a_published_class(stage: Stage) -> None:
+    stage.virtual_cluster(priorityClasses={"high": "low"})
+    public = {"labels": {names.SUPER_PUBLIC: names.TRUE}}
+    stage.below.put(PRIORITY_CLASSES, "high", metadata=public, value=1000)
+    stage.pod("web", priorityClassName="high")
+    async with stage.running():
+        pod = await until(lambda: stage.here(PODS, "web"))
+    assert pod["spec"]["priorityClassName"] == "low"
 
 
 async def test_without_an_api_endpoint_pods_use_the_address_of_the_syncer(

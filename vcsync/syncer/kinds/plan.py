@@ -191,7 +191,7 @@ class TenantContext(Struct, frozen=True, kw_only=True):
     tenant: str = ""
     """Name of the tenant, which patterns of the operator's policies may contain."""
     priority_classes: Mapping[str, str] = {}
-    """The tenant's PriorityClass name -> the super cluster's. Other PriorityClasses are dropped."""
+    """The tenant's PriorityClass name -> the super cluster's. Others are dropped, unless the super cluster publishes them."""
     runtime_classes: Mapping[str, str] = {}
     """The tenant's RuntimeClass name -> the super cluster's with the same handler; "" if it has none. Follows changes."""
     dns_nameserver: str = ""

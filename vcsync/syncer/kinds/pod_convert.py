@@ -8,8 +8,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 from vcsync.api import names
-from vcsync.kube.resources import PODS
+from vcsync.kube.resources import PODS, PRIORITY_CLASSES
 from vcsync.objects.envelope import Envelope
+from vcsync.published import priority_class
 from vcsync.syncer.kinds import metadata, pod_downward, token
 from vcsync.syncer.kinds.plan import Dependency, TenantContext, TokenSource, View
 from vcsync.syncer.kinds.pod_affinity import convert_constraints
@@ -70,7 +71,7 @@ def convert(
         convert_container(container, v, context)
     convert_constraints(spec, v.labels, context, view)
     _convert_dns(spec, v, context)
-    _convert_fields(spec, context, node)
+    _convert_fields(spec, context, view, node)
     body = {"apiVersion": PODS.api_version, "kind": PODS.kind, "metadata": body_metadata, "spec": spec}
     return body, tokens
 
@@ -104,20 +105,28 @@ _DROPPED: Final = (
 )
 
 
-def _convert_fields(spec: Json, context: TenantContext, node: str) -> None:
-    mapped = context.priority_classes.get(spec.get("priorityClassName", ""))
+def _convert_fields(spec: Json, context: TenantContext, view: View, node: str) -> None:
+    priority = _priority_class(spec.get("priorityClassName", ""), context, view)
     if runtime_class := spec.get("runtimeClassName"):
         spec["runtimeClassName"] = _offered(runtime_class, context)
     for field in _DROPPED:
         spec.pop(field, None)
-    if mapped:
-        spec["priorityClassName"] = mapped
+    if priority:
+        spec["priorityClassName"] = priority
     if node:
         spec["nodeName"] = node
     spec["schedulerName"] = "default-scheduler"
     spec["automountServiceAccountToken"] = False
     if alias := _api_alias(context.api_host, context.cluster_domain):
         spec["hostAliases"] = [*(spec.get("hostAliases") or ()), alias]
+
+
+def _priority_class(name: str, context: TenantContext, view: View) -> str:
+    """Return the super cluster's PriorityClass for a tenant's: the operator maps it to one, or publishes one; "" for none."""
+    if not name:
+        return ""
+    published = priority_class.may_use(view.super(PRIORITY_CLASSES, "", name))
+    return context.priority_classes.get(name) or (name if published else "")
 
 
 def _offered(runtime_class: str, context: TenantContext) -> str:

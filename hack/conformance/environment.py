@@ -12,6 +12,7 @@ from hack.system import System, SystemFailed
 from hack.testbed import TestBed, ensure
 from hack.testbed.binaries import SERVERS
 from hack.testbed.plan import NodeShape
+from vcsync.api import names
 
 TENANT = "acme"
 SUPER_CLUSTERS = 2
@@ -48,7 +49,7 @@ IMPERSONATED = ("--group", "developers", "--extra", "known-languages")
 RUNTIME_CLASS = {
     "apiVersion": "node.k8s.io/v1",
     "kind": "RuntimeClass",
-    "metadata": {"name": "sandboxed"},
+    "metadata": {"name": "sandboxed", "labels": {names.SUPER_PUBLIC: names.TRUE}},
     "handler": "test-handler",
 }
 """The runtime handler that the tests expect on the super clusters' nodes."""

@@ -59,6 +59,11 @@ FAST = (
     "'"
 )
 """Makes the class that the operator of r1 has."""
+SANDBOXED = FAST.replace(
+    '"storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": "example.com/disks"',
+    '"node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "sandboxed"}, "handler": "runsc"',
+)
+"""Makes the runtime that the operator of r1 has."""
 FOLLOW = "vcsync drift --follow --super-cluster r1"
 
 PLAYS: Mapping[str, Play] = {
@@ -100,6 +105,7 @@ PLAYS: Mapping[str, Play] = {
         instead={FOLLOW: f"timeout 3 {FOLLOW} || test $? = 124"},
         before={
             "kubectl --kubeconfig r1.kubeconfig label storageclass": (FAST,),
+            "kubectl --kubeconfig r1.kubeconfig label runtimeclass": (SANDBOXED,),
             "vcsync super list": ("vcsync run all --kubeconfigs ./roles &",),
             "vcsync run all": (
                 "kill %1; wait %1 || true",

@@ -70,6 +70,8 @@ PROVISIONER: Final = "tenancy.x-k8s.io/super-cluster"
 """Provisioner of the StorageClasses that vcsync publishes to tenants, and of their volumes."""
 INGRESS_CONTROLLER: Final = PROVISIONER
 """Controller of the IngressClasses that vcsync publishes to tenants."""
+RUNTIME_HANDLER: Final = "super-cluster"
+"""Handler of the RuntimeClasses that vcsync publishes to tenants."""
 CSI_DRIVER: Final = "super-cluster.tenancy.x-k8s.io"
 """CSI driver that a tenant's PersistentVolumes name. It does not exist: the tenant has no nodes that mount them."""
 PUBLISHED_BY: Final = "tenancy.x-k8s.io/superclusters"

@@ -61,6 +61,7 @@ _PUBLISHED: Final = (
     ("storage.k8s.io", "storageclasses"),
     ("networking.k8s.io", "ingressclasses"),
     ("scheduling.k8s.io", "priorityclasses"),
+    ("node.k8s.io", "runtimeclasses"),
 )
 """Group and plural of the kinds of `vcsync.published`."""
 _WRITE_EVENTS = Grant(group=CORE, resources=("events",), verbs=("create", "patch"))

@@ -732,6 +732,13 @@ class PublishedPriorityClass(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = "PreemptLowerPriority"
 
 
+class PublishedRuntimeClass(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A RuntimeClass that the operator of a super cluster publishes to tenants."""
+
+    name: Annotated[ObjectName, about("Name of the RuntimeClass.")]
+    overhead: Annotated[Amounts, about("Overhead of its Pods, by resource.")] = {}
+
+
 class SuperClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
     """Observed capacity and state of the super cluster. Its syncer writes it."""
 
@@ -763,6 +770,11 @@ class SuperClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
         tuple[PublishedPriorityClass, ...],
         Meta(max_length=MAX_PUBLISHED),
         about("PriorityClasses that tenants' Pods may name: those with the same label."),
+    ] = ()
+    runtime_classes: Annotated[
+        tuple[PublishedRuntimeClass, ...],
+        Meta(max_length=MAX_PUBLISHED),
+        about("RuntimeClasses that tenants' Pods may name: those with the same label."),
     ] = ()
     conditions: Conditions = ()
     reports: Annotated[

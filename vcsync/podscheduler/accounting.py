@@ -10,7 +10,7 @@ from vcsync.scheduling import claims as claim_filter
 from vcsync.scheduling.claims import ClaimNeed
 from vcsync.scheduling.filters import Refusal
 from vcsync.scheduling.resources import times
-from vcsync.scheduling.shares import CLAIMS, PodDecision, Share, pick_super
+from vcsync.scheduling.shares import CLAIMS, PodDecision, Share, pick_super, runtime_refusal
 from vcsync.scheduling.snapshot import SuperView
 
 
@@ -39,6 +39,11 @@ _UNREPORTED = ("unreported",)
 def _signature(refusal: Refusal) -> tuple[str, ...]:
     """Return by what a refusal differs from an earlier one. Amounts in messages change all the time, claims do not."""
     return (refusal.filter, refusal.message) if refusal.filter == CLAIMS else (refusal.filter,)
+
+
+def _lacks_runtime(pod: Pod, views: Mapping[str, SuperView]) -> bool:
+    """Return whether the super cluster that a Pod's label names does not publish the Pod's RuntimeClass."""
+    return runtime_refusal(pod.needs.runtime_class, pod.label, views) is not None
 
 
 class Space(Struct):
@@ -126,7 +131,7 @@ class PodAccounting:
             return pod.bound_to not in views or pod.label == pod.annotation == pod.bound_to
         if pod.deleting or pod.needs.gated:
             return True
-        if not self._keeps_label(pod) or pod.annotation != pod.label:
+        if not self._keeps_label(pod) or pod.annotation != pod.label or _lacks_runtime(pod, views):
             return False
         return all(each.super_id == pod.label and not each.problem for each in self._claim_needs(pod, views))
 
@@ -139,6 +144,7 @@ class PodAccounting:
         claims = self._claim_needs(pod, views)
         first = claim_filter.steps(claims)[0]
         stays = not claims or claim_filter.refusal(first, pod.label, views.get(pod.label)) is None
+        stays = stays and not _lacks_runtime(pod, views)
         if stays and self._keeps_label(pod):
             return Assign(pod.label)
         space = self._space(pod.namespace)

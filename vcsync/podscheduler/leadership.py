@@ -255,6 +255,7 @@ class Leadership:
                 view.draining,
                 sorted(view.largest_node.items()),
                 view.storage_classes,
+                view.runtime_classes,
             )
             for view in views
         }

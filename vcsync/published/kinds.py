@@ -2,12 +2,13 @@
 
 from typing import Final
 
-from vcsync.published import ingress_class, priority_class, storage_class
+from vcsync.published import ingress_class, priority_class, runtime_class, storage_class
 from vcsync.published.kind import PublishedKind
 
 KINDS: Final[tuple[PublishedKind, ...]] = (
     storage_class.KIND,
     ingress_class.KIND,
     priority_class.KIND,
+    runtime_class.KIND,
 )
 """All published kinds."""

@@ -75,6 +75,7 @@ class _Spec(Struct, gc=False, rename="camel"):
     affinity: _Affinity | None = None
     scheduling_gates: tuple[msgspec.Raw, ...] | None = None
     volumes: tuple[_Volume, ...] | None = None
+    runtime_class_name: str | None = None
 
 
 class PodNeeds(Struct, frozen=True, gc=False, array_like=True):
@@ -87,6 +88,7 @@ class PodNeeds(Struct, frozen=True, gc=False, array_like=True):
         supers: ids of the super clusters whose virtual nodes it requires; None if it requires none.
         avoided: if `supers` is None, ids of super clusters that it excludes.
         claims: names of the PersistentVolumeClaims that it uses.
+        runtime_class: name of its RuntimeClass; empty if it has none.
     """
 
     requests: Resources = {}
@@ -95,6 +97,7 @@ class PodNeeds(Struct, frozen=True, gc=False, array_like=True):
     supers: tuple[str, ...] | None = None
     avoided: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()
+    runtime_class: str = ""
 
     def accepts(self, super_id: str) -> bool:
         """Return whether the Pod's spec permits a super cluster."""
@@ -126,6 +129,7 @@ def pod_needs(spec: bytes, name: str = "") -> PodNeeds:
         supers,
         avoided,
         _claims(pod, name),
+        pod.runtime_class_name or "",
     )
 
 

@@ -14,6 +14,8 @@ from vcsync.scheduling.snapshot import Health, SuperView
 
 CLAIMS = "Claims"
 """Name of the filter by a Pod's claims."""
+RUNTIME_CLASS = "RuntimeClass"
+"""Name of the filter by a Pod's RuntimeClass."""
 
 
 class Share(Struct):
@@ -123,6 +125,24 @@ def _room(share: Share, needs: PodNeeds, _view: SuperView | None) -> str | None:
     return ", ".join(shortages(needs.requests, free, share.capacity)) or None
 
 
+def runtime_refusal(name: str, super_id: str, views: Mapping[str, SuperView]) -> str | None:
+    """Return why a RuntimeClass excludes a super cluster; None if it does not.
+
+    A class that no super cluster publishes is the tenant's own. Whether its handler is published is known where it is converted.
+
+    Args:
+        name: name of the Pod's RuntimeClass; empty if it has none.
+        super_id: id of the super cluster.
+        views: the pool.
+    """
+    if not name or not any(view.publishes_runtime(name) for view in views.values()):
+        return None
+    view = views.get(super_id)
+    return (
+        None if view is not None and view.publishes_runtime(name) else f"does not publish RuntimeClass {name}"
+    )
+
+
 _Filter = Callable[[Share, PodNeeds, SuperView | None], str | None]
 
 _FILTERS: tuple[tuple[str, _Filter], ...] = (
@@ -135,10 +155,12 @@ _FILTERS: tuple[tuple[str, _Filter], ...] = (
 
 
 def refusals(
-    share: Share, needs: PodNeeds, view: SuperView | None, claims: Sequence[ClaimNeed] = ()
+    share: Share, needs: PodNeeds, views: Mapping[str, SuperView], claims: Sequence[ClaimNeed] = ()
 ) -> tuple[Refusal, ...]:
     """Return every reason why a Pod cannot use a share. A suspect super cluster is not refused, only chosen last."""
+    view = views.get(share.super_id)
     messages = [(name, test(share, needs, view)) for name, test in _FILTERS]
+    messages.append((RUNTIME_CLASS, runtime_refusal(needs.runtime_class, share.super_id, views)))
     if claims:
         messages.append((CLAIMS, claim_filter.refusal(claims, share.super_id, view)))
     return tuple(Refusal(name, message) for name, message in messages if message is not None)
@@ -183,7 +205,7 @@ def _pick_super(
     for share in shares:
         view = views.get(share.super_id)
         points = score(share, needs, view)
-        objections = refusals(share, needs, view, claims)
+        objections = refusals(share, needs, views, claims)
         explanation.append(ShareExplanation(share.super_id, points, objections))
         rank = (-points, share.pods, share.super_id)
         if not objections and (best is None or rank < best):

@@ -5,7 +5,12 @@ from enum import IntEnum
 
 from msgspec import Struct
 
-from vcsync.api.specs import PublishedIngressClass, PublishedPriorityClass, PublishedStorageClass
+from vcsync.api.specs import (
+    PublishedIngressClass,
+    PublishedPriorityClass,
+    PublishedRuntimeClass,
+    PublishedStorageClass,
+)
 from vcsync.objects.quantity import InvalidQuantity, milli
 from vcsync.scheduling.resources import Resources
 
@@ -45,6 +50,7 @@ class SuperView(Struct, frozen=True):
         storage_classes: StorageClasses that it publishes to tenants.
         ingress_classes: IngressClasses that it publishes.
         priority_classes: PriorityClasses that it publishes.
+        runtime_classes: RuntimeClasses that it publishes.
     """
 
     id: str
@@ -58,10 +64,15 @@ class SuperView(Struct, frozen=True):
     storage_classes: tuple[PublishedStorageClass, ...] = ()
     ingress_classes: tuple[PublishedIngressClass, ...] = ()
     priority_classes: tuple[PublishedPriorityClass, ...] = ()
+    runtime_classes: tuple[PublishedRuntimeClass, ...] = ()
 
     def publishes(self, name: str) -> bool:
         """Return whether it publishes a StorageClass of this name to tenants."""
         return any(each.name == name for each in self.storage_classes)
+
+    def publishes_runtime(self, name: str) -> bool:
+        """Return whether it publishes a RuntimeClass of this name to tenants."""
+        return any(each.name == name for each in self.runtime_classes)
 
 
 class InvalidHeadroom(ValueError):

@@ -240,9 +240,6 @@ class SuperCaches(_Side):
                 sink=self._router(resource, kind),
             )
         self.nodes = Reflector(client, NODES, sink=self._node_changed)
-        self.runtime_classes = Reflector(
-            client, RUNTIME_CLASSES, sink=_runtime_class_waker(wake, "", "super")
-        )
         # A syncer without the right to read them has none of the rights for them, and serves its tenants as before.
         self.role_bindings = Reflector(
             client,
@@ -261,6 +258,7 @@ class SuperCaches(_Side):
             for kind in PUBLISHED
         }
         """The caches with the classes that the operator publishes. Only objects of kinds that read them wait for them."""
+        self.runtime_classes = self.classes[RUNTIME_CLASSES]
         self._departures: OrderedDict[str, bool] = OrderedDict()
 
     def reflector(self, resource: Resource) -> Reflector | None:
@@ -284,7 +282,8 @@ class SuperCaches(_Side):
             tasks.create_task(super().run())
             tasks.create_task(self.role_bindings.run())
             for each in self.classes.values():
-                tasks.create_task(each.run())
+                if each is not self.runtime_classes:
+                    tasks.create_task(each.run())
             for kind in self._kinds.values():
                 if kind.optional:
                     tasks.create_task(self._report_read(kind))

@@ -33,6 +33,10 @@ def priority_class(name: str, value: int = 1000, *, public: bool = True, **field
     return made("scheduling.k8s.io/v1", "PriorityClass", name, public=public, value=value, **fields)
 
 
+def runtime_class(name: str, handler: str = "runsc", *, public: bool = True, **fields: Any) -> Json:
+    return made("node.k8s.io/v1", "RuntimeClass", name, public=public, handler=handler, **fields)
+
+
 def made(
     api_version: str,
     kind: str,
@@ -101,9 +105,13 @@ def hidden_events(space: Space, body: Json) -> list[Json]:
     return events
 
 
-OPERATORS = [ingress_class("shared"), priority_class("shared")]
+OPERATORS = [ingress_class("shared"), priority_class("shared"), runtime_class("shared")]
 """One class of each kind."""
-OWN = {"IngressClass": {"spec": {"controller": "example.com/tenants-own"}}, "PriorityClass": {"value": 5}}
+OWN = {
+    "IngressClass": {"spec": {"controller": "example.com/tenants-own"}},
+    "PriorityClass": {"value": 5},
+    "RuntimeClass": {"handler": "own"},
+}
 """The content of a class of the tenant's own, by kind."""
 
 each_kind = pytest.mark.parametrize("body", OPERATORS, ids=lambda each: each["kind"])
@@ -275,3 +283,64 @@ def test_another_value_of_the_operator_reaches_tenants(pool: Pool, space: Space)
         pool.supers["r1"].kubectl("delete", "priorityclass", "medium")
         pool.supers["r1"].kubectl("apply", "-f", "-", input=json.dumps(priority_class("medium", 20)))
         eventually(lambda: (seen(space, priority_class("medium")) or {}).get("value") == 20)
+
+
+# --- RuntimeClasses
+
+
+def runtime_below(space: Space, super_id: str, name: str) -> str | None:
+    """Return the RuntimeClass of the copy of a Pod."""
+    space.running(name)
+    found: str | None = (space.there(super_id, "pods", name) or {})["spec"].get("runtimeClassName")
+    return found
+
+
+def reason(space: Space, name: str, text: str) -> str:
+    """Wait for an Event about a Pod that contains a text, and return its message."""
+
+    def found() -> str:
+        return next((each["message"] for each in space.events(name) if text in each["message"]), "")
+
+    return eventually(found)
+
+
+def test_a_pod_runs_where_its_runtime_class_is_published(pool: Pool, space: Space) -> None:
+    overhead = {"podFixed": {"cpu": "20m"}}
+    nodes = {"nodeSelector": {"kubernetes.io/os": "linux"}}
+    body = runtime_class("sandboxed", overhead=overhead, scheduling=nodes)
+    with at(pool, "r2", body):
+        eventually(lambda: publishers(space, body) == "r2")
+        found = seen(space, body)
+        assert found is not None
+        assert (found["handler"], found["overhead"]) == (names.RUNTIME_HANDLER, overhead)
+        assert "scheduling" not in found
+        for number in range(2):
+            space.apply(pod(f"web-{number}", runtimeClassName="sandboxed"))
+            assert runtime_below(space, "r2", f"web-{number}") == "sandboxed"
+        assert (space.there("r2", "pods", "web-0") or {})["spec"]["overhead"] == overhead["podFixed"]
+        space.apply(pod("elsewhere", on="r1", runtimeClassName="sandboxed"))
+        message = reason(space, "elsewhere", "does not publish RuntimeClass sandboxed")
+        assert "r1: does not publish RuntimeClass sandboxed" in message
+        assert space.there("r1", "pods", "elsewhere") is None
+        with at(pool, "r1", body):
+            assert runtime_below(space, "r1", "elsewhere") == "sandboxed"
+
+
+def test_a_runtime_class_that_is_not_published_is_refused(pool: Pool, space: Space) -> None:
+    own = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": "own"},
+        "handler": "special",
+    }
+    body = runtime_class("operators", "special", public=False)
+    space.apply(own)
+    try:
+        with everywhere(pool, body):
+            space.apply(pod("web", on="r1", runtimeClassName="own"))
+            reason(space, "web", "publishes no RuntimeClass for it")
+            assert space.there("r1", "pods", "web") is None
+            label(pool, "r1", body, "=true")
+            assert runtime_below(space, "r1", "web") == "operators"
+    finally:
+        space.kubectl("delete", "runtimeclass", "own")

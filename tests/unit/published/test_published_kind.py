@@ -101,6 +101,10 @@ def test_published_classes_are_in_order_and_limited() -> None:
 def test_a_published_object_is_ours_and_needs_no_change(kind: published.PublishedKind) -> None:
     below = envelope({"metadata": {"name": "one", "labels": {names.SUPER_PUBLIC: names.TRUE}}})
     here = SuperView("r1", Health.READY, {}, **{kind.field: described(kind, [below])})
+    status = msgspec.convert(
+        msgspec.to_builtins({kind.status_field: described(kind, [below])}), SuperClusterStatus
+    )
+    assert getattr(status, kind.field) == getattr(here, kind.field)
     body = published.wanted(kind, [here])["one"]
     assert is_ours(kind, envelope(body))
     assert published.difference(kind, envelope(body), body) == {}

@@ -193,7 +193,7 @@ class TenantContext(Struct, frozen=True, kw_only=True):
     priority_classes: Mapping[str, str] = {}
     """The tenant's PriorityClass name -> the super cluster's. Others are dropped, unless the super cluster publishes them."""
     runtime_classes: Mapping[str, str] = {}
-    """The tenant's RuntimeClass name -> the super cluster's with the same handler; "" if it has none. Follows changes."""
+    """The tenant's RuntimeClass name -> the super cluster's; "" if the operator publishes none for it. Follows changes."""
     dns_nameserver: str = ""
     """ClusterIP of the tenant's `kube-system/kube-dns` in this super cluster; "" if it has none here."""
     dns_options: tuple[tuple[str, str], ...] = (("ndots", "5"),)

@@ -133,8 +133,8 @@ def _offered(runtime_class: str, context: TenantContext) -> str:
     name = context.runtime_classes.get(runtime_class, "")
     if not name:
         raise Refused(
-            f"spec.runtimeClassName {runtime_class}: super cluster {context.super_id} has no RuntimeClass with its handler; "
-            "ask the operator which handlers there are",
+            f"spec.runtimeClassName {runtime_class}: super cluster {context.super_id} publishes no RuntimeClass for it; "
+            f"use one with the annotation {names.PUBLISHED_BY}, or ask the operator",
             (runtime_class_dependency(runtime_class),),
         )
     return name

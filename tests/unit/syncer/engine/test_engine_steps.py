@@ -23,6 +23,9 @@ from vcsync.syncer.waiting import Item
 __all__ = ["session"]
 MANY = 5 * STEP_ITEMS
 PLACE = names.super_namespace("key", "shop")
+PUBLISHED = Envelope(
+    "k", "", "uid-k", "3", labels={names.SUPER_PUBLIC: names.TRUE}, rest=b'{"handler":"kata"}'
+)
 
 
 class Counted:
@@ -199,7 +202,7 @@ async def test_a_runtime_class_wakes_only_the_pods_that_wait_for_it(session: Ses
     await _settle()
     assert asked == [Item("pods", "shop", f"new-{number}") for number in range(MANY)]
     asked.clear()
-    tenant._super_caches.runtime_classes.observe(Envelope("k", "", "uid-k", "3", rest=b'{"handler":"kata"}'))
+    tenant._super_caches.runtime_classes.observe(PUBLISHED)
     tenant.runtime_classes_changed()
     await _settle()
     assert len(asked) == MANY, "the super cluster has it now"
@@ -226,7 +229,7 @@ async def test_only_the_changed_runtime_class_is_examined(
         cache.observe(Envelope(name, "", f"uid-{name}", version, rest=rest))
         tenant.runtime_class_changed(name)
 
-    tenant._super_caches.runtime_classes.observe(Envelope("k", "", "uid-k", "3", rest=b'{"handler":"kata"}'))
+    tenant._super_caches.runtime_classes.observe(PUBLISHED)
     for number in range(MANY):
         made(f"c-{number}", "1")
     assert looked_at == [], "the caches are still being filled"

@@ -1,4 +1,4 @@
-"""A tenant's RuntimeClass is mapped to the super cluster's class with the same handler."""
+"""A tenant's RuntimeClass is mapped to one that the super cluster publishes: the same, or one with its handler."""
 
 import json
 
@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from kinds_bench import CONTEXT, Bench
 
+from vcsync.api import names
 from vcsync.objects.envelope import Envelope, parse
 from vcsync.syncer.kinds import pod_convert, pod_depends
 from vcsync.syncer.kinds.runtime import runtime_class_dependency, runtime_classes
@@ -13,8 +14,9 @@ from vcsync.syncer.kinds.runtime import runtime_class_dependency, runtime_classe
 OFFERED = msgspec.structs.replace(CONTEXT, runtime_classes={"mine": "sandboxed", "lost": ""})
 
 
-def runtime_class(name: str, handler: str) -> Envelope:
-    return parse(json.dumps({"metadata": {"name": name}, "handler": handler}).encode())
+def runtime_class(name: str, handler: str, *, public: bool = False) -> Envelope:
+    labels = {names.SUPER_PUBLIC: names.TRUE} if public else {}
+    return parse(json.dumps({"metadata": {"name": name, "labels": labels}, "handler": handler}).encode())
 
 
 @pytest.mark.parametrize(
@@ -25,13 +27,26 @@ def runtime_class(name: str, handler: str) -> Envelope:
         ([("mine", "kata")], [("b", "kata"), ("a", "kata")], {"mine": "a"}),
         ([("kata", "gvisor")], [("kata", "kata")], {"kata": ""}),
         ([], [("kata", "kata")], {}),
+        ([("kata", names.RUNTIME_HANDLER)], [("a", "kata"), ("kata", "kata")], {"kata": "kata"}),
+        ([("kata", names.RUNTIME_HANDLER)], [("a", "kata")], {"kata": ""}),
     ],
-    ids=["by handler", "of the same name", "the first", "never by name alone", "only the tenant's"],
+    ids=[
+        "by handler",
+        "of the same name",
+        "the first",
+        "never by name alone",
+        "only the tenant's",
+        "published",
+        "published elsewhere",
+    ],
 )
-def test_a_class_is_mapped_by_its_handler(
+def test_a_class_is_mapped_by_its_handler_or_is_the_published_one(
     theirs: list[tuple[str, str]], here: list[tuple[str, str]], chosen: dict[str, str]
 ) -> None:
-    assert runtime_classes([runtime_class(*c) for c in theirs], [runtime_class(*c) for c in here]) == chosen
+    offered = [runtime_class(*each, public=True) for each in here]
+    assert runtime_classes([runtime_class(*each) for each in theirs], offered) == chosen
+    kept = [runtime_class(*each) for each in here]
+    assert set(runtime_classes([runtime_class(*each) for each in theirs], kept).values()) <= {""}
 
 
 def converted(runtime: str) -> dict[str, object]:
@@ -50,7 +65,7 @@ def test_a_pod_gets_the_super_clusters_class() -> None:
 
 def test_a_missing_handler_is_refused() -> None:
     with pytest.raises(
-        pod_convert.Refused, match="runtimeClassName lost: super cluster r1 has no RuntimeClass"
+        pod_convert.Refused, match="runtimeClassName lost: super cluster r1 publishes no RuntimeClass"
     ):
         converted("lost")
 

@@ -156,6 +156,11 @@ class Reflector:
         """Whether changes currently come from a list, so that they may be old. Changes from a watch are recent."""
         return self._state.next() is not Step.WATCH
 
+    @property
+    def version(self) -> int:
+        """The resourceVersion up to which all changes have been reported; 0 before the first list."""
+        return _number(self._state.version)
+
     async def wait_synced(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109
         """Wait up to `timeout` seconds until the cache has been filled once. Return whether it has been."""
         try:

@@ -81,6 +81,9 @@ class PodAccounting:
         self._spaces: dict[str, Space] = {}
         self._charges: dict[Key, tuple[str, Mapping[str, int]]] = {}
         self._assumed: dict[Key, tuple[str, str]] = {}  # -> (uid, super cluster)
+        self._unplaced: dict[
+            str, set[str]
+        ] = {}  # namespace -> names of Pods that count nowhere and want a place
 
     # Changes
 
@@ -100,6 +103,7 @@ class PodAccounting:
         """Remove a Pod. Return whether that freed a part of a share."""
         self._note_claims(self.pods.pop(key, None), None)
         self._assumed.pop(key, None)
+        self._note_unplaced(key, unplaced=False)
         space = self._spaces.get(key[0])
         if space is not None:
             space.waiting.pop(key[1], None)
@@ -221,6 +225,26 @@ class PodAccounting:
                 found.append(pod.key)
         return found
 
+    def decides_at_once(self, namespace: str) -> bool:
+        """Return whether a new Pod of a namespace is decided before all others.
+
+        The namespace has slices then, and no other Pod of it wants a place: none waits, none is undecided, and none is on
+        a super cluster without slices.
+        """
+        space = self._spaces.get(namespace)
+        if space is None or not space.granted or space.waiting or self._unplaced.get(namespace):
+            return False
+        return space.shares.keys() == space.granted
+
+    def reserve(self, namespace: str, super_id: str, requests: Mapping[str, int]) -> None:
+        """Count a Pod that is being created."""
+        self._share(namespace, super_id).charge(requests)
+
+    def free(self, namespace: str, super_id: str, requests: Mapping[str, int]) -> None:
+        """Stop counting a Pod that `reserve` counted."""
+        self._spaces[namespace].shares[super_id].release(requests)
+        self._tidy(namespace)
+
     def users(self, namespace: str, claim: str) -> list[Pod]:
         """Return the Pods that use a claim."""
         return [self.pods[key] for key in self._users.get((namespace, claim), ())]
@@ -276,6 +300,9 @@ class PodAccounting:
     def _charge(self, pod: Pod) -> bool:
         """Count a Pod on its super cluster. Return whether that freed a part of its share on another one."""
         place = self._counts_at(pod)
+        self._note_unplaced(
+            pod.key, unplaced=not (place or pod.deleting or pod.needs.gated or pod.needs.node)
+        )
         charge = self._charges.get(pod.key)
         if charge is not None and charge == (place, pod.needs.requests):
             return False
@@ -284,6 +311,15 @@ class PodAccounting:
             self._share(pod.namespace, place).charge(pod.needs.requests)
             self._charges[pod.key] = (place, pod.needs.requests)
         return freed
+
+    def _note_unplaced(self, key: Key, *, unplaced: bool) -> None:
+        namespace, name = key
+        if unplaced:
+            self._unplaced.setdefault(namespace, set()).add(name)
+        elif name in (found := self._unplaced.get(namespace, set())):
+            found.discard(name)
+            if not found:
+                del self._unplaced[namespace]
 
     def _release(self, key: Key) -> bool:
         charge = self._charges.pop(key, None)

@@ -2,10 +2,12 @@
 
 import asyncio
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 
+import msgspec
 import structlog
 
 from vcsync.api import names
@@ -19,10 +21,13 @@ from vcsync.kube.events import EventRecorder
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS
 from vcsync.objects.envelope import Envelope, strip
+from vcsync.objects.quantity import InvalidQuantity
 from vcsync.podscheduler.claims import Claims, slim_claim
 from vcsync.podscheduler.pods import FINISHED, Key, slim
+from vcsync.podscheduler.promises import Promise
 from vcsync.podscheduler.settings import Settings
 from vcsync.podscheduler.tenant import Outcome, PodClient, TenantPods
+from vcsync.scheduling.pods import pod_needs
 from vcsync.scheduling.resources import from_quantities
 from vcsync.tenancy import Pool, TenantHandle, TenantRegistry
 from vcsync.tenancy.caches import wait_for_caches
@@ -32,6 +37,9 @@ _COMPONENT = "vcsync-podscheduler"
 _CLAIMS_BACKOFF = (1.0, 60.0)  # seconds; the tenant's roles may be of an earlier version and forbid the reads
 _CLAIMS_SECONDS = 2.0  # for which decisions wait for the claims to be read
 _MOST_OUTCOMES = 10_000  # Pods whose last decision is remembered
+# Seconds without an event of a tenant's Pods since the last watch ended, after which nothing is promised to new ones. A
+# watch that was opened again may show that it works only at the first bookmark, after a minute.
+_STALE_SECONDS = 120.0
 
 _log = structlog.get_logger(__name__)
 
@@ -77,6 +85,9 @@ class TenantSession:
             lambda item, delay: leadership.work.add_after(key, item, delay),
             suspended=lambda: handle.virtual_cluster.spec.suspended,
             claims=Claims(self.claims.cache.get, self._unread_claims, self._holds),
+            version=lambda: self.reflector.version,
+            on_written=partial(leadership.written, key),
+            promise_counts=leadership.promise_counts,
         )
         self._holders: dict[str, frozenset[str]] = {}
 
@@ -92,6 +103,17 @@ class TenantSession:
 
     def _holds(self, namespace: str, super_id: str) -> bool:
         return super_id in self._holders.get(namespace, ())
+
+    @property
+    def name(self) -> str:
+        """The tenant's name."""
+        virtual_cluster = self.handle.virtual_cluster
+        return virtual_cluster.spec.tenant or virtual_cluster.name
+
+    def follows(self) -> bool:
+        """Return whether the tenant's Pods are known as they are at present."""
+        since = self.reflector.stale_since
+        return since is None or time.monotonic() - since < _STALE_SECONDS
 
     async def follow_claims(self) -> None:
         """Keep the claims current, and enqueue the Pods that waited for them to be read."""
@@ -139,8 +161,12 @@ class Leadership:
         )
         self.work: WorkerPool[Key] = WorkerPool("podscheduler", self._handle, workers=settings.workers)
         self.tenants: dict[str, TenantSession] = {}
+        self._by_name: dict[
+            str, list[TenantSession]
+        ] = {}  # a VirtualCluster of each namespace may have the same name
         self.outcomes: OrderedDict[tuple[str, str, str], Outcome] = OrderedDict()
-        self.counts = {"assigned": 0, "waiting": 0}
+        self.counts = {"assigned": 0, "promised": 0, "waiting": 0}
+        self.promise_counts = Counter({"placed": 0, "left": 0, "given back": 0, "expired": 0})
         # Seconds from seeing a Pod to having assigned it, summed over all Pods.
         self.latency_sum = 0.0
         self._open: dict[str, tuple[object, ...]] = {}
@@ -189,6 +215,41 @@ class Leadership:
     def _hold_back(self, reason: str) -> None:
         self._held_back = reason
 
+    def promise(
+        self, tenant: str, control_plane: str, namespace: str, name: str, spec: bytes
+    ) -> Promise | None:
+        """Promise room to a Pod that is about to be created; see `PodScheduler.promise`."""
+        found = [
+            session
+            for session in self._by_name.get(tenant, ())
+            if session.name == tenant and session.handle.control_plane_uid == control_plane
+        ]
+        if len(found) != 1 or not found[0].follows():
+            return None
+        try:
+            needs = pod_needs(spec, name)
+        except (msgspec.ValidationError, InvalidQuantity):  # validation refuses the Pod
+            return None
+        return found[0].pods.promise(namespace, name, needs)
+
+    def written(self, tenant: str, promise: Promise) -> None:
+        """Record that a Pod was created on the super cluster that was promised.
+
+        Args:
+            tenant: cluster key.
+            promise: the promise.
+        """
+        key = promise.namespace, promise.name
+        self.work.timeline.add(
+            tenant,
+            ObjectName(PODS.plural, *key),
+            f"created on super cluster {promise.super_id}",
+            now=time.time(),
+            version=str(promise.revision),
+        )
+        self.counts["promised"] += 1
+        self._remember((tenant, *key), Outcome("assigned", promise.super_id, promise.decision))
+
     # Changes of other objects
 
     async def _run_tenant(self, handle: TenantHandle) -> None:
@@ -208,6 +269,7 @@ class Leadership:
                 self.work.queue.set_limit(handle.key, self._settings.per_tenant)
                 handle.ready()
                 session.pods.begin()
+                self._by_name.setdefault(session.name, []).append(session)
                 suspended = handle.virtual_cluster.spec.suspended
                 while True:
                     spec = handle.virtual_cluster.spec
@@ -218,9 +280,18 @@ class Leadership:
                     await handle.changed.wait()
                     handle.changed.clear()
         finally:
+            session.pods.promises.close()
+            self._forget_name(session)
             self.tenants.pop(handle.key, None)
             self.work.queue.forget_group(handle.key)
             self.work.timeline.forget(handle.key)
+
+    def _forget_name(self, session: TenantSession) -> None:
+        for name, sessions in list(self._by_name.items()):
+            if session in sessions:
+                sessions.remove(session)
+                if not sessions:
+                    del self._by_name[name]
 
     def _placement_changed(self, change: Change) -> None:
         placement = change.new or change.old

@@ -14,6 +14,7 @@ from vcsync.api import names
 from vcsync.fairqueue import ObjectName
 from vcsync.kube.client import Client
 from vcsync.podscheduler.leadership import Leadership
+from vcsync.podscheduler.promises import Promise
 from vcsync.podscheduler.settings import Settings
 from vcsync.podscheduler.tenant import Outcome
 from vcsync.tenancy.status import (
@@ -62,6 +63,25 @@ class PodScheduler:
         """Schedule until cancelled."""
         await self._terms.run()
 
+    def promise(
+        self, tenant: str, control_plane: str, namespace: str, name: str, spec: bytes
+    ) -> Promise | None:
+        """Promise room to a Pod that is about to be created, for the admission of an API server in the same process.
+
+        Args:
+            tenant: the tenant's name.
+            control_plane: UID of its control plane.
+            namespace: the Pod's namespace.
+            name: its name.
+            spec: its spec.
+
+        Returns:
+            The promise, without a super cluster if the Pod has to wait. None if this process does not lead, does not follow
+            the tenant's Pods, or does not schedule this one.
+        """
+        term = self._terms.current
+        return None if term is None else term.promise(tenant, control_plane, namespace, name, spec)
+
     def explain_pod(self, tenant: str, namespace: str, name: str) -> dict[str, Any] | None:
         """Return the last decision on a Pod as plain data; None if there was none in this term or it is forgotten."""
         term = self._terms.current
@@ -89,6 +109,7 @@ class PodScheduler:
                 }
             }
             tenants[key]["waiting"] = accounting.waiting_count()
+            tenants[key]["promised"] = len(session.pods.promises)
         queue = term.work.queue.statistics()
         return shown | {
             "tenants": tenants,
@@ -132,6 +153,14 @@ class PodScheduler:
         for outcome, count in sorted(term.counts.items()):
             decisions.add_metric([outcome], float(count))
         yield decisions
+        promises = CounterMetricFamily(
+            "vcsync_podscheduler_promises",
+            "Answers to the admission of new Pods, and promises that ended without a Pod, by what became of them",
+            labels=["outcome"],
+        )
+        for outcome, count in sorted(term.promise_counts.items()):
+            promises.add_metric([outcome], float(count))
+        yield promises
         latency = SummaryMetricFamily(
             "vcsync_podscheduler_latency_seconds",
             "Time from seeing a Pod to having written its super cluster",

@@ -1,6 +1,7 @@
 """The Pod scheduler's work for one connected tenant: follows its Pods, decides, and writes to them."""
 
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -19,6 +20,8 @@ from vcsync.objects.times import time_text
 from vcsync.podscheduler.accounting import Assign, PodAccounting, Wait
 from vcsync.podscheduler.claims import Claims, claim_assignment, left_behind
 from vcsync.podscheduler.pods import Key, Pod, assignment, read, unschedulable
+from vcsync.podscheduler.promises import PROMISED_SECONDS, Promise, Promises
+from vcsync.scheduling.pods import PodNeeds
 from vcsync.scheduling.shares import PodDecision
 from vcsync.scheduling.snapshot import SuperView
 from vcsync.tenancy.suspension import TENANT_SUSPENDED
@@ -90,6 +93,9 @@ class TenantPods:
         clock: monotonic seconds.
         suspended: returns whether the tenant is suspended, so that its Pods wait for that reason.
         claims: the tenant's claims.
+        version: returns the resourceVersion up to which all changes of Pods have been observed.
+        on_written: called with every promise to a Pod that was created on its super cluster.
+        promise_counts: number of promises by what became of them.
     """
 
     def __init__(  # noqa: PLR0917 - parts, each of its own type
@@ -101,6 +107,9 @@ class TenantPods:
         clock: Callable[[], float] = time.monotonic,
         suspended: Callable[[], bool] = lambda: False,
         claims: Claims | None = None,
+        version: Callable[[], int] = lambda: 0,
+        on_written: Callable[[Promise], None] = lambda _promise: None,
+        promise_counts: Counter[str] | None = None,
     ) -> None:
         self._suspended = suspended
         self._claims = claims or Claims()
@@ -111,6 +120,9 @@ class TenantPods:
         self._add_after = add_after
         self._clock = clock
         self._begun = False
+        self.promises = Promises(self.accounting, clock, self._freed, on_written, promise_counts)
+        self._version = version
+        self._checked: set[str] = set()  # namespaces whose promises are looked at again later
 
     def begin(self) -> None:
         """Enqueue the Pods that need a decision, now that all Pods and shares are counted."""
@@ -120,6 +132,9 @@ class TenantPods:
 
     def observe(self, change: Change) -> None:
         """Count a change of a Pod (in the form of `slim`)."""
+        subject = change.new or change.old
+        if subject is not None:
+            self._seen(subject)
         if change.new is None:
             if change.old is not None and self.accounting.remove(change.old.key):
                 self._freed(change.old.namespace)
@@ -154,9 +169,47 @@ class TenantPods:
         self.claims_may_move()
 
     def wake(self, namespace: str) -> None:
-        """Enqueue the waiting Pods of a namespace that may fit now."""
+        """Enqueue the waiting Pods of a namespace that may fit now, after ending the promises whose time is over."""
+        self._checked.discard(namespace)
+        self.promises.expire(namespace, self._version())
+        self._check_later(namespace)
         for key in self.accounting.fitting(namespace):
             self._add(key, False)
+
+    def promise(self, namespace: str, name: str, needs: PodNeeds) -> Promise | None:
+        """Promise room to a Pod that is about to be created, if it would be placed now.
+
+        The Pod has to wait for its turn if other Pods of its namespace want a place. Slices belong to one namespace of one
+        tenant, so no Pod of another tenant wants the same room.
+
+        Returns:
+            A promise, without a super cluster if the Pod is to wait; None if Pods are not scheduled at present, or the
+            Pod is bound or may not be scheduled.
+        """
+        if not self._begun or self._suspended() or needs.gated or needs.node:
+            return None
+        decision = None
+        if (
+            not needs.claims
+            and self.accounting.decides_at_once(namespace)
+            and not self.promises.waiting(namespace)
+        ):
+            verdict = self.accounting.decide(
+                Pod(namespace, name, "", "", needs, "", "", deleting=False, waiting_message=""), self._views()
+            )
+            decision = verdict.decision if isinstance(verdict, Assign) else None
+        promise = self.promises.make(namespace, name, needs.requests, decision)
+        self._check_later(namespace)
+        return promise
+
+    def _seen(self, pod: Envelope) -> None:
+        """End the promise to a Pod that has been created: it counts itself from now on."""
+        self.promises.seen(pod.uid, pod.labels.get(SUPER_CLUSTER, ""))
+
+    def _check_later(self, namespace: str) -> None:
+        if namespace not in self._checked and namespace in self.promises.standing:
+            self._checked.add(namespace)
+            self._add_after((namespace, ""), PROMISED_SECONDS)
 
     async def schedule(self, key: Key) -> Outcome:
         """Decide on a Pod and write the decision.

@@ -14,8 +14,9 @@ from memory_cluster import MemoryCluster, until
 
 from vcsync.api import names
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
+from vcsync.fairqueue import ObjectName
 from vcsync.kube.errors import Conflict, Forbidden, ServerError, Status, Unauthorized
-from vcsync.kube.resources import EVENTS, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS
+from vcsync.kube.resources import EVENTS, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS
 from vcsync.podscheduler import PodScheduler, leadership
 from vcsync.podscheduler.pods import FINISHED
 from vcsync.tenancy.caches import CACHE_SYNC_SECONDS
@@ -234,7 +235,8 @@ async def test_operators_see_tenants_pool_queues_and_decisions(stage: Stage) -> 
     assert values["vcsync_podscheduler_leading"] == {(): 1.0}
     assert values["vcsync_podscheduler_waiting"] == {(ROOT,): 1.0}
     decisions = values["vcsync_podscheduler_decisions"]
-    assert (set(decisions), decisions["assigned",]) == ({("assigned",), ("waiting",)}, 1.0)
+    outcomes = {("assigned",), ("promised",), ("waiting",)}
+    assert (set(decisions), decisions["assigned",]) == (outcomes, 1.0)
     assert (values["vcsync_podscheduler_queued"], values["vcsync_podscheduler_delayed"]) == (
         {(): 0.0},
         {(): 1.0},
@@ -371,7 +373,7 @@ async def test_items_of_a_tenant_that_is_not_connected_are_skipped(stage: Stage)
         term = scheduler._terms.current
         assert term is not None
         await term._handle("root-nobody", ("shop", "web"))
-        assert (term.counts, list(term.outcomes)) == ({"assigned": 0, "waiting": 0}, [])
+        assert (term.counts, list(term.outcomes)) == ({"assigned": 0, "promised": 0, "waiting": 0}, [])
 
 
 @pytest.mark.parametrize(
@@ -585,3 +587,45 @@ async def test_claims_follow_a_pod_whose_creator_chose_the_node_unless_they_are_
     found = stage.tenant.found(PERSISTENT_VOLUME_CLAIMS, "data", "shop")
     assert found is not None
     assert found["metadata"]["labels"] == {PLACED_LABEL: label or "r1"}
+
+
+SPEC = b'{"containers":[{"name":"c","resources":{"requests":{"cpu":"1"}}}]}'
+
+
+async def test_room_is_promised_to_a_pod_before_it_exists(stage: Stage) -> None:
+    stage.tenant.put(NAMESPACES, "kube-system")
+    async with stage.running() as scheduler:
+        await until(lambda: scheduler.promise("acme", "uid-kube-system", "shop", "probe", SPEC) is not None)
+        promise = scheduler.promise("acme", "uid-kube-system", "shop", "web", SPEC)
+        assert promise is not None
+        assert promise.super_id == "r1"
+        third = scheduler.promise("acme", "uid-kube-system", "shop", "third", SPEC)
+        assert third is not None
+        assert third.super_id == "", "two CPUs are promised already"
+        third.give_back()
+        assert promise.writing("uid-web")
+        promise.written(7)
+        assert scheduler.status()["tenants"][ROOT]["promised"] == 2
+        shown = scheduler.explain_pod(ROOT, "shop", "web")
+        assert shown is not None
+        assert shown["superCluster"] == "r1"
+        [entry] = scheduler.timeline(ROOT, ObjectName(PODS.plural, "shop", "web"))
+        assert "created on super cluster r1" in str(entry)
+        counts = {
+            sample.labels["outcome"]: sample.value
+            for metric in scheduler.metrics()
+            if metric.name == "vcsync_podscheduler_promises"
+            for sample in metric.samples
+        }
+        assert counts == {"placed": 2, "left": 1, "given back": 1, "expired": 0}
+    assert not promise.writing("uid-web"), "promises end with the term"
+    assert scheduler.promise("acme", "uid-kube-system", "shop", "web", SPEC) is None
+
+
+async def test_nothing_is_promised_to_another_control_plane_of_the_same_name(stage: Stage) -> None:
+    stage.tenant.put(NAMESPACES, "kube-system")
+    async with stage.running() as scheduler:
+        await until(lambda: scheduler.promise("acme", "uid-kube-system", "shop", "web", SPEC) is not None)
+        for tenant, uid in (("acme", "uid-other"), ("acme", ""), ("umbrella", "uid-kube-system")):
+            assert scheduler.promise(tenant, uid, "shop", "web", SPEC) is None
+        assert scheduler.promise("acme", "uid-kube-system", "shop", "web", b'{"containers":7}') is None

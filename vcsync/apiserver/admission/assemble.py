@@ -8,6 +8,7 @@ from vcsync.apiserver.admission.framework.configurations import Configurations
 from vcsync.apiserver.admission.framework.plugin import Lookup
 from vcsync.apiserver.admission.framework.settings import Settings
 from vcsync.apiserver.admission.framework.versions import Versions
+from vcsync.apiserver.admission.pod_placement import Placer, PodPlacement
 from vcsync.apiserver.admission.pod_security.plugin import DEFAULT
 from vcsync.apiserver.admission.policy_context import ask_of, policies, readable_params
 from vcsync.apiserver.admission.quotas import QuotaClaims
@@ -41,7 +42,13 @@ class Admissions:
 
 
 def admission(
-    store: Store, rights: Rights, catalogue: Catalogue, reach: Reach, plugins: Settings = DEFAULT
+    store: Store,
+    rights: Rights,
+    catalogue: Catalogue,
+    reach: Reach,
+    plugins: Settings = DEFAULT,
+    *,
+    placer: Placer | None = None,
 ) -> Admissions:
     """Assemble admission.
 
@@ -51,6 +58,7 @@ def admission(
         catalogue: Custom kinds.
         reach: Calls webhooks.
         plugins: Configuration of the plug-ins.
+        placer: Places Pods while they are created. None: no Pod is.
     """
     configurations = Configurations(store)
     webhooks = Webhooks(store, configurations, Versions(catalogue), reach, ask_of(rights))
@@ -63,6 +71,7 @@ def admission(
             of_operator.mutate,
             mutation(chain.mutation(store, rights.decide), enforced.mutate, webhooks),
             rights.check_roles,
+            *(() if placer is None else (PodPlacement(placer, Lookup(store)),)),
         ),
         validate=(
             of_operator.validate,

@@ -13,6 +13,7 @@ from vcsync.api import served
 from vcsync.apimachinery.kinds.core.service_claims import Network
 from vcsync.apiserver.admission.assemble import admission
 from vcsync.apiserver.admission.framework.settings import Settings
+from vcsync.apiserver.admission.pod_placement import Placer
 from vcsync.apiserver.admission.pod_security.plugin import DEFAULT
 from vcsync.apiserver.admission.quotas import QuotaClaims
 from vcsync.apiserver.admission.tenant_policies.status import TenantPolicyStatuses
@@ -182,6 +183,7 @@ def control_plane(
     meter: Meter | None = None,
     grants: GrantIndex | None = None,
     services: Policy = NOTHING,
+    placer: Placer | None = None,
 ) -> ControlPlane:
     """Return the control plane with its usual admission plug-ins and controllers.
 
@@ -199,6 +201,7 @@ def control_plane(
         meter: Counts what tenants use. None: it is not counted.
         grants: The grants between tenants. None: tenants cannot grant permissions to others.
         services: What the operator allows of tenants' Services to which requests for aggregated APIs are forwarded.
+        placer: The Pod scheduler, if it runs in the same process.
     """
     filters, limits = IdentityFilters(identity), limits or Limits()
     catalogue = Catalogue(
@@ -207,7 +210,7 @@ def control_plane(
         of_pool=served.established(served.NETWORKS),
         in_pool=identity.tenants.has_only_virtual_nodes,
     )
-    admitted = admission(store, filters, catalogue, reach, plugins)
+    admitted = admission(store, filters, catalogue, reach, plugins, placer=placer)
     configurations, tenant_policies = admitted.configurations, admitted.tenant_policies
     statuses, placed = (
         TenantPolicyStatuses(store, tenant_policies, now),

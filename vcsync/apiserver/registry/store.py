@@ -30,6 +30,7 @@ from vcsync.apiserver.request.options import DeleteOptions, WriteOptions
 from vcsync.apiserver.request.paging import parse_number
 from vcsync.apiserver.request.resource import Kind
 from vcsync.apiserver.request.scope import Admission, Admit, Operation, Scope
+from vcsync.apiserver.request.tentative import Tentative
 from vcsync.apiserver.storage import assumptions
 from vcsync.apiserver.storage.interface import Compare, Delete, Outcome, Put, Record, Store, too_wide
 from vcsync.process.tasks import retrieve
@@ -124,16 +125,23 @@ class Registry:
 
     async def _create_once(self, scope: Scope, served: Object, options: WriteOptions) -> Written:
         await check_namespace(self.store, scope, served["metadata"].get("generateName") or "")
-        served = await self.admitted(scope, "CREATE", served, None, options)
-        scope.exists = False
-        async with self._turns.turn(scope):
-            return await self._create_in_turn(scope, served, options)
+        try:
+            served = await self.admitted(scope, "CREATE", served, None, options)
+            scope.exists = False
+            async with self._turns.turn(scope):
+                return await self._create_in_turn(scope, served, options)
+        finally:
+            for each in scope.tentative:
+                each.give_back()
+            scope.tentative = []
 
     async def _create_in_turn(self, scope: Scope, served: Object, options: WriteOptions) -> Written:
         for _attempt in range(CLAIM_ATTEMPTS):
             # Another write may take what this one reserves. The next attempt starts from an unchanged copy.
             working = await run_step(scope, lambda: scope.kind.working(copied(served)))
             reserved = await self._prepare_create(scope, working, options)
+            for each in scope.tentative:
+                each.prepare(working)
             key = scope.key(working["metadata"]["name"])
             packed = await self.packed(scope.kind, working)
             if options.dry_run:
@@ -145,6 +153,7 @@ class Registry:
             outcome = await self.commit(
                 (Compare(key, 0), *reserved.compares),
                 (Put(key, packed, self.ttl(scope.kind)), *reserved.operations),
+                scope.tentative,
             )
             if outcome.done:
                 return Written(packed, outcome.revision, created=True)
@@ -466,8 +475,18 @@ class Registry:
                 )
             )
 
-    async def commit(self, compares: Sequence[Compare], operations: Sequence[Put | Delete]) -> Outcome:
+    async def commit(
+        self,
+        compares: Sequence[Compare],
+        operations: Sequence[Put | Delete],
+        tentative: Sequence[Tentative] = (),
+    ) -> Outcome:
         """Commit a transaction. Cancellation does not interrupt it, because what is sent to the store may be written.
+
+        Args:
+            compares: Its conditions.
+            operations: Its changes.
+            tentative: What depends on its outcome.
 
         Raises:
             StatusError: 413, the transaction is too large for the stores.
@@ -479,6 +498,8 @@ class Registry:
             )
         transaction = asyncio.ensure_future(self.store.txn(compares, operations))
         transaction.add_done_callback(retrieve)
+        for each in tentative:
+            each.follow(transaction)
         return await asyncio.shield(transaction)
 
     async def load(self, kind: Kind, record: Record) -> Object:

@@ -9,6 +9,7 @@ from vcsync.apimachinery.resources import collection_key, object_key
 from vcsync.apimachinery.strategy import Context, Object
 from vcsync.apiserver.request.audit_trail import SILENT, Trail
 from vcsync.apiserver.request.resource import Kind
+from vcsync.apiserver.request.tentative import Tentative
 
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
@@ -37,6 +38,7 @@ class Scope:
         size: Bytes of the body, once it has been read.
         stored_size: Bytes of the stored object, once it has been read to be changed.
         exists: Whether the write changes an existing object instead of creating one.
+        tentative: What admission did for the object that is to be created.
     """
 
     tenant: str
@@ -54,6 +56,7 @@ class Scope:
     size: int = 0
     stored_size: int = 0
     exists: bool = False
+    tentative: list[Tentative] = field(default_factory=list)
 
     @property
     def collection(self) -> str:

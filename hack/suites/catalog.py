@@ -79,7 +79,7 @@ SUITES = (
         "`vcsync up` and `vcsync demo`",
         "verify",
         _real("demo", "hollow", "metering_pods", "split", "up", "up_metrics", "up_kubelet_api", "up_kubelet_metrics",
-              "up_proxy", "up_real_super", "up_streams", "up_volumes"),
+              "up_placed_pods", "up_proxy", "up_real_super", "up_streams", "up_volumes"),
         OTHER_TESTS,
         programs=("helm",),
     ),

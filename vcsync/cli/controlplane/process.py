@@ -17,6 +17,7 @@ import msgspec
 import structlog
 
 from vcsync.apiserver.admission.framework.settings import Settings, SettingsError, read
+from vcsync.apiserver.admission.pod_placement import Placer
 from vcsync.apiserver.admission.pod_security.plugin import DEFAULT
 from vcsync.apiserver.assembly.identity import Authentication, Identity
 from vcsync.apiserver.assembly.server import ControlPlane, control_plane
@@ -80,8 +81,15 @@ def serve(settings: ControlPlaneSettings, log_level: str, log_format: str) -> No
     loop.run(until_signalled(run_control_plane(settings, partial(_tell, settings))))
 
 
-async def run_control_plane(settings: ControlPlaneSettings, serving: Callable[[], None]) -> None:
+async def run_control_plane(
+    settings: ControlPlaneSettings, serving: Callable[[], None], placer: Placer | None = None
+) -> None:
     """Serve until cancelled; calls `serving` when it serves and the admin kubeconfig is written.
+
+    Args:
+        settings: its settings.
+        serving: called when it serves.
+        placer: the pod scheduler, if it runs in this process.
 
     Raises:
         FailedError, WrongInputError: it cannot start, or its store is lost; the text says why.
@@ -90,7 +98,7 @@ async def run_control_plane(settings: ControlPlaneSettings, serving: Callable[[]
     endpoint = endpoint_of(settings)
     try:
         async with _store(settings, folder) as store:
-            await _serve(settings, folder, endpoint, store, serving)
+            await _serve(settings, folder, endpoint, store, serving, placer)
     except StoreError as error:
         raise FailedError(str(error)) from error
     except ExceptionGroup as group:
@@ -100,12 +108,13 @@ async def run_control_plane(settings: ControlPlaneSettings, serving: Callable[[]
         raise FailedError(str(refused.exceptions[0])) from group
 
 
-async def _serve(
+async def _serve(  # noqa: PLR0917 - parts, each of its own type
     settings: ControlPlaneSettings,
     folder: DataFolder,
     endpoint: Endpoint,
     store: Store,
     serving: Callable[[], None],
+    placer: Placer | None,
 ) -> None:
     try:
         wanted = Authentication(**dataclasses.asdict(settings.authentication))
@@ -142,6 +151,7 @@ async def _serve(
         streams=settings.streams,
         meter=meter,
         services=settings.webhooks,
+        placer=placer,
         grants=None
         if settings.grants is None
         else GrantIndex(store, identity.tenants, time.time, settings.grants),

@@ -3,10 +3,10 @@
 import asyncio
 import base64
 import binascii
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
@@ -44,6 +44,9 @@ from vcsync.scheduling.slices import DEFAULT_SLICE
 from vcsync.status import TimelineSource
 from vcsync.tenancy.brake import Releases
 from vcsync.tenancy.health import Patience
+
+if TYPE_CHECKING:
+    from vcsync.podscheduler import PodScheduler
 
 IN_FLIGHT_SECONDS = 4.0
 """Seconds that work in progress may take at the end: less than the time after which another instance takes a lost Lease."""
@@ -128,11 +131,11 @@ def make_nsscheduler(settings: Settings) -> MakeRole:
     return make
 
 
-def make_podscheduler(settings: Settings) -> MakeRole:
+def make_podscheduler(settings: Settings) -> "Callable[[], AbstractAsyncContextManager[PodScheduler]]":
     """Return the factory of the pod scheduler."""
 
     @asynccontextmanager
-    async def make() -> AsyncIterator[Role]:
+    async def make() -> AsyncIterator["PodScheduler"]:
         from vcsync.podscheduler import PodScheduler  # noqa: PLC0415  each role loads its own code only
         from vcsync.podscheduler import Settings as Own  # noqa: PLC0415
 

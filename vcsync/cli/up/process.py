@@ -19,12 +19,13 @@ from vcsync.apiserver.operator.folder import DataFolder
 from vcsync.cli.controllers.commands import AUTHORITY
 from vcsync.cli.controlplane.process import SWITCH_SECONDS, endpoint_of
 from vcsync.cli.run import pool_role
-from vcsync.cli.run.roles import Settings, make_nsscheduler, make_podscheduler, make_tenants
+from vcsync.cli.run.roles import Settings, make_nsscheduler, make_tenants
 from vcsync.cli.run.supervision import Keeper
 from vcsync.cli.tenant.embedded import ADMIN_KUBECONFIG
 from vcsync.cli.up import memory as up_memory
 from vcsync.cli.up import roles as up_roles
 from vcsync.cli.up import spaces as up_spaces
+from vcsync.cli.up.placing import LocalPodScheduler
 from vcsync.cli.up.settings import LISTEN_FILE, LOOPBACK, ROLES, Wanted, free_port
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
@@ -123,7 +124,8 @@ async def running(wanted: Wanted, say: Say) -> AsyncIterator[System]:
     async with AsyncExitStack() as stack:
         core = await stack.enter_async_context(Keeper())
         began: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        core.start(up_roles.CONTROL_PLANE, up_roles.make_control_plane(settings, began))
+        podscheduler = LocalPodScheduler()
+        core.start(up_roles.CONTROL_PLANE, up_roles.make_control_plane(settings, began, podscheduler))
         await began
         host, port = settings.listen
         DataFolder.write(
@@ -161,7 +163,7 @@ async def running(wanted: Wanted, say: Say) -> AsyncIterator[System]:
             per_tenant=up_roles.PER_TENANT,
         )
         keeper.start(names.ROLE_NSSCHEDULER, make_nsscheduler(roles))
-        keeper.start(names.ROLE_PODSCHEDULER, make_podscheduler(roles))
+        keeper.start(names.ROLE_PODSCHEDULER, podscheduler.make(roles))
         defaults = {**up_spaces.SPEC, **wanted.members.limits}
         keeper.start(names.ROLE_TENANTS, make_tenants(roles, defaults))
         keeper.start(pool_role.NAME, pool_role.make_pool(roles, keeper))

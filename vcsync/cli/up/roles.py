@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 from prometheus_client.metrics_core import Metric
 
+from vcsync.apiserver.admission.pod_placement import Placer
 from vcsync.apiserver.admission.policies.typechecking import warnings
 from vcsync.cli.controllers.commands import AUTHORITY
 from vcsync.cli.controlplane.kubelet_options import LOOPBACK
@@ -38,16 +39,18 @@ class ControlPlaneRole:
     Args:
         settings: its settings.
         began: done when it serves for the first time.
+        placer: the pod scheduler of this process.
     """
 
-    def __init__(self, settings: ControlPlaneSettings, began: asyncio.Future[None]) -> None:
+    def __init__(self, settings: ControlPlaneSettings, began: asyncio.Future[None], placer: Placer) -> None:
+        self._placer = placer
         self._settings = settings
         self._began = began
         self._serves = False
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        await run_control_plane(self._settings, self._serving)
+        await run_control_plane(self._settings, self._serving, self._placer)
 
     def ready(self) -> tuple[bool, str]:
         """Whether it serves."""
@@ -67,19 +70,22 @@ class ControlPlaneRole:
             self._began.set_result(None)
 
 
-def make_control_plane(settings: ControlPlaneSettings, began: asyncio.Future[None]) -> MakeRole:
+def make_control_plane(
+    settings: ControlPlaneSettings, began: asyncio.Future[None], placer: Placer
+) -> MakeRole:
     """Return the factory of the control plane.
 
     Args:
         settings: its settings.
         began: done when it serves for the first time, or fails with the reason why it cannot. It is restarted
             only if it has served once: a fault at the first start needs the operator.
+        placer: the pod scheduler of this process.
     """
 
     @asynccontextmanager
     async def make() -> AsyncIterator[Role]:
         try:
-            yield ControlPlaneRole(settings, began)
+            yield ControlPlaneRole(settings, began, placer)
         except Exception as error:
             if began.done():
                 raise

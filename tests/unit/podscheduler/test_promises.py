@@ -314,6 +314,17 @@ def test_pods_of_another_namespace_do_not_wait_for_each_other(server):
     assert promise.super_id == "r1"
 
 
+def test_a_flood_of_one_tenant_takes_no_room_and_no_turn_of_another(server):
+    other = Server()
+    other.create("waits", 60)
+    other.deliver_all()
+    flood = [server.promised(f"p{number}", 10) for number in range(50)]
+    assert sum(bool(each.super_id) for each in flood) == 2 * ROOM // 10, "its own slices are full"
+    other.work()
+    assert home(other.objects["waits"]) == "r1"
+    assert [other.promised(name, 40).super_id for name in "abc"] == ["r2", "r2", "r1"]
+
+
 @pytest.mark.parametrize("needs", [{"node": "n.r1"}, {"gated": True}])
 def test_pods_that_are_not_to_be_scheduled_get_no_promise(server, needs):
     assert server.ask("p", **needs) is None

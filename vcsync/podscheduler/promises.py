@@ -23,7 +23,7 @@ class Promise:
         requests: its requests in thousandths.
         decision: the decision; None if there was none.
         until: clock seconds at which the promise ends by itself.
-        uid: the UID under which the Pod is written; empty until then.
+        uid: the UID under which the Pod is written as promised; empty until then.
         revision: the revision at which it was written; 0 until then.
     """
 
@@ -136,12 +136,12 @@ class Promises:
 
     def writing(self, promise: Promise, uid: str) -> bool:
         """See `Promise.writing`."""
+        if self._stands(promise) and promise.until <= self._clock():
+            self._end(promise, "expired")
+        self._by_uid.pop(promise.uid, None)
+        promise.uid = ""
         if not self._stands(promise):
             return False
-        if promise.until <= self._clock():
-            self._end(promise, "expired")
-            return False
-        self._by_uid.pop(promise.uid, None)
         promise.uid = uid
         promise.until = self._clock() + PROMISED_SECONDS
         self._by_uid[uid] = promise
@@ -150,7 +150,7 @@ class Promises:
     def written(self, promise: Promise, revision: int) -> None:
         """See `Promise.written`."""
         promise.revision = revision
-        if promise.super_id:
+        if promise.super_id and promise.uid:
             self._on_written(promise)
         if self._stands(promise):
             promise.until = self._clock() + WRITTEN_SECONDS

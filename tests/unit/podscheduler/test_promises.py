@@ -246,6 +246,8 @@ def test_a_promise_whose_time_is_over_is_not_written(server):
     server.now += PROMISED_SECONDS
     assert not promise.writing("uid-p")
     assert server.used("r1") == 0
+    promise.written(server.create("p", 100))
+    assert server.written == [], "the Pod is placed later, by a decision of its own"
 
 
 def test_a_promise_holds_for_its_write_as_long_again(server):

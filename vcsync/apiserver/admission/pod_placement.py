@@ -119,7 +119,7 @@ def _is_plain(pod: Object) -> bool:
     """Return whether the scheduler decides on a Pod by its requests and node selectors alone.
 
     The scheduler judges a super cluster that the creator named, and a Pod that is bound or may not be scheduled yet, when
-    it sees them. A Pod of another scheduler is treated alike, so that its creator sees it unplaced first.
+    it sees them. It judges a Pod that names another scheduler then, too.
     """
     spec = pod.get("spec") or {}
     named = any(SUPER_CLUSTER in (pod["metadata"].get(part) or {}) for part in MARKED)

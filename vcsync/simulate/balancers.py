@@ -1,4 +1,4 @@
-"""Addresses of load balancers in a hollow cluster: a unique one for each Service of that type. Pure."""
+"""Addresses of load balancers in a hollow cluster: one for each Service of that type, and one for Ingresses. Pure."""
 
 from typing import Any
 
@@ -65,18 +65,28 @@ class Balancers:
             return {"loadBalancer": None} if gone else None
         if there:
             return None
-        address = spec.load_balancer_ip or self._take(service)
+        address = spec.load_balancer_ip or self._take(service.key)
         return {"loadBalancer": {"ingress": [{"ip": address, "ipMode": "VIP"}]}}
 
-    def _take(self, service: Envelope) -> str:
-        number = self._held.get(service.key)
+    def ingress_address(self, network: int) -> str:
+        """Return the address of the ingress controller. Clusters with different `network` have different ones."""
+        number = (int(share(self._seed, "ingress controller") * ALL) + network) % ALL
+        self._taken.add(number)
+        return _text(number)
+
+    def _take(self, key: tuple[str, str]) -> str:
+        number = self._held.get(key)
         if number is None:
-            number = int(share(self._seed, *service.key, "load balancer") * ALL)
+            number = int(share(self._seed, *key, "load balancer") * ALL)
             while number in self._taken and len(self._taken) < ALL:
                 number = (number + 1) % ALL
-            self._held[service.key] = number
+            self._held[key] = number
             self._taken.add(number)
-        return ".".join(str((NETWORK + number) >> shift & 255) for shift in (24, 16, 8, 0))
+        return _text(number)
+
+
+def _text(number: int) -> str:
+    return ".".join(str((NETWORK + number) >> shift & 255) for shift in (24, 16, 8, 0))
 
 
 def _addresses(service: Envelope) -> list[str]:

@@ -26,6 +26,7 @@ from vcsync.simulate.addresses import Addresses
 from vcsync.simulate.balancers import Balancers
 from vcsync.simulate.fitting import Nodes, PodNeeds, Refuses, needs_of
 from vcsync.simulate.fleet import Fleet, pace
+from vcsync.simulate.ingresses import IngressController
 from vcsync.simulate.kubelet import FINISHED, KubeletBehaviour
 from vcsync.simulate.kubelet_server import KubeletServer
 from vcsync.simulate.neighbours import PlacedPods, depends_on_other_pods
@@ -57,7 +58,8 @@ class Settings(Struct, frozen=True):
     """The shape of a hollow cluster.
 
     `beat`: seconds between a node's heartbeats; None: the default. `per_namespace`: maximum number of Pods of one namespace
-    in progress; None: no limit. `network`: its Pods' addresses begin at 10.NETWORK.0.0; clusters of one pool should differ.
+    in progress; None: no limit. `load_balancers`: whether Services and Ingresses get addresses. `network`: its Pods' addresses
+    begin at 10.NETWORK.0.0; clusters of one pool should differ.
     """
 
     nodes: int = 3
@@ -94,6 +96,7 @@ class HollowCluster:
         self._addresses = Addresses(int(milli(settings.shape.pods) / 1000), settings.network)
         self._storage = Storage(client)
         self._balancers = Balancers(settings.behaviour.seed)
+        self._ingresses = IngressController(client, self._balancers.ingress_address(settings.network))
         self._nodes = Nodes()
         self._neighbours = PlacedPods(self._labels_of)
         # Key of a waiting Pod: whether it depends on other Pods.
@@ -139,6 +142,8 @@ class HollowCluster:
             tasks.create_task(self._kubelet_events.run())
             tasks.create_task(self._end_refused())
             tasks.create_task(self._storage.run())
+            if self._settings.load_balancers:
+                tasks.create_task(self._ingresses.run())
             for reflector in reflectors:
                 tasks.create_task(reflector.run())
             for reflector in reflectors:

@@ -89,7 +89,7 @@ _log = structlog.get_logger(__name__)
     "--load-balancers/--no-load-balancers",
     default=True,
     show_default=True,
-    help="Whether Services of type LoadBalancer get addresses.",
+    help="Whether Services of type LoadBalancer, and Ingresses, get addresses.",
 )
 @click.option(
     "--network",

@@ -98,8 +98,8 @@ def restart_namespace_scheduler(pool: Pool) -> None:
     pool.system.start("nsscheduler")
 
 
-def hidden_events(space: Space, body: Json) -> list[Json]:
-    about = f"involvedObject.name%3D{body['metadata']['name']},reason%3DHidden"
+def hidden_events(space: Space, uid: str) -> list[Json]:
+    about = f"involvedObject.uid%3D{uid},reason%3DHidden"
     found = read(space.tenant, f"/api/v1/namespaces/default/events?fieldSelector={about}")
     events: list[Json] = (found or {}).get("items", [])
     return events
@@ -166,7 +166,8 @@ def test_a_tenants_own_class_stays_and_is_told_that_it_hides_one(
     space.apply(own)
     uid = (seen(space, body) or {})["metadata"]["uid"]
     with everywhere(pool, body):
-        [event] = eventually(lambda: hidden_events(space, body))
+        [event] = eventually(lambda: hidden_events(space, uid))
+        assert event["involvedObject"]["kind"] == body["kind"]
         assert "your operator publishes" in event["message"]
         assert (seen(space, body) or {})["metadata"]["uid"] == uid
         assert publishers(space, body) is None

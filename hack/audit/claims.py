@@ -8,8 +8,9 @@ from hack.audit.findings import Finding
 from hack.audit.world import Json, World, annotations, labels, place, super_namespace, uid
 
 CLAIMS = "persistentvolumeclaims"
-_FIELDS = frozenset({"accessModes", "resources", "storageClassName", "volumeMode", "volumeName"})
-"""Fields of a copy; the super cluster's own binder sets `volumeName`."""
+_SOURCES = ("dataSource", "dataSourceRef")
+_FIELDS = frozenset({"accessModes", "resources", "storageClassName", "volumeMode", "volumeName", *_SOURCES})
+"""Fields of a copy; the super cluster's own binder sets `volumeName`, and its API server copies one source to the other."""
 _SET_ON_BOTH_SIDES = (
     *keys.OUR_DOMAINS,
     "pv.kubernetes.io/",
@@ -40,6 +41,11 @@ def _differences(source: Json | None, copy: Json) -> Iterator[tuple[str, str, An
     spec = copy.get("spec") or {}
     for field in sorted(spec.keys() - _FIELDS):
         yield "stale", f"spec.{field}", None, spec[field]
+    named = source["spec"].get("dataSource") or source["spec"].get("dataSourceRef")
+    for field in _SOURCES:
+        found = spec.get(field)
+        if found is not None and _claim_named(found) != (_claim_named(named) or None):
+            yield "stale", f"spec.{field}", named, found
     wanted = source["spec"].get("storageClassName")
     if spec.get("storageClassName") != wanted:
         yield "stale", "spec.storageClassName", wanted, spec.get("storageClassName")
@@ -50,3 +56,10 @@ def _differences(source: Json | None, copy: Json) -> Iterator[tuple[str, str, An
         for key in sorted(theirs.keys() & ours.keys()):
             if not key.startswith(_SET_ON_BOTH_SIDES):
                 yield "stale", f"metadata.{field}[{key}]", None, ours[key]
+
+
+def _claim_named(source: Json | None) -> str:
+    """Return the claim of the same namespace that a data source names; "" for every other source."""
+    found = source or {}
+    foreign = found.get("apiGroup") or found.get("namespace") or found.get("kind") != "PersistentVolumeClaim"
+    return "" if foreign else str(found.get("name", ""))

@@ -1,6 +1,6 @@
 """A tenant's PersistentVolumeClaims as the Pod scheduler sees them, and its decisions that are not written yet. Pure."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ from vcsync.api.provisioning import (
     all_provisioning,
     provisioning_annotation,
 )
+from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS
 from vcsync.objects.envelope import Envelope, decode
 from vcsync.scheduling.claims import ClaimNeed
 from vcsync.scheduling.snapshot import Health, SuperView
@@ -22,9 +23,18 @@ from vcsync.scheduling.snapshot import Health, SuperView
 LOST = "Lost"
 
 
+class _Source(Struct, gc=False, rename="camel"):
+    api_group: str | None = None
+    kind: str = ""
+    name: str = ""
+    namespace: str | None = None
+
+
 class _Spec(Struct, gc=False, rename="camel"):
     storage_class_name: str | None = None
     volume_name: str = ""
+    data_source: _Source | None = None
+    data_source_ref: _Source | None = None
 
 
 class _Status(Struct, gc=False):
@@ -37,6 +47,8 @@ class _Record(Struct, frozen=True, gc=False, array_like=True):
     phase: str
     said: dict[str, Provisioning] = {}
     """What super clusters say about the claim, by id."""
+    source: str = ""
+    """Name of the claim that it is a clone of."""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -60,9 +72,46 @@ def slim_claim(claim: Envelope) -> Envelope:
                 spec.volume_name,
                 status.phase,
                 all_provisioning(claim.annotations),
+                _source_name(spec),
             )
         ),
     )
+
+
+def _source_name(spec: _Spec) -> str:
+    """Return the claim that a claim is a clone of; empty for every other source, which the syncer refuses."""
+    source = spec.data_source or spec.data_source_ref
+    if source is None or source.api_group or source.namespace or source.kind != PERSISTENT_VOLUME_CLAIMS.kind:
+        return ""
+    return source.name
+
+
+class Clones:
+    """The claims of one tenant that are clones, by their source."""
+
+    def __init__(self) -> None:
+        self._of: dict[tuple[str, str], set[str]] = {}
+
+    def observe(self, old: Envelope | None, new: Envelope | None) -> None:
+        """Take a change of a claim, in the form of `slim_claim`."""
+        before, after = _source(old), _source(new)
+        if before == after:
+            return
+        if old is not None and before:
+            clones = self._of[old.namespace, before]
+            clones.discard(old.name)
+            if not clones:
+                del self._of[old.namespace, before]
+        if new is not None and after:
+            self._of.setdefault((new.namespace, after), set()).add(new.name)
+
+    def of(self, namespace: str, name: str) -> tuple[str, ...]:
+        """Return the names of the clones of a claim."""
+        return tuple(self._of.get((namespace, name), ()))
+
+
+def _source(claim: Envelope | None) -> str:
+    return _decode(claim.spec).source if claim is not None else ""
 
 
 def left_behind(claim: Envelope, super_id: str) -> str:
@@ -120,7 +169,8 @@ class Claims:
         """
         if unread := self._unread():
             return tuple(ClaimNeed(name, problem=unread) for name in named)
-        return tuple(self._need(name, self._find(namespace, name), views) for name in named)
+        wanted = tuple(named)
+        return tuple(self._need(name, self._find(namespace, name), views, wanted) for name in wanted)
 
     def unassigned(self, namespace: str, named: Iterable[str], super_id: str) -> list[Envelope]:
         """Return the claims that do not name a super cluster in their label yet."""
@@ -142,7 +192,9 @@ class Claims:
             else:
                 self._assumed.pop(claim.uid, None)
 
-    def _need(self, name: str, claim: Envelope | None, views: Mapping[str, SuperView]) -> ClaimNeed:
+    def _need(
+        self, name: str, claim: Envelope | None, views: Mapping[str, SuperView], together: Container[str]
+    ) -> ClaimNeed:
         if claim is None:
             return ClaimNeed(name, problem=f'persistentvolumeclaim "{name}" not found')
         if claim.deleting:
@@ -159,12 +211,22 @@ class Claims:
         home = self._home(claim, record, views)
         if not home and not record.storage_class:
             return ClaimNeed(name, problem=f"claim {name} has no StorageClass; use a published one")
-        leaving = not record.volume and record.said.get(home, NOTHING).state == RETURNING
-        problem = (
-            f"claim {name} is leaving super cluster {home}, which cannot provision it" if leaving else ""
-        )
+        problem = source = ""
+        if not record.volume and record.said.get(home, NOTHING).state == RETURNING:
+            problem = f"claim {name} is leaving super cluster {home}, which cannot provision it"
+        elif not home and record.source and record.source not in together:
+            source = self._source_home(claim.namespace, record.source, views)
+            if not source:
+                problem = (
+                    f"claim {name} is a clone of claim {record.source}, which is on no super cluster yet"
+                )
         returns = {super_id: said.returns for super_id, said in record.said.items() if said.returns}
-        return ClaimNeed(name, home, record.storage_class, problem, returns)
+        return ClaimNeed(name, home, record.storage_class, problem, returns, source=source)
+
+    def _source_home(self, namespace: str, name: str, views: Mapping[str, SuperView]) -> str:
+        """Return the super cluster that has the source of a clone; empty if none does, or the source is being deleted."""
+        found = self._find(namespace, name)
+        return "" if found is None or found.deleting else self._home(found, _decode(found.spec), views)
 
     def _home(self, claim: Envelope, record: _Record, views: Mapping[str, SuperView]) -> str:
         """Return the super cluster that has a claim or is to have it; empty if none does yet."""

@@ -22,7 +22,7 @@ from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS
 from vcsync.objects.envelope import Envelope, strip
 from vcsync.objects.quantity import InvalidQuantity
-from vcsync.podscheduler.claims import Claims, slim_claim
+from vcsync.podscheduler.claims import Claims, Clones, slim_claim
 from vcsync.podscheduler.pods import FINISHED, Key, slim
 from vcsync.podscheduler.promises import Promise
 from vcsync.podscheduler.settings import Settings
@@ -89,6 +89,7 @@ class TenantSession:
             on_written=partial(leadership.written, key),
             promise_counts=leadership.promise_counts,
         )
+        self._clones = Clones()
         self._holders: dict[str, frozenset[str]] = {}
 
     def hold(self, namespace: str, super_ids: frozenset[str]) -> None:
@@ -130,8 +131,10 @@ class TenantSession:
 
     def _claim_changed(self, change: Change) -> None:
         claim = change.new or change.old
+        self._clones.observe(change.old, change.new)
         if claim is not None:
-            self.pods.claim_changed(claim.namespace, claim.name)
+            for name in (claim.name, *self._clones.of(claim.namespace, claim.name)):
+                self.pods.claim_changed(claim.namespace, name)
 
     def _observe(self, change: Change) -> None:
         self.pods.observe(change)

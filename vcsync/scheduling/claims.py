@@ -17,6 +17,7 @@ class ClaimNeed(Struct, frozen=True, gc=False):
         storage_class: its StorageClass.
         problem: why no super cluster can serve it; empty if one may.
         returns: super cluster -> how often it has given the claim back, because it could not provision it.
+        source: super cluster that has the claim of which this one is to be a clone; empty if it is not one.
         most_returns: number of returns above which a super cluster is refused; None for any.
     """
 
@@ -26,6 +27,7 @@ class ClaimNeed(Struct, frozen=True, gc=False):
     problem: str = ""
     returns: Mapping[str, int] = {}
     most_returns: int | None = None
+    source: str = ""
 
 
 def steps(claims: Sequence[ClaimNeed]) -> list[tuple[ClaimNeed, ...]]:
@@ -56,11 +58,18 @@ def _refusal(claim: ClaimNeed, super_id: str, view: SuperView | None) -> str:
     if claim.super_id:
         at_home = claim.super_id == super_id
         return "" if at_home else f"claim {claim.name} is on super cluster {claim.super_id}"
+    if claim.source and claim.source != super_id:
+        return f"claim {claim.name} is a clone of one on super cluster {claim.source}"
+    return _unable(claim, super_id, view)
+
+
+def _unable(claim: ClaimNeed, super_id: str, view: SuperView | None) -> str:
+    """Return why a super cluster cannot provision a claim; empty if it may be able to."""
     if view is not None and view.health is Health.LOST:
         return f"cannot provision claim {claim.name} while it is lost"
-    if view is not None and view.publishes(claim.storage_class):
-        returns = claim.returns.get(super_id, 0)
-        if claim.most_returns is None or returns <= claim.most_returns:
-            return ""
-        return f"could not provision claim {claim.name} ({returns} times)"
-    return f"does not publish StorageClass {claim.storage_class} of claim {claim.name}"
+    if view is None or not view.publishes(claim.storage_class):
+        return f"does not publish StorageClass {claim.storage_class} of claim {claim.name}"
+    returns = claim.returns.get(super_id, 0)
+    if claim.most_returns is None or returns <= claim.most_returns:
+        return ""
+    return f"could not provision claim {claim.name} ({returns} times)"

@@ -15,6 +15,8 @@ from vcsync.api import names
 
 PROVISIONER = "disks.example.com"
 SECRET_PATH = "/srv/disks-of-the-operator"
+CLONE_OF = "disks.example.com/clone-of"
+"""Annotation on a volume of the operator: the volume that it is a clone of."""
 _LOOK_SECONDS = 0.2
 
 
@@ -74,12 +76,18 @@ class Provisioner:
         if spec["storageClassName"] in self.broken:
             self._report_failure(claim)
             return
+        annotations = {"pv.kubernetes.io/provisioned-by": PROVISIONER}
+        if (source := spec.get("dataSource")) is not None:
+            found = self._volume_of(metadata["namespace"], source)
+            if not found:
+                return
+            annotations[CLONE_OF] = found
         volume = {
             "apiVersion": "v1",
             "kind": "PersistentVolume",
             "metadata": {
                 "name": f"disk-{metadata['uid']}",
-                "annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER},
+                "annotations": annotations,
             },
             "spec": {
                 "capacity": spec["resources"]["requests"],
@@ -97,6 +105,14 @@ class Provisioner:
             },
         }
         self._cluster.call("POST", "/api/v1/persistentvolumes", volume)
+
+    def _volume_of(self, namespace: str, source: dict[str, Any]) -> str:
+        """Return the volume of a claim by its name, as provisioners look for the source of a clone; "" if it has none."""
+        assert source["kind"] == "PersistentVolumeClaim"
+        code, found = self._cluster.call(
+            "GET", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{source['name']}"
+        )
+        return str(found["spec"].get("volumeName", "")) if code == 200 else ""
 
     def _report_failure(self, claim: dict[str, Any]) -> None:
         """Report that a claim cannot be provisioned, as an external provisioner does: one Event with a growing count."""

@@ -196,8 +196,8 @@ def test_an_ephemeral_volume_ends_with_its_pod(shop: Space) -> None:
     [
         ("selector", {"matchLabels": {"owner": "umbrella"}}),
         ("volumeName", "disk-of-umbrella"),
-        ("dataSource", {"kind": "PersistentVolumeClaim", "name": "other"}),
-        ("dataSourceRef", {"kind": "PersistentVolumeClaim", "name": "other"}),
+        ("dataSource", {"kind": "VolumeSnapshot", "name": "other", "apiGroup": "snapshot.storage.k8s.io"}),
+        ("dataSourceRef", {"kind": "Import", "name": "other", "apiGroup": "cdi.example.com"}),
     ],
 )
 def test_fields_that_name_volumes_of_the_cluster_are_refused(shop: Space, field: str, value: Any) -> None:

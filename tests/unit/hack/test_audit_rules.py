@@ -919,6 +919,25 @@ def with_claim() -> Draft:
     return draft
 
 
+@pytest.mark.parametrize("field", ["dataSource", "dataSourceRef"])
+@pytest.mark.parametrize(
+    ("named", "rules"),
+    [
+        ({"kind": "PersistentVolumeClaim", "name": "data"}, []),
+        ({"kind": "PersistentVolumeClaim", "name": "data", "apiGroup": None}, []),
+        ({"kind": "PersistentVolumeClaim", "name": "other"}, ["stale"]),
+        ({"kind": "PersistentVolumeClaim", "name": "data", "namespace": "umbrella"}, ["stale"]),
+        ({"kind": "VolumeSnapshot", "name": "data"}, ["stale"]),
+    ],
+)
+def test_a_clone_has_the_source_that_the_tenant_named(field: str, named: Json, rules: list[str]) -> None:
+    draft = with_claim()
+    source = draft.find(ACME, "persistentvolumeclaims", "data")
+    source["spec"]["dataSource"] = {"kind": "PersistentVolumeClaim", "name": "data", "apiGroup": None}
+    copy_of_claim(draft)["spec"][field] = named
+    assert [found.rule for found in audit(draft.world())] == rules
+
+
 def copy_of_claim(draft: Draft) -> Json:
     return draft.find("r1", "persistentvolumeclaims", "data")
 
@@ -934,6 +953,11 @@ def test_a_claim_is_on_one_super_cluster() -> None:
     ("spoil", "rule", "field"),
     [
         (lambda found: found["spec"].update(dataSource={"name": "x"}), "stale", "spec.dataSource"),
+        (
+            lambda found: found["spec"].update(dataSource={"kind": "PersistentVolumeClaim", "name": "x"}),
+            "stale",
+            "spec.dataSource",
+        ),
         (lambda found: found["spec"].update(storageClassName="p"), "stale", "spec.storageClassName"),
         (lambda found: found["metadata"]["labels"].update(app="db"), "stale", "metadata.labels[app]"),
         (

@@ -10,7 +10,7 @@ from vcsync.api.names import PROVISIONING_PREFIX, SUPER_CLUSTER, volume_name
 from vcsync.api.specs import PublishedStorageClass
 from vcsync.objects.envelope import Envelope, parse
 from vcsync.podscheduler.accounting import Assign, PodAccounting, Wait
-from vcsync.podscheduler.claims import Claims, claim_assignment, left_behind, slim_claim
+from vcsync.podscheduler.claims import Claims, Clones, claim_assignment, left_behind, slim_claim
 from vcsync.podscheduler.pods import Pod, slim
 from vcsync.scheduling.pods import PodNeeds, pod_needs
 from vcsync.scheduling.snapshot import Health, SuperView
@@ -329,3 +329,81 @@ def test_pods_with_claims_that_are_not_bound_are_known(world: World) -> None:
     assert world.accounting.with_claims() == [first]
     assert world.accounting.with_claims(NS) == [first]
     assert world.accounting.with_claims("other") == []
+
+
+# --- Clones ---
+
+SOURCE = {"kind": "PersistentVolumeClaim", "name": "data"}
+
+
+@pytest.mark.parametrize("field", ["dataSource", "dataSourceRef"])
+@pytest.mark.parametrize("bound", [False, True])
+def test_a_clone_goes_where_its_source_is(world: World, field: str, bound: bool) -> None:
+    world.claim("data", label="r2", **({"volumeName": volume_name("uid-data")} if bound else {}))
+    world.claim("copy", **{field: SOURCE})
+    assert world.decided(world.pod("copy")) == "r2"
+
+
+def test_a_clone_of_a_claim_that_is_nowhere_yet_waits(world: World) -> None:
+    world.claim("copy", dataSource=SOURCE)
+    pod = world.pod("copy")
+    message = "claim copy is a clone of claim data, which is on no super cluster yet"
+    assert message in world.decided(pod)
+    world.claim("data")
+    assert message in world.decided(pod)
+    world.claim("data", label="r1", metadata={"deletionTimestamp": "2026-05-01T12:00:00Z"})
+    assert message in world.decided(pod)
+    world.claim("data", label="r2")
+    assert world.decided(pod) == "r2"
+
+
+def test_a_clone_and_its_source_in_one_pod_begin_together(world: World) -> None:
+    world.claim("data", "slow")
+    world.claim("copy", dataSource=SOURCE)
+    assert world.decided(world.pod("copy", "data")) == "r2"
+
+
+def test_a_clone_needs_its_class_where_its_source_is(world: World) -> None:
+    world.claim("data", label="r1")
+    world.claim("copy", "slow", dataSource=SOURCE)
+    message = world.decided(world.pod("copy"))
+    assert "r1: does not publish StorageClass slow of claim copy" in message
+    assert "r2: claim copy is a clone of one on super cluster r1" in message
+
+
+def test_a_clone_that_is_assigned_does_not_look_at_its_source(world: World) -> None:
+    world.claim("copy", label="r1", dataSource=SOURCE)
+    assert world.decided(world.pod("copy")) == "r1"
+
+
+def test_claims_that_are_clones_of_each_other_wait(world: World) -> None:
+    world.claim("copy", dataSource=SOURCE)
+    world.claim("data", dataSource={**SOURCE, "name": "copy"})
+    assert "which is on no super cluster yet" in world.decided(world.pod("copy"))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"kind": "VolumeSnapshot", "name": "data", "apiGroup": "snapshot.storage.k8s.io"},
+        {**SOURCE, "namespace": "other"},
+        {**SOURCE, "apiGroup": "example.com"},
+    ],
+)
+def test_other_sources_are_left_to_the_syncer_to_refuse(world: World, source: dict[str, str]) -> None:
+    world.claim("copy", dataSourceRef=source)
+    assert world.decided(world.pod("copy")) == "r1"
+
+
+def test_the_clones_of_a_claim_are_known(world: World) -> None:
+    clones = Clones()
+    first = world.claim("first", dataSource=SOURCE)
+    second = world.claim("second", dataSource=SOURCE)
+    for each in (first, second, world.claim("data")):
+        clones.observe(None, each)
+    assert set(clones.of(NS, "data")) == {"first", "second"}
+    clones.observe(first, world.claim("first"))
+    clones.observe(second, second)
+    assert clones.of(NS, "data") == ("second",)
+    clones.observe(second, None)
+    assert clones.of(NS, "data") == ()

@@ -324,3 +324,56 @@ async def test_a_copy_that_is_still_used_keeps_the_claim() -> None:
         assert not stage.is_given_back()
         stage.below.remove(PERSISTENT_VOLUME_CLAIMS, "data", PLACE)
         await until(stage.is_given_back)
+
+
+async def test_a_claim_without_volume_leaves_as_soon_as_its_class_is_no_longer_published() -> None:
+    stage = Failing()
+    stage.claim()
+    async with stage.running():
+        await until(stage.copy)
+        stage.below.remove(STORAGE_CLASSES, "fast")
+        await until(stage.is_given_back)
+        assert stage.copy() is None
+        assert not stage.metadata().get("annotations")
+
+
+async def test_a_clone_waits_for_the_copy_of_its_source() -> None:
+    stage = Shop()
+    stage.publish("fast")
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": "fast",
+        "dataSource": {"kind": "PersistentVolumeClaim", "name": "data"},
+    }
+    metadata = {"uid": "uid-of-clone", "labels": {names.SUPER_CLUSTER: "r1"}}
+    stage.tenant.put(PERSISTENT_VOLUME_CLAIMS, "clone", "shop", metadata=metadata, spec=spec)
+    async with stage.running() as syncer:
+        await until(lambda: "of which it is a clone" in str(list(syncer.status()["tenants"])))
+        assert stage.here(PERSISTENT_VOLUME_CLAIMS, "clone") is None
+        stage.claim()
+        found = await until(lambda: stage.here(PERSISTENT_VOLUME_CLAIMS, "clone"))
+        assert found["spec"]["dataSource"] == spec["dataSource"]
+        below = stage.copy()
+        assert below is not None
+        assert found["metadata"]["annotations"][names.SOURCE_UID] == below["metadata"]["uid"]
+
+
+async def test_a_claim_whose_name_the_operator_uses_is_reported_and_can_be_placed_elsewhere() -> None:
+    stage = Shop()
+    async with stage.running():
+        await until(lambda: stage.here(NAMESPACES, PLACE, ""))
+        stage.below.put(PERSISTENT_VOLUME_CLAIMS, "data", PLACE, spec={}, status={"phase": "Bound"})
+        stage.claim()
+        await until(lambda: "NameTaken" in str(stage.tenant.all(EVENTS)))
+        found = stage.tenant.found(PERSISTENT_VOLUME_CLAIMS, "data", "shop")
+        assert found is not None
+        found["metadata"]["labels"] = {names.SUPER_CLUSTER: "r2"}
+        stage.tenant.put(PERSISTENT_VOLUME_CLAIMS, "data", "shop", **found)
+
+        def released() -> bool:
+            now = stage.tenant.found(PERSISTENT_VOLUME_CLAIMS, "data", "shop") or {"metadata": {}}
+            return not now["metadata"].get("annotations")
+
+        await until(released)
+    assert stage.copy() is not None

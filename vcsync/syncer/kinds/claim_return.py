@@ -26,10 +26,12 @@ from vcsync.api.provisioning import (
 from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES
 from vcsync.objects.envelope import Envelope, decode
 from vcsync.published.storage_class import provisioning_seconds
+from vcsync.syncer.kinds import claim_source
 from vcsync.syncer.kinds.plan import (
     Action,
     ConfirmAbsent,
     Delete,
+    Dependency,
     Notify,
     Patch,
     Plan,
@@ -49,7 +51,6 @@ _ELSEWHERE_SECONDS: Final = 30.0
 class _Spec(Struct, frozen=True, gc=False, rename="camel"):
     storage_class_name: str = ""
     volume_name: str = ""
-    data_source: Any = None
 
 
 class _Status(Struct, frozen=True, gc=False):
@@ -135,8 +136,8 @@ def may_be_elsewhere(v: Envelope, context: TenantContext) -> Wait | None:
     return None
 
 
-def without_volume(v: Envelope, p: Envelope, context: TenantContext, view: View) -> Plan | None:
-    """Return the plan for a copy that has no volume, if it is to be removed or watched; None if it just waits.
+def without_volume(v: Envelope, p: Envelope, context: TenantContext, view: View) -> Plan:
+    """Return the plan for a copy that has no volume: it is removed, or waits for the volume.
 
     Args:
         v: the tenant's claim.
@@ -145,30 +146,37 @@ def without_volume(v: Envelope, p: Envelope, context: TenantContext, view: View)
         view: the caches.
     """
     said = said_here(v, context)
-    if v.labels.get(names.SUPER_CLUSTER, "") not in ("", context.super_id) or said.state == RETURNING:
+    leaves = v.labels.get(names.SUPER_CLUSTER, "") not in ("", context.super_id) or said.state == RETURNING
+    clone = bool(claim_source.source_name(p))
+    if leaves or (clone and claim_source.is_swapped(v, p, context, view)):
         return Plan((remove_copy(p),))
     if said.state != REQUESTED:
         return Plan(say(v, replace(said, state=REQUESTED), context))
+    if clone:
+        # No other super cluster has the source, so the claim stays. A source that changes wakes it.
+        reason = f"waits in super cluster {context.super_id} for its volume, a clone"
+        return Plan(wait=Wait(reason, claim_source.dependencies(v, context)))
     spec = decode(p.spec, _Spec)
-    if spec.data_source is not None:
-        return None  # no other super cluster has the source
     found = view.super(STORAGE_CLASSES, "", spec.storage_class_name)
     if found is None:
         why = f"does not publish StorageClass {spec.storage_class_name} any more"
         return _give_back(v, _NOT_PUBLISHED, why, context)
-    failed_for = view.provisioning_failed_for(p.uid)
-    return None if failed_for is None else _failing(v, failed_for, found, context)
+    return _provisioning(v, view.provisioning_failed_for(p.uid), found, context)
 
 
-def _failing(v: Envelope, failed_for: float, storage_class: Envelope, context: TenantContext) -> Plan:
+def _provisioning(
+    v: Envelope, failed_for: float | None, storage_class: Envelope, context: TenantContext
+) -> Plan:
+    here = f"super cluster {context.super_id}"
+    on = (Dependency("super", STORAGE_CLASSES, "", storage_class.name),)
+    if failed_for is None:
+        return Plan(wait=Wait(f"{here} has not provisioned a volume yet", on))
     if said_here(v, context).returns >= MOST_RETURNS:
-        return Plan(
-            wait=Wait(f"super cluster {context.super_id} fails to provision a volume, and tries again")
-        )
+        return Plan(wait=Wait(f"{here} fails to provision a volume, and tries again", on))
     patience = provisioning_seconds(storage_class)
     if failed_for < patience:
-        message = f"super cluster {context.super_id} fails to provision a volume; it gives the claim back after {patience:g} s"
-        return Plan(wait=Wait(message, after=patience - failed_for))
+        message = f"{here} fails to provision a volume; it gives the claim back after {patience:g} s"
+        return Plan(wait=Wait(message, on, after=patience - failed_for))
     return _give_back(v, _FAILED, f"could not provision a volume within {patience:g} s", context)
 
 

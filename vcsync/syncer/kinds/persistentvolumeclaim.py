@@ -21,7 +21,7 @@ from vcsync.kube.resources import (
 )
 from vcsync.objects.envelope import Envelope, decode, untyped
 from vcsync.objects.quantity import milli
-from vcsync.syncer.kinds import claim_resize, claim_return, metadata, persistentvolume
+from vcsync.syncer.kinds import claim_resize, claim_return, claim_source, metadata, persistentvolume
 from vcsync.syncer.kinds.persistentvolume import STORAGE
 from vcsync.syncer.kinds.plan import (
     EMPTY,
@@ -43,8 +43,6 @@ VOLUME_LOST: Final = "VolumeLost"
 
 _REFUSED: Final = {
     "selector": "it selects volumes of the cluster, which are not yours",
-    "dataSource": "clones and snapshots are not supported",
-    "dataSourceRef": "clones and snapshots are not supported",
     "volumeAttributesClassName": "classes of volume attributes are not published",
 }
 """Fields of a claim's spec that refer to objects by names of the tenant's control plane, and why they are refused."""
@@ -96,12 +94,16 @@ def _without_copy(v: Envelope, context: TenantContext, view: View) -> Plan:
         message = "; ".join(reasons)
         return Plan((Notify("Warning", metadata.POLICY_REFUSED, message),), Wait(message))
     wait = _class_wait(spec.storage_class_name, context, view)
-    if said.state == RETURNING or (said.may_have_copy and wait is not None):
+    follows = claim_source.is_elsewhere(v, context, view)
+    if said.state == RETURNING or follows or (said.may_have_copy and wait is not None):
         return Plan(claim_return.release(v, context))
     wait = (
-        wait or metadata.super_namespace_wait(v, context, view) or claim_return.may_be_elsewhere(v, context)
+        wait
+        or metadata.super_namespace_wait(v, context, view)
+        or claim_return.may_be_elsewhere(v, context)
+        or claim_source.source_wait(v, context, view)
     )
-    return Plan(wait=wait) if wait is not None else Plan(_creation(v, said, context))
+    return Plan(wait=wait) if wait is not None else Plan(_creation(v, said, context, view))
 
 
 def _assigned_elsewhere(v: Envelope, context: TenantContext) -> Plan:
@@ -121,8 +123,11 @@ def _class_wait(name: str, context: TenantContext, view: View) -> Wait | None:
     )
 
 
-def _creation(v: Envelope, said: Provisioning, context: TenantContext) -> tuple[Action, ...]:
+def _creation(v: Envelope, said: Provisioning, context: TenantContext, view: View) -> tuple[Action, ...]:
     body = _body(v, context)
+    source = claim_source.source_copy(v, context, view) if claim_source.source_name(v) else None
+    if source is not None:
+        body["metadata"]["annotations"][names.SOURCE_UID] = source.uid
     # The annotation comes first. Without it the Pod scheduler and other syncers may rely on there being no copy.
     requested = claim_return.say(v, replace(said, state=REQUESTED), context)
     return (*requested, Create("super", PERSISTENT_VOLUME_CLAIMS, body["metadata"]["namespace"], body))
@@ -145,11 +150,16 @@ def _bound_without_copy(v: Envelope, volume: str, context: TenantContext) -> Pla
 
 def refusals(spec: dict[str, Any]) -> list[str]:
     """Return the refusals of a claim's spec: the path of the field, the reason and the remedy."""
-    return [
+    found = [
         f"spec.{field} is not allowed here: {why}; remove it"
         for field, why in _REFUSED.items()
         if spec.get(field) is not None
     ]
+    for field in claim_source.FIELDS:
+        source = spec.get(field)
+        if source is not None and (why := claim_source.refusal(source)):
+            found.append(f"spec.{field} is not allowed here: {why}")
+    return found
 
 
 def _body(v: Envelope, context: TenantContext) -> dict[str, Any]:
@@ -164,6 +174,7 @@ def _body(v: Envelope, context: TenantContext) -> dict[str, Any]:
         "resources": {"requests": {STORAGE: _requested(v)}},
         "storageClassName": spec["storageClassName"],
         "volumeMode": spec.get("volumeMode") or persistentvolume.FILESYSTEM,
+        **claim_source.data_source(v),
     }
     return {
         "apiVersion": PERSISTENT_VOLUME_CLAIMS.api_version,
@@ -191,11 +202,11 @@ def _both(v: Envelope, p: Envelope, context: TenantContext, view: View) -> Plan:
     assigned = v.labels.get(names.SUPER_CLUSTER, "")
     actions = [*_down(v, p, context)]
     wait = None
-    unbound = claim_return.is_unbound(p) and not decode(v.spec, _Spec).volume_name and not v.deleting
-    if unbound and (leaves := claim_return.without_volume(v, p, context, view)) is not None:
-        if leaves.actions:
-            return leaves
-        wait = leaves.wait
+    if claim_return.is_unbound(p) and not decode(v.spec, _Spec).volume_name and not v.deleting:
+        unbound = claim_return.without_volume(v, p, context, view)
+        if unbound.actions:
+            return unbound
+        wait = unbound.wait
     if bound:
         described = persistentvolume.describe(v, p, context, view)
         actions += described.actions

@@ -96,9 +96,7 @@ def test_a_condition_that_the_tenant_forges_is_replaced(bench: Bench) -> None:
 
 def test_a_list_of_conditions_is_written_only_over_the_version_that_was_read(bench: Bench) -> None:
     bound(bench)
-    bench.edit(
-        "super", PERSISTENT_VOLUME_CLAIMS, "data", {"status": {"conditions": [condition("Resizing")]}}
-    )
+    bench.edit("super", PERSISTENT_VOLUME_CLAIMS, "data", {"status": {"conditions": [condition("Resizing")]}})
     [patch] = bench.plan(KIND, "shop", "data").actions
     assert isinstance(patch, Patch)
     version = bench.get("tenant", PERSISTENT_VOLUME_CLAIMS, "data")["metadata"]["resourceVersion"]

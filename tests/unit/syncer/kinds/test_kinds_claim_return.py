@@ -60,13 +60,14 @@ def test_a_claim_says_that_there_may_be_a_copy_before_there_is_one(bench: Bench)
 
 def test_failures_are_waited_out_first(bench: Bench) -> None:
     pending(bench)
-    assert plan(bench).wait is None
+    assert reason(plan(bench)) == "super cluster r1 has not provisioned a volume yet"
     fail(bench, 100)
     found = plan(bench)
     assert not found.actions
     assert "gives the claim back after 300 s" in reason(found)
     assert found.wait is not None
     assert found.wait.after == PATIENCE - 100
+    assert [(each.resource, each.name) for each in found.wait.on] == [(STORAGE_CLASSES, "fast")]
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("20", 20), ("-5", 0), ("soon", 300), ("1e3", 300)])

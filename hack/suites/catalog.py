@@ -118,6 +118,10 @@ SUITES = (
         "pool-mixed", "the pool with hollow super clusters alone", "verify", (POOL,), environment=MIXED, programs=("helm",),
     ),
     Suite(
+        "rest", "five quiet minutes of a settled pool of three super clusters", "verify", (f"{POOL}/test_rest.py",),
+        environment={"VCSYNC_SUPER_CLUSTERS": "3", "VCSYNC_QUIET_SECONDS": "300"},
+    ),
+    Suite(
         "node", "super clusters with real kubelets", "verify", ("tests/real/node",), OTHER_TESTS,
         programs=(*NODE, "kubectl-spdy", "metrics-server", "e2e.test"),
     ),

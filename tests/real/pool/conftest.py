@@ -47,7 +47,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     if hollow:
         embedded += ["meta", "super"] if embedded else ["super"]
     bed = TestBed(
-        supers=2,
+        supers=int(os.environ.get("VCSYNC_SUPER_CLUSTERS", "2")),
         nodes=2,
         tenants=("acme", "umbrella"),
         directory=directory / "bed",

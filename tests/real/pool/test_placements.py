@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import time
-from collections import Counter
 
 import pytest
 from pool_kit import (
@@ -25,11 +22,9 @@ from pool_kit import (
     super_of,
 )
 
-from hack.testbed import Cluster
 from tests.real.waiting import eventually
 from vcsync.api import names
 from vcsync.objects.quantity import milli
-from vcsync.syncer.pod_meter import WRITE_SECONDS
 
 NODE_PORTS = "services.nodeports"
 
@@ -203,82 +198,6 @@ def test_changes_in_a_super_cluster_are_reverted(pool: Pool, space: Space, plura
     r1 = pool.supers["r1"]
     r1.kubectl("-n", space.super_name, "patch", plural, name, "--type=merge", "-p", json.dumps(patch))
     eventually(lambda: right(space.there("r1", plural, name) or {}))
-
-
-# --- Idle systems
-
-WRITES = {"POST", "PUT", "PATCH", "DELETE"}
-QUIET_SECONDS = 20
-"""As long as the longest heartbeat's interval."""
-_LINE = re.compile(r"^apiserver_request_total\{(?P<labels>[^}]*)\} (?P<count>\S+)$")
-_LABEL = re.compile(r'(\w+)="([^"]*)"')
-
-
-def writes_seen(cluster: Cluster) -> Counter[tuple[str, str]]:
-    """Return (verb, resource) -> number of writes at an API server, including those of its own cluster's servers."""
-    seen: Counter[tuple[str, str]] = Counter()
-    code, text = cluster.call("GET", "/metrics")
-    assert code == 200
-    for line in text.splitlines():
-        if match := _LINE.match(line):
-            labels = dict(_LABEL.findall(match["labels"]))
-            if labels["verb"] in WRITES:
-                resource = "/".join(filter(None, (labels["resource"], labels["subresource"])))
-                seen[(labels["verb"], resource)] += int(float(match["count"]))
-    return seen
-
-
-ALLOWED = {
-    # Leader election; the super clusters' heartbeats; the time of Pods.
-    "meta": {"leases", "superclusters/status", "configmaps"},
-    "tenant": {"leases"},  # virtual nodes'
-    "super": {"leases", "nodes/status"},  # the hollow nodes' own
-}
-"""Heartbeats and records of time: all that a settled system may write."""
-
-REVIEWS = {"tokenreviews", "subjectaccessreviews"}
-
-
-def test_a_settled_system_writes_nothing_but_heartbeats(pool: Pool, space: Space) -> None:
-    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "b"}}
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "web"},
-        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}], "type": "LoadBalancer"},
-    }
-    too_big = {"requests": {"cpu": "900m", "memory": "16Mi"}}
-    space.apply(
-        config, service, deployment("web", 4), pod("waits", containers=[container(resources=too_big)])
-    )
-    space.all_running("web", 4)
-    clusters = {
-        name: cluster for name, cluster in pool.bed.clusters.items() if not name.startswith("leaving")
-    }
-    # Objects of earlier tests may still be removed, virtual nodes within two minutes: wait for a period without writes.
-    eventually(lambda: _is_quiet(clusters), 180)
-
-
-def _is_quiet(clusters: dict[str, Cluster]) -> bool:
-    found = _unexpected(clusters)
-    assert not found, found
-    return True
-
-
-def _unexpected(clusters: dict[str, Cluster]) -> dict[str, Counter[tuple[str, str]]]:
-    before = {name: writes_seen(cluster) for name, cluster in clusters.items()}
-    time.sleep(QUIET_SECONDS)  # the period that is looked at
-    found = {}
-    for name, cluster in clusters.items():
-        allowed = ALLOWED[cluster.role] | REVIEWS
-        moved = writes_seen(cluster) - before[name]
-        # Each syncer records the time of Pods in one ConfigMap, and at the turn of an hour in a second one.
-        recorded = sum(count for (_, resource), count in moved.items() if resource == "configmaps")
-        if recorded > len(clusters) * (QUIET_SECONDS / WRITE_SECONDS + 2):
-            allowed = allowed - {"configmaps"}
-        if surprising := Counter({key: count for key, count in moved.items() if key[1] not in allowed}):
-            found[name] = surprising
-    return found
 
 
 def test_only_changed_objects_are_written(pool: Pool, space: Space) -> None:

@@ -86,7 +86,7 @@ def test_the_printed_commands_work_and_objects_survive_a_crash(up: Up) -> None:
     assert up.supers() == {"r1", "r2"}
     assert up.pods("umbrella") == []
     warned = up.kubectl("create priorityclass high --value=10 2>&1")
-    assert "Warning: PriorityClasses are not synced to the clusters that your Pods run on" in warned
+    assert "Warning: your own PriorityClasses are not synced to the clusters that your Pods run on" in warned
     node = up.kubectl("get nodes -o name").split()[0]
     for refused in (
         f"cordon {node}",

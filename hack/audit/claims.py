@@ -1,4 +1,4 @@
-"""Rules about PersistentVolumeClaims: each copy has a source, and nothing in it that the tenant could use against others."""
+"""Rules about PersistentVolumeClaims and ResourceClaims: copies have a source, and nothing to use against others."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -63,3 +63,43 @@ def _claim_named(source: Json | None) -> str:
     found = source or {}
     foreign = found.get("apiGroup") or found.get("namespace") or found.get("kind") != "PersistentVolumeClaim"
     return "" if foreign else str(found.get("name", ""))
+
+
+DEVICES = "resourceclaims"
+_OF_AN_ALLOCATION = ("driver", "pool", "device", "nodeSelector")
+"""Names of the operator's in the status of a claim."""
+
+
+def device_claims(world: World) -> Iterator[Finding]:
+    """A copy of a ResourceClaim has a source with the same spec, without commands; the source tells nothing of devices."""
+    for tenant, _, super_id, _, line in world.placed():
+        there = super_namespace(tenant.key, line.namespace)
+        for copy in world.supers[super_id].within(DEVICES, there):
+            if keys.CLUSTER not in annotations(copy):
+                continue
+            name = place(copy)[1]
+            source = tenant.cluster.get(DEVICES, line.namespace, name)
+            for rule, *difference in _device_differences(source, copy):
+                yield Finding(rule, tenant.key, super_id, DEVICES, there, name, *difference)
+
+
+def _device_differences(source: Json | None, copy: Json) -> Iterator[tuple[str, str, Any, Any]]:
+    stated = annotations(copy).get(keys.UID)
+    if source is None or uid(source) != stated:
+        if "deletionTimestamp" not in copy["metadata"]:  # Pods that use its devices have not ended
+            yield "foreign", "", source and uid(source), stated
+        return
+    if copy["spec"] != source["spec"]:
+        yield "stale", "spec", source["spec"], copy["spec"]
+    if config := (copy["spec"].get("devices") or {}).get("config"):
+        yield "stale", "spec.devices.config", None, config
+    allocation = (source.get("status") or {}).get("allocation") or {}
+    for field in sorted(_fields(allocation).intersection(_OF_AN_ALLOCATION)):
+        yield "revealed", f"status.allocation: {field}", None, allocation
+
+
+def _fields(value: Any) -> frozenset[str]:
+    """Return the names of all fields within a value."""
+    if isinstance(value, list):
+        return frozenset().union(*map(_fields, value))
+    return frozenset(value).union(*map(_fields, value.values())) if isinstance(value, dict) else frozenset()

@@ -38,6 +38,7 @@ _RULES = (
     "/apis/networking.k8s.io/v1/networkpolicies",
     "/apis/networking.k8s.io/v1/ingresses",
     "/apis/policy/v1/poddisruptionbudgets",
+    "/apis/resource.k8s.io/v1/resourceclaims",
 )
 TENANT_KINDS = (*(f"/api/v1/{kind}" for kind in (*_CORE, "persistentvolumes", "nodes", "events")), *_RULES)
 SUPER_KINDS = (*(f"/api/v1/{kind}" for kind in (*_CORE, "nodes")), *_RULES)

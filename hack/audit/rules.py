@@ -21,6 +21,7 @@ RULES: tuple[Rule, ...] = (
     objects.service_addresses,
     hosts.hosts,
     claims.claims,
+    claims.device_claims,
     pods.pods,
     pods.pod_copies,
     nodes_and_tokens.virtual_nodes,

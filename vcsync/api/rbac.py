@@ -62,6 +62,7 @@ _PUBLISHED: Final = (
     ("networking.k8s.io", "ingressclasses"),
     ("scheduling.k8s.io", "priorityclasses"),
     ("node.k8s.io", "runtimeclasses"),
+    ("resource.k8s.io", "deviceclasses"),
 )
 """Group and plural of the kinds of `vcsync.published`."""
 _WRITE_EVENTS = Grant(group=CORE, resources=("events",), verbs=("create", "patch"))
@@ -212,6 +213,10 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         # It publishes those with the label `super.public`.
         Grant(group="storage.k8s.io", resources=("storageclasses",), verbs=READ),
         Grant(group="scheduling.k8s.io", resources=("priorityclasses",), verbs=READ),
+        Grant(group="resource.k8s.io", resources=("deviceclasses",), verbs=READ),
+        Grant(
+            group="resource.k8s.io", resources=("resourceclaims",), verbs=(*READ, "create", "patch", "delete")
+        ),
         # Usage of Pods, for external tenants.
         Grant(group="metrics.k8s.io", resources=("pods",), verbs=("list",)),
         # It permits control planes to reach the Pods of each super namespace. The API server lets it bind this role only.
@@ -262,6 +267,13 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         Grant(group=CORE, resources=("services", "services/status"), verbs=("patch",)),
         Grant(group=CORE, resources=("persistentvolumeclaims",), verbs=(*READ, "patch")),
         Grant(group=CORE, resources=("persistentvolumeclaims/status",), verbs=("patch",)),
+        Grant(group="resource.k8s.io", resources=("resourceclaims",), verbs=(*READ, "patch")),
+        # From Kubernetes 1.36 on, the right to write an allocation is that to the subresource `binding`.
+        Grant(
+            group="resource.k8s.io",
+            resources=("resourceclaims/status", "resourceclaims/binding"),
+            verbs=("patch",),
+        ),
         # Descriptions of the volumes that claims have in the super cluster.
         Grant(group=CORE, resources=("persistentvolumes",), verbs=(*READ, "create", "patch", "delete")),
         Grant(group=CORE, resources=("serviceaccounts/token",), verbs=("create",)),
@@ -296,6 +308,7 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         Grant(group=CORE, resources=("pods/status",), verbs=("patch",)),
         # A claim is assigned to a super cluster with the first Pod that uses it.
         Grant(group=CORE, resources=("persistentvolumeclaims",), verbs=(*READ, "patch")),
+        Grant(group="resource.k8s.io", resources=("resourceclaims",), verbs=(*READ, "patch")),
         Grant(group=CORE, resources=("namespaces",), verbs=READ),
         _WRITE_EVENTS,
     ),

@@ -54,6 +54,7 @@ NAMESPACE_QUOTA: Final = ("cpu", "memory")
 SLICE_RESOURCES: Final = (
     *SLICED,
     "configmaps",
+    "count/resourceclaims.resource.k8s.io",
     "object-bytes",
     "persistentvolumeclaims",
     "requests.storage",
@@ -516,7 +517,8 @@ class VirtualClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
         SliceSize | None,
         about(
             "Size of a slice: cpu and memory. A namespace's annotation overrides it. It may also name counts (pods, "
-            "services, services.loadbalancers, services.nodeports, configmaps, secrets, persistentvolumeclaims), "
+            "services, services.loadbalancers, services.nodeports, configmaps, secrets, persistentvolumeclaims, "
+            "count/resourceclaims.resource.k8s.io), "
             "requests.storage, the bytes that claims request, and object-bytes, the number of bytes of all objects. "
             "Slices of another size get these in proportion."
         ),
@@ -739,6 +741,12 @@ class PublishedRuntimeClass(Struct, frozen=True, kw_only=True, rename="camel"):
     overhead: Annotated[Amounts, about("Overhead of its Pods, by resource.")] = {}
 
 
+class PublishedDeviceClass(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A DeviceClass that the operator of a super cluster publishes to tenants."""
+
+    name: Annotated[ObjectName, about("Name of the DeviceClass.")]
+
+
 class SuperClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
     """Observed capacity and state of the super cluster. Its syncer writes it."""
 
@@ -775,6 +783,11 @@ class SuperClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
         tuple[PublishedRuntimeClass, ...],
         Meta(max_length=MAX_PUBLISHED),
         about("RuntimeClasses that tenants' Pods may name: those with the same label."),
+    ] = ()
+    device_classes: Annotated[
+        tuple[PublishedDeviceClass, ...],
+        Meta(max_length=MAX_PUBLISHED),
+        about("DeviceClasses that tenants' ResourceClaims may name: those with the same label."),
     ] = ()
     conditions: Conditions = ()
     reports: Annotated[

@@ -98,7 +98,10 @@ class ClassPublisher:
                 return None  # `run` reports when it is
             await self._update(self._cache, classes)
             await self._create_missing(self._cache, classes)
-        except Forbidden as error:  # the tenant's roles are of an earlier version
+        except (
+            Forbidden,
+            NotFound,
+        ) as error:  # the tenant's roles are of an earlier version, or its server lacks the kind
             if not classes:
                 return None
             if not self._refused:

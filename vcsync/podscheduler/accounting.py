@@ -4,7 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
+from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, RESOURCE_CLAIMS, Resource
 from vcsync.podscheduler.claims import Claims
+from vcsync.podscheduler.device_claims import DeviceClaims
 from vcsync.podscheduler.pods import Key, Pod
 from vcsync.scheduling import claims as claim_filter
 from vcsync.scheduling.claims import ClaimNeed
@@ -71,12 +73,14 @@ class PodAccounting:
     that is being written, or else on that of its label.
 
     Args:
-        claims: the tenant's claims.
+        claims: the tenant's claims to volumes.
+        devices: its ResourceClaims.
     """
 
-    def __init__(self, claims: Claims | None = None) -> None:
+    def __init__(self, claims: Claims | None = None, devices: DeviceClaims | None = None) -> None:
         self._claims = claims or Claims()
-        self._users: dict[Key, set[Key]] = {}
+        self._devices = devices or DeviceClaims()
+        self._users: dict[tuple[str, str, str], set[Key]] = {}  # (plural, namespace, claim) -> Pods
         self.pods: dict[Key, Pod] = {}
         self._spaces: dict[str, Space] = {}
         self._charges: dict[Key, tuple[str, Mapping[str, int]]] = {}
@@ -245,13 +249,15 @@ class PodAccounting:
         self._spaces[namespace].shares[super_id].release(requests)
         self._tidy(namespace)
 
-    def users(self, namespace: str, claim: str) -> list[Pod]:
+    def users(self, namespace: str, claim: str, resource: Resource = PERSISTENT_VOLUME_CLAIMS) -> list[Pod]:
         """Return the Pods that use a claim."""
-        return [self.pods[key] for key in self._users.get((namespace, claim), ())]
+        return [self.pods[key] for key in self._users.get((resource.plural, namespace, claim), ())]
 
     def with_claims(self, namespace: str | None = None) -> list[Pod]:
         """Return the Pods that use claims and are not bound, in a namespace or in all."""
-        users = (key for (home, _), keys in self._users.items() if namespace in (None, home) for key in keys)
+        users = (
+            key for (_, home, _), keys in self._users.items() if namespace in (None, home) for key in keys
+        )
         return [pod for key in dict.fromkeys(users) if not (pod := self.pods[key]).needs.node]
 
     def share(self, namespace: str, super_id: str) -> Share | None:
@@ -260,19 +266,22 @@ class PodAccounting:
         return None if space is None else space.shares.get(super_id)
 
     def _claim_needs(self, pod: Pod, views: Mapping[str, SuperView]) -> tuple[ClaimNeed, ...]:
-        return self._claims.needs(pod.namespace, pod.needs.claims, views) if pod.needs.claims else ()
+        needs = pod.needs
+        volumes = self._claims.needs(pod.namespace, needs.claims, views) if needs.claims else ()
+        devices = self._devices.needs(pod.namespace, needs.devices, views) if needs.devices else ()
+        return (*volumes, *devices)
 
     def _note_claims(self, before: Pod | None, now: Pod | None) -> None:
         """Keep the index of the Pods that use each claim."""
         if before is not None:
-            for claim in before.needs.claims:
-                users = self._users[before.namespace, claim]
+            for claim in _claims_of(before):
+                users = self._users[claim]
                 users.discard(before.key)
                 if not users:
-                    del self._users[before.namespace, claim]
+                    del self._users[claim]
         if now is not None:
-            for claim in now.needs.claims:
-                self._users.setdefault((now.namespace, claim), set()).add(now.key)
+            for claim in _claims_of(now):
+                self._users.setdefault(claim, set()).add(now.key)
 
     # Counting
 
@@ -353,3 +362,9 @@ class PodAccounting:
                 del space.shares[super_id]
         if not (space.shares or space.waiting):
             del self._spaces[namespace]
+
+
+def _claims_of(pod: Pod) -> Iterator[tuple[str, str, str]]:
+    """Yield (plural, namespace, name) of each claim that a Pod uses."""
+    yield from ((PERSISTENT_VOLUME_CLAIMS.plural, pod.namespace, each) for each in pod.needs.claims)
+    yield from ((RESOURCE_CLAIMS.plural, pod.namespace, each) for each in pod.needs.devices)

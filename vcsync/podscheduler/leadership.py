@@ -19,10 +19,11 @@ from vcsync.kube.client import Client
 from vcsync.kube.errors import NotFound, Unauthorized
 from vcsync.kube.events import EventRecorder
 from vcsync.kube.reflector import Reflector
-from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS
+from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_CLAIMS
 from vcsync.objects.envelope import Envelope, strip
 from vcsync.objects.quantity import InvalidQuantity
 from vcsync.podscheduler.claims import Claims, Clones, slim_claim
+from vcsync.podscheduler.device_claims import DeviceClaims, slim_device_claim
 from vcsync.podscheduler.pods import FINISHED, Key, slim
 from vcsync.podscheduler.promises import Promise
 from vcsync.podscheduler.settings import Settings
@@ -69,6 +70,13 @@ class TenantSession:
             sink=self._claim_changed,
             backoff=_CLAIMS_BACKOFF,
         )
+        self.devices = Reflector(
+            handle.client,
+            RESOURCE_CLAIMS,
+            project=slim_device_claim,
+            sink=self._device_claim_changed,
+            backoff=_CLAIMS_BACKOFF,
+        )
         writer = PodClient(
             handle.client,
             self.events,
@@ -76,6 +84,7 @@ class TenantSession:
             self.reflector.observe_gone,
             self.claims,
             lambda namespace: leadership.read_holders(handle.key, namespace),
+            self.devices,
         )
         key = handle.key
         self.pods = TenantPods(
@@ -84,7 +93,8 @@ class TenantSession:
             lambda item, urgent: leadership.work.add(key, item, priority=urgent),
             lambda item, delay: leadership.work.add_after(key, item, delay),
             suspended=lambda: handle.virtual_cluster.spec.suspended,
-            claims=Claims(self.claims.cache.get, self._unread_claims, self._holds),
+            claims=Claims(self.claims.cache.get, partial(_unread, self.claims), self._holds),
+            devices=DeviceClaims(self.devices.cache.get, partial(_unread, self.devices), self._holds),
             version=lambda: self.reflector.version,
             on_written=partial(leadership.written, key),
             promise_counts=leadership.promise_counts,
@@ -119,15 +129,14 @@ class TenantSession:
     async def follow_claims(self) -> None:
         """Keep the claims current, and enqueue the Pods that waited for them to be read."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.claims.run())
-            await self.claims.wait_synced()
-            self.pods.pool_changed()
+            for reflector in (self.claims, self.devices):
+                tasks.create_task(self._follow(reflector))
 
-    def _unread_claims(self) -> str:
-        if self.claims.synced:
-            return ""
-        why = self.claims.statistics().last_error
-        return f"PersistentVolumeClaims cannot be read{f': {why}' if why else ' yet'}"
+    async def _follow(self, reflector: Reflector) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(reflector.run())
+            await reflector.wait_synced()
+            self.pods.pool_changed()
 
     def _claim_changed(self, change: Change) -> None:
         claim = change.new or change.old
@@ -135,6 +144,11 @@ class TenantSession:
         if claim is not None:
             for name in (claim.name, *self._clones.of(claim.namespace, claim.name)):
                 self.pods.claim_changed(claim.namespace, name)
+
+    def _device_claim_changed(self, change: Change) -> None:
+        claim = change.new or change.old
+        if claim is not None:
+            self.pods.claim_changed(claim.namespace, claim.name, RESOURCE_CLAIMS)
 
     def _observe(self, change: Change) -> None:
         self.pods.observe(change)
@@ -330,6 +344,7 @@ class Leadership:
                 sorted(view.largest_node.items()),
                 view.storage_classes,
                 view.runtime_classes,
+                view.device_classes,
             )
             for view in views
         }
@@ -367,6 +382,14 @@ class Leadership:
         self.outcomes.move_to_end(key)
         if len(self.outcomes) > _MOST_OUTCOMES:
             self.outcomes.popitem(last=False)
+
+
+def _unread(reflector: Reflector) -> str:
+    """Return why objects of a kind are not known; empty if they are."""
+    if reflector.synced:
+        return ""
+    why = reflector.statistics().last_error
+    return f"{reflector.resource.kind}s cannot be read{f': {why}' if why else ' yet'}"
 
 
 def _holders(placement: Envelope, placements: Mapping[str, int]) -> frozenset[str]:

@@ -69,7 +69,7 @@ class _Status(Struct, gc=False):
 def slim(pod: Envelope) -> Envelope:
     """Return a Pod's envelope for the cache. It has only vcsync's label and annotation, and the record of `read` as `spec`."""
     try:
-        needs = pod_needs(pod.spec, pod.name)
+        needs = pod_needs(pod.spec, pod.name, pod.status)
     except (msgspec.ValidationError, InvalidQuantity):
         # API servers do not accept such Pods. It is treated like a Pod with scheduling gates, so nothing is done with it.
         needs = PodNeeds(gated=True)

@@ -14,11 +14,12 @@ from vcsync.kube.client import Client
 from vcsync.kube.errors import NotFound
 from vcsync.kube.events import EventRecorder, ObjectRef
 from vcsync.kube.reflector import Reflector
-from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS
+from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_CLAIMS, Resource
 from vcsync.objects.envelope import Envelope
 from vcsync.objects.times import time_text
 from vcsync.podscheduler.accounting import Assign, PodAccounting, Wait
 from vcsync.podscheduler.claims import Claims, claim_assignment, left_behind
+from vcsync.podscheduler.device_claims import DeviceClaims, device_claim_assignment
 from vcsync.podscheduler.pods import Key, Pod, assignment, read, unschedulable
 from vcsync.podscheduler.promises import PROMISED_SECONDS, Promise, Promises
 from vcsync.scheduling.pods import PodNeeds
@@ -49,6 +50,9 @@ class PodWriter(Protocol):
 
     async def patch_claim(self, claim: Envelope, change: dict[str, Any]) -> None:
         """Patch a PersistentVolumeClaim, unless it does not exist any more."""
+
+    async def patch_device_claim(self, claim: Envelope, change: dict[str, Any]) -> None:
+        """Patch a ResourceClaim, unless it does not exist any more."""
 
     async def still_holds(self, namespace: str, super_id: str) -> bool:
         """Return whether a super cluster may have objects of a namespace, by a live read of the ledger."""
@@ -96,6 +100,7 @@ class TenantPods:
         version: returns the resourceVersion up to which all changes of Pods have been observed.
         on_written: called with every promise to a Pod that was created on its super cluster.
         promise_counts: number of promises by what became of them.
+        devices: the tenant's ResourceClaims.
     """
 
     def __init__(  # noqa: PLR0917 - parts, each of its own type
@@ -110,10 +115,12 @@ class TenantPods:
         version: Callable[[], int] = lambda: 0,
         on_written: Callable[[Promise], None] = lambda _promise: None,
         promise_counts: Counter[str] | None = None,
+        devices: DeviceClaims | None = None,
     ) -> None:
         self._suspended = suspended
         self._claims = claims or Claims()
-        self.accounting = PodAccounting(self._claims)
+        self._devices = devices or DeviceClaims()
+        self.accounting = PodAccounting(self._claims, self._devices)
         self._writer = writer
         self._views = views
         self._add = add
@@ -144,9 +151,9 @@ class TenantPods:
             self._freed(pod.namespace)
         self._enqueue_unless_settled(pod)
 
-    def claim_changed(self, namespace: str, name: str) -> None:
+    def claim_changed(self, namespace: str, name: str, resource: Resource = PERSISTENT_VOLUME_CLAIMS) -> None:
         """Enqueue the Pods that use a claim and need a decision."""
-        for pod in self.accounting.users(namespace, name):
+        for pod in self.accounting.users(namespace, name, resource):
             self._enqueue_unless_settled(pod)
 
     def claims_may_move(self, namespace: str | None = None) -> None:
@@ -191,6 +198,7 @@ class TenantPods:
         decision = None
         if (
             not needs.claims
+            and not needs.devices
             and self.accounting.decides_at_once(namespace)
             and not self.promises.waiting(namespace)
         ):
@@ -237,7 +245,9 @@ class TenantPods:
         if pod.needs.node:
             # The Pod's creator chose the node. Claims that are elsewhere stay there, and the syncer tells that they lack.
             claims = [each for each in claims if SUPER_CLUSTER not in each.labels]
+        devices = self._devices.unassigned(pod.namespace, pod.needs.devices, verdict.super_id)
         self._claims.assume(claims, verdict.super_id)
+        self._devices.assume(devices, verdict.super_id)
         try:
             # Claims come first. If this process ends in between, the Pod follows them.
             for claim in claims:
@@ -245,9 +255,12 @@ class TenantPods:
                 if left and await self._writer.still_holds(pod.namespace, left):
                     raise ClaimHeld(claim.name, left)
                 await self._writer.patch_claim(claim, claim_assignment(claim, verdict.super_id))
+            for claim in devices:
+                await self._writer.patch_device_claim(claim, device_claim_assignment(claim, verdict.super_id))
             await self._writer.patch(pod.namespace, pod.name, assignment(pod, verdict.super_id))
         finally:
             self._claims.settle(claims)
+            self._devices.settle(devices)
             if self.accounting.settle(pod.key):
                 self._freed(pod.namespace)
         return Outcome(
@@ -303,6 +316,7 @@ class PodClient:
         gone: called with namespace, name and UID of every Pod that the control plane no longer has.
         claims: caches the control plane's claims.
         holders: reads the super clusters live that may have objects of a namespace.
+        devices: caches the control plane's ResourceClaims.
     """
 
     def __init__(  # noqa: PLR0917 - parts, each of its own type
@@ -313,8 +327,10 @@ class PodClient:
         gone: Callable[[str, str, str], None],
         claims: Reflector,
         holders: Callable[[str], Awaitable[frozenset[str]]],
+        devices: Reflector,
     ) -> None:
         self._holders = holders
+        self._devices = devices
         self._claims = claims
         self._client = client
         self._events = events
@@ -334,12 +350,21 @@ class PodClient:
 
     async def patch_claim(self, claim: Envelope, change: dict[str, Any]) -> None:
         """Patch a PersistentVolumeClaim, unless it does not exist any more."""
+        await self._patch_claim(PERSISTENT_VOLUME_CLAIMS, self._claims, claim, change)
+
+    async def patch_device_claim(self, claim: Envelope, change: dict[str, Any]) -> None:
+        """Patch a ResourceClaim, unless it does not exist any more."""
+        await self._patch_claim(RESOURCE_CLAIMS, self._devices, claim, change)
+
+    async def _patch_claim(
+        self, resource: Resource, cache: Reflector, claim: Envelope, change: dict[str, Any]
+    ) -> None:
         try:
-            answer = await self._client.patch(PERSISTENT_VOLUME_CLAIMS, claim.name, change, claim.namespace)
+            answer = await self._client.patch(resource, claim.name, change, claim.namespace)
         except NotFound:
-            self._claims.observe_gone(claim.namespace, claim.name, claim.uid)
+            cache.observe_gone(claim.namespace, claim.name, claim.uid)
             return
-        self._claims.observe(answer)
+        cache.observe(answer)
 
     async def still_holds(self, namespace: str, super_id: str) -> bool:
         """Return whether a super cluster may have objects of a namespace, by a live read of the ledger."""

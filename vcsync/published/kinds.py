@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from vcsync.published import ingress_class, priority_class, runtime_class, storage_class
+from vcsync.published import device_class, ingress_class, priority_class, runtime_class, storage_class
 from vcsync.published.kind import PublishedKind
 
 KINDS: Final[tuple[PublishedKind, ...]] = (
@@ -10,5 +10,6 @@ KINDS: Final[tuple[PublishedKind, ...]] = (
     ingress_class.KIND,
     priority_class.KIND,
     runtime_class.KIND,
+    device_class.KIND,
 )
 """All published kinds."""

@@ -1,4 +1,4 @@
-"""Refuses super clusters that do not have the claims of a Pod and cannot provision them. Pure."""
+"""Refuses super clusters that do not have the claims of a Pod, to volumes and devices, and cannot serve them. Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,7 +9,7 @@ from vcsync.scheduling.snapshot import Health, SuperView
 
 
 class ClaimNeed(Struct, frozen=True, gc=False):
-    """One PersistentVolumeClaim that a Pod uses.
+    """One PersistentVolumeClaim or ResourceClaim that a Pod uses.
 
     Attributes:
         name: its name.
@@ -19,6 +19,7 @@ class ClaimNeed(Struct, frozen=True, gc=False):
         returns: super cluster -> how often it has given the claim back, because it could not provision it.
         source: super cluster that has the claim of which this one is to be a clone; empty if it is not one.
         most_returns: number of returns above which a super cluster is refused; None for any.
+        device_classes: DeviceClasses of a ResourceClaim; None for a PersistentVolumeClaim.
     """
 
     name: str
@@ -28,6 +29,7 @@ class ClaimNeed(Struct, frozen=True, gc=False):
     returns: Mapping[str, int] = {}
     most_returns: int | None = None
     source: str = ""
+    device_classes: tuple[str, ...] | None = None
 
 
 def steps(claims: Sequence[ClaimNeed]) -> list[tuple[ClaimNeed, ...]]:
@@ -67,6 +69,9 @@ def _unable(claim: ClaimNeed, super_id: str, view: SuperView | None) -> str:
     """Return why a super cluster cannot provision a claim; empty if it may be able to."""
     if view is not None and view.health is Health.LOST:
         return f"cannot provision claim {claim.name} while it is lost"
+    if claim.device_classes is not None:
+        lacking = [each for each in claim.device_classes if view is None or not view.publishes_devices(each)]
+        return f"does not publish DeviceClass {', '.join(lacking)} of claim {claim.name}" if lacking else ""
     if view is None or not view.publishes(claim.storage_class):
         return f"does not publish StorageClass {claim.storage_class} of claim {claim.name}"
     returns = claim.returns.get(super_id, 0)

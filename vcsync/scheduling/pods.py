@@ -14,6 +14,8 @@ from vcsync.scheduling.slices import PODS
 _HOST_NAME = "kubernetes.io/hostname"
 _NODE_NAME = "metadata.name"
 _ALWAYS = "Always"
+TO_BE_MADE = "(to be made from a template)"
+"""Stands for the name of a ResourceClaim that the tenant's controller has not made yet. No claim can have it."""
 
 _milli = lru_cache(maxsize=4096)(milli)
 
@@ -65,6 +67,20 @@ class _Volume(Struct, gc=False, rename="camel"):
     ephemeral: _Ephemeral | None = None
 
 
+class _DeviceClaim(Struct, gc=False, rename="camel"):
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class _MadeClaim(Struct, gc=False, rename="camel"):
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class _Status(Struct, gc=False, rename="camel"):
+    resource_claim_statuses: tuple[_MadeClaim, ...] | None = None
+
+
 class _Spec(Struct, gc=False, rename="camel"):
     containers: tuple[_Container, ...] | None = None
     init_containers: tuple[_Container, ...] | None = None
@@ -76,6 +92,7 @@ class _Spec(Struct, gc=False, rename="camel"):
     scheduling_gates: tuple[msgspec.Raw, ...] | None = None
     volumes: tuple[_Volume, ...] | None = None
     runtime_class_name: str | None = None
+    resource_claims: tuple[_DeviceClaim, ...] | None = None
 
 
 class PodNeeds(Struct, frozen=True, gc=False, array_like=True):
@@ -89,6 +106,7 @@ class PodNeeds(Struct, frozen=True, gc=False, array_like=True):
         avoided: if `supers` is None, ids of super clusters that it excludes.
         claims: names of the PersistentVolumeClaims that it uses.
         runtime_class: name of its RuntimeClass; empty if it has none.
+        devices: names of the ResourceClaims that it uses; `TO_BE_MADE` for one that is still to be made from a template.
     """
 
     requests: Resources = {}
@@ -98,6 +116,7 @@ class PodNeeds(Struct, frozen=True, gc=False, array_like=True):
     avoided: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()
     runtime_class: str = ""
+    devices: tuple[str, ...] = ()
 
     def accepts(self, super_id: str) -> bool:
         """Return whether the Pod's spec permits a super cluster."""
@@ -105,14 +124,16 @@ class PodNeeds(Struct, frozen=True, gc=False, array_like=True):
 
 
 _decode = msgspec.json.Decoder(_Spec).decode
+_decode_status = msgspec.json.Decoder(_Status).decode
 
 
-def pod_needs(spec: bytes, name: str = "") -> PodNeeds:
+def pod_needs(spec: bytes, name: str = "", status: bytes = b"") -> PodNeeds:
     """Return the needs of a Pod.
 
     Args:
         spec: its spec.
         name: its name, after which the claims of its ephemeral volumes are named.
+        status: its status, which names the ResourceClaims that were made from templates.
 
     Raises:
         msgspec.ValidationError: it is not a Pod spec. API servers do not accept such Pods.
@@ -130,7 +151,17 @@ def pod_needs(spec: bytes, name: str = "") -> PodNeeds:
         avoided,
         _claims(pod, name),
         pod.runtime_class_name or "",
+        _devices(pod, status) if pod.resource_claims else (),
     )
+
+
+def _devices(pod: _Spec, status: bytes) -> tuple[str, ...]:
+    statuses = _decode_status(status).resource_claim_statuses if status else None
+    made = {each.name: each.resource_claim_name or "" for each in statuses or ()}
+    found = (
+        each.resource_claim_name or made.get(each.name, TO_BE_MADE) for each in pod.resource_claims or ()
+    )
+    return tuple(dict.fromkeys(each for each in found if each))
 
 
 def _claims(pod: _Spec, name: str) -> tuple[str, ...]:

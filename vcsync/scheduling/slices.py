@@ -25,6 +25,7 @@ OBJECT_BYTES = "object-bytes"
 
 OBJECTS = (
     "configmaps",
+    "count/resourceclaims.resource.k8s.io",
     OBJECT_BYTES,
     "persistentvolumeclaims",
     "requests.storage",
@@ -42,6 +43,7 @@ are limited but not distributed, since super clusters do not report how many the
 DEFAULT_SLICE: Mapping[str, str] = {
     "cpu": "2",
     "memory": "4Gi",
+    "count/resourceclaims.resource.k8s.io": "10",
     OBJECT_BYTES: "16Mi",
     "persistentvolumeclaims": "10",
     "requests.storage": "100Gi",

@@ -6,6 +6,7 @@ from enum import IntEnum
 from msgspec import Struct
 
 from vcsync.api.specs import (
+    PublishedDeviceClass,
     PublishedIngressClass,
     PublishedPriorityClass,
     PublishedRuntimeClass,
@@ -51,6 +52,7 @@ class SuperView(Struct, frozen=True):
         ingress_classes: IngressClasses that it publishes.
         priority_classes: PriorityClasses that it publishes.
         runtime_classes: RuntimeClasses that it publishes.
+        device_classes: DeviceClasses that it publishes.
     """
 
     id: str
@@ -65,6 +67,7 @@ class SuperView(Struct, frozen=True):
     ingress_classes: tuple[PublishedIngressClass, ...] = ()
     priority_classes: tuple[PublishedPriorityClass, ...] = ()
     runtime_classes: tuple[PublishedRuntimeClass, ...] = ()
+    device_classes: tuple[PublishedDeviceClass, ...] = ()
 
     def publishes(self, name: str) -> bool:
         """Return whether it publishes a StorageClass of this name to tenants."""
@@ -73,6 +76,10 @@ class SuperView(Struct, frozen=True):
     def publishes_runtime(self, name: str) -> bool:
         """Return whether it publishes a RuntimeClass of this name to tenants."""
         return any(each.name == name for each in self.runtime_classes)
+
+    def publishes_devices(self, name: str) -> bool:
+        """Return whether it publishes a DeviceClass of this name to tenants."""
+        return any(each.name == name for each in self.device_classes)
 
 
 class InvalidHeadroom(ValueError):

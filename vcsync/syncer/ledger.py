@@ -64,6 +64,7 @@ class Entry(Struct, frozen=True):
 
 
 _NO_OBJECTS = (
+    "count/resourceclaims.resource.k8s.io",
     "persistentvolumeclaims",
     "pods",
     "requests.cpu",

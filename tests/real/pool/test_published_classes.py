@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
+from device_kit import device_class
 from pool_kit import Json, Pool, Space, annotation, pod, read
 
 from tests.real.waiting import eventually
@@ -105,12 +106,18 @@ def hidden_events(space: Space, uid: str) -> list[Json]:
     return events
 
 
-OPERATORS = [ingress_class("shared"), priority_class("shared"), runtime_class("shared")]
+OPERATORS = [
+    ingress_class("shared"),
+    priority_class("shared"),
+    runtime_class("shared"),
+    device_class("shared"),
+]
 """One class of each kind."""
 OWN = {
     "IngressClass": {"spec": {"controller": "example.com/tenants-own"}},
     "PriorityClass": {"value": 5},
     "RuntimeClass": {"handler": "own"},
+    "DeviceClass": {"spec": {}},
 }
 """The content of a class of the tenant's own, by kind."""
 

@@ -974,3 +974,42 @@ def test_a_claim_has_nothing_of_the_tenant_but_its_needs(
     spoil(copy_of_claim(draft))
     [found] = audit(draft.world())
     assert (found.rule, found.field) == (rule, field)
+
+
+def with_device_claim() -> Draft:
+    draft = correct()
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}
+    source = made("gpu", "shop", spec=spec)
+    draft.add(ACME, "resourceclaims", source)
+    below = copied(source)
+    below["status"] = {"allocation": {"devices": {"results": [{"driver": "d", "pool": "p", "device": "0"}]}}}
+    source["status"] = {"allocation": {}}
+    draft.add("r1", "resourceclaims", below)
+    return draft
+
+
+def test_a_claim_to_devices_that_is_allocated_is_correct() -> None:
+    assert audit(with_device_claim().world()) == []
+
+
+@pytest.mark.parametrize(
+    ("where", "spoil", "found"),
+    [
+        ("r1", {"spec": {"devices": {"config": [{"opaque": {}}]}}}, {"spec", "spec.devices.config"}),
+        ("r1", {"metadata": {"annotations": {"tenancy.x-k8s.io/uid": "other"}}}, {""}),
+        (
+            ACME,
+            {"status": {"allocation": {"devices": {"results": [{"driver": "d"}]}}}},
+            {"status.allocation: driver"},
+        ),
+    ],
+)
+def test_a_claim_to_devices_commands_and_reveals_nothing(where: str, spoil: Json, found: set[str]) -> None:
+    draft = with_device_claim()
+    claim = draft.find(where, "resourceclaims", "gpu")
+    for field, value in spoil.items():
+        if field == "metadata":
+            claim["metadata"]["annotations"].update(value["annotations"])
+        else:
+            claim[field] = value
+    assert {each.field for each in audit(draft.world())} == found

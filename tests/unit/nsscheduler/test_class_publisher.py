@@ -10,7 +10,7 @@ from memory_cluster import MemoryCluster
 
 from vcsync.api import names
 from vcsync.api.specs import PublishedStorageClass
-from vcsync.kube.errors import Forbidden, Status
+from vcsync.kube.errors import Forbidden, NotFound, Status
 from vcsync.kube.events import ObjectRef
 from vcsync.kube.resources import STORAGE_CLASSES
 from vcsync.nsscheduler.class_publisher import AGAIN_SECONDS, HIDDEN, ClassPublisher
@@ -178,13 +178,18 @@ async def test_what_the_tenant_deletes_or_changes_comes_back() -> None:
         assert not stage.classes()["fast"]["allowVolumeExpansion"]
 
 
-async def test_a_tenant_without_permissions_is_tried_again_and_logged_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "error",
+    [Forbidden(Status(403, message="no")), NotFound(Status(404, message="no"))],
+    ids=["roles", "kind"],
+)
+async def test_a_tenant_without_permissions_or_the_kind_is_tried_again_and_logged_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
     stage = Stage()
 
     async def refuse(*_: Any, **__: Any) -> None:
-        raise Forbidden(Status(403, message="no"))
+        raise error
 
     monkeypatch.setattr(stage.tenant, "create", refuse)
     monkeypatch.setattr(stage.tenant, "list", refuse)

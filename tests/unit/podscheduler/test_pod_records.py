@@ -34,7 +34,7 @@ def test_the_record_of_a_pod_has_only_the_fields_for_scheduling():
     )
     kept = slim(whole)
     assert (kept.labels, kept.annotations) == ({SUPER_CLUSTER: "r1"}, {SUPER_CLUSTER: "r2"})
-    assert len(kept.spec) < 64
+    assert len(kept.spec) < 68
     assert (kept.status, kept.rest, kept.owners) == (b"", b"", ())
     pod = read(kept, 3.0)
     assert (pod.key, pod.uid, pod.version, pod.seen_at) == (("shop", "p"), "u", "7", 3.0)

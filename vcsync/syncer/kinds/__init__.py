@@ -14,6 +14,7 @@ from vcsync.syncer.kinds.persistentvolumeclaim import PERSISTENT_VOLUME_CLAIM
 from vcsync.syncer.kinds.plan import Kind
 from vcsync.syncer.kinds.pod import POD
 from vcsync.syncer.kinds.poddisruptionbudget import POD_DISRUPTION_BUDGET
+from vcsync.syncer.kinds.resourceclaim import RESOURCE_CLAIM
 from vcsync.syncer.kinds.secret import SECRET
 from vcsync.syncer.kinds.service import SERVICE
 from vcsync.syncer.kinds.serviceaccount import SERVICE_ACCOUNT
@@ -33,6 +34,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             ENDPOINTS_KIND,
             ENDPOINT_SLICE,
             PERSISTENT_VOLUME_CLAIM,
+            RESOURCE_CLAIM,
             POD,
         )
     }

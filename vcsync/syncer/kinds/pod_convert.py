@@ -14,7 +14,7 @@ from vcsync.published import priority_class
 from vcsync.syncer.kinds import metadata, pod_downward, token
 from vcsync.syncer.kinds.plan import Dependency, TenantContext, TokenSource, View
 from vcsync.syncer.kinds.pod_affinity import convert_constraints
-from vcsync.syncer.kinds.pod_claims import claim_name
+from vcsync.syncer.kinds.pod_claims import claim_name, device_claim, generated_claims
 from vcsync.syncer.kinds.runtime import runtime_class_dependency
 
 DEFAULT_TOKEN_SECONDS: Final = 3600
@@ -61,6 +61,7 @@ def convert(
     annotations: dict[str, str] = body_metadata["annotations"]
     body_metadata["labels"][names.CLUSTER] = context.key
     tokens = _convert_volumes(spec, v, context, annotations)
+    _convert_devices(spec, v)
     if tokens:
         account = spec.get("serviceAccountName") or "default"
         annotations[names.TOKENS] = token.encode_contents(account, tokens)
@@ -74,6 +75,15 @@ def convert(
     _convert_fields(spec, context, view, node)
     body = {"apiVersion": PODS.api_version, "kind": PODS.kind, "metadata": body_metadata, "spec": spec}
     return body, tokens
+
+
+def _convert_devices(spec: Json, v: Envelope) -> None:
+    """Name the copies of the Pod's ResourceClaims. The tenant's controller has made those of templates already."""
+    if not spec.get("resourceClaims"):
+        return
+    generated = generated_claims(v)
+    named = [(each["name"], device_claim(each, generated)) for each in spec["resourceClaims"]]
+    spec["resourceClaims"] = [{"name": name, "resourceClaimName": claim} for name, claim in named if claim]
 
 
 def token_sources(spec: Json, v: Envelope, context: TenantContext) -> tuple[TokenSource, ...]:

@@ -50,6 +50,8 @@ CONTROL_PLANE_TAINT_DOMAIN: Final = "node-role.kubernetes.io"
 _CONDITION_TAINTS: Final = "node.kubernetes.io/"
 """Prefix of the taints that Kubernetes sets by node conditions. Every Pod tolerates some of them for a while."""
 
+_CLAIM_FIELDS: Final = frozenset({"name", "resourceClaimName", "resourceClaimTemplateName"})
+"""Fields of a Pod's reference to a ResourceClaim that are converted."""
 _UNSUPPORTED_PROJECTIONS: Final[Mapping[str, str]] = {
     "clusterTrustBundle": "put the certificates into a ConfigMap",
     "podCertificate": "use a Secret with a certificate of your own",
@@ -225,8 +227,9 @@ def _unsupported(spec: Spec) -> Iterator[str]:
                 if projection.get(source) is not None:
                     path = f"spec.volumes[{index}].projected.sources[{position}].{source}"
                     yield f"{path} is not supported here; {remedy}"
-    if spec.get("resourceClaims"):
-        yield "spec.resourceClaims is not supported here; remove it"
+    for index, claim in enumerate(spec.get("resourceClaims") or ()):
+        for field in claim.keys() - _CLAIM_FIELDS:
+            yield f"spec.resourceClaims[{index}].{field} is not supported here; name a ResourceClaim or a template"
 
 
 _CHECKS: Final[tuple[tuple[Callable[[PodPolicy], bool], Callable[[Spec], Iterator[str]]], ...]] = (

@@ -17,7 +17,15 @@ POD_SCHEDULED: Final = "PodScheduled"
 _IMMUTABLE: Final = "qosClass"
 """A field that each API server sets at the creation of the Pod, and that cannot change."""
 _TIMES_AND_GENERATION: Final = ("lastTransitionTime", "lastProbeTime", "observedGeneration")
-_SPECIAL: Final = frozenset({_IMMUTABLE, "conditions", "observedGeneration", "nominatedNodeName"})
+_OF_DEVICES: Final = (
+    "resourceClaimStatuses",
+    "extendedResourceClaimStatus",
+    "nodeAllocatableResourceClaimStatuses",
+)
+"""Fields about ResourceClaims by their names: the tenant's own controller writes the first one, of the tenant's claims."""
+_SPECIAL: Final = frozenset(
+    {_IMMUTABLE, "conditions", "observedGeneration", "nominatedNodeName", *_OF_DEVICES}
+)
 
 
 def status_up(

@@ -770,7 +770,7 @@ def test_access_to_the_node_is_refused_unless_allowed(field: str, spec: Json, pa
             {"volumes": [{"name": "a", "projected": {"sources": [{"podCertificate": {}}]}}]},
             "spec.volumes[0].projected.sources[0].podCertificate",
         ),
-        ({"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims"),
+        ({"resourceClaims": [{"name": "gpu", "podGroup": "x"}]}, "spec.resourceClaims[0].podGroup"),
     ],
 )
 def test_unsupported_fields_are_refused_under_any_policy(spec: Json, path: str) -> None:

@@ -1,0 +1,157 @@
+"""A tenant's ResourceClaims as the Pod scheduler sees them, and its decisions that are not written yet. Pure.
+
+Unlike a claim to a volume, a ResourceClaim has no data: it moves whenever its super cluster cannot serve it and none of its
+devices is allocated.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from vcsync.api.names import SUPER_CLUSTER
+from vcsync.objects.envelope import Envelope, decode
+from vcsync.scheduling.claims import ClaimNeed
+from vcsync.scheduling.pods import TO_BE_MADE
+from vcsync.scheduling.snapshot import Health, SuperView
+
+
+class _Request(Struct, gc=False, rename="camel"):
+    device_class_name: str = ""
+
+
+class _DeviceRequest(Struct, gc=False, rename="camel"):
+    exactly: _Request | None = None
+    first_available: tuple[_Request, ...] | None = None
+
+
+class _Devices(Struct, frozen=True, gc=False):
+    requests: tuple[_DeviceRequest, ...] | None = None
+
+
+class _Spec(Struct, gc=False):
+    devices: _Devices = _Devices()
+
+
+class _Status(Struct, gc=False):
+    allocation: dict[str, Any] | None = None
+
+
+class _Record(Struct, frozen=True, gc=False, array_like=True):
+    classes: tuple[str, ...]
+    allocated: bool
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(_Record).decode
+
+
+def slim_device_claim(claim: Envelope) -> Envelope:
+    """Return a claim's envelope for the cache. It has only vcsync's label, and its classes and state as `spec`."""
+    spec, status = decode(claim.spec, _Spec), decode(claim.status, _Status) if claim.status else _Status()
+    label = claim.labels.get(SUPER_CLUSTER)
+    return Envelope(
+        claim.name,
+        claim.namespace,
+        claim.uid,
+        claim.resource_version,
+        labels={} if label is None else {SUPER_CLUSTER: label},
+        deletion_timestamp=claim.deletion_timestamp,
+        spec=_encode(_Record(tuple(dict.fromkeys(_classes(spec))), status.allocation is not None)),
+    )
+
+
+def _classes(spec: _Spec) -> Iterator[str]:
+    for request in spec.devices.requests or ():
+        for each in (request.exactly, *(request.first_available or ())):
+            if each is not None:
+                yield each.device_class_name
+
+
+def device_claim_assignment(claim: Envelope, super_id: str) -> dict[str, Any]:
+    """Return the merge patch that assigns a claim to a super cluster. It fails if the claim has changed."""
+    return {
+        "metadata": {
+            "uid": claim.uid,
+            "resourceVersion": claim.resource_version,
+            "labels": {SUPER_CLUSTER: super_id},
+        }
+    }
+
+
+class DeviceClaims:
+    """The ResourceClaims of one tenant.
+
+    Args:
+        find: returns a claim in the form of `slim_device_claim`, by namespace and name.
+        unread: returns why the claims are not known; empty if they are.
+        holds: returns whether a super cluster may have objects of a namespace.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[str, str], Envelope | None] = lambda _namespace, _name: None,
+        unread: Callable[[], str] = lambda: "",
+        holds: Callable[[str, str], bool] = lambda _namespace, _super_id: True,
+    ) -> None:
+        self._find = find
+        self._unread = unread
+        self._holds = holds
+        # UID of a claim -> the super cluster of a decision that is being written.
+        self._assumed: dict[str, str] = {}
+
+    def needs(
+        self, namespace: str, named: Iterable[str], views: Mapping[str, SuperView]
+    ) -> tuple[ClaimNeed, ...]:
+        """Return what the claims of a Pod demand.
+
+        Args:
+            namespace: the Pod's namespace.
+            named: names of its claims.
+            views: the registered super clusters.
+        """
+        if unread := self._unread():
+            return tuple(ClaimNeed(name, problem=unread, device_classes=()) for name in named)
+        return tuple(self._need(name, self._find(namespace, name), views) for name in named)
+
+    def _need(self, name: str, claim: Envelope | None, views: Mapping[str, SuperView]) -> ClaimNeed:
+        if name == TO_BE_MADE:
+            return ClaimNeed(
+                name, problem="a resourceclaim is still to be made from its template", device_classes=()
+            )
+        if claim is None:
+            return ClaimNeed(name, problem=f'resourceclaim "{name}" not found', device_classes=())
+        if claim.deleting:
+            return ClaimNeed(name, problem=f'resourceclaim "{name}" is being deleted', device_classes=())
+        record = _decode(claim.spec)
+        return ClaimNeed(name, self._home(claim, record, views), device_classes=record.classes)
+
+    def unassigned(self, namespace: str, named: Iterable[str], super_id: str) -> list[Envelope]:
+        """Return the claims that do not name a super cluster in their label yet."""
+        found = (self._find(namespace, name) for name in named)
+        return [each for each in found if each is not None and each.labels.get(SUPER_CLUSTER) != super_id]
+
+    def assume(self, claims: Iterable[Envelope], super_id: str) -> None:
+        """Count claims on the super cluster of a new decision, before it is written."""
+        self._assumed.update((claim.uid, super_id) for claim in claims)
+
+    def settle(self, claims: Iterable[Envelope]) -> None:
+        """Count claims by their objects again, after a decision was written or failed."""
+        for claim in claims:
+            self._assumed.pop(claim.uid, None)
+
+    def _home(self, claim: Envelope, record: _Record, views: Mapping[str, SuperView]) -> str:
+        """Return the super cluster that has a claim or is to have it; empty if none does yet.
+
+        A claim leaves one that is not registered, or that holds nothing of the namespace any more. While nothing is allocated it
+        also leaves one that is lost or does not publish its classes.
+        """
+        if (assumed := self._assumed.get(claim.uid)) is not None:
+            return assumed
+        home = claim.labels.get(SUPER_CLUSTER, "")
+        view = views.get(home)
+        if view is None or not self._holds(claim.namespace, home):
+            return ""
+        serves = view.health is not Health.LOST and all(map(view.publishes_devices, record.classes))
+        return home if record.allocated or serves else ""

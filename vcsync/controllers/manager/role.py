@@ -29,6 +29,7 @@ from vcsync.controllers.node.taint_eviction_plan import taint_eviction
 from vcsync.controllers.podgc.podgc_plan import pod_garbage_collector
 from vcsync.controllers.policystatus.policystatus_controller import Check, type_checking
 from vcsync.controllers.replicaset.replicaset_plan import REPLICA_SET, REPLICATION_CONTROLLER
+from vcsync.controllers.resourceclaim.resourceclaim_plan import RESOURCE_CLAIM
 from vcsync.controllers.resourcequota.resourcequota_controller import RESOURCE_QUOTA
 from vcsync.controllers.serviceaccount.bootstrap_token_plan import TOKEN_CLEANER
 from vcsync.controllers.serviceaccount.legacy_token_plan import LEGACY_TOKENS
@@ -92,6 +93,7 @@ def all_controllers(
         VOLUME_CLAIM,
         VOLUME,
         EPHEMERAL_VOLUME,
+        RESOURCE_CLAIM,
         VOLUME_CLAIM_PROTECTION,
         VOLUME_PROTECTION,
         ATTRIBUTES_CLASS_PROTECTION,

@@ -24,6 +24,8 @@ TOKEN_EXPIRES = "tenancy.x-k8s.io/token-expires"  # noqa: S105 - an annotation k
 
 QUOTA = "vcsync-slices"
 OBJECT_BYTES = "object-bytes"
+DEVICES = "devices"
+DEVICES_OF_CLASS = ".deviceclass.resource.k8s.io/devices"
 """A resource of slices that no ResourceQuota can limit."""
 TOKEN_SECRET = "vcsync-token-"  # noqa: S105 - start of a name
 ROOT_CA = "kube-root-ca.crt"

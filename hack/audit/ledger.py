@@ -201,10 +201,14 @@ def super_quotas(world: World) -> Iterator[Finding]:
         size = {
             f"requests.{resource}" if resource in DIMENSIONS else resource: text
             for resource, text in line.size.items()
-            if resource != keys.OBJECT_BYTES
+            if resource not in (keys.OBJECT_BYTES, keys.DEVICES)
         }
         wanted = {resource: amount(text) * count for resource, text in size.items()}
         hard = (quota.get("spec") or {}).get("hard") or {}
+        # The classes of devices that claims have named, each with the limit of all.
+        if devices := line.size.get(keys.DEVICES):
+            classes = [each for each in hard if each.endswith(keys.DEVICES_OF_CLASS)]
+            wanted |= dict.fromkeys(classes, amount(devices) * count)
         if amounts(hard) != wanted:
             expected = {resource: f"{count} x {text}" for resource, text in size.items()}
             yield Finding(

@@ -23,9 +23,13 @@ PODS = "pods"
 OBJECT_BYTES = "object-bytes"
 """Bytes that a namespace's objects may take in a super cluster. The syncer counts them, since no ResourceQuota does."""
 
+DEVICES = "devices"
+"""Devices of each published DeviceClass that a namespace's ResourceClaims may ask for in a super cluster."""
+
 OBJECTS = (
     "configmaps",
     "count/resourceclaims.resource.k8s.io",
+    DEVICES,
     OBJECT_BYTES,
     "persistentvolumeclaims",
     "requests.storage",
@@ -36,14 +40,15 @@ OBJECTS = (
 )
 """Further resources of an operator's slice: numbers of objects that a namespace may have in a super cluster.
 
-The names are those of ResourceQuotas, except for the bytes of objects; `requests.storage` is in bytes, too. The numbers
-are limited but not distributed, since super clusters do not report how many they have.
+The names are those of ResourceQuotas, except for the bytes of objects and the devices of each class; `requests.storage` is
+in bytes, too. The numbers are limited but not distributed, since super clusters do not report how many they have.
 """
 
 DEFAULT_SLICE: Mapping[str, str] = {
     "cpu": "2",
     "memory": "4Gi",
     "count/resourceclaims.resource.k8s.io": "10",
+    DEVICES: "4",
     OBJECT_BYTES: "16Mi",
     "persistentvolumeclaims": "10",
     "requests.storage": "100Gi",

@@ -19,7 +19,7 @@ from vcsync.kube.resources import ENDPOINTS, NAMESPACES, SERVICES, Resource
 from vcsync.objects.envelope import Envelope
 from vcsync.objects.quantity import canonical, milli
 from vcsync.scheduling.resources import Resources
-from vcsync.scheduling.slices import DIMENSIONS, OBJECT_BYTES
+from vcsync.scheduling.slices import DEVICES, DIMENSIONS, OBJECT_BYTES
 from vcsync.syncer.kinds.plan import Placement
 from vcsync.syncer.store_budget import LEAST_BYTES
 from vcsync.tenancy import distribution
@@ -114,8 +114,19 @@ def hard_of(slices: int, slice_size: Mapping[str, str]) -> dict[str, str]:
     return {
         f"requests.{name}" if name in DIMENSIONS else name: canonical(milli(size) * slices, size)
         for name, size in sorted(slice_size.items())
-        if name != OBJECT_BYTES
+        if name not in (OBJECT_BYTES, DEVICES)
     }
+
+
+def devices_of(slices: int, slice_size: Mapping[str, str]) -> str:
+    """Return the devices of each DeviceClass that a namespace's claims may ask for; "" for no limit.
+
+    Args:
+        slices: number of slices on this super cluster.
+        slice_size: resource name -> quantity of one slice.
+    """
+    size = slice_size.get(DEVICES)
+    return canonical(milli(size) * slices, size) if size is not None else ""
 
 
 def byte_limit_of(slices: int, slice_size: Mapping[str, str]) -> int | None:
@@ -158,6 +169,7 @@ def entry_of(envelope: Envelope, super_id: str) -> Entry | None:
             placements=placements,
             slice_size=slice_size,
             hard=hard_of(slices, slice_size),
+            devices=devices_of(slices, slice_size),
         ),
         uid=envelope.uid,
         byte_limit=byte_limit_of(slices, slice_size),

@@ -20,7 +20,7 @@ from device_kit import (
     user,
     with_devices,
 )
-from pool_kit import Json, Pool, Space, read, super_of
+from pool_kit import SLICE, Json, Pool, Space, read, super_of
 from volume_kit import reason
 
 from tests.real.waiting import eventually
@@ -131,6 +131,21 @@ def test_commands_to_the_operators_drivers_are_refused(lab: Space) -> None:
 
     assert "spec.devices.config is not allowed here" in eventually(refused)
     assert all(there(lab, each, "commands") is None for each in ("r1", "r2"))
+
+
+def test_slices_limit_the_devices_of_each_class(devices: Pool) -> None:
+    with devices.configured("acme", sliceSize={**SLICE, "devices": "2"}), devices.space() as space:
+        eventually(lambda: shown(space, "gpu") == "r1,r2")
+        space.apply(claim("two", count=2), user("first", "two", on="r1"))
+        space.running("first")
+        space.apply(claim("third"), user("second", "third", on="r1"))
+        [event] = eventually(lambda: space.events("third", "FailedCreate"))
+        assert "exceeded quota" in event["message"]
+        space.kubectl("delete", "pod", "first")
+        space.kubectl("delete", CLAIMS, "two")
+        eventually(lambda: there(space, "r1", "two") is None)
+        eventually(lambda: there(space, "r1", "third") is not None, 90)
+        space.running("second")
 
 
 def test_selectors_choose_among_the_devices_of_the_class(lab: Space) -> None:

@@ -16,7 +16,7 @@ from vcsync.api import names
 from vcsync.kube.resources import NAMESPACES, RESOURCE_QUOTAS, ROLE_BINDINGS, SERVICES
 from vcsync.objects import quantity
 from vcsync.objects.envelope import Envelope, decode
-from vcsync.syncer.kinds import metadata, stream_binding
+from vcsync.syncer.kinds import device_quota, metadata, stream_binding
 from vcsync.syncer.kinds.plan import (
     EMPTY,
     Action,
@@ -135,12 +135,13 @@ def _quota(
         return (_create_quota(v, namespace, context, placement),)
     changes = metadata.metadata_patch(v, quota, context, **_quota_metadata(v, context))
     hard = decode(quota.spec, _QuotaSpec).hard if quota.spec else {}
+    wanted = {**placement.hard, **device_quota.limits(hard, placement.devices)}
     wrong: dict[str, str | None] = {
         resource: amount
-        for resource, amount in placement.hard.items()
+        for resource, amount in wanted.items()
         if resource not in hard or not _same_amount(hard[resource], amount)
     }
-    wrong.update((resource, None) for resource in hard if resource not in placement.hard)
+    wrong.update((resource, None) for resource in hard if resource not in wanted)
     return metadata.super_patch(RESOURCE_QUOTAS, quota, changes, {"spec": {"hard": wrong}} if wrong else {})
 
 

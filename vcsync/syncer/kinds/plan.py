@@ -214,6 +214,8 @@ class Placement(Struct, frozen=True):
     """Resource name -> quantity of one slice."""
     hard: Mapping[str, str]
     """`hard` of the ResourceQuota here: slices on this super cluster times slice size, e.g. {"requests.cpu": "4"}."""
+    devices: str = ""
+    """Devices of each DeviceClass that the namespace's claims may ask for here; "" for no limit."""
     name_server_only: bool = False
     """Whether the namespace has no slices here, and only the Service and the Endpoints of the name server are synced."""
 

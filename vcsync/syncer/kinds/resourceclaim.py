@@ -15,7 +15,7 @@ from vcsync.api import names
 from vcsync.kube.resources import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS
 from vcsync.objects.envelope import Envelope, decode, untyped
 from vcsync.published.kind import is_public
-from vcsync.syncer.kinds import metadata
+from vcsync.syncer.kinds import device_quota, metadata
 from vcsync.syncer.kinds.plan import (
     EMPTY,
     Action,
@@ -82,6 +82,8 @@ def _without_copy(v: Envelope, context: TenantContext, view: View) -> Plan:
     wait = _class_wait(spec, context, view) or metadata.super_namespace_wait(v, context, view)
     if wait is not None:
         return Plan(wait=wait)
+    if (unlimited := device_quota.limited(v.namespace, _classes(spec), context, view)) is not None:
+        return unlimited
     namespace = names.super_namespace(context.key, v.namespace)
     body = {
         "apiVersion": RESOURCE_CLAIMS.api_version,
@@ -127,9 +129,12 @@ def refusals(spec: Mapping[str, Any]) -> list[str]:
     return found
 
 
+def _classes(spec: Mapping[str, Any]) -> list[str]:
+    return list(dict.fromkeys(str(request.get("deviceClassName", "")) for _, request in requests(spec)))
+
+
 def _class_wait(spec: Mapping[str, Any], context: TenantContext, view: View) -> Wait | None:
-    wanted = dict.fromkeys(str(request.get("deviceClassName", "")) for _, request in requests(spec))
-    missing = [name for name in wanted if not _publishes(name, view)]
+    missing = [name for name in _classes(spec) if not _publishes(name, view)]
     if not missing:
         return None
     return Wait(

@@ -13,6 +13,7 @@ from vcsync.syncer.ledger import (
     Holding,
     Ledger,
     byte_limit_of,
+    devices_of,
     entry_of,
     hard_of,
     holds,
@@ -143,6 +144,13 @@ def test_bytes_of_slices_are_not_in_the_quota() -> None:
     assert byte_limit_of(3, size) == 24 << 20
     assert byte_limit_of(1, {"object-bytes": "4Ki"}) == LEAST_BYTES
     assert byte_limit_of(1, {"cpu": "1"}) is None
+
+
+def test_devices_of_slices_are_in_the_quota_by_class_only() -> None:
+    size = {"cpu": "1", "devices": "4"}
+    assert hard_of(3, size) == {"requests.cpu": "3"}
+    assert devices_of(3, size) == "12"
+    assert not devices_of(3, {"cpu": "1"})
 
 
 def test_a_tenants_byte_limit_is_the_sum_of_its_namespaces() -> None:

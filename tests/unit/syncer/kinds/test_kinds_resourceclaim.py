@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from kinds_bench import Bench, super_ns
 
 from vcsync.api import names
-from vcsync.kube.resources import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS
+from vcsync.kube.resources import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, RESOURCE_QUOTAS
 from vcsync.syncer.kinds import metadata, pod_policy
 from vcsync.syncer.kinds.plan import Delete, Plan
 from vcsync.syncer.kinds.resourceclaim import refusals
@@ -221,6 +222,47 @@ def test_a_claim_of_the_operator_with_that_name_is_not_touched(bench: Bench) -> 
     claim(bench)
     [notice] = plan(bench).actions
     assert notice.reason == metadata.NAME_TAKEN  # type: ignore[union-attr]
+
+
+# --- The limit of devices ---
+
+
+LIMIT = "gpu.deviceclass.resource.k8s.io/devices"
+
+
+def limit(bench: Bench, devices: str) -> None:
+    """Have slices with this many devices."""
+    bench.placements["shop"] = msgspec.structs.replace(bench.placements["shop"], devices=devices)
+
+
+def quota(bench: Bench) -> Any:
+    return bench.get("super", RESOURCE_QUOTAS, names.SUPER_QUOTA_NAME)
+
+
+def enforce(bench: Bench) -> None:
+    """Act as the controller of ResourceQuotas in the super cluster."""
+    hard = quota(bench)["spec"]["hard"]
+    bench.edit("super", RESOURCE_QUOTAS, names.SUPER_QUOTA_NAME, {"status": {"hard": hard}})
+
+
+def test_a_claim_is_created_once_the_devices_of_its_class_are_limited(bench: Bench) -> None:
+    limit(bench, "4")
+    synced(bench)
+    assert quota(bench)["spec"]["hard"][LIMIT] == "4"
+    assert not bench.has("super", RESOURCE_CLAIMS, "one"), "admission does not count them yet"
+    assert reason(bench) == "waits for the limit of its devices"
+    enforce(bench)
+    bench.settle(KIND, "shop", "one")
+    assert bench.has("super", RESOURCE_CLAIMS, "one")
+
+
+@pytest.mark.parametrize(("devices", "wanted"), [("8", "8"), ("4", "4"), ("", None)])
+def test_the_limit_follows_the_slices(bench: Bench, devices: str, wanted: str | None) -> None:
+    limit(bench, "4")
+    synced(bench)
+    limit(bench, devices)
+    bench.settle("namespaces", "", "shop")
+    assert quota(bench)["spec"]["hard"].get(LIMIT) == wanted
 
 
 # --- Pods ------------------------------------------------------------------------------------------------

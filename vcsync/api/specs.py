@@ -637,6 +637,25 @@ DEFAULT_EVICTION_SECONDS: Final = 3600
 """Seconds that Pods which have to leave wait for PodDisruptionBudgets; a tenant's budget may forbid every disruption."""
 
 
+NodeLabelKeys = Annotated[
+    tuple[Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*(/\*)?$", max_length=317)], ...],
+    Meta(max_length=64, extra={"list": "set"}),
+]
+
+
+class ShownNodes(Struct, frozen=True, kw_only=True):
+    """Labels and taints of nodes that tenants see on virtual nodes, besides operating system and architecture."""
+
+    labels: Annotated[
+        NodeLabelKeys,
+        about(
+            "Keys of node labels. DOMAIN/* stands for all keys of a domain, such as topology.kubernetes.io/*. At most 64 labels "
+            "of a node are shown, by key."
+        ),
+    ] = ()
+    taints: Annotated[TaintKeys, about("Keys of node taints with effect NoSchedule or NoExecute.")] = ()
+
+
 class SuperClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     """The operator's settings for a cluster of the pool."""
 
@@ -686,6 +705,7 @@ class SuperClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
         Meta(max_length=MAX_RESOURCES),
         about("Price of one unit (a CPU, a GiB) per hour, by resource, as a decimal number in quotes."),
     ] = {}
+    shown_nodes: Annotated[ShownNodes, about("What tenants see of its nodes.")] = ShownNodes()
 
 
 class NodeCounts(Struct, frozen=True, kw_only=True):

@@ -219,6 +219,7 @@ class Heartbeat:
         shard: (number, count) of the shard of tenants. Only the first shard reports on the super cluster itself; every
             shard reports on its tenants.
         interval: seconds between two heartbeats of a super cluster that does not change.
+        settings: called with the operator's settings of the super cluster, with each heartbeat.
     """
 
     def __init__(
@@ -236,7 +237,9 @@ class Heartbeat:
         troubles: Callable[[], Iterable[Trouble]] = tuple,
         shard: tuple[int, int] = (1, 1),
         interval: float = 20.0,
+        settings: Callable[[SuperClusterSpec], None] = lambda _: None,
     ) -> None:
+        self._settings = settings
         self._brakes = brakes
         self._published = published
         self._troubles = troubles
@@ -316,6 +319,7 @@ class Heartbeat:
 
     async def _write(self, report: _Report) -> None:
         current = SuperCluster.from_envelope(await self._meta.get(SUPER_CLUSTERS, self._super_id))
+        self._settings(current.spec)
         self.released = released_at(current.annotations.get(names.BRAKE_RELEASED))
         status: dict[str, Any] = {}
         if report.seen is not None:

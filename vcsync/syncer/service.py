@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from vcsync.api import names
 from vcsync.api.objects import VirtualCluster, cluster_key
 from vcsync.api.resources import VIRTUAL_CLUSTERS
-from vcsync.api.specs import Trouble
+from vcsync.api.specs import ShownNodes, SuperClusterSpec, Trouble
 from vcsync.fairqueue import ObjectName, WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
@@ -179,6 +179,7 @@ class Syncer:
             on_ingress=self._ingress_changed,
             on_ingress_class=lambda name: self._wake_others(Dependency("super", INGRESS_CLASSES, "", name)),
         )
+        self._shown_nodes: ShownNodes | None = None
         self.ledger = Ledger(meta, super_id, self._placement_changed)
         self._drain = Drain(
             meta=meta,
@@ -205,6 +206,7 @@ class Syncer:
             published=self._published,
             troubles=self._troubles,
             shard=self._settings.shard,
+            settings=self._settings_read,
         )
         self._patrol = Patrol(
             tenants=lambda: list(self._tenants.values()),
@@ -311,6 +313,7 @@ class Syncer:
             kubelet_api=self._kubelet_api,
             leaving=partial(self._is_leaving, handle.key),
             hosts=self._hosts,
+            shown_nodes=lambda: self._shown_nodes,
         )
         self._tenants[handle.key] = tenant
         self._pool.queue.set_weight(handle.key, handle.virtual_cluster.spec.weight)
@@ -524,6 +527,16 @@ class Syncer:
     def _optional_kind_read(self, resource: Resource) -> None:
         for key in self._tenants:
             self._wake(key, offered(resource))
+
+    def _settings_read(self, spec: SuperClusterSpec) -> None:
+        """Follow the operator's settings of the super cluster: what tenants see of its nodes."""
+        if spec.shown_nodes == self._shown_nodes:
+            return
+        self._shown_nodes = spec.shown_nodes
+        for tenant in self._tenants.values():
+            tenant.shown_nodes_changed()
+        for node in self.caches.nodes.cache.items():
+            self._node_changed(node.name)
 
     def _node_changed(self, node: str) -> None:
         for key, tenant in self._tenants.items():

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from vcsync.api import names
 from vcsync.api.objects import VirtualCluster
+from vcsync.api.specs import ShownNodes
 from vcsync.api.without_effect import REASON
 from vcsync.kube.client import Client
 from vcsync.kube.errors import Conflict, Forbidden, KubeError, NotFound, TooManyRequests, Unauthorized
@@ -110,7 +111,9 @@ class TenantSync:
         kubelet_api: KubeletApi | None = None,
         leaving: Callable[[], Awaitable[bool]],
         hosts: HostIndex | None = None,
+        shown_nodes: Callable[[], ShownNodes | None] = lambda: None,
     ) -> None:
+        self._shown_nodes = shown_nodes
         self._kubelet_api = kubelet_api
         self._leaving = leaving
         self._kubelet: Endpoint | None = None
@@ -328,6 +331,10 @@ class TenantSync:
         """
         self._refresh_context()
 
+    def shown_nodes_changed(self) -> None:
+        """Follow a change of what tenants see of nodes. The caller enqueues the nodes."""
+        self._refresh_context()
+
     def runtime_class_changed(self, name: str) -> None:
         """Follow a change of one of the tenant's RuntimeClasses, and wake the Pods that wait for it.
 
@@ -539,6 +546,7 @@ class TenantSync:
             tenant=spec.tenant or virtual_cluster.name,
             priority_classes=spec.priority_classes,
             runtime_classes=self._runtime_classes,
+            shown_nodes=self._shown_nodes(),
             dns_nameserver=self._nameserver(),
             kubelet=(self._kubelet.address, self._kubelet.port) if self._kubelet is not None else None,
             binds_streams=self._super_caches.role_bindings.synced,

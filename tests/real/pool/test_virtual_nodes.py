@@ -184,3 +184,33 @@ def test_a_cordon_and_a_priority_class_get_events_that_they_have_no_effect(space
         space.kubectl("cordon", node)
         eventually(lambda: "to cordon it has no effect" in space.kubectl("describe", "node", node))
         space.kubectl("uncordon", node)
+
+
+def test_tenants_see_the_labels_and_taints_that_the_operator_chooses(pool: Pool, space: Space) -> None:
+    space.apply(pod("p", on="r1"))
+    node = space.running("p")["spec"]["nodeName"]
+    actual = node.removesuffix(".r1")
+    cluster = pool.supers["r1"]
+
+    def shown() -> tuple[Json, list[Json]]:
+        found = virtual_nodes(space)[node]
+        labels = {key: value for key, value in found["metadata"]["labels"].items() if "example.com" in key}
+        taints = [each for each in found["spec"].get("taints") or () if "example.com" in each["key"]]
+        return labels, taints
+
+    def choose(value: Json | None) -> None:
+        patch = json.dumps({"spec": {"shownNodes": value}})
+        pool.bed.meta.kubectl("patch", "supercluster", "r1", "--type=merge", "-p", patch)
+
+    cluster.kubectl("label", "node", actual, "example.com/rack=seven", "private.example.com/owner=us")
+    cluster.kubectl("taint", "node", actual, "example.com/reserved=x:NoSchedule")
+    try:
+        choose({"labels": ["example.com/*"], "taints": ["example.com/reserved"]})
+        taint = {"key": "example.com/reserved", "value": "x", "effect": "NoSchedule"}
+        eventually(lambda: shown() == ({"example.com/rack": "seven"}, [taint]))
+        choose(None)
+        eventually(lambda: shown() == ({}, []))
+    finally:
+        choose(None)
+        cluster.kubectl("label", "node", actual, "example.com/rack-", "private.example.com/owner-")
+        cluster.kubectl("taint", "node", actual, "example.com/reserved-")

@@ -12,6 +12,7 @@ from vcsync.api.without_effect import CORDONED, LABELLED, TAINTED, chosen_labels
 from vcsync.kube.resources import NODES
 from vcsync.objects.conditions import Condition
 from vcsync.objects.envelope import Envelope, decode, untyped
+from vcsync.syncer.kinds import shown_nodes
 from vcsync.syncer.kinds.plan import TenantContext
 
 Json = dict[str, Any]
@@ -20,7 +21,6 @@ HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 NODE_REMOVED: Final = "NodeRemoved"
 """Reason of a virtual node's Ready condition: the super cluster's node is gone."""
 _COPIED_LABELS: Final = ("kubernetes.io/os", "kubernetes.io/arch")
-_TAINT_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 _PUBLIC_NODE_INFO: Final = (
     "kernelVersion",
     "osImage",
@@ -59,7 +59,7 @@ def virtual_node(p: Envelope, context: TenantContext) -> Json:
 
     Args:
         p: the super cluster's node.
-        context: the tenant's settings, with the taints that the operator shows.
+        context: the tenant's settings, with the labels and taints that the operator shows.
 
     Raises:
         InvalidName: the virtual node's name would be too long.
@@ -69,12 +69,15 @@ def virtual_node(p: Envelope, context: TenantContext) -> Json:
     theirs = decode(p.spec, _Spec)
     if theirs.unschedulable:
         spec["unschedulable"] = True
-    if taints := _shown_taints(theirs.taints, context):
+    if taints := shown_nodes.taints(theirs.taints, context.shown_nodes):
         spec["taints"] = taints
+    metadata: Json = {"name": name, "labels": _labels(p, name, context)}
+    if shown := shown_nodes.annotation(shown_nodes.labels(p, context.shown_nodes), taints):
+        metadata["annotations"] = {names.SHOWN: shown}
     return {
         "apiVersion": NODES.api_version,
         "kind": NODES.kind,
-        "metadata": {"name": name, "labels": _labels(p, name, context)},
+        "metadata": metadata,
         "spec": spec,
         "status": _status(p, context),
     }
@@ -157,19 +160,27 @@ def node_patch(v: Envelope, p: Envelope, context: TenantContext) -> Json | None:
         context: the tenant's settings.
     """
     patch: Json = {}
-    labels = _map_change(_labels(p, v.name, context), v.labels, remove=False)
+    wanted = _labels(p, v.name, context)
+    labels = _map_change(wanted, v.labels, remove=False)
     if context.kubelet is None and names.STREAMS in v.labels:
         labels[names.STREAMS] = None
-    if labels:
-        patch["metadata"] = {"labels": labels}
     have, theirs = decode(v.spec, _Spec), decode(p.spec, _Spec)
     spec: Json = {}
     if have.unschedulable != theirs.unschedulable:
         spec["unschedulable"] = theirs.unschedulable or None
-    shown = _shown_taints(theirs.taints, context)
-    if [taint for taint in have.taints if taint.get("key") in context.node_taint_keys] != shown:
-        others = [taint for taint in have.taints if taint.get("key") not in context.node_taint_keys]
-        spec["taints"] = [*others, *shown] or None
+    if context.shown_nodes is not None:  # until then, what an earlier process has shown remains
+        before = shown_nodes.stated(v)
+        labels.update((key, None) for key in before.labels if key in v.labels and key not in wanted)
+        shown = shown_nodes.taints(theirs.taints, context.shown_nodes)
+        ours = {*before.taints, *context.shown_nodes.taints}
+        if [taint for taint in have.taints if taint.get("key") in ours] != shown:
+            others = [taint for taint in have.taints if taint.get("key") not in ours]
+            spec["taints"] = [*others, *shown] or None
+        said = shown_nodes.annotation(shown_nodes.labels(p, context.shown_nodes), shown)
+        if v.annotations.get(names.SHOWN, "") != said:
+            patch["metadata"] = {"annotations": {names.SHOWN: said or None}}
+    if labels:
+        patch.setdefault("metadata", {})["labels"] = labels
     if spec:
         patch["spec"] = spec
     return patch or None
@@ -184,13 +195,14 @@ def without_effect(old: Envelope, new: Envelope, p: Envelope, context: TenantCon
         old: the virtual node before the change.
         new: the virtual node.
         p: the super cluster's node.
-        context: the tenant's settings, with the taints that the operator shows.
+        context: the tenant's settings, with the labels and taints that the operator shows.
     """
     before, after, theirs = (decode(each.spec, _Spec) for each in (old, new, p))
     cordoned = after.unschedulable and not before.unschedulable and not theirs.unschedulable
     messages = [CORDONED] if cordoned else []
     taints = scheduling_taints(after.taints) - scheduling_taints(before.taints)
-    if any(key not in context.node_taint_keys for key, _ in taints):
+    shown_keys = context.shown_nodes.taints if context.shown_nodes is not None else ()
+    if any(key not in shown_keys for key, _ in taints):
         messages.append(TAINTED)
     shown = _labels(p, new.name, context)
     labels = chosen_labels(new.labels) - chosen_labels(old.labels)
@@ -198,21 +210,15 @@ def without_effect(old: Envelope, new: Envelope, p: Envelope, context: TenantCon
 
 
 def _labels(p: Envelope, name: str, context: TenantContext) -> dict[str, str]:
-    labels = {names.VIRTUAL_NODE: names.TRUE, names.SUPER_CLUSTER_ID: context.super_id}
+    labels = shown_nodes.labels(p, context.shown_nodes)
+    labels |= {names.VIRTUAL_NODE: names.TRUE, names.SUPER_CLUSTER_ID: context.super_id}
     if context.kubelet is not None:
         labels[names.STREAMS] = names.TRUE
     labels.update((label, p.labels[label]) for label in _COPIED_LABELS if label in p.labels)
+    labels.pop(HOSTNAME_LABEL, None)
     if len(name) <= names.MAX_LABEL_LENGTH:  # a node's name may be longer than a label's value
         labels[HOSTNAME_LABEL] = name
     return labels
-
-
-def _shown_taints(taints: list[Json], context: TenantContext) -> list[Json]:
-    return [
-        taint
-        for taint in taints
-        if taint.get("key") in context.node_taint_keys and taint.get("effect") in _TAINT_EFFECTS
-    ]
 
 
 def _status(p: Envelope, context: TenantContext) -> Json:

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from vcsync.api.specs import IngressPolicy, PodPolicy, ServicePolicy
+from vcsync.api.specs import IngressPolicy, PodPolicy, ServicePolicy, ShownNodes
 from vcsync.kube.resources import Resource
 from vcsync.objects.envelope import Envelope
 from vcsync.syncer.kinds.ingress_rules import Claims
@@ -197,8 +197,8 @@ class TenantContext(Struct, frozen=True, kw_only=True):
     dns_nameserver: str = ""
     """ClusterIP of the tenant's `kube-system/kube-dns` in this super cluster; "" if it has none here."""
     dns_options: tuple[tuple[str, str], ...] = (("ndots", "5"),)
-    node_taint_keys: frozenset[str] = frozenset()
-    """Keys of node taints that the operator shows to tenants on virtual nodes."""
+    shown_nodes: ShownNodes | None = None
+    """Labels and taints of nodes that the operator shows to tenants on virtual nodes; None if that is not known yet."""
     kubelet: tuple[str, int] | None = None
     """Address and port at which the tenant's kube-apiserver reaches the kubelet API of virtual nodes, if it is served."""
     binds_streams: bool = False

@@ -9,6 +9,7 @@ import pytest
 from kinds_bench import CONTEXT
 
 from vcsync.api import names
+from vcsync.api.specs import ShownNodes
 from vcsync.api.without_effect import CORDONED, LABELLED, TAINTED
 from vcsync.objects.envelope import Envelope, parse
 from vcsync.objects.merge_patch import merge_patch
@@ -21,10 +22,11 @@ from vcsync.syncer.kinds.node import (
     without_effect,
 )
 from vcsync.syncer.kinds.plan import TenantContext
+from vcsync.syncer.kinds.shown_nodes import MOST_LABELS
 
 Json = dict[str, Any]
 LATER = "2026-05-01T13:00:00Z"
-SHOWING = msgspec.structs.replace(CONTEXT, node_taint_keys=frozenset({"gpu"}))
+SHOWING = msgspec.structs.replace(CONTEXT, shown_nodes=ShownNodes(taints=("gpu",)))
 
 
 def node(**status: Any) -> Json:
@@ -97,6 +99,7 @@ def test_a_virtual_node_does_not_reveal_the_identity_of_its_node() -> None:
             "kubernetes.io/arch": "arm64",
             "kubernetes.io/hostname": "node-1.r1",
         },
+        "annotations": {names.SHOWN: '{"labels":[],"taints":["gpu"]}'},
     }
     assert shown["spec"] == {"taints": [{"key": "gpu", "effect": "NoSchedule"}]}
     assert shown["status"]["addresses"] == [
@@ -296,3 +299,78 @@ def test_writes_of_the_syncer_to_a_virtual_node_are_not_reported() -> None:
     new = merge_patch(old, node_patch(envelope(old), envelope(body), SHOWING) or {})
     assert new["spec"]["unschedulable"] is True
     assert without_effect(envelope(old), envelope(new), envelope(body), SHOWING) == []
+
+
+# --- What the operator chooses to show -------------------------------------------------------------------
+
+
+def showing(*labels: str, taints: tuple[str, ...] = ()) -> TenantContext:
+    return msgspec.structs.replace(CONTEXT, shown_nodes=ShownNodes(labels=labels, taints=taints))
+
+
+def labelled(**labels: str) -> Envelope:
+    body = copy.deepcopy(node())
+    body["metadata"]["labels"] |= {key.replace("__", "/"): value for key, value in labels.items()}
+    return envelope(body)
+
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+@pytest.mark.parametrize(
+    ("keys", "seen"),
+    [
+        ((), {}),
+        ((ZONE,), {ZONE: "z"}),
+        (("topology.kubernetes.io/*",), {ZONE: "z"}),
+        (("kubernetes.io/*",), {}),
+        (("rack", "absent"), {"rack": "7"}),
+        (("*",), {}),
+    ],
+)
+def test_chosen_labels_are_shown(keys: tuple[str, ...], seen: dict[str, str]) -> None:
+    p = labelled(rack="7")
+    plain = virtual_node(p, CONTEXT)["metadata"]["labels"]
+    assert virtual_node(p, showing(*keys))["metadata"]["labels"] == plain | seen
+
+
+def test_labels_with_a_meaning_in_the_tenant_are_never_taken_from_the_node() -> None:
+    body = copy.deepcopy(node())
+    body["metadata"]["labels"] |= {names.SUPER_CLUSTER_ID: "other", names.NETWORK: "other"}
+    shown = showing("tenancy.x-k8s.io/*", names.NETWORK, "kubernetes.io/hostname")
+    found = virtual_node(envelope(body), shown)["metadata"]["labels"]
+    assert found == virtual_node(envelope(node()), CONTEXT)["metadata"]["labels"]
+
+
+def test_a_node_shows_a_bounded_number_of_labels() -> None:
+    many = {f"example.com__k{number:03}": "x" for number in range(200)}
+    found = virtual_node(labelled(**many), showing("example.com/*"))["metadata"]["labels"]
+    assert sum(key.startswith("example.com/") for key in found) == MOST_LABELS
+
+
+def test_what_is_shown_no_more_goes_and_the_tenants_own_stays() -> None:
+    p, before = labelled(rack="7"), showing("rack", ZONE, taints=("gpu",))
+    body = virtual_node(p, before)
+    body["metadata"] |= {"uid": "v1"}
+    body["metadata"]["labels"]["mine"] = "1"
+    assert node_patch(envelope(body), p, before) is None
+    assert node_patch(envelope(body), p, CONTEXT) is None, "the settings are not known yet"
+    for after, gone in ((showing(ZONE), {"rack"}), (showing(), {"rack", ZONE})):
+        patch = node_patch(envelope(body), p, after)
+        assert patch is not None
+        now = merge_patch(body, patch)
+        assert body["metadata"]["labels"].keys() - now["metadata"]["labels"].keys() == gone
+        assert "taints" not in now["spec"]
+        assert node_patch(envelope(now), p, after) is None
+    assert names.SHOWN not in now["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize("value", ["", "{", "[]", '{"labels": 1}', '{"labels": ["mine"], "taints": ["x"]}'])
+def test_an_annotation_that_the_tenant_writes_is_replaced(value: str) -> None:
+    p, context = labelled(rack="7"), showing("rack")
+    body = virtual_node(p, context)
+    body["metadata"]["uid"] = "v1"
+    body["metadata"]["annotations"] = {names.SHOWN: value}
+    patch = node_patch(envelope(body), p, context)
+    assert patch is not None
+    assert node_patch(envelope(merge_patch(body, patch)), p, context) is None

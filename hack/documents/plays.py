@@ -64,6 +64,11 @@ SANDBOXED = FAST.replace(
     '"node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "sandboxed"}, "handler": "runsc"',
 )
 """Makes the runtime that the operator of r1 has."""
+GPU = FAST.replace(
+    '"storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": "example.com/disks"',
+    '"resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}',
+)
+"""Makes the devices that the operator of r1 has."""
 FOLLOW = "vcsync drift --follow --super-cluster r1"
 
 PLAYS: Mapping[str, Play] = {
@@ -106,6 +111,7 @@ PLAYS: Mapping[str, Play] = {
         before={
             "kubectl --kubeconfig r1.kubeconfig label storageclass": (FAST,),
             "kubectl --kubeconfig r1.kubeconfig label runtimeclass": (SANDBOXED,),
+            "kubectl --kubeconfig r1.kubeconfig label deviceclass": (GPU,),
             "vcsync super list": ("vcsync run all --kubeconfigs ./roles &",),
             "vcsync run all": (
                 "kill %1; wait %1 || true",

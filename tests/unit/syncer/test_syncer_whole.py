@@ -19,6 +19,7 @@ from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_C
 from vcsync.kube.errors import ApiError, Forbidden, NotFound, ServerError, Status, Unreachable
 from vcsync.kube.resources import (
     CONFIG_MAPS,
+    DEVICE_CLASSES,
     EVENTS,
     INGRESS_CLASSES,
     INGRESSES,
@@ -29,6 +30,7 @@ from vcsync.kube.resources import (
     POD_DISRUPTION_BUDGETS,
     PODS,
     PRIORITY_CLASSES,
+    RESOURCE_CLAIMS,
     ROLE_BINDINGS,
     RUNTIME_CLASSES,
     SECRETS,
@@ -786,6 +788,40 @@ def test_an_optional_kind_that_one_side_lacks_waits_and_everything_else_is_synce
             cluster.before = lambda *_: None
             await asyncio.sleep(60)
             assert stage.here(NETWORK_POLICIES, "closed") is not None
+
+    in_virtual_time(main())
+
+
+@pytest.mark.parametrize("lacking", ["resourceclaims", "deviceclasses"])
+def test_a_claim_to_devices_waits_while_a_super_cluster_is_too_old_and_goes_there_when_it_is_not(
+    in_virtual_time: Callable[[Coroutine[Any, Any, Any]], None], lacking: str
+) -> None:
+    async def main() -> None:
+        stage = Stage()
+        stage.pod("web")
+        published = {"labels": {names.SUPER_PUBLIC: names.TRUE}}
+        stage.below.put(DEVICE_CLASSES, "gpu", metadata=published, spec={})
+        requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]
+        assigned = {"uid": "uid-of-one", "labels": {names.SUPER_CLUSTER: "r1"}}
+        stage.tenant.put(
+            RESOURCE_CLAIMS, "one", "shop", metadata=assigned, spec={"devices": {"requests": requests}}
+        )
+
+        def before(_: str, plural: str, __: str) -> None:
+            if plural == lacking:
+                raise NotFound(Status(404, "NotFound", "the server could not find the requested resource"))
+
+        stage.below.before = before
+        async with stage.running() as syncer:
+            await until(lambda: stage.here(PODS, "web"))
+            await asyncio.sleep(180)
+            assert syncer.ready()[0]
+            assert stage.here(RESOURCE_CLAIMS, "one") is None
+            [report] = events(stage.tenant, "NotSynced")
+            assert "resourceclaims are not synced to super cluster r1" in report["message"]
+            stage.below.before = lambda *_: None
+            await asyncio.sleep(60)
+            assert stage.here(RESOURCE_CLAIMS, "one") is not None
 
     in_virtual_time(main())
 

@@ -209,8 +209,8 @@ def test_delayed_items_are_not_counted_as_queued() -> None:
     assert values["vcsync_syncer_tenant_delayed"] == [2.0]
 
 
-async def test_every_shard_reports_its_tenants() -> None:
-    api = _Refusing()
+async def test_every_shard_reports_its_tenants_and_reads_the_operators_settings() -> None:
+    api, read = _Refusing(), list[SuperClusterSpec]()
     beat = Heartbeat(
         meta=api,  # type: ignore[arg-type]
         super_client=api,  # type: ignore[arg-type]
@@ -221,6 +221,7 @@ async def test_every_shard_reports_its_tenants() -> None:
         identity="test",
         troubles=lambda: [trouble("acme")],
         shard=(2, 2),
+        settings=read.append,
     )
     task = asyncio.create_task(beat.run())
     async with asyncio.timeout(5):
@@ -229,3 +230,4 @@ async def test_every_shard_reports_its_tenants() -> None:
     task.cancel()
     expected = {"tenant": "acme", "type": "Braked", "message": "25 of 25 pods"}
     assert api.patches == [{"status": {"reports": {"2/2": [expected]}}}]
+    assert [each.id for each in read] == ["r1"]

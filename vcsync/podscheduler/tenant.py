@@ -242,10 +242,12 @@ class TenantPods:
     async def _assign(self, pod: Pod, verdict: Assign) -> Outcome:
         self.accounting.assume(pod, verdict.super_id)
         claims = self._claims.unassigned(pod.namespace, pod.needs.claims, verdict.super_id)
+        devices = self._devices.unassigned(pod.namespace, pod.needs.devices, verdict.super_id)
         if pod.needs.node:
             # The Pod's creator chose the node. Claims that are elsewhere stay there, and the syncer tells that they lack.
-            claims = [each for each in claims if SUPER_CLUSTER not in each.labels]
-        devices = self._devices.unassigned(pod.namespace, pod.needs.devices, verdict.super_id)
+            claims, devices = (
+                [each for each in found if SUPER_CLUSTER not in each.labels] for found in (claims, devices)
+            )
         self._claims.assume(claims, verdict.super_id)
         self._devices.assume(devices, verdict.super_id)
         try:

@@ -35,9 +35,6 @@ from vcsync.syncer.kinds.token import TERMINAL_PHASES
 ALLOCATED: Final[dict[str, Any]] = {}
 """What a tenant sees of an allocation: that there is one. Drivers, pools, devices and nodes are the operator's."""
 
-_ELSEWHERE_SECONDS: Final = 5.0
-"""Seconds until a claim is looked at again whose copy here is still reserved, although it belongs elsewhere."""
-
 
 class _Consumer(Struct, frozen=True, gc=False, rename="camel"):
     api_group: str = ""
@@ -179,12 +176,7 @@ def _leave(p: Envelope) -> Plan:
     """Delete a copy of a claim that belongs to another super cluster, once no Pod uses it. There is no data to lose."""
     status = decode(p.status, _Status) if p.status else _Status()
     if status.allocation is not None or status.reserved_for:
-        return Plan(
-            wait=Wait(
-                "the claim is on another super cluster, and Pods here still use its copy",
-                after=_ELSEWHERE_SECONDS,
-            )
-        )
+        return Plan(wait=Wait("the claim is on another super cluster, and Pods here still use its copy"))
     return Plan(
         (Delete("super", RESOURCE_CLAIMS, p.namespace, p.name, p.uid, resource_version=p.resource_version),)
     )

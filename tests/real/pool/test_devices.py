@@ -14,6 +14,7 @@ from device_kit import (
     DRIVER,
     GROUP,
     claim,
+    device_class,
     shown,
     template,
     there,
@@ -146,6 +147,37 @@ def test_slices_limit_the_devices_of_each_class(devices: Pool) -> None:
         eventually(lambda: there(space, "r1", "two") is None)
         eventually(lambda: there(space, "r1", "third") is not None, 90)
         space.running("second")
+
+
+def test_a_claim_that_gets_no_devices_moves_on_when_its_class_is_withdrawn(lab: Space) -> None:
+    r1, r2 = (lab.pool.supers[each] for each in ("r1", "r2"))
+    body = json.dumps(device_class("late"))
+    r1.kubectl("apply", "-f", "-", input=body)
+    try:
+        eventually(lambda: shown(lab, "late") == "r1")
+        nothing = [{"cel": {"expression": "false"}}]
+        lab.apply(claim("one", "late", selectors=nothing), user("trainer", "one"))
+        eventually(lambda: there(lab, "r1", "one") is not None)
+        r2.kubectl("apply", "-f", "-", input=body)
+        eventually(lambda: shown(lab, "late") == "r1,r2")
+        r1.kubectl("label", "deviceclass", "late", f"{names.SUPER_PUBLIC}-")
+        eventually(lambda: [there(lab, each, "one") is None for each in ("r1", "r2")] == [True, False])
+        assert super_of(lab.get("pods", "trainer") or {"metadata": {}}) == "r2"
+    finally:
+        for cluster in (r1, r2):
+            cluster.kubectl("delete", "deviceclass", "late", "--ignore-not-found")
+
+
+def test_a_drain_takes_claims_to_another_super_cluster(lab: Space) -> None:
+    lab.apply(claim("one"), user("trainer", "one", on="r1"))
+    lab.running("trainer")
+    lab.pin(r2=2)
+    eventually(lambda: "r1" not in lab.placements(), 90)
+    eventually(lambda: there(lab, "r1", "one") is None, 90)
+    eventually(lambda: lab.get("pods", "trainer") is None, 90)
+    lab.apply(user("later", "one"))
+    assert super_of(lab.running("later")) == "r2"
+    allocated(lab, "one", "later")
 
 
 def test_selectors_choose_among_the_devices_of_the_class(lab: Space) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from pool_kit import Json, Pool, Space, items, read, super_of
+from pool_kit import Json, Pool, Space, read, super_of
 from provisioner_kit import storage_class
 from volume_kit import CLAIMS, bound, claim, holders, shown, user, volume_of
 
@@ -88,21 +88,16 @@ def test_a_claim_gets_the_volume_that_names_it(library: Space) -> None:
 
 def test_no_other_claim_gets_it(library: Space) -> None:
     with volume_for(library, "books") as made:
-        library.apply(claim("others", CLASS), user("reader", "others"))
-        other = eventually(lambda: library.there("r1", "pods", "reader"))
-
-        def refused() -> bool:
-            path = f"/api/v1/namespaces/{library.super_name}/events?fieldSelector=involvedObject.uid%3D"
-            events = items(library.pool.supers["r1"], path + other["metadata"]["uid"])
-            return any(each["reason"] == "FailedScheduling" for each in events)
-
-        eventually(refused)
-        found = read(library.pool.supers["r1"], f"{VOLUMES}/{made}")
-        assert found is not None
-        assert found["status"]["phase"] == "Available"
-        library.kubectl("delete", "pod", "reader")
+        library.apply(claim("others", CLASS), user("early", "others"))
+        eventually(lambda: library.there("r1", "pods", "early") is not None)
         library.apply(claim("books", CLASS), user("rightful", "books"))
         library.running("rightful")
+        volumes = {}
+        for name in ("others", "books"):
+            copy = library.there("r1", CLAIMS, name)
+            assert copy is not None
+            volumes[name] = copy["spec"].get("volumeName")
+        assert volumes == {"others": None, "books": made}
 
 
 def test_the_data_of_a_deleted_claim_stays_with_the_operator(library: Space) -> None:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from charts_kit import differences
 from device_kit import (
     CLAIMS,
     CLASSES,
@@ -80,6 +81,7 @@ def test_a_pod_gets_devices_where_its_class_is_published(lab: Space) -> None:
     text = json.dumps(found)
     for hidden in (DRIVER, DEVICE, lab.super_name, device["pool"]):
         assert hidden not in text
+    eventually(lambda: differences(lab) == [])
     lab.kubectl("delete", "pod", "trainer")
     allocated(lab, "one")
     eventually(lambda: "allocation" not in ((there(lab, "r2", "one") or {}).get("status") or {}))
@@ -194,6 +196,14 @@ def test_what_a_tenant_writes_into_a_claim_is_repaired(lab: Space) -> None:
     lab.apply(claim("one"), user("trainer", "one"))
     home = super_of(lab.running("trainer"))
     allocated(lab, "one", "trainer")
+    lab.apply(claim("forged"))
+    result = {"request": "gpu", "driver": "mine.example.com", "pool": "p", "device": "d"}
+    forged = {"status": {"allocation": {"devices": {"results": [result]}}}}
+    patch = ("--subresource=status", "--type=merge", "-p", json.dumps(forged))
+    lab.kubectl("patch", CLAIMS, "forged", *patch)
+    lab.apply(user("other", "forged"))
+    lab.running("other")
+    eventually(lambda: "mine.example.com" not in json.dumps(allocated(lab, "forged", "other")))
     lab.kubectl("label", CLAIMS, "one", f"{names.SUPER_CLUSTER}-")
     eventually(
         lambda: (lab.get(CLAIMS, "one", GROUP) or {})["metadata"]["labels"][names.SUPER_CLUSTER] == home

@@ -203,14 +203,23 @@ def status_patch(v: Envelope, p: Envelope, view: View) -> dict[str, Any]:
     have = decode(v.status, _Status) if v.status else _Status()
     theirs = decode(p.status, _Status) if p.status else _Status()
     reserved = tuple(_reserved(v, p, theirs, view)) if theirs.allocation is not None else ()
+    if _has_content(
+        have.allocation
+    ):  # the tenant has written it; the API lets it be removed, but not be changed
+        return {"allocation": None, "reservedFor": None}
     patch: dict[str, Any] = {}
-    if (have.allocation is not None) != bool(reserved) or have.allocation:
+    if (have.allocation is not None) != bool(reserved):
         patch["allocation"] = ALLOCATED if reserved else None
     if (have.reserved_for or ()) != reserved:
         patch["reservedFor"] = [
             {"resource": each.resource, "name": each.name, "uid": each.uid} for each in reserved
         ] or None
     return patch
+
+
+def _has_content(value: Any) -> bool:
+    """Return whether a value has more than empty objects: kube-apiserver writes some into an empty allocation."""
+    return any(map(_has_content, value.values())) if isinstance(value, dict) else bool(value)
 
 
 def _reserved(v: Envelope, p: Envelope, theirs: _Status, view: View) -> Iterator[_Consumer]:

@@ -157,6 +157,14 @@ def test_the_tenant_sees_that_devices_are_allocated_and_to_which_pods(bench: Ben
     }
 
 
+def test_an_allocation_is_settled_in_the_form_in_which_api_servers_store_it(bench: Bench) -> None:
+    synced(bench)
+    allocate(bench, use(bench))
+    bench.settle(KIND, "shop", "one")
+    bench.edit("tenant", RESOURCE_CLAIMS, "one", {"status": {"allocation": {"devices": {}}}})
+    assert plan(bench) == Plan()
+
+
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_pod_that_has_ended_reserves_nothing(bench: Bench, phase: str) -> None:
     """The tenant's resourceclaim-controller removes such reservations, and with the last one the allocation."""
@@ -183,6 +191,10 @@ def test_what_the_tenant_writes_into_the_status_is_replaced(bench: Bench) -> Non
     bench.edit("tenant", RESOURCE_CLAIMS, "one", {"status": written})
     bench.settle(KIND, "shop", "one")
     assert not above(bench).get("status")
+    allocate(bench, use(bench))
+    bench.edit("tenant", RESOURCE_CLAIMS, "one", {"status": written})
+    bench.settle(KIND, "shop", "one")
+    assert above(bench)["status"]["allocation"] == {}
 
 
 def test_a_lost_label_is_restored(bench: Bench) -> None:

@@ -136,6 +136,22 @@ def test_commands_to_the_operators_drivers_are_refused(lab: Space) -> None:
     assert all(there(lab, each, "commands") is None for each in ("r1", "r2"))
 
 
+@pytest.mark.parametrize("name", ["gpu", "absent"])
+def test_devices_by_the_name_of_a_class_are_refused(lab: Space, name: str) -> None:
+    body = user("grabber")
+    resource = {f"deviceclass.resource.kubernetes.io/{name}": "1"}
+    resources = body["spec"]["containers"][0]["resources"]
+    body["spec"]["containers"][0]["resources"] = {
+        **resources,
+        "requests": {**(resources.get("requests") or {}), **resource},
+        "limits": {**(resources.get("limits") or {}), **resource},
+    }
+    lab.apply(body)
+    [event] = eventually(lambda: lab.events("grabber", "PolicyRefused"))
+    assert "use a ResourceClaim in spec.resourceClaims" in event["message"]
+    assert all(lab.there(each, "pods", "grabber") is None for each in ("r1", "r2"))
+
+
 def test_slices_limit_the_devices_of_each_class(devices: Pool) -> None:
     with devices.configured("acme", sliceSize={**SLICE, "devices": "2"}), devices.space() as space:
         eventually(lambda: shown(space, "gpu") == "r1,r2")

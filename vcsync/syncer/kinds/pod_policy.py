@@ -52,6 +52,8 @@ _CONDITION_TAINTS: Final = "node.kubernetes.io/"
 
 _CLAIM_FIELDS: Final = frozenset({"name", "resourceClaimName", "resourceClaimTemplateName"})
 """Fields of a Pod's reference to a ResourceClaim that are converted."""
+_DEVICES_OF_CLASS: Final = "deviceclass.resource.kubernetes.io/"
+"""Prefix of the extended resources that stand for devices of a DeviceClass (resource/v1 ResourceDeviceClassPrefix)."""
 _UNSUPPORTED_PROJECTIONS: Final[Mapping[str, str]] = {
     "clusterTrustBundle": "put the certificates into a ConfigMap",
     "podCertificate": "use a Secret with a certificate of your own",
@@ -230,6 +232,17 @@ def _unsupported(spec: Spec) -> Iterator[str]:
     for index, claim in enumerate(spec.get("resourceClaims") or ()):
         for field in claim.keys() - _CLAIM_FIELDS:
             yield f"spec.resourceClaims[{index}].{field} is not supported here; name a ResourceClaim or a template"
+    for path, container in _containers(spec):
+        yield from _devices_without_claim(container, path)
+
+
+def _devices_without_claim(container: Spec, path: str) -> Iterator[str]:
+    """Refuse devices by class name: they need neither a published class nor a claim that the slices limit."""
+    resources = container.get("resources") or {}
+    requested = {*(resources.get("requests") or ()), *(resources.get("limits") or ())}
+    for name in sorted(requested):
+        if name.startswith(_DEVICES_OF_CLASS):
+            yield f"{path}.resources: {name} is not supported here; use a ResourceClaim in spec.resourceClaims"
 
 
 _CHECKS: Final[tuple[tuple[Callable[[PodPolicy], bool], Callable[[Spec], Iterator[str]]], ...]] = (

@@ -759,6 +759,9 @@ def test_access_to_the_node_is_refused_unless_allowed(field: str, spec: Json, pa
     assert len(list(pod_policy.refusals(spec, others))) == 1
 
 
+BY_CLASS = "deviceclass.resource.kubernetes.io/"
+
+
 @pytest.mark.parametrize(
     ("spec", "path"),
     [
@@ -771,6 +774,19 @@ def test_access_to_the_node_is_refused_unless_allowed(field: str, spec: Json, pa
             "spec.volumes[0].projected.sources[0].podCertificate",
         ),
         ({"resourceClaims": [{"name": "gpu", "podGroup": "x"}]}, "spec.resourceClaims[0].podGroup"),
+        *(
+            (
+                {
+                    field: [
+                        {"name": "a"},
+                        {"name": "b", "resources": {kind: {f"{BY_CLASS}gpu": "1", "cpu": "1"}}},
+                    ]
+                },
+                f"spec.{field}[1].resources: {BY_CLASS}gpu",
+            )
+            for field in ("containers", "initContainers")
+            for kind in ("requests", "limits")
+        ),
     ],
 )
 def test_unsupported_fields_are_refused_under_any_policy(spec: Json, path: str) -> None:

@@ -76,7 +76,6 @@ CSI_DRIVER: Final = "super-cluster.tenancy.x-k8s.io"
 """CSI driver that a tenant's PersistentVolumes name. It does not exist: the tenant has no nodes that mount them."""
 PUBLISHED_BY: Final = "tenancy.x-k8s.io/superclusters"
 """Annotation on a published class in a tenant: ids of the super clusters that have it, separated by commas."""
-
 SHOWN: Final = "tenancy.x-k8s.io/shown"
 """Annotation on a virtual node: JSON object, the keys of labels and taints that come from its node by the operator's choice."""
 DEFAULT_QUOTA: Final = "tenancy.x-k8s.io/default-quota"

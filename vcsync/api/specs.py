@@ -414,8 +414,9 @@ class PodPolicy(Struct, frozen=True, kw_only=True, rename="camel"):
     tolerations: Annotated[
         TaintKeys | None,
         about(
-            "Keys of the node taints that Pods may tolerate, in addition to Kubernetes' own (node.kubernetes.io/...) and "
-            "those of control plane nodes. If it is absent, Pods may tolerate any taint. Use it to reserve nodes."
+            "Keys of the taints of nodes and devices that Pods and ResourceClaims may tolerate, in addition to Kubernetes' own "
+            "(node.kubernetes.io/...) and those of control plane nodes. If it is absent, they may tolerate any taint. Use it to "
+            "reserve nodes and devices."
         ),
     ] = None
     image_registries: Annotated[

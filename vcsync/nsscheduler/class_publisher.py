@@ -98,10 +98,8 @@ class ClassPublisher:
                 return None  # `run` reports when it is
             await self._update(self._cache, classes)
             await self._create_missing(self._cache, classes)
-        except (
-            Forbidden,
-            NotFound,
-        ) as error:  # the tenant's roles are of an earlier version, or its server lacks the kind
+        except (Forbidden, NotFound) as error:
+            # The tenant's roles are of an earlier version, or its server lacks the kind.
             if not classes:
                 return None
             if not self._refused:

@@ -12,10 +12,11 @@ from typing import Any, Final
 from msgspec import Struct
 
 from vcsync.api import names
+from vcsync.api.specs import PodPolicy
 from vcsync.kube.resources import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS
 from vcsync.objects.envelope import Envelope, decode, untyped
 from vcsync.published.kind import is_public
-from vcsync.syncer.kinds import device_quota, metadata
+from vcsync.syncer.kinds import device_quota, metadata, pod_policy
 from vcsync.syncer.kinds.plan import (
     EMPTY,
     Action,
@@ -33,7 +34,7 @@ from vcsync.syncer.kinds.plan import (
 from vcsync.syncer.kinds.token import TERMINAL_PHASES
 
 ALLOCATED: Final[dict[str, Any]] = {}
-"""What a tenant sees of an allocation: that there is one. Drivers, pools, devices and nodes are the operator's."""
+"""The allocation that a tenant sees. Drivers, pools, devices and nodes are the operator's."""
 
 
 class _Consumer(Struct, frozen=True, gc=False, rename="camel"):
@@ -73,7 +74,7 @@ def _without_copy(v: Envelope, context: TenantContext, view: View) -> Plan:
     if home != context.super_id:
         return EMPTY if home else Plan(wait=Wait("the claim waits for the first Pod that uses it"))
     spec = untyped(v.spec)
-    if reasons := refusals(spec):
+    if reasons := refusals(spec, context.policy):
         message = "; ".join(reasons)
         return Plan((Notify("Warning", metadata.POLICY_REFUSED, message),), Wait(message))
     wait = _class_wait(spec, context, view) or metadata.super_namespace_wait(v, context, view)
@@ -106,13 +107,22 @@ def requests(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]
             yield f"{path}.firstAvailable[{position}]", choice
 
 
-def refusals(spec: Mapping[str, Any]) -> list[str]:
-    """Return the refusals of a claim's spec: the path of the field, the reason and the remedy."""
+def refusals(spec: Mapping[str, Any], policy: PodPolicy) -> list[str]:
+    """Return the refusals of a claim's spec: the path of the field, the reason and the remedy.
+
+    Args:
+        spec: the spec of the tenant's claim.
+        policy: the operator's policy, whose rule for tolerations holds for taints of devices, too.
+    """
     found = [
         f"{path}.adminAccess is not allowed here: it gives access to devices that others use; remove it"
         for path, request in requests(spec)
         if request.get("adminAccess")
     ]
+    for path, request in requests(spec):
+        for index, toleration in enumerate(request.get("tolerations") or ()):
+            if refusal := pod_policy.toleration_refusal(toleration, f"{path}.tolerations[{index}]", policy):
+                found.append(refusal)
     devices = spec.get("devices") or {}
     if devices.get("config"):
         found.append(
@@ -203,9 +213,8 @@ def status_patch(v: Envelope, p: Envelope, view: View) -> dict[str, Any]:
     have = decode(v.status, _Status) if v.status else _Status()
     theirs = decode(p.status, _Status) if p.status else _Status()
     reserved = tuple(_reserved(v, p, theirs, view)) if theirs.allocation is not None else ()
-    if _has_content(
-        have.allocation
-    ):  # the tenant has written it; the API lets it be removed, but not be changed
+    if _has_content(have.allocation):
+        # The tenant has written it. The API lets it be removed, but not be changed.
         return {"allocation": None, "reservedFor": None}
     patch: dict[str, Any] = {}
     if (have.allocation is not None) != bool(reserved):

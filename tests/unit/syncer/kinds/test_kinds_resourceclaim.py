@@ -7,6 +7,7 @@ import pytest
 from kinds_bench import Bench, super_ns
 
 from vcsync.api import names
+from vcsync.api.specs import PodPolicy
 from vcsync.kube.resources import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, RESOURCE_QUOTAS
 from vcsync.syncer.kinds import metadata, pod_policy
 from vcsync.syncer.kinds.plan import Delete, Plan
@@ -129,6 +130,10 @@ def test_a_claim_waits_for_each_of_its_classes_to_be_published(bench: Bench, the
             spec_of(GPU, config=[{"opaque": {"driver": "gpus.example.com", "parameters": {"x": 1}}}]),
             "spec.devices.config",
         ),
+        (
+            spec_of({"exactly": {"deviceClassName": "gpu", "tolerations": [{"operator": "Exists"}]}}),
+            "spec.devices.requests[0].exactly.tolerations[0]",
+        ),
         ({"devices": {}}, "spec.devices.requests"),
         ({}, "spec.devices.requests"),
     ],
@@ -138,12 +143,21 @@ def test_access_to_devices_of_others_and_commands_to_drivers_are_refused(
 ) -> None:
     publish(bench)
     claim(bench, spec=spec or {"devices": None})
-    [refusal] = refusals(spec)
+    [refusal] = refusals(spec, PodPolicy())
     assert refusal.startswith(path)
     found = plan(bench)
     [notice] = found.actions
     assert (notice.reason, notice.message) == (metadata.POLICY_REFUSED, refusal)  # type: ignore[union-attr]
     assert not bench.has("super", RESOURCE_CLAIMS, "one")
+
+
+def test_the_policy_on_tolerations_holds_for_taints_of_devices() -> None:
+    choice = {"deviceClassName": "gpu", "tolerations": [{"key": "spot"}, {"key": "repair"}]}
+    spec = spec_of(GPU, {"firstAvailable": [choice]})
+    assert refusals(spec, PodPolicy()) == []
+    [refusal] = refusals(spec, PodPolicy(tolerations=("spot",)))
+    path = "spec.devices.requests[1].firstAvailable[0].tolerations[1]"
+    assert refusal == f"{path} tolerates taint repair, which is not allowed here; remove it"
 
 
 def test_the_tenant_sees_that_devices_are_allocated_and_to_which_pods(bench: Bench) -> None:

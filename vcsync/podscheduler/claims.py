@@ -1,6 +1,6 @@
 """A tenant's PersistentVolumeClaims as the Pod scheduler sees them, and its decisions that are not written yet. Pure."""
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from vcsync.api.provisioning import (
 )
 from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS
 from vcsync.objects.envelope import Envelope, decode
+from vcsync.podscheduler.assigned_claims import AssignedClaims
 from vcsync.scheduling.claims import ClaimNeed
 from vcsync.scheduling.snapshot import Health, SuperView
 
@@ -136,26 +137,8 @@ def claim_assignment(claim: Envelope, super_id: str) -> dict[str, Any]:
     return {"metadata": metadata}
 
 
-class Claims:
-    """The claims of one tenant.
-
-    Args:
-        find: returns a claim in the form of `slim_claim`, by namespace and name.
-        unread: returns why the claims are not known; empty if they are.
-        holds: returns whether a super cluster may have objects of a namespace.
-    """
-
-    def __init__(
-        self,
-        find: Callable[[str, str], Envelope | None] = lambda _namespace, _name: None,
-        unread: Callable[[], str] = lambda: "",
-        holds: Callable[[str, str], bool] = lambda _namespace, _super_id: True,
-    ) -> None:
-        self._holds = holds
-        self._find = find
-        self._unread = unread
-        # UID of a claim -> the super cluster of a decision that is being written, and how many Pods it is written for.
-        self._assumed: dict[str, tuple[str, int]] = {}
+class Claims(AssignedClaims):
+    """The PersistentVolumeClaims of one tenant, in the form of `slim_claim`."""
 
     def needs(
         self, namespace: str, named: Iterable[str], views: Mapping[str, SuperView]
@@ -171,26 +154,6 @@ class Claims:
             return tuple(ClaimNeed(name, problem=unread) for name in named)
         wanted = tuple(named)
         return tuple(self._need(name, self._find(namespace, name), views, wanted) for name in wanted)
-
-    def unassigned(self, namespace: str, named: Iterable[str], super_id: str) -> list[Envelope]:
-        """Return the claims that do not name a super cluster in their label yet."""
-        found = (self._find(namespace, name) for name in named)
-        return [each for each in found if each is not None and each.labels.get(SUPER_CLUSTER) != super_id]
-
-    def assume(self, claims: Iterable[Envelope], super_id: str) -> None:
-        """Count claims on the super cluster of a new decision, before it is written."""
-        for claim in claims:
-            _, count = self._assumed.get(claim.uid, ("", 0))
-            self._assumed[claim.uid] = (super_id, count + 1)
-
-    def settle(self, claims: Iterable[Envelope]) -> None:
-        """Count claims by their objects again, after a decision was written or failed."""
-        for claim in claims:
-            super_id, count = self._assumed.get(claim.uid, ("", 0))
-            if count > 1:
-                self._assumed[claim.uid] = (super_id, count - 1)
-            else:
-                self._assumed.pop(claim.uid, None)
 
     def _need(
         self, name: str, claim: Envelope | None, views: Mapping[str, SuperView], together: Container[str]
@@ -230,10 +193,9 @@ class Claims:
 
     def _home(self, claim: Envelope, record: _Record, views: Mapping[str, SuperView]) -> str:
         """Return the super cluster that has a claim or is to have it; empty if none does yet."""
-        assumed, _ = self._assumed.get(claim.uid, ("", 0))
         labelled = claim.labels.get(SUPER_CLUSTER, "")
         stays = record.volume or (labelled and self._stays(claim, labelled, record, views))
-        return assumed or (labelled if stays else "")
+        return self._assumed_home(claim) or (labelled if stays else "")
 
     def _stays(self, claim: Envelope, home: str, record: _Record, views: Mapping[str, SuperView]) -> bool:
         """Return whether a claim without volume stays with the super cluster that its label names.

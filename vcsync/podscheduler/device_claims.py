@@ -4,7 +4,7 @@ Unlike a claim to a volume, a ResourceClaim has no data: it moves whenever its s
 devices is allocated.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from vcsync.api.names import SUPER_CLUSTER
 from vcsync.objects.envelope import Envelope, decode
+from vcsync.podscheduler.assigned_claims import AssignedClaims
 from vcsync.scheduling.claims import ClaimNeed
 from vcsync.scheduling.pods import TO_BE_MADE
 from vcsync.scheduling.snapshot import Health, SuperView
@@ -80,26 +81,8 @@ def device_claim_assignment(claim: Envelope, super_id: str) -> dict[str, Any]:
     }
 
 
-class DeviceClaims:
-    """The ResourceClaims of one tenant.
-
-    Args:
-        find: returns a claim in the form of `slim_device_claim`, by namespace and name.
-        unread: returns why the claims are not known; empty if they are.
-        holds: returns whether a super cluster may have objects of a namespace.
-    """
-
-    def __init__(
-        self,
-        find: Callable[[str, str], Envelope | None] = lambda _namespace, _name: None,
-        unread: Callable[[], str] = lambda: "",
-        holds: Callable[[str, str], bool] = lambda _namespace, _super_id: True,
-    ) -> None:
-        self._find = find
-        self._unread = unread
-        self._holds = holds
-        # UID of a claim -> the super cluster of a decision that is being written.
-        self._assumed: dict[str, str] = {}
+class DeviceClaims(AssignedClaims):
+    """The ResourceClaims of one tenant, in the form of `slim_device_claim`."""
 
     def needs(
         self, namespace: str, named: Iterable[str], views: Mapping[str, SuperView]
@@ -127,27 +110,13 @@ class DeviceClaims:
         record = _decode(claim.spec)
         return ClaimNeed(name, self._home(claim, record, views), device_classes=record.classes)
 
-    def unassigned(self, namespace: str, named: Iterable[str], super_id: str) -> list[Envelope]:
-        """Return the claims that do not name a super cluster in their label yet."""
-        found = (self._find(namespace, name) for name in named)
-        return [each for each in found if each is not None and each.labels.get(SUPER_CLUSTER) != super_id]
-
-    def assume(self, claims: Iterable[Envelope], super_id: str) -> None:
-        """Count claims on the super cluster of a new decision, before it is written."""
-        self._assumed.update((claim.uid, super_id) for claim in claims)
-
-    def settle(self, claims: Iterable[Envelope]) -> None:
-        """Count claims by their objects again, after a decision was written or failed."""
-        for claim in claims:
-            self._assumed.pop(claim.uid, None)
-
     def _home(self, claim: Envelope, record: _Record, views: Mapping[str, SuperView]) -> str:
         """Return the super cluster that has a claim or is to have it; empty if none does yet.
 
         A claim leaves one that is not registered, or that holds nothing of the namespace any more. While nothing is allocated it
         also leaves one that is lost or does not publish its classes.
         """
-        if (assumed := self._assumed.get(claim.uid)) is not None:
+        if assumed := self._assumed_home(claim):
             return assumed
         home = claim.labels.get(SUPER_CLUSTER, "")
         view = views.get(home)
